@@ -1,0 +1,37 @@
+# Everything runs in .venv, made on first use from Python 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check format bench clean
+
+demo: .venv/installed
+	@$(BIN)/python examples/demo.py
+
+test: .venv/developed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+check: test
+
+format: .venv/developed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/developed
+	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	$(BIN)/python -m bench.speed
+
+clean:
+	rm -rf .venv
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("weft needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/developed: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
