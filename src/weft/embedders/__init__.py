@@ -1,0 +1,1 @@
+"""Text to vectors: one file per embedder. The registry names them; nothing else imports them."""

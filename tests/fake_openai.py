@@ -1,0 +1,197 @@
+"""An OpenAI-compatible embeddings server on loopback that misbehaves on demand."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MAX_CHARS = 30_000  # about the 8,191 tokens after which OpenAI refuses a text
+STATUS = re.compile(r"(\d{3})(?: after (.+)| echoing the (key|text)| with body (.*))?", re.DOTALL)
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client sent."""
+
+    path: str
+    authorization: str
+    body: dict[str, Any]
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.body["input"]] if isinstance(self.body["input"], str) else list(self.body["input"])
+
+
+class FakeOpenAI:
+    """Answers POST /v1/embeddings with a vector made from the text alone, never of unit length. As the real one does, it
+    refuses empty and very long texts.
+
+        with FakeOpenAI(script=["500", "ok"]) as server:
+            ... server.base_url, server.requests
+
+    Each request takes the next behaviour of the script; after the last one everything is "ok". There are:
+    the names in CONNECTIONS, BODIES and VECTORS, any status such as "500", and of any status
+    "429 after 7" (Retry-After: 7), "401 echoing the key", "400 echoing the text" and "404 with body ...".
+    """
+
+    def __init__(self, script: Iterable[str] = (), dimensions: int = 8) -> None:
+        self.script = [known(behaviour) for behaviour in script]
+        self.dimensions = dimensions
+        self.requests: list[Request] = []
+        self.closing = threading.Event()
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def __enter__(self) -> FakeOpenAI:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Returns when every connection is closed."""
+        self.closing.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def next_behaviour(self, request: Request) -> str:
+        with self._lock:
+            self.requests.append(request)
+            return self.script.pop(0) if self.script else "ok"
+
+    def rows(self, request: Request) -> list[Row]:
+        dimensions = request.body.get("dimensions", self.dimensions)
+        return [{"object": "embedding", "index": index, "embedding": vector(text, dimensions)} for index, text in enumerate(request.texts)]
+
+
+def known(behaviour: str) -> str:
+    """A misspelt behaviour would look like a lost connection."""
+    if behaviour in BODIES or behaviour in CONNECTIONS or STATUS.fullmatch(behaviour):
+        return behaviour
+    raise ValueError(f"no behaviour {behaviour!r}; known: {', '.join([*BODIES, *CONNECTIONS])} or a status")
+
+
+def vector(text: str, dimensions: int) -> list[float]:
+    chance = random.Random(text)
+    return [chance.gauss(0, 3) for _ in range(dimensions)]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # so that closing the server waits for its connections
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """HTTP/1.0: one request per connection, so nothing stays open."""
+
+    fake: FakeOpenAI
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = Request(self.path, self.headers.get("Authorization", ""), body)
+        behaviour = self.fake.next_behaviour(request)
+        if status := STATUS.fullmatch(behaviour):
+            self.refuse(int(status[1]), request, *status.groups()[1:])
+        elif behaviour in CONNECTIONS:
+            CONNECTIONS[behaviour](self)
+        else:
+            self.answer(behaviour, request)
+
+    def refuse(self, status: int, request: Request, retry_after: str | None, echo: str | None, body: str | None) -> None:
+        said = {"key": request.authorization, "text": " ".join(request.texts), None: ""}[echo]
+        headers = {"Retry-After": retry_after} if retry_after else {}
+        self.send(status, as_error(f"refused with {status}. {said}") if body is None else body, headers)
+
+    def answer(self, behaviour: str, request: Request) -> None:
+        if self.path != "/v1/embeddings":
+            self.send(404, as_error("no such path"))
+        elif not all(0 < len(text) <= MAX_CHARS for text in request.texts):
+            self.send(400, as_error("input is empty or too long"))
+        else:
+            self.send(200, BODIES[behaviour](self.fake.rows(request)))
+
+    def send(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body.encode())), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def stay_silent(self) -> None:
+        self.fake.closing.wait()
+
+    def drop(self) -> None:
+        """Returning closes the connection."""
+
+    def break_off(self) -> None:
+        self.send(200, '{"data": [', {"Content-Length": "1000"})
+
+    def garble(self) -> None:
+        self.send(200, "not compressed", {"Content-Encoding": "gzip"})
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent."""
+
+
+def as_error(message: str) -> str:
+    return json.dumps({"error": {"message": message, "type": "invalid_request_error"}})
+
+
+def as_data(rows: list[Row]) -> str:
+    return json.dumps({"object": "list", "data": rows, "model": "fake"})
+
+
+def with_vectors(change: Callable[[list[float]], object]) -> Callable[[list[Row]], str]:
+    """A body in which the last vector is changed."""
+    return lambda rows: as_data([*rows[:-1], rows[-1] | {"embedding": change(rows[-1]["embedding"])}])
+
+
+CONNECTIONS: dict[str, Callable[[_Handler], None]] = {
+    "slow": _Handler.stay_silent,  # until the server is closed
+    "drop connection": _Handler.drop,
+    "half an answer": _Handler.break_off,
+    "bad compression": _Handler.garble,
+}
+
+VECTORS: dict[str, Callable[[list[float]], object]] = {
+    "wrong dimensions": lambda numbers: numbers[:-1],
+    "nan": lambda numbers: [float("nan"), *numbers[1:]],
+    "infinity": lambda numbers: [float("inf"), *numbers[1:]],
+    "overflow": lambda numbers: [1e300, *numbers[1:]],
+    "huge integer": lambda numbers: [10**400, *numbers[1:]],
+    "zero": lambda numbers: [0.0] * len(numbers),
+    "no numbers": lambda numbers: [],
+    "null": lambda numbers: None,
+    "base64": lambda numbers: "AACAPwAAAEA=",
+    "nested": lambda numbers: [numbers],
+    "ragged": lambda numbers: [numbers, 1.0],
+    "objects": lambda numbers: [{"value": number} for number in numbers],
+}
+
+BODIES: dict[str, Callable[[list[Row]], str]] = {
+    "ok": as_data,
+    "garbage": lambda rows: "<html>It works!</html>",
+    "truncated json": lambda rows: as_data(rows)[:-20],
+    "no data": lambda rows: json.dumps({"object": "list"}),
+    "data is null": lambda rows: json.dumps({"object": "list", "data": None}),
+    "rows are texts": lambda rows: json.dumps({"data": ["a", "b"]}),
+    "a bare list": lambda rows: json.dumps([row["embedding"] for row in rows]),
+    "no index": lambda rows: as_data([{"embedding": row["embedding"]} for row in rows]),
+    "error with status 200": lambda rows: as_error("model is loading"),
+    "shuffled": lambda rows: as_data(rows[::-1]),
+    "missing row": lambda rows: as_data(rows[:-1]),
+    "extra row": lambda rows: as_data([*rows, rows[0] | {"index": len(rows)}]),
+    "repeated row": lambda rows: as_data([*rows, rows[0]]),
+    "same index twice": lambda rows: as_data([row | {"index": 0} for row in rows]),
+    **{name: with_vectors(change) for name, change in VECTORS.items()},
+}
