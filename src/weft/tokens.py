@@ -1,0 +1,152 @@
+"""Token counts for a model: exact where its tokenizer is at hand, else a bound that the true number cannot pass. Never online.
+
+No counter counts what a model wraps around a text: special tokens, roles, the space SentencePiece may put in front.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from pathlib import Path
+from threading import Lock
+
+import tiktoken
+
+from weft.errors import Invalid
+from weft.ports import TokenCounter
+
+FILES = Path(__file__).parent / "token_files"
+UPPER_BOUND = "upper-bound (1 token per UTF-8 byte)"
+MAX_MODEL_NAME = 200
+
+# How each encoding cuts a text into pieces, as in tiktoken_ext.openai_public, whose functions would go online.
+PIECES = {
+    "cl100k_base": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+    "o200k_base": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+ALIASES = {name: name for name in PIECES} | {"cl100k": "cl100k_base", "o200k": "o200k_base", "o200k_harmony": "o200k_base"}
+
+# Where a piece of either encoding always ends, whatever stands around: after a newline before a visible character ("/" can
+# belong to the piece before, in o200k), and after a visible character before a space. A cut here changes no count.
+SEAM = re.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= )")
+CHUNK = 100_000
+LONGEST_CHUNK = 500_000  # characters; tiktoken panics at a run of a million spaces
+
+MEMO_LENGTH = 2_000  # characters of the longest text remembered
+MEMO_TEXTS = 65_536  # per counter; about 30 MB with blocks of 300 characters, 140 MB if all are of the longest kind (ASCII)
+
+_loading = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A TokenCounter. `additive`: if A ends in a newline and B begins with a visible character other than "/", then
+    count(A + B) == count(A) + count(B). The exception is for o200k: "!\\n/home" has one token more than "!\\n" and "/home".
+    Half a million characters without a seam are bounded, not counted: then the sum can be the smaller, but never too small."""
+
+    name: str
+    additive: bool
+    tokens: Callable[[str], int] = field(repr=False)
+
+    def count(self, text: str) -> int:
+        """Special tokens in the text are plain text. A text that UTF-8 cannot hold is Invalid."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid(f"the text is not Unicode: lone surrogate {text[error.start]!r} at character {error.start}") from error
+        return self.tokens(text)
+
+
+def counter(model: str) -> TokenCounter:
+    """For an OpenAI model or encoding and for a Hugging Face tokenizer file (`….json`) exact, for any other name the bound.
+    The counter's name says which. The first call for an encoding loads it: 0.1 s for cl100k, 0.23 s for o200k."""
+    if not isinstance(model, str) or not model.strip() or not model.isprintable():
+        raise Invalid(f"no model {str(model)[:40]!r}; known: OpenAI models, a path to a tokenizer.json, any printable name for a bound")
+    with _loading:
+        if model.endswith(".json"):
+            return _from_file(Path(model))
+        if len(model) > MAX_MODEL_NAME:
+            raise Invalid(f"model name {model[:40]!r}… has {len(model)} characters; at most {MAX_MODEL_NAME}")
+        encoding = _encoding_of(model)
+        return _exact(encoding) if encoding else Counter(UPPER_BOUND, True, _bytes)
+
+
+def _encoding_of(model: str) -> str:
+    """Empty for a model without one of ours. A fine-tuned `ft:<model>:…` counts like its model: tiktoken takes ft:gpt-4.1 for a gpt-4."""
+    base = model.split(":")[1] if model.startswith("ft:") else model
+    try:
+        return ALIASES.get(tiktoken.encoding_name_for_model(base), "")
+    except KeyError:
+        return ALIASES.get(model, "")
+
+
+def _bytes(text: str) -> int:
+    """The bound. Byte-level BPE starts from single bytes and only merges, and byte fallback gives at most one token per byte, so
+    neither can have more tokens than bytes. Nothing tighter holds for every vocabulary; English has about four bytes to a token.
+    Not covered: a tokenizer that first rewrites the text to something longer (NFKC turns "½" into three characters)."""
+    return len(text.encode())
+
+
+@lru_cache
+def _exact(encoding: str) -> Counter:
+    ranks = tiktoken.Encoding(encoding, pat_str=PIECES[encoding], mergeable_ranks=_ranks(encoding), special_tokens={})
+
+    def tokens(text: str) -> int:
+        chunks = _chunks(text) if len(text) > CHUNK else (text,)
+        return sum(len(ranks.encode_ordinary(chunk)) if len(chunk) <= LONGEST_CHUNK else _bytes(chunk) for chunk in chunks)
+
+    return Counter(encoding, True, _remembering(tokens))
+
+
+def _ranks(encoding: str) -> dict[bytes, int]:
+    """The number of tokens, the length of each, then the tokens by rank: tools/build_token_files.py. Read in 0.03 s (o200k 0.07);
+    OpenAI's own base64 lines take three times as long."""
+    raw = (FILES / f"{encoding}.ranks").read_bytes()
+    first = 4 + int.from_bytes(raw[:4], "little")
+    ends = accumulate(raw[4:first], initial=first)
+    return {raw[start:end]: rank for rank, (start, end) in enumerate(pairwise(ends))}
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """Cut at the first seam behind every 100,000 characters."""
+    start = 0
+    while seam := SEAM.search(text, start + CHUNK):
+        yield text[start : seam.start()]
+        start = seam.start()
+    yield text[start:]
+
+
+def _from_file(path: Path) -> Counter:
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise Invalid(f"no tokenizer file {str(path)!r}: {error.strerror}") from error
+    return _tokenizer(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(path: Path, mtime_ns: int, size: int) -> Counter:
+    """A changed file is read anew. Its special tokens in a text count as plain text, like everywhere here."""
+    from tokenizers import Tokenizer  # here, for it takes 30 ms that only users of such a file should pay
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise Invalid(f"{str(path)!r} is not a Hugging Face tokenizer file: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    tokens = _remembering(lambda text: len(tokenizer.encode(text, add_special_tokens=False)))
+    return Counter(f"tokenizer.json:{path.name}", False, tokens)
+
+
+def _remembering(tokens: Callable[[str], int]) -> Callable[[str], int]:
+    """The same blocks are counted again and again."""
+    remembered = lru_cache(maxsize=MEMO_TEXTS)(tokens)
+    return lambda text: remembered(text) if len(text) <= MEMO_LENGTH else tokens(text)
