@@ -1,0 +1,1 @@
+"""What is measured; see README.md in this folder."""

@@ -1,0 +1,197 @@
+"""How fast weft is: ingest, search and context at N generated items, with plain bm25s and numpy beside it in the same run.
+
+    python -m bench.speed --items 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import weft
+
+DIMENSIONS = 384
+TYPES = ("faq", "playbook", "permission_rule", "concept", "schema_index", "schema_field", "example", "note")
+EDGES_PER_ITEM = 5
+WORDS = 60_000
+Floats = npt.NDArray[np.float32]
+
+
+class Made:
+    """A corpus made of chance: words by Zipf's law, vectors in clusters, edges that favour hubs. The same seed, the same corpus."""
+
+    def __init__(self, items: int, seed: int = 7) -> None:
+        self.items = items
+        self._chance = np.random.default_rng(seed)
+        syllables = ["ba", "co", "di", "fu", "ge", "ha", "ki", "lo", "mu", "ne", "pa", "qui", "ro", "sa", "te", "vo", "wi", "xe", "ya", "zu"]
+        self._words = ["".join(syllables[int(n)] for n in self._chance.integers(0, 20, 2 + i % 4)) + str(i % 97) for i in range(WORDS)]
+        weights = 1 / np.arange(1, WORDS + 1) ** 1.05
+        self._odds = np.cumsum(weights / weights.sum())
+        self._centres = self._units(max(50, items // 500), self._chance)
+
+    def _units(self, count: int, chance: np.random.Generator) -> Floats:
+        vectors = chance.standard_normal((count, DIMENSIONS), dtype=np.float32)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def text(self, length: int) -> str:
+        return " ".join(self._words[int(n)] for n in np.searchsorted(self._odds, self._chance.random(length)))
+
+    def vectors(self, count: int) -> Floats:
+        near = self._centres[self._chance.integers(0, len(self._centres), count)]
+        vectors = near + 0.9 / np.sqrt(DIMENSIONS) * self._chance.standard_normal((count, DIMENSIONS), dtype=np.float32) * 1.2
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+    def batches(self, size: int) -> Iterator[tuple[list[weft.Item], Floats]]:
+        for start in range(0, self.items, size):
+            numbers = range(start, min(start + size, self.items))
+            items = [
+                weft.Item(f"n{n}", "one", type=TYPES[n % len(TYPES)], title=self.text(4), text=self.text(45), summary=self.text(9)) for n in numbers
+            ]
+            yield items, self.vectors(len(items))
+
+    def edges(self) -> Iterator[list[weft.Edge]]:
+        for start in range(0, self.items * EDGES_PER_ITEM, 20_000):
+            count = min(20_000, self.items * EDGES_PER_ITEM - start)
+            sources = self._chance.integers(0, self.items, count)
+            targets = (self.items * self._chance.random(count) ** 2.2).astype(np.int64)
+            weights = np.round(self._chance.random(count) * 0.9 + 0.1, 3)
+            found = {
+                (s, t): weft.Edge(f"n{s}", f"n{t}", weight=float(w), space="one")
+                for s, t, w in zip(sources.tolist(), targets.tolist(), weights.tolist(), strict=True)
+            }
+            yield list(found.values())
+
+
+def timed(call: Callable[[int], object], count: int) -> tuple[float, float]:
+    """p50 and p95 in milliseconds."""
+    for number in range(3):
+        call(number)
+    spans = []
+    for number in range(count):
+        started = time.perf_counter()
+        call(number)
+        spans.append((time.perf_counter() - started) * 1000)
+    return float(np.percentile(spans, 50)), float(np.percentile(spans, 95))
+
+
+def ingest(kb: weft.Engine, made: Made) -> dict[str, float]:
+    spent = {"items": 0.0, "vectors": 0.0, "edges": 0.0}
+    for items, vectors in made.batches(2000):
+        started = time.perf_counter()
+        kb.add(items, embed=False)
+        spent["items"] += time.perf_counter() - started
+        started = time.perf_counter()
+        kb._stores.vectors.put_vectors({item.key: vector for item, vector in zip(items, vectors, strict=True)}, "bench")
+        spent["vectors"] += time.perf_counter() - started
+    for edges in made.edges():
+        started = time.perf_counter()
+        kb.add([], edges)
+        spent["edges"] += time.perf_counter() - started
+    return {name: round((made.items * (EDGES_PER_ITEM if name == "edges" else 1)) / seconds) for name, seconds in spent.items()}
+
+
+def peers(made_texts: Sequence[str], vectors: Floats, queries: Sequence[str], asked: Floats, count: int) -> tuple[float, float]:
+    """p50 of plain bm25s top-30 and of a plain numpy top-30, in milliseconds."""
+    import bm25s
+    import Stemmer
+
+    stemmer = Stemmer.Stemmer("english")
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(list(made_texts), stemmer=stemmer, show_progress=False), show_progress=False)
+
+    def words(number: int) -> object:
+        tokens = bm25s.tokenize(queries[number % len(queries)], stemmer=stemmer, show_progress=False)
+        return index.retrieve(tokens, k=30, show_progress=False)
+
+    def meaning(number: int) -> object:
+        scores = vectors @ asked[number % len(asked)]
+        best = np.argpartition(-scores, 30)[:30]
+        return best[np.argsort(-scores[best])]
+
+    return timed(words, count)[0], timed(meaning, count)[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--max-tokens", type=int, default=2000)
+    parser.add_argument("--file", type=Path, help="keep the file here, and use it again if it is there")
+    parser.add_argument("--no-peers", action="store_true")
+    arguments = parser.parse_args()
+    path = arguments.file or Path(tempfile.mkdtemp()) / "speed.db"
+    made = Made(arguments.items)
+    fresh = not path.exists()
+    kb = weft.open(str(path), embedder=None)
+    print(f"{arguments.items:,} items, {DIMENSIONS} dimensions, {EDGES_PER_ITEM} edges an item")
+    if fresh:
+        print("  ingest per second:", ingest(kb, made), f"  file {path.stat().st_size / 1e6:.0f} MB", flush=True)
+    asking = Made(arguments.items, seed=8)
+    queries = [asking.text(6) for _ in range(100)]
+    vectors = made.vectors(100)
+    measure(kb, queries, vectors, arguments)
+    print(f"  peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB", flush=True)
+    kb.close()
+    cold_start(path)
+    if not arguments.no_peers:
+        again = Made(arguments.items)
+        texts, stored = [], []
+        for items, part in again.batches(2000):
+            texts += [f"{item.title} {item.text} {item.summary}" for item in items]
+            stored.append(part)
+        words, meaning = peers(texts, np.concatenate(stored), queries, vectors, arguments.requests)
+        print(f"  beside it, p50: bm25s {words:.2f} ms, numpy brute force {meaning:.2f} ms")
+
+
+def measure(kb: weft.Engine, queries: Sequence[str], vectors: Floats, arguments: argparse.Namespace) -> None:
+    def search(number: int, mode: str = "hybrid") -> object:
+        return kb.search(queries[number % 100], spaces=["one"], limit=30, mode=mode, vector=vectors[number % 100])  # type: ignore[arg-type]
+
+    def filtered(number: int) -> object:
+        return kb.search(queries[number % 100], spaces=["one"], limit=30, types=["faq", "concept"], vector=vectors[number % 100])  # type: ignore[arg-type]
+
+    stages: dict[str, list[float]] = {}
+
+    def context(number: int) -> object:
+        answer = kb.context(queries[number % 100], spaces=["one"], max_tokens=arguments.max_tokens, vector=vectors[number % 100], depth=2)
+        for name, value in answer.stats.timings.items():
+            stages.setdefault(name, []).append(value)
+        return answer
+
+    runs: dict[str, Callable[[int], object]] = {
+        "search bm25": lambda number: search(number, "bm25"),
+        "search vector": lambda number: search(number, "vector"),
+        "search hybrid": search,
+        "search hybrid, 2 of 8 types": filtered,
+        "context depth 2": context,
+    }
+    for name, run in runs.items():
+        p50, p95 = timed(run, arguments.requests)
+        print(f"  {name:28} p50 {p50:7.2f} ms   p95 {p95:7.2f} ms", flush=True)
+    print("  context by stage, p50:", {name: round(float(np.percentile(values, 50)), 2) for name, values in stages.items()}, flush=True)
+
+
+def cold_start(path: Path) -> None:
+    """A new process from start to exit: what a shell call costs."""
+    command = [sys.executable, "-m", "weft", "context", "--db", str(path), "--space", "one", "--json", "bako1 cofu7 dige9"]
+    spans = []
+    for _ in range(5):
+        started = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        spans.append(time.perf_counter() - started)
+    tokens = json.loads(done.stdout)["tokens"] if done.returncode == 0 else done.stderr.strip()[-200:]
+    print(f"  `weft context` in a new process: {min(spans):.2f} to {max(spans):.2f} s (tokens: {tokens})", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Values to JSON and back: the one place that knows how an item or an edge looks outside of Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from weft.model import Edge, Item, Kind
+
+_TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
+
+
+def item_to_dict(item: Item) -> dict[str, Any]:
+    """Every field that differs from its default, as JSON would hold it."""
+    row = _changed(item, _ITEM_DEFAULTS)
+    for name in _TIMES:
+        if name in row:
+            row[name] = time_to_text(row[name])
+    if "kind" in row:
+        row["kind"] = str(row["kind"])
+    if "tags" in row:
+        row["tags"] = list(row["tags"])
+    return row
+
+
+def item_from_dict(row: Mapping[str, Any]) -> Item:
+    """The inverse of `item_to_dict`; the row is trusted (see ingest/check for rows of users)."""
+    values = dict(row)
+    for name in _TIMES:
+        if name in values:
+            values[name] = text_to_time(values[name])
+    values["kind"] = Kind(values.get("kind", Kind.NODE))
+    values["tags"] = tuple(values.get("tags", ()))
+    return Item(**values)
+
+
+def edge_to_dict(edge: Edge) -> dict[str, Any]:
+    return _changed(edge, _EDGE_DEFAULTS)
+
+
+def edge_from_dict(row: Mapping[str, Any]) -> Edge:
+    return Edge(**row)
+
+
+def to_json(value: object) -> str:
+    """Compact, stable, and readable in any script."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def time_to_text(time: datetime) -> str:
+    """UTC with a Z, microseconds only when there are any."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def text_to_time(text: str) -> datetime:
+    """ISO 8601; a time without a zone is taken as UTC."""
+    time = datetime.fromisoformat(text)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def fingerprint(row: Mapping[str, Any]) -> int:
+    """A 128-bit number for one row. A set of rows is named by the sum of its numbers, so it can be kept up to date row by row."""
+    text = json.dumps(row, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest())
+
+
+def content_fingerprint(item: Item) -> int:
+    """The number of what an item says, without the times at which it was written."""
+    return fingerprint({name: value for name, value in item_to_dict(item).items() if name not in ("created_at", "updated_at")})
+
+
+SUM_LIMIT = 2**128  # sums of fingerprints wrap around here
+
+
+def _changed(value: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    row = {name: getattr(value, name) for name in defaults}
+    return {name: found for name, found in row.items() if found != defaults[name]}
+
+
+def _default(one: Field[Any]) -> Any:
+    if one.default is not MISSING:
+        return one.default
+    return one.default_factory() if one.default_factory is not MISSING else MISSING
+
+
+_ITEM_DEFAULTS = {one.name: _default(one) for one in fields(Item)}
+_EDGE_DEFAULTS = {one.name: _default(one) for one in fields(Edge)}

@@ -1,0 +1,60 @@
+"""Settings: the one place that reads the environment and weft.toml, once, into one frozen value."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from weft.errors import Invalid, unknown
+
+FILE = "weft.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be set. The environment variable of a setting is WEFT_ and its name in capitals; it wins over the file."""
+
+    store: str = "knowledge.db"  # path or URL of the knowledge
+    embedder: str = "minilm"  # "minilm", "openai:MODEL", "openai:MODEL@URL" or "none"
+    openai_api_key: str = field(default="", repr=False)  # OPENAI_API_KEY works too
+    timeout_s: float = 30.0  # of every call that can wait
+    model: str = "gpt-4"  # whose tokens are counted
+    max_tokens: int = 2000
+    format: str = "markdown"
+
+
+def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:
+    """Defaults, then weft.toml in the folder (or the file that WEFT_CONFIG names), then the environment."""
+    settings = Settings()
+    path = Path(environ.get("WEFT_CONFIG", folder / FILE))
+    if path.is_file():
+        settings = _with(settings, _read(path), str(path))
+    elif "WEFT_CONFIG" in environ:
+        raise Invalid(f"WEFT_CONFIG names {str(path)!r}, which does not exist")
+    given = {one.name: environ[f"WEFT_{one.name.upper()}"] for one in fields(Settings) if f"WEFT_{one.name.upper()}" in environ}
+    if "OPENAI_API_KEY" in environ:
+        given.setdefault("openai_api_key", environ["OPENAI_API_KEY"])
+    return _with(settings, given, "the environment")
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path}: not TOML: {error}") from None
+
+
+def _with(settings: Settings, given: Mapping[str, Any], where: str) -> Settings:
+    known = {one.name: type(getattr(settings, one.name)) for one in fields(Settings)}
+    values = {}
+    for name, value in given.items():
+        if name not in known:
+            raise Invalid(f"{where}: {unknown('setting', name, known)}")
+        try:
+            values[name] = known[name](value)
+        except (TypeError, ValueError):
+            raise Invalid(f"{where}: {name} must be {known[name].__name__}, not {value!r}") from None
+    return replace(settings, **values)

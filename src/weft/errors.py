@@ -1,0 +1,63 @@
+"""Everything weft raises. Each error knows its HTTP status and a code that programs can test.
+
+WeftError
+├── Invalid        422  the request or the knowledge is not acceptable; the message names the value and the good ones
+├── NotFound       404
+├── Forbidden      403
+├── Conflict       409  the stored state does not fit the request (another embedder, a newer version)
+└── Unavailable    503  a store, an embedder or the disk does not do its part
+    ├── Corrupt    500  the file is damaged or not weft's
+    └── MissingExtra 501  an optional package is not installed
+"""
+
+from __future__ import annotations
+
+
+class WeftError(Exception):
+    status = 500
+    code = "error"
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code or self.code
+
+
+class Invalid(WeftError):
+    status = 422
+    code = "invalid"
+
+
+class NotFound(WeftError):
+    status = 404
+    code = "not_found"
+
+
+class Forbidden(WeftError):
+    status = 403
+    code = "forbidden"
+
+
+class Conflict(WeftError):
+    status = 409
+    code = "conflict"
+
+
+class Unavailable(WeftError):
+    status = 503
+    code = "unavailable"
+
+
+class Corrupt(Unavailable):
+    status = 500
+    code = "corrupt"
+
+
+class MissingExtra(Unavailable):
+    status = 501
+    code = "missing_extra"
+
+
+def unknown(what: str, value: object, known: object) -> Invalid:
+    """The error for a name that is not in a table: says which names are."""
+    names = ", ".join(sorted(str(name) for name in known))  # type: ignore[attr-defined]
+    return Invalid(f"no {what} {value!r}; known: {names or 'none'}")

@@ -1,0 +1,1 @@
+"""What comes in: checking, comparing with what is stored, reading files."""

@@ -1,0 +1,143 @@
+"""What the engine needs from the outside. Adapters satisfy these shapes; they inherit nothing.
+
+`weft.testing` holds a contract suite for each port; an adapter that passes it can be trusted with users' knowledge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, SpaceInfo
+
+Vector = npt.NDArray[np.float32]
+
+
+class Store(Protocol):
+    """What all stores share."""
+
+    def apply(self, batch: Batch) -> None:
+        """Do the whole batch or nothing. Items replace by (space, id), edges by their key. Deleting an item forgets its words,
+        its vector and every edge that touches it; deleting what is not there is harmless."""
+
+    def reading(self) -> AbstractContextManager[object]:
+        """Reads inside the block see one state of the store, if the backend can do that."""
+
+    def close(self) -> None:
+        """Release files and connections. A second call is harmless."""
+
+
+class ItemStore(Store, Protocol):
+    """The truth. Words, vectors and edges can be rebuilt from it and from the edges."""
+
+    def spaces(self) -> list[SpaceInfo]:
+        """Every space that was ever written to, by name."""
+
+    def get(self, keys: Sequence[Key]) -> list[Item]:
+        """The items in the order asked; unknown keys are left out."""
+
+    def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
+        """Those of the keys whose item exists and passes the filter, in the order asked."""
+
+    def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
+        """Allowed items ordered by (space, id), from behind `after`."""
+
+    def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
+        """The change log of a space, oldest first, from behind number `after`."""
+
+    def verify(self) -> list[str]:
+        """What is wrong with the stored data, in words; nothing when all is well."""
+
+
+class TextIndex(Store, Protocol):
+    def rebuild_words(self, items: Iterable[Item]) -> None:
+        """Forget all words and index these items instead, as one write."""
+
+    def search_text(self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()) -> Found:
+        """Items that share a word with the text. Scores are BM25 over the statistics of the filter's spaces alone, divided by the
+        best score any text could reach, so they are in [0, 1). Ties go by (id, space). Any text is safe: it is never syntax.
+        `others` holds the score of every key in `also` that shares a word, whether or not it is among the best."""
+
+
+class VectorIndex(Store, Protocol):
+    def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
+        """Remember unit vectors of one embedder. Keys without an item are ignored. Another fingerprint or another number of
+        dimensions than the stored ones is a Conflict: `forget_vectors` comes first."""
+
+    def forget_vectors(self) -> None: ...
+
+    def fingerprint(self) -> str:
+        """Of the embedder whose vectors are stored; "" when there are none."""
+
+    def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
+        """Items that have no vector, or whose text changed since, ordered by key."""
+
+    def count_missing(self, spaces: Sequence[str]) -> int: ...
+
+    def search_vector(self, vector: Vector, only: Filter, limit: int) -> Found:
+        """Nearest items by cosine similarity, negative ones as 0. Ties go by (id, space)."""
+
+    def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
+        """The same similarity for these keys; those without a vector are left out."""
+
+
+class GraphStore(Store, Protocol):
+    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100) -> list[Edge]:
+        """Edges that touch one of the keys, in either direction, both of whose ends lie in the spaces: for each key the `limit`
+        heaviest in each direction, ties by the other end. One call per hop, never one per item. No edge twice; ordered by
+        (-weight, source, target, type)."""
+
+    def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
+        """The edges in the order asked; unknown keys are left out."""
+
+    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None) -> list[Edge]:
+        """All edges that the spaces own, ordered by key, from behind `after`."""
+
+
+class Embedder(Protocol):
+    """Texts to unit vectors. The same text always gives the same vector."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the vectors would."""
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]: ...
+
+
+class TokenCounter(Protocol):
+    """Tokens of a text, never fewer than the model will see. `additive`: blocks that end in a newline and begin with a
+    visible character other than "/" can be counted one by one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def additive(self) -> bool: ...
+
+    def count(self, text: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The four roles. By default one object plays them all."""
+
+    items: ItemStore
+    words: TextIndex
+    vectors: VectorIndex
+    graph: GraphStore
+
+    def each(self) -> list[Store]:
+        """Every distinct store once, the truth first."""
+        roles: tuple[Store, ...] = (self.items, self.words, self.vectors, self.graph)
+        return list({id(store): store for store in roles}.values())

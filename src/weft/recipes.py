@@ -1,0 +1,82 @@
+"""Named ways to gather context. A recipe is data: another agent, another mix of knowledge, needs no code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from weft.model import Form, Kind
+
+Source = Literal["search", "neighbours", "profile", "subjects"]
+Mode = Literal["hybrid", "bm25", "vector"]
+
+# Shares of the fused score, chosen on the tuning sets (docs/ARCHITECTURE.md, "Fusion").
+BM25_WEIGHT, VECTOR_WEIGHT = 0.6, 0.4
+
+AS_FITS = 0  # a limit of one candidate per TOKENS_PER_CANDIDATE of the budget, within LEAST and MOST
+TOKENS_PER_CANDIDATE = 60
+LEAST, MOST = 10, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each signal counts. They are divided by their sum, so scores stay in [0, 1]."""
+
+    match: float = 1.0
+    name: float = 0.0
+    recency: float = 0.0
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one part of a context is gathered, scored, shared out and shown."""
+
+    name: str
+    source: Source = "search"
+    kinds: tuple[Kind, ...] = ()
+    types: tuple[str, ...] = ()
+    exclude_types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    mode: Mode = "hybrid"
+    bm25_weight: float = BM25_WEIGHT
+    vector_weight: float = VECTOR_WEIGHT
+    limit: int = 10  # candidates, at most; AS_FITS: as many as the budget could hold
+    min_score: float = 0.0
+    depth: int = 0  # links to follow
+    near: int = 1  # a link of weight w at hop n scores w / (n + near)
+    edge_types: tuple[str, ...] = ()
+    starts: int = 10  # of what was found before, the links of the best are followed
+    hub_cap: int = 100  # links followed per item and direction, heaviest first
+    weights: Weights = field(default_factory=Weights)
+    share: float = 1.0  # of the budget: what this part is sure to get if it can use it
+    most: float = 1.0  # of the budget: what this part may have at most
+    sharpness: float = 6.0  # an item is worth score ** sharpness: how much one good item outweighs several fair ones
+    forms: tuple[Form, ...] = (Form.WHOLE, Form.SUMMARY, Form.POINTER)
+    required: bool = False  # True: when its store is down the request fails, instead of an answer marked as degraded
+
+
+_READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM)
+
+KNOWLEDGE = (
+    Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=0.6, required=True),
+    Recipe("context", "neighbours", kinds=(*_READABLE, Kind.RULE), limit=50, depth=2, share=0.3),
+    Recipe("entities", "neighbours", kinds=(Kind.ENTITY,), limit=10, depth=1, share=0.1),
+)
+SEARCH = (Recipe("entry_points", limit=AS_FITS, required=True),)
+MEMORIES = (Recipe("memories", kinds=(Kind.MEMORY,), limit=AS_FITS, weights=Weights(match=0.5, recency=0.3, confidence=0.2), required=True),)
+PROFILE = (
+    Recipe("profile", "profile", kinds=(Kind.PROFILE,), share=0.2),
+    Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=0.5, required=True),
+    Recipe("context", "neighbours", kinds=_READABLE, limit=50, depth=2, share=0.2),
+    Recipe("rules", "subjects", kinds=(Kind.RULE, Kind.CLAIM), limit=20, share=0.1),
+)
+
+RECIPES: dict[str, tuple[Recipe, ...]] = {"knowledge": KNOWLEDGE, "memories": MEMORIES, "profile": PROFILE, "search": SEARCH}
+
+
+def resolved(recipe: Recipe, max_tokens: int | None) -> Recipe:
+    """The recipe with a limit that suits the budget, if it left that open."""
+    if recipe.limit != AS_FITS:
+        return recipe
+    return replace(recipe, limit=MOST if max_tokens is None else min(MOST, max(LEAST, max_tokens // TOKENS_PER_CANDIDATE)))

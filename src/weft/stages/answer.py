@@ -1,0 +1,91 @@
+"""One request through all stages: gather and rank each recipe's candidates, fit them under one budget, say what was left out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from weft.errors import Conflict, Unavailable
+from weft.model import Context, Hit, Problem, Query, Stats
+from weft.ports import Stores, TokenCounter, Vector
+from weft.recipes import Recipe
+from weft.stages.fit import Part, fit
+from weft.stages.gather import Gathered, Request, gather
+from weft.stages.rank import rank
+from weft.stages.render import layout
+from weft.trace import span
+
+log = logging.getLogger(__name__)
+
+RENDERER = 1  # raised whenever the same choice would be written differently
+
+
+def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores) -> tuple[list[Part], list[Gathered], list[Problem]]:
+    """Each recipe's ranked candidates; it sees what the ones before it found. A store that is down leaves its part empty."""
+    parts: list[Part] = []
+    gathered: list[Gathered] = []
+    problems: list[Problem] = []
+    found: tuple[Hit, ...] = ()
+    for recipe in recipes:
+        try:
+            with span(recipe.source):
+                result = gather(Request(query, vector, found, stores), recipe)
+        except (Unavailable, Conflict) as error:
+            if recipe.required:
+                raise
+            log.warning("recipe %s left empty: %s", recipe.name, error)
+            problems.append(Problem(recipe.name, str(error), error.code))
+            result = Gathered()
+        with span("rank"):
+            hits = tuple(hit for hit in rank(result.hits, query, recipe.weights) if hit.score >= recipe.min_score)
+        parts.append(Part(recipe, hits))
+        gathered.append(result)
+        found += hits
+    return parts, gathered, problems
+
+
+def answer(
+    query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]
+) -> Context:
+    """The context for a query. `problems` are those that were met before the first stage."""
+    parts, gathered, more = candidates(query, recipes, vector, stores)
+    with span("fit"):
+        fitted = fit(parts, query.max_tokens, layout(query.format), counter)
+    stats = Stats(
+        searched=sum(one.searched for one in gathered),
+        expanded=sum(one.expanded for one in gathered),
+        max_depth=max((one.max_depth for one in gathered), default=0),
+        candidates=sum(len(part.hits) for part in parts),
+        token_counter=counter.name,
+        optimality_gap=fitted.gap,
+    )
+    failed = {problem.part: problem.reason for problem in more}
+    fragments = tuple(replace(fragment, problem=failed.get(fragment.name, "")) for fragment in fitted.fragments)
+    return Context(
+        text=fitted.text,
+        tokens=fitted.tokens,
+        query=query,
+        fragments=fragments,
+        left_out=fitted.left_out,
+        degraded=(*problems, *more),
+        digest=digest(query, recipes, stores, counter),
+        stats=stats,
+    )
+
+
+def digest(query: Query, recipes: Sequence[Recipe], stores: Stores, counter: TokenCounter) -> str:
+    """Names an answer by all that it depends on: knowledge, request, recipes, renderer, tokens. Equal digests, equal bytes."""
+    knowledge = {info.name: info.digest for info in stores.items.spaces() if info.name in query.spaces}
+    inputs = [
+        RENDERER,
+        sorted(knowledge.items()),
+        stores.vectors.fingerprint(),
+        stores.vectors.count_missing(query.spaces),
+        asdict(query),
+        [asdict(recipe) for recipe in recipes],
+        counter.name,
+    ]
+    return hashlib.sha256(json.dumps(inputs, default=str, sort_keys=True).encode()).hexdigest()

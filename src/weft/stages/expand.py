@@ -1,0 +1,66 @@
+"""Walk the graph outwards from what was found, best links first, one store call per hop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.model import Edge, Filter, Hit, Item, Key
+from weft.ports import GraphStore, ItemStore
+from weft.recipes import Recipe
+
+FRONTIER_PER_HIT = 4  # a hop goes on from at most this many items per hit wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How an item was reached: the best link to it, and the way there."""
+
+    score: float
+    path: tuple[Key, ...]
+    edge: Edge
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    hits: tuple[Hit, ...] = ()
+    reached: int = 0
+    max_depth: int = 0
+
+
+def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemStore, graph: GraphStore) -> Expanded:
+    """The best `recipe.limit` items within `recipe.depth` links of the starts, the starts themselves left out."""
+    ways: dict[Key, tuple[Key, ...]] = {key: (key,) for key in starts}
+    reached: dict[Key, Step] = {}
+    frontier: Sequence[Key] = list(ways)
+    hop = 0
+    while frontier and hop < recipe.depth:
+        hop += 1
+        edges = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap)
+        steps = _steps(edges, ways, hop, recipe.near)
+        allowed = items.visible(sorted(steps, key=lambda key: _order(steps, key)), only)
+        reached.update({key: steps[key] for key in allowed})
+        ways.update({key: steps[key].path for key in allowed})
+        frontier = allowed[: FRONTIER_PER_HIT * recipe.limit]
+    best = [key for key in sorted(reached, key=lambda key: _order(reached, key)) if reached[key].score >= recipe.min_score]
+    hits = tuple(_hit(item, reached[item.key]) for item in items.get(best[: recipe.limit]))
+    return Expanded(hits, len(reached), max((len(step.path) - 1 for step in reached.values()), default=0))
+
+
+def _steps(edges: Sequence[Edge], ways: dict[Key, tuple[Key, ...]], hop: int, near: int) -> dict[Key, Step]:
+    """The best step to every item not reached before. Edges come heaviest first, so the first step to an item is its best."""
+    steps: dict[Key, Step] = {}
+    for edge in edges:
+        score = round(edge.weight / (hop + near), 6)
+        for here, there in ((edge.source_key, edge.target_key), (edge.target_key, edge.source_key)):
+            if len(ways.get(here, ())) == hop and there not in ways and there not in steps:
+                steps[there] = Step(score, (*ways[here], there), edge)
+    return steps
+
+
+def _order(steps: dict[Key, Step], key: Key) -> tuple[float, str, str]:
+    return (-steps[key].score, key[1], key[0])
+
+
+def _hit(item: Item, step: Step) -> Hit:
+    return Hit(item, min(1.0, step.score), {"graph": step.score}, ("graph",), step.path, step.edge)

@@ -1,0 +1,79 @@
+"""Why something is not in a context, and what would bring it in. Every remedy was tried before it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from weft.model import Context, Hit, Item, Key, LeftOut
+from weft.ports import Stores, TokenCounter, Vector
+from weft.recipes import Recipe
+from weft.stages.answer import candidates
+from weft.stages.fit import Part, fit
+from weft.stages.gather import allowed
+from weft.stages.render import layout
+
+LARGER = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)  # budgets tried, as multiples of the one asked for
+WIDER = 3  # times as many candidates are looked at, to name those that came next
+
+
+def explained(
+    context: Context, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, ids: Sequence[str]
+) -> Context:
+    """The context with remedies, with the candidates that came just too late, and with a reason for every id asked about."""
+    parts, _, _ = candidates(context.query, recipes, vector, stores)
+    fitted = tuple(_with_budget(context, parts, counter))
+    known = {(one.hit.item.key) for one in fitted} | {hit.item.key for hit in context.hits}
+    wide = [replace(recipe, limit=recipe.limit * WIDER, min_score=0.0) for recipe in recipes]
+    beyond = tuple(_beyond(candidates(context.query, wide, vector, stores)[0], recipes, known))
+    known |= {one.hit.item.key for one in beyond}
+    asked = tuple(_asked(context, recipes, stores, ids, known))
+    return replace(context, left_out=(*fitted, *beyond, *asked))
+
+
+def _with_budget(context: Context, parts: Sequence[Part], counter: TokenCounter) -> Iterator[LeftOut]:
+    """The smallest larger budget, of those tried, that has room for each candidate left out."""
+    found: dict[tuple[str, Key], str] = {}
+    budget = context.query.max_tokens
+    if budget is not None and context.left_out:
+        for factor in LARGER:
+            larger = max(int(budget * factor), budget + 50)
+            for fragment in fit(parts, larger, layout(context.query.format), counter).fragments:
+                for chosen in fragment.chosen:
+                    found.setdefault((fragment.name, chosen.hit.item.key), f"max_tokens={larger} shows it ({chosen.form.value})")
+    for one in context.left_out:
+        yield replace(one, remedy=found.get((one.fragment, one.hit.item.key), f"more than {LARGER[-1]:g} times the tokens"))
+
+
+def _beyond(parts: Sequence[Part], recipes: Sequence[Recipe], known: set[Key]) -> Iterator[LeftOut]:
+    """Candidates that the limit or the least score of their recipe kept out."""
+    for part, recipe in zip(parts, recipes, strict=True):
+        for place, hit in enumerate(part.hits, start=1):
+            if hit.item.key in known:
+                continue
+            known = known | {hit.item.key}
+            if hit.score < recipe.min_score:
+                yield LeftOut(hit, recipe.name, f"scores {hit.score:.3f}, below min_score {recipe.min_score:g}", remedy=f"min_score={hit.score:.3f}")
+            else:
+                yield LeftOut(hit, recipe.name, f"number {place} of the candidates, the limit is {recipe.limit}", remedy=f"limit={place}")
+
+
+def _asked(context: Context, recipes: Sequence[Recipe], stores: Stores, ids: Sequence[str], known: set[Key]) -> Iterator[LeftOut]:
+    """A reason for each id asked about that is neither in the context nor among its candidates."""
+    spaces = [info.name for info in stores.items.spaces()]
+    for id in ids:
+        items = stores.items.get([(space, id) for space in spaces])
+        here = [item for item in items if item.space in context.query.spaces]
+        if not here:
+            where = f"it is in space {items[0].space!r}, which was not asked for" if items else "no such item is stored"
+            yield LeftOut(Hit(items[0] if items else Item(id, ""), 0.0), "", where, remedy=f"spaces=[{items[0].space!r}]" if items else "")
+        for item in here:
+            if item.key not in known:
+                yield LeftOut(Hit(item, 0.0), "", _objection(context, recipes, item))
+
+
+def _objection(context: Context, recipes: Sequence[Recipe], item: Item) -> str:
+    refusals = {recipe.name: allowed(context.query, recipe).refuses(item) for recipe in recipes}
+    if all(refusals.values()):
+        return "; ".join(f"{name}: {why}" for name, why in refusals.items())
+    return "not among the candidates: other items match the words and the meaning better, and no link leads to it"

@@ -1,0 +1,133 @@
+"""Choose what goes into the text: render every candidate in every form, count the bytes, take the best set that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.model import Chosen, Form, Fragment, Hit, LeftOut
+from weft.ports import TokenCounter
+from weft.recipes import Recipe
+from weft.stages import knapsack
+from weft.stages.knapsack import Choice, Group, Offer, Option
+from weft.stages.render import Layout, assemble, forms
+
+SCALE = 10**12  # values are whole numbers, so that equal is equal on every machine
+FORM_VALUE = {Form.WHOLE: 1.0, Form.SUMMARY: 0.5, Form.POINTER: 0.05}
+TRIES = 12  # of fitting again with a smaller budget, when parts counted one by one came to less than the whole
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The ranked candidates of one recipe."""
+
+    recipe: Recipe
+    hits: tuple[Hit, ...]
+    needs: tuple[tuple[tuple[int, ...], ...], ...] = ()  # per hit: of each tuple of hits (counted through all parts) one must be in
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """One candidate in one form, ready to be glued in, and what it costs there."""
+
+    form: Form
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    text: str
+    tokens: int
+    fragments: tuple[Fragment, ...]
+    left_out: tuple[LeftOut, ...]
+    gap: float  # 0: no better set fits
+
+
+def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: TokenCounter) -> Fitted:
+    """The best set of candidates whose rendered text has at most `max_tokens` tokens; without a limit, all of them whole."""
+    offered = [[_renderings(hit, part.recipe, layout, counter) for hit in part.hits] for part in parts]
+    everything = sum(max(one.tokens for one in renderings) for hits in offered for renderings in hits)
+    if max_tokens is None:
+        choice = Choice(tuple(0 for hits in offered for _ in hits), 0, 0)
+        return _result(parts, offered, choice, layout, counter, None)
+    budget = max_tokens - counter.count(layout.start) - counter.count(layout.end)
+    for _ in range(TRIES):
+        groups = _groups(parts, offered, max(0, min(budget, everything + _headings(parts, layout, counter))), layout, counter)
+        choice = knapsack.choose(groups, max(0, budget))
+        result = _result(parts, offered, choice, layout, counter, max_tokens)
+        if result.tokens <= max_tokens:
+            return result
+        budget -= result.tokens - max_tokens
+    return _result(parts, offered, Choice((-1,) * len(choice.options), 0, choice.bound), layout, counter, max_tokens)
+
+
+def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> list[Rendered]:
+    """The forms a candidate may take, the fullest first; a form that saves nothing is not offered."""
+    found: list[Rendered] = []
+    for form in forms(hit.item):
+        if form is Form.WHOLE or form in recipe.forms:
+            text = layout.block(hit, form)
+            tokens = counter.count(text + layout.between)
+            if not found or tokens < found[-1].tokens:
+                found.append(Rendered(form, text, tokens))
+    return found
+
+
+def _headings(parts: Sequence[Part], layout: Layout, counter: TokenCounter) -> int:
+    return sum(_overhead(part, layout, counter) for part in parts)
+
+
+def _overhead(part: Part, layout: Layout, counter: TokenCounter) -> int:
+    """What a part costs before its first block."""
+    return counter.count(layout.opening(part.recipe.name)) + counter.count(layout.closing + layout.between_sections)
+
+
+def _groups(parts: Sequence[Part], offered: list[list[list[Rendered]]], budget: int, layout: Layout, counter: TokenCounter) -> list[Group]:
+    shares = max(1.0, sum(part.recipe.share for part in parts))
+    return [
+        Group(
+            tuple(_offer(hit, renderings, part, number) for number, (hit, renderings) in enumerate(zip(part.hits, hits, strict=True))),
+            sure=int(budget * part.recipe.share / shares),
+            most=int(budget * part.recipe.most),
+            overhead=_overhead(part, layout, counter),
+        )
+        for part, hits in zip(parts, offered, strict=True)
+    ]
+
+
+def _offer(hit: Hit, renderings: list[Rendered], part: Part, number: int) -> Offer:
+    # What a link leads to matters no more than the item the link starts from.
+    worth = SCALE * (hit.score * hit.signals.get("start", 1.0)) ** part.recipe.sharpness
+    options = tuple(Option(one.tokens, max(1, round(worth * FORM_VALUE[one.form]))) for one in renderings)
+    return Offer(options, part.needs[number] if part.needs else ())
+
+
+def _result(
+    parts: Sequence[Part], offered: list[list[list[Rendered]]], choice: Choice, layout: Layout, counter: TokenCounter, max_tokens: int | None
+) -> Fitted:
+    fragments: list[Fragment] = []
+    left_out: list[LeftOut] = []
+    number = 0
+    for part, hits in zip(parts, offered, strict=True):
+        chosen: list[Chosen] = []
+        for hit, renderings in zip(part.hits, hits, strict=True):
+            pick = choice.options[number]
+            number += 1
+            if pick >= 0:
+                chosen.append(Chosen(hit, renderings[pick].form, renderings[pick].tokens, renderings[pick].text))
+            else:
+                left_out.append(LeftOut(hit, part.recipe.name, _reason(renderings, part, max_tokens or 0, layout, counter), renderings[0].tokens))
+        text = assemble(layout, [(part.recipe.name, [one.text for one in chosen])])
+        tokens = sum(one.tokens for one in chosen) + (_overhead(part, layout, counter) if chosen else 0)
+        fragments.append(Fragment(part.recipe.name, tuple(chosen), tokens, text))
+    text = assemble(layout, [(fragment.name, [one.text for one in fragment.chosen]) for fragment in fragments])
+    return Fitted(text, counter.count(text), tuple(fragments), tuple(left_out), choice.gap)
+
+
+def _reason(renderings: list[Rendered], part: Part, max_tokens: int, layout: Layout, counter: TokenCounter) -> str:
+    room = int(max_tokens * part.recipe.most)
+    least = renderings[-1].tokens + _overhead(part, layout, counter)
+    if least > room:
+        return f"too large: its shortest form needs {least} tokens, the limit is {room}"
+    return f"outweighed: its {renderings[0].tokens} tokens are worth more spent on others"

@@ -1,0 +1,103 @@
+"""Where a recipe's candidates come from: one function per source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from weft.model import Filter, Hit, Kind, Query
+from weft.ports import Stores, Vector
+from weft.recipes import Recipe, Source
+from weft.stages.expand import expand
+from weft.stages.rank import UNKNOWN_CONFIDENCE
+from weft.stages.search import search
+
+EVERYBODY = "global"  # the id of the profile that holds for every entity
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Candidates of one recipe, and what was counted on the way."""
+
+    hits: tuple[Hit, ...] = ()
+    searched: int = 0
+    expanded: int = 0
+    max_depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a source needs: the query, its vector if there is one, and what earlier recipes found."""
+
+    query: Query
+    vector: Vector | None
+    found: tuple[Hit, ...]
+    stores: Stores
+
+
+def allowed(query: Query, recipe: Recipe) -> Filter:
+    """The items a recipe may see in a request."""
+    return Filter(
+        query.spaces,
+        recipe.kinds,
+        recipe.types,
+        recipe.exclude_types,
+        recipe.tags,
+        created_to=query.as_of,
+        valid_at=query.as_of or query.now,
+    )
+
+
+def gather(request: Request, recipe: Recipe) -> Gathered:
+    return SOURCES[recipe.source](request, recipe)
+
+
+def by_search(request: Request, recipe: Recipe) -> Gathered:
+    vector = None if recipe.mode == "bm25" else request.vector
+    result = search(request.query.text, vector, allowed(request.query, recipe), recipe, stores=request.stores)
+    return Gathered(_new(result.hits, request.found), searched=result.considered)
+
+
+def by_link(request: Request, recipe: Recipe) -> Gathered:
+    best = sorted(request.found, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[: recipe.starts]
+    starts = [hit.item.key for hit in best]
+    if request.query.entity is not None:
+        starts += [(space, request.query.entity) for space in request.query.spaces]
+    only = allowed(request.query, recipe)
+    result = expand(list(dict.fromkeys(starts)), only, recipe, items=request.stores.items, graph=request.stores.graph)
+    relevance = {hit.item.key: hit.score for hit in best}
+    hits = [replace(hit, signals={**hit.signals, "start": relevance.get(hit.path[0], 1.0)}) for hit in result.hits]
+    return Gathered(_new(hits, request.found), expanded=result.reached, max_depth=result.max_depth)
+
+
+def by_key(request: Request, recipe: Recipe) -> Gathered:
+    """The profile of the entity the agent works for, then the one that holds for all."""
+    ids = [id for id in (request.query.entity, EVERYBODY) if id is not None]
+    keys = [(space, id) for id in ids for space in request.query.spaces]
+    seen = request.stores.items.visible(keys, allowed(request.query, recipe))
+    return Gathered(tuple(Hit(item, 1.0, {}, ("key",), (item.key,)) for item in request.stores.items.get(seen)))
+
+
+def by_subject(request: Request, recipe: Recipe) -> Gathered:
+    """What is known about what was found: rules by an entity's type, everything else by its id."""
+    about = {hit.item.type for hit in request.found} if Kind.RULE in recipe.kinds else set()
+    about |= {hit.item.id for hit in request.found} | ({request.query.entity} if request.query.entity else set())
+    subjects = tuple(sorted(one for one in about if one))
+    if not subjects:
+        return Gathered()
+    items = request.stores.items.find(replace(allowed(request.query, recipe), subjects=subjects), recipe.limit)
+    hits = [Hit(item, UNKNOWN_CONFIDENCE if item.confidence is None else item.confidence, {}, ("subject",), (item.key,)) for item in items]
+    return Gathered(_new(hits, request.found))
+
+
+def _new(hits: Sequence[Hit], found: Sequence[Hit]) -> tuple[Hit, ...]:
+    seen = {hit.item.key for hit in found}
+    return tuple(hit for hit in hits if hit.item.key not in seen)
+
+
+SOURCES: dict[Source, Callable[[Request, Recipe], Gathered]] = {
+    "search": by_search,
+    "neighbours": by_link,
+    "profile": by_key,
+    "subjects": by_subject,
+}

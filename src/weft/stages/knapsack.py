@@ -1,0 +1,272 @@
+"""The best set that fits: an exact multiple-choice knapsack over groups with guaranteed shares. Numbers in, numbers out.
+
+Every offer has options (tokens, value), of which at most one is taken. Every group is first given the best it can make of its
+share; what it leaves unused goes, token by token, to whichever group gains most by it, and no group ever takes what another
+one made good use of. Under these guarantees no other choice has more value. Dependencies (an offer needs others) are met by
+branch and bound with the relaxed optimum as bound. Instances too large for an exact table are solved on a coarser one, and
+the distance to the optimum is bounded and reported.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_CELLS = 4_000_000  # of one group's table, 8 bytes each
+MAX_NODES = 48  # relaxed problems solved for dependencies, 1-2 ms each
+IMPOSSIBLE = np.int64(-(2**62))
+
+Table = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    tokens: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Something that may be taken in one of several ways. `needs`: of each tuple at least one other offer must be taken."""
+
+    options: tuple[Option, ...]
+    needs: tuple[tuple[int, ...], ...] = ()  # numbers of offers, counted through all groups
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Offers that share a heading (`overhead` tokens if any is taken), a guaranteed and a largest amount of tokens."""
+
+    offers: tuple[Offer, ...]
+    sure: int
+    most: int
+    overhead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The option taken of each offer, counted through all groups; -1 for none. `bound` is what no choice can exceed."""
+
+    options: tuple[int, ...]
+    value: int
+    bound: int
+
+    @property
+    def gap(self) -> float:
+        return 0.0 if self.bound <= self.value else (self.bound - self.value) / self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a branch of the search has settled: offers that must not, and offers that must be taken."""
+
+    forbidden: frozenset[int] = field(default_factory=frozenset)
+    forced: frozenset[int] = field(default_factory=frozenset)
+
+
+def choose(groups: Sequence[Group], budget: int) -> Choice:
+    """The best choice whose tokens, headings included, stay within the budget."""
+    offers = [offer for group in groups for offer in group.offers]
+    relaxed = _solve(groups, budget, Ruling())
+    if not any(offer.needs for offer in offers) or relaxed is None:
+        return relaxed or Choice((-1,) * len(offers), 0, 0)
+    return _branch(groups, budget, offers, relaxed)
+
+
+def _branch(groups: Sequence[Group], budget: int, offers: Sequence[Offer], relaxed: Choice) -> Choice:
+    """Best first: the first choice taken from the heap that breaks no dependency is the best there is."""
+    order = count()
+    heap = [(-relaxed.bound, next(order), Ruling(), relaxed)]
+    solved = 1
+    while heap and solved < MAX_NODES:
+        _, _, ruling, choice = heapq.heappop(heap)
+        broken = _broken(offers, choice)
+        if broken is None:
+            return Choice(choice.options, choice.value, choice.bound)
+        for child in _children(ruling, *broken):
+            solved += 1
+            found = _solve(groups, budget, child)
+            if found is not None:
+                heapq.heappush(heap, (-found.bound, next(order), child, found))
+    bound = -heap[0][0] if heap else 0
+    return _repaired(groups, budget, offers, relaxed, bound)
+
+
+def _broken(offers: Sequence[Offer], choice: Choice) -> tuple[int, tuple[int, ...]] | None:
+    """The first offer that was taken without what it needs, and what it needs."""
+    for number, taken in enumerate(choice.options):
+        if taken >= 0:
+            for need in offers[number].needs:
+                if all(choice.options[other] < 0 for other in need):
+                    return number, need
+    return None
+
+
+def _children(ruling: Ruling, number: int, need: tuple[int, ...]) -> list[Ruling]:
+    """Either the offer goes, or one of those it needs comes."""
+    children = [Ruling(ruling.forbidden, ruling.forced | {other}) for other in need if other not in ruling.forbidden]
+    if number not in ruling.forced:
+        children.append(Ruling(ruling.forbidden | {number}, ruling.forced))
+    return children
+
+
+def _repaired(groups: Sequence[Group], budget: int, offers: Sequence[Offer], choice: Choice, bound: int) -> Choice:
+    """A good choice when there is no time for the best one: what lacks its needs is forbidden until nothing does."""
+    forbidden: frozenset[int] = frozenset()
+    while (broken := _broken(offers, choice)) is not None:
+        forbidden |= {broken[0]}
+        found = _solve(groups, budget, Ruling(forbidden))
+        choice = found if found is not None else Choice((-1,) * len(offers), 0, 0)
+    return Choice(choice.options, choice.value, max(bound, choice.value))
+
+
+def _solve(groups: Sequence[Group], budget: int, ruling: Ruling) -> Choice | None:
+    """The best choice without regard to needs; None when what is forced does not fit."""
+    first = 0
+    solvers: list[_Solver] = []
+    for group in groups:
+        solvers.append(_Solver(group, first, min(group.most, budget), ruling))
+        first += len(group.offers)
+    grants = _grants(solvers, [group.sure for group in groups], budget)
+    if grants is None:
+        return None
+    picks = tuple(option for solver, grant in zip(solvers, grants, strict=True) for option in solver.pick(grant))
+    value = sum(solver.value(picks) for solver in solvers)
+    return Choice(picks, value, value if all(solver.exact for solver in solvers) else max(value, _bound(solvers, budget)))
+
+
+def _bound(solvers: Sequence[_Solver], budget: int) -> int:
+    """What no choice can exceed when tables are coarse: costs rounded down, no guarantees, one pool for all."""
+    best: Table = np.zeros(budget + 1, np.int64)
+    for solver in solvers:
+        best, _ = _share_out(best, solver.optimistic(budget))
+    return int(best[-1])
+
+
+def _grants(solvers: Sequence[_Solver], sure: Sequence[int], budget: int) -> list[int] | None:
+    """Tokens for each group: what it makes of its share, plus the best way to hand out what is left."""
+    used = [solver.used(tokens) for solver, tokens in zip(solvers, sure, strict=True)]
+    left = budget - sum(used)
+    if left < 0:
+        return None
+    best: Table = np.zeros(left + 1, np.int64)
+    taken: list[npt.NDArray[np.int64]] = []
+    for solver, own in zip(solvers, used, strict=True):
+        best, extra = _share_out(best, solver.gains(own, left))
+        taken.append(extra)
+    if best[left] <= IMPOSSIBLE // 2:
+        return None
+    grants = [0] * len(solvers)
+    for number in reversed(range(len(solvers))):
+        extra = int(taken[number][left])
+        grants[number] = used[number] + extra
+        left -= extra
+    return grants
+
+
+def _share_out(best: Table, gains: Sequence[tuple[int, int]]) -> tuple[Table, npt.NDArray[np.int64]]:
+    """Give one more group a part of the pool. `gains` are (extra tokens, value) at which the group's value rises."""
+    result = np.full_like(best, IMPOSSIBLE)
+    extra = np.zeros_like(best)
+    for tokens, value in gains:
+        better = best[: len(best) - tokens] + value
+        rises = better > result[tokens:]
+        result[tokens:][rises] = better[rises]
+        extra[tokens:][rises] = tokens
+    return result, extra
+
+
+class _Solver:
+    """One group's table: row i, column c holds the best value of the first i offers within c units of tokens."""
+
+    def __init__(self, group: Group, first: int, capacity: int, ruling: Ruling) -> None:
+        self._group = group
+        self._first = first
+        self._ruling = ruling
+        self._overhead = group.overhead
+        wanted = sum(max((option.tokens for option in offer.options), default=0) for offer in group.offers)
+        self._room = max(-1, min(capacity - group.overhead, wanted))
+        cells = (len(group.offers) + 1) * (self._room + 1)
+        self._unit = max(1, -(-cells // MAX_CELLS))  # tokens per column: 1 is exact
+        self.exact = self._unit == 1
+        self._rows = self._fill(round_up=True)
+        self._must = any(first <= number < first + len(group.offers) for number in ruling.forced)
+
+    def _fill(self, round_up: bool) -> Table:
+        columns = self._room // self._unit + 1
+        rows = np.empty((len(self._group.offers) + 1, max(0, columns)), np.int64)
+        rows[0] = 0
+        for number, offer in enumerate(self._group.offers):
+            before, after = rows[number], rows[number + 1]
+            after[:] = IMPOSSIBLE if self._first + number in self._ruling.forced else before
+            if self._first + number in self._ruling.forbidden:
+                continue
+            for option in offer.options:
+                units = -(-option.tokens // self._unit) if round_up else option.tokens // self._unit
+                if units < columns:
+                    np.maximum(after[units:], before[: columns - units] + option.value, out=after[units:])
+        return rows
+
+    def _best(self, tokens: int) -> int:
+        """The best value within `tokens`, heading included."""
+        inside = min(tokens - self._overhead, self._room)
+        nothing = int(IMPOSSIBLE) if self._must else 0
+        return nothing if inside < 0 else max(nothing, int(self._rows[-1][inside // self._unit]))
+
+    def used(self, tokens: int) -> int:
+        """How few of these tokens give the same value; more than these when what is forced needs more."""
+        last = self._rows[-1]
+        inside = min(tokens - self._overhead, self._room)
+        value = self._best(tokens)
+        if value == 0 or not len(last):
+            return 0
+        if inside < 0 or value <= IMPOSSIBLE // 2:
+            fits = np.flatnonzero(last > IMPOSSIBLE // 2)
+            return self._overhead + int(fits[0]) * self._unit if len(fits) else self._overhead + self._room + 1
+        return self._overhead + int(np.searchsorted(last, value)) * self._unit
+
+    def gains(self, own: int, pool: int) -> list[tuple[int, int]]:
+        """Where the value rises when tokens of the pool are added to the group's own."""
+        steps = [(0, self._best(own))]
+        last = self._rows[-1]
+        rises = np.flatnonzero(np.diff(last, prepend=IMPOSSIBLE)) if len(last) else np.zeros(0, np.int64)
+        for column in rises.tolist():
+            extra = self._overhead + column * self._unit - own
+            if 0 < extra <= pool and last[column] > steps[-1][1]:
+                steps.append((extra, int(last[column])))
+        return steps
+
+    def pick(self, grant: int) -> list[int]:
+        """The options that make the best value within the grant."""
+        picks = [-1] * len(self._group.offers)
+        column = min(grant - self._overhead, self._room) // self._unit
+        if self._best(grant) <= 0 or column < 0:
+            return picks
+        for number in reversed(range(len(picks))):
+            before, value = self._rows[number], self._rows[number + 1][column]
+            if value == before[column] and self._first + number not in self._ruling.forced:
+                continue
+            for place, option in enumerate(self._group.offers[number].options):
+                units = -(-option.tokens // self._unit)
+                if units <= column and before[column - units] + option.value == value:
+                    picks[number] = place
+                    column -= units
+                    break
+        return picks
+
+    def value(self, picks: Sequence[int]) -> int:
+        own = picks[self._first : self._first + len(self._group.offers)]
+        return sum(offer.options[pick].value for offer, pick in zip(self._group.offers, own, strict=True) if pick >= 0)
+
+    def optimistic(self, budget: int) -> list[tuple[int, int]]:
+        """Where the value would rise if every cost were rounded down to whole columns."""
+        last = self._fill(round_up=False)[-1]
+        rises = np.flatnonzero(np.diff(last)) + 1
+        steps = [(self._overhead + column * self._unit, int(last[column])) for column in rises.tolist()]
+        free = int(last[0]) if len(last) else 0
+        return [(0, max(0, free)), *((tokens, value) for tokens, value in steps if tokens <= budget)]

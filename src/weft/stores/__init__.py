@@ -1,0 +1,1 @@
+"""Where knowledge lives: one file per backend. The registry names them; nothing else imports them."""

@@ -1,0 +1,324 @@
+"""Knowledge in plain dictionaries: nothing is kept when the process ends. Also the yardstick other stores are compared with."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from threading import RLock
+from typing import Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from weft import codec, words
+from weft.errors import Conflict
+from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, SpaceInfo
+
+Vector = npt.NDArray[np.float32]
+Scored = tuple[tuple[Key, float], ...]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass
+class Shelf:
+    """What one space holds."""
+
+    items: dict[str, Item] = field(default_factory=dict)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)  # words of each item
+    holders: dict[str, dict[str, int]] = field(default_factory=dict)  # word -> item id -> count
+    length: int = 0  # words in all items
+    digest: int = 0
+
+    def add(self, item: Item) -> None:
+        self.items[item.id] = item
+        self.digest += codec.fingerprint(codec.item_to_dict(item))
+        self.index(item)
+
+    def remove(self, id: str) -> None:
+        self.forget(id)
+        self.digest -= codec.fingerprint(codec.item_to_dict(self.items.pop(id)))
+
+    def index(self, item: Item) -> None:
+        found = words.counts(item)
+        self.counts[item.id] = found
+        self.length += found.total()
+        for word, count in found.items():
+            self.holders.setdefault(word, {})[item.id] = min(count, words.MAX_COUNT)
+
+    def forget(self, id: str) -> None:
+        found = self.counts.pop(id, Counter())
+        self.length -= found.total()
+        for word in found:
+            del self.holders[word][id]
+            if not self.holders[word]:
+                del self.holders[word]
+
+
+def _in_turn(method: Callable[Concatenate[MemoryStore, P], R]) -> Callable[Concatenate[MemoryStore, P], R]:
+    """One call at a time: a dictionary must not change while another thread walks it."""
+
+    @wraps(method)
+    def alone(self: MemoryStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.reading():
+            return method(self, *args, **kwargs)
+
+    return alone
+
+
+class MemoryStore:
+    """Plays all four roles. Calls from several threads take turns."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[str, Shelf] = {}
+        self._edges: dict[EdgeKey, Edge] = {}
+        self._touching: dict[Key, dict[EdgeKey, Edge]] = {}
+        self._vectors: dict[Key, Vector] = {}
+        self._fingerprint = ""
+        self._changes: list[Change] = []
+        self._lock = RLock()
+
+    @classmethod
+    def open(cls, _: str = "") -> MemoryStore:
+        return cls()
+
+    def close(self) -> None:
+        pass
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._lock:
+            yield
+
+    # writing
+
+    @_in_turn
+    def apply(self, batch: Batch) -> None:
+        batch = _copied(batch)  # whatever cannot be stored fails here, before anything has changed
+        for key in batch.deleted:
+            self._delete(key, batch)
+        for edge_key in batch.deleted_edges:
+            self._delete_edge(edge_key, batch)
+        for item in batch.items:
+            self._put(item, batch)
+        for edge in batch.edges:
+            self._put_edge(edge, batch)
+
+    def _put(self, item: Item, batch: Batch) -> None:
+        shelf = self._shelves.setdefault(item.space, Shelf())
+        before = shelf.items.get(item.id)
+        if before is not None:
+            shelf.remove(item.id)
+            if before.embeddable != item.embeddable:
+                self._vectors.pop(item.key, None)
+        shelf.add(item)
+        self._log(batch, item.key, "update" if before else "add", before)
+
+    def _delete(self, key: Key, batch: Batch) -> None:
+        shelf = self._shelves.get(key[0])
+        if shelf is None or key[1] not in shelf.items:
+            return
+        before = shelf.items[key[1]]
+        shelf.remove(key[1])
+        self._vectors.pop(key, None)
+        for edge_key in sorted(self._touching.get(key, ())):
+            self._delete_edge(edge_key, batch)
+        self._log(batch, key, "delete", before)
+
+    def _put_edge(self, edge: Edge, batch: Batch) -> None:
+        before = self._forget_edge(edge.key)
+        self._edges[edge.key] = edge
+        self._shelves.setdefault(edge.space, Shelf()).digest += codec.fingerprint(codec.edge_to_dict(edge))
+        for end in {edge.source_key, edge.target_key}:
+            self._touching.setdefault(end, {})[edge.key] = edge
+        self._log(batch, edge.source_key, "link", before)
+
+    def _delete_edge(self, key: EdgeKey, batch: Batch) -> None:
+        before = self._forget_edge(key)
+        if before is not None:
+            self._log(batch, before.source_key, "unlink", before)
+
+    def _forget_edge(self, key: EdgeKey) -> Edge | None:
+        edge = self._edges.pop(key, None)
+        if edge is None:
+            return None
+        self._shelves[edge.space].digest -= codec.fingerprint(codec.edge_to_dict(edge))
+        for end in {edge.source_key, edge.target_key}:
+            del self._touching[end][key]
+        return edge
+
+    def _log(self, batch: Batch, key: Key, action: str, before: Item | Edge | None) -> None:
+        self._changes.append(Change(len(self._changes) + 1, batch.at, *key, action, before))
+
+    # items
+
+    @_in_turn
+    def spaces(self) -> list[SpaceInfo]:
+        owned = Counter(edge.space for edge in self._edges.values())
+        return [
+            SpaceInfo(name, len(shelf.items), owned[name], f"{shelf.digest % codec.SUM_LIMIT:032x}")
+            for name, shelf in sorted(self._shelves.items())
+        ]
+
+    @_in_turn
+    def get(self, keys: Sequence[Key]) -> list[Item]:
+        found = (self._item(key) for key in keys)
+        return [item for item in found if item is not None]
+
+    @_in_turn
+    def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
+        return [item.key for item in self.get(keys) if only.allows(item)]
+
+    @_in_turn
+    def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
+        allowed = (item for item in self._allowed(only) if after is None or item.key > after)
+        return heapq.nsmallest(limit, allowed, key=lambda item: item.key)
+
+    @_in_turn
+    def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
+        return [change for change in self._changes if change.space == space and change.number > after][:limit]
+
+    def verify(self) -> list[str]:
+        return []  # dictionaries in one process have nothing that could drift apart
+
+    # words
+
+    @_in_turn
+    def rebuild_words(self, items: Iterable[Item]) -> None:
+        known = [item for item in items if self._item(item.key) is not None]
+        for shelf in self._shelves.values():
+            for id in list(shelf.counts):
+                shelf.forget(id)
+        for item in known:
+            self._shelves[item.space].index(item)
+
+    @_in_turn
+    def search_text(self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()) -> Found:
+        query = list(dict.fromkeys(words.words(text)))
+        shelves = {name: self._shelves[name] for name in dict.fromkeys(only.spaces) if name in self._shelves}
+        documents = sum(len(shelf.items) for shelf in shelves.values())
+        if not query or not documents:
+            return Found()
+        mean = sum(shelf.length for shelf in shelves.values()) / documents
+        rarity = {word: words.rarity(documents, sum(len(s.holders.get(word, ())) for s in shelves.values())) for word in query}
+        best = sum(rarity.values())
+        scores: dict[Key, float] = {}
+        for name, shelf in shelves.items():
+            for word in query:
+                for id, count in shelf.holders.get(word, {}).items():
+                    norm = words.K1 * (1 - words.B + words.B * shelf.counts[id].total() / mean)
+                    scores[name, id] = scores.get((name, id), 0.0) + rarity[word] * count / (count + norm)
+        allowed = {key: round(score / best, 6) for key, score in scores.items() if self._allows(key, only)}
+        return Found(_top(allowed, limit), len(allowed), {key: allowed[key] for key in also if key in allowed})
+
+    # vectors
+
+    @_in_turn
+    def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
+        if not vectors:
+            return
+        self._check_vectors(vectors, fingerprint)
+        self._vectors.update({key: vector for key, vector in vectors.items() if self._item(key) is not None})
+        self._fingerprint = fingerprint
+
+    def _check_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
+        if self._vectors and fingerprint != self._fingerprint:
+            raise Conflict(f"the stored vectors are of {self._fingerprint!r}, not of {fingerprint!r}", "reindex_required")
+        sizes = {len(vector) for vector in [*vectors.values(), *list(self._vectors.values())[:1]]}
+        if len(sizes) > 1:
+            raise Conflict(f"vectors of different sizes: {sorted(sizes)}", "reindex_required")
+
+    @_in_turn
+    def forget_vectors(self) -> None:
+        self._vectors.clear()
+
+    @_in_turn
+    def fingerprint(self) -> str:
+        return self._fingerprint if self._vectors else ""
+
+    @_in_turn
+    def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
+        return [item.key for item in self.find(Filter(tuple(spaces)), len(self._vectors) + limit) if item.key not in self._vectors][:limit]
+
+    @_in_turn
+    def count_missing(self, spaces: Sequence[str]) -> int:
+        return sum(key not in self._vectors for key in (item.key for item in self._allowed(Filter(tuple(spaces)))))
+
+    @_in_turn
+    def search_vector(self, vector: Vector, only: Filter, limit: int) -> Found:
+        allowed = [key for key in self._vectors if self._allows(key, only)]
+        return Found(_top(self.score_vectors(vector, allowed), limit), len(allowed))
+
+    @_in_turn
+    def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
+        return {key: similarity(self._vectors[key], vector) for key in keys if key in self._vectors}
+
+    # graph
+
+    @_in_turn
+    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100) -> list[Edge]:
+        found: dict[EdgeKey, Edge] = {}
+        for key in keys:
+            visible = (edge for edge in self._touching.get(key, {}).values() if _inside(edge, spaces))
+            touching = [edge for edge in visible if not types or edge.type in types]
+            for end in ("source_key", "target_key"):
+                side = [edge for edge in touching if getattr(edge, end) == key]
+                found.update({edge.key: edge for edge in heapq.nsmallest(limit, side, key=_heaviest)})
+        return sorted(found.values(), key=_heaviest)
+
+    def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
+        return [self._edges[key] for key in keys if key in self._edges]
+
+    @_in_turn
+    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None) -> list[Edge]:
+        owned = (edge for edge in self._edges.values() if edge.space in spaces and (after is None or edge.key > after.key))
+        return heapq.nsmallest(limit, owned, key=lambda edge: edge.key)
+
+    # inside
+
+    def _item(self, key: Key) -> Item | None:
+        shelf = self._shelves.get(key[0])
+        return shelf.items.get(key[1]) if shelf else None
+
+    def _allows(self, key: Key, only: Filter) -> bool:
+        item = self._item(key)
+        return item is not None and only.allows(item)
+
+    def _allowed(self, only: Filter) -> Iterable[Item]:
+        for name in dict.fromkeys(only.spaces):
+            if name in self._shelves:
+                yield from (item for item in self._shelves[name].items.values() if only.allows(item))
+
+
+def similarity(one: Vector, other: Vector) -> float:
+    """Cosine of two unit vectors; opposite meanings count as unrelated. Rounded, so that ties are ties on every machine."""
+    return round(max(0.0, min(1.0, float(one @ other))), 6)
+
+
+def _top(scores: Mapping[Key, float], limit: int) -> Scored:
+    return tuple(heapq.nsmallest(limit, scores.items(), key=lambda pair: (-pair[1], pair[0][1], pair[0][0])))
+
+
+def _inside(edge: Edge, spaces: Sequence[str]) -> bool:
+    return edge.space in spaces and (edge.target_space or edge.space) in spaces
+
+
+def _heaviest(edge: Edge) -> tuple[float, str, str, str, Key, Key]:
+    return (-edge.weight, edge.source, edge.target, edge.type, edge.source_key, edge.target_key)
+
+
+def _copied(batch: Batch) -> Batch:
+    """The batch as a file would give it back: nobody else holds its properties, and everything in it can be written as JSON."""
+    items = (codec.item_from_dict(_through_json(codec.item_to_dict(item))) for item in batch.items)
+    edges = (codec.edge_from_dict(_through_json(codec.edge_to_dict(edge))) for edge in batch.edges)
+    return replace(batch, items=tuple(items), edges=tuple(edges))
+
+
+def _through_json(row: dict[str, object]) -> dict[str, object]:
+    copy: dict[str, object] = json.loads(codec.to_json(row))
+    return copy

@@ -1,0 +1,408 @@
+"""The SQLite adapter: one file plays all four roles. Many readers, one writer at a time, in any number of processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock, local
+
+import apsw
+import numpy as np
+import numpy.typing as npt
+
+from weft import codec
+from weft import words as analyser
+from weft.errors import Conflict, Corrupt, Unavailable
+from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, SpaceInfo
+from weft.stores.sqlite import vectors, verify, words
+from weft.stores.sqlite.file import connect, translated, writing
+from weft.stores.sqlite.view import View
+from weft.stores.sqlite.write import Writer
+
+Vector = npt.NDArray[np.float32]
+
+FEW = 20_000  # a filter that allows fewer items than this is answered item by item, a wider one by walking the ids
+
+
+class Reader:
+    """A connection and what it remembers of the spaces. One thread uses it at a time."""
+
+    def __init__(self, path: str) -> None:
+        self.connection = connect(path)
+        self._views: dict[str, View] = {}
+
+    def views(self, names: Sequence[str]) -> dict[str, View]:
+        """The asked spaces that exist, each once, as they are in this transaction."""
+        for name in names:
+            if name not in self._views:
+                rows = list(self.connection.execute("SELECT no FROM space WHERE name = ?", (name,)))
+                if rows:
+                    self._views[name] = View(rows[0][0])
+        views = {name: self._views[name] for name in dict.fromkeys(names) if name in self._views}
+        for view in views.values():
+            view.refresh(self.connection)
+        return views
+
+
+class SqliteStore:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._idle: list[Reader] = [Reader(path)]
+        self._writer: apsw.Connection | None = None
+        self._write_lock = Lock()
+        self._pool_lock = Lock()
+        self._mine = local()  # the reader this thread is inside of, if any
+        self._closed = False
+
+    @classmethod
+    def open(cls, path: str) -> SqliteStore:
+        return cls(path)
+
+    def close(self) -> None:
+        with self._write_lock, self._pool_lock:
+            self._closed = True
+            for reader in self._idle:
+                reader.connection.close()
+            self._idle.clear()
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """One transaction for all reads of the block; a block inside a block joins it."""
+        if getattr(self._mine, "reader", None) is not None:
+            with translated(self._path):
+                yield self._mine.reader
+            return
+        reader = self._borrow()
+        try:
+            with translated(self._path):
+                reader.connection.execute("BEGIN")
+                self._mine.reader = reader
+                yield reader
+        finally:
+            self._mine.reader = None
+            self._give_back(reader)
+
+    def _borrow(self) -> Reader:
+        with self._pool_lock:
+            if self._closed:
+                raise Unavailable(f"{self._path!r} was closed", "closed")
+            if self._idle:
+                return self._idle.pop()  # the one used last: it remembers most
+        return Reader(self._path)
+
+    def _give_back(self, reader: Reader) -> None:
+        if reader.connection.in_transaction:
+            reader.connection.execute("ROLLBACK")
+        with self._pool_lock:
+            if not self._closed:
+                self._idle.append(reader)
+                return
+        reader.connection.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[apsw.Connection]:
+        with self._write_lock, translated(self._path):
+            if self._closed:
+                raise Unavailable(f"{self._path!r} was closed", "closed")
+            if self._writer is None:
+                self._writer = connect(self._path)
+            with writing(self._writer):
+                yield self._writer
+
+    def apply(self, batch: Batch) -> None:
+        with self._writing() as connection:
+            Writer(connection, codec.time_to_text(batch.at)).apply(batch)
+
+    # items
+
+    def spaces(self) -> list[SpaceInfo]:
+        with self.reading() as reader:
+            rows = list(reader.connection.execute("SELECT name, items, edges, digest FROM space ORDER BY name"))
+        return [SpaceInfo(name, items, edges, f"{int(digest, 16):032x}") for name, items, edges, digest in rows]
+
+    def get(self, keys: Sequence[Key]) -> list[Item]:
+        with self.reading() as reader:
+            views = reader.views([space for space, _ in keys])
+            asked = ((views[space].no, id) for space, id in keys if space in views)
+            rows = list(reader.connection.executemany("SELECT space, body FROM item WHERE space = ? AND id = ?", asked))
+        names = {view.no: name for name, view in views.items()}
+        return [_item(body, names[no]) for no, body in rows]
+
+    def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
+        with self.reading() as reader:
+            views = reader.views(only.spaces)
+            masks = {name: view.mask(reader.connection, only) for name, view in views.items()}
+            asked = [(space, id) for space, id in keys if space in views]
+            rows = dict(self._places(reader, views, asked))
+        allowed = {key: (mask := masks[key[0]]) is None or bool(mask[place]) for key, place in rows.items()}
+        return [key for key in asked if allowed.get(key)]
+
+    def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
+        found: list[Item] = []
+        with self.reading() as reader:
+            for name, view in sorted(reader.views(only.spaces).items()):
+                if len(found) < limit and (after is None or name >= after[0]):
+                    behind = after[1] if after is not None and name == after[0] else ""
+                    found += self._find(reader, name, view, only, limit - len(found), behind)
+        return found
+
+    def _find(self, reader: Reader, name: str, view: View, only: Filter, limit: int, behind: str) -> list[Item]:
+        mask = view.mask(reader.connection, only)
+        base = view.no << 32
+        if mask is not None and mask.sum() < FEW:
+            rows = ((base + place,) for place in np.flatnonzero(mask).tolist())
+            ids = sorted(id for (id,) in reader.connection.executemany("SELECT id FROM item WHERE row = ?", rows) if id > behind)
+            return self.get([(name, id) for id in ids[:limit]])
+        found: list[Item] = []
+        for row, body in reader.connection.execute("SELECT row, body FROM item WHERE space = ? AND id > ? ORDER BY id", (view.no, behind)):
+            if len(found) >= limit:
+                break
+            if mask is None or mask[row - base]:
+                found.append(_item(body, name))
+        return found
+
+    def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
+        query = """SELECT number, at, id, action, before FROM change
+            WHERE space = (SELECT no FROM space WHERE name = ?) AND number > ? ORDER BY number LIMIT ?"""
+        with self.reading() as reader:
+            rows = list(reader.connection.execute(query, (space, after, limit)))
+        return [Change(number, codec.text_to_time(at), space, id, action, _before(action, body)) for number, at, id, action, body in rows]
+
+    def verify(self) -> list[str]:
+        with self.reading() as reader:
+            return verify.problems(reader.connection)
+
+    # words
+
+    def rebuild_words(self, items: Iterable[Item]) -> None:
+        with self._writing() as connection:
+            writer = Writer(connection, "")
+            connection.execute("DELETE FROM posting")
+            connection.execute("DELETE FROM fresh")
+            connection.execute("UPDATE space SET length = 0, version = ?1, reset = ?1", (writer.version,))
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'analyser'", (analyser.ANALYSER,))
+            writer.index_again(items)
+
+    def search_text(self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()) -> Found:
+        with self.reading() as reader:
+            self._check_analyser(reader)
+            views = reader.views(only.spaces)
+            scores = words.scores(reader.connection, list(views.values()), text)
+            found, considered, others = [], 0, {}
+            for (name, view), score in zip(views.items(), scores, strict=True):
+                mask = view.mask(reader.connection, only)
+                if mask is not None:
+                    score *= mask
+                places, best, matching = _best(score, limit)
+                considered += matching
+                found += [((name, id), value) for id, value in zip(_ids(reader, view, places), best, strict=True)]
+            for (name, id), place in self._places(reader, views, [key for key in also if key[0] in views]):
+                value = float(scores[list(views).index(name)][place])
+                others.update({(name, id): round(value, 6)} if value else {})
+        return Found(tuple(sorted(found, key=_best_first)[:limit]), considered, others)
+
+    def _check_analyser(self, reader: Reader) -> None:
+        ((stored,),) = reader.connection.execute("SELECT value FROM meta WHERE key = 'analyser'")
+        if stored != analyser.ANALYSER:
+            raise Conflict(f"words were indexed by {stored!r}, this weft uses {analyser.ANALYSER!r}: run reindex", "reindex_required")
+
+    # vectors
+
+    def put_vectors(self, vectors_of: Mapping[Key, Vector], fingerprint: str) -> None:
+        if not vectors_of:
+            return
+        with self._writing() as connection:
+            self._check_vectors(connection, {len(vector) for vector in vectors_of.values()}, fingerprint)
+            writer = Writer(connection, "")
+            by_space: dict[str, list[tuple[str, Vector]]] = {}
+            for (space, id), vector in vectors_of.items():
+                by_space.setdefault(space, []).append((id, vector))
+            for space, pairs in by_space.items():
+                if writer.knows(space):
+                    writer.put_vectors(space, pairs)
+            writer.finish()
+
+    def _check_vectors(self, connection: apsw.Connection, sizes: set[int], fingerprint: str) -> None:
+        stored, dimensions = _embedder(connection)
+        if stored and stored != fingerprint:
+            raise Conflict(f"the stored vectors are of {stored!r}, not of {fingerprint!r}: run reindex", "reindex_required")
+        if len(sizes | ({dimensions} if dimensions else set())) > 1:
+            raise Conflict(f"vectors of {sorted(sizes)} dimensions do not fit together or the stored {dimensions}", "reindex_required")
+        if not dimensions:
+            connection.execute("DELETE FROM sign")  # what deleted items left behind may be of another width
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'embedder'", (fingerprint,))
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'dimensions'", (sizes.pop(),))
+
+    def forget_vectors(self) -> None:
+        with self._writing() as connection:
+            writer = Writer(connection, "")
+            connection.execute("DELETE FROM vector")
+            connection.execute("DELETE FROM sign")
+            connection.execute("UPDATE meta SET value = '' WHERE key = 'embedder'")
+            connection.execute("UPDATE meta SET value = 0 WHERE key = 'dimensions'")
+            writer.clear_vector_flags()
+
+    def fingerprint(self) -> str:
+        with self.reading() as reader:
+            return _embedder(reader.connection)[0]
+
+    def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
+        keys: list[Key] = []
+        with self.reading() as reader:
+            for name, view in sorted(reader.views(spaces).items()):
+                places = np.flatnonzero(_unembedded(view))
+                keys += [(name, id) for id in sorted(_ids(reader, view, places.tolist()))]
+        return keys[:limit]
+
+    def count_missing(self, spaces: Sequence[str]) -> int:
+        with self.reading() as reader:
+            return sum(int(_unembedded(view).sum()) for view in reader.views(spaces).values())
+
+    def search_vector(self, vector: Vector, only: Filter, limit: int) -> Found:
+        with self.reading() as reader:
+            found, considered = [], 0
+            for name, view in reader.views(only.spaces).items():
+                mask = view.mask(reader.connection, only)
+                places = vectors.nearest(view, vector, mask, max(vectors.RESCORED, vectors.RESCORED_PER_HIT * limit))
+                scored = vectors.similarities(reader.connection, view.no, vector, places.tolist())
+                embedded = view.records["vector"][: view.next] == 1
+                considered += int((embedded if mask is None else embedded & mask).sum())
+                best = dict(_cut(scored, limit))
+                found += [((name, id), cosine) for id, cosine in zip(_ids(reader, view, best), best.values(), strict=True)]
+        return Found(tuple(sorted(found, key=_best_first)[:limit]), considered)
+
+    def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
+        scored: dict[Key, float] = {}
+        with self.reading() as reader:
+            views = reader.views([space for space, _ in keys])
+            places = dict(self._places(reader, views, keys))
+            for name, view in views.items():
+                own = {place: key for key, place in places.items() if key[0] == name}
+                scored.update({own[place]: cosine for place, cosine in vectors.similarities(reader.connection, view.no, vector, list(own))})
+        return scored
+
+    # graph
+
+    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100) -> list[Edge]:
+        with self.reading() as reader:
+            views = reader.views(spaces)
+            numbers = ",".join(str(view.no) for view in views.values())
+            asked = [(views[space].no, id, *types, limit) for space, id in keys if space in views]
+            chosen = f"AND type IN ({','.join('?' * len(types))})" if types else ""
+            rows: dict[str, Edge] = {}
+            for here, id, there, far in (("space", "source", "target_space", "target"), ("target_space", "target", "space", "source")):
+                query = f"""SELECT body FROM edge WHERE {here} = ? AND {id} = ? AND {there} IN ({numbers}) {chosen}
+                    ORDER BY weight DESC, {far}, type, (SELECT name FROM space WHERE no = edge.{there}) LIMIT ?"""
+                rows.update({body: codec.edge_from_dict(json.loads(body)) for (body,) in reader.connection.executemany(query, asked)})
+        return sorted(rows.values(), key=_heaviest)
+
+    def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
+        query = "SELECT body FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
+        with self.reading() as reader:
+            views = reader.views([space for source, target, _ in keys for space, _ in (source, target)])
+            asked = (
+                (views[source[0]].no, source[1], views[target[0]].no, target[1], type)
+                for source, target, type in keys
+                if source[0] in views and target[0] in views
+            )
+            return [codec.edge_from_dict(json.loads(body)) for (body,) in reader.connection.executemany(query, asked)]
+
+    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None) -> list[Edge]:
+        found: list[Edge] = []
+        with self.reading() as reader:
+            views = reader.views(spaces)
+            for name, view in sorted(views.items()):
+                if after is not None and name < after.space:
+                    continue
+                behind = after.source if after is not None and name == after.space else ""
+                query = "SELECT body FROM edge WHERE space = ? AND source >= ? ORDER BY source"
+                rows = (codec.edge_from_dict(json.loads(body)) for (body,) in reader.connection.execute(query, (view.no, behind)))
+                found += _page(rows, limit - len(found), after)
+        return found
+
+    # inside
+
+    def _places(self, reader: Reader, views: Mapping[str, View], keys: Sequence[Key]) -> list[tuple[Key, int]]:
+        """The place of each key that is stored."""
+        names = {view.no: name for name, view in views.items()}
+        asked = ((views[space].no, id) for space, id in keys if space in views)
+        rows = list(reader.connection.executemany("SELECT space, id, row FROM item WHERE space = ? AND id = ?", asked))
+        return [((names[no], id), row & 0xFFFFFFFF) for no, id, row in rows]
+
+
+def _item(body: str, space: str) -> Item:
+    try:
+        return codec.item_from_dict({**json.loads(body), "space": space})
+    except (ValueError, TypeError) as error:
+        raise Corrupt(f"an item of space {space!r} cannot be read ({error}): restore the file from a backup or an export") from error
+
+
+def _before(action: str, body: str | None) -> Item | Edge | None:
+    if body is None:
+        return None
+    return codec.edge_from_dict(json.loads(body)) if action in ("link", "unlink") else codec.item_from_dict(json.loads(body))
+
+
+def _embedder(connection: apsw.Connection) -> tuple[str, int]:
+    """The fingerprint and the dimensions of the stored vectors; "" and 0 when there are none."""
+    query = "SELECT key, value FROM meta WHERE key IN ('embedder', 'dimensions') AND EXISTS (SELECT 1 FROM vector)"
+    rows = dict(list(connection.execute(query)))
+    return rows.get("embedder", ""), rows.get("dimensions", 0)
+
+
+def _unembedded(view: View) -> npt.NDArray[np.bool_]:
+    records = view.records[: view.next]
+    missing: npt.NDArray[np.bool_] = (records["live"] == 1) & (records["vector"] == 0)
+    return missing
+
+
+def _ids(reader: Reader, view: View, places: Iterable[int]) -> list[str]:
+    rows = (((view.no << 32) + place,) for place in places)
+    return [id for (id,) in reader.connection.executemany("SELECT id FROM item WHERE row = ?", rows)]
+
+
+def _best(score: npt.NDArray[np.float64], limit: int) -> tuple[list[int], list[float], int]:
+    """The places of the best scores, all of the last tie included, and how many scored at all."""
+    places = np.flatnonzero(score)
+    values = np.round(score[places], 6)
+    if 0 < limit < len(values):
+        kept = values >= np.partition(values, len(values) - limit)[len(values) - limit]
+        return places[kept].tolist(), values[kept].tolist(), len(places)
+    return places.tolist(), values.tolist(), len(places)
+
+
+def _cut(scored: list[tuple[int, float]], limit: int) -> list[tuple[int, float]]:
+    """The best, all of the last tie included."""
+    if len(scored) <= limit:
+        return scored
+    least = sorted((cosine for _, cosine in scored), reverse=True)[limit - 1]
+    return [pair for pair in scored if pair[1] >= least]
+
+
+def _best_first(pair: tuple[Key, float]) -> tuple[float, str, str]:
+    (space, id), score = pair
+    return (-score, id, space)
+
+
+def _heaviest(edge: Edge) -> tuple[float, str, str, str, Key, Key]:
+    return (-edge.weight, edge.source, edge.target, edge.type, edge.source_key, edge.target_key)
+
+
+def _page(rows: Iterable[Edge], limit: int, after: Edge | None) -> list[Edge]:
+    """The next edges behind `after`; rows come ordered by source, so only one source's edges need sorting at a time."""
+    found: list[Edge] = []
+    own: list[Edge] = []
+    for edge in rows:
+        if own and edge.source != own[0].source:
+            found += sorted(own, key=lambda one: one.key)
+            own = []
+            if len(found) >= limit:
+                break
+        if after is None or edge.key > after.key:
+            own.append(edge)
+    found += sorted(own, key=lambda one: one.key)
+    return found[:limit]

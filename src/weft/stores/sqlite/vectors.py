@@ -1,0 +1,73 @@
+"""Vectors in the SQLite file: the signs of all are compared bit by bit, the nearest few hundred are read and scored exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import apsw
+import numpy as np
+import numpy.typing as npt
+
+from weft.stores.sqlite.view import CHUNK, Mask, View
+
+Vector = npt.NDArray[np.float32]
+
+RESCORED = 512  # vectors read and scored exactly, at least; see bench/README for the recall this gives
+RESCORED_PER_HIT = 8
+
+
+def write(connection: apsw.Connection, space: int, version: int, vectors: Iterable[tuple[int, Vector]]) -> None:
+    """Store unit vectors by place, as 16-bit floats, and their signs."""
+    by_chunk: dict[int, list[tuple[int, Vector]]] = {}
+    for place, vector in vectors:
+        by_chunk.setdefault(place // CHUNK, []).append((place % CHUNK, vector))
+    for chunk, rows in sorted(by_chunk.items()):
+        width = -(-len(rows[0][1]) // 64)
+        signs = _stored_signs(connection, space, chunk, width)
+        for place, vector in rows:
+            signs[place] = packed(vector)
+        connection.execute("INSERT OR REPLACE INTO sign VALUES (?, ?, ?, ?)", (space, chunk, version, signs.tobytes()))
+        base = (space << 32) + chunk * CHUNK
+        data = ((base + place, vector.astype(np.float16).tobytes()) for place, vector in rows)
+        connection.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", data)
+
+
+def _stored_signs(connection: apsw.Connection, space: int, chunk: int, width: int) -> npt.NDArray[np.uint64]:
+    rows = list(connection.execute("SELECT data FROM sign WHERE space = ? AND chunk = ?", (space, chunk)))
+    return np.frombuffer(rows[0][0], np.uint64).reshape(CHUNK, -1).copy() if rows else np.zeros((CHUNK, width), np.uint64)
+
+
+def packed(vector: Vector) -> npt.NDArray[np.uint64]:
+    """One bit per dimension, set where it is positive, filled up to whole 64-bit words."""
+    bits = np.zeros(-(-len(vector) // 64) * 64, np.bool_)
+    bits[: len(vector)] = vector > 0
+    return np.packbits(bits).view(np.uint64)
+
+
+def nearest(view: View, vector: Vector, mask: Mask | None, wanted: int) -> npt.NDArray[np.intp]:
+    """Places worth scoring exactly: those whose signs differ in no more bits than the `wanted`-th best's. Whole ties are
+    included, so the answer does not depend on the order in which items were added."""
+    has_vector = view.records["vector"][: view.next] == 1
+    allowed = np.flatnonzero(has_vector if mask is None else has_vector & mask)
+    if len(allowed) <= wanted:
+        return allowed
+    few = len(allowed) < view.next // 4
+    signs = view.signs[:, allowed] if few else view.signs[:, : view.next]
+    distance = np.zeros(signs.shape[1], np.uint16)
+    for row, bits in zip(signs, packed(vector), strict=True):
+        distance += np.bitwise_count(row ^ bits)
+    if not few:
+        distance = distance[allowed]
+    near: npt.NDArray[np.intp] = allowed[distance <= np.partition(distance, wanted - 1)[wanted - 1]]
+    return near
+
+
+def similarities(connection: apsw.Connection, space: int, vector: Vector, places: Sequence[int]) -> list[tuple[int, float]]:
+    """(place, cosine) for the places that have a vector. Negative ones count as 0; rounded, so that ties are ties everywhere."""
+    base = space << 32
+    rows = list(connection.executemany("SELECT row, data FROM vector WHERE row = ?", ((base + place,) for place in places)))
+    if not rows:
+        return []
+    stored = np.frombuffer(b"".join(data for _, data in rows), np.float16).reshape(len(rows), -1).astype(np.float64)
+    cosines = np.round(np.clip(stored @ vector, 0.0, 1.0), 6)
+    return [(row - base, cosine) for (row, _), cosine in zip(rows, cosines.tolist(), strict=True)]

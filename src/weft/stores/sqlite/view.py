@@ -1,0 +1,182 @@
+"""What a reader keeps in memory of one space: a few bytes per item for filters and scores, refreshed chunk by chunk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import apsw
+import numpy as np
+import numpy.typing as npt
+
+from weft.model import Filter, Item, Kind
+
+CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
+BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
+MASKS = 32  # filters a view remembers: one that names the present moment is never asked for again
+LABEL = "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
+
+RECORD = np.dtype(
+    [
+        ("live", "u1"),
+        ("kind", "u1"),
+        ("vector", "u1"),
+        ("spare", "u1"),
+        ("length", "<u4"),
+        ("confidence", "<f8"),
+        ("created", "<i8"),
+        ("valid_from", "<i8"),
+        ("valid_to", "<i8"),
+    ]
+)
+KINDS = tuple(Kind)  # stored by place: append, never reorder
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EVER = np.iinfo(np.int64).max
+
+Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.uint32]
+Counts = npt.NDArray[np.uint8]
+
+
+def microseconds(time: datetime) -> int:
+    span = time - _EPOCH
+    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
+
+
+def record(item: Item, length: int, has_vector: bool) -> tuple[int, int, int, int, int, float, int, int, int]:
+    """The fixed-size part of an item, in the order of RECORD."""
+    return (
+        1,
+        KINDS.index(item.kind),
+        int(has_vector),
+        0,
+        length,
+        0.0 if item.confidence is None else item.confidence,
+        microseconds(item.created_at) if item.created_at else 0,
+        microseconds(item.valid_from) if item.valid_from else -_EVER,
+        microseconds(item.valid_to) if item.valid_to else _EVER,
+    )
+
+
+def labels(item: Item) -> list[str]:
+    """Words that stand for what users filter on."""
+    found = [label("type", item.type)] + [label("tag", tag) for tag in item.tags]
+    return found if item.subject is None else [*found, label("subject", item.subject)]
+
+
+def label(field: str, value: str) -> str:
+    return f"{LABEL}{field}={value}"
+
+
+class View:
+    """One space as one reader saw it last. Not shared between threads."""
+
+    def __init__(self, no: int) -> None:
+        self.no = no
+        self.version = self.next = self.items = self.length = 0
+        self.records = np.zeros(0, RECORD)
+        self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per item
+        self._reset = -1
+        self._fresh: dict[str, dict[int, int]] = {}  # word -> place -> count, of items not in `posting` yet
+        self._masks: dict[Filter, Mask | None] = {}
+
+    def refresh(self, connection: apsw.Connection) -> None:
+        """Catch up with the file; costs nothing when the space did not change."""
+        (row,) = connection.execute("SELECT version, next, items, length, reset FROM space WHERE no = ?", (self.no,))
+        if row[0] == self.version:
+            return
+        version, self.next, self.items, self.length, reset = row
+        self._masks.clear()
+        self._load_records(connection, self.version)
+        self._load_signs(connection, self.version)
+        self._load_fresh(connection, self.version, reset)
+        self.version = version  # last: whoever was interrupted starts over
+
+    def _load_records(self, connection: apsw.Connection, seen: int) -> None:
+        self.records = _grown(self.records, self.next)
+        for chunk, data in connection.execute("SELECT chunk, data FROM record WHERE space = ? AND version > ?", (self.no, seen)):
+            part = np.frombuffer(data, RECORD)
+            self.records[chunk * CHUNK : chunk * CHUNK + len(part)] = part
+
+    def _load_signs(self, connection: apsw.Connection, seen: int) -> None:
+        for chunk, data in connection.execute("SELECT chunk, data FROM sign WHERE space = ? AND version > ?", (self.no, seen)):
+            part = np.frombuffer(data, np.uint64).reshape(CHUNK, -1)
+            if len(self.signs) != part.shape[1]:
+                self.signs = np.zeros((part.shape[1], 0), np.uint64)
+            self.signs = _grown(self.signs, self.next)
+            self.signs[:, chunk * CHUNK : (chunk + 1) * CHUNK] = part.T
+
+    def _load_fresh(self, connection: apsw.Connection, seen: int, reset: int) -> None:
+        if reset != self._reset:
+            seen = 0
+            self._fresh.clear()
+        rows = connection.execute(
+            "SELECT row, words FROM fresh WHERE row BETWEEN ? AND ? AND version > ?", (self.no << 32, (self.no << 32) + 0xFFFFFFFF, seen)
+        )
+        for row, words in rows:
+            for word, count in json.loads(words).items():
+                self._fresh.setdefault(word, {})[row & 0xFFFFFFFF] = count
+        self._reset = reset
+
+    def words(self, connection: apsw.Connection) -> set[str]:
+        """Every word that an item holds."""
+        settled = connection.execute("SELECT DISTINCT word FROM posting WHERE space = ?", (self.no,))
+        return {word for (word,) in settled} | set(self._fresh)
+
+    def holders(self, connection: apsw.Connection, word: str) -> tuple[Places, Counts]:
+        """The places of the items that hold a word, and how often."""
+        rows = list(connection.execute("SELECT block, data FROM posting WHERE space = ? AND word = ?", (self.no, word)))
+        places = [(np.frombuffer(data, "<u2", len(data) // 3) + np.uint32(block * BLOCK)).astype(np.uint32) for block, data in rows]
+        counts = [np.frombuffer(data, np.uint8, offset=len(data) // 3 * 2) for _, data in rows]
+        if fresh := self._fresh.get(word):
+            places.append(np.fromiter(fresh.keys(), np.uint32, len(fresh)))
+            counts.append(np.fromiter(fresh.values(), np.uint8, len(fresh)))
+        if len(places) == 1:
+            return places[0], counts[0]
+        return (np.concatenate(places), np.concatenate(counts)) if places else (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+
+    def mask(self, connection: apsw.Connection, only: Filter) -> Mask | None:
+        """Which places a filter allows; None when it allows every live item. Made once per filter and state of the space."""
+        fields = replace(only, spaces=())
+        if fields not in self._masks:
+            if len(self._masks) >= MASKS:
+                del self._masks[next(iter(self._masks))]
+            self._masks[fields] = None if fields == Filter(()) else self._make_mask(connection, fields)
+        return self._masks[fields]
+
+    def _make_mask(self, connection: apsw.Connection, only: Filter) -> Mask:
+        records = self.records[: self.next]
+        mask: Mask = records["live"] == 1
+        if only.kinds:
+            mask &= np.isin(np.arange(256), [KINDS.index(kind) for kind in only.kinds])[records["kind"]]
+        for field, values in (("type", only.types), ("tag", only.tags), ("subject", only.subjects)):
+            if values:
+                mask &= self._labelled(connection, field, values)
+        if only.exclude_types:
+            mask &= ~self._labelled(connection, "type", only.exclude_types)
+        if only.created_from is not None:
+            mask &= records["created"] >= microseconds(only.created_from)
+        if only.created_to is not None:
+            mask &= records["created"] <= microseconds(only.created_to)
+        if only.valid_at is not None:
+            mask &= (records["valid_from"] <= microseconds(only.valid_at)) & (microseconds(only.valid_at) < records["valid_to"])
+        if only.min_confidence > 0:
+            mask &= records["confidence"] >= only.min_confidence
+        return mask
+
+    def _labelled(self, connection: apsw.Connection, field: str, values: tuple[str, ...]) -> Mask:
+        found = np.zeros(self.next, np.bool_)
+        for value in values:
+            found[self.holders(connection, label(field, value))[0]] = True
+        return found
+
+
+def _grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """The same array with room for `size` items (last axis), in whole chunks, growing by an eighth so that adds stay cheap."""
+    room = array.shape[-1]
+    if room >= size:
+        return array
+    wanted = -(-max(size, room + room // 8) // CHUNK) * CHUNK
+    return np.concatenate([array, np.zeros((*array.shape[:-1], wanted - room), array.dtype)], axis=-1)

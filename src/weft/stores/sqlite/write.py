@@ -1,0 +1,248 @@
+"""Writing a batch into the SQLite file: items, their words and records, edges, the change log. Runs inside one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import apsw
+import numpy as np
+import numpy.typing as npt
+
+from weft import codec
+from weft import words as analyser
+from weft.model import Batch, Edge, EdgeKey, Item, Key
+from weft.stores.sqlite import vectors, words
+from weft.stores.sqlite.vectors import Vector
+from weft.stores.sqlite.view import CHUNK, RECORD, labels, record
+
+
+@dataclass
+class Tally:
+    """What one batch does to one space; written back at the end."""
+
+    no: int
+    next: int
+    items: int
+    edges: int
+    length: int
+    digest: int
+    records: dict[int, tuple[object, ...] | None] = field(default_factory=dict)  # place -> record, None for a deleted item
+    added: dict[int, dict[str, int]] = field(default_factory=dict)  # place -> word -> count
+    removed: dict[int, list[str]] = field(default_factory=dict)  # place -> words
+
+
+class Writer:
+    """One batch on its way into the file."""
+
+    def __init__(self, connection: apsw.Connection, at: str) -> None:
+        self._connection = connection
+        self._at = at
+        self._tallies: dict[str, Tally] = {}
+        self._names: dict[int, str] = {}
+        connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'commits'")
+        ((version,),) = connection.execute("SELECT value FROM meta WHERE key = 'commits'")
+        self.version: int = version
+
+    def apply(self, batch: Batch) -> None:
+        for key in batch.deleted:
+            self._delete(key)
+        for edge_key in batch.deleted_edges:
+            self._unlink(edge_key)
+        for item in batch.items:
+            self._put(item)
+        for edge in batch.edges:
+            self._link(edge)
+        self.finish()
+
+    def finish(self) -> None:
+        for tally in self._tallies.values():
+            words.remove(self._connection, tally.no, self.version, tally.removed)
+            words.add(self._connection, tally.no, self.version, tally.added)
+            self._write_records(tally)
+            self._connection.execute(
+                "UPDATE space SET next = ?, items = ?, edges = ?, length = ?, digest = ?, version = ? WHERE no = ?",
+                (tally.next, tally.items, tally.edges, tally.length, f"{tally.digest % codec.SUM_LIMIT:032x}", self.version, tally.no),
+            )
+
+    def knows(self, space: str) -> bool:
+        return bool(list(self._connection.execute("SELECT 1 FROM space WHERE name = ?", (space,))))
+
+    def tally(self, name: str) -> Tally:
+        """The space's tally; a space that is not there yet is made."""
+        if name not in self._tallies:
+            empty = "(name, next, items, edges, length, digest, version, reset) VALUES (?, 0, 0, 0, 0, '0', 0, 0)"
+            self._connection.execute(f"INSERT OR IGNORE INTO space{empty}", (name,))
+            query = "SELECT no, next, items, edges, length, digest FROM space WHERE name = ?"
+            ((no, following, items, edges, length, digest),) = self._connection.execute(query, (name,))
+            self._tallies[name] = Tally(no, following, items, edges, length, int(digest, 16))
+            self._names[no] = name
+        return self._tallies[name]
+
+    # items
+
+    def _put(self, item: Item) -> None:
+        tally = self.tally(item.space)
+        stored = self._stored(tally.no, item.id)
+        row = codec.item_to_dict(item)
+        tally.digest += codec.fingerprint(row)
+        del row["space"]
+        body = codec.to_json(row)
+        if stored is None:
+            place, before, has_vector = tally.next, None, False
+            tally.next += 1
+            tally.items += 1
+            self._connection.execute("INSERT INTO item VALUES (?, ?, ?, ?)", ((tally.no << 32) + place, tally.no, item.id, body))
+        else:
+            place, before = stored
+            has_vector = self._keep_vector(tally, place, before, item)
+            self._forget_words(tally, place, before)
+            self._connection.execute("UPDATE item SET body = ? WHERE row = ?", (body, (tally.no << 32) + place))
+        counts = analyser.counts(item)
+        length = counts.total()
+        tally.added[place] = dict(counts) | dict.fromkeys(labels(item), 1)
+        tally.records[place] = record(item, length, has_vector)
+        tally.length += length
+        self._log(tally.no, item.id, "update" if before else "add", before)
+
+    def _keep_vector(self, tally: Tally, place: int, before: Item, item: Item) -> bool:
+        """Whether the item's vector survives its update: only if it still says the same."""
+        row = (tally.no << 32) + place
+        if before.embeddable != item.embeddable:
+            self._connection.execute("DELETE FROM vector WHERE row = ?", (row,))
+        return self._has_vector(tally.no, place)
+
+    def _delete(self, key: Key) -> None:
+        if not self.knows(key[0]):
+            return
+        tally = self.tally(key[0])
+        stored = self._stored(tally.no, key[1])
+        if stored is None:
+            return
+        place, before = stored
+        row = (tally.no << 32) + place
+        self._connection.execute("DELETE FROM item WHERE row = ?", (row,))
+        self._connection.execute("DELETE FROM vector WHERE row = ?", (row,))
+        self._forget_words(tally, place, before)
+        tally.records[place] = None
+        tally.items -= 1
+        for edge in self._edges_at(tally.no, key[1]):
+            self._unlink(edge.key)
+        self._log(tally.no, key[1], "delete", before)
+
+    def _forget_words(self, tally: Tally, place: int, before: Item) -> None:
+        tally.digest -= codec.fingerprint(codec.item_to_dict(before))
+        counts = analyser.counts(before)
+        tally.length -= counts.total()
+        if tally.added.pop(place, None) is None:  # written earlier, not by this batch
+            tally.removed[place] = [*counts, *labels(before)]
+
+    def _stored(self, space: int, id: str) -> tuple[int, Item] | None:
+        rows = list(self._connection.execute("SELECT row, body FROM item WHERE space = ? AND id = ?", (space, id)))
+        return (rows[0][0] & 0xFFFFFFFF, codec.item_from_dict({**json.loads(rows[0][1]), "space": self._names[space]})) if rows else None
+
+    # what can be made again from the items
+
+    def index_again(self, items: Iterable[Item]) -> None:
+        """Write the words of the items, if they are stored; the old words must be gone."""
+        for item in items:
+            place = self._place(self.tally(item.space).no, item.id) if self.knows(item.space) else -1
+            if place < 0:
+                continue
+            tally = self.tally(item.space)
+            counts = analyser.counts(item)
+            tally.length += counts.total()
+            tally.added[place] = dict(counts) | dict.fromkeys(labels(item), 1)
+            tally.records[place] = record(item, counts.total(), self._has_vector(tally.no, place))
+        self.finish()
+
+    def put_vectors(self, space: str, pairs: Iterable[tuple[str, Vector]]) -> None:
+        """Store vectors of one space and mark their items as embedded; ids that are not stored are ignored."""
+        tally = self.tally(space)
+        placed = [(self._place(tally.no, id), vector) for id, vector in pairs]
+        known = [(place, vector) for place, vector in placed if place >= 0]
+        vectors.write(self._connection, tally.no, self.version, known)
+        for chunk, places in _by_chunk(place for place, _ in known).items():
+            array = self._records(tally.no, chunk)
+            array["vector"][places] = 1
+            self._store_records(tally.no, chunk, array)
+
+    def clear_vector_flags(self) -> None:
+        for space, chunk in list(self._connection.execute("SELECT space, chunk FROM record")):
+            array = self._records(space, chunk)
+            array["vector"] = 0
+            self._store_records(space, chunk, array)
+        self._connection.execute("UPDATE space SET version = ?", (self.version,))
+
+    def _place(self, space: int, id: str) -> int:
+        rows = list(self._connection.execute("SELECT row FROM item WHERE space = ? AND id = ?", (space, id)))
+        return rows[0][0] & 0xFFFFFFFF if rows else -1
+
+    def _has_vector(self, space: int, place: int) -> bool:
+        return bool(list(self._connection.execute("SELECT 1 FROM vector WHERE row = ?", ((space << 32) + place,))))
+
+    # records
+
+    def _write_records(self, tally: Tally) -> None:
+        for chunk, places in _by_chunk(tally.records).items():
+            array = self._records(tally.no, chunk)
+            for place in places:
+                array[place] = tally.records[chunk * CHUNK + place] or np.zeros((), RECORD)
+            self._store_records(tally.no, chunk, array)
+
+    def _records(self, space: int, chunk: int) -> npt.NDArray[np.void]:
+        stored = list(self._connection.execute("SELECT data FROM record WHERE space = ? AND chunk = ?", (space, chunk)))
+        return np.frombuffer(stored[0][0], RECORD).copy() if stored else np.zeros(CHUNK, RECORD)
+
+    def _store_records(self, space: int, chunk: int, array: npt.NDArray[np.void]) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", (space, chunk, self.version, array.tobytes()))
+
+    # edges
+
+    def _link(self, edge: Edge) -> None:
+        tally = self.tally(edge.space)
+        before = self._forget_edge(edge.key)
+        row = codec.edge_to_dict(edge)
+        values = (tally.no, edge.source, self.tally(edge.target_key[0]).no, edge.target, edge.type, edge.weight, codec.to_json(row))
+        self._connection.execute("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        tally.edges += 1
+        tally.digest += codec.fingerprint(row)
+        self._log(tally.no, edge.source, "link", before)
+
+    def _unlink(self, key: EdgeKey) -> None:
+        before = self._forget_edge(key) if self.knows(key[0][0]) and self.knows(key[1][0]) else None
+        if before is not None:
+            self._log(self.tally(before.space).no, before.source, "unlink", before)
+
+    def _forget_edge(self, key: EdgeKey) -> Edge | None:
+        (space, source), (target_space, target), type = key
+        tally = self.tally(space)
+        where = "WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
+        values = (tally.no, source, self.tally(target_space).no, target, type)
+        rows = list(self._connection.execute(f"SELECT body FROM edge {where}", values))
+        if not rows:
+            return None
+        self._connection.execute(f"DELETE FROM edge {where}", values)
+        row = json.loads(rows[0][0])
+        tally.edges -= 1
+        tally.digest -= codec.fingerprint(row)
+        return codec.edge_from_dict(row)
+
+    def _edges_at(self, space: int, id: str) -> list[Edge]:
+        query = "SELECT body FROM edge WHERE space = ?1 AND source = ?2 UNION SELECT body FROM edge WHERE target_space = ?1 AND target = ?2"
+        edges = [codec.edge_from_dict(json.loads(body)) for (body,) in list(self._connection.execute(query, (space, id)))]
+        return sorted(edges, key=lambda edge: edge.key)
+
+    def _log(self, space: int, id: str, action: str, before: Item | Edge | None) -> None:
+        row = codec.item_to_dict(before) if isinstance(before, Item) else codec.edge_to_dict(before) if before else None
+        values = (space, self._at, id, action, codec.to_json(row) if row else None)
+        self._connection.execute("INSERT INTO change(space, at, id, action, before) VALUES (?, ?, ?, ?, ?)", values)
+
+
+def _by_chunk(places: Iterable[int]) -> dict[int, list[int]]:
+    """Places by chunk, each counted from the chunk's start."""
+    found: dict[int, list[int]] = {}
+    for place in places:
+        found.setdefault(place // CHUNK, []).append(place % CHUNK)
+    return found

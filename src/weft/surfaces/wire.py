@@ -1,0 +1,178 @@
+"""Answers as plain dicts, the same for every surface: keys in snake_case, times in ISO 8601 with a Z, always in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft import codec
+from weft.model import Chosen, Context, Edge, Fragment, Hit, Item, Key, LeftOut, Problem, Query, Stats
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from weft.engine import Statistics
+    from weft.errors import WeftError
+    from weft.ingest.prepare import Report
+    from weft.recipes import Recipe
+
+Row = dict[str, Any]
+
+INDEXES = {"bm25": "words", "vector": "meaning"}
+
+
+def item(item: Item) -> Row:
+    """Every field that says something; `kind` always."""
+    row = codec.item_to_dict(item)
+    return {"id": row.pop("id"), "space": row.pop("space"), "kind": item.kind.value} | {name: row[name] for name in row if name != "kind"}
+
+
+def edge(edge: Edge) -> Row:
+    return codec.edge_to_dict(edge)
+
+
+def items(found: Sequence[Item], missing: Sequence[str]) -> Row:
+    return {"items": [item(one) for one in found], "missing": list(missing)}
+
+
+def hits(found: Sequence[Hit], notes: Sequence[str] = ()) -> Row:
+    return {"hits": [{"item": item(one.item)} | _match(one) for one in found], "notes": list(notes)}
+
+
+def chosen(chosen: Chosen) -> Row:
+    return _named(chosen.hit.item) | {"form": chosen.form.value, "tokens": chosen.tokens, "text": chosen.text} | _match(chosen.hit)
+
+
+def left_out(one: LeftOut) -> Row:
+    said = {"fragment": one.fragment, "reason": one.reason, "remedy": one.remedy, "tokens": one.tokens}
+    return _named(one.hit.item) | said | _match(one.hit)
+
+
+def problem(problem: Problem) -> Row:
+    return {"part": problem.part, "code": problem.code, "reason": problem.reason}
+
+
+def stats(stats: Stats) -> Row:
+    """What was counted. Timings are left out: they would make equal answers differ."""
+    return {
+        "searched": stats.searched,
+        "expanded": stats.expanded,
+        "max_depth": stats.max_depth,
+        "candidates": stats.candidates,
+        "token_counter": stats.token_counter,
+        "optimality_gap": stats.optimality_gap,
+    }
+
+
+def context(context: Context) -> Row:
+    return {
+        "text": context.text,
+        "tokens": context.tokens,
+        "query": _query(context.query),
+        "fragments": [_fragment(one) for one in context.fragments],
+        "left_out": [left_out(one) for one in context.left_out],
+        "degraded": [problem(one) for one in context.degraded],
+        "stats": stats(context.stats),
+        "digest": context.digest,
+    }
+
+
+def report(report: Report) -> Row:
+    return {
+        "added": report.added,
+        "updated": report.updated,
+        "unchanged": report.unchanged,
+        "edges": report.edges,
+        "skipped": [{"where": one.where, "what": one.what, "why": one.why} for one in report.skipped],
+        "problems": list(report.problems),
+    }
+
+
+def statistics(statistics: Statistics) -> Row:
+    return {
+        "spaces": [{"name": one.name, "items": one.items, "edges": one.edges, "digest": one.digest} for one in statistics.spaces],
+        "embedder": statistics.embedder,
+        "without_vector": statistics.without_vector,
+    }
+
+
+def recipes(table: Mapping[str, Sequence[Recipe]]) -> Row:
+    return {"recipes": [{"name": name, "parts": [_part(one) for one in table[name]]} for name in sorted(table)]}
+
+
+def error(error: WeftError) -> Row:
+    return {"error": {"code": error.code, "message": str(error), "status": error.status}}
+
+
+def why(hit: Hit) -> str:
+    """What led to an item, in words: "found by words and meaning (bm25 .41, vector .63)"."""
+    if hit.edge is not None and len(hit.path) > 1:
+        verb = "linked from" if hit.item.key == hit.edge.target_key else "links to"
+        return f"{verb} {hit.path[-2][1]} by {hit.edge.type} (weight {short(hit.edge.weight)})"
+    if "key" in hit.found_by:
+        return "its profile was asked for by id"
+    if "subject" in hit.found_by:
+        return f"is about {hit.item.subject}"
+    by = " and ".join(INDEXES.get(name, name) for name in hit.found_by)
+    numbers = ", ".join(f"{name} {short(value)}" for name, value in hit.signals.items())
+    return f"found by {by} ({numbers})" if by else ""
+
+
+def short(number: float) -> str:
+    """A number from 0 to 1 in three characters where possible: .41, 1.0."""
+    return "1.0" if round(number, 2) >= 1 else f"{number:.2f}"[1:]
+
+
+def _match(hit: Hit) -> Row:
+    return {
+        "score": hit.score,
+        "why": why(hit),
+        "match_source": hit.match_source,
+        "found_by": list(hit.found_by),
+        "signals": dict(sorted(hit.signals.items())),
+        "distance": hit.distance,
+        "path": [_key(one) for one in hit.path],
+        "edge": None if hit.edge is None else edge(hit.edge),
+    }
+
+
+def _named(item: Item) -> Row:
+    return {"id": item.id, "space": item.space, "kind": item.kind.value, "type": item.type, "title": item.title, "section": item.section}
+
+
+def _fragment(fragment: Fragment) -> Row:
+    return {"name": fragment.name, "tokens": fragment.tokens, "problem": fragment.problem, "chosen": [chosen(one) for one in fragment.chosen]}
+
+
+def _query(query: Query) -> Row:
+    return {
+        "text": query.text,
+        "spaces": list(query.spaces),
+        "now": codec.time_to_text(query.now),
+        "as_of": _time(query.as_of),
+        "max_tokens": query.max_tokens,
+        "format": query.format,
+        "model": query.model,
+        "entity": query.entity,
+    }
+
+
+def _part(recipe: Recipe) -> Row:
+    return {
+        "name": recipe.name,
+        "source": recipe.source,
+        "kinds": [kind.value for kind in recipe.kinds],
+        "mode": recipe.mode,
+        "limit": recipe.limit,
+        "depth": recipe.depth,
+        "share": recipe.share,
+        "required": recipe.required,
+    }
+
+
+def _key(key: Key) -> Row:
+    return {"space": key[0], "id": key[1]}
+
+
+def _time(time: datetime | None) -> str | None:
+    return None if time is None else codec.time_to_text(time)

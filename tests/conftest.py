@@ -1,0 +1,5 @@
+"""What all tests share."""
+
+import pytest
+
+pytest.register_assert_rewrite("weft.testing")

@@ -1,0 +1,613 @@
+"""Stores: the contract for each, and what is particular to SQLite: processes, damage, full disks, and that it answers as memory does."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import apsw
+import bm25s
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft.errors import Conflict, Corrupt, Unavailable
+from weft.model import Edge, Filter, Item, Key
+from weft.stores.memory import MemoryStore
+from weft.stores.sqlite import file, vectors, view, words, write
+from weft.stores.sqlite import store as adapter
+from weft.stores.sqlite.store import SqliteStore
+from weft.testing import ACME, BOTH, NOW, StoreContract, babble, batch, directions, edge, embed, item, link, matches, unit
+
+Start = Callable[..., "subprocess.Popen[str]"]
+Store = MemoryStore | SqliteStore
+
+
+@pytest.fixture
+def path() -> Iterator[str]:
+    """Where a file may be made; in memory if possible, because hundreds of files would mostly wait for the disk."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        yield f"{folder}/weft.db"
+
+
+@pytest.fixture
+def sqlite(path: str) -> Iterator[SqliteStore]:
+    store = SqliteStore.open(path)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits so low that a few items cross them all."""
+    monkeypatch.setattr(words, "FRESH_LIMIT", 4)
+    monkeypatch.setattr(adapter, "FEW", 3)
+    for module in (view, vectors, write):
+        monkeypatch.setattr(module, "CHUNK", 8)
+    for module in (view, words):
+        monkeypatch.setattr(module, "BLOCK", 4)
+
+
+class TestMemory(StoreContract):
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore.open()
+
+
+class TestSqlite(StoreContract):
+    @pytest.fixture
+    def store(self, sqlite: SqliteStore) -> SqliteStore:
+        return sqlite
+
+
+class TestSqliteWithSmallLimits(StoreContract):
+    @pytest.fixture
+    def store(self, small: None, sqlite: SqliteStore) -> SqliteStore:
+        return sqlite
+
+
+# The same operations on both stores
+
+KEYS = [(space, f"{number}") for space in ("acme", "zoo", "ark") for number in range(6)]
+TEXTS = ["", "refund policy", "refunds and parcels", "a parcel on monday", "返金ポリシー", "water " * 300, "policy policy monday"]
+VECTORS = directions(21, 24)
+QUESTIONS = ["refund", "parcel policy monday", "返金 water", "unknown"]
+FILTERS = [
+    ACME,
+    BOTH,
+    Filter(("ark", "zoo", "acme")),
+    replace(BOTH, types=("faq",)),
+    replace(BOTH, exclude_types=("faq",), tags=("vip",)),
+    replace(ACME, subjects=("anna",), valid_at=NOW),
+    replace(ACME, min_confidence=0.5),
+]
+_keys = st.sampled_from(KEYS)
+_item = st.builds(
+    lambda key, **fields: Item(key[1], key[0], created_at=NOW, **fields),
+    _keys,
+    type=st.sampled_from(["", "faq"]),
+    title=st.sampled_from(TEXTS),
+    text=st.sampled_from(TEXTS),
+    tags=st.sampled_from([(), ("vip",)]),
+    subject=st.sampled_from([None, "anna"]),
+    confidence=st.sampled_from([None, 0.5]),
+    valid_to=st.sampled_from([None, NOW]),
+)
+_edge = st.builds(
+    lambda source, target, type, weight: Edge(source[1], target[1], type, weight, source[0], target_space=target[0]),
+    _keys,
+    _keys,
+    st.sampled_from(["related", "part of"]),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+_write = st.fixed_dictionaries(
+    {
+        "items": st.lists(_item, max_size=4),
+        "edges": st.lists(_edge, max_size=4),
+        "deleted": st.lists(_keys, max_size=2),
+        "deleted_edges": st.lists(_edge.map(lambda one: one.key), max_size=2),
+    }
+)
+_embed = st.dictionaries(_keys, st.integers(0, 19), max_size=8)
+_steps = st.lists(_write | _write | _embed | st.sampled_from(["forget", "rebuild", "reopen"]), max_size=14)
+
+
+class TestSqliteAnswersAsMemoryDoes:
+    @pytest.mark.usefixtures("small")
+    def test_whatever_was_written(self) -> None:
+        self.check_random_steps()
+
+    @settings(max_examples=80, deadline=None, derandomize=True, database=None)
+    @given(_steps)
+    def check_random_steps(self, steps: list[Any]) -> None:
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+            memory, sqlite = MemoryStore(), SqliteStore.open(f"{folder}/weft.db")
+            for step in steps:
+                sqlite = take(step, memory, sqlite, f"{folder}/weft.db")
+                compare(memory, sqlite)
+            assert sqlite.verify() == []
+            assert SqliteStore.open(f"{folder}/weft.db").verify() == []
+            sqlite.close()
+
+    def test_after_many_adds_of_every_size(self, sqlite: SqliteStore) -> None:
+        memory, texts, some = MemoryStore(), babble(2600, 1), directions(2600, 24)
+        for start, end in pairwise([0, 1, 6, 306, 307, 1007, 1012, 1100, 1900, 2600]):
+            for store in (memory, sqlite):
+                store.apply(batch(item(f"{number:05}", texts[number]) for number in range(start, end)))
+                store.put_vectors({("acme", f"{number:05}"): some[number] for number in range(start, end)}, "e1")
+        compare(memory, sqlite)
+        assert sqlite.verify() == []
+
+
+def take(step: Any, memory: MemoryStore, sqlite: SqliteStore, path: str) -> SqliteStore:
+    """One step on both stores; SQLite's may be another object afterwards."""
+    if step == "reopen":
+        sqlite.close()
+        return SqliteStore.open(path)
+    for store in (memory, sqlite):
+        if step == "forget":
+            store.forget_vectors()
+        elif step == "rebuild":
+            store.rebuild_words(memory.find(Filter(("acme", "zoo", "ark")), 1000))
+        elif "items" in step:
+            known = {one.key for one in step["items"]} | {key for key in KEYS if store.get([key]) and key not in step["deleted"]}
+            edges = [one for one in step["edges"] if {one.source_key, one.target_key} <= known]
+            store.apply(batch(step["items"], edges, step["deleted"], step["deleted_edges"]))
+        else:
+            store.put_vectors({key: VECTORS[number] for key, number in step.items()}, "e1")
+    return sqlite
+
+
+def compare(memory: MemoryStore, sqlite: SqliteStore) -> None:
+    names = ["zoo", "acme", "ark"]
+    for ask in (
+        lambda store: store.spaces(),
+        lambda store: [store.find(only, 5) for only in FILTERS],
+        lambda store: [store.find(only, 5, KEYS[8]) for only in FILTERS],
+        lambda store: [store.visible(KEYS[::-1], only) for only in FILTERS],
+        lambda store: [store.edges_of(KEYS, names, limit=limit) for limit in (1, 2, 100)],
+        lambda store: [store.edges_of(KEYS, names[:2], ["part of"]), store.edges(names, 100)],
+        lambda store: [store.changes(name) for name in names],
+        lambda store: (store.fingerprint(), store.missing_vectors(names, 1000), store.count_missing(names)),
+    ):
+        assert ask(sqlite) == ask(memory)
+    for only in FILTERS:
+        for question in QUESTIONS:
+            ours, theirs = (store.search_text(question, only, 9999, also=KEYS) for store in (sqlite, memory))
+            assert dict(ours.matches) == pytest.approx(dict(theirs.matches), abs=1.1e-6)
+            assert (ours.considered, ours.others) == (theirs.considered, pytest.approx(dict(theirs.others), abs=1.1e-6))
+        near, exact = (store.search_vector(VECTORS[-1], only, 500) for store in (sqlite, memory))
+        assert [score for _, score in near.matches] == pytest.approx([score for _, score in exact.matches], abs=2e-3)
+        assert near.considered == exact.considered
+
+
+def test_text_is_ranked_as_by_an_independent_bm25() -> None:
+    texts, question = babble(200, 11), ["zeta", "tau"]
+    reference = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+    reference.index([text.split() for text in texts], show_progress=False)
+    store = MemoryStore()
+    store.apply(batch(item(f"{number}", text) for number, text in enumerate(texts)))
+    found = dict(store.search_text("zeta tau", ACME, 200).matches)
+    scores = np.array([found.get(("acme", f"{number}"), 0.0) for number in range(200)])
+    expected = reference.get_scores(question)
+    assert scores / scores.max() == pytest.approx(expected / expected.max(), abs=1e-5)
+
+
+# Readers and writers
+
+
+def test_a_reading_block_sees_one_state_of_the_store(sqlite: SqliteStore) -> None:
+    link(sqlite, edge("a", "b"))
+    with sqlite.reading():
+        before = sqlite.find(ACME, 10), sqlite.spaces(), sqlite.search_text("refund", ACME, 10), sqlite.edges(["acme"], 10)
+        sqlite.apply(batch([item("a", "refund"), item("c", "refund")], deleted=[("acme", "b")]))
+        assert (sqlite.find(ACME, 10), sqlite.spaces(), sqlite.search_text("refund", ACME, 10), sqlite.edges(["acme"], 10)) == before
+    assert matches(sqlite.search_text("refund", ACME, 10)) == ["a", "c"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_threads_read_whole_batches_while_one_writes(kind: str, sqlite: SqliteStore) -> None:
+    store = sqlite if kind == "sqlite" else MemoryStore()
+
+    def read(_: int) -> set[bool]:
+        return {consistent(store) for _ in range(60)}
+
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read, number) for number in range(4)]
+        for number in range(60):
+            store.apply(pair(number))
+            store.put_vectors({("acme", f"{number}a"): unit(1, number), ("acme", f"{number}b"): unit(number, 1)}, "e1")
+        assert [reader.result() for reader in readers] == [{True}] * 4
+
+
+def pair(number: int) -> Any:
+    return batch([item(f"{number}a", "refund"), item(f"{number}b", "refund")], [edge(f"{number}a", f"{number}b")])
+
+
+def consistent(store: Store) -> bool:
+    """Whether every batch of `pair` is there as a whole, by every index."""
+    with store.reading():
+        found = store.find(ACME, 1000)
+        counts = {len(found), store.search_text("refund", ACME, 5).considered, 2 * len(store.edges(["acme"], 1000))}
+        embedded = store.search_vector(unit(1, 1), ACME, 5).considered
+        return len(counts) == 1 and embedded + store.count_missing(["acme"]) == len(found) and not embedded % 2
+
+
+def test_a_reader_that_was_interrupted_starts_over(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    sqlite.apply(batch([item("a", "refund")]))
+    for step in ("_load_records", "_load_signs", "_load_fresh"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(view.View, step, interrupted)
+            sqlite.search_text("refund", ACME, 10)
+    assert matches(sqlite.search_text("refund", ACME, 10)) == ["a"]
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_reader_does_not_remember_every_filter_it_ever_saw(sqlite: SqliteStore) -> None:
+    sqlite.apply(batch([item("a", "refund")]))
+    for number in range(200):
+        sqlite.find(replace(ACME, valid_at=NOW + timedelta(seconds=number)), 10)
+    with sqlite.reading() as reader:
+        assert len(reader.views(["acme"])["acme"]._masks) <= view.MASKS
+
+
+# Processes
+
+PRELUDE = """
+import os, sys, time
+from datetime import UTC, datetime
+from weft.model import Batch, Filter, Item
+from weft.stores.sqlite.store import SqliteStore
+NOW, ACME = datetime(2025, 6, 1, 12, tzinfo=UTC), Filter(("acme",))
+def put(*ids, text="refund"):
+    store.apply(Batch(NOW, tuple(Item(id, "acme", text=text, created_at=NOW) for id in ids)))
+path = sys.argv[1]
+def say(*words):
+    print(*words, flush=True)
+"""
+
+
+@pytest.fixture
+def start(path: str) -> Iterator[Start]:
+    """Runs a script in another Python; it knows `path` and the words given here."""
+    running: list[subprocess.Popen[str]] = []
+
+    def run(script: str, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-W", "error", "-c", PRELUDE + dedent(script), path, *arguments]
+        folders = os.pathsep.join([str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        running.append(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": folders}, **pipes))  # type: ignore[call-overload]
+        return running[-1]
+
+    yield run
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def answer(process: subprocess.Popen[str], question: str = "") -> str:
+    """What the process says next, after it was asked something."""
+    assert process.stdin is not None and process.stdout is not None
+    if question:
+        process.stdin.write(f"{question}\n")
+        process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+def test_processes_see_each_others_writes_at_once(sqlite: SqliteStore, start: Start) -> None:
+    other = start("""
+        store = SqliteStore.open(path)
+        for line in sys.stdin:
+            if line.startswith("put"):
+                put(line.split()[1])
+            say(*(id for (_, id), _ in store.search_text("refund", ACME, 10).matches))
+        """)
+    assert answer(other, "put a") == "a"
+    assert matches(sqlite.search_text("refund", ACME, 10)) == ["a"]
+    sqlite.apply(batch([item("b", "refund"), item("a", "parcel")]))
+    assert answer(other, "look") == "b"
+    assert answer(other, "put a") == "a b"
+    assert matches(sqlite.search_text("refund", ACME, 10)) == ["a", "b"]
+
+
+def test_processes_read_whole_batches_while_another_writes(sqlite: SqliteStore, start: Start) -> None:
+    sqlite.apply(pair(0))
+    script = """
+        store, seen, odd = SqliteStore.open(path), 0, 0
+        say("ready")
+        while seen < 100:
+            with store.reading():
+                seen = len(store.find(ACME, 1000))
+                odd += seen % 2 or seen != store.search_text("refund", ACME, 5).considered
+        say(odd)
+        """
+    readers = [start(script) for _ in range(3)]
+    assert [answer(reader) for reader in readers] == ["ready"] * 3
+    for number in range(1, 50):
+        sqlite.apply(pair(number))
+    assert [answer(reader) for reader in readers] == ["0"] * 3
+
+
+def test_processes_that_write_at_once_all_succeed(path: str, start: Start) -> None:
+    script = """
+        store = SqliteStore.open(path)  # all at once make the file, too
+        for number in range(40):
+            put(f"{sys.argv[2]}-{number}", "shared")
+        say("done")
+        """
+    writers = [start(script, name) for name in "abc"]
+    assert [answer(writer) for writer in writers] == ["done"] * 3
+    store = SqliteStore.open(path)
+    assert (len(store.find(ACME, 1000)), len(store.changes("acme")), store.verify()) == (121, 240, [])
+    store.close()
+
+
+def test_a_killed_writer_loses_only_its_batch(path: str, start: Start) -> None:
+    writer = start("""
+        class Slow(dict):
+            def values(self):
+                say("in the middle")
+                time.sleep(60)
+        store = SqliteStore.open(path)
+        put("a")
+        many = tuple(Item(f"{number}", "acme", text="refund " * 50, created_at=NOW) for number in range(3000))
+        store.apply(Batch(NOW, (*many, Item("slow", "acme", properties=Slow(x=1), created_at=NOW))))
+        """)
+    assert answer(writer) == "in the middle"
+    writer.kill()
+    writer.wait()
+    store = SqliteStore.open(path)
+    assert (matches(store.search_text("refund", ACME, 10)), store.verify()) == (["a"], [])
+    store.apply(batch([item("b", "refund")]))
+    assert (len(store.find(ACME, 10)), store.verify()) == (2, [])
+    store.close()
+
+
+def test_a_file_in_a_read_only_folder_can_be_read(path: str, start: Start) -> None:
+    store = SqliteStore.open(path)
+    store.apply(batch([item("a", "refund")]))
+    store.close()
+    Path(path).parent.chmod(0o555)
+    Path(path).chmod(0o444)
+    reader = start("""
+        if os.geteuid() == 0:
+            os.setuid(65534)  # permissions do not bind root
+        store = SqliteStore.open(path)
+        say(*(id for (_, id), _ in store.search_text("refund", ACME, 10).matches))
+        try:
+            put("b")
+        except Exception as error:
+            say(type(error).__name__, error.code)
+        """)
+    assert (answer(reader), answer(reader)) == ("a", "Unavailable read_only")
+    Path(path).parent.chmod(0o755)
+
+
+def test_writes_that_wait_beside_a_read_only_file_are_not_passed_over(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sqlite = SqliteStore.open(path)
+    sqlite.apply(batch([item("a", "refund")]))
+    copy = f"{path}.copy"
+    shutil.copy(path, copy)
+    shutil.copy(f"{path}-wal", f"{copy}-wal")
+    with pytest.raises(Unavailable) as caught:
+        file._open_in_read_only_folder(copy)
+    assert caught.value.code == "read_only" and "-wal" in str(caught.value)
+    sqlite.close()
+
+
+# Files
+
+
+def test_knowledge_is_still_there_after_closing(path: str) -> None:
+    first = SqliteStore.open(path)
+    link(first, edge("a", "b"))
+    embed(first, directions(5, 24))
+    before = first.find(ACME, 10), first.spaces(), first.edges(["acme"], 10), first.search_vector(directions(5, 24)[0], ACME, 10)
+    first.close()
+    again = SqliteStore.open(path)
+    assert (again.find(ACME, 10), again.spaces(), again.edges(["acme"], 10), again.search_vector(directions(5, 24)[0], ACME, 10)) == before
+    again.close()
+
+
+@pytest.mark.parametrize("use", [lambda store: store.find(ACME, 1), lambda store: store.apply(batch([item("a")]))], ids=["read", "write"])
+def test_a_closed_store_says_so(sqlite: SqliteStore, use: Callable[[SqliteStore], None]) -> None:
+    sqlite.close()
+    with pytest.raises(Unavailable) as caught:
+        use(sqlite)
+    assert caught.value.code == "closed"
+
+
+def test_a_file_of_a_newer_version_is_refused_and_left_alone(path: str) -> None:
+    SqliteStore.open(path).close()
+    run(path, "PRAGMA journal_mode=DELETE", "PRAGMA user_version=99")
+    assert refused(path) == "newer_version"
+
+
+@pytest.mark.parametrize("version", [0, 1, 99])
+def test_a_file_of_another_program_is_refused_and_left_alone(path: str, version: int) -> None:
+    run(path, "CREATE TABLE photo(id)", f"PRAGMA user_version={version}")
+    assert refused(path) == "foreign_file"
+
+
+@pytest.mark.parametrize("content", [b"hello", random.Random(1).randbytes(9000), b"SQLite format 3\0" + bytes(84)], ids=["text", "noise", "header"])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: str, content: bytes) -> None:
+    Path(path).write_bytes(content)
+    assert refused(path) == "corrupt"
+
+
+def refused(path: str) -> str:
+    """Why the file cannot be opened; it must not be changed by the attempt."""
+    before = Path(path).read_bytes()
+    with pytest.raises(Unavailable) as caught:
+        SqliteStore.open(path)
+    assert (Path(path).read_bytes(), len(list(Path(path).parent.iterdir()))) == (before, 1)
+    return caught.value.code
+
+
+def test_an_empty_file_is_a_new_store(path: str) -> None:
+    Path(path).touch()
+    store = SqliteStore.open(path)
+    assert (store.spaces(), store.verify()) == ([], [])
+    store.close()
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="nowhere"):
+        SqliteStore.open(str(tmp_path / "nowhere" / "weft.db"))
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        SqliteStore.open(str(tmp_path))
+
+
+def test_a_full_disk_stores_nothing_of_the_batch(sqlite: SqliteStore) -> None:
+    sqlite.apply(batch([item("a", "refund")]))
+    before = sqlite.spaces()
+    assert sqlite._writer is not None
+    sqlite._writer.pragma("max_page_count", sqlite._writer.pragma("page_count") + 5)
+    with pytest.raises(Unavailable) as caught:
+        sqlite.apply(batch(item(f"{number}", "refund " * 100) for number in range(500)))
+    assert (caught.value.code, sqlite.spaces(), sqlite.find(ACME, 10)) == ("disk_full", before, [item("a", "refund")])
+    sqlite._writer.pragma("max_page_count", 2**31)
+    sqlite.apply(batch([item("b", "refund")]))
+    assert (matches(sqlite.search_text("refund", ACME, 10)), sqlite.verify()) == (["a", "b"], [])
+
+
+def test_words_of_another_analyser_must_be_rebuilt(sqlite: SqliteStore, path: str) -> None:
+    sqlite.apply(batch([item("a", "refund")]))
+    run(path, "UPDATE meta SET value = 'klingon-1' WHERE key = 'analyser'")
+    with pytest.raises(Conflict) as caught:
+        sqlite.search_text("refund", ACME, 10)
+    sqlite.rebuild_words(sqlite.find(ACME, 10))
+    assert (caught.value.code, matches(sqlite.search_text("refund", ACME, 10))) == ("reindex_required", ["a"])
+
+
+# Damage
+
+DAMAGE = {
+    "a lost posting": "DELETE FROM posting WHERE id = (SELECT min(id) FROM posting)",
+    "a surplus posting": "INSERT INTO posting(space, word, block, data) VALUES (1, 'zebra', 0, x'000001')",
+    "a changed posting": "UPDATE posting SET data = substr(data, 1, length(data) - 1) || x'07' WHERE word = 'refund'",
+    "a lost waiting word": "DELETE FROM fresh",
+    "a surplus waiting word": """UPDATE fresh SET words = replace(words, '{', '{"zebra": 1, ')""",
+    "a changed body": "UPDATE item SET body = replace(body, 'refund', 'parcel') WHERE id = 'a'",
+    "a changed title": "UPDATE item SET body = replace(body, 'How', 'Why') WHERE id = 'a'",
+    "a body that is no JSON": "UPDATE item SET body = '{' WHERE id = 'a'",
+    "a body that is no item": "UPDATE item SET body = '[]' WHERE id = 'a'",
+    "a body that is no text": "UPDATE item SET body = CAST(x'7b80' AS TEXT) WHERE id = 'a'",
+    "another id": "UPDATE item SET id = 'x' WHERE id = 'e'",
+    "a lost item": "DELETE FROM item WHERE id = 'e'",
+    "a lost record": "DELETE FROM record",
+    "an empty record": "UPDATE record SET data = zeroblob(length(data))",
+    "half a record": "UPDATE record SET data = substr(data, 1, 7)",
+    "an orphan vector": "INSERT INTO vector SELECT row + 100, data FROM vector LIMIT 1",
+    "a lost vector": "DELETE FROM vector WHERE row = (SELECT min(row) FROM vector)",
+    "a cut vector": "UPDATE vector SET data = substr(data, 1, 7)",
+    "a vector of someone else": "UPDATE vector SET data = (SELECT data FROM vector ORDER BY row DESC LIMIT 1)",
+    "lost signs": "DELETE FROM sign",
+    "wrong signs": "UPDATE sign SET data = zeroblob(length(data))",
+    "a dangling edge": """INSERT INTO edge VALUES (1, 'a', 1, 'ghost', 'related', 1.0, '{"source":"a","target":"ghost","space":"acme"}')""",
+    "a lost edge": "DELETE FROM edge",
+    "a changed edge": "UPDATE edge SET weight = 9",
+    "an edge that is no JSON": "UPDATE edge SET body = 'x'",
+    "a wrong number of items": "UPDATE space SET items = items + 1",
+    "a wrong number of edges": "UPDATE space SET edges = edges + 1",
+    "a wrong length": "UPDATE space SET length = length + 1",
+    "a wrong digest": "UPDATE space SET digest = '1'",
+    "a lost space": "DELETE FROM space WHERE no = 1",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_verify_finds_planted_damage(path: str, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "FRESH_LIMIT", 3)
+    store = some_knowledge(path)
+    assert store.verify() == []
+    run(path, damage)
+    assert store.verify() != []
+    store.close()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_truncated_file_is_noticed(path: str, share: float) -> None:
+    some_knowledge(path).close()
+    Path(path).write_bytes(Path(path).read_bytes()[: int(Path(path).stat().st_size * share)])
+    assert problems(path)
+
+
+def test_no_flipped_bit_changes_an_item_unnoticed(path: str) -> None:
+    store = some_knowledge(path)
+    before = store.find(ACME, 10)
+    store.close()
+    whole, chance = Path(path).read_bytes(), random.Random(5)
+    stored = [place for place in range(len(whole)) if whole[place]]  # empty pages may hold anything
+    for place in [whole.index(b"refund me"), whole.index(b'"title":"How'), *chance.sample(stored, 150)]:
+        Path(path).write_bytes(whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :])
+        assert problems(path) or items(path) == before, f"byte {place}"
+
+
+def test_a_damaged_item_is_an_error_of_ours(path: str) -> None:
+    store = some_knowledge(path)
+    for body in ("'{'", "'[]'", "CAST(x'7b80' AS TEXT)"):
+        run(path, f"UPDATE item SET body = {body} WHERE id = 'a'")
+        with pytest.raises(Corrupt):
+            store.get([("acme", "a")])
+    store.close()
+
+
+def some_knowledge(path: str) -> SqliteStore:
+    store = SqliteStore.open(path)
+    store.apply(batch([item("a", "refund me", title="How?", tags=("vip",)), item("b", "parcel"), item("c"), item("d")], [edge("a", "b")]))
+    store.apply(batch([item("e", "water")]))
+    store.put_vectors({("acme", name): vector for name, vector in zip("abd", directions(3, 64), strict=True)}, "e1")
+    return store
+
+
+def problems(path: str) -> list[str]:
+    """What verify says, or why it cannot even begin."""
+    try:
+        store = SqliteStore.open(path)
+    except Unavailable as error:
+        return [error.code]
+    try:
+        return store.verify()
+    except Unavailable as error:
+        return [error.code]
+    finally:
+        store.close()
+
+
+def items(path: str) -> list[Item]:
+    store = SqliteStore.open(path)
+    try:
+        return store.find(ACME, 10)
+    finally:
+        store.close()
+
+
+def run(path: str, *statements: str) -> None:
+    """Raw SQL, as nobody should."""
+    connection = apsw.Connection(path)
+    for statement in statements:
+        connection.execute(statement).fetchall()
+    connection.close()
+
+
