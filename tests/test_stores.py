@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.errors import Conflict, Corrupt, Unavailable
-from weft.model import Edge, Filter, Item, Key
+from weft.model import Batch, Edge, Filter, Item
 from weft.stores.memory import MemoryStore
 from weft.stores.sqlite import file, vectors, view, words, write
 from weft.stores.sqlite import store as adapter
@@ -37,11 +37,16 @@ Start = Callable[..., "subprocess.Popen[str]"]
 Store = MemoryStore | SqliteStore
 
 
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """In memory if possible, because hundreds of files would mostly wait for the disk."""
+    return tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+
+
 @pytest.fixture
 def path() -> Iterator[str]:
-    """Where a file may be made; in memory if possible, because hundreds of files would mostly wait for the disk."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        yield f"{folder}/weft.db"
+    """Where a file may be made."""
+    with folder() as made:
+        yield f"{made}/weft.db"
 
 
 @pytest.fixture
@@ -131,16 +136,15 @@ class TestSqliteAnswersAsMemoryDoes:
     def test_whatever_was_written(self) -> None:
         self.check_random_steps()
 
-    @settings(max_examples=80, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=30, deadline=None, derandomize=True, database=None)
     @given(_steps)
     def check_random_steps(self, steps: list[Any]) -> None:
-        with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-            memory, sqlite = MemoryStore(), SqliteStore.open(f"{folder}/weft.db")
+        with folder() as made:
+            memory, sqlite = MemoryStore(), SqliteStore.open(f"{made}/weft.db")
             for step in steps:
-                sqlite = take(step, memory, sqlite, f"{folder}/weft.db")
+                sqlite = take(step, memory, sqlite, f"{made}/weft.db")
                 compare(memory, sqlite)
             assert sqlite.verify() == []
-            assert SqliteStore.open(f"{folder}/weft.db").verify() == []
             sqlite.close()
 
     def test_after_many_adds_of_every_size(self, sqlite: SqliteStore) -> None:
@@ -180,7 +184,7 @@ def compare(memory: MemoryStore, sqlite: SqliteStore) -> None:
         lambda store: [store.find(only, 5, KEYS[8]) for only in FILTERS],
         lambda store: [store.visible(KEYS[::-1], only) for only in FILTERS],
         lambda store: [store.edges_of(KEYS, names, limit=limit) for limit in (1, 2, 100)],
-        lambda store: [store.edges_of(KEYS, names[:2], ["part of"]), store.edges(names, 100)],
+        lambda store: [store.edges_of(KEYS, names[:2], ["part of"], min_weight=0.6), store.edges(names, 100)],
         lambda store: [store.changes(name) for name in names],
         lambda store: (store.fingerprint(), store.missing_vectors(names, 1000), store.count_missing(names)),
     ):
@@ -189,7 +193,8 @@ def compare(memory: MemoryStore, sqlite: SqliteStore) -> None:
         for question in QUESTIONS:
             ours, theirs = (store.search_text(question, only, 9999, also=KEYS) for store in (sqlite, memory))
             assert dict(ours.matches) == pytest.approx(dict(theirs.matches), abs=1.1e-6)
-            assert (ours.considered, ours.others) == (theirs.considered, pytest.approx(dict(theirs.others), abs=1.1e-6))
+            assert dict(ours.others) == pytest.approx(dict(theirs.others), abs=1.1e-6)
+            assert ours.considered == theirs.considered
         near, exact = (store.search_vector(VECTORS[-1], only, 500) for store in (sqlite, memory))
         assert [score for _, score in near.matches] == pytest.approx([score for _, score in exact.matches], abs=2e-3)
         assert near.considered == exact.considered
@@ -234,7 +239,7 @@ def test_threads_read_whole_batches_while_one_writes(kind: str, sqlite: SqliteSt
         assert [reader.result() for reader in readers] == [{True}] * 4
 
 
-def pair(number: int) -> Any:
+def pair(number: int) -> Batch:
     return batch([item(f"{number}a", "refund"), item(f"{number}b", "refund")], [edge(f"{number}a", f"{number}b")])
 
 
@@ -263,7 +268,7 @@ def interrupted(*_: object) -> None:
 def test_a_reader_does_not_remember_every_filter_it_ever_saw(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a", "refund")]))
     for number in range(200):
-        sqlite.find(replace(ACME, valid_at=NOW + timedelta(seconds=number)), 10)
+        sqlite.find(replace(ACME, created_to=NOW + timedelta(seconds=number)), 10)
     with sqlite.reading() as reader:
         assert len(reader.views(["acme"])["acme"]._masks) <= view.MASKS
 
@@ -400,7 +405,7 @@ def test_a_file_in_a_read_only_folder_can_be_read(path: str, start: Start) -> No
     Path(path).parent.chmod(0o755)
 
 
-def test_writes_that_wait_beside_a_read_only_file_are_not_passed_over(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_that_wait_beside_a_read_only_file_are_not_passed_over(path: str) -> None:
     sqlite = SqliteStore.open(path)
     sqlite.apply(batch([item("a", "refund")]))
     copy = f"{path}.copy"
@@ -446,7 +451,7 @@ def test_a_file_of_another_program_is_refused_and_left_alone(path: str, version:
     assert refused(path) == "foreign_file"
 
 
-@pytest.mark.parametrize("content", [b"hello", random.Random(1).randbytes(9000), b"SQLite format 3\0" + bytes(84)], ids=["text", "noise", "header"])
+@pytest.mark.parametrize("content", [b"hello", random.Random(1).randbytes(9000), b"SQLite format 3\0" + bytes(84)], ids=len)
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path: str, content: bytes) -> None:
     Path(path).write_bytes(content)
     assert refused(path) == "corrupt"
@@ -505,7 +510,8 @@ def test_words_of_another_analyser_must_be_rebuilt(sqlite: SqliteStore, path: st
 DAMAGE = {
     "a lost posting": "DELETE FROM posting WHERE id = (SELECT min(id) FROM posting)",
     "a surplus posting": "INSERT INTO posting(space, word, block, data) VALUES (1, 'zebra', 0, x'000001')",
-    "a changed posting": "UPDATE posting SET data = substr(data, 1, length(data) - 1) || x'07' WHERE word = 'refund'",
+    "a changed posting": "UPDATE posting SET data = x'000007' WHERE word = 'refund'",
+    "a posting that is no posting": "UPDATE posting SET data = 'x' WHERE word = 'refund'",
     "a lost waiting word": "DELETE FROM fresh",
     "a surplus waiting word": """UPDATE fresh SET words = replace(words, '{', '{"zebra": 1, ')""",
     "a changed body": "UPDATE item SET body = replace(body, 'refund', 'parcel') WHERE id = 'a'",
@@ -524,7 +530,7 @@ DAMAGE = {
     "a vector of someone else": "UPDATE vector SET data = (SELECT data FROM vector ORDER BY row DESC LIMIT 1)",
     "lost signs": "DELETE FROM sign",
     "wrong signs": "UPDATE sign SET data = zeroblob(length(data))",
-    "a dangling edge": """INSERT INTO edge VALUES (1, 'a', 1, 'ghost', 'related', 1.0, '{"source":"a","target":"ghost","space":"acme"}')""",
+    "a dangling edge": """INSERT INTO edge VALUES (1, 'a', 1, 'ghost', 'related', 1.0, NULL)""",
     "a lost edge": "DELETE FROM edge",
     "a changed edge": "UPDATE edge SET weight = 9",
     "an edge that is no JSON": "UPDATE edge SET body = 'x'",
@@ -609,5 +615,3 @@ def run(path: str, *statements: str) -> None:
     for statement in statements:
         connection.execute(statement).fetchall()
     connection.close()
-
-

@@ -8,16 +8,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from weft.engine import Engine, Statistics
-from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
-from weft.ingest.prepare import Report
-from weft.ingest.read import Skipped
-from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
-from weft.ports import Embedder
-from weft.recipes import Recipe, Weights
-from weft.registry import open_embedder, open_stores
+if TYPE_CHECKING:
+    from weft.engine import Engine, Statistics
+    from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
+    from weft.ingest.prepare import Report
+    from weft.ingest.read import Skipped
+    from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
+    from weft.ports import Embedder
+    from weft.recipes import Recipe, Weights
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,9 +48,30 @@ __all__ = [
 ]
 
 
-def open(url: str, *, embedder: str | Embedder | None = "minilm", embedder_settings: dict[str, Any] | None = None, **roles: str) -> Engine:  # noqa: A001
+_HOMES = {
+    "weft.engine": ("Engine", "Statistics"),
+    "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
+    "weft.ingest.prepare": ("Report",),
+    "weft.ingest.read": ("Skipped",),
+    "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
+    "weft.recipes": ("Recipe", "Weights"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names are imported when they are first used, so that `weft --help` does not wait for numpy."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+def open(url: str, *, embedder: str | Embedder | None = "minilm", embedder_settings: dict[str, Any] | None = None, **roles: str) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `words=`, `vectors=`, `graph=` put a role elsewhere.
     `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only."""
+    from weft.engine import Engine
+    from weft.registry import open_embedder, open_stores
+
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
     return Engine(open_stores(str(url), roles), embedder)

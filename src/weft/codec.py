@@ -39,7 +39,10 @@ def item_from_dict(row: Mapping[str, Any]) -> Item:
 
 
 def edge_to_dict(edge: Edge) -> dict[str, Any]:
-    return _changed(edge, _EDGE_DEFAULTS)
+    row = _changed(edge, _EDGE_DEFAULTS)
+    if "weight" in row:
+        row["weight"] = float(row["weight"])  # 2 and 2.0 are the same weight, and stores give back the latter
+    return row
 
 
 def edge_from_dict(row: Mapping[str, Any]) -> Edge:

@@ -54,7 +54,14 @@ def _with(settings: Settings, given: Mapping[str, Any], where: str) -> Settings:
         if name not in known:
             raise Invalid(f"{where}: {unknown('setting', name, known)}")
         try:
-            values[name] = known[name](value)
+            values[name] = _as(known[name], value)
         except (TypeError, ValueError):
             raise Invalid(f"{where}: {name} must be {known[name].__name__}, not {value!r}") from None
     return replace(settings, **values)
+
+
+def _as(kind: type, value: object) -> Any:
+    """The value as text says it, or as the file does; a number is never rounded to fit."""
+    if not isinstance(value, str) and type(value) is not kind and (kind, type(value)) != (float, int):
+        raise TypeError
+    return kind(value)

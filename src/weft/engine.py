@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from weft import tokens
 from weft.embedders.cached import Cached
-from weft.errors import Conflict, Invalid, NotFound, Unavailable, WeftError, unknown
+from weft.errors import Conflict, Invalid, NotFound, Unavailable, unknown
 from weft.ingest import check, prepare, read
 from weft.ingest.prepare import Report
 from weft.ingest.read import Row, Skipped
 from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
 from weft.ports import Embedder, Stores, Vector
-from weft.recipes import RECIPES, Mode, Recipe, resolved
+from weft.recipes import RECIPES, Mode, Recipe, Source, resolved
 from weft.stages import explain
 from weft.stages.answer import answer
 from weft.stages.render import layout
@@ -77,7 +77,7 @@ class Engine:
             raise Invalid(f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r}: {reason}")
         report = self._write(checked, checked_edges)
         if ready:
-            self._stores.vectors.put_vectors(ready, self._fingerprint(len(next(iter(ready.values())))))
+            self._stores.vectors.put_vectors(ready, self._fingerprint(ready))
         return report + self._embedded({item.space for item in checked}, embed and vectors is None)
 
     def load(self, source: str | Path | Mapping[str, Any], *, space: str | None = None, embed: bool = True, progress: Progress | None = None) -> Report:
@@ -106,9 +106,8 @@ class Engine:
 
     def delete(self, ids: str | Sequence[str], *, space: str) -> int:
         """Forget items with their words, vectors and edges; how many were there."""
-        wanted = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
         self._known([space])
-        keys = [item.key for item in self._stores.items.get([(space, str(id)) for id in wanted])]
+        keys = [item.key for item in self._stores.items.get([(space, id) for id in dict.fromkeys(_ids(ids))])]
         self._apply(Batch(self._clock(), deleted=tuple(keys)))
         return len(keys)
 
@@ -121,7 +120,7 @@ class Engine:
     def embed(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
         """Make the vectors that are missing; how many were made."""
         if self._embedder is None:
-            raise Invalid("no embedder was opened; name one: weft.open(url, embedder=\"minilm\")")
+            raise Invalid('no embedder was opened; name one: weft.open(url, embedder="minilm")')
         names = [info.name for info in self._stores.items.spaces()] if spaces is None else self._known(spaces)
         total, done = self._stores.vectors.count_missing(names), 0
         while keys := self._stores.vectors.missing_vectors(names, EMBED_BATCH):
@@ -143,12 +142,12 @@ class Engine:
     def get(self, ids: str | Sequence[str], *, space: str) -> list[Item]:
         """The items in the order asked; unknown ids are left out."""
         self._known([space])
-        return self._stores.items.get([(space, id) for id in ([ids] if isinstance(ids, str) else ids)])
+        return self._stores.items.get([(space, id) for id in _ids(ids)])
 
     def items(self, spaces: Sequence[str] | None = None, *, kinds: Sequence[str] = (), types: Sequence[str] = ()) -> Iterator[Item]:
         """Every item, ordered by (space, id)."""
         names = [info.name for info in self._stores.items.spaces()] if spaces is None else self._known(spaces)
-        only = Filter(tuple(names), _kinds(kinds), tuple(types))
+        only = Filter(tuple(names), _kinds(kinds), check.names("types", types))
         after: Key | None = None
         while page := self._stores.items.find(only, 1000, after):
             yield from page
@@ -188,10 +187,10 @@ class Engine:
         only = Filter(
             query.spaces,
             _kinds(kinds),
-            tuple(types),
-            tuple(exclude_types),
-            tuple(tags),
-            () if subject is None else (subject,),
+            check.names("types", types),
+            check.names("exclude_types", exclude_types),
+            check.names("tags", tags),
+            () if subject is None else (check.name("subject", subject),),
             None if created_from is None else check.time("created_from", created_from),
             _earliest(query.as_of, None if created_to is None else check.time("created_to", created_to)),
             query.as_of or query.now,
@@ -213,13 +212,21 @@ class Engine:
             context = answer(query, recipes, found, self._stores, tokens.counter(query.model), problems)
         return replace(context, stats=replace(context.stats, timings=timings))
 
-    def explain(self, text: str, *, spaces: Sequence[str], ids: Sequence[str] = (), **options: Any) -> Context:
+    def explain(self, text: str, *, spaces: Sequence[str], ids: str | Sequence[str] = (), **options: Any) -> Context:
         """The same answer as `context`, where everything left out also says what would bring it in; `ids` are asked about by name."""
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
             found, problems = self._vector(query, recipes)
             context = answer(query, recipes, found, self._stores, tokens.counter(query.model), problems)
-            context = explain.explained(context, recipes, found, self._stores, tokens.counter(query.model), ids)
+            context = explain.explained(
+                context,
+                recipes,
+                found,
+                self._stores,
+                tokens.counter(query.model),
+                _ids(ids),
+                lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
+            )
         return replace(context, stats=replace(context.stats, timings=timings))
 
     def stats(self) -> Statistics:
@@ -271,15 +278,20 @@ class Engine:
             return Report(problems=(f"{missing} items are stored but not embedded: {error}",))
 
     def _ready_vectors(self, items: Sequence[Item], vectors: Sequence[Sequence[float]] | None) -> dict[Key, Vector]:
-        if vectors is None:
+        if vectors is None or not (len(vectors) or items):
             return {}
         if len(vectors) != len(items):
             raise Invalid(f"{len(vectors)} vectors for {len(items)} items: give one for each")
-        size = self._embedder.dimensions if self._embedder is not None else (len(vectors[0]) if len(vectors) else None)
-        return {item.key: check.vector(vector, size) for item, vector in zip(items, vectors, strict=True)}
+        size = self._embedder.dimensions if self._embedder is not None else len(check.vector(vectors[0]))
+        ready = {item.key: check.vector(vector, size) for item, vector in zip(items, vectors, strict=True)}
+        stored = self._stores.vectors.fingerprint()
+        if ready and stored not in ("", self._fingerprint(ready)):
+            raise Conflict(f"the stored vectors are of {stored!r}, not of {self._fingerprint(ready)!r}: run reindex", "reindex_required")
+        return ready
 
-    def _fingerprint(self, size: int) -> str:
-        return self._embedder.fingerprint if self._embedder is not None else f"given:{size}"
+    def _fingerprint(self, ready: Mapping[Key, Vector]) -> str:
+        """Of ready vectors: the embedder answers for them, and without one their size does."""
+        return self._embedder.fingerprint if self._embedder is not None else f"given:{len(next(iter(ready.values())))}"
 
     def _refuse_duplicates(self, items: Sequence[Item], edges: Sequence[Edge]) -> None:
         if twice := check.duplicates(item.key for item in items):
@@ -289,13 +301,12 @@ class Engine:
 
     def _known(self, spaces: Sequence[str]) -> list[str]:
         """The spaces, each once. An unknown one is an error that names the known ones."""
-        if isinstance(spaces, str) or not all(isinstance(space, str) for space in spaces):
-            raise Invalid(f"spaces must be a list of names, not {spaces!r}")
+        wanted = check.names("spaces", spaces)
         known = {info.name for info in self._stores.items.spaces()}
-        for space in spaces:
+        for space in wanted:
             if space not in known:
                 raise NotFound(f"no space {space!r}; known: {', '.join(sorted(known)) or 'none yet'}", "unknown_space")
-        return list(dict.fromkeys(spaces))
+        return list(dict.fromkeys(wanted))
 
     def _query(self, text: str, spaces: Sequence[str], *, now: datetime | None, as_of: datetime | None, vector: Sequence[float] | None, **more: Any) -> Query:
         if not isinstance(text, str) or len(text) > MAX_QUERY:
@@ -322,10 +333,11 @@ class Engine:
             as_of=given.pop("as_of", None),
             vector=given.pop("vector", None),
             max_tokens=_budget(given.pop("max_tokens", 2000)),
-            format=layout(given.pop("format", "markdown")).name,
+            format=layout(check.name("format", given.pop("format", "markdown"))).name,
             model=given.pop("model", "gpt-4"),
-            entity=given.pop("entity", None),
+            entity=None if given.get("entity") is None else check.name("entity", given["entity"]),
         )
+        given.pop("entity", None)
         tokens.counter(query.model)
         return query, tuple(checked_recipe(resolved(_overridden(recipe, given), query.max_tokens)) for recipe in recipes)
 
@@ -334,32 +346,40 @@ class Engine:
         modes = {recipe.mode for recipe in recipes if recipe.source == "search"}
         if modes <= {"bm25"} or not query.spaces:
             return None, []
+        missing = self._stores.vectors.count_missing(query.spaces)
         try:
             with span("embed"):
-                return self._embed_query(query), self._pending(query)
+                found = self._embed_query(query, missing)
+            if found is None and missing and "vector" in modes:
+                raise Conflict(f"mode 'vector' finds nothing: none of the {missing} items has a vector; embed them, or use bm25", "vectors_pending")
+            return found, self._pending(query, missing)
         except (Unavailable, Conflict) as error:
             if "vector" in modes:
                 raise
             return None, [Problem("vectors", f"words only: {error}", error.code)]
 
-    def _embed_query(self, query: Query) -> Vector | None:
+    def _embed_query(self, query: Query, missing: int) -> Vector | None:
+        """None when no item of the request's spaces has a vector: those of other spaces must not change the scores."""
+        if missing == sum(info.items for info in self._stores.items.spaces() if info.name in query.spaces):
+            return None
         stored = self._stores.vectors.fingerprint()
         if query.vector:
-            return check.vector(query.vector)
+            return check.vector(query.vector, self._dimensions(stored))
         if self._embedder is None:
-            if stored:
-                raise Conflict(f"the stored vectors are of {stored!r}, and no embedder was opened", "embedder_required")
-            return None
-        if not stored:
-            return None
+            raise Conflict(f"the stored vectors are of {stored!r}, and no embedder was opened", "embedder_required")
         if stored != self._embedder.fingerprint:
             raise Conflict(f"the stored vectors are of {stored!r}, the embedder is {self._embedder.fingerprint!r}: run reindex", "reindex_required")
         return self._embedder.embed([query.text])[0]
 
-    def _pending(self, query: Query) -> list[Problem]:
+    def _dimensions(self, stored: str) -> int | None:
+        """Of the stored vectors, where that is known without looking at one."""
+        if self._embedder is not None and stored == self._embedder.fingerprint:
+            return self._embedder.dimensions
+        return int(stored.removeprefix("given:")) if stored.startswith("given:") else None
+
+    def _pending(self, query: Query, missing: int) -> list[Problem]:
         if self._embedder is None and not query.vector:
             return []
-        missing = self._stores.vectors.count_missing(query.spaces)
         return [Problem("vectors", f"{missing} items are not embedded yet: they are found by words only", "vectors_pending")] if missing else []
 
     def _reading(self) -> ExitStack:
@@ -385,23 +405,29 @@ def _overridden(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
     values.pop("depth", None)
     if recipe.source != "search":
         return recipe
-    values.update({name: tuple(values[name]) for name in ("types", "exclude_types", "tags") if name in values})
+    values.update({name: check.names(name, values[name]) for name in ("types", "exclude_types", "tags") if name in values})
+    if "limit" in values:
+        _whole("limit", values["limit"], 1, MAX_LIMIT)  # 0 would mean AS_FITS
     return replace(recipe, **values | ({"kinds": _kinds(values["kinds"])} if "kinds" in values else {}))
 
 
 def checked_recipe(recipe: Recipe) -> Recipe:
     """The recipe, if its numbers make sense."""
-    if recipe.mode not in ("hybrid", "bm25", "vector"):
-        raise unknown("mode", recipe.mode, ("hybrid", "bm25", "vector"))
-    _whole("limit", recipe.limit, 1, MAX_LIMIT)
-    _whole("depth", recipe.depth, 0, 10)
-    _fraction("min_score", recipe.min_score)
-    for name in ("bm25_weight", "vector_weight"):
-        value = getattr(recipe, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-            raise Invalid(f"{name} must be a number that is not negative, not {value!r}")
+    for name, known in (("mode", get_args(Mode)), ("source", get_args(Source))):
+        if getattr(recipe, name) not in known:
+            raise unknown(name, getattr(recipe, name), known)
+    for name, least, most in (("limit", 1, MAX_LIMIT), ("depth", 0, 10), ("near", 0, 100), ("starts", 0, MAX_LIMIT), ("hub_cap", 1, MAX_LIMIT)):
+        _whole(name, getattr(recipe, name), least, most)
+    for name in ("min_score", "share", "most"):
+        _fraction(name, getattr(recipe, name))
+    for name in ("bm25_weight", "vector_weight", "sharpness"):
+        _not_negative(name, getattr(recipe, name))
+    for one in fields(recipe.weights):
+        _not_negative(f"the weight of {one.name}", getattr(recipe.weights, one.name))
     if recipe.bm25_weight + recipe.vector_weight == 0:
         raise Invalid("bm25_weight and vector_weight must not both be 0")
+    if not any(getattr(recipe.weights, one.name) for one in fields(recipe.weights)):
+        raise Invalid("weights must not all be 0")
     return recipe
 
 
@@ -410,7 +436,7 @@ def _recipes(given: str | Sequence[Recipe]) -> tuple[Recipe, ...]:
         if given not in RECIPES:
             raise unknown("recipe", given, RECIPES)
         return RECIPES[given]
-    if not given or not all(isinstance(recipe, Recipe) for recipe in given):
+    if not given or not isinstance(given, list | tuple) or not all(isinstance(recipe, Recipe) for recipe in given):
         raise Invalid(f"a recipe is one of {', '.join(sorted(RECIPES))} or a list of Recipe values, not {given!r}")
     if twice := check.duplicates(recipe.name for recipe in given):
         raise Invalid(f"two recipes have the name {twice[0]!r}")
@@ -418,10 +444,14 @@ def _recipes(given: str | Sequence[Recipe]) -> tuple[Recipe, ...]:
 
 
 def _kinds(given: Sequence[str]) -> tuple[Kind, ...]:
-    for kind in given:
+    for kind in check.names("kinds", given):
         if kind not in [known.value for known in Kind]:
             raise unknown("kind", kind, [known.value for known in Kind])
     return tuple(Kind(kind) for kind in given)
+
+
+def _ids(given: str | Sequence[str]) -> tuple[str, ...]:
+    return check.names("ids", [given] if isinstance(given, str) else given)
 
 
 def _budget(value: object) -> int | None:
@@ -440,6 +470,11 @@ def _fraction(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise Invalid(f"{name} must be a number from 0 to 1, not {value!r}")
     return float(value)
+
+
+def _not_negative(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise Invalid(f"{name} must be a number that is not negative, not {value!r}")
 
 
 def _earliest(*times: datetime | None) -> datetime | None:

@@ -204,6 +204,11 @@ class Hit:
     edge: Edge | None = None  # the link it was reached by
 
     @property
+    def relevance(self) -> float:
+        """How much it matters to the request: what a link leads to matters no more than the item the link starts from."""
+        return self.score * self.signals.get("start", 1.0)
+
+    @property
     def distance(self) -> int:
         """Links between this item and the one that search found."""
         return max(0, len(self.path) - 1)

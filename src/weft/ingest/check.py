@@ -32,6 +32,8 @@ EDGE_FIELDS = tuple(one.name for one in fields(Edge))
 
 def item(given: Item) -> Item:
     """The item as it will be stored, or Invalid with the field and what is wrong with it."""
+    if not isinstance(given, Item):
+        raise Invalid(f"an item must be an Item, not {type(given).__name__}")
     where = f"item {str(given.id)[:80]!r}"
     for name in ("id", "space"):
         _name(where, name, getattr(given, name), empty=False)
@@ -54,6 +56,8 @@ def item(given: Item) -> Item:
 
 
 def edge(given: Edge) -> Edge:
+    if not isinstance(given, Edge):
+        raise Invalid(f"an edge must be an Edge, not {type(given).__name__}")
     where = f"edge {str(given.source)[:80]!r} -> {str(given.target)[:80]!r}"
     for name in ("source", "target", "type", "space"):
         _name(where, name, getattr(given, name), empty=False)
@@ -93,6 +97,19 @@ def _row(row: Mapping[str, Any], known: Sequence[str], space: str | None, number
     if values["space"] is None:
         raise Invalid("no space: name one for the whole load, or give each row its own")
     return {name: str(value) if name in numbers and type(value) is int else value for name, value in values.items()}
+
+
+def name(field: str, value: object) -> str:
+    """A name that a request may ask for."""
+    _name("the request", field, value)
+    return str(value)
+
+
+def names(field: str, values: object) -> tuple[str, ...]:
+    """A list of such names; one text is not a list of its letters, and a set has no order."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise Invalid(f"{field} must be a list of names, not {values!r}")
+    return tuple(name(field, value) for value in values)
 
 
 def time(name: str, value: object) -> datetime:
@@ -154,7 +171,7 @@ def _fraction(where: str, field: str, value: object) -> None:
 
 def _kind(where: str, value: object) -> Kind:
     try:
-        return Kind(value)
+        return Kind(value)  # type: ignore[arg-type]
     except ValueError:
         raise Invalid(f"{where}: {unknown('kind', value, [kind.value for kind in Kind])}") from None
 

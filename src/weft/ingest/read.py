@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from weft.errors import Invalid, NotFound, WeftError
 from weft.ingest import check
 from weft.model import Edge, Item
 
-MAX_LINE = 16_000_000  # characters of one row
+MAX_LINE = 16_000_000  # bytes of one row
 SUFFIXES = (".json", ".jsonl", ".ndjson")
 
 
@@ -40,9 +42,11 @@ def rows(source: str | Path | Mapping[str, Any], space: str | None) -> Iterator[
     if isinstance(source, Mapping):
         yield from _from_object("dict", source, space)
         return
+    if not isinstance(source, str | Path):
+        raise Invalid(f"knowledge is loaded from a path or a dict with `items` and `edges`, not from {type(source).__name__}")
     path = Path(source)
-    if not path.exists():
-        raise NotFound(f"no file or folder {str(source)!r}")
+    if not os.path.exists(path):  # False for what can be no path at all, where Path.exists raises
+        raise NotFound(f"no file or folder {str(source)[:200]!r}")
     if path.is_file():
         yield from _from_file(path, space)
         return
@@ -77,19 +81,23 @@ def _from_file(path: Path, space: str | None) -> Iterator[Row | Skipped]:
 
 
 def _from_lines(path: Path, space: str | None) -> Iterator[Row | Skipped]:
-    with path.open(encoding="utf-8-sig") as lines:
+    with path.open("rb") as lines:
         number = 0
         while line := lines.readline(MAX_LINE):
             number += 1
             where = f"{path}:{number}"
-            if len(line) == MAX_LINE and not line.endswith("\n"):
-                yield Skipped(where, "the rest of the file", f"a line of more than {MAX_LINE:,} characters")
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                yield Skipped(where, "the rest of the file", f"a line of more than {MAX_LINE:,} bytes")
                 return
             if line.strip():
-                yield _from_line(where, line, space)
+                yield _from_line(where, line.removeprefix(BOM_UTF8) if number == 1 else line, space)
 
 
-def _from_line(where: str, line: str, space: str | None) -> Row | Skipped:
+def _from_line(where: str, raw: bytes, space: str | None) -> Row | Skipped:
+    try:
+        line = raw.decode()
+    except UnicodeDecodeError as error:
+        return Skipped(where, ascii(raw[:80]), f"not UTF-8: {error}")
     try:
         values = _loads(line)
     except (ValueError, RecursionError) as error:
@@ -104,7 +112,11 @@ def _from_object(where: str, values: object, space: str | None) -> Iterator[Row 
         yield Skipped(where, "the whole file", "must be a list of items or an object with `items` and `edges`")
         return
     for part in ("items", "edges"):
-        for number, row in enumerate(values.get(part, ())):
+        rows = values.get(part, ())
+        if not isinstance(rows, list | tuple):
+            yield Skipped(f"{where}: {part}", str(rows)[:80], "not a list")
+            continue
+        for number, row in enumerate(rows):
             place = f"{where}: {part}[{number}]"
             yield Row(place, row, space) if isinstance(row, Mapping) else Skipped(place, str(row)[:80], "not an object")
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from weft.errors import Conflict, Unavailable
 from weft.model import Context, Hit, Problem, Query, Stats
@@ -47,9 +46,7 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
     return parts, gathered, problems
 
 
-def answer(
-    query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]
-) -> Context:
+def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> Context:
     """The context for a query. `problems` are those that were met before the first stage."""
     parts, gathered, more = candidates(query, recipes, vector, stores)
     with span("fit"):
@@ -71,21 +68,22 @@ def answer(
         fragments=fragments,
         left_out=fitted.left_out,
         degraded=(*problems, *more),
-        digest=digest(query, recipes, stores, counter),
+        digest=digest(query, recipes, vector, stores, counter, more),
         stats=stats,
     )
 
 
-def digest(query: Query, recipes: Sequence[Recipe], stores: Stores, counter: TokenCounter) -> str:
-    """Names an answer by all that it depends on: knowledge, request, recipes, renderer, tokens. Equal digests, equal bytes."""
+def digest(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> str:
+    """Names an answer by all that it depends on: knowledge, request, recipes, renderer, tokens, and what could not be reached.
+    Equal digests, equal bytes."""
     knowledge = {info.name: info.digest for info in stores.items.spaces() if info.name in query.spaces}
-    inputs = [
+    inputs = (
         RENDERER,
         sorted(knowledge.items()),
-        stores.vectors.fingerprint(),
-        stores.vectors.count_missing(query.spaces),
-        asdict(query),
-        [asdict(recipe) for recipe in recipes],
+        () if vector is None else (stores.vectors.fingerprint(), stores.vectors.count_missing(query.spaces)),
+        [(problem.part, problem.code) for problem in problems],
+        query,
+        tuple(recipes),
         counter.name,
-    ]
-    return hashlib.sha256(json.dumps(inputs, default=str, sort_keys=True).encode()).hexdigest()
+    )
+    return hashlib.sha256(repr(inputs).encode()).hexdigest()

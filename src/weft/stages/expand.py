@@ -36,7 +36,10 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
     hop = 0
     while frontier and hop < recipe.depth:
         hop += 1
-        edges = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap)
+        least = _least(reached, recipe, hop)
+        if least > 1.0:
+            break
+        edges = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, least)
         steps = _steps(edges, ways, hop, recipe.near)
         allowed = items.visible(sorted(steps, key=lambda key: _order(steps, key)), only)
         reached.update({key: steps[key] for key in allowed})
@@ -47,14 +50,23 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
     return Expanded(hits, len(reached), max((len(step.path) - 1 for step in reached.values()), default=0))
 
 
+def _least(reached: dict[Key, Step], recipe: Recipe, hop: int) -> float:
+    """The least weight a link of the last hop must have to lead to a better item than the worst kept so far; above 1 no link
+    can. Earlier hops follow all links, as a weak one may lead on to a strong one."""
+    if hop < recipe.depth or len(reached) < recipe.limit:
+        return 0.0
+    worst = sorted((step.score for step in reached.values()), reverse=True)[recipe.limit - 1]
+    return worst * (hop + recipe.near)
+
+
 def _steps(edges: Sequence[Edge], ways: dict[Key, tuple[Key, ...]], hop: int, near: int) -> dict[Key, Step]:
     """The best step to every item not reached before. Edges come heaviest first, so the first step to an item is its best."""
     steps: dict[Key, Step] = {}
     for edge in edges:
-        score = round(edge.weight / (hop + near), 6)
-        for here, there in ((edge.source_key, edge.target_key), (edge.target_key, edge.source_key)):
-            if len(ways.get(here, ())) == hop and there not in ways and there not in steps:
-                steps[there] = Step(score, (*ways[here], there), edge)
+        source, target = edge.source_key, edge.target_key
+        for here, there in ((source, target), (target, source)):
+            if there not in ways and there not in steps and len(ways.get(here, ())) == hop:
+                steps[there] = Step(round(edge.weight / (hop + near), 6), (*ways[here], there), edge)
     return steps
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 from weft.model import Context, Hit, Item, Key, LeftOut
 from weft.ports import Stores, TokenCounter, Vector
@@ -18,10 +19,21 @@ WIDER = 3  # times as many candidates are looked at, to name those that came nex
 
 
 def explained(
-    context: Context, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, ids: Sequence[str]
+    context: Context,
+    recipes: Sequence[Recipe],
+    vector: Vector | None,
+    stores: Stores,
+    counter: TokenCounter,
+    ids: Sequence[str],
+    with_budget: Callable[[int], Sequence[Recipe]],
 ) -> Context:
-    """The context with remedies, with the candidates that came just too late, and with a reason for every id asked about."""
-    parts, _, _ = candidates(context.query, recipes, vector, stores)
+    """The context with remedies, with the candidates that came just too late, and with a reason for every id asked about.
+    `with_budget` gives the recipes of the same request with more tokens, which may take more candidates."""
+
+    @cache
+    def parts(budget: int) -> list[Part]:
+        return candidates(context.query, with_budget(budget), vector, stores)[0]
+
     fitted = tuple(_with_budget(context, parts, counter))
     known = {(one.hit.item.key) for one in fitted} | {hit.item.key for hit in context.hits}
     wide = [replace(recipe, limit=recipe.limit * WIDER, min_score=0.0) for recipe in recipes]
@@ -31,14 +43,14 @@ def explained(
     return replace(context, left_out=(*fitted, *beyond, *asked))
 
 
-def _with_budget(context: Context, parts: Sequence[Part], counter: TokenCounter) -> Iterator[LeftOut]:
+def _with_budget(context: Context, parts: Callable[[int], Sequence[Part]], counter: TokenCounter) -> Iterator[LeftOut]:
     """The smallest larger budget, of those tried, that has room for each candidate left out."""
     found: dict[tuple[str, Key], str] = {}
     budget = context.query.max_tokens
     if budget is not None and context.left_out:
         for factor in LARGER:
             larger = max(int(budget * factor), budget + 50)
-            for fragment in fit(parts, larger, layout(context.query.format), counter).fragments:
+            for fragment in fit(parts(larger), larger, layout(context.query.format), counter).fragments:
                 for chosen in fragment.chosen:
                     found.setdefault((fragment.name, chosen.hit.item.key), f"max_tokens={larger} shows it ({chosen.form.value})")
     for one in context.left_out:
@@ -48,14 +60,24 @@ def _with_budget(context: Context, parts: Sequence[Part], counter: TokenCounter)
 def _beyond(parts: Sequence[Part], recipes: Sequence[Recipe], known: set[Key]) -> Iterator[LeftOut]:
     """Candidates that the limit or the least score of their recipe kept out."""
     for part, recipe in zip(parts, recipes, strict=True):
-        for place, hit in enumerate(part.hits, start=1):
+        for place, hit in enumerate(sorted(part.hits, key=_found_order), start=1):
             if hit.item.key in known:
                 continue
             known = known | {hit.item.key}
+            reasons, remedies = [], []
             if hit.score < recipe.min_score:
-                yield LeftOut(hit, recipe.name, f"scores {hit.score:.3f}, below min_score {recipe.min_score:g}", remedy=f"min_score={hit.score:.3f}")
-            else:
-                yield LeftOut(hit, recipe.name, f"number {place} of the candidates, the limit is {recipe.limit}", remedy=f"limit={place}")
+                reasons.append(f"scores {hit.score:g}, below min_score {recipe.min_score:g}")
+                remedies.append(f"min_score={hit.score:g}")
+            if place > recipe.limit or not reasons:
+                reasons.append(f"number {place} of the candidates, the limit is {recipe.limit}")
+                remedies.append(f"limit={place}")
+            where = "" if recipe.source == "search" else f" in the recipe {recipe.name!r}"
+            yield LeftOut(hit, recipe.name, "; ".join(reasons), remedy=", ".join(remedies) + where)
+
+
+def _found_order(hit: Hit) -> tuple[float, str, str]:
+    """As the source found them, where the limit cuts: before a recipe's weights gave them another order."""
+    return (-hit.signals.get("match", hit.score), hit.item.id, hit.item.space)
 
 
 def _asked(context: Context, recipes: Sequence[Recipe], stores: Stores, ids: Sequence[str], known: set[Key]) -> Iterator[LeftOut]:
@@ -66,7 +88,8 @@ def _asked(context: Context, recipes: Sequence[Recipe], stores: Stores, ids: Seq
         here = [item for item in items if item.space in context.query.spaces]
         if not here:
             where = f"it is in space {items[0].space!r}, which was not asked for" if items else "no such item is stored"
-            yield LeftOut(Hit(items[0] if items else Item(id, ""), 0.0), "", where, remedy=f"spaces=[{items[0].space!r}]" if items else "")
+            # Where it is may be told, what it says may not: that space was not asked for.
+            yield LeftOut(Hit(Item(id, items[0].space if items else ""), 0.0), "", where, remedy=f"spaces=[{items[0].space!r}]" if items else "")
         for item in here:
             if item.key not in known:
                 yield LeftOut(Hit(item, 0.0), "", _objection(context, recipes, item))

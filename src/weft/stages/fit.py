@@ -13,7 +13,7 @@ from weft.stages.knapsack import Choice, Group, Offer, Option
 from weft.stages.render import Layout, assemble, forms
 
 SCALE = 10**12  # values are whole numbers, so that equal is equal on every machine
-FORM_VALUE = {Form.WHOLE: 1.0, Form.SUMMARY: 0.5, Form.POINTER: 0.05}
+FORM_VALUE = {Form.WHOLE: 1.0, Form.SUMMARY: 0.35, Form.POINTER: 0.05}
 TRIES = 12  # of fitting again with a smaller budget, when parts counted one by one came to less than the whole
 
 
@@ -47,19 +47,17 @@ class Fitted:
 def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: TokenCounter) -> Fitted:
     """The best set of candidates whose rendered text has at most `max_tokens` tokens; without a limit, all of them whole."""
     offered = [[_renderings(hit, part.recipe, layout, counter) for hit in part.hits] for part in parts]
-    everything = sum(max(one.tokens for one in renderings) for hits in offered for renderings in hits)
     if max_tokens is None:
         choice = Choice(tuple(0 for hits in offered for _ in hits), 0, 0)
-        return _result(parts, offered, choice, layout, counter, None)
-    budget = max_tokens - counter.count(layout.start) - counter.count(layout.end)
+        return _result(parts, offered, choice, layout, counter, 0)
+    room = budget = max(0, max_tokens - counter.count(layout.start) - counter.count(layout.end))
     for _ in range(TRIES):
-        groups = _groups(parts, offered, max(0, min(budget, everything + _headings(parts, layout, counter))), layout, counter)
-        choice = knapsack.choose(groups, max(0, budget))
-        result = _result(parts, offered, choice, layout, counter, max_tokens)
+        choice = knapsack.choose(_groups(parts, offered, budget, layout, counter), budget)
+        result = _result(parts, offered, choice, layout, counter, room)
         if result.tokens <= max_tokens:
             return result
-        budget -= result.tokens - max_tokens
-    return _result(parts, offered, Choice((-1,) * len(choice.options), 0, choice.bound), layout, counter, max_tokens)
+        budget = max(0, budget - (result.tokens - max_tokens))
+    return _result(parts, offered, Choice((-1,) * len(choice.options), 0, choice.bound), layout, counter, room)
 
 
 def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> list[Rendered]:
@@ -72,10 +70,6 @@ def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter)
             if not found or tokens < found[-1].tokens:
                 found.append(Rendered(form, text, tokens))
     return found
-
-
-def _headings(parts: Sequence[Part], layout: Layout, counter: TokenCounter) -> int:
-    return sum(_overhead(part, layout, counter) for part in parts)
 
 
 def _overhead(part: Part, layout: Layout, counter: TokenCounter) -> int:
@@ -97,15 +91,12 @@ def _groups(parts: Sequence[Part], offered: list[list[list[Rendered]]], budget: 
 
 
 def _offer(hit: Hit, renderings: list[Rendered], part: Part, number: int) -> Offer:
-    # What a link leads to matters no more than the item the link starts from.
-    worth = SCALE * (hit.score * hit.signals.get("start", 1.0)) ** part.recipe.sharpness
+    worth = SCALE * hit.relevance**part.recipe.sharpness
     options = tuple(Option(one.tokens, max(1, round(worth * FORM_VALUE[one.form]))) for one in renderings)
     return Offer(options, part.needs[number] if part.needs else ())
 
 
-def _result(
-    parts: Sequence[Part], offered: list[list[list[Rendered]]], choice: Choice, layout: Layout, counter: TokenCounter, max_tokens: int | None
-) -> Fitted:
+def _result(parts: Sequence[Part], offered: list[list[list[Rendered]]], choice: Choice, layout: Layout, counter: TokenCounter, room: int) -> Fitted:
     fragments: list[Fragment] = []
     left_out: list[LeftOut] = []
     number = 0
@@ -117,7 +108,7 @@ def _result(
             if pick >= 0:
                 chosen.append(Chosen(hit, renderings[pick].form, renderings[pick].tokens, renderings[pick].text))
             else:
-                left_out.append(LeftOut(hit, part.recipe.name, _reason(renderings, part, max_tokens or 0, layout, counter), renderings[0].tokens))
+                left_out.append(LeftOut(hit, part.recipe.name, _reason(renderings, part, room, layout, counter), renderings[0].tokens))
         text = assemble(layout, [(part.recipe.name, [one.text for one in chosen])])
         tokens = sum(one.tokens for one in chosen) + (_overhead(part, layout, counter) if chosen else 0)
         fragments.append(Fragment(part.recipe.name, tuple(chosen), tokens, text))
@@ -125,9 +116,9 @@ def _result(
     return Fitted(text, counter.count(text), tuple(fragments), tuple(left_out), choice.gap)
 
 
-def _reason(renderings: list[Rendered], part: Part, max_tokens: int, layout: Layout, counter: TokenCounter) -> str:
-    room = int(max_tokens * part.recipe.most)
+def _reason(renderings: list[Rendered], part: Part, room: int, layout: Layout, counter: TokenCounter) -> str:
+    most = int(room * part.recipe.most)
     least = renderings[-1].tokens + _overhead(part, layout, counter)
-    if least > room:
-        return f"too large: its shortest form needs {least} tokens, the limit is {room}"
+    if least > most:
+        return f"too large: its shortest form needs {least} tokens, the limit is {most}"
     return f"outweighed: its {renderings[0].tokens} tokens are worth more spent on others"

@@ -59,13 +59,13 @@ def by_search(request: Request, recipe: Recipe) -> Gathered:
 
 
 def by_link(request: Request, recipe: Recipe) -> Gathered:
-    best = sorted(request.found, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[: recipe.starts]
+    best = sorted(request.found, key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space))[: recipe.starts]
     starts = [hit.item.key for hit in best]
     if request.query.entity is not None:
         starts += [(space, request.query.entity) for space in request.query.spaces]
     only = allowed(request.query, recipe)
     result = expand(list(dict.fromkeys(starts)), only, recipe, items=request.stores.items, graph=request.stores.graph)
-    relevance = {hit.item.key: hit.score for hit in best}
+    relevance = {hit.item.key: hit.relevance for hit in best}
     hits = [replace(hit, signals={**hit.signals, "start": relevance.get(hit.path[0], 1.0)}) for hit in result.hits]
     return Gathered(_new(hits, request.found), expanded=result.reached, max_depth=result.max_depth)
 
@@ -75,7 +75,7 @@ def by_key(request: Request, recipe: Recipe) -> Gathered:
     ids = [id for id in (request.query.entity, EVERYBODY) if id is not None]
     keys = [(space, id) for id in ids for space in request.query.spaces]
     seen = request.stores.items.visible(keys, allowed(request.query, recipe))
-    return Gathered(tuple(Hit(item, 1.0, {}, ("key",), (item.key,)) for item in request.stores.items.get(seen)))
+    return Gathered(_new([Hit(item, 1.0, {}, ("key",), (item.key,)) for item in request.stores.items.get(seen)], request.found))
 
 
 def by_subject(request: Request, recipe: Recipe) -> Gathered:

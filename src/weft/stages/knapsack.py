@@ -70,8 +70,9 @@ class Ruling:
 
 
 def choose(groups: Sequence[Group], budget: int) -> Choice:
-    """The best choice whose tokens, headings included, stay within the budget."""
+    """The best choice whose tokens, headings included, stay within the budget. The shares must fit into it together."""
     offers = [offer for group in groups for offer in group.offers]
+    budget = min(budget, sum(group.overhead + _wanted(group) for group in groups))  # the tables are as long as the budget
     relaxed = _solve(groups, budget, Ruling())
     if not any(offer.needs for offer in offers) or relaxed is None:
         return relaxed or Choice((-1,) * len(offers), 0, 0)
@@ -163,9 +164,9 @@ def _grants(solvers: Sequence[_Solver], sure: Sequence[int], budget: int) -> lis
         return None
     grants = [0] * len(solvers)
     for number in reversed(range(len(solvers))):
-        extra = int(taken[number][left])
-        grants[number] = used[number] + extra
-        left -= extra
+        more = int(taken[number][left])
+        grants[number] = used[number] + more
+        left -= more
     return grants
 
 
@@ -181,6 +182,11 @@ def _share_out(best: Table, gains: Sequence[tuple[int, int]]) -> tuple[Table, np
     return result, extra
 
 
+def _wanted(group: Group) -> int:
+    """The tokens of a group's offers, each in its largest form, without the heading."""
+    return sum(max((option.tokens for option in offer.options), default=0) for offer in group.offers)
+
+
 class _Solver:
     """One group's table: row i, column c holds the best value of the first i offers within c units of tokens."""
 
@@ -189,8 +195,7 @@ class _Solver:
         self._first = first
         self._ruling = ruling
         self._overhead = group.overhead
-        wanted = sum(max((option.tokens for option in offer.options), default=0) for offer in group.offers)
-        self._room = max(-1, min(capacity - group.overhead, wanted))
+        self._room = max(-1, min(capacity - group.overhead, _wanted(group)))
         cells = (len(group.offers) + 1) * (self._room + 1)
         self._unit = max(1, -(-cells // MAX_CELLS))  # tokens per column: 1 is exact
         self.exact = self._unit == 1
@@ -245,7 +250,7 @@ class _Solver:
         """The options that make the best value within the grant."""
         picks = [-1] * len(self._group.offers)
         column = min(grant - self._overhead, self._room) // self._unit
-        if self._best(grant) <= 0 or column < 0:
+        if column < 0 or (self._best(grant) <= 0 and not self._must):
             return picks
         for number in reversed(range(len(picks))):
             before, value = self._rows[number], self._rows[number + 1][column]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock, local
+from typing import Any
 
 import apsw
 import numpy as np
@@ -17,7 +18,7 @@ from weft.errors import Conflict, Corrupt, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, SpaceInfo
 from weft.stores.sqlite import vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
-from weft.stores.sqlite.view import View
+from weft.stores.sqlite.view import EDGE, View, edge_from_row
 from weft.stores.sqlite.write import Writer
 
 Vector = npt.NDArray[np.float32]
@@ -268,7 +269,7 @@ class SqliteStore:
             for name, view in reader.views(only.spaces).items():
                 mask = view.mask(reader.connection, only)
                 places = vectors.nearest(view, vector, mask, max(vectors.RESCORED, vectors.RESCORED_PER_HIT * limit))
-                scored = vectors.similarities(reader.connection, view.no, vector, places.tolist())
+                scored = vectors.similarities(reader.connection, view, vector, places.tolist(), limit)
                 embedded = view.records["vector"][: view.next] == 1
                 considered += int((embedded if mask is None else embedded & mask).sum())
                 best = dict(_cut(scored, limit))
@@ -282,45 +283,51 @@ class SqliteStore:
             places = dict(self._places(reader, views, keys))
             for name, view in views.items():
                 own = {place: key for key, place in places.items() if key[0] == name}
-                scored.update({own[place]: cosine for place, cosine in vectors.similarities(reader.connection, view.no, vector, list(own))})
+                scored.update({own[place]: cosine for place, cosine in vectors.similarities(reader.connection, view, vector, list(own))})
         return scored
 
     # graph
 
-    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100) -> list[Edge]:
+    def edges_of(
+        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0
+    ) -> list[Edge]:
         with self.reading() as reader:
             views = reader.views(spaces)
-            numbers = ",".join(str(view.no) for view in views.values())
-            asked = [(views[space].no, id, *types, limit) for space, id in keys if space in views]
+            names = {view.no: name for name, view in views.items()}
+            asked = [(views[space].no, id, min_weight, *types, limit) for space, id in keys if space in views]
             chosen = f"AND type IN ({','.join('?' * len(types))})" if types else ""
-            rows: dict[str, Edge] = {}
+            # Numbers of spaces tell when they were made, names do not. One space needs neither, and its index is in order already.
+            by_name = ", (SELECT name FROM space WHERE no = edge.{})" if len(names) > 1 else ""
+            rows: dict[tuple[Any, ...], Edge] = {}
             for here, id, there, far in (("space", "source", "target_space", "target"), ("target_space", "target", "space", "source")):
-                query = f"""SELECT body FROM edge WHERE {here} = ? AND {id} = ? AND {there} IN ({numbers}) {chosen}
-                    ORDER BY weight DESC, {far}, type, (SELECT name FROM space WHERE no = edge.{there}) LIMIT ?"""
-                rows.update({body: codec.edge_from_dict(json.loads(body)) for (body,) in reader.connection.executemany(query, asked)})
+                query = f"""SELECT {EDGE} FROM edge
+                    WHERE {here} = ? AND {id} = ? AND weight >= ? AND {there} IN ({",".join(map(str, names))}) {chosen}
+                    ORDER BY weight DESC, {far}, type {by_name.format(there)} LIMIT ?"""
+                rows.update({row[:5]: edge_from_row(names, row) for row in reader.connection.executemany(query, asked)})
         return sorted(rows.values(), key=_heaviest)
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
-        query = "SELECT body FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
+        query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
         with self.reading() as reader:
             views = reader.views([space for source, target, _ in keys for space, _ in (source, target)])
+            names = {view.no: name for name, view in views.items()}
             asked = (
                 (views[source[0]].no, source[1], views[target[0]].no, target[1], type)
                 for source, target, type in keys
                 if source[0] in views and target[0] in views
             )
-            return [codec.edge_from_dict(json.loads(body)) for (body,) in reader.connection.executemany(query, asked)]
+            return [edge_from_row(names, row) for row in reader.connection.executemany(query, asked)]
 
     def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None) -> list[Edge]:
         found: list[Edge] = []
         with self.reading() as reader:
-            views = reader.views(spaces)
-            for name, view in sorted(views.items()):
+            names = dict(list(reader.connection.execute("SELECT no, name FROM space")))
+            for name, view in sorted(reader.views(spaces).items()):
                 if after is not None and name < after.space:
                     continue
                 behind = after.source if after is not None and name == after.space else ""
-                query = "SELECT body FROM edge WHERE space = ? AND source >= ? ORDER BY source"
-                rows = (codec.edge_from_dict(json.loads(body)) for (body,) in reader.connection.execute(query, (view.no, behind)))
+                query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source >= ? ORDER BY source"
+                rows = (edge_from_row(names, row) for row in reader.connection.execute(query, (view.no, behind)))
                 found += _page(rows, limit - len(found), after)
         return found
 

@@ -13,7 +13,7 @@ import numpy as np
 from weft import codec
 from weft import words as analyser
 from weft.stores.sqlite.vectors import packed
-from weft.stores.sqlite.view import RECORD, View, labels, record
+from weft.stores.sqlite.view import RECORD, View, edge_from_row, labels, record
 
 # Tables whose rows belong to a space, and the number of that space.
 OWNED = dict.fromkeys(("item", "record", "sign", "posting", "edge"), "space") | dict.fromkeys(("vector", "fresh"), "row >> 32")
@@ -32,11 +32,20 @@ class Counted:
 
 def problems(connection: apsw.Connection) -> list[str]:
     """Every disagreement, in words. Reads the whole file, and nothing that a reader remembers."""
-    damage = [row[0] for row in list(connection.execute("PRAGMA integrity_check")) if row[0] != "ok"]
-    if damage:
-        return damage
-    spaces = list(connection.execute("SELECT no, name FROM space ORDER BY name"))
-    return [*_strays(connection), *(problem for no, name in spaces for problem in _space_problems(connection, no, name))]
+    found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+    if found:
+        return found
+    try:
+        found.extend(_problems(connection))
+    except (TypeError, ValueError, LookupError) as error:  # what no check foresaw, such as a number where a text should be
+        found.append(f"something in the file is not what weft writes: {error}")
+    return found
+
+
+def _problems(connection: apsw.Connection) -> Iterator[str]:
+    yield from _strays(connection)
+    for no, name in list(connection.execute("SELECT no, name FROM space ORDER BY name")):
+        yield from _space_problems(connection, no, name)
 
 
 def _strays(connection: apsw.Connection) -> Iterator[str]:
@@ -47,13 +56,8 @@ def _strays(connection: apsw.Connection) -> Iterator[str]:
 
 
 def _space_problems(connection: apsw.Connection, no: int, name: str) -> Iterator[str]:
-    view = View(no)
-    try:
-        view.refresh(connection)
-    except ValueError as error:
-        yield f"space {name!r}: its records cannot be read ({error})"
-        return
-    counted = Counted()
+    view, counted = View(no), Counted()
+    view.refresh(connection)
     yield from _item_problems(connection, name, view, counted)
     yield from _edge_problems(connection, name, view, counted)
     yield from _count_problems(connection, name, view, counted)
@@ -80,7 +84,7 @@ def _item_problems(connection: apsw.Connection, name: str, view: View, counted: 
 
 
 def _edge_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:
-    query = """SELECT source, (SELECT name FROM space WHERE no = target_space), target, type, weight, CAST(body AS BLOB),
+    query = """SELECT source, (SELECT name FROM space WHERE no = target_space), target, type, weight, body,
         EXISTS (SELECT 1 FROM item WHERE item.space = edge.space AND item.id = edge.source) AND
         EXISTS (SELECT 1 FROM item WHERE item.space = edge.target_space AND item.id = edge.target) FROM edge WHERE space = ?"""
     for source, target_space, target, type, weight, body, complete in connection.execute(query, (view.no,)):
@@ -89,7 +93,7 @@ def _edge_problems(connection: apsw.Connection, name: str, view: View, counted: 
         if not complete:
             yield f"{named} has an end that does not exist"
         try:
-            edge = codec.edge_from_dict(json.loads(body))
+            edge = edge_from_row({1: name, 2: target_space}, (1, source, 1 if target_space == name else 2, target, type, weight, body))
         except (ValueError, TypeError) as error:
             yield f"{named} cannot be read ({error})"
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,11 +12,14 @@ import apsw
 import numpy as np
 import numpy.typing as npt
 
-from weft.model import Filter, Item, Kind
+from weft import codec
+from weft.model import Edge, Filter, Item, Kind
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
 MASKS = 32  # filters a view remembers: one that names the present moment is never asked for again
+MASKS = 64  # filters remembered
+KEPT_BYTES = 400_000_000  # of vectors, per reader: larger spaces read the few they need every time
 LABEL = "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
 
 RECORD = np.dtype(
@@ -66,6 +70,17 @@ def labels(item: Item) -> list[str]:
     return found if item.subject is None else [*found, label("subject", item.subject)]
 
 
+EDGE = "space, source, target_space, target, type, weight, body"  # the columns `edge_from_row` wants
+
+
+def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
+    """An edge from its columns; `names` are the names of the spaces by number."""
+    space, source, target_space, target, type, weight, body = row
+    if body is not None:
+        return codec.edge_from_dict(json.loads(body))
+    return Edge(source, target, type, weight, names[space], target_space="" if target_space == space else names[target_space])
+
+
 def label(field: str, value: str) -> str:
     return f"{LABEL}{field}={value}"
 
@@ -78,6 +93,9 @@ class View:
         self.version = self.next = self.items = self.length = 0
         self.records = np.zeros(0, RECORD)
         self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per item
+        self._vectors = np.zeros((0, 0), np.float16)  # those read before, one row per item
+        self._read = np.zeros(0, np.bool_)  # which those are
+        self._expires = False  # whether any item is valid for a time only
         self._reset = -1
         self._fresh: dict[str, dict[int, int]] = {}  # word -> place -> count, of items not in `posting` yet
         self._masks: dict[Filter, Mask | None] = {}
@@ -99,6 +117,8 @@ class View:
         for chunk, data in connection.execute("SELECT chunk, data FROM record WHERE space = ? AND version > ?", (self.no, seen)):
             part = np.frombuffer(data, RECORD)
             self.records[chunk * CHUNK : chunk * CHUNK + len(part)] = part
+        live = self.records[: self.next][self.records["live"][: self.next] == 1]
+        self._expires = bool((live["valid_from"] > -_EVER).any() or (live["valid_to"] < _EVER).any())
 
     def _load_signs(self, connection: apsw.Connection, seen: int) -> None:
         for chunk, data in connection.execute("SELECT chunk, data FROM sign WHERE space = ? AND version > ?", (self.no, seen)):
@@ -107,6 +127,7 @@ class View:
                 self.signs = np.zeros((part.shape[1], 0), np.uint64)
             self.signs = _grown(self.signs, self.next)
             self.signs[:, chunk * CHUNK : (chunk + 1) * CHUNK] = part.T
+            self._read[chunk * CHUNK : (chunk + 1) * CHUNK] = False
 
     def _load_fresh(self, connection: apsw.Connection, seen: int, reset: int) -> None:
         if reset != self._reset:
@@ -125,6 +146,26 @@ class View:
         settled = connection.execute("SELECT DISTINCT word FROM posting WHERE space = ?", (self.no,))
         return {word for (word,) in settled} | set(self._fresh)
 
+    def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float16]:
+        """The vectors at these places, which must have one. What was read is kept, as long as the space is of moderate size."""
+        if self.next * len(self.signs) * 128 > KEPT_BYTES:
+            return self._fetched(connection, places)
+        if len(self._read) < self.next:
+            self._vectors, self._read = self._vectors[:0], np.zeros(len(self.records), np.bool_)
+        missing = places[~self._read[places]]
+        if len(missing):
+            fetched = self._fetched(connection, missing)
+            if self._vectors.shape != (len(self._read), fetched.shape[1]):
+                self._vectors = np.zeros((len(self._read), fetched.shape[1]), np.float16)
+            self._vectors[missing] = fetched
+            self._read[missing] = True
+        return self._vectors[places]
+
+    def _fetched(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float16]:
+        rows = (((self.no << 32) + place,) for place in places.tolist())
+        data = [data for (data,) in connection.executemany("SELECT data FROM vector WHERE row = ?", rows)]
+        return np.frombuffer(b"".join(data), np.float16).reshape(len(places), -1)
+
     def holders(self, connection: apsw.Connection, word: str) -> tuple[Places, Counts]:
         """The places of the items that hold a word, and how often."""
         rows = list(connection.execute("SELECT block, data FROM posting WHERE space = ? AND word = ?", (self.no, word)))
@@ -138,13 +179,19 @@ class View:
         return (np.concatenate(places), np.concatenate(counts)) if places else (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
     def mask(self, connection: apsw.Connection, only: Filter) -> Mask | None:
-        """Which places a filter allows; None when it allows every live item. Made once per filter and state of the space."""
-        fields = replace(only, spaces=())
+        """Which places a filter allows; None when it allows every live item. Made once per filter and state of the space, but
+        for the moment at which items must be valid, which is another one in every request."""
+        fields = replace(only, spaces=(), valid_at=None)
         if fields not in self._masks:
             if len(self._masks) >= MASKS:
-                del self._masks[next(iter(self._masks))]
+                self._masks.clear()
             self._masks[fields] = None if fields == Filter(()) else self._make_mask(connection, fields)
-        return self._masks[fields]
+        mask = self._masks[fields]
+        if only.valid_at is None or not self._expires:
+            return mask
+        moment, records = microseconds(only.valid_at), self.records[: self.next]
+        valid: Mask = (records["valid_from"] <= moment) & (moment < records["valid_to"]) & (records["live"] == 1)
+        return valid if mask is None else valid & mask
 
     def _make_mask(self, connection: apsw.Connection, only: Filter) -> Mask:
         records = self.records[: self.next]
@@ -160,8 +207,6 @@ class View:
             mask &= records["created"] >= microseconds(only.created_from)
         if only.created_to is not None:
             mask &= records["created"] <= microseconds(only.created_to)
-        if only.valid_at is not None:
-            mask &= (records["valid_from"] <= microseconds(only.valid_at)) & (microseconds(only.valid_at) < records["valid_to"])
         if only.min_confidence > 0:
             mask &= records["confidence"] >= only.min_confidence
         return mask

@@ -15,7 +15,7 @@ from weft import words as analyser
 from weft.model import Batch, Edge, EdgeKey, Item, Key
 from weft.stores.sqlite import vectors, words
 from weft.stores.sqlite.vectors import Vector
-from weft.stores.sqlite.view import CHUNK, RECORD, labels, record
+from weft.stores.sqlite.view import CHUNK, EDGE, RECORD, edge_from_row, labels, record
 
 
 @dataclass
@@ -204,7 +204,9 @@ class Writer:
         tally = self.tally(edge.space)
         before = self._forget_edge(edge.key)
         row = codec.edge_to_dict(edge)
-        values = (tally.no, edge.source, self.tally(edge.target_key[0]).no, edge.target, edge.type, edge.weight, codec.to_json(row))
+        plain = edge.item_id is None and not edge.properties and edge.target_space != edge.space
+        body = None if plain else codec.to_json(row)
+        values = (tally.no, edge.source, self.tally(edge.target_key[0]).no, edge.target, edge.type, edge.weight, body)
         self._connection.execute("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         tally.edges += 1
         tally.digest += codec.fingerprint(row)
@@ -220,19 +222,20 @@ class Writer:
         tally = self.tally(space)
         where = "WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
         values = (tally.no, source, self.tally(target_space).no, target, type)
-        rows = list(self._connection.execute(f"SELECT body FROM edge {where}", values))
+        rows = list(self._connection.execute(f"SELECT {EDGE} FROM edge {where}", values))
         if not rows:
             return None
         self._connection.execute(f"DELETE FROM edge {where}", values)
-        row = json.loads(rows[0][0])
+        edge = edge_from_row(self._names, rows[0])
         tally.edges -= 1
-        tally.digest -= codec.fingerprint(row)
-        return codec.edge_from_dict(row)
+        tally.digest -= codec.fingerprint(codec.edge_to_dict(edge))
+        return edge
 
     def _edges_at(self, space: int, id: str) -> list[Edge]:
-        query = "SELECT body FROM edge WHERE space = ?1 AND source = ?2 UNION SELECT body FROM edge WHERE target_space = ?1 AND target = ?2"
-        edges = [codec.edge_from_dict(json.loads(body)) for (body,) in list(self._connection.execute(query, (space, id)))]
-        return sorted(edges, key=lambda edge: edge.key)
+        query = f"""SELECT {EDGE} FROM edge WHERE space = ?1 AND source = ?2
+            UNION SELECT {EDGE} FROM edge WHERE target_space = ?1 AND target = ?2"""
+        names = dict(list(self._connection.execute("SELECT no, name FROM space")))
+        return sorted((edge_from_row(names, row) for row in list(self._connection.execute(query, (space, id)))), key=lambda edge: edge.key)
 
     def _log(self, space: int, id: str, action: str, before: Item | Edge | None) -> None:
         row = codec.item_to_dict(before) if isinstance(before, Item) else codec.edge_to_dict(before) if before else None

@@ -1,0 +1,250 @@
+"""What every command of the shell shares: the session, the shared options, errors and exit status, reading and writing files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import click
+
+from weft import codec, config
+from weft.errors import Invalid, NotFound, Unavailable, WeftError
+from weft.surfaces import wire
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from weft.engine import Engine, Progress
+
+
+class Notes(logging.Handler):
+    """Keeps what the engine warns of, for answers that have no place of their own for it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(record.getMessage())
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of the program: what the shared options say, and where answers go."""
+
+    db: str | None
+    embedder: str | None
+    as_json: bool
+    no_color: bool
+    notes: Notes = field(default_factory=Notes)
+
+    def settings(self) -> config.Settings:
+        return config.load(os.environ)
+
+    def open(self, *, create: bool = False, meaning: bool = True) -> Engine:
+        """The knowledge. Only what writes may `create` it; what needs no `meaning` does not load the embedder."""
+        import weft
+
+        settings = self.settings()
+        url, embedder = self.db or settings.store, self.embedder or settings.embedder
+        file = _file(url)
+        if not create and file is not None and not file.exists():
+            raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
+        remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
+        return weft.open(url, embedder=embedder if meaning else None, embedder_settings=remote)
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress | None]:
+        if self.as_json:
+            yield None
+            return
+        from weft.surfaces import screen
+
+        with screen.progress(screen.console(stderr=True, no_color=self.no_color)) as tell:
+            yield tell
+
+    def answer(self, row: wire.Row, shown: Callable[[ModuleType], Sequence[RenderableType]]) -> None:
+        """The row as JSON, or what `shown` makes with the module `screen`, which is imported only for it."""
+        if self.as_json:
+            return self.write(row)
+        from weft.surfaces import screen
+
+        return self.print(*shown(screen))
+
+    def write(self, row: wire.Row) -> None:
+        self.write_text(json.dumps(row, ensure_ascii=False, indent=2) + "\n")
+
+    def write_text(self, text: str) -> None:
+        """The text, byte for byte, into a file or a pipe; a terminal gets a line end, and nothing that would steer it."""
+        if sys.stdout.isatty():
+            from weft.surfaces import screen
+
+            text = screen.safe(text).removesuffix("\n") + "\n"
+        sys.stdout.write(text)  # click.echo would take out what looks like a colour
+        sys.stdout.flush()
+
+    def print(self, *shown: RenderableType, stderr: bool = False) -> None:
+        from weft.surfaces import screen
+
+        screen.console(stderr=stderr, no_color=self.no_color).print(*shown, sep="\n")
+
+    def say(self, text: str, color: str) -> None:
+        """A line on standard error."""
+        plain = self.no_color or bool(os.environ.get("NO_COLOR"))
+        click.secho(text, fg=color, err=True, color=False if plain else None)
+
+    def warn(self, *texts: str) -> None:
+        for text in texts:
+            self.say(f"warning: {text}", "yellow")
+
+    def fail(self, error: WeftError) -> NoReturn:
+        if self.as_json:
+            self.write(wire.error(error))
+        self.say(f"error: {' '.join(str(error).split())}", "red")
+        raise click.exceptions.Exit(1)
+
+
+class Command(click.Command):
+    """A command with the shared options. Errors become one line and an exit status, never a traceback."""
+
+    def __init__(self, name: str, params: Sequence[click.Parameter] = (), **more: Any) -> None:
+        super().__init__(name, params=[*params, *_shared()], **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        ctx.obj = session = Session(*(ctx.params.pop(name) for name in ("db", "embedder", "as_json", "no_color")))
+        logging.getLogger("weft").addHandler(session.notes)
+        try:
+            return super().invoke(ctx)
+        except WeftError as error:
+            session.fail(error)
+        except (KeyboardInterrupt, click.Abort):
+            ctx.exit(130)
+        finally:
+            logging.getLogger("weft").removeHandler(session.notes)
+
+
+class Group(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order in which they are useful
+
+
+def time(text: str) -> datetime:
+    try:
+        return codec.text_to_time(text)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text!r} is not a time such as 2026-01-31 or 2026-01-31T12:00:00Z") from None
+
+
+def _budget(text: str) -> int | str:
+    """Click takes None for "not given", so no limit stays a word."""
+    if text != "none" and not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither a whole number nor none")
+    return text if text == "none" else int(text)
+
+
+def json_or_text(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE")
+    with suppress(ValueError):
+        return name, json.loads(value)
+    return name, value
+
+
+def _shared() -> list[click.Parameter]:
+    return [
+        click.Option(["--db"], metavar="PATH_OR_URL", help="Where the knowledge is. Default: the setting store (WEFT_STORE), else knowledge.db."),
+        click.Option(["--embedder"], metavar="NAME", help="minilm, openai:MODEL, openai:MODEL@URL, or none for words only. Default: the setting."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document instead of tables."),
+        click.Option(["--no-color"], is_flag=True, help="Print without colours; NO_COLOR in the environment does the same."),
+    ]
+
+
+def _options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decorate(function: Any) -> Any:
+        for option in reversed(given):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+one_space = click.option("--space", required=True, metavar="S", help="The space it is in.")
+several_spaces = click.option("--space", "spaces", multiple=True, required=True, metavar="S", help="A space to look in; may be given several times.")
+some_spaces = click.option("--space", "spaces", multiple=True, metavar="S", help="Only this space; may be given several times. Default: all.")
+filters = _options(
+    click.option("--type", "types", multiple=True, metavar="T", help="Only items of this type; may be given several times."),
+    click.option("--exclude-type", "exclude_types", multiple=True, metavar="T", help="No items of this type; may be given several times."),
+    click.option("--tag", "tags", multiple=True, metavar="T", help="Only items with this tag, or one of several."),
+    click.option("--limit", type=int, metavar="N", help="How many candidates, at most. Default: 10 for search, as the recipe says for a context."),
+    click.option("--mode", type=click.Choice(["hybrid", "bm25", "vector"]), help="Search by words and meaning (hybrid), only words, or only meaning."),
+    click.option("--min-score", type=float, metavar="X", help="Only what scores at least this, from 0 to 1."),
+    click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time."),
+)
+asking = _options(
+    click.argument("query"),
+    several_spaces,
+    click.option("--max-tokens", type=_budget, metavar="N|none", help="The budget; none for no limit. Default: the setting, else 2000."),
+    click.option("--recipe", metavar="NAME", help="How it is gathered: see weft recipes. Default: knowledge."),
+    click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown."),
+    click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4."),
+    click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya: its profile and its links count."),
+    filters,
+    click.option("--depth", type=int, metavar="N", help="How many links to follow."),
+    click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte."),
+)
+
+
+def _file(url: str) -> Path | None:
+    """The file behind a path or an SQLite URL; None for other stores."""
+    scheme, colon, rest = url.partition(":")
+    if not colon or len(scheme) == 1:  # a path, perhaps on a drive
+        return Path(url)
+    return Path(rest.removeprefix("///")) if scheme == "sqlite" else None
+
+
+def stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"standard input is not UTF-8: {error}") from None
+
+
+@contextmanager
+def output_to(path: str | None) -> Iterator[TextIO]:
+    """Standard output, or a file that appears when it is complete. A device or a pipe is written to as it is."""
+    if path is None or path == "-":
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    try:
+        with _replacing(Path(path).resolve()) as file:
+            yield file
+    except OSError as error:
+        raise Unavailable(f"cannot write {path!r}: {error.strerror}") from error
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8", newline="\n") as device:
+            yield device
+        return
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,1241 @@
+"""What a user of the engine relies on, on the memory store and on a SQLite file alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft import Conflict, Context, Edge, Engine, Invalid, Item, Kind, NotFound, Recipe, Unavailable, Weights
+from weft.config import Settings, load
+from weft.model import Form, Problem
+from weft.ports import Stores
+from weft.stores.memory import MemoryStore
+
+EXAMPLES = int(os.environ.get("WEFT_EXAMPLES", "60"))
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+THEN = NOW - timedelta(days=30)
+LATER = NOW + timedelta(days=1)
+Open = Callable[..., Engine]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if request.param == "memory" else str(tmp_path / "knowledge.db")
+
+
+@pytest.fixture
+def kb(url: str) -> Iterator[Engine]:
+    with weft.open(url, embedder=None) as engine:
+        yield engine
+
+
+@pytest.fixture
+def support(kb: Engine) -> Engine:
+    """Ten questions about refunds, numbered by how often they say so, and two about something else."""
+    refunds = [node(f"refund-{n}", "refund " * (n + 1) + "policy of the shop " * 3, title=f"Refund {n}", type="faq") for n in range(10)]
+    kb.add([*refunds, node("parking", "where to leave the car", type="guide"), node("lunch", "what the kitchen cooks")])
+    return kb
+
+
+def node(id: str, text: str = "some text", space: str = "s", **fields: Any) -> Item:
+    return Item(id, space, text=text, created_at=fields.pop("created_at", THEN), **fields)
+
+
+def link(source: str, target: str, weight: float = 1.0, **fields: Any) -> Edge:
+    return Edge(source, target, weight=weight, space=fields.pop("space", "s"), **fields)
+
+
+def ids(found: Sequence[Any]) -> list[str]:
+    return [getattr(one, "item", one).id for one in found]
+
+
+def ask(kb: Engine, text: str = "refund", **options: Any) -> Context:
+    return kb.context(text, **{"spaces": ["s"], "now": NOW} | options)
+
+
+class Axes:
+    """An embedder that knows as many words as it has dimensions: texts that share one of them are alike."""
+
+    name = "axes"
+
+    def __init__(self, words: Sequence[str] = ("refund", "money", "car", "food"), fingerprint: str = "axes-1") -> None:
+        self.words, self.fingerprint, self.dimensions = words, fingerprint, len(words) + 1
+        self.down = False
+
+    def embed(self, texts: Sequence[str]) -> list[np.ndarray]:
+        if self.down:
+            raise Unavailable("axes: connection refused")
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> np.ndarray:
+        vector = np.array([*(float(word in text) for word in self.words), 0.1], np.float32)
+        return vector / np.linalg.norm(vector)
+
+
+class BrokenGraph(MemoryStore):
+    def edges_of(self, *_: Any, **__: Any) -> list[Edge]:
+        raise Unavailable("graph: connection refused")
+
+
+# writing and reading
+
+
+def test_what_is_added_is_found_at_once(kb):
+    report = kb.add(node("a", "how to process a refund"))
+    assert (report.added, report.updated, report.unchanged) == (1, 0, 0)
+    assert ids(kb.search("refund", spaces=["s"])) == ["a"]
+
+
+def test_items_come_back_as_they_were_given(kb):
+    given = node("a", title="T", type="faq", summary="s", properties={"n": 1, "deep": {"x": [True, None]}}, tags=("x", "y"), confidence=0.5, valid_to=LATER)
+    kb.add(given)
+    assert kb.get("a", space="s") == [given]
+
+
+def test_items_come_back_in_the_order_asked(kb):
+    kb.add([node("a"), node("b"), node("c")])
+    assert ids(kb.get(["c", "missing", "a"], space="s")) == ["c", "a"]
+
+
+def test_the_same_id_in_two_spaces_is_two_items(kb):
+    kb.add([node("a", "one", space="s"), node("a", "two", space="t")])
+    assert [kb.get("a", space=space)[0].text for space in ("s", "t")] == ["one", "two"]
+
+
+def test_adding_the_same_again_changes_nothing(kb):
+    kb.add(node("a"))
+    before = kb.stats().spaces
+    assert kb.add(node("a")).unchanged == 1
+    assert kb.stats().spaces == before
+
+
+def test_a_changed_item_keeps_when_it_was_created_and_says_when_it_was_changed(url):
+    times = iter([THEN, NOW])
+    engine = weft.open(url, embedder=None)
+    engine._clock = lambda: next(times)
+    engine.add(Item("a", "s", text="old"))
+    assert engine.add(Item("a", "s", text="new")).updated == 1
+    stored = engine.get("a", space="s")[0]
+    assert (stored.text, stored.created_at, stored.updated_at) == ("new", THEN, NOW)
+    engine.close()
+
+
+def test_a_changed_text_is_found_by_its_new_words_only(kb):
+    kb.add(node("a", "zebra"))
+    kb.add(node("a", "giraffe"))
+    assert ids(kb.search("zebra", spaces=["s"])) == []
+    assert ids(kb.search("giraffe", spaces=["s"])) == ["a"]
+
+
+def test_a_property_that_changes_from_one_to_true_is_a_change(kb):
+    kb.add(node("a", properties={"open": 1}))
+    assert kb.add(node("a", properties={"open": True})).updated == 1
+    assert kb.get("a", space="s")[0].properties["open"] is True
+
+
+def test_deleted_items_are_gone_with_their_words_and_edges(kb):
+    kb.add([node("a", "zebra"), node("b")], [link("a", "b")])
+    assert kb.delete("a", space="s") == 1
+    assert kb.get("a", space="s") == kb.search("zebra", spaces=["s"]) == list(kb.edges()) == []
+
+
+def test_deleting_what_is_not_there_is_harmless(kb):
+    kb.add(node("a"))
+    assert kb.delete(["missing", "missing"], space="s") == 0
+
+
+def test_deleted_edges_are_gone(kb):
+    kb.add([node("a"), node("b")], [link("a", "b"), link("b", "a")])
+    assert kb.delete_edges([link("a", "b"), link("a", "b", type="other")]) == 1
+    assert list(kb.edges()) == [link("b", "a")]
+
+
+def test_a_write_is_done_whole_or_not_at_all(kb):
+    kb.add(node("here"))
+    with pytest.raises(Invalid, match="there is no item 'nowhere' in space 's'"):
+        kb.add([node("a")], [link("a", "nowhere")])
+    assert ids(kb.items()) == ["here"]
+
+
+def test_all_items_are_listed_in_order_however_many_there_are(kb):
+    kb.add([node(f"{number:05}", space=space) for number in range(1500) for space in ("t", "s")])
+    listed = [item.key for item in kb.items()]
+    assert listed == sorted(listed) and len(listed) == 3000
+    assert len(list(kb.items(["s"]))) == 1500
+
+
+def test_the_engine_counts_what_it_holds(kb):
+    kb.add([node("a"), node("b", space="t")], [link("a", "a")])
+    assert [(info.name, info.items, info.edges) for info in kb.stats().spaces] == [("s", 1, 1), ("t", 1, 0)]
+    assert kb.stats().without_vector == 2
+
+
+def test_stored_data_proves_to_be_sound(support):
+    support.delete("refund-3", space="s")
+    assert support.verify() == []
+
+
+def test_reindexing_changes_no_answer(support):
+    before = ask(support).text
+    assert support.reindex() == 0
+    assert ask(support).text == before
+
+
+def test_a_with_block_closes_and_closing_twice_is_harmless(tmp_path):
+    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        kb.add(node("a"))
+    kb.close()
+    with pytest.raises(Unavailable, match="closed"):
+        kb.get("a", space="s")
+
+
+def test_a_file_keeps_what_was_added(tmp_path):
+    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        kb.add(node("a", "zebra"))
+    with weft.open(f"sqlite:///{tmp_path}/k.db", embedder=None) as kb:
+        assert ids(kb.search("zebra", spaces=["s"])) == ["a"]
+
+
+# searching
+
+
+def test_the_best_match_comes_first_and_scores_are_between_0_and_1(support):
+    hits = support.search("refund policy", spaces=["s"], limit=50)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert all(0 <= hit.score <= 1 and hit.match_source == "bm25" for hit in hits)
+
+
+def test_ties_go_by_id(kb):
+    kb.add([node(id, "the same zebra") for id in ("c", "a", "b")])
+    assert ids(kb.search("zebra", spaces=["s"])) == ["a", "b", "c"]
+
+
+def test_the_limit_is_kept_and_the_least_score_too(support):
+    hits = support.search("refund", spaces=["s"], limit=4)
+    assert len(hits) == 4
+    assert ids(support.search("refund", spaces=["s"], min_score=hits[1].score)) == ids(hits[:2])
+
+
+FILTERS: list[tuple[dict[str, Any], Callable[[Item], bool]]] = [
+    ({"types": ["rare"]}, lambda item: item.type == "rare"),
+    ({"types": [""]}, lambda item: item.type == ""),
+    ({"exclude_types": ["common"]}, lambda item: item.type != "common"),
+    ({"kinds": ["memory"]}, lambda item: item.kind is Kind.MEMORY),
+    ({"tags": ["x", "y"]}, lambda item: bool({"x", "y"} & set(item.tags))),
+    ({"subject": "maya"}, lambda item: item.subject == "maya"),
+    ({"min_confidence": 0.5}, lambda item: (item.confidence or 0) >= 0.5),
+    ({"created_from": THEN}, lambda item: item.created_at >= THEN),
+    ({"created_to": THEN - timedelta(days=1)}, lambda item: item.created_at < THEN),
+]
+
+
+@pytest.mark.parametrize(("only", "allows"), FILTERS)
+def test_filters_run_inside_the_search(kb, only, allows):
+    chance = random.Random(1)
+    items = [some_refund(chance, number) for number in range(400)]
+    kb.add(items)
+    wanted = [item for item in items if allows(item)]
+    assert 5 < len(wanted) < 400
+    found = kb.search("refund", spaces=["s"], limit=400, **only)
+    assert sorted(ids(found)) == sorted(ids(wanted))
+    assert len(kb.search("refund", spaces=["s"], limit=5, **only)) == 5
+
+
+def some_refund(chance: random.Random, number: int) -> Item:
+    return node(
+        f"i{number}",
+        "refund " * chance.choice([1, 1, 30]),
+        type=chance.choice(["common"] * 8 + ["rare", ""]),
+        kind=chance.choice([Kind.NODE] * 8 + [Kind.MEMORY]),
+        tags=tuple(chance.sample(["x", "y", "z", "v", "w", "u"], chance.choice([0, 1, 1]))),
+        subject=chance.choice([None] * 8 + ["maya"]),
+        confidence=chance.choice([None, 0.1, 0.9]),
+        created_at=THEN + timedelta(days=chance.choice([-9, -9, 0])),
+    )
+
+
+def test_what_was_created_later_is_not_seen_as_of_an_earlier_time(kb):
+    kb.add([node("old", "refund"), node("new", "refund", created_at=NOW)])
+    assert ids(kb.search("refund", spaces=["s"], as_of=THEN)) == ["old"]
+    assert "new" not in ask(kb, as_of=THEN).text
+    assert ids(kb.search("refund", spaces=["s"], as_of=NOW)) == ["new", "old"]
+
+
+def test_an_item_is_seen_only_while_it_is_valid(kb):
+    kb.add(node("a", "refund", valid_from=NOW, valid_to=LATER))
+    seen = [bool(kb.search("refund", spaces=["s"], now=now)) for now in (NOW - timedelta(seconds=1), NOW, LATER - timedelta(seconds=1), LATER)]
+    assert seen == [False, True, True, False]
+
+
+def test_validity_is_judged_as_of_the_time_asked_about(kb):
+    kb.add(node("a", "refund", valid_to=NOW))
+    assert ids(kb.search("refund", spaces=["s"], now=LATER, as_of=THEN)) == ["a"]
+
+
+def test_times_without_a_zone_are_utc(kb, far_away):
+    kb.add(node("a", "refund", valid_to=NOW.replace(tzinfo=None)))
+    assert kb.get("a", space="s")[0].valid_to == NOW
+    assert kb.search("refund", spaces=["s"], now=NOW.replace(tzinfo=None)) == []
+    assert ask(kb, now="2026-03-01T13:00:00+01:00").digest == ask(kb, now=NOW).digest
+
+
+@pytest.fixture
+def far_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose clock shows the time of Tokyo."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_request_without_a_space_reads_nothing(support):
+    assert support.search("refund", spaces=[]) == []
+    assert ask(support, spaces=[]).text == ""
+
+
+def test_a_query_is_never_syntax(support):
+    for text in ["", " ", '"', "refund OR", "refund*", "NEAR(", "' --", "(((", "🙂", "\0", "a" * 100_000]:
+        support.search(text, spaces=["s"])
+
+
+@pytest.mark.parametrize("text", ["返金の手順", "إجراءات الاسترداد", "процедура возврата", "🙂🙃", "प्रक्रिया"])
+def test_any_script_is_stored_and_shown(kb, text):
+    kb.add(node("a", text, title=text))
+    assert text in ask(kb, text).text or not kb.search(text, spaces=["s"])
+    assert kb.get("a", space="s")[0].title == text
+
+
+@pytest.mark.parametrize("text", ["返金の手順", "إجراءات الاسترداد", "процедура возврата"])
+def test_words_of_any_script_are_found(kb, text):
+    kb.add([node("a", text), node("b", "other")])
+    assert ids(kb.search(text, spaces=["s"])) == ["a"]
+
+
+def test_a_title_of_ten_thousand_characters_works(kb):
+    kb.add(node("a", "refund", title="t" * 10_000))
+    assert "t" * 10_000 in ask(kb, max_tokens=None).text
+
+
+# meaning
+
+
+@pytest.fixture
+def meaning(url: str) -> Iterator[tuple[Engine, Axes]]:
+    embedder = Axes()
+    with weft.open(url, embedder=embedder) as engine:
+        engine.add([node("words", "refund of a parcel"), node("both", "refund the money"), node("sense", "money"), node("none", "food")])
+        yield engine, embedder
+
+
+def test_each_mode_says_what_found_an_item(meaning):
+    kb, _ = meaning
+    found = {
+        mode: {hit.item.id: hit.match_source for hit in kb.search("refund money", spaces=["s"], mode=mode, min_score=0.05)}
+        for mode in ("bm25", "vector", "hybrid")
+    }
+    assert found["bm25"] == {"words": "bm25", "both": "bm25", "sense": "bm25"}
+    assert set(found["vector"].values()) == {"vector"}
+    assert found["hybrid"]["both"] == "hybrid"
+
+
+def test_fused_scores_are_the_weighted_sum_of_both(meaning):
+    kb, _ = meaning
+    for hit in kb.search("refund", spaces=["s"]):
+        assert hit.score == pytest.approx(0.6 * hit.signals.get("bm25", 0) + 0.4 * hit.signals.get("vector", 0), abs=2e-6)
+
+
+def test_a_ready_vector_is_used_instead_of_the_text(meaning):
+    kb, _ = meaning
+    assert ids(kb.search("", spaces=["s"], mode="vector", vector=[0, 0, 0, 9, 0.9], limit=1)) == ["none"]
+
+
+def test_weights_of_words_and_meaning_may_be_chosen(meaning):
+    kb, _ = meaning
+    words, sense = (ask(kb, "refund", recipe="search", bm25_weight=share, vector_weight=1 - share).hits for share in (1, 0))
+    assert [hit.score for hit in words] == [hit.signals.get("bm25", 0) for hit in words]
+    assert [hit.score for hit in sense] == [hit.signals.get("vector", 0) for hit in sense]
+
+
+def test_when_the_embedder_is_down_words_answer_and_the_answer_says_so(meaning):
+    kb, embedder = meaning
+    healthy = ask(kb, "refund please")
+    embedder.down = True
+    context = ask(kb, "refund now")
+    assert set(ids(context.hits)) == {"words", "both"}
+    assert [(problem.part, problem.code) for problem in context.degraded] == [("vectors", "unavailable")]
+    assert "connection refused" in context.degraded[0].reason
+    assert healthy.degraded == ()
+
+
+def test_when_the_embedder_is_down_a_search_by_meaning_alone_fails(meaning):
+    kb, embedder = meaning
+    embedder.down = True
+    with pytest.raises(Unavailable, match="connection refused"):
+        kb.search("anything", spaces=["s"], mode="vector")
+    with pytest.raises(Unavailable, match="connection refused"):
+        ask(kb, "anything", mode="vector")
+
+
+def test_a_degraded_answer_has_another_digest(url):
+    embedder = Axes()
+    with weft.open(url, embedder=embedder) as kb:
+        kb.add([node("a", "refund"), node("b", "money")])
+        embedder.down = True
+        weak = ask(kb, "refund please")
+        embedder.down = False
+        assert ask(kb, "refund please").digest != weak.digest
+
+
+def test_a_search_by_meaning_without_vectors_fails_instead_of_searching_words(support):
+    with pytest.raises(Conflict, match="none of the 12 items has a vector"):
+        support.search("refund", spaces=["s"], mode="vector")
+
+
+def test_what_is_not_embedded_yet_is_found_by_words_and_flagged(url):
+    with weft.open(url, embedder=Axes()) as kb:
+        kb.add(node("a", "refund"))
+        kb.add(node("b", "refund"), embed=False)
+        context = ask(kb)
+        assert sorted(ids(context.hits)) == ["a", "b"]
+        assert [problem.code for problem in context.degraded] == ["vectors_pending"]
+        assert kb.embed() == 1
+        assert ask(kb).degraded == ()
+
+
+def test_what_could_not_be_embedded_is_stored_and_reported(url):
+    embedder = Axes()
+    embedder.down = True
+    with weft.open(url, embedder=embedder) as kb:
+        report = kb.add(node("a", "refund"))
+        assert report.added == 1 and "1 items are stored but not embedded" in report.problems[0]
+        assert ids(kb.search("refund", spaces=["s"])) == ["a"]
+
+
+def test_another_embedder_is_flagged_until_everything_is_embedded_anew(tmp_path):
+    with weft.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
+        kb.add([node("a", "refund"), node("b", "money")])
+    with weft.open(str(tmp_path / "k.db"), embedder=Axes(("money",), "axes-2")) as kb:
+        assert [problem.code for problem in ask(kb).degraded] == ["reindex_required"]
+        with pytest.raises(Conflict, match="run reindex") as caught:
+            kb.search("refund", spaces=["s"], mode="vector")
+        assert caught.value.code == "reindex_required"
+        assert kb.reindex() == 2
+        assert ask(kb).degraded == ()
+        assert kb.stats().embedder == "axes-2"
+
+
+def test_stored_vectors_without_an_embedder_are_flagged(tmp_path):
+    with weft.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
+        kb.add(node("a", "refund"))
+    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        assert [problem.code for problem in ask(kb).degraded] == ["embedder_required"]
+        assert ids(ask(kb).hits) == ["a"]
+
+
+def test_ready_vectors_are_kept_with_their_items(kb):
+    kb.add([node("a"), node("b")], vectors=[[1, 0, 0], [0, 2, 0]])
+    assert [(hit.item.id, hit.score) for hit in kb.search("", spaces=["s"], mode="vector", vector=[0, 5, 0], limit=1)] == [("b", 1.0)]
+
+
+def test_the_bundled_embedder_finds_what_shares_no_word(tmp_path):
+    with weft.open(str(tmp_path / "k.db")) as kb:
+        kb.add([node("a", "How to get your money back for a purchase"), node("b", "Opening hours of the canteen")])
+        hit = kb.search("reimbursement", spaces=["s"])[0]
+        assert (hit.item.id, hit.match_source) == ("a", "vector")
+        assert kb.stats().without_vector == 0
+
+
+# the graph
+
+
+def graph(kb: Engine, edges: Sequence[Edge], more: Sequence[Item] = ()) -> None:
+    ends = sorted({end for edge in edges for end in (edge.source, edge.target)} - {item.id for item in more})
+    kb.add([*(node(id, "zebra" if id == "start" else "unrelated") for id in ends), *more], edges)
+
+
+def reached(kb: Engine, **options: Any) -> dict[str, float]:
+    recipe = [Recipe("found", limit=1, required=True), Recipe("linked", "neighbours", **{"limit": 100, "depth": 3} | options)]
+    context = kb.context("zebra", spaces=["s"], recipe=recipe, now=NOW, max_tokens=None)
+    return {hit.item.id: hit.score for hit in context.fragments[1].hits}
+
+
+def test_a_link_counts_less_with_every_hop_and_by_its_weight(kb):
+    graph(kb, [link("start", "one"), link("one", "two"), link("two", "three"), link("start", "o", 0.8), link("o", "w", 0.8), link("w", "h", 0.8)])
+    assert reached(kb) == pytest.approx({"one": 0.5, "o": 0.4, "two": 0.333333, "w": 0.266667, "three": 0.25, "h": 0.2}, abs=1e-6)
+
+
+def test_a_recipe_may_count_the_first_link_full(kb):
+    graph(kb, [link("start", "one"), link("one", "two", 0.5)])
+    assert reached(kb, near=0) == pytest.approx({"one": 1.0, "two": 0.25})
+
+
+def test_links_are_followed_in_both_directions(kb):
+    graph(kb, [link("one", "start"), link("two", "one")])
+    assert list(reached(kb)) == ["one", "two"]
+
+
+def test_cycles_and_self_loops_end(kb):
+    graph(kb, [link("start", "start"), link("start", "a"), link("a", "b"), link("b", "start"), link("a", "a")])
+    assert sorted(reached(kb, depth=10)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 4, 10])
+def test_as_many_links_are_followed_as_asked(kb, depth):
+    names = ["start", *(f"n{number:02}" for number in range(1, 13))]
+    graph(kb, [link(here, there) for here, there in pairwise(names)])
+    assert sorted(reached(kb, depth=depth)) == names[1 : depth + 1]
+
+
+def test_of_two_links_to_an_item_the_heavier_counts(kb):
+    graph(kb, [link("start", "a", 0.2), link("start", "a", 0.6, type="strong")])
+    assert reached(kb) == {"a": 0.3}
+
+
+def test_only_links_of_the_types_asked_for_are_followed(kb):
+    graph(kb, [link("start", "a", type="parent"), link("start", "b", type="similar")])
+    assert list(reached(kb, edge_types=("parent",))) == ["a"]
+
+
+def test_a_hub_of_five_thousand_links_gives_its_heaviest(kb):
+    edges = [link("start", f"n{number:04}", (number + 1) / 5000) for number in range(5000)]
+    random.Random(1).shuffle(edges)
+    graph(kb, edges)
+    assert list(reached(kb, hub_cap=30)) == [f"n{number:04}" for number in range(4999, 4969, -1)]
+    assert list(reached(kb, limit=5)) == [f"n{number:04}" for number in range(4999, 4994, -1)]
+
+
+def test_links_across_spaces_are_followed_only_when_both_are_asked_for(kb):
+    kb.add([node("start", "zebra"), node("there", "unrelated", space="t")])
+    kb.add([], [Edge("start", "there", space="s", target_space="t")])
+    one, both = (kb.context("zebra", spaces=spaces, now=NOW) for spaces in (["s"], ["s", "t"]))
+    assert ids(one.hits) == ["start"]
+    assert ids(both.hits) == ["start", "there"]
+
+
+def test_nothing_hidden_is_reached_or_passed_through(kb):
+    hidden = node("hidden", "unrelated", valid_to=THEN)
+    graph(kb, [link("start", "hidden"), link("hidden", "behind"), link("start", "open")], [hidden])
+    assert list(reached(kb)) == ["open"]
+
+
+def test_the_links_of_the_entity_asked_for_are_followed(kb):
+    kb.add([node("user:maya", "the user", kind=Kind.ENTITY), node("note", "unrelated")], [link("user:maya", "note")])
+    assert ids(ask(kb, "zebra", entity="user:maya").hits) == ["note"]
+
+
+def test_a_path_says_how_an_item_was_reached(kb):
+    graph(kb, [link("start", "one"), link("two", "one", 0.5)])
+    hit = ask(kb, "zebra").fragments[1].hits[1]
+    assert [id for _, id in hit.path] == ["start", "one", "two"]
+    assert (hit.distance, hit.match_source, hit.edge) == (2, "graph", link("two", "one", 0.5))
+
+
+def test_depth_may_be_asked_for_in_a_request(kb):
+    graph(kb, [link("start", "one"), link("one", "two"), link("two", "three")])
+    assert [len(ask(kb, "zebra", depth=depth).fragments[1].hits) for depth in (0, 1, 3)] == [0, 1, 3]
+
+
+def test_when_the_graph_is_down_its_part_is_empty_and_flagged():
+    store, broken = MemoryStore(), BrokenGraph()
+    with Engine(Stores(store, store, store, broken)) as kb:
+        kb.add([node("start", "zebra"), node("one")], [link("start", "one")])
+        context = ask(kb, "zebra")
+        assert ids(context.hits) == ["start"]
+        assert context.degraded == (Problem("context", "graph: connection refused"), Problem("entities", "graph: connection refused"))
+        assert context.fragments[1].problem == "graph: connection refused"
+        with pytest.raises(Unavailable):
+            reached(kb, required=True)
+
+
+def test_a_part_that_failed_changes_the_digest():
+    store, broken = MemoryStore(), BrokenGraph()
+    with Engine(Stores(store, store, store, store)) as kb, Engine(Stores(store, store, store, broken)) as weak:
+        kb.add([node("start", "zebra"), node("one")], [link("start", "one")])
+        assert ask(kb, "zebra").text != ask(weak, "zebra").text
+        assert ask(kb, "zebra").digest != ask(weak, "zebra").digest
+
+
+# contexts
+
+
+def test_a_context_is_counted_and_says_what_it_is_made_of(support):
+    context = ask(support, max_tokens=200)
+    assert context.stats.candidates == len(context.hits) + len(context.left_out)
+    assert (context.stats.searched, context.stats.token_counter) == (10, "cl100k_base")
+    assert [fragment.name for fragment in context.fragments] == ["entry_points", "context", "entities"]
+
+
+def test_sections_hold_the_same_text_by_prompt_section(kb):
+    kb.add([node("a", "refund one", section="instructions"), node("b", "refund two")])
+    sections = ask(kb, format="plain").sections()
+    assert list(sections) == ["instructions", "context"] or list(sections) == ["context", "instructions"]
+    assert "refund one" in sections["instructions"] and "refund two" in sections["context"]
+
+
+def test_options_of_a_request_reach_the_recipes_that_search(support):
+    context = ask(support, "refund car", types=["guide"], limit=3)
+    assert ids(context.hits) == ["parking"]
+
+
+def test_nothing_is_shown_twice(kb):
+    kb.add([node("global", "refund for all", kind=Kind.PROFILE), node("b", "refund")], [link("global", "b")])
+    recipe = [Recipe("search"), Recipe("again"), Recipe("linked", "neighbours", depth=1), Recipe("profile", "profile")]
+    assert sorted(ids(ask(kb, recipe=recipe).hits)) == ["b", "global"]
+
+
+def test_a_profile_comes_first_and_what_holds_for_its_subject_with_it(kb):
+    kb.add(
+        [
+            node("user:maya", "prefers email", kind=Kind.PROFILE),
+            node("global", "be polite", kind=Kind.PROFILE),
+            node("faq", "refund", type="Policy"),
+            node("rule", "keep receipts", kind=Kind.RULE, subject="Policy"),
+            node("claim", "takes five days", kind=Kind.CLAIM, subject="faq", confidence=0.9),
+            node("other", "not about it", kind=Kind.CLAIM, subject="something"),
+        ]
+    )
+    parts = {part.name: ids(part.hits) for part in ask(kb, recipe="profile", entity="user:maya").fragments}
+    assert parts == {"profile": ["global", "user:maya"], "entry_points": ["faq"], "context": [], "rules": ["claim", "rule"]}
+
+
+def test_weights_change_the_order_and_keep_scores_between_0_and_1(kb):
+    kb.add([node("old", "refund refund", created_at=THEN), node("new", "refund", created_at=NOW)])
+    plain, fresh = (ask(kb, recipe=[Recipe("r", weights=weights)]).hits for weights in (Weights(), Weights(match=0.1, recency=5)))
+    assert (ids(plain), ids(fresh)) == (["old", "new"], ["new", "old"])
+    assert all(0 <= hit.score <= 1 for hit in fresh)
+
+
+def test_a_memory_is_worth_its_match_its_age_and_its_confidence(kb):
+    kb.add(node("a", "refund", kind=Kind.MEMORY, confidence=0.8, created_at=NOW - timedelta(days=1)))
+    hit = ask(kb, recipe="memories").hits[0]
+    assert hit.score == pytest.approx(0.5 * hit.signals["match"] + 0.3 * 0.5 + 0.2 * 0.8, abs=1e-6)
+
+
+# isolation and determinism
+
+TEXTS = st.lists(st.sampled_from(["refund", "order", "zebra", "the", "policy", "返金", "🙂"]), min_size=1, max_size=6).map(" ".join)
+KNOWLEDGE = st.lists(st.tuples(st.integers(0, 9), TEXTS, st.sampled_from(["node", "memory", "entity"])), max_size=8, unique_by=lambda row: row[0])
+LINKS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=6, unique=True)
+
+
+def fill(kb: Engine, space: str, rows: Sequence[tuple[int, str, str]], links: Sequence[tuple[int, int]]) -> None:
+    items = [node(f"i{number}", text, space=space, kind=Kind(kind)) for number, text, kind in rows]
+    edges = [Edge(items[a].id, items[b].id, space=space) for a, b in links if max(a, b) < len(items)]
+    kb.add(items, edges)
+
+
+def shown(context: Context) -> tuple[Any, ...]:
+    return (context.text, context.digest, [(hit.item.key, hit.score) for hit in context.hits], context.degraded, context.left_out, context.stats.searched)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(KNOWLEDGE.filter(bool), LINKS, KNOWLEDGE, LINKS, TEXTS, st.integers(0, 200), st.sampled_from([None, Axes()]))
+def test_what_is_in_another_space_changes_no_byte(mine, links, theirs, their_links, text, budget, embedder):
+    with weft.open("memory:", embedder=embedder) as kb:
+        fill(kb, "s", mine, links)
+        before = shown(ask(kb, text, max_tokens=budget))
+        fill(kb, "other", theirs, their_links)
+        assert shown(ask(kb, text, max_tokens=budget)) == before
+
+
+def test_vectors_in_another_space_change_no_score(url):
+    with weft.open(url, embedder=Axes()) as kb:
+        kb.add([node("a", "refund"), node("b", "refund order")], embed=False)
+        before = shown(ask(kb))
+        kb.add(node("c", "refund", space="other"))
+        assert shown(ask(kb)) == before
+
+
+def test_ready_vectors_in_another_space_change_no_score(support):
+    before = shown(ask(support))
+    support.add(node("c", "refund", space="other"), vectors=[[1, 2]])
+    assert shown(ask(support)) == before
+
+
+def test_explaining_tells_nothing_of_what_another_space_says(support):
+    support.add(node("secret", "the launch code", space="other", title="Launch"))
+    told = repr(support.explain("refund", spaces=["s"], ids=["secret"], now=NOW))
+    assert "launch code" not in told and "Launch" not in told
+
+
+SCRIPT = """
+    import sys, weft
+    kb = weft.open("memory:", embedder=None)
+    kb.load(sys.argv[1])
+    for format in ("json", "markdown", "plain", "yaml"):
+        found = kb.explain("refund order policy", spaces=["a", "b"], format=format, max_tokens=300, entity="i3", now="2026-03-01", ids=["i1", "x"])
+        print(found.digest, found.text, [(one.hit.item.key, one.reason, one.remedy) for one in found.left_out])
+"""
+
+
+def test_the_same_question_has_the_same_answer_in_every_process(tmp_path):
+    chance = random.Random(5)
+    for space in ("a", "b"):
+        rows = [
+            {"id": f"i{n}", "text": " ".join(chance.choices(["refund", "order", "policy", "the"], k=20)), "tags": ["x", "y"], "created_at": "2026-01-01"}
+            for n in range(40)
+        ]
+        rows += [{"source": f"i{n}", "target": f"i{(n * 7) % 40}"} for n in range(40)]
+        (tmp_path / f"{space}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    answers = {run(SCRIPT, str(tmp_path), seed=seed) for seed in ("0", "1", "77")}
+    assert len(answers) == 1 and "refund" in answers.pop()
+
+
+def run(script: str, *arguments: str, seed: str) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(weft.__file__).parents[1]), "PYTHONIOENCODING": "utf-8"}
+    command = [sys.executable, "-c", dedent(script), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, check=True, text=True, encoding="utf-8").stdout
+
+
+def test_the_digest_names_knowledge_request_recipe_format_and_time(support):
+    usual = ask(support)
+    others = [
+        ask(support, "refund please"),
+        ask(support, max_tokens=1999),
+        ask(support, format="plain"),
+        ask(support, model="gpt-4o"),
+        ask(support, now=LATER),
+        ask(support, as_of=NOW),
+        ask(support, recipe="search"),
+        ask(support, min_score=0.1),
+        ask(support, entity="maya"),
+    ]
+    support.add(node("parking", "changed"))
+    others.append(ask(support))
+    support.add([], [link("parking", "lunch")])
+    others.append(ask(support))
+    assert len({usual.digest, *(context.digest for context in others)}) == len(others) + 1
+    assert re.fullmatch(r"[0-9a-f]{64}", usual.digest)
+
+
+def test_the_digest_depends_on_what_is_known_not_on_how_it_came(tmp_path):
+    items = [node(f"i{number}", f"refund {number}") for number in range(30)]
+    edges = [link(f"i{number}", f"i{number // 2}") for number in range(1, 30)]
+    with weft.open(str(tmp_path / "one.db"), embedder=None) as one, weft.open(str(tmp_path / "two.db"), embedder=None) as two:
+        one.add(items, edges)
+        two.add([replace(items[0], text="another text first"), node("gone", "refund")])
+        for item in reversed(items):
+            two.add(item)
+        two.add([], reversed(edges))
+        two.delete("gone", space="s")
+        assert ask(one).text == ask(two).text
+        # `i0` was changed on the way, and remembers when: an explicit time says it was not.
+        two.add(replace(items[0], updated_at=THEN))
+        one.add(replace(items[0], updated_at=THEN))
+        assert ask(one).digest == ask(two).digest
+
+
+def test_the_memory_store_and_the_file_give_the_same_answer(tmp_path):
+    chance = random.Random(2)
+    items = [some_refund(chance, number) for number in range(60)]
+    edges = [link(f"i{number}", f"i{number // 3}", 0.5) for number in range(1, 60)]
+    with weft.open("memory:", embedder=None) as one, weft.open(str(tmp_path / "k.db"), embedder=None) as two:
+        one.add(items, edges)
+        two.add(items, edges)
+        assert shown(ask(one, max_tokens=300)) == shown(ask(two, max_tokens=300))
+
+
+# what is refused
+
+REFUSED_ITEMS: list[tuple[Any, str]] = [
+    ("a text", "an item must be an Item, not str"),
+    ({"id": "a"}, "an item must be an Item, not str"),
+    (node(""), "id must not be empty"),
+    (node(5), "id must be text, not int"),
+    (node("a", space=""), "space must not be empty"),
+    (node("a\0"), "control characters"),
+    (node("a" * 501), "id has 501 characters; the most is 500"),
+    (node("a", ""), "is empty: it needs a title, a text, a summary or properties"),
+    (node("a", None), "text must be text, not NoneType"),
+    (node("a", "x" * 2_000_000), "text has 2,000,000 characters; the most is 1,000,000"),
+    (node("a", title="t" * 10_001), "title has 10,001 characters; the most is 10,000"),
+    (node("a", "nul \0"), r"contains '\x00' at character 4"),
+    (node("a", "lone \ud800"), r"contains '\ud800' at character 5"),
+    (node("a", embedding_text="\0"), "embedding_text contains"),
+    (node("a", kind="animal"), "no kind 'animal'; known: claim, entity, memory, node, profile, rule"),
+    (node("a", confidence=7), "confidence must be a number from 0 to 1, not 7"),
+    (node("a", confidence=float("nan")), "confidence must be a number from 0 to 1, not nan"),
+    (node("a", confidence=True), "confidence must be a number from 0 to 1, not True"),
+    (node("a", tags="tag"), "tags must be a list of texts, not 'tag'"),
+    (node("a", tags=("",)), "a tag must not be empty"),
+    (node("a", tags=tuple(map(str, range(201)))), "201 tags; the most is 200"),
+    (node("a", properties=[1]), "properties must be an object, not list"),
+    (node("a", properties={"n": float("nan")}), "properties must be plain JSON"),
+    (node("a", properties={"n": {1}}), "properties must be plain JSON"),
+    (node("a", properties={5: 1}), "the name 5 is not text"),
+    (node("a", properties={"n": "\ud800"}), "properties contains"),
+    (node("a", valid_from=LATER, valid_to=NOW), "valid_from 2026-03-02 12:00:00+00:00 is not before valid_to 2026-03-01"),
+    (node("a", created_at="yesterday"), "created_at must be a time such as 2026-01-31T12:00:00Z, not 'yesterday'"),
+    (node("a", valid_to=5), "valid_to must be a time such as 2026-01-31T12:00:00Z, not 5"),
+]
+
+
+@pytest.mark.parametrize(("item", "message"), REFUSED_ITEMS)
+def test_an_item_that_cannot_be_kept_is_refused_with_the_reason(kb, item, message):
+    with pytest.raises(Invalid) as caught:
+        kb.add([node("good"), *item] if isinstance(item, dict) else [node("good"), item])
+    assert message in str(caught.value)
+    assert list(kb.items()) == []
+
+
+REFUSED_EDGES: list[tuple[Any, str]] = [
+    (link("a", "a", 0), "weight must be above 0 and at most 1, not 0"),
+    (link("a", "a", 2), "weight must be a number from 0 to 1, not 2"),
+    (link("a", "a", float("nan")), "weight must be a number from 0 to 1, not nan"),
+    (link("a", "a", "1"), "weight must be a number from 0 to 1, not '1'"),
+    (link("", "a"), "source must not be empty"),
+    (link("a", "a", type=""), "type must not be empty"),
+    (link("a", "a", space=""), "space must not be empty"),
+    (link("a", "nowhere"), "there is no item 'nowhere' in space 's'"),
+    (link("a", "a", target_space="t"), "there is no item 'a' in space 't'"),
+    (link("a", "a", item_id="why"), "there is no item 'why' in space 's'"),
+    (link("a", "a", properties={"x": {1}}), "properties must be plain JSON"),
+    (("a", "b"), "an edge must be an Edge, not tuple"),
+]
+
+
+@pytest.mark.parametrize(("edge", "message"), REFUSED_EDGES)
+def test_an_edge_that_cannot_be_kept_is_refused_with_the_reason(kb, edge, message):
+    with pytest.raises(Invalid) as caught:
+        kb.add([node("a")], [edge])
+    assert message in str(caught.value)
+    assert list(kb.items()) == list(kb.edges()) == []
+
+
+def test_the_same_id_or_edge_twice_in_one_write_is_refused(kb):
+    with pytest.raises(Invalid, match=r"the same id twice in one write: \[\('s', 'a'\)\]"):
+        kb.add([node("a"), node("a", "other")])
+    with pytest.raises(Invalid, match="the same edge twice in one write"):
+        kb.add([node("a")], [link("a", "a"), link("a", "a", 0.5)])
+    assert list(kb.items()) == []
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        ([[1, 0]], "1 vectors for 2 items"),
+        ([[1, 0], [float("nan"), 1]], "finite numbers"),
+        ([[1, 0], [float("inf"), 1]], "finite numbers"),
+        ([[1, 0], [0, 0]], "not all of them 0"),
+        ([[1, 0], [1, 0, 0]], "a vector of 3 dimensions does not fit: 2 are needed"),
+        ([[1, 0], []], "one list of numbers"),
+        ([[1, 0], [[1, 0]]], "one list of numbers"),
+        ([[1, 0], ["a", "b"]], "a list of numbers"),
+        ([1, 2], "one list of numbers"),
+    ],
+)
+def test_vectors_that_cannot_be_kept_are_refused_and_nothing_is_stored(kb, vectors, message):
+    with pytest.raises(Invalid, match=message):
+        kb.add([node("a"), node("b")], vectors=vectors)
+    assert list(kb.items()) == []
+
+
+def test_vectors_of_another_size_than_the_stored_ones_are_refused_and_nothing_is_stored(kb):
+    kb.add(node("a"), vectors=[[1, 0]])
+    with pytest.raises(Conflict, match=r"given:2.*given:3"):
+        kb.add(node("b"), vectors=[[1, 0, 0]])
+    assert ids(kb.items()) == ["a"]
+
+
+REFUSED_REQUESTS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"spaces": ["nowhere"]}, NotFound, "no space 'nowhere'; known: s"),
+    ({"spaces": "s"}, Invalid, "spaces must be a list of names, not 's'"),
+    ({"spaces": None}, Invalid, "spaces must be a list of names, not None"),
+    ({"spaces": {"s"}}, Invalid, "spaces must be a list of names"),
+    ({"spaces": [5]}, Invalid, "spaces must be text, not int"),
+    ({"text": 5}, Invalid, "a query is a text of at most 100,000 characters"),
+    ({"text": "x" * 100_001}, Invalid, "a query is a text of at most 100,000 characters"),
+    ({"text": "\ud800"}, Invalid, "lone surrogates"),
+    ({"types": "faq"}, Invalid, "types must be a list of names, not 'faq'"),
+    ({"tags": "x"}, Invalid, "tags must be a list of names, not 'x'"),
+    ({"exclude_types": "faq"}, Invalid, "exclude_types must be a list of names, not 'faq'"),
+    ({"types": ["\ud800"]}, Invalid, "lone surrogates"),
+    ({"kinds": ["animal"]}, Invalid, "no kind 'animal'; known: claim, entity, memory, node, profile, rule"),
+    ({"kinds": "node"}, Invalid, "kinds must be a list of names, not 'node'"),
+    ({"mode": "magic"}, Invalid, "no mode 'magic'; known: bm25, hybrid, vector"),
+    ({"limit": 0}, Invalid, "limit must be a whole number from 1 to 10,000, not 0"),
+    ({"limit": -1}, Invalid, "limit must be a whole number from 1 to 10,000, not -1"),
+    ({"limit": 10_001}, Invalid, "limit must be a whole number from 1 to 10,000, not 10001"),
+    ({"limit": True}, Invalid, "limit must be a whole number from 1 to 10,000, not True"),
+    ({"limit": 2.5}, Invalid, "limit must be a whole number from 1 to 10,000, not 2.5"),
+    ({"min_score": 1.5}, Invalid, "min_score must be a number from 0 to 1, not 1.5"),
+    ({"min_score": float("nan")}, Invalid, "min_score must be a number from 0 to 1, not nan"),
+    ({"now": "soon"}, Invalid, "now must be a time such as 2026-01-31T12:00:00Z, not 'soon'"),
+    ({"as_of": 12}, Invalid, "as_of must be a time such as 2026-01-31T12:00:00Z, not 12"),
+    ({"vector": [float("nan")]}, Invalid, "finite numbers"),
+    ({"vector": [0.0, 0.0]}, Invalid, "not all of them 0"),
+    ({"vector": "abc"}, Invalid, "a list of numbers"),
+]
+REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    *REFUSED_REQUESTS,
+    ({"max_tokens": -1}, Invalid, "max_tokens must be a whole number from 0 to 100,000,000, not -1"),
+    ({"max_tokens": 10**9}, Invalid, "max_tokens must be a whole number from 0 to 100,000,000, not 1000000000"),
+    ({"max_tokens": "many"}, Invalid, "max_tokens must be a whole number from 0 to 100,000,000, not 'many'"),
+    ({"format": "xml"}, Invalid, "no format 'xml'; known: json, markdown, plain, yaml"),
+    ({"format": ["json"]}, Invalid, "format must be text, not list"),
+    ({"model": ""}, Invalid, "no model ''"),
+    ({"model": None}, Invalid, "no model 'None'"),
+    ({"model": "nowhere.json"}, Invalid, "no tokenizer file 'nowhere.json'"),
+    ({"recipe": "soup"}, Invalid, "no recipe 'soup'; known: knowledge, memories, profile, search"),
+    ({"recipe": []}, Invalid, "a recipe is one of knowledge, memories, profile, search or a list of Recipe values, not []"),
+    ({"recipe": Recipe("x")}, Invalid, "or a list of Recipe values, not Recipe"),
+    ({"recipe": ["search"]}, Invalid, "or a list of Recipe values, not ['search']"),
+    ({"recipe": [Recipe("x"), Recipe("x")]}, Invalid, "two recipes have the name 'x'"),
+    ({"recipe": [Recipe("x", source="web")]}, Invalid, "no source 'web'; known: neighbours, profile, search, subjects"),
+    ({"recipe": [Recipe("x", share=-0.5)]}, Invalid, "share must be a number from 0 to 1, not -0.5"),
+    ({"recipe": [Recipe("x", most=2)]}, Invalid, "most must be a number from 0 to 1, not 2"),
+    ({"recipe": [Recipe("x", sharpness=-1)]}, Invalid, "sharpness must be a number that is not negative, not -1"),
+    ({"recipe": [Recipe("x", near=-1)]}, Invalid, "near must be a whole number from 0 to 100, not -1"),
+    ({"recipe": [Recipe("x", depth=11)]}, Invalid, "depth must be a whole number from 0 to 10, not 11"),
+    ({"recipe": [Recipe("x", hub_cap=0)]}, Invalid, "hub_cap must be a whole number from 1 to 10,000, not 0"),
+    ({"recipe": [Recipe("x", weights=Weights(match=0))]}, Invalid, "weights must not all be 0"),
+    ({"recipe": [Recipe("x", weights=Weights(name=-1))]}, Invalid, "the weight of name must be a number that is not negative, not -1"),
+    ({"depth": 11}, Invalid, "depth must be a whole number from 0 to 10, not 11"),
+    ({"depth": -1}, Invalid, "depth must be a whole number from 0 to 10, not -1"),
+    ({"bm25_weight": -1}, Invalid, "bm25_weight must be a number that is not negative, not -1"),
+    ({"bm25_weight": 0, "vector_weight": 0}, Invalid, "bm25_weight and vector_weight must not both be 0"),
+    ({"entity": 5}, Invalid, "entity must be text, not int"),
+    ({"entity": "\ud800"}, Invalid, "lone surrogates"),
+    ({"max_token": 100}, Invalid, "no option 'max_token'; known: as_of, bm25_weight"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "message"), REFUSED_REQUESTS)
+def test_a_search_that_makes_no_sense_is_refused(support, options, error, message):
+    with pytest.raises(error) as caught:
+        support.search(**{"text": "refund", "spaces": ["s"]} | options)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("options", "error", "message"), REFUSED_CONTEXTS)
+def test_a_context_that_makes_no_sense_is_refused(support, options, error, message):
+    for method in (support.context, support.explain):
+        with pytest.raises(error) as caught:
+            method(**{"text": "refund", "spaces": ["s"]} | options)
+        assert message in str(caught.value)
+
+
+def test_a_query_vector_of_another_size_than_the_stored_ones_is_refused(url):
+    with weft.open(url, embedder=Axes()) as kb:
+        kb.add(node("a", "refund"))
+        with pytest.raises(Invalid, match="a vector of 2 dimensions does not fit: 5 are needed"):
+            kb.search("refund", spaces=["s"], vector=[1, 0])
+
+
+@pytest.mark.parametrize(("call", "message"), [("get", "ids must be text, not int"), ("delete", "ids must be text, not int")])
+def test_ids_that_are_not_text_are_refused(support, call, message):
+    with pytest.raises(Invalid, match=message):
+        getattr(support, call)([5], space="s")
+
+
+def test_an_unknown_space_is_not_found_and_has_a_code(kb):
+    for call in (lambda: kb.get("a", space="x"), lambda: kb.delete("a", space="x"), lambda: list(kb.items(["x"])), lambda: list(kb.edges(["x"]))):
+        with pytest.raises(NotFound, match="no space 'x'; known: none yet") as caught:
+            call()
+        assert (caught.value.code, caught.value.status) == ("unknown_space", 404)
+
+
+@pytest.mark.parametrize(("given", "message"), [("", "a store is named by a path or a URL"), ("oracle://x", "no store 'oracle'; known: memory, sqlite")])
+def test_an_unknown_store_is_refused(given, message):
+    with pytest.raises(Invalid, match=message):
+        weft.open(given, embedder=None)
+
+
+def test_an_unknown_embedder_or_role_is_refused():
+    with pytest.raises(Invalid, match="no embedder 'magic'; known: minilm, openai"):
+        weft.open("memory:", embedder="magic")
+    with pytest.raises(Invalid, match="no role 'ears'; known: graph, items, vectors, words"):
+        weft.open("memory:", embedder=None, ears="memory:")
+
+
+def test_embedding_without_an_embedder_is_refused(support):
+    with pytest.raises(Invalid, match="no embedder was opened"):
+        support.embed()
+
+
+# loading
+
+ROWS = [{"id": "a", "text": "zebra"}, {"id": "b", "text": "giraffe", "tags": ["x"]}]
+LINK = {"source": "a", "target": "b", "weight": 0.5}
+
+
+def lines(*rows: Any) -> str:
+    return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.jsonl", lines(*ROWS, LINK)),
+        ("x.ndjson", lines(LINK, *ROWS)),
+        ("x.jsonl", "\ufeff" + lines(*ROWS, LINK)),
+        ("x.jsonl", lines("", *ROWS, "   ", LINK, "", "")),
+        ("x.jsonl", lines(*ROWS, LINK).replace("\n", "\r\n")),
+        ("x.json", json.dumps({"items": ROWS, "edges": [LINK]})),
+        ("x.json", "\ufeff" + json.dumps({"edges": [LINK], "items": ROWS})),
+    ],
+)
+def test_a_file_is_loaded_whatever_its_form(kb, tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8", newline="")
+    report = kb.load(tmp_path / name, space="s")
+    assert (report.added, report.edges, report.skipped) == (2, 1, ())
+    assert ids(kb.search("zebra", spaces=["s"])) == ["a"]
+    assert list(kb.edges()) == [link("a", "b", 0.5)]
+
+
+def test_a_dict_and_a_list_in_a_file_are_loaded(kb, tmp_path):
+    (tmp_path / "list.json").write_text(json.dumps(ROWS))
+    assert kb.load({"items": ROWS, "edges": [LINK]}, space="s").added == 2
+    assert kb.load(str(tmp_path / "list.json"), space="t").added == 2
+
+
+def test_a_folder_is_loaded_file_by_file_each_into_its_space(kb, tmp_path):
+    (tmp_path / "one.jsonl").write_text(lines(*ROWS))
+    (tmp_path / "two.json").write_text(json.dumps(ROWS))
+    (tmp_path / "notes.txt").write_text("not knowledge")
+    assert kb.load(tmp_path).added == 4
+    assert [info.name for info in kb.stats().spaces] == ["one", "two"]
+
+
+def test_a_row_may_name_its_own_space(kb):
+    kb.load({"items": [{"id": "a", "text": "x", "space": "mine"}, {"id": "b", "text": "x"}]}, space="s")
+    assert [item.key for item in kb.items()] == [("mine", "a"), ("s", "b")]
+
+
+def test_integer_ids_become_text_and_empty_values_defaults(kb):
+    kb.load({"items": [{"id": 7, "text": "x", "title": None}], "edges": [{"source": 7, "target": 7}]}, space="s")
+    assert ids(kb.get("7", space="s")) == ["7"]
+
+
+def test_loading_again_changes_nothing(kb):
+    kb.load({"items": ROWS, "edges": [LINK]}, space="s")
+    digest = kb.stats().spaces[0].digest
+    report = kb.load({"items": ROWS, "edges": [LINK]}, space="s")
+    assert (report.added, report.updated, report.unchanged, report.edges) == (0, 0, 2, 0)
+    assert kb.stats().spaces[0].digest == digest
+
+
+def test_loading_again_changes_only_what_changed(kb):
+    kb.load({"items": ROWS}, space="s")
+    before = {item.id: item for item in kb.items()}
+    report = kb.load({"items": [ROWS[0], {**ROWS[1], "text": "elephant"}]}, space="s")
+    after = {item.id: item for item in kb.items()}
+    assert (report.updated, report.unchanged) == (1, 1)
+    assert after["a"] == before["a"]
+    assert after["b"].created_at == before["b"].created_at < after["b"].updated_at
+
+
+BROKEN_LINES = [
+    ('{"id": "x", "text": ', "not JSON"),
+    ("[1, 2]", "not an object"),
+    ('{"text": "no id"}', "an item needs an id"),
+    ('{"id": "x"}', "is empty"),
+    ('{"id": "x", "text": "t", "colour": "red"}', "no field 'colour'; known: confidence, created_at"),
+    ('{"id": "x", "text": "t", "confidence": NaN}', "NaN is not a number"),
+    ('{"id": "x", "text": "t", "created_at": "31.12.2025"}', "created_at must be a time"),
+    ('{"id": "x", "text": "t", "kind": "animal"}', "no kind 'animal'"),
+    ('{"id": "x", "text": 5}', "text must be text, not int"),
+    ('{"id": "a", "text": "again"}', "the id 'a' stands twice in space 's'"),
+    ('{"source": "a", "target": "nowhere"}', "there is no item 'nowhere' in space 's'"),
+    ('{"source": "a", "target": "b", "weight": 7}', "weight must be a number from 0 to 1, not 7"),
+    ("[" * 100_000, "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("line", "why"), BROKEN_LINES)
+def test_a_broken_line_is_reported_with_its_place_and_the_rest_is_stored(kb, tmp_path, line, why):
+    path = tmp_path / "x.jsonl"
+    path.write_text(lines(ROWS[0], line, ROWS[1], LINK))
+    report = kb.load(path, space="s")
+    assert (report.added, report.edges) == (2, 1)
+    assert [(one.where, why in one.why) for one in report.skipped] == [(f"{path}:2", True)]
+
+
+def test_a_line_that_is_not_utf_8_is_reported_and_the_rest_is_stored(kb, tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(lines(ROWS[0]).encode() + b'\n{"id": "caf\xe9", "text": "x"}\n' + lines(ROWS[1]).encode())
+    report = kb.load(path, space="s")
+    assert report.added == 2
+    assert [(one.where, "not UTF-8" in one.why) for one in report.skipped] == [(f"{path}:2", True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("x.json", b'{"items": [', "not JSON"),
+        ("x.json", b"", "not JSON"),
+        ("x.json", b"5", "must be a list of items or an object"),
+        ("x.json", b'{"things": []}', "must be a list of items or an object"),
+        ("x.json", b'{"items": 5}', "not a list"),
+        ("x.json", b'{"items": null}', "not a list"),
+        ("x.json", b'{"items": [5]}', "not an object"),
+        ("x.json", '{"items": []}'.encode("utf-16"), "not UTF-8"),
+        ("x.jsonl", '{"id": "a", "text": "x"}'.encode("utf-16"), "not UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_reported(kb, tmp_path, name, content, why):
+    (tmp_path / name).write_bytes(content)
+    report = kb.load(tmp_path / name, space="s")
+    assert report.added == 0
+    assert [why in one.why for one in report.skipped] == [True]
+
+
+def test_an_empty_file_of_lines_holds_nothing(kb, tmp_path):
+    (tmp_path / "x.jsonl").write_text("")
+    assert kb.load(tmp_path / "x.jsonl", space="s") == weft.Report()
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        ("nowhere.jsonl", NotFound, "no file or folder 'nowhere.jsonl'"),
+        ("x" * 5000, NotFound, "no file or folder"),
+        ("a\0b", NotFound, "no file or folder"),
+        (["a"], Invalid, "from a path or a dict with `items` and `edges`, not from list"),
+        (None, Invalid, "not from NoneType"),
+    ],
+)
+def test_a_source_that_is_not_there_is_refused(kb, source, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        kb.load(source, space="s")
+
+
+def test_a_folder_without_knowledge_is_refused(kb, tmp_path):
+    with pytest.raises(Invalid, match=r"no .json, .jsonl, .ndjson file in"):
+        kb.load(tmp_path)
+
+
+def test_rows_without_any_space_are_reported(kb):
+    report = kb.load({"items": ROWS})
+    assert [one.why for one in report.skipped] == ["no space: name one for the whole load, or give each row its own"] * 2
+
+
+def test_more_rows_than_one_write_takes_are_loaded_and_told_of(kb, tmp_path):
+    rows = [{"id": f"i{number:04}", "text": "x"} for number in range(2500)]
+    links = [{"source": f"i{number:04}", "target": f"i{number + 1:04}"} for number in range(2499)]
+    told: list[tuple[str, int, int]] = []
+    report = kb.load({"items": rows, "edges": links}, space="s", progress=lambda *step: told.append(step))
+    assert (report.added, report.edges) == (2500, 2499)
+    assert told[-1] == ("edges", 2499, 2499) and ("items", 2500, 2500) in told
+
+
+# explaining
+
+
+def test_explaining_gives_the_same_answer(support):
+    for budget in (0, 40, 150, 2000):
+        plain, explained = (call("refund", spaces=["s"], max_tokens=budget, now=NOW) for call in (support.context, support.explain))
+        assert (plain.text, plain.digest, plain.hits) == (explained.text, explained.digest, explained.hits)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None)
+@given(st.integers(0, 10_000), st.integers(20, 900), st.sampled_from(["search", "knowledge", "memories"]))
+def test_every_budget_that_is_said_to_show_an_item_shows_it(seed, budget, recipe):
+    chance = random.Random(seed)
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add([replace(some_refund(chance, n), text="refund " + "word " * chance.randint(1, 60), kind=Kind.MEMORY, type="") for n in range(60)])
+        asked = {"spaces": ["s"], "recipe": recipe, "now": NOW}
+        for one in kb.explain("refund", max_tokens=budget, **asked).left_out:
+            if found := re.match(r"max_tokens=(\d+) shows it \((\w+)\)", one.remedy):
+                shown = kb.context("refund", max_tokens=int(found[1]), **asked)
+                assert (one.hit.item.id, Form(found[2])) in [(chosen.hit.item.id, chosen.form) for part in shown.fragments for chosen in part.chosen]
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 12), st.floats(0, 0.4), st.sampled_from(["search", "memories"]))
+def test_every_limit_and_least_score_that_is_said_to_help_does(seed, limit, min_score, recipe):
+    chance = random.Random(seed)
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add([replace(some_refund(chance, n), text="refund " * chance.randint(1, 5) + "word " * chance.randint(1, 60), kind=Kind.MEMORY) for n in range(40)])
+        asked = {"spaces": ["s"], "recipe": recipe, "now": NOW, "max_tokens": None, "limit": limit, "min_score": min_score}
+        explained = kb.explain("refund", **asked)
+        assert len(explained.left_out) >= min(2 * limit, 40 - limit)
+        for one in explained.left_out:
+            remedy = {name: float(value) for name, value in re.findall(r"(\w+)=([\d.e-]+)", one.remedy)}
+            again = asked | remedy | {"limit": int(remedy.get("limit", limit))}
+            assert one.hit.item.id in ids(kb.context("refund", **again).hits)
+
+
+def test_every_id_asked_about_gets_a_reason(support):
+    support.add([node("old", "refund", valid_to=THEN), node("elsewhere", "refund", space="t"), node("thing", "refund", kind=Kind.ENTITY)])
+    asked = ["old", "thing", "lunch", "elsewhere", "nowhere"]
+    told = {one.hit.item.id: one.reason for one in support.explain("refund", spaces=["s"], ids=asked, now=NOW).left_out if one.hit.item.id in asked}
+    assert "was no longer valid" in told["old"]
+    assert "entry_points: kind 'entity' was not asked for" in told["thing"] or "not among the candidates" in told["thing"]
+    assert told["lunch"].startswith("not among the candidates")
+    assert told["elsewhere"] == "it is in space 't', which was not asked for"
+    assert told["nowhere"] == "no such item is stored"
+
+
+def test_one_id_may_be_asked_about_as_text(support):
+    explained = support.explain("refund", spaces=["s"], ids="lunch", now=NOW)
+    assert explained.left_out[-1].hit.item.id == "lunch"
+
+
+# settings
+
+
+def test_settings_have_defaults(tmp_path):
+    assert load({}, tmp_path) == Settings()
+
+
+def test_the_environment_wins_over_the_file(tmp_path):
+    (tmp_path / "weft.toml").write_text('store = "file.db"\nmax_tokens = 500\ntimeout_s = 5\n')
+    found = load({"WEFT_STORE": "environment.db", "OTHER": "x"}, tmp_path)
+    assert (found.store, found.max_tokens, found.timeout_s) == ("environment.db", 500, 5.0)
+
+
+def test_another_file_may_be_named(tmp_path):
+    (tmp_path / "other.toml").write_text('format = "yaml"\n')
+    assert load({"WEFT_CONFIG": str(tmp_path / "other.toml")}, tmp_path).format == "yaml"
+    with pytest.raises(Invalid, match="which does not exist"):
+        load({"WEFT_CONFIG": str(tmp_path / "none.toml")}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("stroe = 'x'", "no setting 'stroe'; known: embedder, format, max_tokens, model, openai_api_key, store, timeout_s"),
+        ("max_tokens = 'many'", "max_tokens must be int, not 'many'"),
+        ("max_tokens = 2.5", "max_tokens must be int, not 2.5"),
+        ("max_tokens = true", "max_tokens must be int, not True"),
+        ("timeout_s = 'soon'", "timeout_s must be float, not 'soon'"),
+        ("store = 5", "store must be str, not 5"),
+        ("store = [", "not TOML"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(tmp_path, content, message):
+    (tmp_path / "weft.toml").write_text(content)
+    with pytest.raises(Invalid) as caught:
+        load({}, tmp_path)
+    assert message in str(caught.value) and "weft.toml" in str(caught.value)
+
+
+def test_a_bad_value_in_the_environment_is_refused():
+    with pytest.raises(Invalid, match="the environment: max_tokens must be int, not 'many'"):
+        load({"WEFT_MAX_TOKENS": "many"})
+
+
+def test_a_key_is_not_shown(tmp_path):
+    found = load({"OPENAI_API_KEY": "sk-secret"}, tmp_path)
+    assert found.openai_api_key == "sk-secret" and "sk-secret" not in repr(found)
+    assert load({"OPENAI_API_KEY": "one", "WEFT_OPENAI_API_KEY": "two"}, tmp_path).openai_api_key == "two"

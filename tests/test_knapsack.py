@@ -1,0 +1,274 @@
+"""The knapsack against every choice there is, on instances small enough to try them all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from weft.stages import knapsack
+from weft.stages.knapsack import Choice, Group, Offer, Option, choose
+
+EXAMPLES = int(os.environ.get("WEFT_EXAMPLES", "150"))
+MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+Picks = tuple[int, ...]
+
+options = st.builds(Option, tokens=st.integers(0, 9), value=st.integers(0, 12))
+offers = st.builds(Offer, options=st.lists(options, min_size=1, max_size=3).map(tuple))
+
+
+@st.composite
+def problems(draw: st.DrawFn, shares: bool = False, needs: bool = False, most: bool = True) -> tuple[list[Group], int]:
+    """One to three groups with at most seven offers in all, and a budget that holds the shares."""
+    sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(lambda sizes: sum(sizes) <= 7))
+    budget = draw(st.integers(0, 40))
+    left, groups = budget, []
+    for size in sizes:
+        sure = draw(st.integers(0, left)) if shares else 0
+        left -= sure
+        taken = [draw(offers) for _ in range(size)]
+        if needs:
+            taken = [replace(offer, needs=draw(needed(sum(sizes)))) for offer in taken]
+        limit = draw(st.integers(0, 40)) if most else budget
+        groups.append(Group(tuple(taken), sure, limit, draw(st.integers(0, 4))))
+    return groups, budget
+
+
+def needed(size: int) -> st.SearchStrategy[tuple[Picks, ...]]:
+    one = st.lists(st.integers(0, size - 1), min_size=1, max_size=2).map(tuple)
+    return st.lists(one, max_size=2).map(tuple)
+
+
+def cost(group: Group, picks: Sequence[int]) -> int:
+    taken = [offer.options[pick].tokens for offer, pick in zip(group.offers, picks, strict=True) if pick >= 0]
+    return sum(taken) + (group.overhead if taken else 0)
+
+
+def worth(group: Group, picks: Sequence[int]) -> int:
+    return sum(offer.options[pick].value for offer, pick in zip(group.offers, picks, strict=True) if pick >= 0)
+
+
+def split(groups: Sequence[Group], picks: Sequence[int]) -> list[Sequence[int]]:
+    rest = list(picks)
+    return [[rest.pop(0) for _ in group.offers] for group in groups]
+
+
+def ways(group: Group) -> Iterator[Picks]:
+    """Every choice of a group that stays within the most it may have."""
+    for picks in product(*(range(-1, len(offer.options)) for offer in group.offers)):
+        if cost(group, picks) <= group.most:
+            yield picks
+
+
+def alone(group: Group) -> tuple[int, int]:
+    """The best a group can make of its share, and the fewest tokens that give it."""
+    reachable = [(worth(group, picks), -cost(group, picks)) for picks in ways(group) if cost(group, picks) <= group.sure]
+    value, tokens = max(reachable)
+    return value, -tokens if value else 0
+
+
+def best(groups: Sequence[Group], budget: int) -> int:
+    """The most value, when what a group made of its share counts as spent and the rest may go to any group."""
+    totals = {0: 0}  # tokens spent, the best value for them
+    for group in groups:
+        own = alone(group)[1]
+        reachable: dict[int, int] = {}
+        for picks in ways(group):
+            spent = max(own, cost(group, picks))
+            reachable[spent] = max(reachable.get(spent, 0), worth(group, picks))
+        joined: dict[int, int] = {}
+        for (before, gained), (spent, value) in product(totals.items(), reachable.items()):
+            if before + spent <= budget:
+                joined[before + spent] = max(joined.get(before + spent, 0), gained + value)
+        totals = joined
+    return max(totals.values())
+
+
+def best_with_needs(groups: Sequence[Group], budget: int) -> int:
+    every = product(*(list(ways(group)) for group in groups))
+    return max(
+        sum(worth(group, picks) for group, picks in zip(groups, parts, strict=True))
+        for parts in every
+        if sum(cost(group, picks) for group, picks in zip(groups, parts, strict=True)) <= budget
+        and not broken(groups, [pick for picks in parts for pick in picks])
+    )
+
+
+def broken(groups: Sequence[Group], picks: Sequence[int]) -> bool:
+    every = [offer for group in groups for offer in group.offers]
+    taken = {number for number, pick in enumerate(picks) if pick >= 0}
+    return any(not taken & set(need) for number in taken for need in every[number].needs)
+
+
+def assert_possible(groups: Sequence[Group], budget: int, choice: Choice) -> None:
+    parts = split(groups, choice.options)
+    costs = [cost(group, picks) for group, picks in zip(groups, parts, strict=True)]
+    assert sum(costs) <= budget
+    assert all(spent <= group.most for group, spent in zip(groups, costs, strict=True))
+    assert choice.value == sum(worth(group, picks) for group, picks in zip(groups, parts, strict=True))
+    assert choice.value <= choice.bound
+
+
+@MANY
+@given(problems())
+def test_without_shares_and_needs_no_choice_is_better(problem):
+    groups, budget = problem
+    choice = choose(groups, budget)
+    assert_possible(groups, budget, choice)
+    assert choice.value == best(groups, budget)
+    assert choice.gap == 0
+
+
+@MANY
+@given(problems(shares=True))
+def test_with_shares_no_choice_is_better_that_leaves_each_group_what_it_made_of_its_share(problem):
+    groups, budget = problem
+    choice = choose(groups, budget)
+    assert_possible(groups, budget, choice)
+    assert choice.value == best(groups, budget)
+    assert choice.gap == 0
+
+
+@MANY
+@given(problems(shares=True))
+def test_every_group_has_at_least_what_it_could_do_alone_with_its_share(problem):
+    groups, budget = problem
+    parts = split(groups, choose(groups, budget).options)
+    assert all(worth(group, picks) >= alone(group)[0] for group, picks in zip(groups, parts, strict=True))
+
+
+@MANY
+@given(problems(shares=True, most=False))
+def test_tokens_that_one_group_cannot_use_go_to_the_others(problem):
+    groups, budget = problem
+    everything = sum(group.overhead + sum(max(option.tokens for option in offer.options) for offer in group.offers) for group in groups)
+    assume(everything <= budget)
+    choice = choose(groups, budget)
+    assert choice.value == sum(max(option.value for option in offer.options) for group in groups for offer in group.offers)
+
+
+@MANY
+@given(problems(needs=True))
+def test_no_dependency_is_broken_and_no_choice_that_keeps_them_is_better(problem):
+    groups, budget = problem
+    choice = choose(groups, budget)
+    assert_possible(groups, budget, choice)
+    assert not broken(groups, choice.options)
+    assert choice.value == best_with_needs(groups, budget)
+    assert choice.gap == 0
+
+
+@MANY
+@given(problems(shares=True, needs=True))
+def test_dependencies_and_shares_go_together(problem):
+    groups, budget = problem
+    choice = choose(groups, budget)
+    assert_possible(groups, budget, choice)
+    assert not broken(groups, choice.options)
+
+
+@MANY
+@given(problems(needs=True), st.integers(0, 3))
+def test_when_there_is_no_time_for_the_best_the_gap_says_how_far_it_may_be(problem, nodes):
+    groups, budget = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knapsack, "MAX_NODES", nodes)
+        choice = choose(groups, budget)
+    assert_possible(groups, budget, choice)
+    assert not broken(groups, choice.options)
+    assert choice.value <= best_with_needs(groups, budget) <= choice.bound
+
+
+@MANY
+@given(problems(), st.integers(1, 60))
+def test_a_coarse_table_still_fits_and_bounds_what_it_may_have_missed(problem, cells):
+    groups, budget = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knapsack, "MAX_CELLS", cells)
+        choice = choose(groups, budget)
+    assert_possible(groups, budget, choice)
+    assert choice.value <= best(groups, budget) <= choice.bound
+    assert choice.gap > 0 or choice.value == best(groups, budget)
+
+
+@MANY
+@given(problems(shares=True, needs=True), st.integers(1, 60))
+def test_a_coarse_table_with_shares_and_needs_still_fits(problem, cells):
+    groups, budget = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knapsack, "MAX_CELLS", cells)
+        choice = choose(groups, budget)
+    assert_possible(groups, budget, choice)
+    assert not broken(groups, choice.options)
+
+
+@MANY
+@given(problems(shares=True, needs=True))
+def test_the_same_problem_has_the_same_answer(problem):
+    groups, budget = problem
+    again = [Group(tuple(Offer(tuple(offer.options), offer.needs) for offer in group.offers), group.sure, group.most, group.overhead) for group in groups]
+    assert choose(groups, budget) == choose(again, budget)
+
+
+def test_of_equal_offers_the_first_are_taken():
+    group = Group(tuple(Offer((Option(2, 5),)) for _ in range(5)), sure=0, most=6)
+    assert choose([group], 6).options == (0, 0, 0, -1, -1)
+
+
+def test_of_equal_options_the_first_is_taken():
+    assert choose([Group((Offer((Option(2, 5), Option(2, 5))),), 0, 9)], 9).options == (0,)
+
+
+def test_of_equal_groups_the_first_is_served():
+    groups = [Group((Offer((Option(3, 7),)),), 0, 9), Group((Offer((Option(3, 7),)),), 0, 9)]
+    assert choose(groups, 5).options == (0, -1)
+
+
+@pytest.mark.parametrize("groups", [[], [Group((), 0, 0)], [Group((), 3, 9, overhead=2), Group((), 0, 9)]])
+def test_nothing_on_offer_is_nothing_chosen(groups):
+    assert choose(groups, 10) == Choice((), 0, 0)
+
+
+def test_without_tokens_only_what_is_free_is_taken():
+    group = Group((Offer((Option(1, 9),)), Offer((Option(0, 2),))), sure=0, most=0)
+    assert choose([group], 0) == Choice((-1, 0), 2, 2)
+
+
+def test_a_heading_is_paid_for_what_is_free_too():
+    group = Group((Offer((Option(0, 2),)),), sure=0, most=9, overhead=3)
+    assert [choose([group], budget).options for budget in (2, 3)] == [(-1,), (0,)]
+
+
+def test_an_offer_without_options_is_never_taken():
+    assert choose([Group((Offer(()), Offer((Option(1, 1),))), 0, 5)], 5).options == (-1, 0)
+
+
+def test_a_budget_beyond_everything_needs_no_more_memory_than_everything():
+    groups = [Group((Offer((Option(10, 1),)),), sure=10**14, most=10**15, overhead=1) for _ in range(3)]
+    assert choose(groups, 10**15) == Choice((0, 0, 0), 3, 3)
+
+
+def test_values_may_be_as_large_as_two_hundred_sure_hits():
+    group = Group(tuple(Offer((Option(1, 10**12),)) for _ in range(200)), sure=0, most=150)
+    assert choose([group], 200).value == 150 * 10**12
+
+
+def test_a_need_that_nothing_can_meet_keeps_the_offer_out():
+    group = Group((Offer((Option(1, 9),), needs=((),)), Offer((Option(1, 1),))), sure=0, most=5)
+    assert choose([group], 5) == Choice((-1, 0), 1, 1)
+
+
+def test_two_offers_that_need_each_other_come_together_or_not_at_all():
+    group = Group((Offer((Option(3, 9),), needs=((1,),)), Offer((Option(3, 1),), needs=((0,),)), Offer((Option(1, 1),))), sure=0, most=9)
+    assert [choose([group], budget).options for budget in (5, 6)] == [(-1, -1, 0), (0, 0, -1)]
+
+
+def test_a_worthless_offer_comes_along_when_a_good_one_needs_it():
+    groups = [Group((Offer((Option(2, 9),), needs=((1,),)),), 0, 9), Group((Offer((Option(2, 0),)),), 0, 9, overhead=1)]
+    assert choose(groups, 4).value == 0
+    assert choose(groups, 5) == Choice((0, 0), 9, 9)
