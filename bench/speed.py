@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 import weft
 from weft.embedders.minilm import FILES
+from weft.recipes import Mode
 
 DIMENSIONS = 384
 TYPES = ("faq", "playbook", "permission_rule", "concept", "schema_index", "schema_field", "example", "note")
@@ -169,16 +170,16 @@ def main() -> None:
 
 
 def measure(kb: weft.Engine, queries: Sequence[str], vectors: Floats, arguments: argparse.Namespace) -> None:
-    def search(number: int, mode: str = "hybrid") -> object:
-        return kb.search(queries[number % 100], spaces=["one"], limit=30, mode=mode, vector=vectors[number % 100])  # type: ignore[arg-type]
+    def search(number: int, mode: Mode = "hybrid") -> object:
+        return kb.search(queries[number % 100], spaces=["one"], limit=30, mode=mode, vector=vectors[number % 100].tolist())
 
     def filtered(number: int) -> object:
-        return kb.search(queries[number % 100], spaces=["one"], limit=30, types=["faq", "concept"], vector=vectors[number % 100])  # type: ignore[arg-type]
+        return kb.search(queries[number % 100], spaces=["one"], limit=30, types=["faq", "concept"], vector=vectors[number % 100].tolist())
 
     stages: dict[str, list[float]] = {}
 
     def context(number: int) -> object:
-        answer = kb.context(queries[number % 100], spaces=["one"], max_tokens=arguments.max_tokens, vector=vectors[number % 100], depth=2)
+        answer = kb.context(queries[number % 100], spaces=["one"], max_tokens=arguments.max_tokens, vector=vectors[number % 100].tolist(), depth=2)
         for name, value in answer.stats.timings.items():
             stages.setdefault(name, []).append(value)
         return answer

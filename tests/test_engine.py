@@ -151,6 +151,11 @@ def test_a_property_that_changes_from_one_to_true_is_a_change(kb):
     assert kb.get("a", space="s")[0].properties["open"] is True
 
 
+def test_an_edge_whose_property_changes_from_one_to_true_is_a_change(kb):
+    kb.add(node("a"), [link("a", "a", properties={"open": 1})])
+    assert [kb.add([], [link("a", "a", properties={"open": value})]).edges for value in (1, True)] == [0, 1]
+
+
 def test_deleted_items_are_gone_with_their_words_and_edges(kb):
     kb.add([node("a", "zebra"), node("b")], [link("a", "b")])
     assert kb.delete("a", space="s") == 1
@@ -363,6 +368,12 @@ def test_fused_scores_are_the_weighted_sum_of_both(meaning):
         assert hit.score == pytest.approx(0.6 * hit.signals.get("bm25", 0) + 0.4 * hit.signals.get("vector", 0), abs=2e-6)
 
 
+def test_ties_of_words_and_meaning_go_by_id(kb):
+    kb.add(node("b", "unrelated"), vectors=[[1, 0]])
+    kb.add(node("a", "zebra"))
+    assert ids(ask(kb, "zebra", recipe=[Recipe("r", limit=1, bm25_weight=0)], vector=[0, 1]).hits) == ["a"]
+
+
 def test_a_ready_vector_is_used_instead_of_the_text(meaning):
     kb, _ = meaning
     assert ids(kb.search("", spaces=["s"], mode="vector", vector=[0, 0, 0, 9, 0.9], limit=1)) == ["none"]
@@ -510,6 +521,11 @@ def test_of_two_links_to_an_item_the_heavier_counts(kb):
     assert reached(kb) == {"a": 0.3}
 
 
+def test_a_strong_link_behind_a_weak_one_is_found_however_few_items_are_wanted(kb):
+    graph(kb, [link("start", "weak", 0.2), link("weak", "strong")])
+    assert reached(kb, depth=2, limit=1) == pytest.approx({"strong": 0.333333})
+
+
 def test_only_links_of_the_types_asked_for_are_followed(kb):
     graph(kb, [link("start", "a", type="parent"), link("start", "b", type="similar")])
     assert list(reached(kb, edge_types=("parent",))) == ["a"]
@@ -594,6 +610,11 @@ def test_sections_hold_the_same_text_by_prompt_section(kb):
 def test_options_of_a_request_reach_the_recipes_that_search(support):
     context = ask(support, "refund car", types=["guide"], limit=3)
     assert ids(context.hits) == ["parking"]
+
+
+def test_a_recipe_may_hold_lists(support):
+    recipe = Recipe("x", types=["guide"], kinds=["node"], tags=[], exclude_types=["faq"])
+    assert ids(ask(support, "refund car", recipe=[recipe]).hits) == ["parking"]
 
 
 def test_nothing_is_shown_twice(kb):
@@ -900,6 +921,9 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"recipe": Recipe("x")}, Invalid, "or a list of Recipe values, not Recipe"),
     ({"recipe": ["search"]}, Invalid, "or a list of Recipe values, not ['search']"),
     ({"recipe": [Recipe("x"), Recipe("x")]}, Invalid, "two recipes have the name 'x'"),
+    ({"recipe": [Recipe(5)]}, Invalid, "a recipe's name must be text, not int"),
+    ({"recipe": [Recipe("x", types="faq")]}, Invalid, "types must be a list of names, not 'faq'"),
+    ({"recipe": [Recipe("x", kinds=("animal",))]}, Invalid, "no kind 'animal'"),
     ({"recipe": [Recipe("x", source="web")]}, Invalid, "no source 'web'; known: neighbours, profile, search, subjects"),
     ({"recipe": [Recipe("x", share=-0.5)]}, Invalid, "share must be a number from 0 to 1, not -0.5"),
     ({"recipe": [Recipe("x", most=2)]}, Invalid, "most must be a number from 0 to 1, not 2"),

@@ -19,6 +19,7 @@ import weft
 from weft import Context, Edge, Hit, Item, Kind, Recipe, Weights
 from weft.embedders import minilm
 from weft.model import Form
+from weft.stages import fit as stage
 from weft.stages.fit import Part, fit
 from weft.stages.render import FORMATS, assemble, layout
 from weft.tokens import counter
@@ -285,6 +286,15 @@ def test_each_token_more_is_kept_to(name, model):
     for budget in range(0, 400, 7):
         fitted = fit(parts, budget, layout(name), counter(model))
         assert fitted.tokens == counter(model).count(fitted.text) <= budget
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("model", ["gpt-4", "gpt-4o", "some-other-model"])
+def test_where_counts_add_up_the_first_solution_fits(name, model, monkeypatch):
+    chance = random.Random(7)
+    parts = [Part(Recipe("one", share=0.5), found(chance, 8)), Part(Recipe("two", share=0.5), found(chance, 8))]
+    monkeypatch.setattr(stage, "TRIES", 1)
+    assert all(fit(parts, budget, layout(name), counter(model)).text for budget in range(200, 600, 7))
 
 
 def found(chance: random.Random, many: int) -> tuple[Hit, ...]:

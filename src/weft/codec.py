@@ -9,7 +9,8 @@ from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from weft.model import Edge, Item, Kind
+from weft.errors import Conflict
+from weft.model import Edge, Item, Key, Kind
 
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 
@@ -74,6 +75,19 @@ def fingerprint(row: Mapping[str, Any]) -> int:
 def content_fingerprint(item: Item) -> int:
     """The number of what an item says, without the times at which it was written."""
     return fingerprint({name: value for name, value in item_to_dict(item).items() if name not in ("created_at", "updated_at")})
+
+
+def version(item: Item | None) -> str:
+    """Names the stored state of an item; "" for one that is not there."""
+    return "" if item is None else f"{fingerprint(item_to_dict(item)):032x}"[:16]
+
+
+def check_version(key: Key, expected: str, stored: Item | None) -> None:
+    """A Conflict when the stored item is not in the expected state."""
+    if version(stored) != expected:
+        found = f"has the version {version(stored)!r}" if stored else "does not exist"
+        wanted = f"not {expected!r}" if expected else "yet it must be new"
+        raise Conflict(f"item {key[1]!r} of space {key[0]!r} {found}, {wanted}", "version_mismatch")
 
 
 SUM_LIMIT = 2**128  # sums of fingerprints wrap around here

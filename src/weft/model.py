@@ -45,6 +45,7 @@ class Item:
     valid_to: datetime | None = None
     source: str | None = None
     embedding_text: str | None = None
+    numbered: bool = False  # its id came as a whole number, and is given back as one
 
     @property
     def key(self) -> Key:
@@ -109,6 +110,7 @@ class Batch:
     edges: tuple[Edge, ...] = ()
     deleted: tuple[Key, ...] = ()
     deleted_edges: tuple[EdgeKey, ...] = ()
+    expected: tuple[tuple[Key, str], ...] = ()  # versions that must still be stored, "" for nothing; else the batch is a Conflict
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ class Store(Protocol):
 
     def apply(self, batch: Batch) -> None:
         """Do the whole batch or nothing. Items replace by (space, id), edges by their key. Deleting an item forgets its words,
-        its vector and every edge that touches it; deleting what is not there is harmless."""
+        its vector and every edge that touches it; deleting what is not there is harmless. A Conflict (code "version_mismatch") and
+        nothing else happens when a version that the batch expects is not the stored one."""
 
     def reading(self) -> AbstractContextManager[object]:
         """Reads inside the block see one state of the store, if the backend can do that."""

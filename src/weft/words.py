@@ -20,9 +20,8 @@ MAX_COUNT = 255  # a word more frequent than this in one text counts as this oft
 _WORD = re.compile(r"[^\W_]+")
 # Scripts that do not put spaces between words: each run is cut into overlapping pairs of characters.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
-_STOP = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was will with".split()
-)
+_STOP_WORDS = "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was will with"
+_STOP = frozenset(_STOP_WORDS.split())
 _stemmers = local()  # a stemmer must not be used by two threads at once
 
 
@@ -62,7 +61,7 @@ def _split_unspaced(word: str) -> list[str]:
     parts: list[str] = []
     position = 0
     for run in _UNSPACED.finditer(word):
-        parts += [word[position : run.start()]] + _pairs(run.group())
+        parts += [word[position : run.start()], *_pairs(run.group())]
         position = run.end()
     return [part for part in [*parts, word[position:]] if part]
 

@@ -50,6 +50,8 @@ def item(given: Item) -> Item:
     checked = replace(
         given, kind=_kind(where, given.kind), tags=_tags(where, given.tags), properties=_properties(where, given.properties), **_times(where, given)
     )
+    if checked.numbered and not re.fullmatch(r"0|-?[1-9][0-9]{0,18}", checked.id):
+        raise Invalid(f"{where}: the id is not a whole number, yet it is said to be one")
     if not (checked.title or checked.text or checked.summary or checked.properties):
         raise Invalid(f"{where} is empty: it needs a title, a text, a summary or properties")
     return checked
@@ -81,6 +83,8 @@ def item_from_row(row: Mapping[str, Any], space: str | None) -> Item:
         values["tags"] = tuple(values["tags"])
     if "id" not in values:
         raise Invalid("an item needs an id")
+    if type(row["id"]) is int:
+        values["numbered"] = True
     return item(Item(**values))
 
 

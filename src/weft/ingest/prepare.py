@@ -53,8 +53,9 @@ def _timed(item: Item, before: Item | None, now: datetime) -> Item:
 
 
 def changed_edges(edges: Sequence[Edge], stores: Stores) -> list[Edge]:
-    stored = {edge.key: edge for edge in stores.graph.get_edges([edge.key for edge in edges])}
-    return [edge for edge in edges if stored.get(edge.key) != edge]
+    """The edges that must be written. Compared as they are stored, where 1 and true differ."""
+    stored = {edge.key: codec.fingerprint(codec.edge_to_dict(edge)) for edge in stores.graph.get_edges([edge.key for edge in edges])}
+    return [edge for edge in edges if stored.get(edge.key) != codec.fingerprint(codec.edge_to_dict(edge))]
 
 
 def dangling(edges: Sequence[Edge], coming: set[Key], stores: Stores) -> dict[int, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 
 from weft.model import Context, Hit, Item, Key, LeftOut
 from weft.ports import Stores, TokenCounter, Vector
@@ -30,9 +29,11 @@ def explained(
     """The context with remedies, with the candidates that came just too late, and with a reason for every id asked about.
     `with_budget` gives the recipes of the same request with more tokens, which may take more candidates."""
 
-    @cache
+    usual, _, _ = candidates(context.query, recipes, vector, stores)
+
     def parts(budget: int) -> list[Part]:
-        return candidates(context.query, with_budget(budget), vector, stores)[0]
+        wider = with_budget(budget)
+        return usual if wider == recipes else candidates(context.query, wider, vector, stores)[0]
 
     fitted = tuple(_with_budget(context, parts, counter))
     known = {(one.hit.item.key) for one in fitted} | {hit.item.key for hit in context.hits}

@@ -100,6 +100,8 @@ class MemoryStore:
     @_in_turn
     def apply(self, batch: Batch) -> None:
         batch = _copied(batch)  # whatever cannot be stored fails here, before anything has changed
+        for key, version in batch.expected:
+            codec.check_version(key, version, self._item(key))
         for key in batch.deleted:
             self._delete(key, batch)
         for edge_key in batch.deleted_edges:

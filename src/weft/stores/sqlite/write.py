@@ -46,6 +46,9 @@ class Writer:
         self.version: int = version
 
     def apply(self, batch: Batch) -> None:
+        for key, version in batch.expected:
+            stored = self._stored(self.tally(key[0]).no, key[1])
+            codec.check_version(key, version, stored[1] if stored else None)
         for key in batch.deleted:
             self._delete(key)
         for edge_key in batch.deleted_edges:

@@ -1,0 +1,118 @@
+"""Vectors in a life of an engine: making those that are missing, taking ready ones, and the vector of a question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from weft.embedders.cached import Cached
+from weft.errors import Conflict, Invalid, Unavailable
+from weft.ingest import check
+from weft.model import Item, Key, Problem, Query
+from weft.ports import Embedder, Stores, Vector
+from weft.recipes import Recipe
+from weft.trace import span
+
+BATCH = 64  # vectors per write
+Progress = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
+
+
+class Meaning:
+    """An embedder beside the stores. Without one, words alone are searched."""
+
+    def __init__(self, stores: Stores, embedder: Embedder | None) -> None:
+        self._stores = stores
+        self._embedder = None if embedder is None else Cached(embedder)
+
+    @property
+    def possible(self) -> bool:
+        return self._embedder is not None
+
+    @property
+    def cached(self) -> tuple[int, int]:
+        """Hits and misses of the cache."""
+        return (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
+
+    def embed(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
+        """Make the vectors that are missing; how many were made."""
+        if self._embedder is None:
+            raise Invalid('no embedder was opened; name one: weft.open(url, embedder="minilm")')
+        total, done = self._stores.vectors.count_missing(spaces), 0
+        while keys := self._stores.vectors.missing_vectors(spaces, BATCH):
+            items = self._stores.items.get(keys)
+            made = self._embedder.embed([item.embeddable for item in items])
+            self._stores.vectors.put_vectors({item.key: vector for item, vector in zip(items, made, strict=True)}, self._embedder.fingerprint)
+            done += len(items)
+            if progress is not None:
+                progress("vectors", done, max(total, done))
+        return done
+
+    def embedded(self, spaces: Sequence[str], progress: Progress | None = None) -> tuple[str, ...]:
+        """Embed what a write left without vectors; what could not be done, in words. What was written stays written."""
+        if self._embedder is None or not spaces:
+            return ()
+        try:
+            self.embed(spaces, progress)
+            return ()
+        except (Unavailable, Conflict) as error:
+            return (f"{self._stores.vectors.count_missing(spaces)} items are stored but not embedded: {error}",)
+
+    def put(self, ready: Mapping[Key, Vector]) -> None:
+        if ready:
+            self._stores.vectors.put_vectors(ready, self._fingerprint(ready))
+
+    def ready(self, items: Sequence[Item], vectors: Sequence[Sequence[float]] | None) -> dict[Key, Vector]:
+        if vectors is None or not (len(vectors) or items):
+            return {}
+        if len(vectors) != len(items):
+            raise Invalid(f"{len(vectors)} vectors for {len(items)} items: give one for each")
+        size = self._embedder.dimensions if self._embedder is not None else len(check.vector(vectors[0]))
+        ready = {item.key: check.vector(vector, size) for item, vector in zip(items, vectors, strict=True)}
+        stored = self._stores.vectors.fingerprint()
+        if ready and stored not in ("", self._fingerprint(ready)):
+            raise Conflict(f"the stored vectors are of {stored!r}, not of {self._fingerprint(ready)!r}: run reindex", "reindex_required")
+        return ready
+
+    def of_query(self, query: Query, recipes: Sequence[Recipe]) -> tuple[Vector | None, list[Problem]]:
+        """The query's vector, or why there is none. Only a request that can do without it goes on."""
+        modes = {recipe.mode for recipe in recipes if recipe.source == "search"}
+        if modes <= {"bm25"} or not query.spaces:
+            return None, []
+        missing = self._stores.vectors.count_missing(query.spaces)
+        try:
+            with span("embed"):
+                found = self._embed_query(query, missing)
+            if found is None and missing and "vector" in modes:
+                raise Conflict(f"mode 'vector' finds nothing: none of the {missing} items has a vector; embed them, or use bm25", "vectors_pending")
+            return found, self._pending(query, missing)
+        except (Unavailable, Conflict) as error:
+            if "vector" in modes:
+                raise
+            return None, [Problem("vectors", f"words only: {error}", error.code)]
+
+    def _fingerprint(self, ready: Mapping[Key, Vector]) -> str:
+        """Of ready vectors: the embedder answers for them, and without one their size does."""
+        return self._embedder.fingerprint if self._embedder is not None else f"given:{len(next(iter(ready.values())))}"
+
+    def _embed_query(self, query: Query, missing: int) -> Vector | None:
+        """None when no item of the request's spaces has a vector: those of other spaces must not change the scores."""
+        if missing == sum(info.items for info in self._stores.items.spaces() if info.name in query.spaces):
+            return None
+        stored = self._stores.vectors.fingerprint()
+        if query.vector:
+            return check.vector(query.vector, self._dimensions(stored))
+        if self._embedder is None:
+            raise Conflict(f"the stored vectors are of {stored!r}, and no embedder was opened", "embedder_required")
+        if stored != self._embedder.fingerprint:
+            raise Conflict(f"the stored vectors are of {stored!r}, the embedder is {self._embedder.fingerprint!r}: run reindex", "reindex_required")
+        return self._embedder.embed([query.text])[0]
+
+    def _dimensions(self, stored: str) -> int | None:
+        """Of the stored vectors, where that is known without looking at one."""
+        if self._embedder is not None and stored == self._embedder.fingerprint:
+            return self._embedder.dimensions
+        return int(stored.removeprefix("given:")) if stored.startswith("given:") else None
+
+    def _pending(self, query: Query, missing: int) -> list[Problem]:
+        if self._embedder is None and not query.vector:
+            return []
+        return [Problem("vectors", f"{missing} items are not embedded yet: they are found by words only", "vectors_pending")] if missing else []
