@@ -451,12 +451,14 @@ class ItemStoreContract:
         only = replace(ACME, min_confidence=least)
         assert {one.key for one in store.find(only, 10)} == allowed(stored, only)
 
-    def test_a_filter_follows_an_update(self, store: ItemStore) -> None:
+    @pytest.mark.parametrize("field", ["types", "tags", "subjects", "kinds", "min_confidence"])
+    def test_a_filter_follows_an_update(self, store: ItemStore, field: str) -> None:
+        value: Any = {"types": ("faq",), "tags": ("vip",), "subjects": ("anna",), "kinds": (Kind.CLAIM,), "min_confidence": 0.5}[field]
+        only = replace(ACME, **{field: value})
         store.apply(batch([item("a", type="faq", tags=("vip",), subject="anna", kind=Kind.CLAIM, confidence=0.9)]))
-        store.apply(batch([item("a", type="note")]))
-        old = [{"types": ("faq",)}, {"tags": ("vip",)}, {"subjects": ("anna",)}, {"kinds": (Kind.CLAIM,)}, {"min_confidence": 0.5}]
-        assert [store.find(Filter(("acme",), **fields), 10) for fields in old] == [[]] * 5  # type: ignore[arg-type]
-        assert ids(store.visible([("acme", "a")], replace(ACME, types=("note",)))) == ["a"]
+        assert ids(store.visible([("acme", "a")], only)) == ["a"]
+        store.apply(batch([item("a", type="note"), item("b")]))
+        assert (store.visible([("acme", "a"), ("acme", "b")], only), store.find(only, 10)) == ([], [])
 
     # change log
 

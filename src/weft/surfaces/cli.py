@@ -27,8 +27,9 @@ from weft.surfaces.shell import (
 )
 
 if TYPE_CHECKING:
-    from weft.engine import Engine, Progress
+    from weft.engine import Engine
     from weft.ingest.prepare import Report
+    from weft.meaning import Progress
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -23,7 +23,8 @@ from weft.surfaces import wire
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from weft.engine import Engine, Progress
+    from weft.engine import Engine
+    from weft.meaning import Progress
 
 
 class Notes(logging.Handler):

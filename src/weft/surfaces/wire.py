@@ -24,6 +24,8 @@ INDEXES = {"bm25": "words", "vector": "meaning"}
 def item(item: Item) -> Row:
     """Every field that says something; `kind` always."""
     row = codec.item_to_dict(item)
+    if row.pop("numbered", False):
+        row["id"] = int(item.id)
     return {"id": row.pop("id"), "space": row.pop("space"), "kind": item.kind.value} | {name: row[name] for name in row if name != "kind"}
 
 

@@ -1,0 +1,140 @@
+"""Who may do what: API keys, of which only hashes are stored, in one small file beside the knowledge."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+
+from weft import codec
+from weft.errors import Corrupt, Forbidden, Invalid, NotFound, Unavailable, unknown
+
+ROLES = ("viewer", "editor", "admin")  # each may do what the ones before it may
+TIERS = ("core", "writer_pro", "teams", "enterprise")
+ALL = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key without its secret: the spaces it may read and write ("*" for all), its role and its tier."""
+
+    id: str
+    name: str
+    hash: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...] = ()
+    role: str = "viewer"
+    tier: str = "teams"
+    created_at: str = ""
+    revoked_at: str = ""
+
+    def check_read(self, spaces: Sequence[str]) -> None:
+        self._check("read", spaces, {*self.reads, *self.writes})
+
+    def check_write(self, space: str) -> None:
+        self.check_role("editor")
+        self._check("write", [space], set(self.writes))
+
+    def check_role(self, role: str) -> None:
+        if ROLES.index(self.role) < ROLES.index(role):
+            raise Forbidden(f"this needs the role {role!r}; the key has {self.role!r}")
+
+    def _check(self, what: str, spaces: Sequence[str], allowed: set[str]) -> None:
+        for space in spaces:
+            if ALL not in allowed and space not in allowed:
+                raise Forbidden(f"the key may not {what} space {space!r}")
+
+    def visible(self, spaces: Sequence[str]) -> list[str]:
+        allowed = {*self.reads, *self.writes}
+        return [space for space in spaces if ALL in allowed or space in allowed]
+
+
+EVERYBODY = Key("open", "anyone on this machine", "", (ALL,), (ALL,), "admin", "enterprise")
+
+
+class Keyring:
+    """The keys of a file. It is read again whenever it changes, so several servers and `weft keys` share it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = Lock()
+        self._seen: tuple[int, int] | None = None
+        self._keys: dict[str, Key] = {}
+
+    def keys(self) -> list[Key]:
+        with self._lock:
+            self._refresh()
+            return sorted(self._keys.values(), key=lambda key: key.id)
+
+    def find(self, secret: str) -> Key | None:
+        """The key whose secret this is, unless it was revoked."""
+        with self._lock:
+            self._refresh()
+            key = self._keys.get(secret.split("_")[1] if secret.count("_") >= 2 else "")
+        if key is None or key.revoked_at or not hmac.compare_digest(key.hash, hashed(secret)):
+            return None
+        return key
+
+    def add(self, name: str, *, reads: Sequence[str], writes: Sequence[str], role: str, tier: str, now: datetime) -> tuple[Key, str]:
+        """A new key and its secret, which is shown once and never stored."""
+        if role not in ROLES:
+            raise unknown("role", role, ROLES)
+        if tier not in TIERS:
+            raise unknown("tier", tier, TIERS)
+        if not reads and not writes:
+            raise Invalid("a key needs a space to read or to write; * means all")
+        id = secrets.token_hex(4)
+        secret = f"weft_{id}_{secrets.token_urlsafe(32)}"
+        key = Key(id, name, hashed(secret), tuple(reads), tuple(writes), role, tier, codec.time_to_text(now))
+        self._change(lambda keys: {**keys, id: key})
+        return key, secret
+
+    def revoke(self, id: str, now: datetime) -> Key:
+        found = {key.id: key for key in self.keys()}
+        if id not in found:
+            raise NotFound(f"no key {id!r}; known: {', '.join(found) or 'none'}")
+        key = replace(found[id], revoked_at=found[id].revoked_at or codec.time_to_text(now))
+        self._change(lambda keys: {**keys, id: key})
+        return key
+
+    def _change(self, change: Callable[[dict[str, Key]], dict[str, Key]]) -> None:
+        """Write the file anew, whole or not at all, readable by its owner alone."""
+        with self._lock:
+            self._refresh()
+            changed = change(dict(self._keys))
+            partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
+            try:
+                with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                    json.dump({"keys": [asdict(key) for key in changed.values()]}, file, indent=2)
+                    file.flush()
+                    os.fsync(file.fileno())
+                partial.replace(self.path)
+            except OSError as error:
+                raise Unavailable(f"cannot write the keys to {str(self.path)!r}: {error.strerror}") from error
+
+    def _refresh(self) -> None:
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            self._keys, self._seen = {}, None
+            return
+        if self._seen == (stat.st_mtime_ns, stat.st_size):
+            return
+        try:
+            rows = json.loads(self.path.read_text("utf-8"))["keys"]
+            keys = [Key(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}) for row in rows]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Corrupt(f"{str(self.path)!r} is not a file of keys: {type(error).__name__}") from error
+        self._keys, self._seen = {key.id: key for key in keys}, (stat.st_mtime_ns, stat.st_size)
+
+
+def hashed(secret: str) -> str:
+    """Secrets are 32 random bytes, so a plain hash cannot be guessed back."""
+    return hashlib.sha256(secret.encode()).hexdigest()

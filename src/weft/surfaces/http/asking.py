@@ -1,0 +1,74 @@
+"""Routes that ask: context, search, explain; and those that watch the process: health, readiness, metrics."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client import generate_latest
+
+from weft.model import Context
+from weft.surfaces import wire
+from weft.surfaces.http import context as context_answer
+from weft.surfaces.http.problems import problem
+from weft.surfaces.http.shapes import ContextRequest, ContextResponse, ExplainRequest, SearchRequest
+from weft.surfaces.http.state import engine, key_of, metrics
+
+routes = APIRouter()
+
+
+@routes.post("/api/context", response_model=ContextResponse, tags=["context"])
+def context(request: Request, asked: ContextRequest) -> JSONResponse:
+    """The best context for a request: entry points, related nodes, entities, within one token budget."""
+    key_of(request).check_read(asked.tenant_ids)
+    found, body = context_answer.answer(engine(request), asked)
+    _count(request, found)
+    return JSONResponse(body)
+
+
+@routes.post("/api/search", tags=["context"])
+def search(request: Request, asked: SearchRequest) -> JSONResponse:
+    """Items by words and meaning, best first, with the numbers behind each score."""
+    key_of(request).check_read(asked.spaces)
+    options = asked.model_dump(exclude={"query", "spaces"})
+    return JSONResponse(wire.hits(engine(request).search(asked.query, spaces=asked.spaces, **options)))
+
+
+@routes.post("/api/explain", tags=["context"])
+def explain(request: Request, asked: ExplainRequest) -> JSONResponse:
+    """A context with the reason for every line, and for every absent one why not and what would bring it in."""
+    key_of(request).check_read(asked.spaces)
+    kb = engine(request)
+    options = asked.model_dump(exclude={"query", "spaces", "ids", "remedies", "max_tokens"}, exclude_none=True) | {"max_tokens": asked.max_tokens}
+    if asked.remedies or asked.ids:
+        found = kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **options)
+    else:
+        found = kb.context(asked.query, spaces=asked.spaces, **options)
+    _count(request, found)
+    return JSONResponse(wire.context(found) | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}})
+
+
+@routes.get("/healthz", tags=["operations"])
+async def healthz() -> JSONResponse:
+    """The process is alive. Answered by the event loop itself, however busy the workers are."""
+    return JSONResponse({"status": "ok"})
+
+
+@routes.get("/readyz", tags=["operations"])
+def readyz(request: Request) -> JSONResponse:
+    """The knowledge can be read."""
+    if request.app.state.stopping:
+        return problem(503, "the server is stopping", "stopping")
+    return JSONResponse({"status": "ready", "spaces": len(engine(request).stats().spaces)})
+
+
+@routes.get("/metrics", tags=["operations"])
+async def show_metrics(request: Request) -> PlainTextResponse:
+    """Counters for Prometheus. Off loopback this needs a key of an admin."""
+    key_of(request).check_role("admin")
+    return PlainTextResponse(generate_latest(metrics(request).registry), media_type="text/plain; version=0.0.4")
+
+
+def _count(request: Request, found: Context) -> None:
+    metrics(request).tokens.inc(found.tokens)
+    for one in found.degraded:
+        metrics(request).degraded.labels(one.code).inc()

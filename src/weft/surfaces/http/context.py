@@ -1,0 +1,151 @@
+"""POST /api/context: from the request's fields to recipes, and from the context to the answer's shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.engine import Engine
+from weft.model import Chosen, Context, Form, Item, Key, Kind
+from weft.recipes import Recipe
+from weft.surfaces.http.shapes import ContextRequest
+
+ENTRY_TYPES = ("faq", "playbook", "permission_rule", "concept")
+SCHEMA_TYPES = ("schema_index", "schema_field")
+EXAMPLE_TYPES = ("example",)
+ENTITY_LIMIT = 10
+SHARES = {"entry_points": 0.6, "context": 0.3, "entities": 0.1}
+
+
+def recipes(asked: ContextRequest) -> list[Recipe]:
+    """Entry points 60, context 30, entities 10: shares, not walls."""
+    unwanted = (() if asked.include_schemas else SCHEMA_TYPES) + (() if asked.include_examples else EXAMPLE_TYPES)
+    wanted = ENTRY_TYPES + (SCHEMA_TYPES if asked.include_schemas else ()) + (EXAMPLE_TYPES if asked.include_examples else ())
+    found = [
+        Recipe(
+            "entry_points",
+            types=wanted if asked.entry_types is None else tuple(asked.entry_types),
+            tags=tuple(asked.tags or ()),
+            mode=asked.search_method,
+            bm25_weight=asked.bm25_weight,
+            vector_weight=asked.vector_weight,
+            limit=asked.entry_limit,
+            min_score=asked.min_score,
+            share=SHARES["entry_points"],
+            required=True,
+        )
+    ]
+    if asked.expand and asked.max_depth:
+        types = () if asked.expansion_types is None else tuple(asked.expansion_types)
+        excluded = () if types else unwanted
+        kinds = tuple(kind for kind in Kind if kind is not Kind.ENTITY)
+        found.append(
+            Recipe(
+                "context",
+                "neighbours",
+                kinds=() if types else kinds,
+                types=types,
+                exclude_types=excluded,
+                limit=asked.context_limit,
+                depth=asked.max_depth,
+                share=SHARES["context"],
+            )
+        )
+    if asked.include_entities:
+        found.append(
+            Recipe("entities", "neighbours", kinds=(Kind.ENTITY,), limit=ENTITY_LIMIT, depth=1, starts=asked.entry_limit + 20, share=SHARES["entities"])
+        )
+    return found
+
+
+def answer(kb: Engine, asked: ContextRequest) -> tuple[Context, dict[str, Any]]:
+    """The context and its shape on the wire. Without a format tokens are counted on the items as JSON."""
+    context = kb.context(
+        asked.query,
+        spaces=asked.tenant_ids,
+        recipe=recipes(asked),
+        max_tokens=asked.max_tokens,
+        model=asked.token_model,
+        format=asked.format or "json",
+        as_of=asked.as_of,
+        now=asked.now,
+    )
+    parts = {fragment.name: fragment for fragment in context.fragments}
+    chosen = {name: parts[name].chosen if name in parts else () for name in SHARES}
+    body = {
+        "entry_points": [_node(one) | {"match_source": one.hit.match_source} for one in chosen["entry_points"]],
+        "context": [_node(one) | _way(one) for one in chosen["context"]],
+        "entities": [_entity(one.hit.item) for one in chosen["entities"]],
+        "stats": _stats(context, {name: len(found) for name, found in chosen.items()}),
+        "degraded": [{"part": one.part, "code": one.code, "reason": one.reason} for one in context.degraded],
+        "left_out": [
+            {"id": public_id(one.hit.item), "part": one.fragment, "score": one.hit.score, "tokens": one.tokens, "reason": one.reason}
+            for one in context.left_out
+        ],
+        "digest": context.digest,
+        "text": context.text if asked.format else None,
+    }
+    return context, body
+
+
+def public_id(item: Item) -> int | str:
+    """An id that came as a number is given back as one."""
+    return int(item.id) if item.numbered else item.id
+
+
+def _node(one: Chosen) -> dict[str, Any]:
+    item = one.hit.item
+    whole = one.form is Form.WHOLE
+    return {
+        "id": public_id(item),
+        "node_type": item.type,
+        "title": item.title,
+        "summary": (item.summary or None) if one.form is not Form.POINTER else None,
+        "content": ({"text": item.text} if item.text else {}) | dict(item.properties) if whole else {},
+        "tags": list(item.tags),
+        "score": one.hit.score,
+        "form": one.form.value,
+        "tokens": one.tokens,
+    }
+
+
+def _way(one: Chosen) -> dict[str, Any]:
+    numbered = one.hit.item.numbered
+    return {
+        "distance": one.hit.distance,
+        "path": [_path_id(key, numbered) for key in one.hit.path],
+        "edge_type": one.hit.edge.type if one.hit.edge else None,
+    }
+
+
+def _path_id(key: Key, numbered: bool) -> int | str:
+    return int(key[1]) if numbered and key[1].isdecimal() else key[1]
+
+
+def _entity(item: Item) -> dict[str, Any]:
+    schemas = item.properties.get("related_schemas", [])
+    return {
+        "id": public_id(item),
+        "title": item.name,
+        "entity_path": str(item.properties.get("entity_path", "")),
+        "related_schemas": [str(one) for one in schemas] if isinstance(schemas, list) else [],
+    }
+
+
+def _stats(context: Context, counts: dict[str, int]) -> dict[str, Any]:
+    used = {fragment.name: fragment.tokens for fragment in context.fragments}
+    return {
+        "nodes_searched": context.stats.searched,
+        "nodes_expanded": context.stats.expanded,
+        "max_depth_reached": context.stats.max_depth,
+        "entry_points_found": counts["entry_points"],
+        "context_nodes_found": counts["context"],
+        "total_tokens": context.tokens,
+        "tokens_used": {
+            "entry_points": used.get("entry_points", 0),
+            "context_nodes": used.get("context", 0),
+            "entities": used.get("entities", 0),
+        },
+        "token_counter": context.stats.token_counter,
+        "optimality_gap": context.stats.optimality_gap,
+        "timings_ms": {name: round(value, 3) for name, value in context.stats.timings.items()},
+    }

@@ -1,0 +1,176 @@
+"""What happens to every request: an id, checks of host, origin, size and media type, the key, the rate, a log line, counters."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic, perf_counter
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from weft.errors import Corrupt
+from weft.surfaces.http.access import EVERYBODY, Key, Keyring
+from weft.surfaces.http.problems import problem
+
+log = logging.getLogger("weft.http")
+
+OPEN_PATHS = ("/healthz", "/readyz")  # need no key: whoever starts and stops the process asks
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "testserver")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the server accepts."""
+
+    max_body: int = 20_000_000
+    requests_per_minute: int = 6000  # of one key
+    hosts: tuple[str, ...] = LOOPBACK  # names the server answers to; "*" for any
+
+
+class Metrics:
+    """Prometheus counters of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter("weft_requests_total", "Requests by route and status", ["route", "method", "status"], registry=self.registry)
+        buckets = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+        self.latency = Histogram("weft_request_seconds", "Time to answer", ["route"], buckets=buckets, registry=self.registry)
+        self.tokens = Counter("weft_context_tokens_total", "Tokens of the contexts returned", registry=self.registry)
+        self.degraded = Counter("weft_degraded_total", "Answers that were weaker than asked, by reason", ["code"], registry=self.registry)
+
+
+class Rate:
+    """A bucket of requests per key: it fills at the allowed rate and holds a minute's worth."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = monotonic) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._buckets: dict[str, tuple[float, float]] = {}  # key -> (requests left, when that was)
+        self._lock = Lock()
+
+    def wait_s(self, key: str) -> float:
+        """0 when the request may go on; else how long the caller should wait."""
+        now = self._clock()
+        with self._lock:
+            left, since = self._buckets.get(key, (float(self._per_minute), now))
+            left = min(float(self._per_minute), left + (now - since) * self._per_minute / 60)
+            self._buckets[key] = (left - 1 if left >= 1 else left, now)
+        return 0.0 if left >= 1 else (1 - left) * 60 / self._per_minute
+
+
+class Guard:
+    """Plain ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, keyring: Keyring | None, metrics: Metrics) -> None:
+        self._app = app
+        self._limits = limits
+        self._keyring = keyring
+        self._metrics = metrics
+        self._rate = Rate(limits.requests_per_minute)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        given = headers.get("x-request-id", "")
+        request_id = given if given.isascii() and given.replace("-", "").isalnum() and len(given) <= 64 else secrets.token_hex(8)
+        started = perf_counter()
+        seen = {"status": 500}
+
+        async def answering(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seen["status"] = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
+            await send(message)
+
+        scope.setdefault("state", {})
+        refusal = self._refusal(scope, headers)
+        try:
+            if refusal is not None:
+                await refusal(scope, receive, answering)
+            else:
+                await self._app(scope, self._counted(receive), answering)
+        finally:
+            self._record(scope, request_id, seen["status"], perf_counter() - started)
+
+    def _refusal(self, scope: Scope, headers: dict[str, str]) -> Response | None:
+        """Why a request is not let in, or None."""
+        host = _name(headers.get("host", ""))
+        if "*" not in self._limits.hosts and host not in self._limits.hosts:
+            return problem(421, "this server does not answer to that host name", "wrong_host")
+        if scope["method"] in WRITES and (refused := self._cross_site(headers, host)):
+            return refused
+        if int(headers.get("content-length", "0") or 0) > self._limits.max_body:
+            return problem(413, f"a body may have {self._limits.max_body:,} bytes", "body_too_large")
+        if scope["path"] in OPEN_PATHS:
+            scope["state"]["key"] = EVERYBODY
+            return None
+        return self._unknown(scope, headers)
+
+    def _cross_site(self, headers: dict[str, str], host: str) -> Response | None:
+        origin = headers.get("origin")
+        if origin is not None and _name(urlsplit(origin).netloc) != host:
+            return problem(403, "writes from another origin are refused", "cross_site")
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return problem(403, "writes from another site are refused", "cross_site")
+        media = headers.get("content-type", "").split(";")[0].strip().lower()
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        if has_body and media not in ("application/json", "application/x-ndjson"):
+            return problem(415, "the body must be application/json", "unsupported_media_type")
+        return None
+
+    def _unknown(self, scope: Scope, headers: dict[str, str]) -> Response | None:
+        try:
+            key = self._key(headers)
+        except Corrupt:
+            return problem(500, "the keys cannot be read", "corrupt")
+        if key is None:
+            return problem(401, "a valid key is needed: Authorization: Bearer weft_…", "key_required", headers={"WWW-Authenticate": "Bearer"})
+        wait = self._rate.wait_s(key.id)
+        if wait > 0:
+            return problem(429, "too many requests with this key", "rate_limited", headers={"Retry-After": str(int(wait) + 1)})
+        scope["state"]["key"] = key
+        return None
+
+    def _key(self, headers: dict[str, str]) -> Key | None:
+        if self._keyring is None:
+            return EVERYBODY
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
+        secret = secret.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        return self._keyring.find(secret) if secret else None
+
+    def _counted(self, receive: Receive) -> Receive:
+        """The body, up to the limit, also when it comes without a length."""
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._limits.max_body:
+                raise HTTPException(413, f"a body may have {self._limits.max_body:,} bytes")
+            return message
+
+        return counted
+
+    def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        key = scope["state"].get("key")
+        self._metrics.requests.labels(route, scope["method"], status).inc()
+        self._metrics.latency.labels(route).observe(seconds)
+        log.info("request id=%s method=%s route=%s status=%d ms=%.1f key=%s", request_id, scope["method"], route, status, seconds * 1000, key.id if key else "-")
+
+
+def _name(host: str) -> str:
+    """A host without its port; addresses of IPv6 without brackets."""
+    host = host.strip().lower()
+    return host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
