@@ -25,7 +25,10 @@ from weft.surfaces.cli import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = (ROOT / "docs" / "cli.md").read_text("utf-8")
-COMMANDS = dict(cli.commands)
+COMMANDS = {name: command for name, command in cli.commands.items() if not isinstance(command, click.Group)} | {
+    f"{name} {below}": command for name, group in cli.commands.items() if isinstance(group, click.Group) for below, command in group.commands.items()
+}
+NOT_RUN = ("weft serve", "weft keys revoke 1a2b3c4d")  # a server never ends, and that key is no one's
 ASK = ("How do I process a refund request?", "--space", "support", "--space", "shared")
 NOW = ("--now", "2026-06-01T12:00:00Z")
 
@@ -523,21 +526,21 @@ class TestTeaching:
     def test_help_names_every_command_and_three_to_start_with(self) -> None:
         shown = run("--help").stdout
         assert len(examples(shown, 4)) == 3
-        assert all(re.search(rf"^  {name} +\S", shown, re.M) for name in COMMANDS)
+        assert all(re.search(rf"^  {name} +\S", shown, re.M) for name in cli.commands)
 
     def test_no_summary_of_a_command_is_cut(self) -> None:
         assert "..." not in run("--help").stdout.partition("Commands:")[2]
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_every_command_has_examples(self, name: str) -> None:
-        result = run(name, "--help")
+        result = run(*name.split(), "--help")
         assert result.exit_code == 0
         assert 1 <= sum(line.startswith(f"weft {name}") for line in examples(result.stdout, 4)) <= 2
 
     def test_the_help_of_format_names_every_format(self) -> None:
         assert all(name in run("context", "--help").stdout for name in FORMATS)
 
-    @pytest.mark.parametrize("line", dict.fromkeys([*HELP_EXAMPLES, *DOCS_EXAMPLES]))
+    @pytest.mark.parametrize("line", [line for line in dict.fromkeys([*HELP_EXAMPLES, *DOCS_EXAMPLES]) if not line.startswith(NOT_RUN)])
     def test_every_example_runs(self, line: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
         needs_embedder = line.startswith("weft embed")
         source = request.getfixturevalue("embedded" if needs_embedder else "words_only")

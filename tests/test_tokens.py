@@ -211,3 +211,19 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path, content):
     file.write_text(content)
     with pytest.raises(Invalid, match=r"tokenizer.json' is not a Hugging Face tokenizer file"):
         counter(str(file))
+
+
+
+@pytest.fixture(scope="module", params=ENCODINGS)
+def plain(request):
+    """Our counter of an encoding, and tiktoken's own encoding of whole texts."""
+    ranks = tokens._ranks(request.param)
+    return counter(request.param), tiktoken.Encoding(request.param, pat_str=tokens.PIECES[request.param], mergeable_ranks=ranks, special_tokens={})
+
+
+@settings(max_examples=400)
+@given(words=st.lists(texts, max_size=12), between=st.sampled_from([" ", "  ", "\n", " \n", "\n\n"]))
+def test_words_counted_one_by_one_make_the_count_of_the_whole(plain, words, between):
+    ours, whole = plain
+    text = between.join(words)
+    assert ours.count(text) == len(whole.encode_ordinary(text))

@@ -1,14 +1,15 @@
 """weft keeps what an organisation knows and weaves the best of it into each prompt, within the token budget.
 
-    import weft
-    kb = weft.open("knowledge.db")
-    kb.load("examples/harbor/support.jsonl", space="support")
-    print(kb.context("How do I process a refund?", spaces=["support"], max_tokens=800).text)
+import weft
+kb = weft.open("knowledge.db")
+kb.load("examples/harbor/support.jsonl", space="support")
+print(kb.context("How do I process a refund?", spaces=["support"], max_tokens=800).text)
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
     from weft.ports import Embedder
     from weft.recipes import Recipe, Weights
+    from weft.surfaces.client import Client
 
 __version__ = "0.1.0"
 __all__ = [
+    "Client",
     "Conflict",
     "Context",
     "Corrupt",
@@ -55,15 +58,28 @@ _HOMES = {
     "weft.ingest.read": ("Skipped",),
     "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
     "weft.recipes": ("Recipe", "Weights"),
+    "weft.surfaces.client": ("Client",),
 }
+_EXTRAS = {"weft.surfaces.client": "client"}
 
 
 def __getattr__(name: str) -> Any:
     """Names are imported when they are first used, so that `weft --help` does not wait for numpy."""
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(import_module(home), name)
+            return getattr(_module(home), name)
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+def _module(home: str) -> ModuleType:
+    try:
+        return import_module(home)
+    except ImportError as error:
+        if home not in _EXTRAS:
+            raise
+        from weft.errors import MissingExtra
+
+        raise MissingExtra(f"a package that is not installed is needed ({error.name}): pip install 'weft[{_EXTRAS[home]}]'") from error
 
 
 def open(url: str, *, embedder: str | Embedder | None = "minilm", embedder_settings: dict[str, Any] | None = None, **roles: str) -> Engine:

@@ -34,8 +34,10 @@ def item_from_dict(row: Mapping[str, Any]) -> Item:
     for name in _TIMES:
         if name in values:
             values[name] = text_to_time(values[name])
-    values["kind"] = Kind(values.get("kind", Kind.NODE))
-    values["tags"] = tuple(values.get("tags", ()))
+    if "kind" in values:
+        values["kind"] = Kind(values["kind"])
+    if "tags" in values:
+        values["tags"] = tuple(values["tags"])
     return Item(**values)
 
 

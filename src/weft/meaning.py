@@ -12,6 +12,7 @@ from weft.ports import Embedder, Stores, Vector
 from weft.recipes import Recipe
 from weft.trace import span
 
+PAGE = 4096  # items looked up at a time
 BATCH = 64  # vectors per write
 Progress = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 
@@ -37,14 +38,19 @@ class Meaning:
         if self._embedder is None:
             raise Invalid('no embedder was opened; name one: weft.open(url, embedder="minilm")')
         total, done = self._stores.vectors.count_missing(spaces), 0
-        while keys := self._stores.vectors.missing_vectors(spaces, BATCH):
-            items = self._stores.items.get(keys)
-            made = self._embedder.embed([item.embeddable for item in items])
-            self._stores.vectors.put_vectors({item.key: vector for item, vector in zip(items, made, strict=True)}, self._embedder.fingerprint)
-            done += len(items)
-            if progress is not None:
-                progress("vectors", done, max(total, done))
+        while keys := self._stores.vectors.missing_vectors(spaces, PAGE):
+            for start in range(0, len(keys), BATCH):
+                done += self._embed_some(keys[start : start + BATCH])
+                if progress is not None:
+                    progress("vectors", done, max(total, done))
         return done
+
+    def _embed_some(self, keys: Sequence[Key]) -> int:
+        assert self._embedder is not None
+        items = self._stores.items.get(keys)
+        made = self._embedder.embed([item.embeddable for item in items])
+        self._stores.vectors.put_vectors({item.key: vector for item, vector in zip(items, made, strict=True)}, self._embedder.fingerprint)
+        return len(items)
 
     def embedded(self, spaces: Sequence[str], progress: Progress | None = None) -> tuple[str, ...]:
         """Embed what a write left without vectors; what could not be done, in words. What was written stays written."""

@@ -47,7 +47,7 @@ class Recipe:
     near: int = 1  # a link of weight w at hop n scores w / (n + near)
     edge_types: tuple[str, ...] = ()
     starts: int = 10  # of what was found before, the links of the best are followed
-    hub_cap: int = 50  # links followed per item and direction, heaviest first
+    hub_cap: int = 30  # links followed per item and direction, heaviest first
     weights: Weights = field(default_factory=Weights)
     share: float = 1.0  # of the budget: what this part is sure to get if it can use it
     most: float = 1.0  # of the budget: what this part may have at most
@@ -60,7 +60,7 @@ _READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM)
 
 KNOWLEDGE = (
     Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=0.6, required=True),
-    Recipe("context", "neighbours", kinds=(*_READABLE, Kind.RULE), limit=50, depth=2, share=0.3),
+    Recipe("context", "neighbours", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=0.3),
     Recipe("entities", "neighbours", kinds=(Kind.ENTITY,), limit=10, depth=1, starts=20, share=0.1),
 )
 SEARCH = (Recipe("entry_points", limit=AS_FITS, required=True),)

@@ -51,6 +51,8 @@ _LONE_TAG = re.compile(rf"(?:<[A-Za-z][A-Za-z0-9-]*(?:{_ATTRIBUTE})*\s*/?>|</[A-
 
 def one_line(text: str) -> str:
     """Line breaks, control characters and runs of spaces become one space."""
+    if text.isprintable() and "  " not in text:
+        return text.strip()  # most are like this already
     return _GAP.sub(" ", text).strip()
 
 

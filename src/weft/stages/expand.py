@@ -9,7 +9,7 @@ from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import GraphStore, ItemStore
 from weft.recipes import Recipe
 
-FRONTIER_PER_HIT = 4  # a hop goes on from at most this many items per hit wanted
+FRONTIER_PER_HIT = 2  # a hop goes on from at most this many items per hit wanted
 
 
 @dataclass(frozen=True, slots=True)

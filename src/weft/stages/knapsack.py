@@ -12,12 +12,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 
 import numpy as np
 import numpy.typing as npt
 
 MAX_CELLS = 4_000_000  # of one group's table, 8 bytes each
+SPARE = 200  # tokens beyond its share that a group's table has room for at first
 MAX_NODES = 48  # relaxed problems solved for dependencies, 1-2 ms each
 IMPOSSIBLE = np.int64(-(2**62))
 
@@ -128,11 +129,7 @@ def _repaired(groups: Sequence[Group], budget: int, offers: Sequence[Offer], cho
 
 def _solve(groups: Sequence[Group], budget: int, ruling: Ruling) -> Choice | None:
     """The best choice without regard to needs; None when what is forced does not fit."""
-    first = 0
-    solvers: list[_Solver] = []
-    for group in groups:
-        solvers.append(_Solver(group, first, min(group.most, budget), ruling))
-        first += len(group.offers)
+    solvers = _solvers(groups, budget, ruling)
     grants = _grants(solvers, [group.sure for group in groups], budget)
     if grants is None:
         return None
@@ -141,11 +138,24 @@ def _solve(groups: Sequence[Group], budget: int, ruling: Ruling) -> Choice | Non
     return Choice(picks, value, value if all(solver.exact for solver in solvers) else max(value, _bound(solvers, budget)))
 
 
+def _solvers(groups: Sequence[Group], budget: int, ruling: Ruling) -> list[_Solver]:
+    """A table for each group, no longer than it can need: mostly its share and a little more. Only when the groups leave much of
+    their shares unused are the tables made again, long enough for all of that."""
+    firsts = list(accumulate((len(group.offers) for group in groups), initial=0))
+    longest = [min(group.most, budget) for group in groups]
+    short = [min(most, group.sure + SPARE) for group, most in zip(groups, longest, strict=True)]
+    solvers = [_Solver(group, first, most, ruling) for group, first, most in zip(groups, firsts, short, strict=False)]
+    left = budget - sum(solver.used(group.sure) for solver, group in zip(solvers, groups, strict=True))
+    if 0 <= left <= SPARE or short == longest:
+        return solvers
+    return [_Solver(group, first, most, ruling) for group, first, most in zip(groups, firsts, longest, strict=False)]
+
+
 def _bound(solvers: Sequence[_Solver], budget: int) -> int:
     """What no choice can exceed when tables are coarse: costs rounded down, no guarantees, one pool for all."""
     best: Table = np.zeros(budget + 1, np.int64)
     for solver in solvers:
-        best, _ = _share_out(best, solver.optimistic(budget))
+        best = _share_out(best, solver.optimistic(budget))
     return int(best[-1])
 
 
@@ -155,31 +165,26 @@ def _grants(solvers: Sequence[_Solver], sure: Sequence[int], budget: int) -> lis
     left = budget - sum(used)
     if left < 0:
         return None
-    best: Table = np.zeros(left + 1, np.int64)
-    taken: list[npt.NDArray[np.int64]] = []
-    for solver, own in zip(solvers, used, strict=True):
-        best, extra = _share_out(best, solver.gains(own, left))
-        taken.append(extra)
-    if best[left] <= IMPOSSIBLE // 2:
+    gains = [solver.gains(own, left) for solver, own in zip(solvers, used, strict=True)]
+    best: list[Table] = [np.zeros(left + 1, np.int64)]
+    for steps in gains:
+        best.append(_share_out(best[-1], steps))
+    if best[-1][left] <= IMPOSSIBLE // 2:
         return None
     grants = [0] * len(solvers)
     for number in reversed(range(len(solvers))):
-        more = int(taken[number][left])
-        grants[number] = used[number] + more
-        left -= more
+        extra = next(tokens for tokens, value in gains[number] if tokens <= left and best[number][left - tokens] + value == best[number + 1][left])
+        grants[number] = used[number] + extra
+        left -= extra
     return grants
 
 
-def _share_out(best: Table, gains: Sequence[tuple[int, int]]) -> tuple[Table, npt.NDArray[np.int64]]:
+def _share_out(best: Table, gains: Sequence[tuple[int, int]]) -> Table:
     """Give one more group a part of the pool. `gains` are (extra tokens, value) at which the group's value rises."""
-    result = np.full_like(best, IMPOSSIBLE)
-    extra = np.zeros_like(best)
-    for tokens, value in gains:
-        better = best[: len(best) - tokens] + value
-        rises = better > result[tokens:]
-        result[tokens:][rises] = better[rises]
-        extra[tokens:][rises] = tokens
-    return result, extra
+    result = best + gains[0][1]
+    for tokens, value in gains[1:]:
+        np.maximum(result[tokens:], best[: len(best) - tokens] + value, out=result[tokens:])
+    return result
 
 
 def _wanted(group: Group) -> int:
@@ -236,15 +241,15 @@ class _Solver:
         return self._overhead + int(np.searchsorted(last, value)) * self._unit
 
     def gains(self, own: int, pool: int) -> list[tuple[int, int]]:
-        """Where the value rises when tokens of the pool are added to the group's own."""
-        steps = [(0, self._best(own))]
-        last = self._rows[-1]
-        rises = np.flatnonzero(np.diff(last, prepend=IMPOSSIBLE)) if len(last) else np.zeros(0, np.int64)
-        for column in rises.tolist():
-            extra = self._overhead + column * self._unit - own
-            if 0 < extra <= pool and last[column] > steps[-1][1]:
-                steps.append((extra, int(last[column])))
-        return steps
+        """Where the value rises when tokens of the pool are added to the group's own, beginning with none of them."""
+        now = self._best(own)
+        first = max(0, -(-(own - self._overhead) // self._unit))
+        last = self._rows[-1][first : max(0, own + pool - self._overhead) // self._unit + 1]
+        if not len(last) or own + pool < self._overhead:
+            return [(0, now)]
+        rises = np.flatnonzero(np.diff(last, prepend=IMPOSSIBLE))
+        steps = [(self._overhead + (first + column) * self._unit - own, int(last[column])) for column in rises.tolist()]
+        return [(0, now), *((extra, value) for extra, value in steps if 0 < extra <= pool and value > now)]
 
     def pick(self, grant: int) -> list[int]:
         """The options that make the best value within the grant."""

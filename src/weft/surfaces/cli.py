@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft import __version__, codec
-from weft.surfaces import wire
+from weft.surfaces import serving, wire
 from weft.surfaces.shell import (
     Command,
     Group,
@@ -261,6 +261,10 @@ def recipes(session: Session) -> None:
     from weft.recipes import RECIPES
 
     session.answer(wire.recipes(RECIPES), lambda screen: [screen.recipes(RECIPES)])
+
+
+for command in serving.COMMANDS:
+    cli.add_command(command)
 
 
 def main() -> None:

@@ -76,6 +76,7 @@ def context(context: Context) -> Row:
         "degraded": [problem(one) for one in context.degraded],
         "stats": stats(context.stats),
         "digest": context.digest,
+        "items": [item(one) for one in _items(context)],
     }
 
 
@@ -95,6 +96,8 @@ def statistics(statistics: Statistics) -> Row:
         "spaces": [{"name": one.name, "items": one.items, "edges": one.edges, "digest": one.digest} for one in statistics.spaces],
         "embedder": statistics.embedder,
         "without_vector": statistics.without_vector,
+        "cache_hits": statistics.cache_hits,
+        "cache_misses": statistics.cache_misses,
     }
 
 
@@ -143,7 +146,14 @@ def _named(item: Item) -> Row:
 
 
 def _fragment(fragment: Fragment) -> Row:
-    return {"name": fragment.name, "tokens": fragment.tokens, "problem": fragment.problem, "chosen": [chosen(one) for one in fragment.chosen]}
+    said = {"name": fragment.name, "tokens": fragment.tokens, "problem": fragment.problem, "text": fragment.text}
+    return said | {"chosen": [chosen(one) for one in fragment.chosen]}
+
+
+def _items(context: Context) -> list[Item]:
+    """Every item that is shown or left out, once, ordered by (space, id): the rest of the answer only names them."""
+    found = {hit.item.key: hit.item for hit in (*context.hits, *(one.hit for one in context.left_out))}
+    return [found[key] for key in sorted(found)]
 
 
 def _query(query: Query) -> Row:
@@ -156,6 +166,7 @@ def _query(query: Query) -> Row:
         "format": query.format,
         "model": query.model,
         "entity": query.entity,
+        "vector": list(query.vector),
     }
 
 

@@ -56,7 +56,7 @@ def connect(path: str) -> apsw.Connection:
     """A connection to a file of the current schema. A file that cannot be written is opened for reading."""
     with translated(path):
         connection = _open(path)
-        for pragma in ("synchronous=FULL", "cache_size=-65536", "temp_store=MEMORY", f"mmap_size={2**31}"):
+        for pragma in ("synchronous=FULL", "cache_size=-65536", "temp_store=MEMORY"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         migrate(connection, path)
         return connection

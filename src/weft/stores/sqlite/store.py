@@ -16,7 +16,7 @@ from weft import codec
 from weft import words as analyser
 from weft.errors import Conflict, Corrupt, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, SpaceInfo
-from weft.stores.sqlite import vectors, verify, words
+from weft.stores.sqlite import links, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.view import EDGE, View, edge_from_row
 from weft.stores.sqlite.write import Writer
@@ -128,17 +128,15 @@ class SqliteStore:
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self.reading() as reader:
             views = reader.views([space for space, _ in keys])
-            asked = ((views[space].no, id) for space, id in keys if space in views)
-            rows = list(reader.connection.executemany("SELECT space, body FROM item WHERE space = ? AND id = ?", asked))
-        names = {view.no: name for name, view in views.items()}
-        return [_item(body, names[no]) for no, body in rows]
+            bodies = {name: view.bodies(reader.connection, [id for space, id in keys if space == name]) for name, view in views.items()}
+        return [_item(bodies[space][id], space) for space, id in keys if space in bodies and id in bodies[space]]
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
         with self.reading() as reader:
             views = reader.views(only.spaces)
             masks = {name: view.mask(reader.connection, only) for name, view in views.items()}
             asked = [(space, id) for space, id in keys if space in views]
-            rows = dict(self._places(reader, views, asked))
+            rows = self._places(reader, views, asked)
         allowed = {key: (mask := masks[key[0]]) is None or bool(mask[place]) for key, place in rows.items()}
         return [key for key in asked if allowed.get(key)]
 
@@ -155,8 +153,7 @@ class SqliteStore:
         mask = view.mask(reader.connection, only)
         base = view.no << 32
         if mask is not None and mask.sum() < FEW:
-            rows = ((base + place,) for place in np.flatnonzero(mask).tolist())
-            ids = sorted(id for (id,) in reader.connection.executemany("SELECT id FROM item WHERE row = ?", rows) if id > behind)
+            ids = sorted(id for id in view.ids(reader.connection, np.flatnonzero(mask).tolist()) if id > behind)
             return self.get([(name, id) for id in ids[:limit]])
         found: list[Item] = []
         for row, body in reader.connection.execute("SELECT row, body FROM item WHERE space = ? AND id > ? ORDER BY id", (view.no, behind)):
@@ -200,8 +197,8 @@ class SqliteStore:
                     score *= mask
                 places, best, matching = _best(score, limit)
                 considered += matching
-                found += [((name, id), value) for id, value in zip(_ids(reader, view, places), best, strict=True)]
-            for (name, id), place in self._places(reader, views, [key for key in also if key[0] in views]):
+                found += [((name, id), value) for id, value in zip(view.ids(reader.connection, places), best, strict=True)]
+            for (name, id), place in self._places(reader, views, also).items():
                 value = float(scores[list(views).index(name)][place])
                 others.update({(name, id): round(value, 6)} if value else {})
         return Found(tuple(sorted(found, key=_best_first)[:limit]), considered, others)
@@ -255,13 +252,12 @@ class SqliteStore:
         keys: list[Key] = []
         with self.reading() as reader:
             for name, view in sorted(reader.views(spaces).items()):
-                places = np.flatnonzero(_unembedded(view))
-                keys += [(name, id) for id in sorted(_ids(reader, view, places.tolist()))]
+                keys += [(name, id) for id in sorted(view.ids(reader.connection, view.unembedded.tolist()))]
         return keys[:limit]
 
     def count_missing(self, spaces: Sequence[str]) -> int:
         with self.reading() as reader:
-            return sum(int(_unembedded(view).sum()) for view in reader.views(spaces).values())
+            return sum(len(view.unembedded) for view in reader.views(spaces).values())
 
     def search_vector(self, vector: Vector, only: Filter, limit: int) -> Found:
         with self.reading() as reader:
@@ -269,21 +265,21 @@ class SqliteStore:
             for name, view in reader.views(only.spaces).items():
                 mask = view.mask(reader.connection, only)
                 places = vectors.nearest(view, vector, mask, max(vectors.RESCORED, vectors.RESCORED_PER_HIT * limit))
-                scored = vectors.similarities(reader.connection, view, vector, places.tolist(), limit)
-                embedded = view.records["vector"][: view.next] == 1
-                considered += int((embedded if mask is None else embedded & mask).sum())
+                scored = vectors.similarities(reader.connection, view, vector, places, limit)
+                considered += int((view.embedded if mask is None else view.embedded & mask).sum())
                 best = dict(_cut(scored, limit))
-                found += [((name, id), cosine) for id, cosine in zip(_ids(reader, view, best), best.values(), strict=True)]
+                found += [((name, id), cosine) for id, cosine in zip(view.ids(reader.connection, list(best)), best.values(), strict=True)]
         return Found(tuple(sorted(found, key=_best_first)[:limit]), considered)
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         scored: dict[Key, float] = {}
         with self.reading() as reader:
             views = reader.views([space for space, _ in keys])
-            places = dict(self._places(reader, views, keys))
+            places = self._places(reader, views, keys)
             for name, view in views.items():
                 own = {place: key for key, place in places.items() if key[0] == name}
-                scored.update({own[place]: cosine for place, cosine in vectors.similarities(reader.connection, view, vector, list(own))})
+                cosines = vectors.similarities(reader.connection, view, vector, np.fromiter(own, np.intp, len(own)))
+                scored.update({own[place]: cosine for place, cosine in cosines})
         return scored
 
     # graph
@@ -294,17 +290,13 @@ class SqliteStore:
         with self.reading() as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
-            asked = [(views[space].no, id, min_weight, *types, limit) for space, id in keys if space in views]
-            chosen = f"AND type IN ({','.join('?' * len(types))})" if types else ""
-            # Numbers of spaces tell when they were made, names do not. One space needs neither, and its index is in order already.
-            by_name = ", (SELECT name FROM space WHERE no = edge.{})" if len(names) > 1 else ""
-            rows: dict[tuple[Any, ...], Edge] = {}
-            for here, id, there, far in (("space", "source", "target_space", "target"), ("target_space", "target", "space", "source")):
-                query = f"""SELECT {EDGE} FROM edge
-                    WHERE {here} = ? AND {id} = ? AND weight >= ? AND {there} IN ({",".join(map(str, names))}) {chosen}
-                    ORDER BY weight DESC, {far}, type {by_name.format(there)} LIMIT ?"""
-                rows.update({row[:5]: edge_from_row(names, row) for row in reader.connection.executemany(query, asked)})
-        return sorted(rows.values(), key=_heaviest)
+            found: dict[tuple[Any, ...], Edge] = {}
+            for name, view in views.items():
+                ids = list(dict.fromkeys(id for space, id in keys if space == name))
+                for side in links.SIDES:
+                    rows = links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight)
+                    found.update({row[:5]: edge_from_row(names, row) for row in rows})
+        return sorted(found.values(), key=_heaviest)
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
@@ -333,12 +325,10 @@ class SqliteStore:
 
     # inside
 
-    def _places(self, reader: Reader, views: Mapping[str, View], keys: Sequence[Key]) -> list[tuple[Key, int]]:
+    def _places(self, reader: Reader, views: Mapping[str, View], keys: Sequence[Key]) -> dict[Key, int]:
         """The place of each key that is stored."""
-        names = {view.no: name for name, view in views.items()}
-        asked = ((views[space].no, id) for space, id in keys if space in views)
-        rows = list(reader.connection.executemany("SELECT space, id, row FROM item WHERE space = ? AND id = ?", asked))
-        return [((names[no], id), row & 0xFFFFFFFF) for no, id, row in rows]
+        found = {name: view.places(reader.connection, [id for space, id in keys if space == name]) for name, view in views.items()}
+        return {(space, id): found[space][id] for space, id in keys if space in found and id in found[space]}
 
 
 def _item(body: str, space: str) -> Item:
@@ -359,17 +349,6 @@ def _embedder(connection: apsw.Connection) -> tuple[str, int]:
     query = "SELECT key, value FROM meta WHERE key IN ('embedder', 'dimensions') AND EXISTS (SELECT 1 FROM vector)"
     rows = dict(list(connection.execute(query)))
     return rows.get("embedder", ""), rows.get("dimensions", 0)
-
-
-def _unembedded(view: View) -> npt.NDArray[np.bool_]:
-    records = view.records[: view.next]
-    missing: npt.NDArray[np.bool_] = (records["live"] == 1) & (records["vector"] == 0)
-    return missing
-
-
-def _ids(reader: Reader, view: View, places: Iterable[int]) -> list[str]:
-    rows = (((view.no << 32) + place,) for place in places)
-    return [id for (id,) in reader.connection.executemany("SELECT id FROM item WHERE row = ?", rows)]
 
 
 def _best(score: npt.NDArray[np.float64], limit: int) -> tuple[list[int], list[float], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -92,13 +92,18 @@ class View:
         self.no = no
         self.version = self.next = self.items = self.length = 0
         self.records = np.zeros(0, RECORD)
+        self.lengths = np.zeros(0)  # words of each item
+        self.embedded = np.zeros(0, np.bool_)  # which items have a vector
+        self.unembedded = np.zeros(0, np.intp)  # the places of those that have none
         self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per item
-        self._vectors = np.zeros((0, 0), np.float16)  # those read before, one row per item
+        self._vectors = np.zeros((0, 0), np.float32)  # those read before, one row per item
         self._read = np.zeros(0, np.bool_)  # which those are
         self._expires = False  # whether any item is valid for a time only
         self._reset = -1
         self._fresh: dict[str, dict[int, int]] = {}  # word -> place -> count, of items not in `posting` yet
         self._masks: dict[Filter, Mask | None] = {}
+        self._ids: dict[int, str] = {}  # those asked for before: a place keeps its id for as long as it has one
+        self._places: dict[str, int] = {}  # those asked for since the space last changed
 
     def refresh(self, connection: apsw.Connection) -> None:
         """Catch up with the file; costs nothing when the space did not change."""
@@ -107,6 +112,7 @@ class View:
             return
         version, self.next, self.items, self.length, reset = row
         self._masks.clear()
+        self._places.clear()
         self._load_records(connection, self.version)
         self._load_signs(connection, self.version)
         self._load_fresh(connection, self.version, reset)
@@ -117,8 +123,13 @@ class View:
         for chunk, data in connection.execute("SELECT chunk, data FROM record WHERE space = ? AND version > ?", (self.no, seen)):
             part = np.frombuffer(data, RECORD)
             self.records[chunk * CHUNK : chunk * CHUNK + len(part)] = part
-        live = self.records[: self.next][self.records["live"][: self.next] == 1]
-        self._expires = bool((live["valid_from"] > -_EVER).any() or (live["valid_to"] < _EVER).any())
+        records = self.records[: self.next]
+        live = records["live"] == 1
+        # Copies that lie together: a column of the records is six times as slow to scan.
+        self.lengths = records["length"].astype(np.float64)
+        self.embedded = records["vector"] == 1
+        self.unembedded = np.flatnonzero(live & ~self.embedded)
+        self._expires = bool((live & ((records["valid_from"] > -_EVER) | (records["valid_to"] < _EVER))).any())
 
     def _load_signs(self, connection: apsw.Connection, seen: int) -> None:
         for chunk, data in connection.execute("SELECT chunk, data FROM sign WHERE space = ? AND version > ?", (self.no, seen)):
@@ -146,9 +157,30 @@ class View:
         settled = connection.execute("SELECT DISTINCT word FROM posting WHERE space = ?", (self.no,))
         return {word for (word,) in settled} | set(self._fresh)
 
-    def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float16]:
+    def ids(self, connection: apsw.Connection, places: Sequence[int]) -> list[str]:
+        """The ids of the items at these places."""
+        rows = [(self.no << 32) + place for place in places if place not in self._ids]
+        if rows:
+            query = "SELECT item.row, item.id FROM json_each(?) AS asked CROSS JOIN item ON item.row = asked.value"
+            self._ids.update({row & 0xFFFFFFFF: id for row, id in connection.execute(query, (json.dumps(rows),))})
+        return [self._ids[place] for place in places]
+
+    def places(self, connection: apsw.Connection, ids: Sequence[str]) -> dict[str, int]:
+        """The places of those of the ids that are stored, in the order asked."""
+        missing = [id for id in ids if id not in self._places]
+        if missing:
+            query = "SELECT item.id, item.row FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
+            self._places.update({id: row & 0xFFFFFFFF for id, row in connection.execute(query, (codec.to_json(missing), self.no))})
+        return {id: self._places[id] for id in ids if id in self._places}
+
+    def bodies(self, connection: apsw.Connection, ids: Sequence[str]) -> dict[str, str]:
+        """The items behind those of the ids that are stored, as JSON."""
+        query = "SELECT item.id, item.body FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
+        return dict(list(connection.execute(query, (codec.to_json(list(ids)), self.no))))
+
+    def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """The vectors at these places, which must have one. What was read is kept, as long as the space is of moderate size."""
-        if self.next * len(self.signs) * 128 > KEPT_BYTES:
+        if self.next * len(self.signs) * 256 > KEPT_BYTES:
             return self._fetched(connection, places)
         if len(self._read) < self.next:
             self._vectors, self._read = self._vectors[:0], np.zeros(len(self.records), np.bool_)
@@ -156,20 +188,21 @@ class View:
         if len(missing):
             fetched = self._fetched(connection, missing)
             if self._vectors.shape != (len(self._read), fetched.shape[1]):
-                self._vectors = np.zeros((len(self._read), fetched.shape[1]), np.float16)
+                self._vectors = np.zeros((len(self._read), fetched.shape[1]), np.float32)
             self._vectors[missing] = fetched
             self._read[missing] = True
         return self._vectors[places]
 
-    def _fetched(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float16]:
-        rows = (((self.no << 32) + place,) for place in places.tolist())
-        data = [data for (data,) in connection.executemany("SELECT data FROM vector WHERE row = ?", rows)]
-        return np.frombuffer(b"".join(data), np.float16).reshape(len(places), -1)
+    def _fetched(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+        query = "SELECT vector.data FROM json_each(?) AS asked CROSS JOIN vector ON vector.row = asked.value"
+        rows = json.dumps([(self.no << 32) + place for place in places.tolist()])
+        data = b"".join(data for (data,) in connection.execute(query, (rows,)))
+        return np.frombuffer(data, np.float16).reshape(len(places), -1).astype(np.float32)
 
     def holders(self, connection: apsw.Connection, word: str) -> tuple[Places, Counts]:
         """The places of the items that hold a word, and how often."""
         rows = list(connection.execute("SELECT block, data FROM posting WHERE space = ? AND word = ?", (self.no, word)))
-        places = [(np.frombuffer(data, "<u2", len(data) // 3) + np.uint32(block * BLOCK)).astype(np.uint32) for block, data in rows]
+        places = [np.frombuffer(data, "<u2", len(data) // 3) + np.uint32(block * BLOCK) for block, data in rows]
         counts = [np.frombuffer(data, np.uint8, offset=len(data) // 3 * 2) for _, data in rows]
         if fresh := self._fresh.get(word):
             places.append(np.fromiter(fresh.keys(), np.uint32, len(fresh)))

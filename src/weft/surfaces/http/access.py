@@ -7,18 +7,22 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
+from time import sleep
+from typing import Any
 
 from weft import codec
 from weft.errors import Corrupt, Forbidden, Invalid, NotFound, Unavailable, unknown
+from weft.ingest import check
 
 ROLES = ("viewer", "editor", "admin")  # each may do what the ones before it may
 TIERS = ("core", "writer_pro", "teams", "enterprise")
 ALL = "*"
+LOCK_TRIES = 100  # of 50 ms each
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,11 @@ class Keyring:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = Lock()
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, int, int] | None = None  # time, size and number of the file that was read
         self._keys: dict[str, Key] = {}
+
+    def active(self) -> list[Key]:
+        return [key for key in self.keys() if not key.revoked_at]
 
     def keys(self) -> list[Key]:
         with self._lock:
@@ -90,6 +97,9 @@ class Keyring:
             raise unknown("tier", tier, TIERS)
         if not reads and not writes:
             raise Invalid("a key needs a space to read or to write; * means all")
+        if writes and role == "viewer":
+            raise Invalid("a viewer cannot write: give the role editor or admin, or no space to write")
+        check.names("the names of a key and its spaces", [name, *reads, *writes])
         id = secrets.token_hex(4)
         secret = f"weft_{id}_{secrets.token_urlsafe(32)}"
         key = Key(id, name, hashed(secret), tuple(reads), tuple(writes), role, tier, codec.time_to_text(now))
@@ -107,32 +117,60 @@ class Keyring:
     def _change(self, change: Callable[[dict[str, Key]], dict[str, Key]]) -> None:
         """Write the file anew, whole or not at all, readable by its owner alone."""
         with self._lock:
-            self._refresh()
-            changed = change(dict(self._keys))
-            partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
+            partial = self._alone()
             try:
-                with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                    json.dump({"keys": [asdict(key) for key in changed.values()]}, file, indent=2)
-                    file.flush()
-                    os.fsync(file.fileno())
+                self._refresh()
+                _write(partial, change(dict(self._keys)).values())
                 partial.replace(self.path)
             except OSError as error:
+                partial.unlink(missing_ok=True)
                 raise Unavailable(f"cannot write the keys to {str(self.path)!r}: {error.strerror}") from error
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
+
+    def _alone(self) -> Path:
+        """The file to write to. Whoever made it is the only one who changes the keys, until it has become them."""
+        partial = self.path.with_name(f"{self.path.name}.partial")
+        for _ in range(LOCK_TRIES):
+            try:
+                os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+                return partial
+            except FileExistsError:
+                sleep(0.05)
+            except OSError as error:
+                raise Unavailable(f"cannot write the keys to {str(self.path)!r}: {error.strerror}") from error
+        raise Unavailable(f"another process is changing the keys; if none is, delete {str(partial)!r}")
 
     def _refresh(self) -> None:
         try:
             stat = self.path.stat()
+            seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if self._seen != seen:
+                rows = json.loads(self.path.read_text("utf-8"))["keys"]
+                self._keys, self._seen = {key.id: key for key in map(_key, rows)}, seen
         except FileNotFoundError:
             self._keys, self._seen = {}, None
-            return
-        if self._seen == (stat.st_mtime_ns, stat.st_size):
-            return
-        try:
-            rows = json.loads(self.path.read_text("utf-8"))["keys"]
-            keys = [Key(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}) for row in rows]
-        except (ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            raise Unavailable(f"cannot read the keys in {str(self.path)!r}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise Corrupt(f"{str(self.path)!r} is not a file of keys: {type(error).__name__}") from error
-        self._keys, self._seen = {key.id: key for key in keys}, (stat.st_mtime_ns, stat.st_size)
+
+
+def _write(path: Path, keys: Iterable[Key]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        json.dump({"keys": [asdict(key) for key in keys]}, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _key(row: dict[str, Any]) -> Key:
+    spaces = {name: tuple(map(str, row.get(name, ()))) for name in ("reads", "writes")}
+    texts = {name: str(value) for name, value in row.items() if name not in spaces}
+    key = Key(**texts, **spaces)  # type: ignore[arg-type]
+    if key.role not in ROLES or not key.hash.isascii():
+        raise ValueError
+    return key
 
 
 def hashed(secret: str) -> str:

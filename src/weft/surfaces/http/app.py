@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio.to_thread
-from fastapi import FastAPI
+from fastapi import FastAPI, Security
+from fastapi.security import HTTPBearer
 
 from weft import __version__
 from weft.engine import Engine
-from weft.surfaces.http import asking, knowledge, problems
+from weft.surfaces.http import asking, knowledge, operations, problems
 from weft.surfaces.http.access import Keyring
 from weft.surfaces.http.guard import Guard, Limits, Metrics
 
 ABOUT = """Context for AI agents: the right knowledge, exactly within the token budget, with the reason for every line.
 
 Send a key as `Authorization: Bearer weft_…` (or `X-API-Key`) unless the server is open. Errors are problem details (RFC 9457)."""
-ERRORS = {status: {"description": problems.TITLES[status]} for status in (400, 401, 403, 404, 409, 413, 415, 421, 422, 429, 503)}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"description": title, "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM}}} for status, title in problems.TITLES.items()
+}
 
 
 def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = None, workers: int = 2) -> FastAPI:
@@ -28,12 +32,23 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = workers
         yield
-        app.state.stopping = True
 
-    app = FastAPI(title="weft", version=__version__, description=ABOUT, lifespan=lifespan, responses=ERRORS)  # type: ignore[arg-type]
-    app.state.engine, app.state.metrics, app.state.stopping = kb, Metrics(), False
+    app = FastAPI(
+        title="weft",
+        version=__version__,
+        description=ABOUT,
+        lifespan=lifespan,
+        responses=ERRORS,
+        dependencies=[Security(HTTPBearer(auto_error=False, description="A key made by `weft keys add`"))],
+        redirect_slashes=False,
+        redoc_url=None,
+        docs_url="/docs",
+        swagger_ui_oauth2_redirect_url=None,
+    )
+    app.state.engine, app.state.metrics = kb, Metrics()
     app.include_router(asking.routes)
     app.include_router(knowledge.routes)
+    app.include_router(operations.routes)
     problems.install(app)
     app.add_middleware(Guard, limits=limits or Limits(), keyring=keyring, metrics=app.state.metrics)
     return app

@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 from weft.model import Context
 from weft.surfaces import wire
 from weft.surfaces.http import context as context_answer
-from weft.surfaces.http.problems import problem
+from weft.surfaces.http.logs import noted
 from weft.surfaces.http.shapes import ContextRequest, ContextResponse, ExplainRequest, SearchRequest
 from weft.surfaces.http.state import engine, key_of, metrics
 
@@ -30,7 +30,9 @@ def search(request: Request, asked: SearchRequest) -> JSONResponse:
     """Items by words and meaning, best first, with the numbers behind each score."""
     key_of(request).check_read(asked.spaces)
     options = asked.model_dump(exclude={"query", "spaces"})
-    return JSONResponse(wire.hits(engine(request).search(asked.query, spaces=asked.spaces, **options)))
+    with noted() as notes:
+        found = engine(request).search(asked.query, spaces=asked.spaces, **options)
+    return JSONResponse(wire.hits(found, notes))
 
 
 @routes.post("/api/explain", tags=["context"])
@@ -56,14 +58,13 @@ async def healthz() -> JSONResponse:
 @routes.get("/readyz", tags=["operations"])
 def readyz(request: Request) -> JSONResponse:
     """The knowledge can be read."""
-    if request.app.state.stopping:
-        return problem(503, "the server is stopping", "stopping")
-    return JSONResponse({"status": "ready", "spaces": len(engine(request).stats().spaces)})
+    engine(request).known([])
+    return JSONResponse({"status": "ready"})
 
 
-@routes.get("/metrics", tags=["operations"])
+@routes.get("/metrics", tags=["operations"], response_class=PlainTextResponse)
 async def show_metrics(request: Request) -> PlainTextResponse:
-    """Counters for Prometheus. Off loopback this needs a key of an admin."""
+    """Counters for Prometheus. Where keys are needed, this needs one of an admin."""
     key_of(request).check_role("admin")
     return PlainTextResponse(generate_latest(metrics(request).registry), media_type="text/plain; version=0.0.4")
 

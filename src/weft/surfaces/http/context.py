@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.engine import Engine
@@ -47,6 +48,7 @@ def recipes(asked: ContextRequest) -> list[Recipe]:
                 exclude_types=excluded,
                 limit=asked.context_limit,
                 depth=asked.max_depth,
+                starts=asked.entry_limit,
                 share=SHARES["context"],
             )
         )
@@ -71,9 +73,10 @@ def answer(kb: Engine, asked: ContextRequest) -> tuple[Context, dict[str, Any]]:
     )
     parts = {fragment.name: fragment for fragment in context.fragments}
     chosen = {name: parts[name].chosen if name in parts else () for name in SHARES}
+    ids = _public_ids(kb, context, chosen["context"])
     body = {
         "entry_points": [_node(one) | {"match_source": one.hit.match_source} for one in chosen["entry_points"]],
-        "context": [_node(one) | _way(one) for one in chosen["context"]],
+        "context": [_node(one) | _way(one, ids) for one in chosen["context"]],
         "entities": [_entity(one.hit.item) for one in chosen["entities"]],
         "stats": _stats(context, {name: len(found) for name, found in chosen.items()}),
         "degraded": [{"part": one.part, "code": one.code, "reason": one.reason} for one in context.degraded],
@@ -108,17 +111,22 @@ def _node(one: Chosen) -> dict[str, Any]:
     }
 
 
-def _way(one: Chosen) -> dict[str, Any]:
-    numbered = one.hit.item.numbered
+def _way(one: Chosen, ids: dict[Key, int | str]) -> dict[str, Any]:
     return {
         "distance": one.hit.distance,
-        "path": [_path_id(key, numbered) for key in one.hit.path],
+        "path": [ids.get(key, key[1]) for key in one.hit.path],
         "edge_type": one.hit.edge.type if one.hit.edge else None,
     }
 
 
-def _path_id(key: Key, numbered: bool) -> int | str:
-    return int(key[1]) if numbered and key[1].isdecimal() else key[1]
+def _public_ids(kb: Engine, context: Context, reached: Sequence[Chosen]) -> dict[Key, int | str]:
+    """The ids of every item on a path. Most are in the answer; the few others are looked up."""
+    items = [one.hit.item for fragment in context.fragments for one in fragment.chosen] + [one.hit.item for one in context.left_out]
+    ids = {item.key: public_id(item) for item in items}
+    absent = {key for one in reached for key in one.hit.path if key not in ids}
+    for space in sorted({space for space, _ in absent}):
+        ids |= {item.key: public_id(item) for item in kb.get(sorted(id for of, id in absent if of == space), space=space)}
+    return ids
 
 
 def _entity(item: Item) -> dict[str, Any]:

@@ -8,22 +8,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic, perf_counter
-from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from weft.errors import Corrupt
+from weft.errors import Unavailable
 from weft.surfaces.http.access import EVERYBODY, Key, Keyring
-from weft.surfaces.http.problems import problem
+from weft.surfaces.http.problems import problem, unforeseen
 
 log = logging.getLogger("weft.http")
 
 OPEN_PATHS = ("/healthz", "/readyz")  # need no key: whoever starts and stops the process asks
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
-LOOPBACK = ("127.0.0.1", "localhost", "::1", "testserver")
+READABLE = ("/docs", "/openapi.json")  # say how to ask, not what is known
+METHODS = ("GET", "HEAD", "OPTIONS", *WRITES)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Limits:
     """What the server accepts."""
 
     max_body: int = 20_000_000
-    requests_per_minute: int = 6000  # of one key
+    requests_per_minute: int = 6000  # of one key; 0 for no limit
     hosts: tuple[str, ...] = LOOPBACK  # names the server answers to; "*" for any
 
 
@@ -58,6 +60,8 @@ class Rate:
 
     def wait_s(self, key: str) -> float:
         """0 when the request may go on; else how long the caller should wait."""
+        if not self._per_minute:
+            return 0.0
         now = self._clock()
         with self._lock:
             left, since = self._buckets.get(key, (float(self._per_minute), now))
@@ -84,7 +88,7 @@ class Guard:
         given = headers.get("x-request-id", "")
         request_id = given if given.isascii() and given.replace("-", "").isalnum() and len(given) <= 64 else secrets.token_hex(8)
         started = perf_counter()
-        seen = {"status": 500}
+        seen = {"status": 0}
 
         async def answering(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -93,46 +97,50 @@ class Guard:
             await send(message)
 
         scope.setdefault("state", {})
-        refusal = self._refusal(scope, headers)
         try:
-            if refusal is not None:
-                await refusal(scope, receive, answering)
-            else:
-                await self._app(scope, self._counted(receive), answering)
+            await (self._refusal(scope, headers) or self._app)(scope, self._counted(receive), answering)
+        except ClientDisconnect:
+            log.debug("the client of request %s went away", request_id)
+        except Exception as error:
+            # An answer that has begun is left incomplete: the server then closes the connection, and the client knows.
+            answer = unforeseen(error)
+            if not seen["status"]:
+                await answer(scope, receive, answering)
         finally:
-            self._record(scope, request_id, seen["status"], perf_counter() - started)
+            self._record(scope, request_id, seen["status"] or 499, perf_counter() - started)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         """Why a request is not let in, or None."""
-        host = _name(headers.get("host", ""))
-        if "*" not in self._limits.hosts and host not in self._limits.hosts:
-            return problem(421, "this server does not answer to that host name", "wrong_host")
-        if scope["method"] in WRITES and (refused := self._cross_site(headers, host)):
-            return refused
-        if int(headers.get("content-length", "0") or 0) > self._limits.max_body:
-            return problem(413, f"a body may have {self._limits.max_body:,} bytes", "body_too_large")
         if scope["path"] in OPEN_PATHS:
             scope["state"]["key"] = EVERYBODY
             return None
+        host = _name(headers.get("host", ""))
+        if "*" not in self._limits.hosts and host not in self._limits.hosts:
+            return problem(421, "this server does not answer to that host name", "wrong_host")
+        if scope["method"] in WRITES and (refused := _cross_site(headers) or self._unfit(scope["path"], headers)):
+            return refused
+        if scope["path"] in READABLE:
+            return None
         return self._unknown(scope, headers)
 
-    def _cross_site(self, headers: dict[str, str], host: str) -> Response | None:
-        origin = headers.get("origin")
-        if origin is not None and _name(urlsplit(origin).netloc) != host:
-            return problem(403, "writes from another origin are refused", "cross_site")
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return problem(403, "writes from another site are refused", "cross_site")
+    def _unfit(self, path: str, headers: dict[str, str]) -> Response | None:
+        length = headers.get("content-length", "0")
+        if not length.isdecimal():
+            return problem(400, "content-length is not a number", "malformed")
+        if int(length[:20]) > self._limits.max_body:
+            return too_large(self._limits.max_body)
         media = headers.get("content-type", "").split(";")[0].strip().lower()
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-        if has_body and media not in ("application/json", "application/x-ndjson"):
-            return problem(415, "the body must be application/json", "unsupported_media_type")
+        has_body = int(length[:20]) > 0 or "transfer-encoding" in headers
+        if has_body and media != "application/json" and not (media == "application/x-ndjson" and path.endswith("/bulk")):
+            return problem(415, "the body must be application/json; a bulk load may also be application/x-ndjson", "unsupported_media_type")
         return None
 
     def _unknown(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         try:
             key = self._key(headers)
-        except Corrupt:
-            return problem(500, "the keys cannot be read", "corrupt")
+        except Unavailable as error:
+            log.error("the keys cannot be read: %s", error)
+            return problem(error.status, "the keys cannot be read", error.code)
         if key is None:
             return problem(401, "a valid key is needed: Authorization: Bearer weft_…", "key_required", headers={"WWW-Authenticate": "Bearer"})
         wait = self._rate.wait_s(key.id)
@@ -163,11 +171,28 @@ class Guard:
         return counted
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        """The route's pattern, not the address: addresses hold names of spaces and items."""
         route = getattr(scope.get("route"), "path", "other")
+        method = scope["method"] if scope["method"] in METHODS else "OTHER"
         key = scope["state"].get("key")
-        self._metrics.requests.labels(route, scope["method"], status).inc()
+        self._metrics.requests.labels(route, method, status).inc()
         self._metrics.latency.labels(route).observe(seconds)
-        log.info("request id=%s method=%s route=%s status=%d ms=%.1f key=%s", request_id, scope["method"], route, status, seconds * 1000, key.id if key else "-")
+        said = {"id": request_id, "method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1), "key": key.id if key else "-"}
+        log.info("request %s", " ".join(f"{name}={value}" for name, value in said.items()), extra={"said": said})
+
+
+def _cross_site(headers: dict[str, str]) -> Response | None:
+    """A page of another site must not write with the user's own browser."""
+    origin = headers.get("origin")
+    if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
+        return problem(403, "writes from another origin are refused", "cross_site")
+    if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        return problem(403, "writes from another site are refused", "cross_site")
+    return None
+
+
+def too_large(most: int) -> Response:
+    return problem(413, f"a body may have {most:,} bytes", "body_too_large")
 
 
 def _name(host: str) -> str:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from weft import codec
 from weft.errors import Conflict, Invalid, NotFound
 from weft.ingest import check
-from weft.model import Edge, Item
+from weft.model import Edge, Item, Key
 from weft.surfaces import wire
-from weft.surfaces.http.shapes import BulkRequest, EdgeBody, ItemBody
+from weft.surfaces.http import bulk
+from weft.surfaces.http.problems import Json
+from weft.surfaces.http.shapes import EdgeBody, ItemBody
 from weft.surfaces.http.state import engine, key_of
 
 Space = Annotated[str, Path(min_length=1, max_length=500)]
@@ -39,6 +43,8 @@ def list_spaces(request: Request) -> JSONResponse:
 def create_item(request: Request, space: Space, body: ItemBody) -> JSONResponse:
     """A new item. One with this id must not exist: PUT replaces."""
     key_of(request).check_write(space)
+    if body.version is not None:
+        raise Invalid("version: a new item has none; PUT changes the one that was read")
     item = _item(body, space)
     try:
         report = engine(request).add(item, expected={item.key: ""})
@@ -54,9 +60,9 @@ def list_items(
     """The items of a space, ordered by id, a page at a time."""
     key_of(request).check_read([space])
     after = _after(cursor, 1)
-    found = engine(request).page([space], limit=limit, after=(space, after[0]) if after else None, types=type or ())
-    following = _cursor([found[-1].id]) if len(found) == limit else None
-    return JSONResponse({"items": [_row(item) for item in found], "next": following})
+    found = engine(request).page([space], limit=limit + 1, after=(space, after[0]) if after else None, types=type or ())
+    following = _cursor([found[limit - 1].id]) if len(found) > limit else None
+    return JSONResponse({"items": [_row(item) for item in found[:limit]], "next": following})
 
 
 @routes.get("/spaces/{space}/items/{id:path}")
@@ -72,8 +78,8 @@ def replace_item(request: Request, space: Space, id: ItemId, body: ItemBody, if_
     item = _item(body, space)
     if item.id != id:
         raise Invalid(f"the id {item.id!r} in the body is not the one in the address, {id!r}")
-    expected = {item.key: _version(if_match)} if if_match is not None else None
-    report = engine(request).add(item, expected=expected)
+    with _unchanged():
+        report = engine(request).add(item, expected=_expected(request, item.key, if_match or body.version))
     return _stored(request, item, 200, report.problems)
 
 
@@ -82,22 +88,32 @@ def delete_item(request: Request, space: Space, id: ItemId, if_match: IfMatch = 
     """Forget an item with its words, its vector and every edge that touches it."""
     key_of(request).check_write(space)
     _found(request, space, id)
-    engine(request).delete(id, space=space, expected={(space, id): _version(if_match)} if if_match is not None else None)
+    with _unchanged():
+        engine(request).delete(id, space=space, expected=_expected(request, (space, id), if_match))
     return Response(status_code=204)
 
 
-@routes.post("/spaces/{space}/bulk")
-def bulk(request: Request, space: Space, body: BulkRequest) -> JSONResponse:
-    """Store many items and edges; loading the same again changes nothing."""
-    key_of(request).check_write(space)
-    for row in [*body.items, *body.edges]:
-        if row.get("space", space) != space:
-            raise Invalid(f"a row names space {row['space']!r}; this address is of space {space!r}")
-    for row in body.edges:
-        if row.get("target_space"):
-            key_of(request).check_read([str(row["target_space"])])
-    report = engine(request).load({"items": body.items, "edges": body.edges}, space=space)
-    return JSONResponse(wire.report(report))
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+@routes.post("/spaces/{space}/bulk", openapi_extra=bulk.BODY)
+def load(request: Request, space: Space, body: Annotated[bytes, Depends(_body)]) -> JSONResponse:
+    """Store many items and edges, as JSON or as JSON Lines. Rows that are not right are reported and skipped; the rest is stored.
+    Loading the same again changes nothing."""
+    key = key_of(request)
+    key.check_write(space)
+    rows = bulk.rows(body, request.headers.get("content-type", ""))
+
+    def wrong(row: dict[str, Any]) -> str:
+        if (row.get("space") or space) != space:
+            return f"this address is of space {space!r}"
+        target = row.get("target_space") or space
+        return "" if key.visible([target]) else "the key may not read the space of the target"
+
+    rows.refuse(wrong)
+    report = engine(request).load({"items": rows.items, "edges": rows.edges}, space=space, embed=rows.embed)
+    return Json(wire.report(rows.told(report)))
 
 
 @routes.get("/spaces/{space}/edges")
@@ -106,9 +122,10 @@ def list_edges(request: Request, space: Space, limit: Limit = 100, cursor: Curso
     key_of(request).check_read([space])
     after = _after(cursor, 4)
     edge = Edge(after[0], after[1], after[2], space=space, target_space=after[3]) if after else None
-    found = engine(request).edge_page([space], limit=limit, after=edge)
-    following = _cursor([found[-1].source, found[-1].target, found[-1].type, found[-1].target_space]) if len(found) == limit else None
-    return JSONResponse({"edges": [wire.edge(one) for one in found], "next": following})
+    found = engine(request).edge_page([space], limit=limit + 1, after=edge)
+    last = found[limit - 1] if len(found) > limit else None
+    following = _cursor([last.source, last.target, last.type, last.target_space]) if last else None
+    return JSONResponse({"edges": [wire.edge(one) for one in found[:limit]], "next": following})
 
 
 @routes.post("/spaces/{space}/edges", status_code=201)
@@ -125,29 +142,35 @@ def delete_edge(request: Request, space: Space, body: EdgeBody) -> JSONResponse:
     return JSONResponse({"deleted": engine(request).delete_edges([_edge(request, space, body)])})
 
 
-@routes.get("/export")
+class Lines(StreamingResponse):
+    media_type = bulk.LINES
+
+
+@routes.get("/export", response_class=Lines)
 def export(request: Request, space: Annotated[list[str], Query(min_length=1, max_length=200)]) -> StreamingResponse:
     """Everything in the spaces as JSON Lines, items first; a bulk load reads it back."""
     key_of(request).check_read(space)
     kb = engine(request)
     kb.known(space)
 
-    def lines() -> Iterator[str]:
-        for item in kb.items(space):
-            yield codec.to_json(wire.item(item)) + "\n"
-        for edge in kb.edges(space):
-            yield codec.to_json(wire.edge(edge)) + "\n"
+    rows = chain((wire.item(item) for item in kb.items(space)), (wire.edge(edge) for edge in kb.edges(space)))
 
-    return StreamingResponse(lines(), media_type="application/x-ndjson")
+    def blocks() -> Iterator[str]:
+        while block := "".join(codec.to_json(row) + "\n" for row in islice(rows, 200)):
+            yield block
+
+    return Lines(blocks())
 
 
 def _item(body: ItemBody, space: str) -> Item:
-    return check.item_from_row(body.model_dump(exclude_none=True), space)
+    if body.space not in (None, space):
+        raise Invalid(f"space: the one in the body is not the one in the address, {space!r}")
+    return check.item_from_row({name: getattr(body, name) for name in ItemBody.model_fields if name not in ("space", "version")}, space)
 
 
 def _edge(request: Request, space: str, body: EdgeBody) -> Edge:
     key_of(request).check_write(space)
-    edge = check.edge_from_row(body.model_dump(exclude_none=True), space)
+    edge = check.edge_from_row({name: getattr(body, name) for name in EdgeBody.model_fields}, space)
     key_of(request).check_read([edge.target_key[0]])
     return edge
 
@@ -174,8 +197,32 @@ def _row(item: Item) -> dict[str, Any]:
     return wire.item(item) | {"version": codec.version(item)}
 
 
-def _version(if_match: str) -> str:
-    return if_match.strip().removeprefix("W/").strip('"')
+class Changed(Conflict):
+    """What the request was based on is no longer so."""
+
+    status = 412
+    code = "changed"
+
+
+@contextmanager
+def _unchanged() -> Iterator[None]:
+    try:
+        yield
+    except Conflict as error:
+        if error.code != "version_mismatch":
+            raise
+        raise Changed(f"{error}: read it again") from error
+
+
+def _expected(request: Request, key: Key, wanted: str | None) -> dict[Key, str] | None:
+    """The version an item must still have: the only one that was named, or of several the one it has; * is any."""
+    if wanted is None:
+        return None
+    names = [name.strip().removeprefix("W/").strip('"') for name in wanted.split(",")]
+    if names != ["*"] and len(names) == 1:
+        return {key: names[0]}
+    stored = codec.version(_found(request, *key))
+    return {key: stored if stored in names or names == ["*"] else names[0]}
 
 
 def _cursor(parts: list[str]) -> str:
@@ -187,8 +234,8 @@ def _after(cursor: str | None, size: int) -> list[str] | None:
         return None
     try:
         parts = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    except ValueError:
+    except (ValueError, RecursionError):
         parts = None
     if not isinstance(parts, list) or len(parts) != size or not all(isinstance(part, str) for part in parts):
         raise Invalid("cursor is not one that this server gave out")
-    return parts
+    return list(check.names("cursor", parts))

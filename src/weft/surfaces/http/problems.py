@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -13,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from weft.errors import WeftError
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("weft.http")
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
@@ -33,13 +36,41 @@ TITLES = {
     501: "Not installed",
     503: "Unavailable",
 }
+CODES = {400: "malformed", 404: "no_route", 405: "method_not_allowed", 413: "body_too_large"}
+PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "code"],
+    "properties": {
+        **{name: {"type": "string"} for name in ("type", "title", "detail", "code")},
+        "status": {"type": "integer"},
+        "errors": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"field": {"type": "string"}, "message": {"type": "string"}}},
+        },
+    },
+    "example": {
+        "type": "urn:weft:invalid",
+        "title": "Not acceptable",
+        "status": 422,
+        "detail": "entry_limit: Input should be less than or equal to 1000",
+        "code": "invalid",
+        "errors": [{"field": "entry_limit", "message": "Input should be less than or equal to 1000"}],
+    },
+}
+
+
+class Json(JSONResponse):
+    """JSON of anything, also of text that is not Unicode: half a surrogate pair is written as its escape."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
 def problem(status: int, detail: str, code: str, errors: Sequence[dict[str, Any]] = (), headers: dict[str, str] | None = None) -> JSONResponse:
     body: dict[str, Any] = {"type": f"urn:weft:{code}", "title": TITLES.get(status, "Error"), "status": status, "detail": detail, "code": code}
     if errors:
         body["errors"] = list(errors)
-    return JSONResponse(body, status, headers, media_type=MEDIA_TYPE)
+    return Json(body, status, headers, media_type=MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
@@ -47,13 +78,13 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(WeftError, _weft)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unforeseen)
 
 
 async def _weft(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, WeftError)
     if error.status >= 500:
-        log.error("request failed: %s", error.code)
+        log.error("request failed: %s: %s", error.code, error)
+        return problem(error.status, "this cannot be done now; the log of the server has the reason", error.code)
     # The library names the spaces that exist; a stranger is not told.
     detail = str(error).partition(";")[0] if error.code == "unknown_space" else str(error)
     return problem(error.status, detail, error.code)
@@ -62,19 +93,22 @@ async def _weft(_: Request, error: Exception) -> JSONResponse:
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
     """Which fields are wrong and how; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)
-    found = [{"field": ".".join(map(str, one["loc"][1:])) or "body", "message": one["msg"]} for one in error.errors()]
+    found = [{"field": ".".join(str(part)[:100] for part in one["loc"][1:]) or "body", "message": one["msg"]} for one in error.errors()[:20]]
     if any(one["type"] == "json_invalid" for one in error.errors()):
-        return problem(400, "the body is not JSON", "malformed", found)
+        return problem(400, "the body is not JSON", "malformed")
     return problem(422, "; ".join(f"{one['field']}: {one['message']}" for one in found[:5]), "invalid", found)
 
 
 async def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return problem(error.status_code, str(error.detail), TITLES.get(error.status_code, "error").lower().replace(" ", "_"), headers=dict(error.headers or {}))
+    detail = "the body is not JSON" if error.status_code == 400 else str(error.detail)
+    return problem(error.status_code, detail, CODES.get(error.status_code, "error"), headers=dict(error.headers or {}))
 
 
-async def _unforeseen(_: Request, error: Exception) -> JSONResponse:
+def unforeseen(error: Exception) -> JSONResponse:
+    """Where it happened goes to the log; what the error says does not, as that may be the user's text."""
     if isinstance(error, RecursionError):
         return problem(400, "the body is nested too deeply", "malformed")
-    log.error("request failed: %s", type(error).__name__, exc_info=error)
-    return problem(500, "something went wrong inside; the log has the reason", "error")
+    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(extract_tb(error.__traceback__)[-5:]))
+    log.error("request failed: %s at %s", type(error).__name__, places)
+    return problem(500, "something went wrong inside; the log of the server has the reason", "error")

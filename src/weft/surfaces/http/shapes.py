@@ -5,55 +5,75 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from weft import codec
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 Names = Annotated[list[Name], Field(max_length=200)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
-Id = int | str
+Types = Annotated[list[Name], Field(min_length=1, max_length=200)]
+Label = Annotated[str, Field(max_length=500)]
+Text = Annotated[str, Field(max_length=1_000_000)]
+Id = int | Name
 Format = Literal["json", "markdown", "plain", "yaml"]
 Method = Literal["hybrid", "bm25", "vector"]
+
+
+def _time(value: object) -> datetime:
+    if not isinstance(value, str):
+        raise ValueError("must be text such as 2026-01-31T12:00:00Z")
+    try:
+        return codec.text_to_time(value)
+    except OverflowError:
+        raise ValueError("is out of range") from None
+
+
+def _no_file(model: str) -> str:
+    if model.lower().endswith(".json"):
+        raise ValueError("must be the name of a model: files of the server are not read")
+    return model
+
+
+Time = Annotated[datetime, BeforeValidator(_time)]
+Model = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_no_file)]
 
 
 class Shape(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+def _example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
 class ContextRequest(Shape):
     """Ask for context: entry points by search, related nodes by links, entities, all within one token budget."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={
-            "examples": [
-                {"query": "How do I process a refund request?", "tenant_ids": ["support", "shared"], "entry_types": ["faq", "playbook"], "max_tokens": 4000}
-            ]
-        },
-    )
+    model_config = _example(query="How do I process a refund request?", tenant_ids=["support", "shared"], entry_types=["faq", "playbook"], max_tokens=4000)
 
     query: Annotated[str, Field(max_length=100_000)] = ""
     tenant_ids: Annotated[Names, Field(description="Spaces to look in; none means none")] = []
-    entry_types: Annotated[Names | None, Field(description="Types to search; null: faq, playbook, permission_rule, concept and what the flags add")] = None
+    entry_types: Annotated[Types | None, Field(description="Types to search; null: faq, playbook, permission_rule, concept and what the flags add")] = None
     entry_limit: Annotated[int, Field(ge=1, le=1000)] = 10
     expand: bool = True
-    expansion_types: Annotated[Names | None, Field(description="Types that links may lead to; null: all")] = None
+    expansion_types: Annotated[Types | None, Field(description="Types that links may lead to; null: all")] = None
     max_depth: Annotated[int, Field(ge=0, le=10)] = 2
     context_limit: Annotated[int, Field(ge=1, le=1000)] = 50
     include_entities: bool = True
     include_schemas: bool = False
     include_examples: bool = False
     max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000, description="null: no limit")] = None
-    token_model: Annotated[str, Field(min_length=1, max_length=200)] = "gpt-4"
+    token_model: Model = "gpt-4"
     tags: Names | None = None
     search_method: Method = "hybrid"
     bm25_weight: Weight = 0.6
     vector_weight: Weight = 0.4
     min_score: Fraction = 0.0
     format: Annotated[Format | None, Field(description="Also give the context as text, ready for a prompt")] = None
-    as_of: Annotated[datetime | None, Field(strict=False, description="As it was known and valid at that time")] = None
-    now: Annotated[datetime | None, Field(strict=False, description="The time of the request, for answers that can be repeated byte by byte")] = None
+    as_of: Annotated[Time | None, Field(description="As it was known and valid at that time")] = None
+    now: Annotated[Time | None, Field(description="The time of the request, for answers that can be repeated byte by byte")] = None
 
 
 class Node(BaseModel):
@@ -130,6 +150,8 @@ class ContextResponse(BaseModel):
 class SearchRequest(Shape):
     """Find items by words and meaning, best first."""
 
+    model_config = _example(query="refund over 100 dollars", spaces=["support"], types=["faq", "playbook"], limit=5)
+
     query: Annotated[str, Field(max_length=100_000)]
     spaces: Names
     kinds: Names = []
@@ -137,18 +159,20 @@ class SearchRequest(Shape):
     exclude_types: Names = []
     tags: Names = []
     subject: Name | None = None
-    created_from: Annotated[datetime | None, Field(strict=False)] = None
-    created_to: Annotated[datetime | None, Field(strict=False)] = None
+    created_from: Time | None = None
+    created_to: Time | None = None
     min_confidence: Fraction = 0.0
     limit: Annotated[int, Field(ge=1, le=1000)] = 10
     mode: Method = "hybrid"
     min_score: Fraction = 0.0
-    as_of: Annotated[datetime | None, Field(strict=False)] = None
-    now: Annotated[datetime | None, Field(strict=False)] = None
+    as_of: Time | None = None
+    now: Time | None = None
 
 
 class ExplainRequest(Shape):
     """The same as a context of the library, with the reason for everything in it and everything left out."""
+
+    model_config = _example(query="How do I process a refund request?", spaces=["support"], ids=["gift-card-refunds"], max_tokens=800)
 
     query: Annotated[str, Field(max_length=100_000)]
     spaces: Names
@@ -156,7 +180,7 @@ class ExplainRequest(Shape):
     max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000)] = 2000
     recipe: Name = "knowledge"
     format: Format = "markdown"
-    model: Annotated[str, Field(min_length=1, max_length=200)] = "gpt-4"
+    model: Model = "gpt-4"
     entity: Name | None = None
     kinds: Names | None = None
     types: Names | None = None
@@ -166,45 +190,56 @@ class ExplainRequest(Shape):
     depth: Annotated[int | None, Field(ge=0, le=10)] = None
     mode: Method | None = None
     min_score: Fraction | None = None
-    as_of: Annotated[datetime | None, Field(strict=False)] = None
-    now: Annotated[datetime | None, Field(strict=False)] = None
+    as_of: Time | None = None
+    now: Time | None = None
     remedies: Annotated[bool, Field(description="Also find out what would bring the rest in; costs a few more fittings")] = True
 
 
 class ItemBody(Shape):
-    """An item without its space, which is part of the address."""
+    """An item. `space` and `version` may stay in it as they were read: the one must be that of the address, the other is an If-Match."""
+
+    model_config = _example(id="late-parcels", type="faq", title="Where is my parcel?", text="Ask the carrier after 5 days.", tags=["delivery"])
 
     id: Annotated[Id, Field(description="Text or a whole number; numbers are given back as numbers")]
     kind: Name = "node"
-    type: str = ""
-    title: str = ""
-    text: str = ""
-    summary: str = ""
+    type: Label = ""
+    title: Annotated[str, Field(max_length=10_000)] = ""
+    text: Text = ""
+    summary: Text = ""
     properties: dict[str, Any] = {}
     tags: Names = []
-    section: str = "context"
-    subject: str | None = None
+    section: Label = "context"
+    subject: int | Label | None = None
     confidence: Fraction | None = None
-    created_at: Annotated[datetime | None, Field(strict=False)] = None
-    updated_at: Annotated[datetime | None, Field(strict=False)] = None
-    valid_from: Annotated[datetime | None, Field(strict=False)] = None
-    valid_to: Annotated[datetime | None, Field(strict=False)] = None
-    source: str | None = None
-    embedding_text: str | None = None
+    created_at: Time | None = None
+    updated_at: Time | None = None
+    valid_from: Time | None = None
+    valid_to: Time | None = None
+    source: Label | None = None
+    embedding_text: Text | None = None
+    space: Name | None = None
+    version: Label | None = None
 
 
 class EdgeBody(Shape):
+    """A link from an item of this space to one of this or another space."""
+
+    model_config = _example(source="late-parcels", target="lost-parcel", type="related", weight=0.8)
+
     source: Id
     target: Id
     type: Name = "related"
     weight: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
     item_id: Id | None = None
     properties: dict[str, Any] = {}
-    target_space: str = ""
+    target_space: Label = ""
 
 
 class BulkRequest(Shape):
     """Many items and edges. Rows that are not right are reported and skipped; the rest is stored."""
 
+    model_config = _example(items=[{"id": 1, "type": "faq", "title": "A"}, {"id": 2, "text": "B"}], edges=[{"source": 1, "target": 2}])
+
     items: Annotated[list[dict[str, Any]], Field(max_length=10_000)] = []
     edges: Annotated[list[dict[str, Any]], Field(max_length=50_000)] = []
+    embed: Annotated[bool, Field(description="Make the vectors before answering; without, `weft embed` does it later")] = True

@@ -1,0 +1,36 @@
+"""weft in a LangChain chain: prints the prompt that a model would get, with its knowledge chosen to fit 500 tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from langchain_core.documents import Document
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+
+import weft
+from weft.surfaces.langchain import WeftRetriever
+
+EXAMPLE = Path(__file__).resolve().parent / "harbor"
+PROMPT = ChatPromptTemplate.from_messages([("system", "Answer from this knowledge:\n\n{context}"), ("user", "{question}")])
+
+
+def joined(documents: list[Document]) -> str:
+    return "\n\n".join(document.page_content for document in documents)
+
+
+def main() -> None:
+    with weft.open("memory:", embedder=None) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
+        kb.load(EXAMPLE)
+        retriever = WeftRetriever(kb=kb, spaces=["support", "shared"], max_tokens=500)
+        model = RunnableLambda(lambda prompt: prompt.to_string())  # put a chat model here
+        chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model
+        print(chain.invoke("How do I process a refund request?"))
+        print("\nwhere it came from:")
+        for document in retriever.invoke("How do I process a refund request?"):
+            said = document.metadata
+            print(f"  {said['tokens']:>4} tokens  {said['part']:<12}  {document.id}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Links in the SQLite file: the heaviest of each item, in few statements, however many a hub has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from weft.stores.sqlite.view import EDGE
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One direction: the columns of the end we stand at, and of the other end."""
+
+    space: str
+    id: str
+    far_space: str
+    far_id: str
+
+
+SIDES = (Side("space", "source", "target_space", "target"), Side("target_space", "target", "space", "source"))
+
+
+def heaviest(
+    connection: apsw.Connection,
+    side: Side,
+    space: int,
+    ids: Sequence[str],
+    spaces: Sequence[int],
+    types: Sequence[str],
+    limit: int,
+    min_weight: float,
+) -> Iterator[tuple[Any, ...]]:
+    """For each id its `limit` heaviest links to the spaces, ties by the other end. Items with few links, which most are, are read
+    in one statement; those with more are asked one by one, each for its best alone."""
+    inside = f"edge.{side.far_space} = {spaces[0]}" if len(spaces) == 1 else f"edge.{side.far_space} IN ({','.join(map(str, spaces))})"
+    chosen = f"AND edge.type IN ({','.join('?' * len(types))})" if types else ""
+    where = f"edge.{side.space} = {space} AND edge.{side.id} = {{}} AND edge.weight >= ? AND {inside} {chosen}"
+    asked, values = json.dumps(list(ids), ensure_ascii=False), (min_weight, *types)
+    more = f"SELECT 1 FROM edge WHERE {where.format('asked.value')} LIMIT 1 OFFSET {limit}"
+    hubs = {id for (id,) in connection.execute(f"SELECT asked.value FROM json_each(?) AS asked WHERE EXISTS ({more})", (asked, *values))}
+    few = json.dumps([id for id in ids if id not in hubs], ensure_ascii=False) if hubs else asked
+    columns = ", ".join(f"edge.{column}" for column in EDGE.split(", "))
+    yield from connection.execute(f"SELECT {columns} FROM json_each(?) AS asked CROSS JOIN edge ON {where.format('asked.value')}", (few, *values))
+    # Numbers of spaces tell when they were made, names do not. One space needs neither, and its index is in order already.
+    by_name = f", (SELECT name FROM space WHERE no = edge.{side.far_space})" if len(spaces) > 1 else ""
+    best = f"SELECT {columns} FROM edge WHERE {where.format('?')} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
+    for id in sorted(hubs):
+        yield from connection.execute(best, (id, *values))

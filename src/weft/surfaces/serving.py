@@ -1,0 +1,122 @@
+"""The commands of the service: `weft serve` and `weft keys`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.errors import MissingExtra
+from weft.surfaces.shell import Command, Group, Session, _file
+
+if TYPE_CHECKING:
+    from weft.surfaces.http.access import Key, Keyring
+
+
+def _examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+keys_file = click.option("--keys", "keys", metavar="FILE", help="The file of the keys. Default: where the knowledge is, with .keys.json at its end.")
+
+
+@click.command(cls=Command, epilog=_examples("weft serve", "weft serve --host 0.0.0.0 --port 8080 --allow-host weft.example.com"))
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1. Other machines need a key.")
+@click.option("--port", default=8000, type=click.IntRange(1, 65535), metavar="N", help="Default: 8000.")
+@keys_file
+@click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Requests worked on at the same time. Default: as many as there are cores.")
+@click.option("--allow-host", "allowed", multiple=True, metavar="NAME", help="A host name to answer to, * for any; may be given several times.")
+@click.option("--requests-per-minute", default=6000, type=click.IntRange(min=0), metavar="N", help="Of one key; 0 for no limit. Default: 6000.")
+@click.option("--max-body", default=20_000_000, type=click.IntRange(min=1000), metavar="BYTES", help="Of one request. Default: 20000000.")
+@click.pass_obj
+def serve(session: Session, /, keys: str | None, workers: int | None, allowed: Sequence[str], **asked: Any) -> None:
+    """Answer over HTTP until told to stop.
+
+    On this machine no key is needed until there is one; from other machines always. Running requests are finished before it ends.
+    """
+    try:
+        from weft.surfaces.http import serve as process
+        from weft.surfaces.http.guard import Limits
+    except ImportError as error:
+        raise MissingExtra(f"the service needs a package that is not installed ({error.name}): pip install 'weft[server]'") from error
+    limits = Limits(asked["max_body"], asked["requests_per_minute"], process.hosts(asked["host"], allowed))
+    path = _path(session, keys)
+    process.keyring_for(asked["host"], path)  # refused before a file is made
+    logging.getLogger("weft").removeHandler(session.notes)  # it keeps every warning, and a server runs for long
+    with session.open(create=True) as kb:
+        process.serve(kb, asked["host"], asked["port"], path, workers=workers or os.cpu_count() or 1, limits=limits, say=_say)
+
+
+@click.group(cls=Group, epilog=_examples("weft keys add reporting --read analytics --read shared", "weft keys list"))
+def keys() -> None:
+    """Make, list and revoke the keys of the service."""
+
+
+@keys.command(cls=Command, epilog=_examples("weft keys add reporting --read analytics --read shared"))
+@click.argument("name")
+@click.option("--read", "reads", multiple=True, metavar="S", help="A space it may read, * for all; may be given several times.")
+@click.option("--write", "writes", multiple=True, metavar="S", help="A space it may read and write, * for all; may be given several times.")
+@click.option("--role", default="viewer", metavar="ROLE", help="viewer, editor (may write) or admin (also metrics and upkeep). Default: viewer.")
+@click.option("--tier", default="teams", metavar="TIER", help="core, writer_pro, teams or enterprise. Default: teams.")
+@keys_file
+@click.pass_obj
+def add(session: Session, /, name: str, keys: str | None, **asked: Any) -> None:
+    """Make a key. Its secret is shown once and stored nowhere."""
+    key, secret = _keyring(session, keys).add(name, now=datetime.now(UTC), **asked)
+    session.answer(_row(key) | {"secret": secret}, lambda _: [f"key {key.id}; its secret, which is not shown again:", secret])
+
+
+@keys.command("list", cls=Command, epilog=_examples("weft keys list"))
+@keys_file
+@click.pass_obj
+def list_keys(session: Session, keys: str | None) -> None:
+    """Show the keys, without their secrets."""
+    found = _keyring(session, keys).keys()
+    shown = [_line(key) for key in found] or ["no keys: the service is open to this machine and closed to others"]
+    session.answer({"keys": [_row(key) for key in found]}, lambda _: shown)
+
+
+@keys.command(cls=Command, epilog=_examples("weft keys revoke 1a2b3c4d"))
+@click.argument("id")
+@keys_file
+@click.pass_obj
+def revoke(session: Session, id: str, keys: str | None) -> None:
+    """Take a key back, at once on every running server."""
+    key = _keyring(session, keys).revoke(id, datetime.now(UTC))
+    session.answer(_row(key), lambda _: [f"revoked: {key.id} ({key.name})"])
+
+
+def _keyring(session: Session, given: str | None) -> Keyring:
+    from weft.surfaces.http.access import Keyring
+
+    return Keyring(_path(session, given))
+
+
+def _path(session: Session, given: str | None) -> Path:
+    """Beside the knowledge; for a store that is not a file, in this folder."""
+    if given is not None:
+        return Path(given)
+    file = _file(session.db or session.settings().store) or Path("weft")
+    return file.with_name(f"{file.name}.keys.json")
+
+
+def _row(key: Key) -> dict[str, Any]:
+    names = ("id", "name", "role", "tier", "reads", "writes", "created_at", "revoked_at")
+    return {name: list(value) if isinstance(value := getattr(key, name), tuple) else value for name in names}
+
+
+def _line(key: Key) -> str:
+    state = f"revoked {key.revoked_at}" if key.revoked_at else f"since {key.created_at}"
+    return f"{key.id}  {key.name}  {key.role}, {key.tier}  reads {', '.join(key.reads) or '-'}  writes {', '.join(key.writes) or '-'}  {state}"
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+COMMANDS: tuple[click.Command, ...] = (serve, keys)

@@ -1,0 +1,125 @@
+"""Answers back from plain dicts to values: the inverse of `wire`. The dicts are trusted to be what `wire` made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from weft import codec
+from weft.engine import Statistics
+from weft.errors import Invalid, unknown
+from weft.ingest import check
+from weft.ingest.prepare import Report
+from weft.ingest.read import Skipped
+from weft.model import Chosen, Context, Edge, Form, Fragment, Hit, Item, Key, LeftOut, Problem, Query, SpaceInfo, Stats
+from weft.recipes import Recipe, Weights
+
+Row = Mapping[str, Any]
+Items = Mapping[Key, Item]
+
+
+def item(row: Row) -> Item:
+    """A whole number as the id is how `wire` says that an item is numbered."""
+    values = {name: value for name, value in row.items() if name != "version"}
+    return codec.item_from_dict(values | {"id": str(row["id"]), "numbered": isinstance(row["id"], int)})
+
+
+def edge(row: Row) -> Edge:
+    return codec.edge_from_dict(row)
+
+
+def hits(row: Row) -> list[Hit]:
+    return [_hit(one, item(one["item"])) for one in row["hits"]]
+
+
+def context(row: Row) -> Context:
+    """The whole context; `timings_ms`, which a server adds, become its timings."""
+    items = {one.key: one for one in map(item, row["items"])}
+    return Context(
+        text=row["text"],
+        tokens=row["tokens"],
+        query=_query(row["query"]),
+        fragments=tuple(_fragment(one, items) for one in row["fragments"]),
+        left_out=tuple(_left_out(one, items) for one in row["left_out"]),
+        degraded=tuple(Problem(one["part"], one["reason"], one["code"]) for one in row["degraded"]),
+        digest=row["digest"],
+        stats=Stats(**row["stats"], timings=dict(row.get("timings_ms", {}))),
+    )
+
+
+def report(row: Row) -> Report:
+    skipped = tuple(Skipped(one["where"], one["what"], one["why"]) for one in row["skipped"])
+    return Report(row["added"], row["updated"], row["unchanged"], row["edges"], skipped, tuple(row["problems"]))
+
+
+def statistics(row: Row) -> Statistics:
+    spaces = tuple(SpaceInfo(one["name"], one["items"], one["edges"], one["digest"]) for one in row["spaces"])
+    return Statistics(spaces, row["embedder"], row["without_vector"], row["cache_hits"], row["cache_misses"])
+
+
+def recipe(row: Row) -> Recipe:
+    """The one that `wire` does not write as it is: programs send it, so it is not trusted. The engine checks its numbers and names."""
+    values = _known(row, Recipe) | {"weights": Weights(**_known(row.get("weights", {}), Weights))}
+    if "name" not in values:
+        raise Invalid("a recipe needs a name")
+    for name in ("kinds", "types", "exclude_types", "tags", "edge_types", "forms"):
+        if name in values:
+            values[name] = check.names(name, values[name])
+    for form in values.get("forms", ()):
+        if form not in [known.value for known in Form]:
+            raise unknown("form", form, [known.value for known in Form])
+    return Recipe(**values | ({"forms": tuple(Form(one) for one in values["forms"])} if "forms" in values else {}))
+
+
+def _known(row: object, kind: type[Recipe] | type[Weights]) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise Invalid(f"{kind.__name__.lower()} must be an object, not {type(row).__name__}")
+    names = [one.name for one in fields(kind)]
+    for name in row:
+        if name not in names:
+            raise unknown(f"field of a {kind.__name__}", name, names)
+    return dict(row)
+
+
+def _fragment(row: Row, items: Items) -> Fragment:
+    chosen = tuple(Chosen(_named(one, items), Form(one["form"]), one["tokens"], one["text"]) for one in row["chosen"])
+    return Fragment(row["name"], chosen, row["tokens"], row["text"], row["problem"])
+
+
+def _left_out(row: Row, items: Items) -> LeftOut:
+    return LeftOut(_named(row, items), row["fragment"], row["reason"], row["tokens"], row["remedy"])
+
+
+def _named(row: Row, items: Items) -> Hit:
+    return _hit(row, items[_key(row)])
+
+
+def _hit(row: Row, item: Item) -> Hit:
+    path: Sequence[Row] = row["path"]
+    return Hit(
+        item=item,
+        score=row["score"],
+        signals=dict(row["signals"]),
+        found_by=tuple(row["found_by"]),
+        path=tuple(_key(one) for one in path),
+        edge=None if row["edge"] is None else edge(row["edge"]),
+    )
+
+
+def _query(row: Row) -> Query:
+    return Query(
+        text=row["text"],
+        spaces=tuple(row["spaces"]),
+        now=codec.text_to_time(row["now"]),
+        max_tokens=row["max_tokens"],
+        format=row["format"],
+        model=row["model"],
+        entity=row["entity"],
+        as_of=None if row["as_of"] is None else codec.text_to_time(row["as_of"]),
+        vector=tuple(row["vector"]),
+    )
+
+
+def _key(row: Row) -> Key:
+    return (row["space"], row["id"])
