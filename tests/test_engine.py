@@ -608,6 +608,11 @@ def test_a_context_is_counted_and_says_what_it_is_made_of(support):
     assert [fragment.name for fragment in context.fragments] == ["entry_points", "context", "entities"]
 
 
+def test_as_many_candidates_are_looked_at_as_the_budget_could_hold(kb):
+    kb.add([node(f"i{number:03}", "refund") for number in range(250)])
+    assert [ask(kb, recipe="search", max_tokens=budget).stats.candidates for budget in (0, 600, 1200, 100_000, None)] == [10, 10, 20, 200, 200]
+
+
 def test_sections_hold_the_same_text_by_prompt_section(kb):
     kb.add([node("a", "refund one", section="instructions"), node("b", "refund two")])
     sections = ask(kb, format="plain").sections()

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ import httpx
 import hypothesis
 import pytest
 import schemathesis
+from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 import weft
+from weft.surfaces.cli import cli
 from weft.surfaces.http import app as application
 from weft.surfaces.http import serve
 from weft.surfaces.http.access import Keyring
@@ -717,6 +720,23 @@ def refused(file: Path, *options: str) -> str:
     return done.stderr
 
 
+def keys(file: Path, *words: str) -> Any:
+    result = CliRunner().invoke(cli, ["keys", *words, "--db", str(file), "--json"], prog_name="weft")
+    return json.loads(result.stdout)
+
+
+class TestKeysCommand:
+    def test_a_key_is_made_listed_and_revoked(self, own: Path) -> None:
+        made = keys(own, "add", "reporting", "--read", "support", "--read", "shared")
+        assert Keyring(own.with_name("own.db.keys.json")).find(made.pop("secret")) is not None
+        assert keys(own, "list") == {"keys": [made]}
+        assert keys(own, "revoke", made["id"])["revoked_at"]
+        assert keys(own, "revoke", "nobody")["error"]["code"] == "not_found"
+
+    def test_a_wrong_role_is_refused_with_the_right_ones(self, own: Path) -> None:
+        assert "admin, editor, viewer" in keys(own, "add", "k", "--read", "x", "--role", "king")["error"]["message"]
+
+
 class TestProcess:
     def test_an_open_server_says_so_logs_as_json_and_stops_cleanly(self, own: Path) -> None:
         process, base = started(own)
@@ -738,14 +758,22 @@ class TestProcess:
 
     def test_a_running_request_is_finished_before_the_end(self, own: Path) -> None:
         process, base = started(own)
-        items = [{"id": n, "text": f"item {n} " * 50} for n in range(4000)]
-        answers: list[httpx.Response] = []
-        thread = threading.Thread(target=lambda: answers.append(httpx.post(f"{base}/api/spaces/big/bulk", json={"items": items}, timeout=60)))
-        thread.start()
-        time.sleep(0.4)
-        status, _ = stop(process)
-        thread.join()
-        assert (status, answers[0].json()["added"]) == (0, 4000)
+        body = json.dumps({"query": "refund", "tenant_ids": ["support"]})
+        connection = HTTPConnection(base.removeprefix("http://"), timeout=30)
+        connection.putrequest("POST", "/api/context")
+        connection.putheader("content-type", "application/json")
+        connection.putheader("content-length", str(len(body)))
+        connection.endheaders(body[:10].encode())
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert process.poll() is None
+        connection.send(body[10:].encode())
+        answer = connection.getresponse()
+        assert (answer.status, len(json.loads(answer.read())["entry_points"])) == (200, 10)
+        connection.close()
+        process.communicate(timeout=40)
+        assert process.returncode == 0
 
     def test_other_machines_need_a_key(self, own: Path) -> None:
         assert "weft keys add" in refused(own, "--host", "0.0.0.0")
@@ -759,6 +787,11 @@ class TestProcess:
         keyring.revoke(key.id, NOW)
         assert "weft keys add" in refused(own, "--host", "0.0.0.0")
         assert serve.keyring_for("127.0.0.1", keyring.path) is not None
+
+    def test_without_its_packages_it_says_what_to_install(self) -> None:
+        script = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['weft', 'serve']; from weft.surfaces.cli import main; main()"
+        done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, "pip install 'weft[server]'" in done.stderr) == (1, True)
 
     def test_a_port_in_use_is_said_in_one_line(self, own: Path) -> None:
         with socket.socket() as taken:

@@ -31,7 +31,10 @@ from weft.stores.memory import MemoryStore
 from weft.stores.sqlite import file, vectors, view, words, write
 from weft.stores.sqlite import store as adapter
 from weft.stores.sqlite.store import SqliteStore
-from weft.testing import ACME, BOTH, NOW, StoreContract, babble, batch, directions, edge, embed, item, link, matches, unit
+from weft.testing import StoreContract
+from weft.testing.graph import link
+from weft.testing.knowledge import ACME, BOTH, NOW, babble, batch, directions, edge, item, matches, unit
+from weft.testing.vectors import embed
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Store = MemoryStore | SqliteStore
