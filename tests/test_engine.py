@@ -664,6 +664,13 @@ def test_a_memory_is_worth_its_match_its_age_and_its_confidence(kb):
     assert hit.score == pytest.approx(0.5 * hit.signals["match"] + 0.3 * 0.5 + 0.2 * 0.8, abs=1e-6)
 
 
+def test_the_least_score_is_one_of_the_final_score(kb):
+    kb.add(node("a", "refund and " + "word " * 50, kind=Kind.MEMORY, confidence=1.0, created_at=NOW))
+    hit = ask(kb, recipe="memories").hits[0]
+    assert hit.signals["match"] < hit.score
+    assert ids(ask(kb, recipe="memories", min_score=hit.score).hits) == ["a"]
+
+
 # isolation and determinism
 
 TEXTS = st.lists(st.sampled_from(["refund", "order", "zebra", "the", "policy", "返金", "🙂"]), min_size=1, max_size=6).map(" ".join)

@@ -13,9 +13,10 @@ Mode = Literal["hybrid", "bm25", "vector"]
 # Shares of the fused score, chosen on the tuning sets (docs/ARCHITECTURE.md, "Fusion").
 BM25_WEIGHT, VECTOR_WEIGHT = 0.6, 0.4
 
-AS_FITS = 0  # a limit of one candidate per TOKENS_PER_CANDIDATE of the budget, within LEAST and MOST
-TOKENS_PER_CANDIDATE = 60
-LEAST, MOST = 10, 200
+AS_FITS = 0  # a limit that grows with the budget: LEAST to MOST candidates, until their texts would fill it one and a half times
+CHARACTERS_PER_TOKEN = 6
+TOKENS_PER_CANDIDATE = 20
+LEAST, MOST = 15, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Recipe:
     bm25_weight: float = BM25_WEIGHT
     vector_weight: float = VECTOR_WEIGHT
     limit: int = 10  # candidates, at most; AS_FITS: as many as the budget could hold
+    room: int = 0  # characters: when the LEAST best candidates have this much text, no more are looked at; 0 for all up to the limit
     min_score: float = 0.0
     depth: int = 0  # links to follow
     near: int = 1  # a link of weight w at hop n scores w / (n + near)
@@ -79,4 +81,6 @@ def resolved(recipe: Recipe, max_tokens: int | None) -> Recipe:
     """The recipe with a limit that suits the budget, if it left that open."""
     if recipe.limit != AS_FITS:
         return recipe
-    return replace(recipe, limit=MOST if max_tokens is None else min(MOST, max(LEAST, max_tokens // TOKENS_PER_CANDIDATE)))
+    if max_tokens is None:
+        return replace(recipe, limit=MOST)
+    return replace(recipe, limit=min(MOST, max(LEAST, max_tokens // TOKENS_PER_CANDIDATE)), room=max_tokens * CHARACTERS_PER_TOKEN)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from weft.errors import Conflict, Unavailable
 from weft.model import Context, Hit, Problem, Query, Stats
 from weft.ports import Stores, TokenCounter, Vector
-from weft.recipes import Recipe
+from weft.recipes import Recipe, Weights
 from weft.stages.fit import Part, fit
 from weft.stages.gather import Gathered, Request, gather
 from weft.stages.rank import rank
@@ -29,9 +29,11 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
     problems: list[Problem] = []
     found: tuple[Hit, ...] = ()
     for recipe in recipes:
+        # The least score is one of the score that weights make: nothing they may still raise is dropped before.
+        unranked = recipe if recipe.weights == Weights() else replace(recipe, min_score=0.0)
         try:
             with span(recipe.source):
-                result = gather(Request(query, vector, found, stores), recipe)
+                result = gather(Request(query, vector, found, stores), unranked)
         except (Unavailable, Conflict) as error:
             if recipe.required:
                 raise

@@ -37,7 +37,7 @@ def explained(
 
     fitted = tuple(_with_budget(context, parts, counter))
     known = {(one.hit.item.key) for one in fitted} | {hit.item.key for hit in context.hits}
-    wide = [replace(recipe, limit=recipe.limit * WIDER, min_score=0.0) for recipe in recipes]
+    wide = [replace(recipe, limit=recipe.limit * WIDER, room=0, min_score=0.0) for recipe in recipes]
     beyond = tuple(_beyond(candidates(context.query, wide, vector, stores)[0], recipes, known))
     known |= {one.hit.item.key for one in beyond}
     asked = tuple(_asked(context, recipes, stores, ids, known))
@@ -69,9 +69,13 @@ def _beyond(parts: Sequence[Part], recipes: Sequence[Recipe], known: set[Key]) -
             if hit.score < recipe.min_score:
                 reasons.append(f"scores {hit.score:g}, below min_score {recipe.min_score:g}")
                 remedies.append(f"min_score={hit.score:g}")
-            if place > recipe.limit or not reasons:
-                reasons.append(f"number {place} of the candidates, the limit is {recipe.limit}")
+            if place > recipe.limit or (recipe.room and not reasons):
+                enough = "those before it have text enough" if recipe.room else f"the limit is {recipe.limit}"
+                reasons.append(f"number {place} of the candidates, {enough}")
                 remedies.append(f"limit={place}")
+            if not reasons:
+                reasons.append("only links from items that were not found themselves lead to it")
+                remedies.append("a larger limit of what is searched")
             where = "" if recipe.source == "search" else f" in the recipe {recipe.name!r}"
             yield LeftOut(hit, recipe.name, "; ".join(reasons), remedy=", ".join(remedies) + where)
 

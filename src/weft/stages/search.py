@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.model import Filter, Hit, Key
+from weft.model import Filter, Hit, Item, Key
 from weft.ports import Stores, Vector
-from weft.recipes import Recipe
+from weft.recipes import LEAST, Recipe
 
 MIN_DEPTH = 100  # candidates taken from each index: deeper changes no ranking on the tuning sets, 50 loses a little
 
@@ -48,9 +48,24 @@ def search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, st
             tuple(name for name, keys in listed.items() if item.key in keys),
             (item.key,),
         )
-        for item in stores.items.get(best)
+        for item in _items(best, recipe, stores)
     )
     return Searched(hits, considered)
+
+
+def _items(best: Sequence[Key], recipe: Recipe, stores: Stores) -> list[Item]:
+    """The items behind the keys, best first; as many as the recipe has room for, if it says so."""
+    if not recipe.room:
+        return stores.items.get(best)
+    items: list[Item] = []
+    length = 0
+    for start in range(0, len(best), LEAST):
+        if length >= recipe.room:
+            break
+        part = stores.items.get(best[start : start + LEAST])
+        items += part
+        length += sum(len(item.title) + len(item.text) for item in part)
+    return items
 
 
 def shares(recipe: Recipe, has_vector: bool) -> tuple[float, float]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import generate_latest
 
-from weft.model import Context
+from weft.model import Context, Hit, Item, LeftOut
 from weft.surfaces import wire
 from weft.surfaces.http import context as context_answer
+from weft.surfaces.http.access import Key
 from weft.surfaces.http.logs import noted
 from weft.surfaces.http.shapes import ContextRequest, ContextResponse, ExplainRequest, SearchRequest
 from weft.surfaces.http.state import engine, key_of, metrics
@@ -42,7 +45,7 @@ def explain(request: Request, asked: ExplainRequest) -> JSONResponse:
     kb = engine(request)
     options = asked.model_dump(exclude={"query", "spaces", "ids", "remedies", "max_tokens"}, exclude_none=True) | {"max_tokens": asked.max_tokens}
     if asked.remedies or asked.ids:
-        found = kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **options)
+        found = _discreet(kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **options), key_of(request))
     else:
         found = kb.context(asked.query, spaces=asked.spaces, **options)
     _count(request, found)
@@ -67,6 +70,15 @@ async def show_metrics(request: Request) -> PlainTextResponse:
     """Counters for Prometheus. Where keys are needed, this needs one of an admin."""
     key_of(request).check_role("admin")
     return PlainTextResponse(generate_latest(metrics(request).registry), media_type="text/plain; version=0.0.4")
+
+
+def _discreet(found: Context, key: Key) -> Context:
+    """What lies in spaces that the key may not read does not exist for it."""
+    told = [
+        one if not one.hit.item.space or key.visible([one.hit.item.space]) else LeftOut(Hit(Item(one.hit.item.id, ""), 0.0), "", "no such item is stored")
+        for one in found.left_out
+    ]
+    return replace(found, left_out=tuple(told))
 
 
 def _count(request: Request, found: Context) -> None:
