@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import random
 import re
 import shutil
 import signal
@@ -16,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from http.client import HTTPConnection
 from pathlib import Path
@@ -692,11 +693,11 @@ def started(file: Path, *options: str, **environ: str) -> tuple[subprocess.Popen
     for _ in range(600):
         try:
             httpx.get(f"{base}/healthz")
-            break
+            return process, base
         except httpx.TransportError:
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
-    return process, base
+    raise TimeoutError(stop(process))
 
 
 def stop(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -707,9 +708,11 @@ def stop(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the ports that clients get, so that nobody is given it before the server listens."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port := random.SystemRandom().randint(15_000, 32_000)))
+            return port
 
 
 def refused(file: Path, *options: str) -> str:
