@@ -1,6 +1,6 @@
 """How good retrieval is: recall, nDCG and evidence inside a token budget, on folders of {corpus,queries}.jsonl.
 
-    python -m bench.retrieval DATA_FOLDER --sets hotpotqa,2wiki,musique --cache /tmp/vectors
+python -m bench.retrieval DATA_FOLDER --sets hotpotqa,2wiki,musique --cache /tmp/vectors
 """
 
 from __future__ import annotations

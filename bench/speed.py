@@ -1,6 +1,6 @@
 """How fast weft is: ingest, search and context at N generated items, with plain bm25s and numpy beside it in the same run.
 
-    python -m bench.speed --items 100000
+python -m bench.speed --items 100000
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ class Made:
     def batches(self, size: int) -> Iterator[tuple[list[weft.Item], Floats]]:
         for start in range(0, self.items, size):
             numbers = range(start, min(start + size, self.items))
-            items = [
-                weft.Item(f"n{n}", "one", type=TYPES[n % len(TYPES)], title=self.text(4), text=self.text(45), summary=self.text(9)) for n in numbers
-            ]
+            items = [weft.Item(f"n{n}", "one", type=TYPES[n % len(TYPES)], title=self.text(4), text=self.text(45), summary=self.text(9)) for n in numbers]
             yield items, self.vectors(len(items))
 
     def edges(self) -> Iterator[list[weft.Edge]]:

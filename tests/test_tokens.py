@@ -213,7 +213,6 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path, content):
         counter(str(file))
 
 
-
 @pytest.fixture(scope="module", params=ENCODINGS)
 def plain(request):
     """Our counter of an encoding, and tiktoken's own encoding of whole texts."""

@@ -87,9 +87,7 @@ def feed_forward(graph: Graph, number: int, given: str) -> str:
 
 def add_and_norm(graph: Graph, layer: str, given: str, skipped: str, output: str) -> str:
     names = (f"{layer}.LayerNorm.weight", f"{layer}.LayerNorm.bias", f"{layer}.dense.bias")
-    return graph.node(
-        "SkipLayerNormalization", [given, skipped, *(graph.weight(name) for name in names)], output, FUSED, epsilon=EPSILON
-    )
+    return graph.node("SkipLayerNormalization", [given, skipped, *(graph.weight(name) for name in names)], output, FUSED, epsilon=EPSILON)
 
 
 def mean_of_words(graph: Graph, given: str) -> None:

@@ -153,9 +153,7 @@ class Engine:
             yield from page
             after = page[-1].key
 
-    def page(
-        self, spaces: Sequence[str], *, limit: int = 100, after: Key | None = None, kinds: Sequence[str] = (), types: Sequence[str] = ()
-    ) -> list[Item]:
+    def page(self, spaces: Sequence[str], *, limit: int = 100, after: Key | None = None, kinds: Sequence[str] = (), types: Sequence[str] = ()) -> list[Item]:
         """The next items behind `after`, ordered by (space, id)."""
         only = Filter(tuple(self.known(spaces)), request.kinds(kinds), check.names("types", types))
         return self._stores.items.find(only, request.whole("limit", limit, 1, request.MAX_LIMIT), after)

@@ -88,9 +88,7 @@ class VectorIndex(Store, Protocol):
 
 
 class GraphStore(Store, Protocol):
-    def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0
-    ) -> list[Edge]:
+    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
         """Edges that touch one of the keys, in either direction, both of whose ends lie in the spaces: for each key the `limit`
         heaviest in each direction that weigh `min_weight` or more, ties by the other end. One call per hop, never one per item. No edge twice; ordered by
         (-weight, source, target, type)."""

@@ -162,10 +162,7 @@ class MemoryStore:
     @_in_turn
     def spaces(self) -> list[SpaceInfo]:
         owned = Counter(edge.space for edge in self._edges.values())
-        return [
-            SpaceInfo(name, len(shelf.items), owned[name], f"{shelf.digest % codec.SUM_LIMIT:032x}")
-            for name, shelf in sorted(self._shelves.items())
-        ]
+        return [SpaceInfo(name, len(shelf.items), owned[name], f"{shelf.digest % codec.SUM_LIMIT:032x}") for name, shelf in sorted(self._shelves.items())]
 
     @_in_turn
     def get(self, keys: Sequence[Key]) -> list[Item]:
@@ -263,9 +260,7 @@ class MemoryStore:
     # graph
 
     @_in_turn
-    def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0
-    ) -> list[Edge]:
+    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         for key in keys:
             visible = (edge for edge in self._touching.get(key, {}).values() if _inside(edge, spaces))

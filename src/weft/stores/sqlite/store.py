@@ -284,9 +284,7 @@ class SqliteStore:
 
     # graph
 
-    def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0
-    ) -> list[Edge]:
+    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
         with self.reading() as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}

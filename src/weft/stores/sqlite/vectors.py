@@ -64,9 +64,7 @@ def nearest(view: View, vector: Vector, mask: Mask | None, wanted: int) -> npt.N
     return near if few is None else few[near]
 
 
-def similarities(
-    connection: apsw.Connection, view: View, vector: Vector, places: npt.NDArray[np.intp], limit: int = 0
-) -> list[tuple[int, float]]:
+def similarities(connection: apsw.Connection, view: View, vector: Vector, places: npt.NDArray[np.intp], limit: int = 0) -> list[tuple[int, float]]:
     """(place, cosine) for the places that have a vector, or for those that may be among the best `limit`. Negative cosines count
     as 0; rounded, so that ties are ties everywhere."""
     wanted = places[view.embedded[places]]

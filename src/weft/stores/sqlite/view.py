@@ -144,9 +144,7 @@ class View:
         if reset != self._reset:
             seen = 0
             self._fresh.clear()
-        rows = connection.execute(
-            "SELECT row, words FROM fresh WHERE row BETWEEN ? AND ? AND version > ?", (self.no << 32, (self.no << 32) + 0xFFFFFFFF, seen)
-        )
+        rows = connection.execute("SELECT row, words FROM fresh WHERE row BETWEEN ? AND ? AND version > ?", (self.no << 32, (self.no << 32) + 0xFFFFFFFF, seen))
         for row, words in rows:
             for word, count in json.loads(words).items():
                 self._fresh.setdefault(word, {})[row & 0xFFFFFFFF] = count
