@@ -28,6 +28,7 @@ from weft import Conflict, Context, Edge, Engine, Invalid, Item, Kind, NotFound,
 from weft.config import Settings, load
 from weft.model import Problem
 from weft.ports import Stores
+from weft.recipes import LEAST, MOST, TOKENS_PER_CANDIDATE
 from weft.stores.memory import MemoryStore
 
 EXAMPLES = int(os.environ.get("WEFT_EXAMPLES", "60"))
@@ -609,8 +610,9 @@ def test_a_context_is_counted_and_says_what_it_is_made_of(support):
 
 
 def test_as_many_candidates_are_looked_at_as_the_budget_could_hold(kb):
-    kb.add([node(f"i{number:03}", "refund") for number in range(250)])
-    assert [ask(kb, recipe="search", max_tokens=budget).stats.candidates for budget in (0, 600, 1200, 100_000, None)] == [10, 10, 20, 200, 200]
+    kb.add([node(f"i{number:03}", "refund") for number in range(MOST + 50)])
+    asked = {0: LEAST, 3 * LEAST * TOKENS_PER_CANDIDATE: 3 * LEAST, 2 * MOST * TOKENS_PER_CANDIDATE: MOST, None: MOST}
+    assert {budget: ask(kb, recipe="search", max_tokens=budget).stats.candidates for budget in asked} == asked
 
 
 def test_sections_hold_the_same_text_by_prompt_section(kb):

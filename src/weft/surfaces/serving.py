@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.errors import MissingExtra
-from weft.surfaces.shell import Command, Group, Session, _file
+from weft.surfaces.shell import Command, Group, Session, file_of
 
 if TYPE_CHECKING:
     from weft.surfaces.http.access import Key, Keyring
@@ -101,7 +101,7 @@ def _path(session: Session, given: str | None) -> Path:
     """Beside the knowledge; for a store that is not a file, in this folder."""
     if given is not None:
         return Path(given)
-    file = _file(session.db or session.settings().store) or Path("weft")
+    file = file_of(session.db or session.settings().store) or Path("weft")
     return file.with_name(f"{file.name}.keys.json")
 
 

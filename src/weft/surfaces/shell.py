@@ -57,7 +57,7 @@ class Session:
 
         settings = self.settings()
         url, embedder = self.db or settings.store, self.embedder or settings.embedder
-        file = _file(url)
+        file = file_of(url)
         if not create and file is not None and not file.exists():
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
@@ -205,7 +205,7 @@ asking = _options(
 )
 
 
-def _file(url: str) -> Path | None:
+def file_of(url: str) -> Path | None:
     """The file behind a path or an SQLite URL; None for other stores."""
     scheme, colon, rest = url.partition(":")
     if not colon or len(scheme) == 1:  # a path, perhaps on a drive
