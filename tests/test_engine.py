@@ -200,6 +200,31 @@ def test_stored_data_proves_to_be_sound(support):
     assert support.verify() == []
 
 
+def test_reindexing_without_an_embedder_keeps_ready_vectors():
+    kb = weft.open("memory:", embedder=None)
+    kb.add(weft.Item("a", "one", title="refund"), vectors=[[1.0, 0.0]])
+    kb.reindex()
+    assert [hit.item.id for hit in kb.search("", spaces=["one"], mode="vector", vector=[1.0, 0.0])] == ["a"]
+
+
+def test_closing_an_engine_closes_its_embedder():
+    embedder = Closable()
+    weft.open("memory:", embedder=embedder).close()
+    assert embedder.closed
+
+
+class Closable:
+    """An embedder that holds something, as a remote one does."""
+
+    name, fingerprint, dimensions, closed = "closable", "closable:1", 2, False
+
+    def embed(self, texts):
+        return [np.array([1.0, 0.0], np.float32) for _ in texts]
+
+    def close(self):
+        self.closed = True
+
+
 def test_reindexing_changes_no_answer(support):
     before = ask(support).text
     assert support.reindex() == 0

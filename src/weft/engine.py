@@ -58,6 +58,7 @@ class Engine:
     def close(self) -> None:
         for store in self._stores.each():
             store.close()
+        self._meaning.close()
 
     # writing
 
@@ -127,10 +128,13 @@ class Engine:
         return self._meaning.embed(self._all_or(spaces), progress)
 
     def reindex(self, progress: Progress | None = None) -> int:
-        """Make words and vectors anew from the items, with today's analyser and embedder; how many vectors were made."""
+        """Make words and vectors anew from the items, with today's analyser and embedder; how many vectors were made. Without an
+        embedder vectors stay as they are: they could not be made again."""
         self._stores.words.rebuild_words(self.items())
+        if not self._meaning.possible:
+            return 0
         self._stores.vectors.forget_vectors()
-        return self.embed(progress=progress) if self._meaning.possible else 0
+        return self.embed(progress=progress)
 
     # reading
 

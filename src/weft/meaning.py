@@ -22,7 +22,14 @@ class Meaning:
 
     def __init__(self, stores: Stores, embedder: Embedder | None) -> None:
         self._stores = stores
+        self._opened = embedder
         self._embedder = None if embedder is None else Cached(embedder)
+
+    def close(self) -> None:
+        """Release what the embedder holds, such as connections to a server."""
+        close = getattr(self._opened, "close", None)
+        if close is not None:
+            close()
 
     @property
     def possible(self) -> bool:

@@ -14,6 +14,14 @@ from weft.recipes import RECIPES, Mode, Recipe, Source
 
 MAX_LIMIT = 10_000
 MAX_QUERY = 100_000  # characters
+WHOLE_NUMBERS = {  # of a recipe, with the least and the most they may be
+    "limit": (1, MAX_LIMIT),
+    "depth": (0, 10),
+    "near": (0, 100),
+    "starts": (0, MAX_LIMIT),
+    "hub_cap": (1, MAX_LIMIT),
+    "room": (0, 10**12),
+}
 
 # For every recipe that searches; `depth` is for those that follow links.
 _OVERRIDES = ("bm25_weight", "exclude_types", "kinds", "limit", "min_score", "mode", "tags", "types", "vector_weight")
@@ -40,7 +48,7 @@ def checked_recipe(recipe: Recipe) -> Recipe:
     for name, known in (("mode", get_args(Mode)), ("source", get_args(Source))):
         if getattr(recipe, name) not in known:
             raise unknown(name, getattr(recipe, name), known)
-    for name, least, most in (("limit", 1, MAX_LIMIT), ("depth", 0, 10), ("near", 0, 100), ("starts", 0, MAX_LIMIT), ("hub_cap", 1, MAX_LIMIT)):
+    for name, (least, most) in WHOLE_NUMBERS.items():
         whole(name, getattr(recipe, name), least, most)
     for name in ("min_score", "share", "most"):
         fraction(name, getattr(recipe, name))

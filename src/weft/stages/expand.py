@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import GraphStore, ItemStore
@@ -12,9 +13,8 @@ from weft.recipes import Recipe
 FRONTIER_PER_HIT = 2  # a hop goes on from at most this many items per hit wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """How an item was reached: the best link to it, and the way there."""
+class Step(NamedTuple):
+    """How an item was reached: the best link to it, and the way there. There are hundreds in a request, so it is a bare tuple."""
 
     score: float
     path: tuple[Key, ...]

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_CELLS = 4_000_000  # of one group's table, 8 bytes each
-SPARE = 200  # tokens beyond its share that a group's table has room for at first
+SPARE = 100  # tokens more that a table has room for at first: about what the last item that does not fit leaves
 MAX_NODES = 48  # relaxed problems solved for dependencies, 1-2 ms each
 IMPOSSIBLE = np.int64(-(2**62))
 
@@ -139,14 +139,15 @@ def _solve(groups: Sequence[Group], budget: int, ruling: Ruling) -> Choice | Non
 
 
 def _solvers(groups: Sequence[Group], budget: int, ruling: Ruling) -> list[_Solver]:
-    """A table for each group, no longer than it can need: mostly its share and a little more. Only when the groups leave much of
-    their shares unused are the tables made again, long enough for all of that."""
+    """A table for each group, no longer than it can need: its share, what the others cannot use of theirs, and a little more.
+    Only when the groups leave more than that unused are the tables made again, long enough for all of it."""
     firsts = list(accumulate((len(group.offers) for group in groups), initial=0))
     longest = [min(group.most, budget) for group in groups]
-    short = [min(most, group.sure + SPARE) for group, most in zip(groups, longest, strict=True)]
+    pool = budget - sum(min(group.sure, group.overhead + _wanted(group)) for group in groups) + SPARE
+    short = [min(most, group.sure + pool) for group, most in zip(groups, longest, strict=True)]
     solvers = [_Solver(group, first, most, ruling) for group, first, most in zip(groups, firsts, short, strict=False)]
     left = budget - sum(solver.used(group.sure) for solver, group in zip(solvers, groups, strict=True))
-    if 0 <= left <= SPARE or short == longest:
+    if 0 <= left <= pool or short == longest:
         return solvers
     return [_Solver(group, first, most, ruling) for group, first, most in zip(groups, firsts, longest, strict=False)]
 

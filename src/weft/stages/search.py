@@ -20,7 +20,7 @@ class Searched:
 
 def search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores) -> Searched:
     """The best `recipe.limit` items. Without a vector only words count."""
-    depth = max(MIN_DEPTH, 2 * recipe.limit)
+    depth = max(MIN_DEPTH, recipe.limit)
     by_meaning: dict[Key, float] = {}
     by_words: dict[Key, float] = {}
     considered = 0

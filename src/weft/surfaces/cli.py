@@ -247,7 +247,7 @@ def embed(session: Session, spaces: Sequence[str]) -> None:
 def reindex(session: Session) -> None:
     """Make words and vectors anew.
 
-    For another embedder or a newer weft. With --embedder none the vectors are dropped.
+    For another embedder or a newer weft. With --embedder none only the words: vectors stay as they are.
     """
     with session.open() as kb, session.progress() as tell:
         made = kb.reindex(tell)
