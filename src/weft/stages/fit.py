@@ -35,6 +35,12 @@ class Rendered:
     tokens: int
 
 
+Offered = list[list[tuple[Rendered, ...]]]  # by part and by hit
+
+REMEMBERED = 8192  # items, about 1 KB each
+_remembered: dict[tuple[object, ...], tuple[Rendered, ...]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Fitted:
     text: str
@@ -47,21 +53,35 @@ class Fitted:
 def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: TokenCounter) -> Fitted:
     """The best set of candidates whose rendered text has at most `max_tokens` tokens; without a limit, all of them whole."""
     offered = [[_renderings(hit, part.recipe, layout, counter) for hit in part.hits] for part in parts]
+    overheads = [_overhead(part, layout, counter) for part in parts]
     if max_tokens is None:
         choice = Choice(tuple(0 for hits in offered for _ in hits), 0, 0)
-        return _result(parts, offered, choice, layout, counter, 0)
+        return _result(parts, offered, overheads, choice, layout, counter, 0)
     room = budget = max(0, max_tokens - counter.count(layout.start) - counter.count(layout.end))
     for _ in range(TRIES):
-        choice = knapsack.choose(_groups(parts, offered, budget, layout, counter), budget)
-        result = _result(parts, offered, choice, layout, counter, room)
+        choice = knapsack.choose(_groups(parts, offered, overheads, budget), budget)
+        result = _result(parts, offered, overheads, choice, layout, counter, room)
         if result.tokens <= max_tokens:
             return result
         budget = max(0, budget - (result.tokens - max_tokens))
-    return _result(parts, offered, Choice((-1,) * len(choice.options), 0, choice.bound), layout, counter, room)
+    return _result(parts, offered, overheads, Choice((-1,) * len(choice.options), 0, choice.bound), layout, counter, room)
 
 
-def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> list[Rendered]:
-    """The forms a candidate may take, the fullest first; a form that saves nothing is not offered."""
+def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> tuple[Rendered, ...]:
+    """The forms a candidate may take. The same items come back in request after request: they are remembered by all they show."""
+    item = hit.item
+    properties = repr(item.properties) if item.properties else ""
+    shown = (layout.name, counter, recipe.forms, item.id, item.kind, item.type, item.title, item.text, item.summary, item.tags, properties)
+    found = _remembered.get(shown)
+    if found is None:
+        if len(_remembered) >= REMEMBERED:
+            _remembered.clear()
+        found = _remembered[shown] = _rendered(hit, recipe, layout, counter)
+    return found
+
+
+def _rendered(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> tuple[Rendered, ...]:
+    """The fullest form first; a form that saves nothing is not offered."""
     found: list[Rendered] = []
     for form in forms(hit.item):
         if form is Form.WHOLE or form in recipe.forms:
@@ -69,7 +89,7 @@ def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter)
             tokens = counter.count(text + layout.between)
             if not found or tokens < found[-1].tokens:
                 found.append(Rendered(form, text, tokens))
-    return found
+    return tuple(found)
 
 
 def _overhead(part: Part, layout: Layout, counter: TokenCounter) -> int:
@@ -77,30 +97,30 @@ def _overhead(part: Part, layout: Layout, counter: TokenCounter) -> int:
     return counter.count(layout.opening(part.recipe.name)) + counter.count(layout.closing + layout.between_sections)
 
 
-def _groups(parts: Sequence[Part], offered: list[list[list[Rendered]]], budget: int, layout: Layout, counter: TokenCounter) -> list[Group]:
+def _groups(parts: Sequence[Part], offered: Offered, overheads: Sequence[int], budget: int) -> list[Group]:
     shares = max(1.0, sum(part.recipe.share for part in parts))
     return [
         Group(
             tuple(_offer(hit, renderings, part, number) for number, (hit, renderings) in enumerate(zip(part.hits, hits, strict=True))),
             sure=int(budget * part.recipe.share / shares),
             most=int(budget * part.recipe.most),
-            overhead=_overhead(part, layout, counter),
+            overhead=overhead,
         )
-        for part, hits in zip(parts, offered, strict=True)
+        for part, hits, overhead in zip(parts, offered, overheads, strict=True)
     ]
 
 
-def _offer(hit: Hit, renderings: list[Rendered], part: Part, number: int) -> Offer:
+def _offer(hit: Hit, renderings: tuple[Rendered, ...], part: Part, number: int) -> Offer:
     worth = SCALE * hit.relevance**part.recipe.sharpness
     options = tuple(Option(one.tokens, max(1, round(worth * FORM_VALUE[one.form]))) for one in renderings)
     return Offer(options, part.needs[number] if part.needs else ())
 
 
-def _result(parts: Sequence[Part], offered: list[list[list[Rendered]]], choice: Choice, layout: Layout, counter: TokenCounter, room: int) -> Fitted:
+def _result(parts: Sequence[Part], offered: Offered, overheads: Sequence[int], choice: Choice, layout: Layout, counter: TokenCounter, room: int) -> Fitted:
     fragments: list[Fragment] = []
     left_out: list[LeftOut] = []
     number = 0
-    for part, hits in zip(parts, offered, strict=True):
+    for part, hits, overhead in zip(parts, offered, overheads, strict=True):
         chosen: list[Chosen] = []
         for hit, renderings in zip(part.hits, hits, strict=True):
             pick = choice.options[number]
@@ -108,17 +128,16 @@ def _result(parts: Sequence[Part], offered: list[list[list[Rendered]]], choice: 
             if pick >= 0:
                 chosen.append(Chosen(hit, renderings[pick].form, renderings[pick].tokens, renderings[pick].text))
             else:
-                left_out.append(LeftOut(hit, part.recipe.name, _reason(renderings, part, room, layout, counter), renderings[0].tokens))
+                left_out.append(LeftOut(hit, part.recipe.name, _reason(renderings, overhead, int(room * part.recipe.most)), renderings[0].tokens))
         text = assemble(layout, [(part.recipe.name, [one.text for one in chosen])])
-        tokens = sum(one.tokens for one in chosen) + (_overhead(part, layout, counter) if chosen else 0)
+        tokens = sum(one.tokens for one in chosen) + (overhead if chosen else 0)
         fragments.append(Fragment(part.recipe.name, tuple(chosen), tokens, text))
     text = assemble(layout, [(fragment.name, [one.text for one in fragment.chosen]) for fragment in fragments])
     return Fitted(text, counter.count(text), tuple(fragments), tuple(left_out), choice.gap)
 
 
-def _reason(renderings: list[Rendered], part: Part, room: int, layout: Layout, counter: TokenCounter) -> str:
-    most = int(room * part.recipe.most)
-    least = renderings[-1].tokens + _overhead(part, layout, counter)
+def _reason(renderings: tuple[Rendered, ...], overhead: int, most: int) -> str:
+    least = renderings[-1].tokens + overhead
     if least > most:
         return f"too large: its shortest form needs {least} tokens, the limit is {most}"
     return f"outweighed: its {renderings[0].tokens} tokens are worth more spent on others"

@@ -183,6 +183,10 @@ def _grants(solvers: Sequence[_Solver], sure: Sequence[int], budget: int) -> lis
 def _share_out(best: Table, gains: Sequence[tuple[int, int]]) -> Table:
     """Give one more group a part of the pool. `gains` are (extra tokens, value) at which the group's value rises."""
     result = best + gains[0][1]
+    if not best.any():  # the first group: its own gains are the best there is
+        result[[tokens for tokens, _ in gains]] = [value for _, value in gains]
+        accumulated: Table = np.maximum.accumulate(result)
+        return accumulated
     for tokens, value in gains[1:]:
         np.maximum(result[tokens:], best[: len(best) - tokens] + value, out=result[tokens:])
     return result

@@ -58,13 +58,13 @@ def _items(best: Sequence[Key], recipe: Recipe, stores: Stores) -> list[Item]:
     if not recipe.room:
         return stores.items.get(best)
     items: list[Item] = []
-    length = 0
-    for start in range(0, len(best), LEAST):
-        if length >= recipe.room:
-            break
-        part = stores.items.get(best[start : start + LEAST])
+    length, taken, step = 0, 0, LEAST
+    while taken < len(best) and length < recipe.room:
+        part = stores.items.get(best[taken : taken + step])
         items += part
         length += sum(len(item.title) + len(item.text) for item in part)
+        taken += step
+        step = 1 + (recipe.room - length) * taken // max(1, length)  # as many more as should fill it, by the length of those before
     return items
 
 

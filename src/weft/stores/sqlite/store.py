@@ -352,11 +352,12 @@ def _embedder(connection: apsw.Connection) -> tuple[str, int]:
 def _best(score: npt.NDArray[np.float64], limit: int) -> tuple[list[int], list[float], int]:
     """The places of the best scores, all of the last tie included, and how many scored at all."""
     places = np.flatnonzero(score > 0)  # of truth values: ten times as fast as of numbers
-    values = np.round(score[places], 6)
-    if 0 < limit < len(values):
-        kept = values >= np.partition(values, len(values) - limit)[len(values) - limit]
-        return places[kept].tolist(), values[kept].tolist(), len(places)
-    return places.tolist(), values.tolist(), len(places)
+    values, matching = score[places], len(places)
+    if 0 < limit < matching:
+        # Rounding makes ties: what may round to the same as the last is kept, and only what is kept is rounded.
+        near = values >= np.partition(values, matching - limit)[matching - limit] - 1e-6
+        places, values = places[near], values[near]
+    return places.tolist(), np.round(values, 6).tolist(), matching
 
 
 def _cut(scored: list[tuple[int, float]], limit: int) -> list[tuple[int, float]]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import codec
+from weft import words as analyser
 from weft.model import Edge, Filter, Item, Kind
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
@@ -96,6 +97,7 @@ class View:
         self.embedded = np.zeros(0, np.bool_)  # which items have a vector
         self.unembedded = np.zeros(0, np.intp)  # the places of those that have none
         self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per item
+        self._per_word, self._norms = 0.0, np.zeros(0)  # see norms
         self._vectors = np.zeros((0, 0), np.float32)  # those read before, one row per item
         self._read = np.zeros(0, np.bool_)  # which those are
         self._expires = False  # whether any item is valid for a time only
@@ -127,6 +129,7 @@ class View:
         live = records["live"] == 1
         # Copies that lie together: a column of the records is six times as slow to scan.
         self.lengths = records["length"].astype(np.float64)
+        self._per_word = 0.0
         self.embedded = records["vector"] == 1
         self.unembedded = np.flatnonzero(live & ~self.embedded)
         self._expires = bool((live & ((records["valid_from"] > -_EVER) | (records["valid_to"] < _EVER))).any())
@@ -196,6 +199,12 @@ class View:
         rows = json.dumps([(self.no << 32) + place for place in places.tolist()])
         data = b"".join(data for (data,) in connection.execute(query, (rows,)))
         return np.frombuffer(data, np.float16).reshape(len(places), -1).astype(np.float32)
+
+    def norms(self, per_word: float) -> npt.NDArray[np.float64]:
+        """What an item's length does to the count of a word, when there is one item to so many words. Kept until it changes."""
+        if self._per_word != per_word or len(self._norms) != len(self.lengths):
+            self._per_word, self._norms = per_word, analyser.K1 * (1 - analyser.B + analyser.B * per_word * self.lengths)
+        return self._norms
 
     def holders(self, connection: apsw.Connection, word: str) -> tuple[Places, Counts]:
         """The places of the items that hold a word, and how often."""

@@ -27,7 +27,7 @@ def scores(connection: apsw.Connection, views: Sequence[View], text: str) -> lis
     result = [np.zeros(view.next) for view in views]
     if not query or not documents or not length:
         return result
-    norms = [words.K1 * (1 - words.B + words.B * (documents / length) * view.lengths) for view in views]
+    norms = [view.norms(documents / length) for view in views]
     best = 0.0
     for word in query:
         held = [view.holders(connection, word) for view in views]
