@@ -836,3 +836,9 @@ def test_no_request_brings_the_server_down_or_gets_an_answer_that_is_not_describ
             case.call_and_validate(checks=CHECKS)
 
         ask()
+
+
+def test_the_documentation_needs_no_network(client):
+    page = client.get("/docs").text
+    assets = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert assets and all(client.get(asset).status_code == 200 for asset in assets)

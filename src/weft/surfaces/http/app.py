@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
+import fastapi_offline
 from fastapi import FastAPI, Security
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse
 from fastapi.security import HTTPBearer
+from fastapi.staticfiles import StaticFiles
 
 from weft import __version__
 from weft.engine import Engine
 from weft.surfaces.http import asking, knowledge, operations, problems
 from weft.surfaces.http.access import Keyring
-from weft.surfaces.http.guard import Guard, Limits, Metrics
+from weft.surfaces.http.guard import ASSETS, Guard, Limits, Metrics
 
 ABOUT = """Context for AI agents: the right knowledge, exactly within the token budget, with the reason for every line.
 
@@ -42,13 +47,29 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
         dependencies=[Security(HTTPBearer(auto_error=False, description="A key made by `weft keys add`"))],
         redirect_slashes=False,
         redoc_url=None,
-        docs_url="/docs",
+        docs_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.engine, app.state.metrics = kb, Metrics()
     app.include_router(asking.routes)
     app.include_router(knowledge.routes)
     app.include_router(operations.routes)
+    _add_documentation(app)
     problems.install(app)
     app.add_middleware(Guard, limits=limits or Limits(), keyring=keyring, metrics=app.state.metrics)
     return app
+
+
+def _add_documentation(app: FastAPI) -> None:
+    """The page that shows every route. Its scripts come from here: it works without a network, and tells nobody who reads it."""
+    app.mount(ASSETS, StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static"))
+
+    @app.get("/docs", include_in_schema=False)
+    async def documentation() -> HTMLResponse:
+        return get_swagger_ui_html(
+            openapi_url="/openapi.json",
+            title="weft",
+            swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
+            swagger_css_url=f"{ASSETS}/swagger-ui.css",
+            swagger_favicon_url=f"{ASSETS}/favicon.png",
+        )

@@ -24,6 +24,7 @@ log = logging.getLogger("weft.http")
 OPEN_PATHS = ("/healthz", "/readyz")  # need no key: whoever starts and stops the process asks
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 READABLE = ("/docs", "/openapi.json")  # say how to ask, not what is known
+ASSETS = "/docs-assets"  # the scripts of that page
 METHODS = ("GET", "HEAD", "OPTIONS", *WRITES)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -119,7 +120,7 @@ class Guard:
             return problem(421, "this server does not answer to that host name", "wrong_host")
         if scope["method"] in WRITES and (refused := _cross_site(headers) or self._unfit(scope["path"], headers)):
             return refused
-        if scope["path"] in READABLE:
+        if scope["path"] in READABLE or scope["path"].startswith(f"{ASSETS}/"):
             return None
         return self._unknown(scope, headers)
 
