@@ -34,8 +34,9 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
     reached: dict[Key, Step] = {}
     frontier: Sequence[Key] = list(ways)
     hop = 0
-    if not items.find(only, 1):
-        return Expanded()  # no link can lead to what does not exist
+    if not items.find(only, 1):  # no link can lead to what does not exist
+        graph.edges_of([], only.spaces)  # asked all the same: a graph that is down must be told
+        return Expanded()
     while frontier and hop < recipe.depth:
         hop += 1
         least = _least(reached, recipe, hop)
