@@ -12,7 +12,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, count
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +27,9 @@ IMPOSSIBLE = np.int64(-(2**62))
 Table = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
+    """One way to take an offer. There are hundreds in a problem, so it is a bare tuple."""
+
     tokens: int
     value: int
 
@@ -39,7 +42,7 @@ class Offer:
     needs: tuple[tuple[int, ...], ...] = ()  # numbers of offers, counted through all groups
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """Offers that share a heading (`overhead` tokens if any is taken), a guaranteed and a largest amount of tokens."""
 
@@ -47,6 +50,11 @@ class Group:
     sure: int
     most: int
     overhead: int = 0
+
+    @cached_property
+    def wanted(self) -> int:
+        """The tokens of all offers, each in its largest form, without the heading."""
+        return sum(max((option.tokens for option in offer.options), default=0) for offer in self.offers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ class Ruling:
 def choose(groups: Sequence[Group], budget: int) -> Choice:
     """The best choice whose tokens, headings included, stay within the budget. The shares must fit into it together."""
     offers = [offer for group in groups for offer in group.offers]
-    budget = min(budget, sum(group.overhead + _wanted(group) for group in groups))  # the tables are as long as the budget
+    budget = min(budget, sum(group.overhead + group.wanted for group in groups))  # the tables are as long as the budget
     relaxed = _solve(groups, budget, Ruling())
     if not any(offer.needs for offer in offers) or relaxed is None:
         return relaxed or Choice((-1,) * len(offers), 0, 0)
@@ -143,7 +151,7 @@ def _solvers(groups: Sequence[Group], budget: int, ruling: Ruling) -> list[_Solv
     Only when the groups leave more than that unused are the tables made again, long enough for all of it."""
     firsts = list(accumulate((len(group.offers) for group in groups), initial=0))
     longest = [min(group.most, budget) for group in groups]
-    pool = budget - sum(min(group.sure, group.overhead + _wanted(group)) for group in groups) + SPARE
+    pool = budget - sum(min(group.sure, group.overhead + group.wanted) for group in groups) + SPARE
     short = [min(most, group.sure + pool) for group, most in zip(groups, longest, strict=True)]
     solvers = [_Solver(group, first, most, ruling) for group, first, most in zip(groups, firsts, short, strict=False)]
     left = budget - sum(solver.used(group.sure) for solver, group in zip(solvers, groups, strict=True))
@@ -192,11 +200,6 @@ def _share_out(best: Table, gains: Sequence[tuple[int, int]]) -> Table:
     return result
 
 
-def _wanted(group: Group) -> int:
-    """The tokens of a group's offers, each in its largest form, without the heading."""
-    return sum(max((option.tokens for option in offer.options), default=0) for offer in group.offers)
-
-
 class _Solver:
     """One group's table: row i, column c holds the best value of the first i offers within c units of tokens."""
 
@@ -205,7 +208,7 @@ class _Solver:
         self._first = first
         self._ruling = ruling
         self._overhead = group.overhead
-        self._room = max(-1, min(capacity - group.overhead, _wanted(group)))
+        self._room = max(-1, min(capacity - group.overhead, group.wanted))
         cells = (len(group.offers) + 1) * (self._room + 1)
         self._unit = max(1, -(-cells // MAX_CELLS))  # tokens per column: 1 is exact
         self.exact = self._unit == 1
@@ -216,6 +219,7 @@ class _Solver:
         columns = self._room // self._unit + 1
         rows = np.empty((len(self._group.offers) + 1, max(0, columns)), np.int64)
         rows[0] = 0
+        taken = np.empty(max(0, columns), np.int64)  # one array for all options: making a new one each time costs a third more
         for number, offer in enumerate(self._group.offers):
             before, after = rows[number], rows[number + 1]
             after[:] = IMPOSSIBLE if self._first + number in self._ruling.forced else before
@@ -224,7 +228,8 @@ class _Solver:
             for option in offer.options:
                 units = -(-option.tokens // self._unit) if round_up else option.tokens // self._unit
                 if units < columns:
-                    np.maximum(after[units:], before[: columns - units] + option.value, out=after[units:])
+                    value = np.add(before[: columns - units], option.value, out=taken[: columns - units])
+                    np.maximum(after[units:], value, out=after[units:])
         return rows
 
     def _best(self, tokens: int) -> int:
