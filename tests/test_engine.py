@@ -200,6 +200,16 @@ def test_stored_data_proves_to_be_sound(support):
     assert support.verify() == []
 
 
+def test_a_line_that_is_too_long_costs_only_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr("weft.ingest.read.MAX_LINE", 100)
+    rows = [json.dumps({"id": name, "text": text}) for name, text in (("a", "refund"), ("b", "x" * 350), ("c", "refund"))]
+    (tmp_path / "knowledge.jsonl").write_text("\n".join(rows))
+    kb = weft.open("memory:", embedder=None)
+    report = kb.load(tmp_path / "knowledge.jsonl", space="one")
+    assert [item.id for item in kb.items()] == ["a", "c"]
+    assert [one.where.rpartition(":")[2] for one in report.skipped] == ["2"]
+
+
 def test_reindexing_without_an_embedder_keeps_ready_vectors():
     kb = weft.open("memory:", embedder=None)
     kb.add(weft.Item("a", "one", title="refund"), vectors=[[1.0, 0.0]])

@@ -87,9 +87,10 @@ def _from_lines(path: Path, space: str | None) -> Iterator[Row | Skipped]:
             number += 1
             where = f"{path}:{number}"
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
-                yield Skipped(where, "the rest of the file", f"a line of more than {MAX_LINE:,} bytes")
-                return
-            if line.strip():
+                yield Skipped(where, ascii(line[:80]), f"a line of more than {MAX_LINE:,} bytes: split its text")
+                while line and not line.endswith(b"\n"):
+                    line = lines.readline(MAX_LINE)
+            elif line.strip():
                 yield _from_line(where, line.removeprefix(BOM_UTF8) if number == 1 else line, space)
 
 
