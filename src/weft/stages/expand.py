@@ -10,6 +10,7 @@ from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import GraphStore, ItemStore
 from weft.recipes import Recipe
 
+ROUNDING = 1e-6  # scores are rounded to this: a link that makes an exact tie must not be lost to it
 FRONTIER_PER_HIT = 2  # a hop goes on from at most this many items per hit wanted
 
 
@@ -59,7 +60,7 @@ def _least(reached: dict[Key, Step], recipe: Recipe, hop: int) -> float:
     if hop < recipe.depth or len(reached) < recipe.limit:
         return 0.0
     worst = sorted((step.score for step in reached.values()), reverse=True)[recipe.limit - 1]
-    return worst * (hop + recipe.near)
+    return (worst - ROUNDING) * (hop + recipe.near)
 
 
 def _steps(edges: Sequence[Edge], ways: dict[Key, tuple[Key, ...]], hop: int, near: int) -> dict[Key, Step]:
