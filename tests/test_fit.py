@@ -306,3 +306,11 @@ def test_a_text_of_a_megabyte_is_left_out_of_a_small_context_and_shown_in_a_larg
     small, large = (fit(parts, budget, layout("markdown"), counter("gpt-4")) for budget in (1000, 300_000))
     assert small.left_out[0].tokens > 200_000
     assert large.tokens <= 300_000 and large.text.count("word") == 200_000
+
+
+def test_what_hardly_matters_is_still_shown_whole_where_there_is_room():
+    kb = weft.open("memory:", embedder=None)
+    kb.add(Item("a", "one", title="Refunds", text="A refund takes five days. " * 3))
+    hardly = [Recipe("entry_points", sharpness=100.0)]
+    shown = kb.context("refund zebra giraffe lion", spaces=["one"], recipe=hardly, max_tokens=500)
+    assert [chosen.form.value for part in shown.fragments for chosen in part.chosen] == ["whole"]

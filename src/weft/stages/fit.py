@@ -13,6 +13,7 @@ from weft.stages.knapsack import Choice, Group, Offer, Option
 from weft.stages.render import Layout, assemble, forms
 
 SCALE = 10**12  # values are whole numbers, so that equal is equal on every machine
+FORM_LEAST = {Form.WHOLE: 3, Form.SUMMARY: 2, Form.POINTER: 1}  # of the least relevant item, too: more of it is always worth more
 FORM_VALUE = {Form.WHOLE: 1.0, Form.SUMMARY: 0.35, Form.POINTER: 0.05}
 TRIES = 12  # of fitting again with a smaller budget, when parts counted one by one came to less than the whole
 
@@ -112,7 +113,7 @@ def _groups(parts: Sequence[Part], offered: Offered, overheads: Sequence[int], b
 
 def _offer(hit: Hit, renderings: tuple[Rendered, ...], part: Part, number: int) -> Offer:
     worth = SCALE * hit.relevance**part.recipe.sharpness
-    options = tuple(Option(one.tokens, max(1, round(worth * FORM_VALUE[one.form]))) for one in renderings)
+    options = tuple(Option(one.tokens, max(FORM_LEAST[one.form], round(worth * FORM_VALUE[one.form]))) for one in renderings)
     return Offer(options, part.needs[number] if part.needs else ())
 
 
