@@ -81,11 +81,21 @@ class Ruling:
 def choose(groups: Sequence[Group], budget: int) -> Choice:
     """The best choice whose tokens, headings included, stay within the budget. The shares must fit into it together."""
     offers = [offer for group in groups for offer in group.offers]
+    if all(offer.options and not offer.needs for offer in offers) and _all_fit(groups, budget):
+        best = [max(offer.options, key=lambda option: option.value) for offer in offers]
+        value = sum(option.value for option in best)
+        return Choice(tuple(offer.options.index(option) for offer, option in zip(offers, best, strict=True)), value, value)
     budget = min(budget, sum(group.overhead + group.wanted for group in groups))  # the tables are as long as the budget
     relaxed = _solve(groups, budget, Ruling())
     if not any(offer.needs for offer in offers) or relaxed is None:
         return relaxed or Choice((-1,) * len(offers), 0, 0)
     return _branch(groups, budget, offers, relaxed)
+
+
+def _all_fit(groups: Sequence[Group], budget: int) -> bool:
+    """Whether every offer can be taken in its largest form: then there is nothing to weigh, and no table to make."""
+    sizes = [group.overhead + group.wanted for group in groups]
+    return sum(sizes) <= budget and all(size <= group.most for size, group in zip(sizes, groups, strict=True))
 
 
 def _branch(groups: Sequence[Group], budget: int, offers: Sequence[Offer], relaxed: Choice) -> Choice:
