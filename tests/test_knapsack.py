@@ -272,3 +272,10 @@ def test_a_worthless_offer_comes_along_when_a_good_one_needs_it():
     groups = [Group((Offer((Option(2, 9),), needs=((1,),)),), 0, 9), Group((Offer((Option(2, 0),)),), 0, 9, overhead=1)]
     assert choose(groups, 4).value == 0
     assert choose(groups, 5) == Choice((0, 0), 9, 9)
+
+
+def test_a_coarse_table_costs_nothing_where_everything_fits(monkeypatch):
+    monkeypatch.setattr("weft.stages.knapsack.MAX_CELLS", 20)
+    group = Group(tuple(Offer((Option(7, 5), Option(1, 1))) for _ in range(9)), sure=63, most=63)
+    choice = choose([group], 63)
+    assert (choice.options, choice.gap) == ((0,) * 9, 0.0)
