@@ -7,6 +7,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from weft.errors import Conflict, Unavailable
 from weft.model import Context, Hit, Problem, Query, Stats
 from weft.ports import Stores, TokenCounter, Vector
@@ -84,7 +86,8 @@ def digest(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
         sorted(knowledge.items()),
         () if vector is None else (stores.vectors.fingerprint(), stores.vectors.count_missing(query.spaces)),
         [(problem.part, problem.code) for problem in problems],
-        query,
+        np.array(query.vector).tobytes(),  # writing hundreds of numbers as text takes longer than all the rest
+        replace(query, vector=()),
         tuple(recipes),
         counter.name,
     )

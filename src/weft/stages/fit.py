@@ -38,7 +38,7 @@ class Rendered:
 
 Offered = list[list[tuple[Rendered, ...]]]  # by part and by hit
 
-REMEMBERED = 8192  # items, about 1 KB each
+REMEMBERED = 16_384  # items, about 1 KB each
 _remembered: dict[tuple[object, ...], tuple[Rendered, ...]] = {}
 
 
@@ -113,8 +113,8 @@ def _groups(parts: Sequence[Part], offered: Offered, overheads: Sequence[int], b
 
 def _offer(hit: Hit, renderings: tuple[Rendered, ...], part: Part, number: int) -> Offer:
     worth = SCALE * hit.relevance**part.recipe.sharpness
-    options = tuple(Option(one.tokens, max(FORM_LEAST[one.form], round(worth * FORM_VALUE[one.form]))) for one in renderings)
-    return Offer(options, part.needs[number] if part.needs else ())
+    options = [Option(one.tokens, max(FORM_LEAST[one.form], round(worth * FORM_VALUE[one.form]))) for one in renderings]
+    return Offer(tuple(options), part.needs[number] if part.needs else ())
 
 
 def _result(parts: Sequence[Part], offered: Offered, overheads: Sequence[int], choice: Choice, layout: Layout, counter: TokenCounter, room: int) -> Fitted:

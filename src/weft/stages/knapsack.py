@@ -235,11 +235,11 @@ class _Solver:
             after[:] = IMPOSSIBLE if self._first + number in self._ruling.forced else before
             if self._first + number in self._ruling.forbidden:
                 continue
-            for option in offer.options:
-                units = -(-option.tokens // self._unit) if round_up else option.tokens // self._unit
+            for tokens, value in offer.options:
+                units = -(-tokens // self._unit) if round_up else tokens // self._unit
                 if units < columns:
-                    value = np.add(before[: columns - units], option.value, out=taken[: columns - units])
-                    np.maximum(after[units:], value, out=after[units:])
+                    better = after[units:]
+                    np.maximum(better, np.add(before[: columns - units], value, out=taken[: columns - units]), out=better)
         return rows
 
     def _best(self, tokens: int) -> int:

@@ -78,6 +78,8 @@ def _body(item: Item, form: Form, line_break: re.Pattern[str]) -> str:
     """The text without blank lines around it; the summary where it is asked for or all there is."""
     text = item.summary if form is Form.SUMMARY else item.text
     text = text if text.strip() else item.summary
+    if text.isprintable():
+        return text.rstrip()  # one paragraph, as most are
     return _LEADING_BLANK_LINES.sub("", line_break.sub("\n", text.rstrip()))
 
 

@@ -32,18 +32,27 @@ class Reader:
     def __init__(self, path: str) -> None:
         self.connection = connect(path)
         self._views: dict[str, View] = {}
+        self._current: dict[str, View | None] = {}  # those that are up to date in this transaction; None for spaces that do not exist
+
+    def begin(self) -> None:
+        self.connection.execute("BEGIN")
+        self._current.clear()
 
     def views(self, names: Sequence[str]) -> dict[str, View]:
         """The asked spaces that exist, each once, as they are in this transaction."""
-        for name in names:
-            if name not in self._views:
-                rows = list(self.connection.execute("SELECT no FROM space WHERE name = ?", (name,)))
-                if rows:
-                    self._views[name] = View(rows[0][0])
-        views = {name: self._views[name] for name in dict.fromkeys(names) if name in self._views}
-        for view in views.values():
+        views = {name: self._current[name] if name in self._current else self._refreshed(name) for name in dict.fromkeys(names)}
+        return {name: view for name, view in views.items() if view is not None}
+
+    def _refreshed(self, name: str) -> View | None:
+        if name not in self._views:
+            rows = list(self.connection.execute("SELECT no FROM space WHERE name = ?", (name,)))
+            if rows:
+                self._views[name] = View(rows[0][0])
+        view = self._views.get(name)
+        if view is not None:
             view.refresh(self.connection)
-        return views
+        self._current[name] = view
+        return view
 
 
 class SqliteStore:
@@ -80,7 +89,7 @@ class SqliteStore:
         reader = self._borrow()
         try:
             with translated(self._path):
-                reader.connection.execute("BEGIN")
+                reader.begin()
                 self._mine.reader = reader
                 yield reader
         finally:

@@ -18,8 +18,7 @@ from weft.model import Edge, Filter, Item, Kind
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
-MASKS = 32  # filters a view remembers: one that names the present moment is never asked for again
-MASKS = 64  # filters remembered
+MASKS = 64  # filters a view remembers
 KEPT_BYTES = 400_000_000  # of vectors, per reader: larger spaces read the few they need every time
 LABEL = "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
 
