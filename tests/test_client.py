@@ -32,7 +32,7 @@ from weft.registry import open_stores
 from weft.surfaces import unwire, wire
 from weft.surfaces.http.access import Keyring
 from weft.surfaces.http.app import create
-from weft.surfaces.http.guard import Limits
+from weft.surfaces.http.door import Limits
 
 ROOT = Path(__file__).resolve().parents[1]
 HARBOR = ROOT / "examples" / "harbor"

@@ -33,9 +33,10 @@ from starlette.testclient import TestClient
 import weft
 from weft.surfaces.cli import cli
 from weft.surfaces.http import app as application
-from weft.surfaces.http import serve
+from weft.surfaces.http import door
 from weft.surfaces.http.access import Keyring
-from weft.surfaces.http.guard import Limits, Rate
+from weft.surfaces.http.door import Limits
+from weft.surfaces.http.rate import Rate
 
 ROOT = Path(__file__).resolve().parent.parent
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -707,6 +708,18 @@ def stop(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, said
 
 
+def servers(parent: int) -> list[int]:
+    """The server processes that it started, not those that keep track of them."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def alive(process: int) -> bool:
+    with suppress(OSError):
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    return False
+
+
 def free_port() -> int:
     """Below the ports that clients get, so that nobody is given it before the server listens."""
     while True:
@@ -778,6 +791,39 @@ class TestProcess:
         process.communicate(timeout=40)
         assert process.returncode == 0
 
+    def test_several_processes_answer_count_and_limit_together(self, own: Path) -> None:
+        with running(own, "--processes", "2", "--requests-per-minute", "12") as base:
+            statuses = [httpx.get(f"{base}/api/spaces").status_code for _ in range(20)]  # each on a connection of its own
+            time.sleep(6)  # one more request may come every 5 seconds
+            counted = httpx.get(f"{base}/metrics").text
+        assert statuses.count(200) in (12, 13), statuses  # 13 if the 20 took more than 5 seconds
+        assert f'route="/api/spaces",status="200"}} {statuses.count(200)}.0' in counted
+
+    def test_a_process_that_dies_is_started_again_and_all_end_with_the_first(self, own: Path) -> None:
+        process, base = started(own, "--processes", "2")
+        time.sleep(6)  # one that ends sooner would end again
+        victim = servers(process.pid)[0]
+        os.kill(victim, signal.SIGKILL)
+        until = time.monotonic() + 30
+        while len(servers(process.pid)) < 2 or victim in servers(process.pid):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert [httpx.get(f"{base}/healthz", timeout=30).status_code for _ in range(10)] == [200] * 10
+        others = servers(process.pid)
+        process.kill()
+        process.communicate()
+        while any(alive(other) for other in others):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+    def test_what_is_in_memory_is_served_by_one_process(self, own: Path) -> None:
+        assert "a memory of its own" in refused(Path("memory:"), "--processes", "2")
+
+    def test_no_second_server_listens_on_the_same_port(self, own: Path) -> None:
+        with running(own) as base:
+            for processes in ("1", "2"):
+                assert "cannot listen" in refused(own, "--processes", processes, "--port", base.rpartition(":")[2])
+
     def test_other_machines_need_a_key(self, own: Path) -> None:
         assert "weft keys add" in refused(own, "--host", "0.0.0.0")
 
@@ -788,9 +834,9 @@ class TestProcess:
             assert httpx.get(f"{base}/api/spaces").status_code == 401
             assert httpx.get(f"{base}/api/spaces", headers=bearer(text)).status_code == 200
         keyring.revoke(key.id, NOW)
-        assert serve.keyring_for("127.0.0.1", keyring.path) is not None  # taking away the last key does not open the door
+        assert door.keyring_for("127.0.0.1", keyring.path) is not None  # taking away the last key does not open the door
         with pytest.raises(weft.Invalid, match="weft keys add"):
-            serve.keyring_for("0.0.0.0", keyring.path)
+            door.keyring_for("0.0.0.0", keyring.path)
 
     def test_without_its_packages_it_says_what_to_install(self) -> None:
         script = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['weft', 'serve']; from weft.surfaces.cli import main; main()"
@@ -808,7 +854,7 @@ class TestProcess:
         [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False), ("x.org", False)],
     )
     def test_what_only_this_machine_can_reach(self, host: str, expected: bool) -> None:
-        assert serve.is_loopback(host) == expected
+        assert door.is_loopback(host) == expected
 
 
 @pytest.fixture

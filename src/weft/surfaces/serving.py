@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.errors import MissingExtra
+from weft.errors import Invalid, MissingExtra
 from weft.surfaces.shell import Command, Group, Session, file_of
 
 if TYPE_CHECKING:
@@ -29,27 +29,47 @@ keys_file = click.option("--keys", "keys", metavar="FILE", help="The file of the
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1. Other machines need a key.")
 @click.option("--port", default=8000, type=click.IntRange(1, 65535), metavar="N", help="Default: 8000.")
 @keys_file
-@click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Requests worked on at the same time. Default: as many as there are cores.")
+@click.option("--processes", type=click.IntRange(1, 64), metavar="N", help="Processes that serve together. Default: one for each core, at most 4.")
+@click.option(
+    "--workers", type=click.IntRange(1, 1000), metavar="N", help="Requests one process works on at the same time. Default: 2, alone as many as cores."
+)
 @click.option("--allow-host", "allowed", multiple=True, metavar="NAME", help="A host name to answer to, * for any; may be given several times.")
 @click.option("--requests-per-minute", default=6000, type=click.IntRange(min=0), metavar="N", help="Of one key; 0 for no limit. Default: 6000.")
 @click.option("--max-body", default=20_000_000, type=click.IntRange(min=1000), metavar="BYTES", help="Of one request. Default: 20000000.")
 @click.pass_obj
-def serve(session: Session, /, keys: str | None, workers: int | None, allowed: Sequence[str], **asked: Any) -> None:
+def serve(session: Session, /, keys: str | None, processes: int | None, workers: int | None, allowed: Sequence[str], **asked: Any) -> None:
     """Answer over HTTP until told to stop.
 
     On this machine no key is needed until there is one; from other machines always. Running requests are finished before it ends.
     """
     try:
-        from weft.surfaces.http import serve as process
-        from weft.surfaces.http.guard import Limits
+        import uvicorn  # noqa: F401 - light, and installed with all the others
+
+        from weft.surfaces.http import door
+        from weft.surfaces.http import processes as together
     except ImportError as error:
         raise MissingExtra(f"the service needs a package that is not installed ({error.name}): pip install 'weft[server]'") from error
-    limits = Limits(asked["max_body"], asked["requests_per_minute"], process.hosts(asked["host"], allowed))
-    path = _path(session, keys)
-    process.keyring_for(asked["host"], path)  # refused before a file is made
+    limits = door.Limits(asked["max_body"], asked["requests_per_minute"], door.hosts(asked["host"], allowed))
+    where = (asked["host"], asked["port"], _path(session, keys))
+    door.keyring_for(where[0], where[2])  # refused before a file is made
     logging.getLogger("weft").removeHandler(session.notes)  # it keeps every warning, and a server runs for long
-    with session.open(create=True) as kb:
-        process.serve(kb, asked["host"], asked["port"], path, workers=workers or os.cpu_count() or 1, limits=limits, say=_say)
+    cores = os.cpu_count() or 1
+    count = _processes(session, processes, cores)
+    with session.open(create=True, meaning=count == 1) as kb:  # a file that cannot be opened is told before anything starts
+        if count == 1:
+            from weft.surfaces.http import serve as alone
+
+            alone.serve(kb, *where, workers=workers or cores, limits=limits, say=_say)
+    if count > 1:
+        together.run(session.opener(create=True), *where, processes=count, workers=workers or 2, limits=limits, say=_say)
+
+
+def _processes(session: Session, asked: int | None, cores: int) -> int:
+    """What is only in the memory of one process cannot be served by two."""
+    shared = file_of(session.db or session.settings().store) is not None
+    if asked is not None and asked > 1 and not shared:
+        raise Invalid(f"--processes {asked} needs knowledge in a file: each process would have a memory of its own")
+    return asked or (min(cores, 4) if shared else 1)
 
 
 @click.group(cls=Group, epilog=_examples("weft keys add reporting --read analytics --read shared", "weft keys list"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -53,6 +54,10 @@ class Session:
 
     def open(self, *, create: bool = False, meaning: bool = True) -> Engine:
         """The knowledge. Only what writes may `create` it; what needs no `meaning` does not load the embedder."""
+        return self.opener(create=create, meaning=meaning)()
+
+    def opener(self, *, create: bool = False, meaning: bool = True) -> Callable[[], Engine]:
+        """What opens the knowledge; another process can be given it."""
         import weft
 
         settings = self.settings()
@@ -61,7 +66,7 @@ class Session:
         if not create and file is not None and not file.exists():
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
-        return weft.open(url, embedder=embedder if meaning else None, embedder_settings=remote)
+        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote)
 
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:

@@ -19,7 +19,10 @@ from weft import __version__
 from weft.engine import Engine
 from weft.surfaces.http import asking, knowledge, operations, problems
 from weft.surfaces.http.access import Keyring
-from weft.surfaces.http.guard import ASSETS, Guard, Limits, Metrics
+from weft.surfaces.http.door import Limits
+from weft.surfaces.http.guard import ASSETS, Guard
+from weft.surfaces.http.metrics import Metrics
+from weft.surfaces.http.rate import Rate
 
 ABOUT = """Context for AI agents: the right knowledge, exactly within the token budget, with the reason for every line.
 
@@ -29,9 +32,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = None, workers: int = 2) -> FastAPI:
+def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = None, workers: int = 2, rate: Rate | None = None) -> FastAPI:
     """`workers` threads answer requests: as many as the machine has cores for a store in this process, as more would only
-    make the event loop wait. Without a keyring everybody may do everything."""
+    make the event loop wait. Without a keyring everybody may do everything. `rate` is one that several processes share."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -56,7 +59,8 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
     app.include_router(operations.routes)
     _add_documentation(app)
     problems.install(app)
-    app.add_middleware(Guard, limits=limits or Limits(), keyring=keyring, metrics=app.state.metrics)
+    limits = limits or Limits()
+    app.add_middleware(Guard, limits=limits, keyring=keyring, metrics=app.state.metrics, rate=rate or Rate(limits.requests_per_minute))
     return app
 
 

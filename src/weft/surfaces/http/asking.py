@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
-from prometheus_client import generate_latest
 
 from weft.model import Context, Hit, Item, LeftOut
 from weft.surfaces import wire
@@ -69,7 +68,7 @@ def readyz(request: Request) -> JSONResponse:
 async def show_metrics(request: Request) -> PlainTextResponse:
     """Counters for Prometheus. Where keys are needed, this needs one of an admin."""
     key_of(request).check_role("admin")
-    return PlainTextResponse(generate_latest(metrics(request).registry), media_type="text/plain; version=0.0.4")
+    return PlainTextResponse(metrics(request).text(), media_type="text/plain; version=0.0.4")
 
 
 def _discreet(found: Context, key: Key) -> Context:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
-from threading import Lock
-from time import monotonic, perf_counter
+from time import perf_counter
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -17,7 +13,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from weft.errors import Unavailable
 from weft.surfaces.http.access import EVERYBODY, Key, Keyring
+from weft.surfaces.http.door import Limits
+from weft.surfaces.http.metrics import Metrics
 from weft.surfaces.http.problems import problem, unforeseen
+from weft.surfaces.http.rate import Rate
 
 log = logging.getLogger("weft.http")
 
@@ -26,60 +25,17 @@ WRITES = ("POST", "PUT", "PATCH", "DELETE")
 READABLE = ("/docs", "/openapi.json")  # say how to ask, not what is known
 ASSETS = "/docs-assets"  # the scripts of that page
 METHODS = ("GET", "HEAD", "OPTIONS", *WRITES)
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the server accepts."""
-
-    max_body: int = 20_000_000
-    requests_per_minute: int = 6000  # of one key; 0 for no limit
-    hosts: tuple[str, ...] = LOOPBACK  # names the server answers to; "*" for any
-
-
-class Metrics:
-    """Prometheus counters of one process."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter("weft_requests_total", "Requests by route and status", ["route", "method", "status"], registry=self.registry)
-        buckets = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-        self.latency = Histogram("weft_request_seconds", "Time to answer", ["route"], buckets=buckets, registry=self.registry)
-        self.tokens = Counter("weft_context_tokens_total", "Tokens of the contexts returned", registry=self.registry)
-        self.degraded = Counter("weft_degraded_total", "Answers that were weaker than asked, by reason", ["code"], registry=self.registry)
-
-
-class Rate:
-    """A bucket of requests per key: it fills at the allowed rate and holds a minute's worth."""
-
-    def __init__(self, per_minute: int, clock: Callable[[], float] = monotonic) -> None:
-        self._per_minute = per_minute
-        self._clock = clock
-        self._buckets: dict[str, tuple[float, float]] = {}  # key -> (requests left, when that was)
-        self._lock = Lock()
-
-    def wait_s(self, key: str) -> float:
-        """0 when the request may go on; else how long the caller should wait."""
-        if not self._per_minute:
-            return 0.0
-        now = self._clock()
-        with self._lock:
-            left, since = self._buckets.get(key, (float(self._per_minute), now))
-            left = min(float(self._per_minute), left + (now - since) * self._per_minute / 60)
-            self._buckets[key] = (left - 1 if left >= 1 else left, now)
-        return 0.0 if left >= 1 else (1 - left) * 60 / self._per_minute
 
 
 class Guard:
     """Plain ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, keyring: Keyring | None, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, keyring: Keyring | None, metrics: Metrics, rate: Rate) -> None:
         self._app = app
         self._limits = limits
         self._keyring = keyring
         self._metrics = metrics
-        self._rate = Rate(limits.requests_per_minute)
+        self._rate = rate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

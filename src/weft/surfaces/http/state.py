@@ -6,7 +6,7 @@ from fastapi import Request
 
 from weft.engine import Engine
 from weft.surfaces.http.access import Key
-from weft.surfaces.http.guard import Metrics
+from weft.surfaces.http.metrics import Metrics
 
 
 def engine(request: Request) -> Engine:

@@ -1,0 +1,164 @@
+"""Several server processes on one file: who starts them, starts them again, and ends them together."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from threading import Thread
+
+from weft.engine import Engine
+from weft.errors import Unavailable
+from weft.surfaces.http import door, logs
+from weft.surfaces.http.door import Limits
+from weft.surfaces.http.rate import Rate
+
+log = logging.getLogger("weft.http")
+
+BACKLOG = 2048
+LEAST_LIFE_S = 5  # a process that ends sooner would end again
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that one process needs to serve; it is sent to it."""
+
+    opened: Callable[[], Engine]
+    host: str
+    port: int
+    keys: Path
+    workers: int
+    limits: Limits
+    rate: Rate
+
+
+def run(opened: Callable[[], Engine], host: str, port: int, keys: Path, *, processes: int, workers: int, limits: Limits, say: Callable[[str], None]) -> None:
+    """Serve from several processes until SIGTERM or SIGINT. One that dies is started again; what waited for it is not lost,
+    as its socket stays open here."""
+    keyring = door.keyring_for(host, keys)
+    logs.to_stderr()
+    spawning = multiprocessing.get_context("spawn")  # a copy of a process with threads would not work
+    task = Task(opened, host, port, keys, workers, limits, Rate.shared(limits.requests_per_minute, spawning))
+    with _sockets(host, port, processes) as sockets, _metrics_folder():
+        signal.signal(signal.SIGTERM, _stop)
+        signal.signal(signal.SIGINT, _stop)
+        for line in door.greeting(host, port, keyring):
+            say(line)
+        _supervise([lambda listening=one: _started(spawning, task, listening) for one in sockets])  # type: ignore[misc]
+
+
+def _supervise(starts: Sequence[Callable[[], SpawnProcess]]) -> None:
+    running: dict[int, tuple[SpawnProcess, float]] = {}
+    try:
+        for number, start in enumerate(starts):
+            running[number] = (start(), time.monotonic())
+        while True:
+            wait([process.sentinel for process, _ in running.values()])
+            for number, (process, since) in list(running.items()):
+                if process.is_alive():
+                    continue
+                if time.monotonic() - since < LEAST_LIFE_S:
+                    raise Unavailable(f"a server process ended at once with status {process.exitcode}: the log has the reason")
+                log.error("a server process ended with status %s and is started again", process.exitcode)
+                running[number] = (starts[number](), time.monotonic())
+    finally:
+        _end([process for process, _ in running.values()])
+
+
+def _end(running: Sequence[SpawnProcess]) -> None:
+    """Each finishes its requests; what does not end in time is killed."""
+    for process in running:
+        process.terminate()
+    until = time.monotonic() + door.GRACE_S + 5
+    for process in running:
+        process.join(max(0.0, until - time.monotonic()))
+        if process.is_alive():
+            log.error("a server process did not end in time and was killed")
+            process.kill()
+            process.join()
+
+
+def _started(spawning: multiprocessing.context.SpawnContext, task: Task, listening: socket.socket) -> SpawnProcess:
+    process = spawning.Process(target=_work, args=(task, listening))
+    process.start()
+    return process
+
+
+def _work(task: Task, listening: socket.socket) -> None:
+    """What a server process does, from its start to its end."""
+    from weft.surfaces.http import serve  # here: it takes half a second, which the process that starts the others can save
+
+    Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        with task.opened() as kb:
+            serve.listen(kb, task.keys, task.host, task.port, task.workers, task.limits, rate=task.rate, listening=listening)
+    except SystemExit:
+        raise
+    except Exception as error:  # the outermost line of this process
+        log.error("the server process ends: %s", error)
+        sys.exit(1)
+
+
+def _end_with_parent() -> None:
+    """Nobody would ever stop this process if the one that started it were killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def _sockets(host: str, port: int, count: int) -> Iterator[list[socket.socket]]:
+    """One for each process where the system then spreads connections evenly (Linux), else one for all."""
+    spread = sys.platform == "linux"
+    made: list[socket.socket] = []
+    try:
+        _listening(host, port, spread=False).close()  # with SO_REUSEPORT it would not notice another server on this port
+        made.extend(_listening(host, port, spread) for _ in range(count if spread else 1))
+        yield made if spread else made * count
+    except OSError as error:
+        raise Unavailable(f"cannot listen on {door.address(host, port)}: {error.strerror}") from error
+    finally:
+        for one in made:
+            one.close()
+
+
+def _listening(host: str, port: int, spread: bool) -> socket.socket:
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if spread:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.bind((host, port))
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+@contextmanager
+def _metrics_folder() -> Iterator[None]:
+    with tempfile.TemporaryDirectory(prefix="weft-metrics-") as folder:
+        before = os.environ.get(door.METRICS_FOLDER)
+        os.environ[door.METRICS_FOLDER] = folder  # the processes inherit it
+        try:
+            yield
+        finally:
+            os.environ.pop(door.METRICS_FOLDER) if before is None else os.environ.update({door.METRICS_FOLDER: before})
+
+
+def _stop(*_: object) -> None:
+    raise SystemExit(0)

@@ -1,0 +1,80 @@
+"""How often a key may ask, in one process or in several that serve together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from hashlib import blake2b
+from multiprocessing.context import SpawnContext
+from threading import Lock
+from time import monotonic
+from typing import Any, Protocol
+
+
+class Buckets(Protocol):
+    """Two numbers by key: the requests left, and when that was."""
+
+    def __getitem__(self, key: str) -> tuple[float, float]: ...
+
+    def __setitem__(self, key: str, value: tuple[float, float]) -> None: ...
+
+
+class Rate:
+    """A bucket of requests per key: it fills at the allowed rate and holds a minute's worth."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = monotonic) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._buckets: Buckets = _Own()
+        self._lock: AbstractContextManager[Any] = Lock()
+
+    @classmethod
+    def shared(cls, per_minute: int, processes: SpawnContext) -> Rate:
+        """One that several processes count down together."""
+        rate = cls(per_minute)
+        rate._buckets, rate._lock = _Shared(processes), processes.Lock()
+        return rate
+
+    def wait_s(self, key: str) -> float:
+        """0 when the request may go on; else how long the caller should wait."""
+        if not self._per_minute:
+            return 0.0
+        now = self._clock()
+        with self._lock:
+            left, since = self._buckets[key]
+            # Never seen before: as if it had been idle forever.
+            left = float(self._per_minute) if not since else min(float(self._per_minute), left + (now - since) * self._per_minute / 60)
+            self._buckets[key] = (left - 1 if left >= 1 else left, now)
+        return 0.0 if left >= 1 else (1 - left) * 60 / self._per_minute
+
+
+class _Own(dict[str, tuple[float, float]]):
+    def __missing__(self, key: str) -> tuple[float, float]:
+        return (0.0, 0.0)
+
+
+class _Shared:
+    """A table in memory that processes share: a key's place is where its name hashes to, or the next free one."""
+
+    PLACES = 4096  # keys that can be told apart; should there be more, the last ones share a bucket
+
+    def __init__(self, processes: SpawnContext) -> None:
+        self._names = processes.RawArray("Q", self.PLACES)
+        self._left, self._since = processes.RawArray("d", self.PLACES), processes.RawArray("d", self.PLACES)
+
+    def _place(self, key: str) -> int:
+        name = int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) | 1  # 0 marks a free place
+        for step in range(self.PLACES):
+            place = (name + step) % self.PLACES
+            if self._names[place] in (0, name):
+                self._names[place] = name
+                return place
+        return name % self.PLACES
+
+    def __getitem__(self, key: str) -> tuple[float, float]:
+        place = self._place(key)
+        return (self._left[place], self._since[place])
+
+    def __setitem__(self, key: str, value: tuple[float, float]) -> None:
+        place = self._place(key)
+        self._left[place], self._since[place] = value
