@@ -334,7 +334,7 @@ class TestKeeping:
     def test_stats_count_every_space(self, store: Path) -> None:
         shown = run("stats", db=store).stdout
         spaces = answer("stats", db=store)["spaces"]
-        assert [space["name"] for space in spaces] == ["analytics", "shared", "support"]
+        assert [space["name"] for space in spaces] == ["analytics", "finance", "purchasing", "shared", "support"]
         assert all(re.search(rf"{one['name']} +{one['items']} +{one['edges']} +{one['digest']}", shown) for one in spaces)
 
     def test_a_good_file_is_verified_with_a_tick(self, store: Path) -> None:
@@ -417,11 +417,11 @@ class TestErrors:
 
     def test_a_wrong_space_shows_the_known_ones(self, store: Path) -> None:
         result = run("search", "refund", "--space", "suport", db=store)
-        assert (result.exit_code, result.stderr) == (1, "error: no space 'suport'; known: analytics, shared, support\n")
+        assert (result.exit_code, result.stderr) == (1, "error: no space 'suport'; known: analytics, finance, purchasing, shared, support\n")
 
     def test_an_error_in_json_has_code_message_and_status(self, store: Path) -> None:
         error = answer("search", "refund", "--space", "suport", db=store)["error"]
-        assert error == {"code": "unknown_space", "message": "no space 'suport'; known: analytics, shared, support", "status": 404}
+        assert error == {"code": "unknown_space", "message": "no space 'suport'; known: analytics, finance, purchasing, shared, support", "status": 404}
 
     def test_a_file_of_another_program_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "text.db").write_text("not a database, but long enough to look like a file" * 100)

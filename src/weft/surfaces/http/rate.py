@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class Buckets(Protocol):
-    """Two numbers by key: the requests left, and when that was."""
+    """Two numbers by key: the requests used up, and when that was; 0 and 0 for a new one."""
 
     def __getitem__(self, key: str) -> tuple[float, float]: ...
 
@@ -41,10 +41,10 @@ class Rate:
             return 0.0
         now = self._clock()
         with self._lock:
-            left, since = self._buckets[key]
-            # Never seen before: as if it had been idle forever.
-            left = float(self._per_minute) if not since else min(float(self._per_minute), left + (now - since) * self._per_minute / 60)
-            self._buckets[key] = (left - 1 if left >= 1 else left, now)
+            used, since = self._buckets[key]
+            used = max(0.0, used - (now - since) * self._per_minute / 60)
+            left = self._per_minute - used
+            self._buckets[key] = (used + 1 if left >= 1 else used, now)
         return 0.0 if left >= 1 else (1 - left) * 60 / self._per_minute
 
 
@@ -60,7 +60,7 @@ class _Shared:
 
     def __init__(self, processes: SpawnContext) -> None:
         self._names = processes.RawArray("Q", self.PLACES)
-        self._left, self._since = processes.RawArray("d", self.PLACES), processes.RawArray("d", self.PLACES)
+        self._used, self._since = processes.RawArray("d", self.PLACES), processes.RawArray("d", self.PLACES)
 
     def _place(self, key: str) -> int:
         name = int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) | 1  # 0 marks a free place
@@ -73,8 +73,8 @@ class _Shared:
 
     def __getitem__(self, key: str) -> tuple[float, float]:
         place = self._place(key)
-        return (self._left[place], self._since[place])
+        return (self._used[place], self._since[place])
 
     def __setitem__(self, key: str, value: tuple[float, float]) -> None:
         place = self._place(key)
-        self._left[place], self._since[place] = value
+        self._used[place], self._since[place] = value
