@@ -277,3 +277,14 @@ def test_a_text_that_comes_near_every_rule_at_once_is_still_looked_at_whole():
     assert RULES.find(near.encode()) is None
     assert RULES.find(f"{near} {KEY[:-1]} {' '.join(HEX * 3 + ALNUM)} {KEY} {near}".encode()) is not None
     assert Rules(()).find(KEY.encode()) is None
+
+
+def test_the_client_tells_of_a_secret_as_the_engine_does(kb):
+    from test_client import serving
+
+    with serving(kb) as url, weft.Client(url) as client:
+        with pytest.raises(Invalid) as caught:
+            client.add(Item("a", "s", text=f"see {KEY}"))
+        report = client.load({"items": [{"id": "a", "text": KEY}, {"id": "b", "text": "fine"}]}, space="s")
+    assert caught.value.code == "secret" and "'github-token'" in str(caught.value)
+    assert report.added == 1 and "'github-token'" in report.skipped[0].why and KEY not in str(caught.value) + repr(report)
