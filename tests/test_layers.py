@@ -43,7 +43,7 @@ LAYERS: dict[str, set[str]] = {
     "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client"},
     "__main__": {"surfaces"},
 }
-REQUIRED = {"Stemmer", "apsw", "click", "numpy", "onnxruntime", "rich", "tiktoken", "tokenizers"}
+REQUIRED = {"Stemmer", "apsw", "click", "numpy", "onnxruntime", "re2", "rich", "tiktoken", "tokenizers"}
 
 MAX_FUNCTION = 60
 MAX_FILE = 320

@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from weft.engine import Engine, Statistics
     from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
     from weft.ingest.prepare import Report
@@ -82,12 +84,23 @@ def _module(home: str) -> ModuleType:
         raise MissingExtra(f"a package that is not installed is needed ({error.name}): pip install 'weft[{_EXTRAS[home]}]'") from error
 
 
-def open(url: str, *, embedder: str | Embedder | None = "minilm", embedder_settings: dict[str, Any] | None = None, **roles: str) -> Engine:
+def open(
+    url: str,
+    *,
+    embedder: str | Embedder | None = "minilm",
+    embedder_settings: dict[str, Any] | None = None,
+    secrets: str = "refuse",
+    secret_rules: str | Path | None = None,
+    **roles: str,
+) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `words=`, `vectors=`, `graph=` put a role elsewhere.
-    `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only."""
+    `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only.
+    What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own."""
     from weft.engine import Engine
+    from weft.ingest.secret_rules import chosen
     from weft.registry import open_embedder, open_stores
 
+    rules = chosen(secrets, secret_rules)
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
-    return Engine(open_stores(str(url), roles), embedder)
+    return Engine(open_stores(str(url), roles), embedder, secrets=rules)

@@ -24,6 +24,8 @@ class Settings:
     model: str = "gpt-4"  # whose tokens are counted
     max_tokens: int = 2000
     format: str = "markdown"
+    secrets: str = "refuse"  # or "allow": knowledge that holds a secret
+    secret_rules: str = ""  # a TOML file with rules of your own
 
 
 def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:

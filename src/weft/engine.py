@@ -12,9 +12,10 @@ from typing import Any, Self
 
 from weft import codec, request, tokens
 from weft.errors import Invalid, NotFound
-from weft.ingest import check, prepare, read
+from weft.ingest import check, prepare, read, secret_rules
 from weft.ingest.prepare import Report
 from weft.ingest.read import Row, Skipped
+from weft.ingest.secrets import Rules
 from weft.meaning import Meaning, Progress
 from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Query, SpaceInfo
 from weft.ports import Embedder, Stores
@@ -44,8 +45,11 @@ class Statistics:
 class Engine:
     """Opened by `weft.open`; closed by `close` or at the end of a `with` block."""
 
-    def __init__(self, stores: Stores, embedder: Embedder | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self, stores: Stores, embedder: Embedder | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC), secrets: Rules | None = None
+    ) -> None:
         self._stores = stores
+        self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
         self._meaning = Meaning(stores, embedder)
         self._clock = clock
 
@@ -74,8 +78,8 @@ class Engine:
         """Store items and edges in one write: all of them, or none with the reason. Words are searchable at once; vectors follow
         before this returns, unless `embed` is False (then `embed()` makes them later) or ready `vectors`, one per item, are given.
         `expected` are versions (see `version`) that must still be the stored ones, "" for items that must be new."""
-        checked = [check.item(one) for one in ([items] if isinstance(items, Item) else items)]
-        checked_edges = [check.edge(one) for one in edges]
+        checked = [self._door.item(one) for one in ([items] if isinstance(items, Item) else items)]
+        checked_edges = [self._door.edge(one) for one in edges]
         self._refuse_duplicates(checked, checked_edges)
         ready = self._meaning.ready(checked, vectors)
         for number, reason in prepare.dangling(checked_edges, {item.key for item in checked}, self._stores).items():
@@ -91,7 +95,7 @@ class Engine:
         """Store what a file, a folder or a dict holds. Bad rows are skipped and reported; loading again changes only what changed."""
         report, edges, waiting, seen = Report(), [], [], set[Key]()
         for row in read.rows(source, space):
-            found = row if isinstance(row, Skipped) else read.parsed(row)
+            found = row if isinstance(row, Skipped) else self._door.parsed(row)
             if isinstance(found, Skipped):
                 report += Report(skipped=(found,))
             elif isinstance(found, Edge):

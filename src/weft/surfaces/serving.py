@@ -43,8 +43,6 @@ def serve(session: Session, /, keys: str | None, processes: int | None, workers:
     On this machine no key is needed until there is one; from other machines always. Running requests are finished before it ends.
     """
     try:
-        import uvicorn  # noqa: F401 - light, and installed with all the others
-
         from weft.surfaces.http import door
         from weft.surfaces.http import processes as together
     except ImportError as error:

@@ -66,7 +66,8 @@ class Session:
         if not create and file is not None and not file.exists():
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
-        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote)
+        secrets = {"secrets": settings.secrets, "secret_rules": settings.secret_rules}
+        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, **secrets)
 
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:

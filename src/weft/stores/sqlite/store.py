@@ -18,41 +18,13 @@ from weft.errors import Conflict, Corrupt, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, SpaceInfo
 from weft.stores.sqlite import links, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
+from weft.stores.sqlite.reader import Reader
 from weft.stores.sqlite.view import EDGE, View, edge_from_row
 from weft.stores.sqlite.write import Writer
 
 Vector = npt.NDArray[np.float32]
 
 FEW = 20_000  # a filter that allows fewer items than this is answered item by item, a wider one by walking the ids
-
-
-class Reader:
-    """A connection and what it remembers of the spaces. One thread uses it at a time."""
-
-    def __init__(self, path: str) -> None:
-        self.connection = connect(path)
-        self._views: dict[str, View] = {}
-        self._current: dict[str, View | None] = {}  # those that are up to date in this transaction; None for spaces that do not exist
-
-    def begin(self) -> None:
-        self.connection.execute("BEGIN")
-        self._current.clear()
-
-    def views(self, names: Sequence[str]) -> dict[str, View]:
-        """The asked spaces that exist, each once, as they are in this transaction."""
-        views = {name: self._current[name] if name in self._current else self._refreshed(name) for name in dict.fromkeys(names)}
-        return {name: view for name, view in views.items() if view is not None}
-
-    def _refreshed(self, name: str) -> View | None:
-        if name not in self._views:
-            rows = list(self.connection.execute("SELECT no FROM space WHERE name = ?", (name,)))
-            if rows:
-                self._views[name] = View(rows[0][0])
-        view = self._views.get(name)
-        if view is not None:
-            view.refresh(self.connection)
-        self._current[name] = view
-        return view
 
 
 class SqliteStore:

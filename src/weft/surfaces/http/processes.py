@@ -18,6 +18,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Thread
 
+import uvicorn  # noqa: F401 - light, and without it no process could start: that is told before any does
+
 from weft.engine import Engine
 from weft.errors import Unavailable
 from weft.surfaces.http import door, logs

@@ -1,0 +1,181 @@
+"""Made-up secrets, one or more for every rule. They are put together from parts by chance, so that no file of ours holds what a scanner would report."""
+
+import random
+import string
+
+HEX = "0123456789abcdef"
+UPPER = string.ascii_uppercase + string.digits
+LOWER = string.ascii_lowercase + string.digits
+ALNUM = string.ascii_letters + string.digits
+WORD = ALNUM + "_"
+BASE64 = ALNUM + "+/"
+BASE32 = string.ascii_uppercase + "234567"
+BECH32 = "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"
+
+
+def made(rule: str) -> list[str]:
+    """Texts that this rule must refuse, the same ones every time."""
+    chance = random.Random(rule)
+
+    def some(alphabet: str, length: int) -> str:
+        return "".join(chance.choice(alphabet) for _ in range(length))
+
+    def uuid() -> str:
+        return f"{some(HEX, 8)}-{some(HEX, 4)}-4{some(HEX, 3)}-{some(HEX, 4)}-{some(HEX, 12)}"
+
+    def pem(kind: str, before: str = "") -> str:
+        body = "\n".join(some(BASE64, 64) for _ in range(6))
+        return f"-----BEGIN {kind}-----\n{before}{body}\n-----END {kind}-----"
+
+    password = f"T{some(LOWER, 6)}4&{some(ALNUM, 5)}"
+    key = some(ALNUM, 14) + "7x3" + some(ALNUM, 14)
+    parts = {
+        "aws-access-key": [p + some(BASE32, 16) for p in ("AKIA", "ASIA")],
+        "aws-bedrock-key": ["ABSK" + some(BASE64, 128)],
+        "aws-secret-key": [f"aws_{'secret'}_access_{'key'} = {some(BASE64, 40)}", f'AWS_{"SECRET"}_KEY: "{some(BASE64, 40)}"'],
+        "gcp-api-key": ["AI" + "za" + some(WORD, 35)],
+        "gcp-client-secret": ["GOC" + "SPX-" + some(WORD, 28)],
+        "gcp-access-token": ["ya" + "29." + some(WORD, 60)],
+        "azure-storage-key": [f"DefaultEndpointsProtocol=https;AccountName=harbor;Account{'Key'}={some(BASE64, 86)}=="],
+        "azure-client-secret": [f"the app has {some(ALNUM, 3)}8" + "Q~" + some(WORD, 34)],
+        "azure-shared-access-key": [f"Endpoint=sb://harbor.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccess{'Key'}={some(BASE64, 43)}="],
+        "azure-signed-url": [f"https://harbor.blob.core.windows.net/a/b.csv?sv=2024-01-01&se=2030-01-01&{'sig'}={some(ALNUM, 43)}%3D"],
+        "azure-devops-token": [some(ALNUM, 76) + "AZ" + "DO" + some(ALNUM, 4)],
+        "alibaba-access-key": ["LT" + "AI" + some(ALNUM, 20)],
+        "tencent-secret-id": ["AK" + "ID" + some(ALNUM, 32)],
+        "digitalocean-token": ["dop" + "_v1_" + some(HEX, 64)],
+        "heroku-key": ["HR" + "KU-" + uuid()],
+        "flyio-token": ["fo" + "1_" + some(WORD, 43), "fm" + "2_" + some(BASE64, 120)],
+        "cloudflare-origin-key": ["v1" + ".0-" + some(HEX, 24) + "-" + some(HEX, 146)],
+        "netlify-token": ["nf" + "p_" + some(ALNUM, 36)],
+        "render-key": ["rn" + "d_" + some(ALNUM, 32)],
+        "supabase-key": ["sb" + "p_" + some(HEX, 40), "sb_" + "secret_" + some(WORD, 31)],
+        "planetscale-token": ["psc" + "ale_pw_" + some(WORD, 43)],
+        "databricks-token": ["da" + "pi" + some(HEX, 32)],
+        "github-token": [f"gh{letter}_{some(ALNUM, 36)}" for letter in "pousr"],
+        "github-fine-grained-token": ["github" + "_pat_" + some(ALNUM, 22) + "_" + some(ALNUM, 59)],
+        "gitlab-token": ["gl" + "pat-" + some(WORD, 20), "gl" + "rt-" + some(WORD, 20)],
+        "bitbucket-password": ["AT" + "BB" + some(ALNUM, 32)],
+        "atlassian-token": ["ATA" + "TT3" + some(WORD, 180)],
+        "npm-token": ["np" + "m_" + some(ALNUM, 36)],
+        "npm-registry-token": [f"//registry.harbor.example/:_auth{'Token'}={some(ALNUM, 30)}"],
+        "pypi-token": ["py" + "pi-AgE" + some(WORD, 150)],
+        "rubygems-key": ["ruby" + "gems_" + some(HEX, 48)],
+        "crates-token": ["ci" + "o" + some(ALNUM, 32)],
+        "docker-token": ["dckr" + "_pat_" + some(WORD, 27)],
+        "nuget-key": ["oy" + "2" + some(LOWER, 43)],
+        "clojars-token": ["CLO" + "JARS_" + some(LOWER, 60)],
+        "jfrog-key": ["AK" + "Cp" + some(ALNUM, 69), "cmVm" + "dGtu" + some(ALNUM, 56)],
+        "circleci-token": ["CCI" + "PAT_" + some(ALNUM, 22) + "_" + some(HEX, 40)],
+        "buildkite-token": ["bk" + "ua_" + some(HEX, 40)],
+        "sonar-token": ["sq" + "p_" + some(HEX, 40)],
+        "slack-token": ["xo" + "xb-" + f"{some(string.digits, 12)}-{some(string.digits, 12)}-{some(ALNUM, 24)}"],
+        "slack-app-token": ["xa" + f"pp-1-{some(UPPER, 11)}-{some(string.digits, 13)}-{some(HEX, 64)}"],
+        "slack-webhook": ["https://hooks.sl" + f"ack.com/services/T{some(UPPER, 10)}/B{some(UPPER, 10)}/{some(ALNUM, 24)}"],
+        "discord-token": [f"M{some(ALNUM, 23)}.{some(WORD, 6)}.{some(WORD, 27)}"],
+        "discord-webhook": [f"https://disc{'ord'}.com/api/webhooks/{some('123456789', 18)}/{some(WORD, 68)}"],
+        "teams-webhook": [f"https://harbor.web{'hook'}.office.com/webhookb2/{uuid()}@{uuid()}/IncomingWebhook/{some(HEX, 32)}/{uuid()}"],
+        "telegram-token": [some("123456789", 10) + ":A" + "A" + some(WORD, 33)],
+        "twilio-key": ["S" + "K" + some(HEX, 32)],
+        "sendgrid-key": ["S" + f"G.{some(WORD, 22)}.{some(WORD, 43)}"],
+        "mailgun-key": ["ke" + "y-" + some(HEX, 32)],
+        "mailchimp-key": [some(HEX, 32) + "-u" + "s12"],
+        "brevo-key": ["xkey" + f"sib-{some(HEX, 64)}-{some(ALNUM, 16)}"],
+        "resend-key": ["r" + f"e_{some(ALNUM, 8)}_{some(ALNUM, 24)}"],
+        "stripe-key": [f"{kind}_{mode}_{some(ALNUM, 24)}" for kind in ("sk", "rk") for mode in ("live", "test")],
+        "signing-secret": ["wh" + "sec_" + some(ALNUM, 32)],
+        "square-token": ["sq0" + "atp-" + some(WORD, 22)],
+        "braintree-token": ["access" + f"_token$production${some(LOWER, 16)}${some(HEX, 32)}"],
+        "plaid-token": ["access" + "-production-" + uuid()],
+        "shopify-token": ["shp" + "at_" + some(HEX, 32)],
+        "easypost-key": ["EZ" + "AK" + some(ALNUM, 54)],
+        "shippo-token": ["shippo" + "_live_" + some(HEX, 40)],
+        "flutterwave-key": ["FLW" + "SECK-" + some(HEX, 32) + "-X"],
+        "anthropic-key": ["sk-" + "ant-api03-" + some(WORD, 93) + "AA"],
+        "openrouter-key": ["sk-" + "or-v1-" + some(HEX, 64)],
+        "openai-key": ["sk" + "-" + some(ALNUM, 48), "sk" + "-proj-" + some(WORD, 120)],
+        "huggingface-token": ["h" + "f_" + some(string.ascii_letters, 34)],
+        "groq-key": ["gs" + "k_" + some(ALNUM, 52)],
+        "xai-key": ["xa" + "i-" + some(ALNUM, 80)],
+        "perplexity-key": ["pp" + "lx-" + some(ALNUM, 48)],
+        "replicate-token": ["r" + "8_" + some(ALNUM, 37)],
+        "nvidia-key": ["nv" + "api-" + some(WORD, 64)],
+        "tavily-key": ["tv" + "ly-dev-" + some(ALNUM, 32)],
+        "langsmith-key": ["ls" + f"v2_pt_{some(HEX, 32)}_{some(HEX, 10)}"],
+        "pinecone-key": ["pc" + "sk_" + some(WORD, 70)],
+        "notion-token": ["nt" + "n_" + some(ALNUM, 46), "secret" + "_" + some(ALNUM, 43)],
+        "linear-key": ["lin" + "_api_" + some(ALNUM, 40)],
+        "airtable-token": ["pa" + f"t{some(ALNUM, 14)}.{some(HEX, 64)}"],
+        "figma-token": ["fig" + "d_" + some(WORD, 40)],
+        "postman-key": ["PM" + f"AK-{some(HEX, 24)}-{some(HEX, 34)}"],
+        "typeform-token": ["tf" + "p_" + some(WORD, 59)],
+        "hubspot-token": ["pat" + "-na1-" + uuid()],
+        "salesforce-token": ["00" + f"D{some(ALNUM, 12)}!{some(WORD, 96)}"],
+        "dropbox-token": ["s" + "l." + some(WORD, 135)],
+        "mapbox-token": ["s" + f"k.eyJ{some(ALNUM, 60)}.{some(WORD, 22)}"],
+        "facebook-token": ["EA" + "AC" + some(ALNUM, 160)],
+        "twitter-bearer": ["A" * 22 + some(ALNUM, 80)],
+        "contentful-token": ["CF" + "PAT-" + some(WORD, 43)],
+        "newrelic-key": ["NR" + "AK-" + some(UPPER, 27)],
+        "grafana-token": ["gl" + "c_" + some(BASE64, 60), "gl" + f"sa_{some(ALNUM, 32)}_{some(HEX, 8)}"],
+        "sentry-token": ["snt" + "rys_" + some(WORD, 90)],
+        "dynatrace-token": ["dt" + f"0c01.{some(UPPER, 24)}.{some(UPPER, 64)}"],
+        "posthog-key": ["ph" + "x_" + some(ALNUM, 43)],
+        "launchdarkly-key": ["sd" + "k-" + uuid()],
+        "vault-token": ["hv" + "s." + some(WORD, 90)],
+        "terraform-token": [some(ALNUM, 14) + ".atlas" + "v1." + some(WORD, 67)],
+        "pulumi-token": ["pu" + "l-" + some(HEX, 40)],
+        "doppler-token": ["d" + "p.st.prd." + some(ALNUM, 44)],
+        "onepassword-token": ["op" + "s_eyJ" + some(BASE64, 300)],
+        "tailscale-key": ["ts" + f"key-auth-{some(ALNUM, 12)}-{some(ALNUM, 32)}"],
+        "prefect-key": ["pn" + "u_" + some(ALNUM, 36)],
+        "weft-key": ["we" + f"ft_{some(HEX, 8)}_{some(WORD, 43)}"],
+        "private-key": [
+            *(pem(f"{kind}PRIVATE KEY") for kind in ("", "RSA ", "EC ", "ENCRYPTED ")),
+            pem("RSA PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233\n\n"),
+            '{"private_key": "' + pem("PRIVATE KEY").replace("\n", "\\n") + '"}',
+        ],
+        "ssh-private-key": [pem("OPENSSH PRIVATE KEY"), f"PuTTY-User-Key-File-3: ssh-rsa\nPrivate-Lines: 14\n{some(BASE64, 64)}"],
+        "pgp-private-key": [pem("PGP PRIVATE KEY BLOCK", "Version: GnuPG v2\n\n")],
+        "age-key": ["AGE-SECRET" + "-KEY-1" + some(BECH32, 58)],
+        "jwt": [f"ey{'J'}{some(ALNUM, 34)}.eyJ{some(ALNUM, 60)}.{some(WORD, 43)}"],
+        "connection-string": [
+            *(
+                f"{scheme}://harbor:{some(ALNUM, 9)}@db.harbor.internal/orders"
+                for scheme in ("postgres", "postgresql+psycopg", "mysql", "mongodb+srv", "amqps")
+            ),
+            f"redis://:{some(ALNUM, 9)}@cache:6379/0",
+            f"postgres://harbor:{some(LOWER, 4)}@{some(LOWER, 4)}@db/orders",
+        ],
+        "url-password": [f"https://deploy:{some(ALNUM, 12)}@git.harbor.internal/a.git", f"see http://maya:{some(LOWER, 8)}@10.0.0.4:8080/"],
+        "connection-settings": [
+            f"Server=db.harbor.internal;Database=orders;User Id=app;{'Pass'}word={some(string.ascii_lowercase, 9)};Encrypt=true",
+            f"host=db dbname=orders user=app {'pass'}word={some(string.ascii_lowercase, 9)} sslmode=require",
+        ],
+        "authorization-header": [f"{'Author'}ization: Bearer {key}", f"-H '{'author'}ization: Basic {some(ALNUM, 20)}7Z2=='"],
+        "curl-password": [f"curl -s -u maya:{some(LOWER, 9)} https://api.harbor.internal/"],
+        "command-line-secret": [f"tool login --{'pass'}word {password}", f"deploy --api-{'key'}={key}"],
+        "assigned-password": [
+            f"{'pass'}word = '{password}'",
+            f"DB_{'PASS'}WORD={password}",
+            f'"db{"Pass"}word": "{password}"',
+            f"**{'Pass'}word:** `{password}`",
+            f"<{'pass'}word>{password}</{'pass'}word>",
+            f"| {'pass'}word | {password} |",
+            f"{'pass'}word: {'hunter2' * 2}",
+            f"Pass{'wort'}: {password}",
+        ],
+        "told-password": [
+            f"The wifi {'pass'}word is {password}.",
+            f"The {'pass'}word for the staging box is now {password}",
+            f"set the {'pass'}word to {password}",
+        ],
+        "assigned-secret": [
+            f"api_{'key'} = {key}",
+            f'"client{"Secret"}": "{key}"',
+            f"export HARBOR_{'TOKEN'}={some(HEX, 40)}",
+            f"X-Api-{'Key'}: {uuid()}",
+            f"https://harbor.example/hook?access_{'token'}={key}",
+        ],
+    }
+    return parts[rule]
