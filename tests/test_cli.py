@@ -94,7 +94,7 @@ class TestLoading:
     def test_a_folder_is_loaded_and_counted(self, tmp_path: Path) -> None:
         result = run("load", "examples/harbor", db=tmp_path / "new.db")
         assert result.exit_code == 0
-        assert re.search(r"added +updated +unchanged +edges +skipped\s+[1-9]\d* +0 +0 +[1-9]\d* +0", result.stdout)
+        assert re.search(r"added +updated +unchanged +removed +edges +skipped\s+[1-9]\d* +0 +0 +0 +[1-9]\d* +0", result.stdout)
 
     def test_loading_again_changes_nothing(self, store: Path) -> None:
         report = answer("load", "examples/harbor", db=store)

@@ -35,7 +35,8 @@ LAYERS: dict[str, set[str]] = {
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
     "meaning": {"model", "errors", "ports", "recipes", "trace", "ingest", "embedders.cached"},
-    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning"},
+    "loading": {"model", "ports", "codec", "ingest", "meaning"},
+    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning", "loading"},
     "stores": {"model", "errors", "codec", "words"},
     "embedders": {"model", "errors", "codec", "words", "ports", "remote"},
     "llms": {"errors", "ports", "remote"},
@@ -45,7 +46,7 @@ LAYERS: dict[str, set[str]] = {
     "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client"},
     "__main__": {"surfaces"},
 }
-REQUIRED = {"Stemmer", "apsw", "click", "numpy", "onnxruntime", "rich", "tiktoken", "tokenizers"}
+REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "rich", "tiktoken", "tokenizers", "yaml"}
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
