@@ -41,7 +41,7 @@ LAYERS: dict[str, set[str]] = {
     "embedders": {"model", "errors", "codec", "words", "ports", "remote"},
     "llms": {"errors", "ports", "remote"},
     "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "engine"},
-    "surfaces": {"model", "errors", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "capabilities", "registry", "config", ""},
+    "surfaces": {"model", "errors", "ports", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "capabilities", "registry", "config", ""},
     "testing": {"model", "errors", "ports", "codec", "words"},
     "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client"},
     "__main__": {"surfaces"},

@@ -12,12 +12,13 @@ from typing import Any, Self
 
 from weft import codec, request, tokens
 from weft.errors import Invalid, NotFound
-from weft.ingest import check, ledger, prepare, read
+from weft.ingest import check, ledger, notes, prepare, read
+from weft.ingest.notes import Ingested
 from weft.ingest.prepare import Report
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
 from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Query, SpaceInfo
-from weft.ports import Embedder, Stores
+from weft.ports import LLM, Embedder, Stores
 from weft.recipes import Mode, Recipe, resolved
 from weft.stages import explain
 from weft.stages.answer import answer
@@ -94,6 +95,29 @@ class Engine:
         loading = Loading(self._stores, self._apply, self._clock(), ledger.origin(source, space), progress)
         report = loading.run(parts, keep)
         return report + Report(problems=self._meaning.embedded(sorted({key[0] for key in loading.seen}), progress) if embed else ())
+
+    def ingest(
+        self,
+        text: str,
+        *,
+        llm: LLM,
+        space: str,
+        record_dir: str | Path | None,
+        entity: str | None = None,
+        now: datetime | None = None,
+        embed: bool = True,
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> Ingested:
+        """Structure free text with a language model and store it. Every run leaves a check-in record in `record_dir` (None: no record,
+        and no way to know a text again); a text that has one is not asked about again. `entity` is whom it is about. Options:
+        source="", max_retries=3, max_chars=12000, again=False, dry_run=False."""
+        asked = notes.asked(text, space, entity, record_dir, check.time("now", now or self._clock()), options)
+        return notes.ingest(asked, llm, self._knowledge(embed, progress), progress)
+
+    def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:
+        """Load a check-in record again, without a language model; into its own space unless another is named."""
+        return notes.replay(folder, space, self._knowledge(embed, None))
 
     def delete(self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None) -> int:
         """Forget items with their words, vectors and edges; how many were there. `expected` as for `add`."""
@@ -250,6 +274,12 @@ class Engine:
         return list(dict.fromkeys(wanted))
 
     # inside
+
+    def _knowledge(self, embed: bool, progress: Progress | None) -> notes.Knowledge:
+        return notes.Knowledge(
+            lambda ids, space: self._stores.items.get([(space, id) for id in ids]),
+            lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
+        )
 
     def _all_or(self, spaces: Sequence[str] | None) -> list[str]:
         return [info.name for info in self._spaces()] if spaces is None else self.known(spaces)
