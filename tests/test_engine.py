@@ -1092,7 +1092,7 @@ def test_a_dict_and_a_list_in_a_file_are_loaded(kb, tmp_path):
 def test_a_folder_is_loaded_file_by_file_each_into_its_space(kb, tmp_path):
     (tmp_path / "one.jsonl").write_text(lines(*ROWS))
     (tmp_path / "two.json").write_text(json.dumps(ROWS))
-    (tmp_path / "notes.txt").write_text("not knowledge")
+    (tmp_path / "notes.pdf").write_text("not knowledge")
     assert kb.load(tmp_path).added == 4
     assert [info.name for info in kb.stats().spaces] == ["one", "two"]
 
@@ -1169,8 +1169,9 @@ def test_a_line_that_is_not_utf_8_is_reported_and_the_rest_is_stored(kb, tmp_pat
         ("x.json", b'{"items": 5}', "not a list"),
         ("x.json", b'{"items": null}', "not a list"),
         ("x.json", b'{"items": [5]}', "not an object"),
-        ("x.json", '{"items": []}'.encode("utf-16"), "not UTF-8"),
-        ("x.jsonl", '{"id": "a", "text": "x"}'.encode("utf-16"), "not UTF-8"),
+        ("x.json", '{"items": []}'.encode("utf-16-le"), "binary"),
+        ("x.json", '{"items": ["é"]}'.encode("latin-1"), "not UTF-8: byte 12 is 0xe9"),
+        ("x.jsonl", '{"id": "a", "text": "é"}'.encode("utf-16-le"), "not UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_reported(kb, tmp_path, name, content, why):
@@ -1201,7 +1202,7 @@ def test_a_source_that_is_not_there_is_refused(kb, source, error, message):
 
 
 def test_a_folder_without_knowledge_is_refused(kb, tmp_path):
-    with pytest.raises(Invalid, match=r"no .json, .jsonl, .ndjson file in"):
+    with pytest.raises(Invalid, match=r"no .json, .jsonl, .ndjson, .md, .markdown, .txt, .rst file in"):
         kb.load(tmp_path)
 
 

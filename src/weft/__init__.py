@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     from weft.engine import Engine, Statistics
     from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
+    from weft.ingest.notes import Ingested
     from weft.ingest.prepare import Report
     from weft.ingest.read import Skipped
     from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
-    from weft.ports import Embedder
+    from weft.ports import LLM, Embedder
     from weft.recipes import Recipe, Weights
     from weft.surfaces.client import Client
 
@@ -35,6 +36,7 @@ __all__ = [
     "Forbidden",
     "Fragment",
     "Hit",
+    "Ingested",
     "Invalid",
     "Item",
     "Kind",
@@ -50,12 +52,14 @@ __all__ = [
     "WeftError",
     "Weights",
     "open",
+    "open_llm",
 ]
 
 
 _HOMES = {
     "weft.engine": ("Engine", "Statistics"),
     "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
+    "weft.ingest.notes": ("Ingested",),
     "weft.ingest.prepare": ("Report",),
     "weft.ingest.read": ("Skipped",),
     "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
@@ -104,3 +108,11 @@ def open(
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
     return Engine(open_stores(str(url), roles), embedder, secrets=rules)
+
+
+def open_llm(name: str, **settings: Any) -> LLM:
+    """A language model for `Engine.ingest`: "openai:MODEL" or "openai:MODEL@URL" for any OpenAI-compatible server. Settings: api_key,
+    temperature=0.0 (None: the server's), timeout_s=120, retries=3."""
+    from weft.registry import open_llm
+
+    return open_llm(name, **settings)

@@ -20,7 +20,10 @@ class Settings:
     store: str = "knowledge.db"  # path or URL of the knowledge
     embedder: str = "minilm"  # "minilm", "openai:MODEL", "openai:MODEL@URL" or "none"
     openai_api_key: str = field(default="", repr=False)  # OPENAI_API_KEY works too
-    timeout_s: float = 30.0  # of every call that can wait
+    llm: str = ""  # structures free text: "openai:MODEL" or "openai:MODEL@URL"
+    llm_api_key: str = field(default="", repr=False)  # where it is another than openai_api_key
+    llm_timeout_s: float = 120.0  # of one answer of the LLM
+    timeout_s: float = 30.0  # of every other call that can wait
     model: str = "gpt-4"  # whose tokens are counted
     max_tokens: int = 2000
     format: str = "markdown"

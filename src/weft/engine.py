@@ -12,13 +12,14 @@ from typing import Any, Self
 
 from weft import codec, request, tokens
 from weft.errors import Invalid, NotFound
-from weft.ingest import check, prepare, read, secret_rules
+from weft.ingest import check, ledger, notes, prepare, read, secret_rules
+from weft.ingest.notes import Ingested
 from weft.ingest.prepare import Report
-from weft.ingest.read import Row, Skipped
 from weft.ingest.secrets import Rules
+from weft.loading import Loading
 from weft.meaning import Meaning, Progress
-from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Query, SpaceInfo
-from weft.ports import Embedder, Stores
+from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Query, SpaceInfo
+from weft.ports import LLM, Embedder, Stores
 from weft.recipes import Mode, Recipe, resolved
 from weft.stages import explain
 from weft.stages.answer import answer
@@ -27,8 +28,6 @@ from weft.stages.search import search
 from weft.trace import span, traced
 
 log = logging.getLogger(__name__)
-
-BATCH = 2000  # items per write while loading
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +90,38 @@ class Engine:
             return report
         return report + Report(problems=self._meaning.embedded(sorted({item.space for item in checked})))
 
-    def load(self, source: str | Path | Mapping[str, Any], *, space: str | None = None, embed: bool = True, progress: Progress | None = None) -> Report:
-        """Store what a file, a folder or a dict holds. Bad rows are skipped and reported; loading again changes only what changed."""
-        report, edges, waiting, seen = Report(), [], [], set[Key]()
-        for row in read.rows(source, space):
-            found = row if isinstance(row, Skipped) else self._door.parsed(row)
-            if isinstance(found, Skipped):
-                report += Report(skipped=(found,))
-            elif isinstance(found, Edge):
-                edges.append((row, found))
-            elif found.key in seen:
-                report += Report(skipped=(Skipped(_place(row), found.id, f"the id {found.id!r} stands twice in space {found.space!r}"),))
-            else:
-                seen.add(found.key)
-                waiting.append(found)
-            if len(waiting) >= BATCH:
-                report += self._write(waiting, [])
-                waiting = []
-                _tell(progress, "items", len(seen), 0)
-        report += self._write(waiting, [])
-        _tell(progress, "items", len(seen), len(seen))
-        report += self._load_edges(edges, progress)
-        return report + Report(problems=self._meaning.embedded(sorted({key[0] for key in seen}), progress) if embed else ())
+    def load(
+        self, source: str | Path | Mapping[str, Any], *, space: str | None = None, embed: bool = True, keep: bool = False, progress: Progress | None = None
+    ) -> Report:
+        """Store what a file, a folder or a dict holds. Bad rows are skipped and reported. Loading a file or a folder again changes only
+        what changed, and removes what it brought before and has no more, unless `keep` is True."""
+        parts = read.parts(source, space)
+        loading = Loading(self._stores, self._door.parsed, self._apply, self._clock(), ledger.origin(source, space), progress)
+        report = loading.run(parts, keep)
+        return report + Report(problems=self._meaning.embedded(sorted({key[0] for key in loading.seen}), progress) if embed else ())
+
+    def ingest(
+        self,
+        text: str,
+        *,
+        llm: LLM,
+        space: str,
+        record_dir: str | Path | None,
+        entity: str | None = None,
+        now: datetime | None = None,
+        embed: bool = True,
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> Ingested:
+        """Structure free text with a language model and store it. Every run leaves a check-in record in `record_dir` (None: no record,
+        and no way to know a text again); a text that has one is not asked about again. `entity` is whom it is about. Options:
+        source="", max_retries=3, max_chars=12000, again=False, dry_run=False."""
+        asked = notes.asked(text, space, entity, record_dir, check.time("now", now or self._clock()), options)
+        return notes.ingest(asked, llm, self._knowledge(embed, progress), progress)
+
+    def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:
+        """Load a check-in record again, without a language model; into its own space unless another is named."""
+        return notes.replay(folder, space, self._knowledge(embed, None))
 
     def delete(self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None) -> int:
         """Forget items with their words, vectors and edges; how many were there. `expected` as for `add`."""
@@ -134,7 +143,7 @@ class Engine:
     def reindex(self, progress: Progress | None = None) -> int:
         """Make words and vectors anew from the items, with today's analyser and embedder; how many vectors were made. Without an
         embedder vectors stay as they are: they could not be made again."""
-        self._stores.words.rebuild_words(self.items())
+        self._stores.words.rebuild_words(self._walk([info.name for info in self._stores.items.spaces()]))
         if not self._meaning.possible:
             return 0
         self._stores.vectors.forget_vectors()
@@ -155,7 +164,10 @@ class Engine:
     def items(self, spaces: Sequence[str] | None = None, *, kinds: Sequence[str] = (), types: Sequence[str] = ()) -> Iterator[Item]:
         """Every item, ordered by (space, id)."""
         names = self._all_or(spaces)
-        only = Filter(tuple(names), request.kinds(kinds), check.names("types", types))
+        return self._walk(names, request.kinds(kinds), check.names("types", types))
+
+    def _walk(self, spaces: Sequence[str], kinds: tuple[Kind, ...] = (), types: tuple[str, ...] = ()) -> Iterator[Item]:
+        only = Filter(tuple(spaces), kinds, types)
         after: Key | None = None
         while page := self._stores.items.find(only, 1000, after):
             yield from page
@@ -248,7 +260,7 @@ class Engine:
 
     def stats(self) -> Statistics:
         with self._reading():
-            spaces = tuple(self._stores.items.spaces())
+            spaces = tuple(self._spaces())
             missing = self._stores.vectors.count_missing([info.name for info in spaces])
             return Statistics(spaces, self._stores.vectors.fingerprint(), missing, *self._meaning.cached)
 
@@ -259,7 +271,7 @@ class Engine:
     def known(self, spaces: Sequence[str]) -> list[str]:
         """The spaces, each once. An unknown one is an error that names the known ones."""
         wanted = check.names("spaces", spaces)
-        known = {info.name for info in self._stores.items.spaces()}
+        known = {info.name for info in self._spaces()}
         for space in wanted:
             if space not in known:
                 raise NotFound(f"no space {space!r}; known: {', '.join(sorted(known)) or 'none yet'}", "unknown_space")
@@ -267,8 +279,18 @@ class Engine:
 
     # inside
 
+    def _knowledge(self, embed: bool, progress: Progress | None) -> notes.Knowledge:
+        return notes.Knowledge(
+            lambda ids, space: self._stores.items.get([(space, id) for id in ids]),
+            lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
+        )
+
     def _all_or(self, spaces: Sequence[str] | None) -> list[str]:
-        return [info.name for info in self._stores.items.spaces()] if spaces is None else self.known(spaces)
+        return [info.name for info in self._spaces()] if spaces is None else self.known(spaces)
+
+    def _spaces(self) -> list[SpaceInfo]:
+        """Those of users."""
+        return [info for info in self._stores.items.spaces() if info.name != check.LEDGER]
 
     def _write(self, items: Sequence[Item], edges: Sequence[Edge], expected: Mapping[Key, str] | None = None) -> Report:
         now = self._clock()
@@ -283,18 +305,6 @@ class Engine:
         for store in self._stores.each():
             store.apply(batch)
             batch = replace(batch, expected=())
-
-    def _load_edges(self, rows: Sequence[tuple[Row | Skipped, Edge]], progress: Progress | None) -> Report:
-        """Edges come last, when every item they may point to is there."""
-        report = Report()
-        for start in range(0, len(rows), BATCH):
-            part = rows[start : start + BATCH]
-            bad = prepare.dangling([edge for _, edge in part], set(), self._stores)
-            report += Report(skipped=tuple(Skipped(_place(part[number][0]), part[number][1].source, why) for number, why in bad.items()))
-            good = {edge.key: edge for number, (_, edge) in enumerate(part) if number not in bad}
-            report += self._write([], list(good.values()))
-            _tell(progress, "edges", start + len(part), len(rows))
-        return report
 
     def _refuse_duplicates(self, items: Sequence[Item], edges: Sequence[Edge]) -> None:
         if twice := check.duplicates(item.key for item in items):
@@ -337,12 +347,3 @@ class Engine:
             for store in self._stores.each():
                 stack.enter_context(store.reading())
             return stack.pop_all()
-
-
-def _place(row: Row | Skipped) -> str:
-    return row.where
-
-
-def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
-    if progress is not None:
-        progress(what, done, total)

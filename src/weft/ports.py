@@ -130,6 +130,33 @@ class TokenCounter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation with a language model. `role` is system, user or assistant."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a language model answered. `cut`: it reached its length limit before it was done."""
+
+    text: str
+    cut: bool = False
+
+
+class LLM(Protocol):
+    """A language model that answers a conversation."""
+
+    @property
+    def name(self) -> str:
+        """For records: which model, and where. Never a key."""
+
+    def complete(self, messages: Sequence[Message]) -> Completion:
+        """The answer, whatever it says; Unavailable when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stores:
     """The four roles. By default one object plays them all."""
 

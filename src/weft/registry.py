@@ -9,11 +9,12 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from weft.errors import Invalid, MissingExtra, unknown
-from weft.ports import Embedder, Stores
+from weft.ports import LLM, Embedder, Stores
 
-# Plug-ins add to these through the entry point groups "weft.stores" and "weft.embedders".
+# Plug-ins add to these through the entry point groups "weft.stores", "weft.embedders" and "weft.llms".
 STORES = {"memory": "weft.stores.memory:MemoryStore", "sqlite": "weft.stores.sqlite.store:SqliteStore"}
 EMBEDDERS = {"minilm": "weft.embedders.minilm:MiniLM", "openai": "weft.embedders.openai:OpenAI"}
+LLMS = {"openai": "weft.llms.openai:OpenAI"}
 ROLES = ("items", "words", "vectors", "graph")
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):")  # two letters or more: "C:" is a drive
@@ -47,6 +48,15 @@ def open_embedder(name: str, **settings: Any) -> Embedder:
     scheme, _, rest = name.partition(":")
     embedder: Embedder = _load("embedder", "weft.embedders", EMBEDDERS, scheme).open(rest, **settings)
     return embedder
+
+
+def open_llm(name: str, **settings: Any) -> LLM:
+    """Open "openai:model", "openai:model@url" or what a plug-in offers."""
+    if not isinstance(name, str) or not name:
+        raise Invalid(f"an LLM is named like openai:model or openai:model@url, not by {name!r}")
+    scheme, _, rest = name.partition(":")
+    llm: LLM = _load("LLM", "weft.llms", LLMS, scheme).open(rest, **settings)
+    return llm
 
 
 def _load(what: str, group: str, table: Mapping[str, str], name: str) -> Any:

@@ -17,6 +17,7 @@ from weft.errors import Invalid, unknown
 from weft.model import Edge, Item, Kind
 from weft.ports import Vector
 
+LEDGER = "weft:loaded"  # the space in which weft remembers where items came from (ledger.py); nobody else reads or writes it
 MAX_NAME = 500  # characters of an id, a space, a type, a tag, a subject
 MAX_TITLE = 10_000
 MAX_TEXT = 1_000_000
@@ -151,6 +152,8 @@ def _name(where: str, field: str, value: object, empty: bool = True) -> None:
         raise Invalid(f"{where}: {field} must be text, not {type(value).__name__}")
     if not value and not empty:
         raise Invalid(f"{where}: {field} must not be empty")
+    if value == LEDGER and field in ("space", "target_space"):
+        raise Invalid(f"{where}: the space {value!r} is weft's own; take another name")
     if len(value) > MAX_NAME:
         raise Invalid(f"{where}: {field} has {len(value):,} characters; the most is {MAX_NAME}")
     if _CONTROL.search(value) or _UNSTORABLE.search(value):

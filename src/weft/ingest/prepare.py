@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from weft import codec
-from weft.ingest.read import Skipped
+from weft.ingest.files import Skipped
 from weft.model import Edge, Item, Key
 from weft.ports import Stores
 
@@ -19,9 +19,10 @@ class Report:
     added: int = 0
     updated: int = 0
     unchanged: int = 0
-    edges: int = 0  # added or changed
+    edges: int = 0  # added, changed or removed
     skipped: tuple[Skipped, ...] = ()
     problems: tuple[str, ...] = ()
+    removed: int = 0  # items that vanished from the file or folder they were loaded from
 
     def __add__(self, other: Report) -> Report:
         return Report(
@@ -31,6 +32,7 @@ class Report:
             self.edges + other.edges,
             self.skipped + other.skipped,
             self.problems + other.problems,
+            self.removed + other.removed,
         )
 
 

@@ -1,60 +1,76 @@
-"""Reading knowledge from files: JSON Lines, JSON, and folders of them. Every bad row is reported with its place, the rest is used."""
+"""Reading knowledge from files, folders and dicts: weft's rows, three layers, pages. Every bad row is reported with its place, the rest is used."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import reprlib
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from weft.errors import Invalid, NotFound, WeftError
-from weft.ingest import check
+from weft.ingest import check, files, layers
+from weft.ingest.files import File
+from weft.ingest.files import Skipped as Skipped
 from weft.model import Edge, Item
 
 MAX_LINE = 16_000_000  # bytes of one row
-SUFFIXES = (".json", ".jsonl", ".ndjson")
 
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Something that was not stored: where it stood, what it was, why not."""
-
-    where: str
-    what: str
-    why: str
+Given = str | Path | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One object of a file, and its place for messages."""
+    """One object of a file, and its place for messages. `layered` rows say one thing about an entity that others may complete."""
 
     where: str
     values: Mapping[str, Any]
     space: str | None
+    layered: bool = False
 
 
-def rows(source: str | Path | Mapping[str, Any], space: str | None) -> Iterator[Row | Skipped]:
-    """The objects of a file, of every file in a folder (a file's name is its space unless one is given), or of a dict with
-    `items` and `edges`."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a source, read when its rows are asked for."""
+
+    name: str
+    rows: Callable[[], Iterator[Row | Skipped]]
+
+
+def rows(source: Given, space: str | None) -> Iterator[Row | Skipped]:
+    """Everything a source holds."""
+    for part in parts(source, space):
+        yield from part.rows()
+
+
+def parts(source: Given, space: str | None) -> list[Part]:
+    """The files of a folder (without a space, rows are in that of their file's name and pages in that of the folder's), the one
+    file, or the dict. What a folder holds besides is a part that only reports."""
     if isinstance(source, Mapping):
-        yield from _from_object("dict", source, space)
-        return
+        return [Part("", lambda: _from_object("dict", source, space))]
     if not isinstance(source, str | Path):
         raise Invalid(f"knowledge is loaded from a path or a dict with `items` and `edges`, not from {type(source).__name__}")
     path = Path(source)
     if not os.path.exists(path):  # False for what can be no path at all, where Path.exists raises
         raise NotFound(f"no file or folder {str(source)[:200]!r}")
-    if path.is_file():
-        yield from _from_file(path, space)
-        return
-    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
-    if not files:
+    if not path.is_dir():
+        return [Part(path.name, partial(_from_file, File(path, path.name), space))]
+    found = files.listed(path, SUFFIXES)
+    if not any(isinstance(one, File) for one in found):
         raise Invalid(f"no {', '.join(SUFFIXES)} file in {str(source)!r}")
-    for file in files:
-        yield from _from_file(file, file.stem if space is None else space)
+    return [_part(one, space, path.resolve().name) for one in found]
+
+
+def _part(one: File | Skipped, space: str | None, folder: str) -> Part:
+    if isinstance(one, Skipped):
+        return Part(one.where, lambda: iter((one,)))
+    own = one.path.stem if one.path.suffix.lower() in ROWS else folder
+    return Part(one.name, partial(_from_file, one, own if space is None else space))
 
 
 def parsed(row: Row) -> Item | Edge | Skipped:
@@ -66,32 +82,56 @@ def parsed(row: Row) -> Item | Edge | Skipped:
         return Skipped(row.where, what, str(error))
 
 
-def _from_file(path: Path, space: str | None) -> Iterator[Row | Skipped]:
+def _from_file(file: File, space: str | None) -> Iterator[Row | Skipped]:
+    where = str(file.path)
     try:
-        if path.suffix == ".json":
-            yield from _from_object(str(path), _loads(path.read_text("utf-8-sig")), space)
-        else:
-            yield from _from_lines(path, space)
-    except UnicodeDecodeError as error:
-        yield Skipped(str(path), "the rest of the file", f"not UTF-8: {error}")
-    except (ValueError, RecursionError) as error:
-        yield Skipped(str(path), "the whole file", f"not JSON: {error}")
+        yield from READERS.get(file.path.suffix.lower(), _from_lines)(file, space)
+    except WeftError as error:
+        yield Skipped(where, "the whole file", str(error))
+    except RecursionError:
+        yield Skipped(where, "the whole file", "not JSON: nested too deeply")
+    except ValueError as error:
+        yield Skipped(where, "the whole file", f"not JSON: {error}")
     except OSError as error:
-        yield Skipped(str(path), "the rest of the file", f"cannot be read: {error.strerror}")
+        yield Skipped(where, "the rest of the file", f"cannot be read: {error.strerror}")
 
 
-def _from_lines(path: Path, space: str | None) -> Iterator[Row | Skipped]:
-    with path.open("rb") as lines:
+def _from_json(file: File, space: str | None) -> Iterator[Row | Skipped]:
+    return _from_object(str(file.path), _loads(files.decoded(files.content(file.path))), space)
+
+
+def _from_page(file: File, space: str | None) -> Iterator[Row | Skipped]:
+    from weft.ingest import pages  # a Markdown parser, which rows do without
+
+    text = files.decoded(files.content(file.path, pages.MAX_PAGE))
+    for line, row in pages.rows(text, file.name):
+        where = f"{file.path}:{line}"
+        yield replace(row, where=where) if isinstance(row, Skipped) else Row(where, row, space)
+
+
+def _from_lines(file: File, space: str | None) -> Iterator[Row | Skipped]:
+    with _opened(file.path) as lines:
         number = 0
         while line := lines.readline(MAX_LINE):
             number += 1
-            where = f"{path}:{number}"
+            where = f"{file.path}:{number}"
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 yield Skipped(where, ascii(line[:80]), f"a line of more than {MAX_LINE:,} bytes: split its text")
                 while line and not line.endswith(b"\n"):
                     line = lines.readline(MAX_LINE)
             elif line.strip():
                 yield _from_line(where, line.removeprefix(BOM_UTF8) if number == 1 else line, space)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Line by line as UTF-8; a file whose mark says that it is something else is decoded as a whole."""
+    files.regular(path)
+    lines = path.open("rb")
+    start = lines.peek(4)[:4] if isinstance(lines, io.BufferedReader) else b""
+    if files.marked(start) in ("", "utf-8-sig"):
+        return lines
+    lines.close()
+    return io.BytesIO(files.decoded(files.content(path)).encode())
 
 
 def _from_line(where: str, raw: bytes, space: str | None) -> Row | Skipped:
@@ -107,19 +147,29 @@ def _from_line(where: str, raw: bytes, space: str | None) -> Row | Skipped:
 
 
 def _from_object(where: str, values: object, space: str | None) -> Iterator[Row | Skipped]:
-    if isinstance(values, list):
-        values = {"items": values}
+    if isinstance(values, Mapping) and set(values) & set(layers.LAYERS):
+        return _from_layers(where, values, space)
+    return _from_parts(where, {"items": values} if isinstance(values, list) else values, space)
+
+
+def _from_layers(where: str, values: Mapping[str, Any], space: str | None) -> Iterator[Row | Skipped]:
+    for place, row in layers.rows(where, values):
+        yield replace(row, where=place) if isinstance(row, Skipped) else Row(place, row, space, layered=True)
+
+
+def _from_parts(where: str, values: object, space: str | None) -> Iterator[Row | Skipped]:
     if not isinstance(values, Mapping) or not set(values) <= {"items", "edges"}:
-        yield Skipped(where, "the whole file", "must be a list of items or an object with `items` and `edges`")
+        why = "must be a list of items or an object with `items` and `edges`, or with `metadata`, `pieces` and `graph`"
+        yield Skipped(where, "the whole file", why)
         return
     for part in ("items", "edges"):
         rows = values.get(part, ())
         if not isinstance(rows, list | tuple):
-            yield Skipped(f"{where}: {part}", str(rows)[:80], "not a list")
+            yield Skipped(f"{where}: {part}", reprlib.repr(rows), "not a list")
             continue
         for number, row in enumerate(rows):
             place = f"{where}: {part}[{number}]"
-            yield Row(place, row, space) if isinstance(row, Mapping) else Skipped(place, str(row)[:80], "not an object")
+            yield Row(place, row, space) if isinstance(row, Mapping) else Skipped(place, reprlib.repr(row), "not an object")
 
 
 def _loads(text: str) -> Any:
@@ -128,3 +178,8 @@ def _loads(text: str) -> Any:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number")
+
+
+ROWS = {".json": _from_json, ".jsonl": _from_lines, ".ndjson": _from_lines}
+READERS = {**ROWS, **dict.fromkeys((".md", ".markdown", ".txt", ".rst"), _from_page)}
+SUFFIXES = tuple(READERS)

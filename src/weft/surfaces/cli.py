@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft import __version__, codec
-from weft.surfaces import serving, wire
+from weft.surfaces import ingesting, serving, wire
 from weft.surfaces.shell import (
     Command,
     Group,
@@ -53,21 +53,23 @@ def _command(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
     return cli.command(cls=Command, epilog="\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples))
 
 
-@_command("weft load examples/harbor", "weft load examples/harbor/support.jsonl --space support --no-vectors")
+@_command("weft load examples/docs", "weft load examples/harbor/support.jsonl --space support --no-vectors")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH...")
-@click.option("--space", metavar="S", help="The space of rows that name none. Default: in a folder, the name of each file.")
+@click.option("--space", metavar="S", help="The space of rows that name none. Default: in a folder, the name of each JSON file; for pages, of the folder.")
+@click.option("--keep", is_flag=True, help="Do not remove what an earlier load of the same path brought and is no longer there.")
 @click.option("--no-vectors", is_flag=True, help="Do not embed now; weft embed does it later.")
 @click.pass_obj
-def load(session: Session, paths: Sequence[str], space: str | None, no_vectors: bool) -> None:
-    """Store what JSON Lines and JSON files, or folders of them, hold.
+def load(session: Session, paths: Sequence[str], space: str | None, keep: bool, no_vectors: bool) -> None:
+    """Store what files and folders hold.
 
-    Loading again changes only what changed. Rows that are not right are skipped and listed; the exit status is 1 only if nothing was stored.
+    They may be Markdown, text, JSON and JSON Lines. Loading a path again changes only what changed there and removes what vanished. What
+    is not right is skipped and listed; the exit status is 1 only if nothing was stored.
     """
     with session.open(create=True, meaning=not no_vectors) as kb, session.progress() as tell:
-        report = _loaded(kb, list(dict.fromkeys(paths)), space, tell)
+        report = _loaded(kb, list(dict.fromkeys(paths)), space, keep, tell)
     session.warn(*report.problems)
     session.answer(wire.report(report), lambda screen: [screen.report(report)])
-    stored = report.added + report.updated + report.unchanged + report.edges
+    stored = report.added + report.updated + report.unchanged + report.removed + report.edges
     if report.skipped and not session.as_json:
         session.warn(f"{len(report.skipped):,} rows were skipped") if stored else session.say("error: nothing was stored", "red")
     sys.exit(1 if report.skipped and not stored else 0)
@@ -263,7 +265,7 @@ def recipes(session: Session) -> None:
     session.answer(wire.recipes(RECIPES), lambda screen: [screen.recipes(RECIPES)])
 
 
-for command in serving.COMMANDS:
+for command in (*ingesting.COMMANDS, *serving.COMMANDS):
     cli.add_command(command)
 
 
@@ -275,14 +277,14 @@ def main() -> None:
     cli(prog_name="weft")
 
 
-def _loaded(kb: Engine, paths: Sequence[str], space: str | None, tell: Progress | None) -> Report:
+def _loaded(kb: Engine, paths: Sequence[str], space: str | None, keep: bool, tell: Progress | None) -> Report:
     """What loading the paths did. A link may point into a later file: what was skipped is tried again when all are there."""
     from weft.ingest.prepare import Report
 
-    reports = {path: kb.load(path, space=space, progress=tell) for path in paths}
+    reports = {path: kb.load(path, space=space, keep=keep, progress=tell) for path in paths}
     for path, first in reports.items():
         if first.skipped and len(paths) > 1:
-            again = kb.load(path, space=space, embed=False)
+            again = kb.load(path, space=space, embed=False, keep=keep)
             reports[path] = replace(first, edges=first.edges + again.edges, skipped=again.skipped)
     return sum(reports.values(), Report())
 

@@ -56,7 +56,7 @@ def progress(to: Console) -> Iterator[Callable[[str, int, int], None]]:
 
 
 def report(report: Report) -> RenderableType:
-    counts = (("added", report.added), ("updated", report.updated), ("unchanged", report.unchanged), ("edges", report.edges))
+    counts = (("added", report.added), ("updated", report.updated), ("unchanged", report.unchanged), ("removed", report.removed), ("edges", report.edges))
     table = _table(*((name, {"justify": "right"}) for name, _ in counts), ("skipped", {"justify": "right"}))
     table.add_row(*(f"{count:,}" for _, count in counts), Text(f"{len(report.skipped):,}", style="yellow" if report.skipped else ""))
     return Group(table, _skipped(report.skipped)) if report.skipped else table

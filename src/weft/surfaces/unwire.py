@@ -50,7 +50,7 @@ def context(row: Row) -> Context:
 
 def report(row: Row) -> Report:
     skipped = tuple(Skipped(one["where"], one["what"], one["why"]) for one in row["skipped"])
-    return Report(row["added"], row["updated"], row["unchanged"], row["edges"], skipped, tuple(row["problems"]))
+    return Report(row["added"], row["updated"], row["unchanged"], row["edges"], skipped, tuple(row["problems"]), row["removed"])
 
 
 def statistics(row: Row) -> Statistics:

@@ -85,6 +85,7 @@ def report(report: Report) -> Row:
         "added": report.added,
         "updated": report.updated,
         "unchanged": report.unchanged,
+        "removed": report.removed,
         "edges": report.edges,
         "skipped": [{"where": one.where, "what": one.what, "why": one.why} for one in report.skipped],
         "problems": list(report.problems),

@@ -1,0 +1,119 @@
+"""Markdown and plain text in sections: split at headings, long ones at the borders of paragraphs, code never."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+LONG = 2_000  # characters of a section before it is split, about 500 tokens
+_CODE = ("fence", "code_block")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading (level 0 and no title: what stands above the first one), its text in parts, and the line it begins at."""
+
+    level: int
+    title: str
+    line: int
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines from `start` up to `end`, and where inside them they may be parted if need be."""
+
+    start: int
+    end: int
+    borders: tuple[int, ...] = ()
+
+
+def markdown(text: str) -> list[Section]:
+    """The sections of a page. Headings inside code, lists and quotes are none."""
+    parser = MarkdownIt("commonmark")
+    parser.core.ruler.enableOnly(["normalize", "block"])  # blocks with their lines are all that is needed of a body
+    tokens = parser.parse(text)
+    heads = [number for number, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
+    lines = text.split("\n")
+    found = [Section(0, "", 1, _parts(lines, _blocks(tokens[: heads[0] if heads else len(tokens)])))]
+    for head, following in pairwise([*heads, len(tokens)]):
+        (start, _), title = tokens[head].map or (0, 0), _spoken(tokens[head + 1].content)
+        found.append(Section(int(tokens[head].tag[1:]), title, start + 1, _parts(lines, _blocks(tokens[head + 3 : following]))))
+    return found
+
+
+def plain(text: str) -> list[Section]:
+    """A text without headings, in parts."""
+    lines = text.split("\n")
+    starts = [number for number, line in enumerate(lines) if line.strip() and (not number or not lines[number - 1].strip())]
+    blocks = [_paragraph(start, end) for start, end in pairwise([*starts, len(lines)])]
+    return [Section(0, "", 1, _parts(lines, blocks))]
+
+
+def _blocks(tokens: Sequence[Token]) -> list[Block]:
+    """The outermost blocks. A list may be parted between its entries, code nowhere, anything else between lines."""
+    found: list[Block] = []
+    entries: list[int] = []
+    for token in tokens:
+        if token.map is None:
+            continue
+        if token.level == 0:
+            entries = []
+            start, end = token.map
+            found.append(Block(start, end) if token.type in _CODE else _paragraph(start, end))
+        elif token.level == 1 and token.type == "list_item_open":
+            entries.append(token.map[0])
+            found[-1] = Block(found[-1].start, found[-1].end, tuple(entries[1:]))
+    return found
+
+
+def _paragraph(start: int, end: int) -> Block:
+    return Block(start, end, tuple(range(start + 1, end)))
+
+
+def _parts(lines: Sequence[str], blocks: Sequence[Block]) -> tuple[str, ...]:
+    """As few texts as possible, none longer than LONG unless one block or entry is."""
+    found: list[str] = []
+    start = end = 0
+    for first, last in _pieces(lines, blocks):
+        if end > start and _length(lines, start, last) > LONG:
+            found.append(_text(lines, start, end))
+            start = first
+        elif end == start:
+            start = first
+        end = last
+    found.append(_text(lines, start, end))
+    return tuple(found)
+
+
+def _pieces(lines: Sequence[str], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
+    for block in blocks:
+        edges = [block.start, *block.borders, block.end] if _length(lines, block.start, block.end) > LONG else [block.start, block.end]
+        yield from pairwise(edges)
+
+
+def _length(lines: Sequence[str], start: int, end: int) -> int:
+    """Counted only as far as it matters."""
+    total = 0
+    for line in lines[start:end]:
+        total += len(line) + 1
+        if total > LONG + 1:
+            break
+    return total - 1
+
+
+def _text(lines: Sequence[str], start: int, end: int) -> str:
+    return re.sub(r"\A(?:[ \t]*\n)+", "", "\n".join(lines[start:end])).rstrip()
+
+
+def _spoken(heading: str) -> str:
+    """A heading without its markup."""
+    if not re.search(r"[*_`\[\]<\\&]", heading):
+        return " ".join(heading.split())
+    children = MarkdownIt("commonmark").parseInline(heading)[0].children or []
+    return " ".join("".join(" " if child.type == "softbreak" else child.content for child in children if child.type != "html_inline").split())

@@ -1,0 +1,216 @@
+"""Loading a file, a folder or a dict: new and changed items are written, then what vanished from the source is removed, then edges follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from weft import codec
+from weft.ingest import layers, ledger, prepare
+from weft.ingest.ledger import Claim, Claims
+from weft.ingest.prepare import Report
+from weft.ingest.read import Part, Row, Skipped
+from weft.meaning import Progress
+from weft.model import Batch, Edge, EdgeKey, Item, Key
+from weft.ports import Stores
+
+BATCH = 2000  # items per write
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A row that can be stored, where it stood, and in which file."""
+
+    what: Item | Edge
+    row: Row
+    part: str
+
+
+@dataclass(slots=True)
+class Loading:
+    """One load on its way into the stores. `origin` names the source, "" for one that has no name: nothing of it is ever removed."""
+
+    stores: Stores
+    parsed: Callable[[Row], Item | Edge | Skipped]
+    apply: Callable[[Batch], None]
+    now: datetime
+    origin: str
+    progress: Progress | None = None
+    report: Report = field(default_factory=Report)
+    before: Claims = field(default_factory=Claims)  # what this source brought earlier
+    claims: Claims = field(default_factory=Claims)  # and what it has brought now
+    seen: set[Key] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)  # files of which something could not be read
+    _others: Claims | None = None
+    _pages: list[Item] = field(default_factory=list)
+    _skipped: list[Skipped] = field(default_factory=list)
+
+    def run(self, parts: Sequence[Part], keep: bool) -> Report:
+        if self.origin:
+            self.before, self._pages = ledger.read(self.origin, self.stores)
+        edges: list[Read] = []
+        waiting: list[Read] = []
+        for one in self._rows(parts):
+            if isinstance(one.what, Edge):
+                edges.append(one)
+                continue
+            waiting.append(one)
+            if len(waiting) == BATCH:
+                self._write(waiting)
+                waiting = []
+        self._write(waiting)
+        self._tell("items", len(self.seen), len(self.seen))
+        self._remove_items(keep)
+        self._link(edges)
+        self._remove_edges(keep)
+        self._remember()
+        return self.report + Report(skipped=tuple(self._skipped))
+
+    def _rows(self, parts: Sequence[Part]) -> Iterator[Read]:
+        """What can be stored, each id once."""
+        for number, part in enumerate(parts, 1):
+            for row in part.rows():
+                found = row if isinstance(row, Skipped) else self.parsed(row)
+                if isinstance(found, Skipped):
+                    self.failed.add(part.name)
+                    self._skip(found.where, found.what, found.why)
+                elif isinstance(found, Item) and found.key in self.seen:
+                    self._skip(row.where, found.id, f"the id {found.id!r} stands twice in space {found.space!r}")
+                else:
+                    if isinstance(found, Item):
+                        self.seen.add(found.key)
+                    assert isinstance(row, Row)
+                    yield Read(found, row, part.name)
+            if len(parts) > 1:
+                self._tell("files", number, len(parts))
+
+    def _write(self, rows: Sequence[Read]) -> None:
+        """Items that are new or changed, in one write with the page that says where they came from."""
+        found = {one.what.key: (one.what, one.part) for one in self._met(rows) if isinstance(one.what, Item)}
+        written, report = prepare.changed_items([item for item, _ in found.values()], self.now, self.stores)
+        self.report += report
+        fresh = {item.key for item in written}
+        marks = {key: Claim(part, ledger.item_mark(item)) for key, (item, part) in found.items() if self._brought(key, key in fresh)} if self.origin else {}
+        self.claims.items |= marks
+        if written:
+            pages = [self._draft(Claims({key: marks[key] for key in fresh}))] if self.origin else []
+            self.apply(Batch(self.now, (*written, *pages)))
+        self._tell("items", len(self.seen), 0)
+
+    def _brought(self, key: Key, written: bool) -> bool:
+        """Whether the item is this source's. One that says the same already, but came from no source, was put there by hand."""
+        return written or key in self.before.items or key in self.others.items
+
+    def _met(self, rows: Sequence[Read]) -> Iterator[Read]:
+        """A node or a profile of an entity of which the store knows the other half is joined with it."""
+        asked = [one.what.key for one in rows if one.row.layered and isinstance(one.what, Item)]
+        stored = {item.key: item for item in self.stores.items.get(asked)} if asked else {}
+        for one in rows:
+            if isinstance(one.what, Item) and one.row.layered and one.what.key in stored:
+                item, lost = layers.met(one.what, stored[one.what.key])
+                if lost:
+                    self._skip(one.row.where, item.id, lost)
+                one = replace(one, what=item)
+            yield one
+
+    def _link(self, rows: Sequence[Read]) -> None:
+        """Edges come last, when every item they may point to is there."""
+        kept: dict[EdgeKey, int] = {}
+        for start in range(0, len(rows), BATCH):
+            part = self._linkable(rows[start : start + BATCH], kept)
+            changed = prepare.changed_edges([edge for edge, _ in part], self.stores)
+            fresh = {edge.key for edge in changed}
+            brought = {edge.key: Claim(name, ledger.edge_mark(edge)) for edge, name in part if edge.key in fresh or self._linked(edge.key)}
+            if changed:
+                pages = [self._draft(Claims(edges={key: brought[key] for key in fresh}))] if self.origin else []
+                self.apply(Batch(self.now, tuple(pages), tuple(changed)))
+            self.claims.edges |= brought
+            self.report += Report(edges=len(changed))
+            self._tell("edges", min(start + BATCH, len(rows)), len(rows))
+
+    def _linked(self, key: EdgeKey) -> bool:
+        return bool(self.origin) and (key in self.before.edges or key in self.others.edges)
+
+    def _linkable(self, rows: Sequence[Read], kept: dict[EdgeKey, int]) -> list[tuple[Edge, str]]:
+        """The edges whose ends exist. An edge of a graph does without the piece that explains it, if that is missing."""
+        edges = [one.what for one in rows if isinstance(one.what, Edge)]
+        bad = prepare.dangling(edges, set(), self.stores)
+        without = {number: _unexplained(edges[number]) for number in bad if rows[number].row.layered and edges[number].item_id is not None}
+        hopeless = prepare.dangling(list(without.values()), set(), self.stores)
+        for number in [number for place, number in enumerate(without) if place in hopeless]:
+            del without[number]
+        found = []
+        for number, one in enumerate(rows):
+            edge = without.get(number, edges[number])
+            if number in bad:
+                self._skip(one.row.where, edge.source, bad[number] + (": the link is kept without it" if number in without else ""))
+            if number in bad and number not in without:
+                continue
+            said = codec.fingerprint(codec.edge_to_dict(edge))
+            if kept.setdefault(edge.key, said) == said:
+                found.append((edge, one.part))
+            else:
+                self._skip(one.row.where, edge.source, f"the link {edge.source!r} -[{edge.type}]-> {edge.target!r} stands twice; the first is kept")
+        return list({edge.key: (edge, name) for edge, name in found}.values())
+
+    # what vanished
+
+    def _remove_items(self, keep: bool) -> None:
+        """Items that this source brought and has no more. Those of a file that could not be read stay, and so does what another
+        source has too or what was changed by hand since."""
+        gone = {key: claim for key, claim in self.before.items.items() if key not in self.seen}
+        stay = {key: claim for key, claim in gone.items() if keep or claim.part in self.failed}
+        self.claims.items |= stay
+        leaving = [key for key in gone if key not in stay and key not in self.others.items]
+        for start in range(0, len(leaving), BATCH):
+            stored = self.stores.items.get(leaving[start : start + BATCH])
+            removed = tuple(item.key for item in stored if ledger.item_mark(item) == gone[item.key].mark)
+            self.apply(Batch(self.now, deleted=removed))
+            self.report += Report(removed=len(removed))
+
+    def _remove_edges(self, keep: bool) -> None:
+        gone = {key: claim for key, claim in self.before.edges.items() if key not in self.claims.edges}
+        stay = {key: claim for key, claim in gone.items() if keep or claim.part in self.failed}
+        self.claims.edges |= stay
+        leaving = [key for key in gone if key not in stay and key not in self.others.edges]
+        for start in range(0, len(leaving), BATCH):
+            stored = self.stores.graph.get_edges(leaving[start : start + BATCH])
+            removed = tuple(edge.key for edge in stored if ledger.edge_mark(edge) == gone[edge.key].mark)
+            self.apply(Batch(self.now, deleted_edges=removed))
+            self.report += Report(edges=len(removed))
+
+    # what is remembered
+
+    @property
+    def others(self) -> Claims:
+        """What other sources brought: read only when it matters."""
+        if self._others is None:
+            self._others = ledger.others(self.origin, self.stores)
+        return self._others
+
+    def _draft(self, claims: Claims) -> Item:
+        """A page for what is just being written; the end of the load puts its claims where they belong."""
+        page = ledger.page(self.origin, f"draft-{codec.time_to_text(self.now)}-{len(self._pages):05}", claims)
+        self._pages.append(page)
+        return page
+
+    def _remember(self) -> None:
+        if not self.origin:
+            return
+        stored, wanted = {page.id: page for page in self._pages}, ledger.pages(self.origin, self.claims)
+        changed = tuple(page for page in wanted if stored.get(page.id) != page)
+        stale = tuple(page.key for page in self._pages if page.id not in {one.id for one in wanted})
+        if changed or stale:
+            self.apply(Batch(self.now, changed, deleted=stale))
+
+    def _skip(self, where: str, what: str, why: str) -> None:
+        self._skipped.append(Skipped(where, what, why))
+
+    def _tell(self, what: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+
+def _unexplained(edge: Edge) -> Edge:
+    return replace(edge, item_id=None, properties={**edge.properties, "piece_id": edge.item_id})
