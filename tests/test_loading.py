@@ -386,7 +386,7 @@ class TestLoadingAgain:
                 raise Stop
 
         with pytest.raises(Stop):
-            Stopped(stores, kb._apply, kb._clock(), ledger.origin(folder, "s")).run(read.parts(folder, "s"), keep=False)
+            Stopped(stores, kb._door.parsed, kb._apply, kb._clock(), ledger.origin(folder, "s")).run(read.parts(folder, "s"), keep=False)
         (folder / "b.md").unlink()
         assert counts(kb.load(folder, space="s")) == (0, 0, 5, 1)
 
