@@ -8,6 +8,7 @@ print(kb.context("How do I process a refund?", spaces=["support"], max_tokens=80
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -82,12 +83,15 @@ def _module(home: str) -> ModuleType:
         raise MissingExtra(f"a package that is not installed is needed ({error.name}): pip install 'weft[{_EXTRAS[home]}]'") from error
 
 
-def open(url: str, *, embedder: str | Embedder | None = "minilm", embedder_settings: dict[str, Any] | None = None, **roles: str) -> Engine:
+def open(
+    url: str, *, embedder: str | Embedder | None = "minilm", embedder_settings: dict[str, Any] | None = None, links: Sequence[str] | None = None, **roles: str
+) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `words=`, `vectors=`, `graph=` put a role elsewhere.
-    `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only."""
+    `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only. `links` are the kinds of
+    links weft makes itself: ["shared_tag", "similar"], some of them, [] for none; by default as before, at first all."""
     from weft.engine import Engine
     from weft.registry import open_embedder, open_stores
 
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
-    return Engine(open_stores(str(url), roles), embedder)
+    return Engine(open_stores(str(url), roles), embedder, links=links)

@@ -24,6 +24,7 @@ class Settings:
     model: str = "gpt-4"  # whose tokens are counted
     max_tokens: int = 2000
     format: str = "markdown"
+    links: str = ""  # the links weft makes itself: "shared_tag,similar", some of them, or "none"; "": as before, at first all
 
 
 def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:

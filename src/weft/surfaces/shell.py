@@ -61,7 +61,8 @@ class Session:
         if not create and file is not None and not file.exists():
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
-        return weft.open(url, embedder=embedder if meaning else None, embedder_settings=remote)
+        links = [] if settings.links == "none" else [name.strip() for name in settings.links.split(",")] if settings.links else None
+        return weft.open(url, embedder=embedder if meaning else None, embedder_settings=remote, links=links)
 
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:
