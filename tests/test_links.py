@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +22,27 @@ from weft.engine import Engine
 from weft.errors import Conflict, Invalid
 from weft.ingest import rules
 from weft.model import MADE, Edge, Item
-from weft.stores.memory import similarity
+from weft.stores.memory import MemoryStore, similarity
+from weft.stores.sqlite import file
+from weft.stores.sqlite.store import SqliteStore
+from weft.surfaces.cli import cli
+from weft.testing import LinkStoreContract
 from weft.testing.knowledge import batch
+
+
+class TestMemory(LinkStoreContract):
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore.open()
+
+
+class TestSqlite(LinkStoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
+        opened = SqliteStore.open(str(tmp_path / "weft.db"))
+        yield opened
+        opened.close()
+
 
 Keys = set[tuple[str, str, str, float]]
 TAGS = ("billing", "refund", "vip", "urgent", "eu", "2024")
@@ -327,3 +349,53 @@ def test_memory_and_file_agree_on_what_is_alike(tmp_path):
 def test_only_the_origin_says_who_made_a_link(kb):
     kb.add([item("a", TAGS), item("b", TAGS)], [Edge("a", "b", "related", 1.0, "s")])
     assert [(edge.type, edge.origin) for edge in kb.edges(made=None)] == [("related", ""), ("shared_tag", MADE)]
+
+
+def test_an_older_file_is_brought_up_to_date_and_linked_with_the_next_write(tmp_path):
+    path = str(tmp_path / "old.db")
+    connection = apsw.Connection(path)
+    connection.execute(file.MIGRATIONS[0])
+    connection.execute(f"PRAGMA application_id={file.APPLICATION}; PRAGMA user_version=1")
+    connection.execute("INSERT INTO space VALUES (1, 's', 2, 2, 1, 0, '0', 1, 0)")
+    connection.executemany("INSERT INTO item VALUES (?, 1, ?, ?)", [((1 << 32) + place, id, f'{{"id":"{id}","text":"x"}}') for place, id in enumerate("ab")])
+    connection.execute("INSERT INTO edge VALUES (1, 'a', 1, 'b', 'related', 0.5, NULL)")
+    connection.close()
+    with weft.open(path, embedder=None) as kb:
+        assert list(kb.edges()) == [Edge("a", "b", weight=0.5, space="s")]
+        assert kb._stores.items.unlinked("s") == ["a", "b"]
+
+
+def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
+    path = str(tmp_path / "weft.db")
+    with weft.open(path, embedder=None) as kb:
+        kb.add([item("a", TAGS), item("b", TAGS), item("c")])
+
+    def run(*words: str) -> dict[str, Any]:
+        done = CliRunner().invoke(cli, [*words, "--db", path, "--embedder", "none", "--json"], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    assert [row["origin"] for row in run("links", "list", "--made")["links"]] == ["weft"]
+    run("links", "add", "a", "c", "--space", "s", "--weight", "0.5")
+    assert [row["target"] for row in run("links", "list", "--item", "c")["links"]] == ["c"]
+    run("links", "forbid", "b", "a", "--space", "s")
+    assert [(row["type"], row["weight"]) for row in run("links", "list", "--item", "b", "--space", "s")["links"]] == [("shared_tag", 0.0), ("similar", 0.0)]
+    assert run("links", "rebuild") == {"items": 3, "links": 0}
+    shown = CliRunner().invoke(cli, ["links", "list", "--db", path]).stdout
+    assert "forbidden" in shown and "people" in shown
+    refused = CliRunner().invoke(cli, ["links", "add", "a", "b", "--space", "s", "--weight", "0", "--db", path])
+    assert refused.exit_code == 2 and "weft links forbid" in refused.output
+
+
+def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
+    path = str(tmp_path / "weft.db")
+    with weft.open(path, embedder=None) as kb:
+        kb.add([item("a", TAGS), item("b", TAGS), item("c", TAGS)], [Edge("a", "b", "shared_tag", 0, "s")])
+        links, stats = made(kb), kb.stats()
+    out = tmp_path / "out.jsonl"
+    assert CliRunner().invoke(cli, ["export", "--db", path, "-o", str(out)]).exit_code == 0
+    assert "weft" not in out.read_text().replace("weft.db", "")
+    with weft.open("memory:", embedder=None) as again:
+        again.load(out)
+        assert made(again) == links == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
+        assert again.stats() == stats
