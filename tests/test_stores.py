@@ -533,7 +533,7 @@ DAMAGE = {
     "a vector of someone else": "UPDATE vector SET data = (SELECT data FROM vector ORDER BY row DESC LIMIT 1)",
     "lost signs": "DELETE FROM sign",
     "wrong signs": "UPDATE sign SET data = zeroblob(length(data))",
-    "a dangling edge": """INSERT INTO edge VALUES (1, 'a', 1, 'ghost', 'related', 1.0, NULL)""",
+    "a dangling edge": """INSERT INTO edge VALUES (1, 'a', 1, 'ghost', 'related', 1.0, NULL, '')""",
     "a lost edge": "DELETE FROM edge",
     "a changed edge": "UPDATE edge SET weight = 9",
     "an edge that is no JSON": "UPDATE edge SET body = 'x'",

@@ -8,6 +8,7 @@ print(kb.context("How do I process a refund?", spaces=["support"], max_tokens=80
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -93,12 +94,14 @@ def open(
     *,
     embedder: str | Embedder | None = "minilm",
     embedder_settings: dict[str, Any] | None = None,
+    links: Sequence[str] | None = None,
     secrets: str = "refuse",
     secret_rules: str | Path | None = None,
     **roles: str,
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `words=`, `vectors=`, `graph=` put a role elsewhere.
-    `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only.
+    `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only. `links` are the kinds of
+    links weft makes itself: ["shared_tag", "similar"], some of them, [] for none; by default as before, at first all.
     What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own."""
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen
@@ -107,7 +110,7 @@ def open(
     rules = chosen(secrets, secret_rules)
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
-    return Engine(open_stores(str(url), roles), embedder, secrets=rules)
+    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

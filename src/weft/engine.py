@@ -16,9 +16,10 @@ from weft.ingest import check, ledger, notes, prepare, read, secret_rules
 from weft.ingest.notes import Ingested
 from weft.ingest.prepare import Report
 from weft.ingest.secrets import Rules
+from weft.linking import Linker, ends
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
-from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Query, SpaceInfo
+from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Query, SpaceInfo
 from weft.ports import LLM, Embedder, Stores
 from weft.recipes import Mode, Recipe, resolved
 from weft.stages import explain
@@ -45,9 +46,15 @@ class Engine:
     """Opened by `weft.open`; closed by `close` or at the end of a `with` block."""
 
     def __init__(
-        self, stores: Stores, embedder: Embedder | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC), secrets: Rules | None = None
+        self,
+        stores: Stores,
+        embedder: Embedder | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        secrets: Rules | None = None,
+        links: Sequence[str] | None = None,
     ) -> None:
         self._stores = stores
+        self._linker = Linker(stores, links)
         self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
         self._meaning = Meaning(stores, embedder)
         self._clock = clock
@@ -86,9 +93,10 @@ class Engine:
             raise Invalid(f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r}: {reason}")
         report = self._write(checked, checked_edges, expected)
         self._meaning.put(ready)
-        if not embed or vectors is not None:
-            return report
-        return report + Report(problems=self._meaning.embedded(sorted({item.space for item in checked})))
+        spaces = {item.space for item in checked}
+        if embed and vectors is None:
+            report += Report(problems=self._meaning.embedded(sorted(spaces)))
+        return report + Report(problems=self._linker.linked(sorted(spaces | {edge.space for edge in checked_edges})))
 
     def load(
         self, source: str | Path | Mapping[str, Any], *, space: str | None = None, embed: bool = True, keep: bool = False, progress: Progress | None = None
@@ -98,7 +106,8 @@ class Engine:
         parts = read.parts(source, space)
         loading = Loading(self._stores, self._door.parsed, self._apply, self._clock(), ledger.origin(source, space), progress)
         report = loading.run(parts, keep)
-        return report + Report(problems=self._meaning.embedded(sorted({key[0] for key in loading.seen}), progress) if embed else ())
+        report += Report(problems=self._meaning.embedded(sorted({key[0] for key in loading.seen}), progress) if embed else ())
+        return report + Report(problems=self._linker.linked(sorted(loading.spaces), progress))
 
     def ingest(
         self,
@@ -128,17 +137,33 @@ class Engine:
         self.known([space])
         keys = [item.key for item in self._stores.items.get([(space, id) for id in dict.fromkeys(request.ids(ids))])]
         self._apply(Batch(self._clock(), deleted=tuple(keys), expected=tuple((expected or {}).items())))
+        self._linker.linked([space])
         return len(keys)
 
     def delete_edges(self, edges: Iterable[Edge]) -> int:
-        """Forget these links; how many were there."""
-        keys = [edge.key for edge in self._stores.graph.get_edges([edge.key for edge in edges])]
-        self._apply(Batch(self._clock(), deleted_edges=tuple(keys)))
-        return len(keys)
+        """Forget these links of people; how many were there. One that weft made would come back: forbid it instead."""
+        found = self._stores.graph.get_edges([edge.key for edge in edges])
+        for edge in found:
+            if edge.origin == MADE:
+                raise Invalid(f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r} was made by weft: forbid it, by adding it with weight 0")
+        self._apply(Batch(self._clock(), deleted_edges=tuple(edge.key for edge in found)))
+        self._linker.linked(sorted({edge.space for edge in found}))
+        return len(found)
 
     def embed(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
         """Make the vectors that are missing; how many were made."""
-        return self._meaning.embed(self._all_or(spaces), progress)
+        names = self._all_or(spaces)
+        made = self._meaning.embed(names, progress)
+        self._linker.linked(names, progress)
+        return made
+
+    def link(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
+        """Make the links that wait to be made, such as after an interrupted write; how many items were looked at."""
+        return self._linker.link(self._all_or(spaces), progress)
+
+    def relink(self, progress: Progress | None = None) -> int:
+        """Forget the links that weft made and make them anew; how many items were looked at."""
+        return self._linker.relink(self._all_or(None), progress)
 
     def reindex(self, progress: Progress | None = None) -> int:
         """Make words and vectors anew from the items, with today's analyser and embedder; how many vectors were made. Without an
@@ -178,15 +203,15 @@ class Engine:
         only = Filter(tuple(self.known(spaces)), request.kinds(kinds), check.names("types", types))
         return self._stores.items.find(only, request.whole("limit", limit, 1, request.MAX_LIMIT), after)
 
-    def edge_page(self, spaces: Sequence[str], *, limit: int = 100, after: Edge | None = None) -> list[Edge]:
-        """The next edges behind `after`, ordered by key."""
-        return self._stores.graph.edges(self.known(spaces), request.whole("limit", limit, 1, request.MAX_LIMIT), after)
+    def edge_page(self, spaces: Sequence[str], *, limit: int = 100, after: Edge | None = None, made: bool | None = False) -> list[Edge]:
+        """The next edges behind `after`, ordered by key: people's, weft's own (`made`), or both (None)."""
+        return self._stores.graph.edges(self.known(spaces), request.whole("limit", limit, 1, request.MAX_LIMIT), after, made)
 
-    def edges(self, spaces: Sequence[str] | None = None) -> Iterator[Edge]:
-        """Every edge, ordered by its key."""
+    def edges(self, spaces: Sequence[str] | None = None, *, made: bool | None = False) -> Iterator[Edge]:
+        """Every edge, ordered by its key: people's, weft's own (`made`), or both (None)."""
         names = self._all_or(spaces)
         after: Edge | None = None
-        while page := self._stores.graph.edges(names, 1000, after):
+        while page := self._stores.graph.edges(names, 1000, after, made):
             yield from page
             after = page[-1]
 
@@ -302,6 +327,7 @@ class Engine:
 
     def _apply(self, batch: Batch) -> None:
         """The truth first: if it refuses, nothing has changed anywhere."""
+        batch = replace(batch, marked=tuple(ends([*(edge.key for edge in batch.edges), *batch.deleted_edges])))
         for store in self._stores.each():
             store.apply(batch)
             batch = replace(batch, expected=())

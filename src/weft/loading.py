@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from weft import codec
-from weft.ingest import layers, ledger, prepare
+from weft.ingest import check, layers, ledger, prepare
 from weft.ingest.ledger import Claim, Claims
 from weft.ingest.prepare import Report
 from weft.ingest.read import Part, Row, Skipped
@@ -41,6 +41,7 @@ class Loading:
     before: Claims = field(default_factory=Claims)  # what this source brought earlier
     claims: Claims = field(default_factory=Claims)  # and what it has brought now
     seen: set[Key] = field(default_factory=set)
+    spaces: set[str] = field(default_factory=set)  # of all that was written or removed
     failed: set[str] = field(default_factory=set)  # files of which something could not be read
     _others: Claims | None = None
     _pages: list[Item] = field(default_factory=list)
@@ -95,7 +96,7 @@ class Loading:
         self.claims.items |= marks
         if written:
             pages = [self._draft(Claims({key: marks[key] for key in fresh}))] if self.origin else []
-            self.apply(Batch(self.now, (*written, *pages)))
+            self._apply(Batch(self.now, (*written, *pages)))
         self._tell("items", len(self.seen), 0)
 
     def _brought(self, key: Key, written: bool) -> bool:
@@ -124,7 +125,7 @@ class Loading:
             brought = {edge.key: Claim(name, ledger.edge_mark(edge)) for edge, name in part if edge.key in fresh or self._linked(edge.key)}
             if changed:
                 pages = [self._draft(Claims(edges={key: brought[key] for key in fresh}))] if self.origin else []
-                self.apply(Batch(self.now, tuple(pages), tuple(changed)))
+                self._apply(Batch(self.now, tuple(pages), tuple(changed)))
             self.claims.edges |= brought
             self.report += Report(edges=len(changed))
             self._tell("edges", min(start + BATCH, len(rows)), len(rows))
@@ -166,7 +167,7 @@ class Loading:
         for start in range(0, len(leaving), BATCH):
             stored = self.stores.items.get(leaving[start : start + BATCH])
             removed = tuple(item.key for item in stored if ledger.item_mark(item) == gone[item.key].mark)
-            self.apply(Batch(self.now, deleted=removed))
+            self._apply(Batch(self.now, deleted=removed))
             self.report += Report(removed=len(removed))
 
     def _remove_edges(self, keep: bool) -> None:
@@ -177,7 +178,7 @@ class Loading:
         for start in range(0, len(leaving), BATCH):
             stored = self.stores.graph.get_edges(leaving[start : start + BATCH])
             removed = tuple(edge.key for edge in stored if ledger.edge_mark(edge) == gone[edge.key].mark)
-            self.apply(Batch(self.now, deleted_edges=removed))
+            self._apply(Batch(self.now, deleted_edges=removed))
             self.report += Report(edges=len(removed))
 
     # what is remembered
@@ -202,7 +203,12 @@ class Loading:
         changed = tuple(page for page in wanted if stored.get(page.id) != page)
         stale = tuple(page.key for page in self._pages if page.id not in {one.id for one in wanted})
         if changed or stale:
-            self.apply(Batch(self.now, changed, deleted=stale))
+            self._apply(Batch(self.now, changed, deleted=stale))
+
+    def _apply(self, batch: Batch) -> None:
+        self.apply(batch)
+        own = [*(item.space for item in batch.items), *(edge.space for edge in batch.edges), *(space for space, _ in batch.deleted)]
+        self.spaces |= {space for space in (*own, *(source[0] for source, _, _ in batch.deleted_edges)) if space != check.LEDGER}
 
     def _skip(self, where: str, what: str, why: str) -> None:
         self._skipped.append(Skipped(where, what, why))

@@ -83,6 +83,7 @@ class Edge:
     item_id: str | None = None  # the item that explains this link
     properties: Mapping[str, Any] = field(default_factory=dict)
     target_space: str = ""  # "" means the same space
+    origin: str = ""  # "" for people's links, MADE for those weft makes itself. A weight of 0 forbids a link: nobody follows it
 
     @property
     def source_key(self) -> Key:
@@ -96,6 +97,8 @@ class Edge:
     def key(self) -> EdgeKey:
         return (self.source_key, self.target_key, self.type)
 
+
+MADE = "weft"  # the origin of links that weft makes and keeps true
 
 EdgeKey = tuple[Key, Key, str]
 """(source, target, type): what names an edge."""
@@ -111,16 +114,43 @@ class Batch:
     deleted: tuple[Key, ...] = ()
     deleted_edges: tuple[EdgeKey, ...] = ()
     expected: tuple[tuple[Key, str], ...] = ()  # versions that must still be stored, "" for nothing; else the batch is a Conflict
+    marked: tuple[Key, ...] = ()  # items whose own links must be made anew, besides those written
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Items whose links wait to be made: each as it was when they were last made, None if it had none. True of one `version`."""
+
+    version: int
+    before: Mapping[str, Item | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What weft writes of its own links of one space: edges to keep and to drop, labels that became common or rare, items that are
+    done with, and items that must be looked at again."""
+
+    space: str
+    version: int  # of the space, when this was worked out
+    made: tuple[Edge, ...] = ()
+    dropped: tuple[EdgeKey, ...] = ()
+    common: tuple[str, ...] = ()
+    rare: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceInfo:
-    """What a store holds for one space. `digest` depends on the knowledge alone, not on how it got there."""
+    """What a store holds for one space. `digest` depends on the knowledge alone, not on how it got there; links that weft made
+    are no knowledge, and have a digest of their own."""
 
     name: str
     items: int
-    edges: int
+    edges: int  # given by people
     digest: str
+    links: int = 0  # made by weft
+    links_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

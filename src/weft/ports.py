@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, SpaceInfo
+from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
 
 Vector = npt.NDArray[np.float32]
 
@@ -96,8 +96,40 @@ class GraphStore(Store, Protocol):
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         """The edges in the order asked; unknown keys are left out."""
 
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None) -> list[Edge]:
-        """All edges that the spaces own, ordered by key, from behind `after`."""
+    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
+        """All edges that the spaces own, ordered by key, from behind `after`; `made`: only weft's own, or only people's."""
+
+
+@runtime_checkable
+class LinkStore(ItemStore, GraphStore, Protocol):
+    """What a store that plays all roles needs for links that weft makes itself. Every write marks, as part of it, the items whose
+    links it may change: those put, deleted, marked by the batch or given a vector, and for a deleted item the targets of the links
+    made from it. Writing a person's edge replaces weft's, and never the other way round."""
+
+    def unlinked(self, space: str) -> list[str]:
+        """The ids of the marked items, in order."""
+
+    def marks(self, space: str, ids: Sequence[str]) -> Marks:
+        """Those of the ids that are marked. An item that only got a vector or a link is, before, what it is now."""
+
+    def put_links(self, links: Links) -> bool:
+        """Write them all, and count them in no digest but that of links; they leave no line in the change log. False, and nothing
+        is done, when the space has changed since `links.version`."""
+
+    def forget_links(self, rules: str) -> None:
+        """Drop every link weft made and mark every item: from now on links are made by these rules."""
+
+    def linked_by(self) -> str:
+        """The rules that links are made by; "" at first."""
+
+    def common(self, space: str, labels: Sequence[str]) -> set[str]:
+        """Those of the labels that `put_links` called common."""
+
+    def carriers(self, space: str, tags: Sequence[str], most: int) -> dict[str, list[str]]:
+        """The ids of the items that carry each tag, in order. Tags that nobody or more than `most` items carry are left out."""
+
+    def alike(self, space: str, ids: Sequence[str], least: float) -> dict[str, list[tuple[float, str]]]:
+        """For each id that has a vector all other items with a similarity of `least` or more, none forgotten: (similarity, id)."""
 
 
 class Embedder(Protocol):

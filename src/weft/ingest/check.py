@@ -68,8 +68,10 @@ def edge(given: Edge) -> Edge:
     if given.item_id is not None:
         _name(where, "item_id", given.item_id, empty=False)
     _fraction(where, "weight", given.weight)
-    if not given.weight:
-        raise Invalid(f"{where}: weight must be above 0 and at most 1, not {given.weight!r}")
+    if given.weight is None:
+        raise Invalid(f"{where}: weight must be a number from 0 to 1, not None")
+    if given.origin:
+        raise Invalid(f"{where}: its origin is {given.origin!r}: such links are made by weft alone; leave origin empty to make it yours")
     same = "" if given.target_space == given.space else given.target_space
     return replace(given, weight=float(given.weight), target_space=same, properties=_properties(where, given.properties))
 

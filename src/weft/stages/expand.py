@@ -11,6 +11,7 @@ from weft.ports import GraphStore, ItemStore
 from weft.recipes import Recipe
 
 ROUNDING = 1e-6  # scores are rounded to this: a link that makes an exact tie must not be lost to it
+LIGHTEST = 5e-324  # the least number above 0: a weight of 0 forbids a link
 FRONTIER_PER_HIT = 2  # a hop goes on from at most this many items per hit wanted
 
 
@@ -43,7 +44,7 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         least = _least(reached, recipe, hop)
         if least > 1.0:
             break
-        edges = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, least)
+        edges = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST))
         steps = _steps(edges, ways, hop, recipe.near)
         allowed = items.visible(sorted(steps, key=lambda key: _order(steps, key)), only)
         reached.update({key: steps[key] for key in allowed})

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from weft import codec, words
 from weft.errors import Conflict
-from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, SpaceInfo
+from weft.model import MADE, Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
 
 Vector = npt.NDArray[np.float32]
 Scored = tuple[tuple[Key, float], ...]
@@ -34,6 +34,22 @@ class Shelf:
     holders: dict[str, dict[str, int]] = field(default_factory=dict)  # word -> item id -> count
     length: int = 0  # words in all items
     digest: int = 0
+    links_digest: int = 0
+    marked: dict[str, Item | None] = field(default_factory=dict)  # id -> the item when its links were last made
+    common: set[str] = field(default_factory=set)
+    version: int = 0
+
+    def mark(self, id: str, before: Item | None) -> None:
+        self.version += 1
+        self.marked.setdefault(id, before)
+
+    def count(self, edge: Edge, sign: int) -> None:
+        self.version += 1
+        number = sign * codec.fingerprint(codec.edge_to_dict(edge))
+        if edge.origin == MADE:
+            self.links_digest += number
+        else:
+            self.digest += number
 
     def add(self, item: Item) -> None:
         self.items[item.id] = item
@@ -79,7 +95,7 @@ class MemoryStore:
         self._edges: dict[EdgeKey, Edge] = {}
         self._touching: dict[Key, dict[EdgeKey, Edge]] = {}
         self._vectors: dict[Key, Vector] = {}
-        self._fingerprint = ""
+        self._fingerprint = self._rules = ""
         self._changes: list[Change] = []
         self._lock = RLock()
 
@@ -110,10 +126,13 @@ class MemoryStore:
             self._put(item, batch)
         for edge in batch.edges:
             self._put_edge(edge, batch)
+        for key in batch.marked:
+            self._mark(key)
 
     def _put(self, item: Item, batch: Batch) -> None:
         shelf = self._shelves.setdefault(item.space, Shelf())
         before = shelf.items.get(item.id)
+        shelf.mark(item.id, before)
         if before is not None:
             shelf.remove(item.id)
             if before.embeddable != item.embeddable:
@@ -126,30 +145,36 @@ class MemoryStore:
         if shelf is None or key[1] not in shelf.items:
             return
         before = shelf.items[key[1]]
+        shelf.mark(key[1], before)
         shelf.remove(key[1])
         self._vectors.pop(key, None)
         for edge_key in sorted(self._touching.get(key, ())):
+            if self._edges[edge_key].origin == MADE:
+                self._mark(edge_key[1])  # a place in its links falls free
             self._delete_edge(edge_key, batch)
         self._log(batch, key, "delete", before)
 
     def _put_edge(self, edge: Edge, batch: Batch) -> None:
         before = self._forget_edge(edge.key)
+        self._keep_edge(edge)
+        self._log(batch, edge.source_key, "link", before if before and before.origin != MADE else None)
+
+    def _keep_edge(self, edge: Edge) -> None:
         self._edges[edge.key] = edge
-        self._shelves.setdefault(edge.space, Shelf()).digest += codec.fingerprint(codec.edge_to_dict(edge))
+        self._shelves.setdefault(edge.space, Shelf()).count(edge, 1)
         for end in {edge.source_key, edge.target_key}:
             self._touching.setdefault(end, {})[edge.key] = edge
-        self._log(batch, edge.source_key, "link", before)
 
     def _delete_edge(self, key: EdgeKey, batch: Batch) -> None:
         before = self._forget_edge(key)
-        if before is not None:
+        if before is not None and before.origin != MADE:
             self._log(batch, before.source_key, "unlink", before)
 
     def _forget_edge(self, key: EdgeKey) -> Edge | None:
         edge = self._edges.pop(key, None)
         if edge is None:
             return None
-        self._shelves[edge.space].digest -= codec.fingerprint(codec.edge_to_dict(edge))
+        self._shelves[edge.space].count(edge, -1)
         for end in {edge.source_key, edge.target_key}:
             del self._touching[end][key]
         return edge
@@ -161,8 +186,12 @@ class MemoryStore:
 
     @_in_turn
     def spaces(self) -> list[SpaceInfo]:
-        owned = Counter(edge.space for edge in self._edges.values())
-        return [SpaceInfo(name, len(shelf.items), owned[name], f"{shelf.digest % codec.SUM_LIMIT:032x}") for name, shelf in sorted(self._shelves.items())]
+        owned = Counter((edge.space, edge.origin == MADE) for edge in self._edges.values())
+        digests = {name: [f"{digest % codec.SUM_LIMIT:032x}" for digest in (one.digest, one.links_digest)] for name, one in self._shelves.items()}
+        return [
+            SpaceInfo(name, len(shelf.items), owned[name, False], digests[name][0], owned[name, True], digests[name][1])
+            for name, shelf in sorted(self._shelves.items())
+        ]
 
     @_in_turn
     def get(self, keys: Sequence[Key]) -> list[Item]:
@@ -224,6 +253,8 @@ class MemoryStore:
         self._check_vectors(vectors, fingerprint)
         self._vectors.update({key: vector for key, vector in vectors.items() if self._item(key) is not None})
         self._fingerprint = fingerprint
+        for key in vectors:
+            self._mark(key)
 
     def _check_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
         if self._vectors and fingerprint != self._fingerprint:
@@ -234,6 +265,8 @@ class MemoryStore:
 
     @_in_turn
     def forget_vectors(self) -> None:
+        for key in self._vectors:
+            self._mark(key)
         self._vectors.clear()
 
     @_in_turn
@@ -274,11 +307,84 @@ class MemoryStore:
         return [self._edges[key] for key in keys if key in self._edges]
 
     @_in_turn
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None) -> list[Edge]:
-        owned = (edge for edge in self._edges.values() if edge.space in spaces and (after is None or edge.key > after.key))
+    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
+        wanted = (edge for edge in self._edges.values() if made is None or made == (edge.origin == MADE))
+        owned = (edge for edge in wanted if edge.space in spaces and (after is None or edge.key > after.key))
         return heapq.nsmallest(limit, owned, key=lambda edge: edge.key)
 
+    # links that weft makes
+
+    @_in_turn
+    def unlinked(self, space: str) -> list[str]:
+        return sorted(self._shelf(space).marked)
+
+    @_in_turn
+    def marks(self, space: str, ids: Sequence[str]) -> Marks:
+        shelf = self._shelf(space)
+        return Marks(shelf.version, {id: shelf.marked[id] for id in ids if id in shelf.marked})
+
+    @_in_turn
+    def put_links(self, links: Links) -> bool:
+        shelf = self._shelf(links.space)
+        if shelf.version != links.version:
+            return False
+        for key in links.dropped:
+            if key in self._edges and self._edges[key].origin == MADE:
+                self._forget_edge(key)
+        for edge in links.made:
+            if edge.key not in self._edges or self._edges[edge.key].origin == MADE:
+                self._forget_edge(edge.key)
+                self._keep_edge(edge)
+        shelf.common |= set(links.common)
+        shelf.common -= set(links.rare)
+        for id in links.done:
+            shelf.marked.pop(id, None)
+        for id in links.marked:
+            self._mark((links.space, id))
+        return True
+
+    @_in_turn
+    def forget_links(self, rules: str) -> None:
+        for key in [edge.key for edge in self._edges.values() if edge.origin == MADE]:
+            self._forget_edge(key)
+        for shelf in self._shelves.values():
+            shelf.marked, shelf.common = dict.fromkeys(shelf.items), set()
+            shelf.version += 1
+        self._rules = rules
+
+    def linked_by(self) -> str:
+        return self._rules
+
+    @_in_turn
+    def common(self, space: str, labels: Sequence[str]) -> set[str]:
+        return self._shelf(space).common & set(labels)
+
+    @_in_turn
+    def carriers(self, space: str, tags: Sequence[str], most: int) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {tag: [] for tag in tags}
+        for id, item in sorted(self._shelf(space).items.items()):
+            for tag in item.tags:
+                if tag in found:
+                    found[tag].append(id)
+        return {tag: ids for tag, ids in found.items() if 0 < len(ids) <= most}
+
+    @_in_turn
+    def alike(self, space: str, ids: Sequence[str], least: float) -> dict[str, list[tuple[float, str]]]:
+        own = {key[1]: vector for key, vector in self._vectors.items() if key[0] == space}
+        asked = {id: own[id] for id in ids if id in own}
+        scored = {id: [(similarity(vector, other), far) for far, other in own.items() if far != id] for id, vector in asked.items()}
+        return {id: [pair for pair in pairs if pair[0] >= least] for id, pairs in scored.items()}
+
     # inside
+
+    def _shelf(self, space: str) -> Shelf:
+        return self._shelves.get(space) or Shelf()
+
+    def _mark(self, key: Key) -> None:
+        """Say that an item that stays as it is must be linked anew."""
+        item = self._item(key)
+        if item is not None:
+            self._shelves[key[0]].mark(item.id, item)
 
     def _item(self, key: Key) -> Item | None:
         shelf = self._shelves.get(key[0])

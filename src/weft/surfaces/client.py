@@ -108,6 +108,12 @@ class Client:
         _tell(progress, "vectors", made, made)
         return made
 
+    def relink(self, progress: Progress | None = None) -> int:
+        """Make the links that weft makes itself anew, on the server; how many items were looked at."""
+        looked_at = self._server.write("/api/relink", {}, _count)
+        _tell(progress, "links", looked_at, looked_at)
+        return looked_at
+
     # reading
 
     def get(self, ids: str | Sequence[str], *, space: str) -> list[Item]:
@@ -127,11 +133,11 @@ class Client:
             yield from page
             after = page[-1].key
 
-    def edges(self, spaces: Sequence[str] | None = None) -> Iterator[Edge]:
-        """Every edge, ordered by its key. Without `spaces`: of all that the key may read."""
+    def edges(self, spaces: Sequence[str] | None = None, *, made: bool | None = False) -> Iterator[Edge]:
+        """Every edge of people, of weft (`made`) or of both (None), ordered by its key. Without `spaces`: of all that the key may read."""
         names = self._spaces() if spaces is None else self.known(spaces)
         after: Edge | None = None
-        while page := self.edge_page(names, limit=PAGE, after=after):
+        while page := self.edge_page(names, limit=PAGE, after=after, made=made):
             yield from page
             after = page[-1]
 
@@ -140,9 +146,9 @@ class Client:
         asked = {"spaces": sending.names("spaces", spaces), "limit": limit, "kinds": sending.names("kinds", kinds), "types": sending.names("types", types)}
         return self._server.ask("/api/page", asked | {"after": None if after is None else {"space": after[0], "id": after[1]}}, _items)
 
-    def edge_page(self, spaces: Sequence[str], *, limit: int = 100, after: Edge | None = None) -> list[Edge]:
-        """The next edges behind `after`, ordered by key."""
-        asked = {"spaces": sending.names("spaces", spaces), "limit": limit, "after": None if after is None else sending.link(after)}
+    def edge_page(self, spaces: Sequence[str], *, limit: int = 100, after: Edge | None = None, made: bool | None = False) -> list[Edge]:
+        """The next edges behind `after`, ordered by key: people's, weft's own (`made`), or both (None)."""
+        asked = {"spaces": sending.names("spaces", spaces), "limit": limit, "after": None if after is None else sending.link(after), "made": made}
         return self._server.ask("/api/edge_page", asked, lambda row: [unwire.edge(one) for one in row["edges"]])
 
     def search(
@@ -285,7 +291,7 @@ def _items(row: Row) -> list[Item]:
 
 
 def _count(row: Row) -> int:
-    return int(row["deleted"] if "deleted" in row else row["vectors"])
+    return int(next(row[name] for name in ("deleted", "vectors", "items") if name in row))
 
 
 def _by_code(status: int, code: str) -> type[WeftError]:

@@ -19,7 +19,7 @@ from weft import codec
 from weft.engine import Statistics
 from weft.ingest.prepare import Report
 from weft.ingest.read import Skipped
-from weft.model import Chosen, Context, Hit, Item, LeftOut
+from weft.model import Chosen, Context, Edge, Hit, Item, LeftOut
 from weft.recipes import AS_FITS, Recipe
 from weft.surfaces import wire
 
@@ -86,10 +86,19 @@ def item(item: Item) -> RenderableType:
     return Group(Rule(_cut(item.name), align="left", style="dim"), grid, *([Padding(_text(text), (1, 0))] if text else []))
 
 
+def links(edges: Sequence[Edge]) -> RenderableType:
+    table = _table("space", "source", "type", "target", _number("weight"), "by")
+    for one in edges:
+        target = one.target if one.target_key[0] == one.space else f"{one.target_key[0]}/{one.target}"
+        weight = f"{one.weight:.2f}" if one.weight else "forbidden"
+        table.add_row(Text(one.space), _text(one.source), _text(one.type), _text(target), weight, one.origin or "people")
+    return table if edges else Text("no links", style="dim")
+
+
 def statistics(statistics: Statistics) -> RenderableType:
-    table = _table("space", _number("items"), _number("edges"), "digest")
+    table = _table("space", _number("items"), _number("edges"), _number("own links"), "digest")
     for one in statistics.spaces:
-        table.add_row(Text(one.name), f"{one.items:,}", f"{one.edges:,}", Text(one.digest, style="dim"))
+        table.add_row(Text(one.name), f"{one.items:,}", f"{one.edges:,}", f"{one.links:,}", Text(one.digest, style="dim"))
     vectors = f"vectors of {statistics.embedder}" if statistics.embedder else "no vectors: found by words only"
     missing = Text(f"{statistics.without_vector:,} items have no vector yet: weft embed makes them", style="yellow")
     return Group(table, Text(vectors, style="dim"), *([missing] if statistics.without_vector and statistics.embedder else []))

@@ -67,7 +67,8 @@ class Session:
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
         secrets = {"secrets": settings.secrets, "secret_rules": settings.secret_rules}
-        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, **secrets)
+        links = [] if settings.links == "none" else [name.strip() for name in settings.links.split(",")] if settings.links else None
+        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, links=links, **secrets)
 
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:

@@ -54,7 +54,7 @@ def report(row: Row) -> Report:
 
 
 def statistics(row: Row) -> Statistics:
-    spaces = tuple(SpaceInfo(one["name"], one["items"], one["edges"], one["digest"]) for one in row["spaces"])
+    spaces = tuple(SpaceInfo(**_known(one, SpaceInfo)) for one in row["spaces"])
     return Statistics(spaces, row["embedder"], row["without_vector"], row["cache_hits"], row["cache_misses"])
 
 
@@ -72,7 +72,7 @@ def recipe(row: Row) -> Recipe:
     return Recipe(**values | ({"forms": tuple(Form(one) for one in values["forms"])} if "forms" in values else {}))
 
 
-def _known(row: object, kind: type[Recipe] | type[Weights]) -> dict[str, Any]:
+def _known(row: object, kind: type[Recipe] | type[Weights] | type[SpaceInfo]) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise Invalid(f"{kind.__name__.lower()} must be an object, not {type(row).__name__}")
     names = [one.name for one in fields(kind)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from weft import codec
@@ -94,7 +95,7 @@ def report(report: Report) -> Row:
 
 def statistics(statistics: Statistics) -> Row:
     return {
-        "spaces": [{"name": one.name, "items": one.items, "edges": one.edges, "digest": one.digest} for one in statistics.spaces],
+        "spaces": [{one.name: getattr(space, one.name) for one in fields(space)} for space in statistics.spaces],
         "embedder": statistics.embedder,
         "without_vector": statistics.without_vector,
         "cache_hits": statistics.cache_hits,

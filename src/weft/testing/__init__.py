@@ -13,10 +13,11 @@ from __future__ import annotations
 from weft.testing.embedders import EmbedderContract
 from weft.testing.graph import GraphStoreContract
 from weft.testing.items import ItemStoreContract
+from weft.testing.links import LinkStoreContract
 from weft.testing.texts import TextIndexContract
 from weft.testing.vectors import VectorIndexContract
 
-__all__ = ["EmbedderContract", "GraphStoreContract", "ItemStoreContract", "StoreContract", "TextIndexContract", "VectorIndexContract"]
+__all__ = ["EmbedderContract", "GraphStoreContract", "ItemStoreContract", "LinkStoreContract", "StoreContract", "TextIndexContract", "VectorIndexContract"]
 
 
 class StoreContract(ItemStoreContract, TextIndexContract, VectorIndexContract, GraphStoreContract):

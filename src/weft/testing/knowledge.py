@@ -54,8 +54,9 @@ def batch(
     deleted: Iterable[Key] = (),
     deleted_edges: Iterable[EdgeKey] = (),
     at: datetime = NOW,
+    marked: Iterable[Key] = (),
 ) -> Batch:
-    return Batch(at, tuple(items), tuple(edges), tuple(deleted), tuple(deleted_edges))
+    return Batch(at, tuple(items), tuple(edges), tuple(deleted), tuple(deleted_edges), marked=tuple(marked))
 
 
 def unit(*numbers: float) -> Vector:

@@ -48,6 +48,23 @@ MIGRATIONS = (
         before TEXT);
     CREATE INDEX change_of ON change(space, number);
     """,
+    """
+    -- Links that weft makes have the origin 'weft'; they are counted apart from what people know.
+    ALTER TABLE edge ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+    DROP INDEX edge_out;
+    DROP INDEX edge_in;
+    CREATE INDEX edge_out ON edge(space, source, weight DESC, target, type, target_space, body, origin);
+    CREATE INDEX edge_in ON edge(target_space, target, weight DESC, source, type, space, body, origin);
+    ALTER TABLE space ADD COLUMN links INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE space ADD COLUMN links_digest TEXT NOT NULL DEFAULT '0';
+
+    -- Items whose links wait to be made. `before` is the item when they were last made: NULL for a new one, '' for what it is now.
+    CREATE TABLE unlinked(space INTEGER, id TEXT, before TEXT, PRIMARY KEY(space, id)) WITHOUT ROWID;
+    INSERT INTO unlinked SELECT space, id, NULL FROM item;
+    -- Labels that too many items carry for a link to mean anything.
+    CREATE TABLE common(space INTEGER, label TEXT, PRIMARY KEY(space, label)) WITHOUT ROWID;
+    INSERT INTO meta VALUES ('links', '');
+    """,
 )
 VERSION = len(MIGRATIONS)
 

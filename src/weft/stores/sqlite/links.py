@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import apsw
 
+from weft.model import Edge
 from weft.stores.sqlite.view import EDGE
 
 
@@ -51,3 +52,19 @@ def heaviest(
     best = f"SELECT {columns} FROM edge WHERE {where.format('?')} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
     for id in sorted(hubs):
         yield from connection.execute(best, (id, *values))
+
+
+def page(rows: Iterable[Edge], limit: int, after: Edge | None) -> list[Edge]:
+    """The next edges behind `after`; rows come ordered by source, so only one source's edges need sorting at a time."""
+    found: list[Edge] = []
+    own: list[Edge] = []
+    for edge in rows:
+        if own and edge.source != own[0].source:
+            found += sorted(own, key=lambda one: one.key)
+            own = []
+            if len(found) >= limit:
+                break
+        if after is None or edge.key > after.key:
+            own.append(edge)
+    found += sorted(own, key=lambda one: one.key)
+    return found[:limit]

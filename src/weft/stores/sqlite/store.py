@@ -15,8 +15,8 @@ import numpy.typing as npt
 from weft import codec
 from weft import words as analyser
 from weft.errors import Conflict, Corrupt, Unavailable
-from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, SpaceInfo
-from weft.stores.sqlite import links, vectors, verify, words
+from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
+from weft.stores.sqlite import linking, links, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.reader import Reader
 from weft.stores.sqlite.view import EDGE, View, edge_from_row
@@ -103,8 +103,8 @@ class SqliteStore:
 
     def spaces(self) -> list[SpaceInfo]:
         with self.reading() as reader:
-            rows = list(reader.connection.execute("SELECT name, items, edges, digest FROM space ORDER BY name"))
-        return [SpaceInfo(name, items, edges, f"{int(digest, 16):032x}") for name, items, edges, digest in rows]
+            rows = list(reader.connection.execute("SELECT name, items, edges, digest, links, links_digest FROM space ORDER BY name"))
+        return [SpaceInfo(name, items, edges, digest.zfill(32), links, apart.zfill(32)) for name, items, edges, digest, links, apart in rows]
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self.reading() as reader:
@@ -221,6 +221,7 @@ class SqliteStore:
             writer = Writer(connection, "")
             connection.execute("DELETE FROM vector")
             connection.execute("DELETE FROM sign")
+            connection.execute("INSERT OR IGNORE INTO unlinked SELECT space, id, '' FROM item")
             connection.execute("UPDATE meta SET value = '' WHERE key = 'embedder'")
             connection.execute("UPDATE meta SET value = 0 WHERE key = 'dimensions'")
             writer.clear_vector_flags()
@@ -289,7 +290,7 @@ class SqliteStore:
             )
             return [edge_from_row(names, row) for row in reader.connection.executemany(query, asked)]
 
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None) -> list[Edge]:
+    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
         found: list[Edge] = []
         with self.reading() as reader:
             names = dict(list(reader.connection.execute("SELECT no, name FROM space")))
@@ -297,12 +298,53 @@ class SqliteStore:
                 if after is not None and name < after.space:
                     continue
                 behind = after.source if after is not None and name == after.space else ""
-                query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source >= ? ORDER BY source"
+                whose = "" if made is None else f"AND origin {'<>' if made else '='} ''"
+                query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source >= ? {whose} ORDER BY source"
                 rows = (edge_from_row(names, row) for row in reader.connection.execute(query, (view.no, behind)))
-                found += _page(rows, limit - len(found), after)
+                found += links.page(rows, limit - len(found), after)
         return found
 
+    # links that weft makes
+
+    def unlinked(self, space: str) -> list[str]:
+        with self._viewed(space) as (reader, view):
+            return [] if view is None else linking.unlinked(reader.connection, view)
+
+    def marks(self, space: str, ids: Sequence[str]) -> Marks:
+        with self._viewed(space) as (reader, view):
+            return Marks(0, {}) if view is None else linking.marks(reader.connection, space, view, ids)
+
+    def put_links(self, made: Links) -> bool:
+        with self._writing() as connection:
+            return linking.put(connection, made)
+
+    def forget_links(self, rules: str) -> None:
+        with self._writing() as connection:
+            linking.forget(connection, rules)
+
+    def linked_by(self) -> str:
+        with self.reading() as reader:
+            ((rules,),) = reader.connection.execute("SELECT value FROM meta WHERE key = 'links'")
+        return str(rules)
+
+    def common(self, space: str, labels: Sequence[str]) -> set[str]:
+        with self._viewed(space) as (reader, view):
+            return set() if view is None else linking.common(reader.connection, view, labels)
+
+    def carriers(self, space: str, tags: Sequence[str], most: int) -> dict[str, list[str]]:
+        with self._viewed(space) as (reader, view):
+            return {} if view is None else linking.carriers(reader.connection, view, tags, most)
+
+    def alike(self, space: str, ids: Sequence[str], least: float) -> dict[str, list[tuple[float, str]]]:
+        with self._viewed(space) as (reader, view):
+            return {} if view is None else linking.alike(reader.connection, view, ids, least)
+
     # inside
+
+    @contextmanager
+    def _viewed(self, space: str) -> Iterator[tuple[Reader, View | None]]:
+        with self.reading() as reader:
+            yield reader, reader.views([space]).get(space)
 
     def _places(self, reader: Reader, views: Mapping[str, View], keys: Sequence[Key]) -> dict[Key, int]:
         """The place of each key that is stored."""
@@ -356,19 +398,3 @@ def _best_first(pair: tuple[Key, float]) -> tuple[float, str, str]:
 
 def _heaviest(edge: Edge) -> tuple[float, str, str, str, Key, Key]:
     return (-edge.weight, edge.source, edge.target, edge.type, edge.source_key, edge.target_key)
-
-
-def _page(rows: Iterable[Edge], limit: int, after: Edge | None) -> list[Edge]:
-    """The next edges behind `after`; rows come ordered by source, so only one source's edges need sorting at a time."""
-    found: list[Edge] = []
-    own: list[Edge] = []
-    for edge in rows:
-        if own and edge.source != own[0].source:
-            found += sorted(own, key=lambda one: one.key)
-            own = []
-            if len(found) >= limit:
-                break
-        if after is None or edge.key > after.key:
-            own.append(edge)
-    found += sorted(own, key=lambda one: one.key)
-    return found[:limit]

@@ -15,6 +15,7 @@ Vector = npt.NDArray[np.float32]
 RESCORED = 1024  # vectors read and scored exactly, at least; see bench/README for the recall this gives
 RESCORED_PER_HIT = 8
 ROUGH = 1e-4  # more than single precision can be wrong by
+AT_ONCE = 8192  # vectors compared, or pairs scored exactly, in one go
 
 
 def write(connection: apsw.Connection, space: int, version: int, vectors: Iterable[tuple[int, Vector]]) -> None:
@@ -78,3 +79,23 @@ def similarities(connection: apsw.Connection, view: View, vector: Vector, places
     # Doubles: in single precision a cosine would depend, in its last digit, on the others it is computed with.
     cosines = np.round(np.clip(stored.astype(np.float64) @ vector, 0.0, 1.0), 6)
     return list(zip(wanted.tolist(), cosines.tolist(), strict=True))
+
+
+def alike(connection: apsw.Connection, view: View, places: npt.NDArray[np.intp], least: float) -> list[list[tuple[int, float]]]:
+    """For each of the places, which must have a vector, (place, cosine) of all others with a cosine of `least` or more. Every vector
+    of the space is compared: signs could overlook one."""
+    asked, everyone = view.vectors(connection, places), np.flatnonzero(view.embedded)
+    found: list[list[tuple[int, float]]] = [[] for _ in places]
+    for start in range(0, len(everyone), AT_ONCE):
+        part = everyone[start : start + AT_ONCE]
+        stored = view.vectors(connection, part)
+        rows, columns = np.nonzero(asked @ stored.T >= least - ROUGH)
+        other = places[rows] != part[columns]
+        rows, columns = rows[other], columns[other]
+        for first in range(0, len(rows), AT_ONCE):
+            some, far = rows[first : first + AT_ONCE], columns[first : first + AT_ONCE]
+            exact = np.einsum("ij,ij->i", asked[some].astype(np.float64), stored[far].astype(np.float64))
+            for row, place, cosine in zip(some.tolist(), part[far].tolist(), np.round(np.clip(exact, 0.0, 1.0), 6).tolist(), strict=True):
+                if cosine >= least:
+                    found[row].append((place, cosine))
+    return found

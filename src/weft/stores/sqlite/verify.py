@@ -16,7 +16,7 @@ from weft.stores.sqlite.vectors import packed
 from weft.stores.sqlite.view import RECORD, View, edge_from_row, labels, record
 
 # Tables whose rows belong to a space, and the number of that space.
-OWNED = dict.fromkeys(("item", "record", "sign", "posting", "edge"), "space") | dict.fromkeys(("vector", "fresh"), "row >> 32")
+OWNED = dict.fromkeys(("item", "record", "sign", "posting", "edge", "unlinked", "common"), "space") | dict.fromkeys(("vector", "fresh"), "row >> 32")
 
 
 @dataclass
@@ -27,6 +27,8 @@ class Counted:
     edges: int = 0
     length: int = 0
     digest: int = 0
+    links: int = 0
+    links_digest: int = 0
     words: Counter[tuple[str, int, int]] = field(default_factory=Counter)  # (word, place, count)
 
 
@@ -84,26 +86,31 @@ def _item_problems(connection: apsw.Connection, name: str, view: View, counted: 
 
 
 def _edge_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:
-    query = """SELECT source, (SELECT name FROM space WHERE no = target_space), target, type, weight, body,
+    query = """SELECT source, (SELECT name FROM space WHERE no = target_space), target, type, weight, body, origin,
         EXISTS (SELECT 1 FROM item WHERE item.space = edge.space AND item.id = edge.source) AND
         EXISTS (SELECT 1 FROM item WHERE item.space = edge.target_space AND item.id = edge.target) FROM edge WHERE space = ?"""
-    for source, target_space, target, type, weight, body, complete in connection.execute(query, (view.no,)):
+    for source, target_space, target, type, weight, body, origin, complete in connection.execute(query, (view.no,)):
         named = f"space {name!r}: the edge {source!r} -[{type}]-> {target!r}"
-        counted.edges += 1
+        counted.links, counted.edges = counted.links + bool(origin), counted.edges + (not origin)
         if not complete:
             yield f"{named} has an end that does not exist"
         try:
-            edge = edge_from_row({1: name, 2: target_space}, (1, source, 1 if target_space == name else 2, target, type, weight, body))
+            edge = edge_from_row({1: name, 2: target_space}, (1, source, 1 if target_space == name else 2, target, type, weight, body, origin))
         except (ValueError, TypeError) as error:
             yield f"{named} cannot be read ({error})"
             continue
-        counted.digest += codec.fingerprint(codec.edge_to_dict(edge))
-        if (*edge.key, edge.weight) != ((name, source), (target_space, target), type, weight):
+        number = codec.fingerprint(codec.edge_to_dict(edge))
+        if origin:
+            counted.links_digest += number
+        else:
+            counted.digest += number
+        if (*edge.key, edge.weight, edge.origin) != ((name, source), (target_space, target), type, weight, origin):
             yield f"{named} does not fit its columns"
 
 
 def _count_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:
-    ((items, edges, length, digest),) = connection.execute("SELECT items, edges, length, digest FROM space WHERE no = ?", (view.no,))
+    query = "SELECT items, edges, length, digest, links, links_digest FROM space WHERE no = ?"
+    ((items, edges, length, digest, links, apart),) = connection.execute(query, (view.no,))
     live = int(view.records["live"][: view.next].sum())
     pairs = {
         "items": (items, counted.items),
@@ -111,6 +118,8 @@ def _count_problems(connection: apsw.Connection, name: str, view: View, counted:
         "edges": (edges, counted.edges),
         "length": (length, counted.length),
         "digest": (digest.zfill(32), f"{counted.digest % codec.SUM_LIMIT:032x}"),
+        "links": (links, counted.links),
+        "digest of links": (apart.zfill(32), f"{counted.links_digest % codec.SUM_LIMIT:032x}"),
     }
     for what, (stored, found) in pairs.items():
         if stored != found:

@@ -70,15 +70,15 @@ def labels(item: Item) -> list[str]:
     return found if item.subject is None else [*found, label("subject", item.subject)]
 
 
-EDGE = "space, source, target_space, target, type, weight, body"  # the columns `edge_from_row` wants
+EDGE = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
 
 
 def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
     """An edge from its columns; `names` are the names of the spaces by number."""
-    space, source, target_space, target, type, weight, body = row
+    space, source, target_space, target, type, weight, body, origin = row
     if body is not None:
         return codec.edge_from_dict(json.loads(body))
-    return Edge(source, target, type, weight, names[space], target_space="" if target_space == space else names[target_space])
+    return Edge(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
 
 
 def label(field: str, value: str) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from weft import codec
 from weft import words as analyser
-from weft.model import Batch, Edge, EdgeKey, Item, Key
+from weft.model import MADE, Batch, Edge, EdgeKey, Item, Key
 from weft.stores.sqlite import vectors, words
 from weft.stores.sqlite.vectors import Vector
 from weft.stores.sqlite.view import CHUNK, EDGE, RECORD, edge_from_row, labels, record
@@ -31,6 +31,21 @@ class Tally:
     records: dict[int, tuple[object, ...] | None] = field(default_factory=dict)  # place -> record, None for a deleted item
     added: dict[int, dict[str, int]] = field(default_factory=dict)  # place -> word -> count
     removed: dict[int, list[str]] = field(default_factory=dict)  # place -> words
+    links: int = 0
+    links_digest: int = 0
+    marked: dict[str, str | None] = field(default_factory=dict)  # id -> what the table `unlinked` says of it
+
+    def mark(self, id: str, before: str | None) -> None:
+        if self.marked.get(id, "") == "":
+            self.marked[id] = before
+
+    def count(self, edge: Edge, sign: int) -> None:
+        """Count an edge in, or out: weft's own apart from people's."""
+        number = sign * codec.fingerprint(codec.edge_to_dict(edge))
+        if edge.origin == MADE:
+            self.links, self.links_digest = self.links + sign, self.links_digest + number
+        else:
+            self.edges, self.digest = self.edges + sign, self.digest + number
 
 
 class Writer:
@@ -57,6 +72,9 @@ class Writer:
             self._put(item)
         for edge in batch.edges:
             self._link(edge)
+        for space, id in batch.marked:
+            if self.knows(space):
+                self.mark(space, id)
         self.finish()
 
     def finish(self) -> None:
@@ -64,9 +82,11 @@ class Writer:
             words.remove(self._connection, tally.no, self.version, tally.removed)
             words.add(self._connection, tally.no, self.version, tally.added)
             self._write_records(tally)
+            self._write_marks(tally)
+            digests = (f"{digest % codec.SUM_LIMIT:032x}" for digest in (tally.digest, tally.links_digest))
             self._connection.execute(
-                "UPDATE space SET next = ?, items = ?, edges = ?, length = ?, digest = ?, version = ? WHERE no = ?",
-                (tally.next, tally.items, tally.edges, tally.length, f"{tally.digest % codec.SUM_LIMIT:032x}", self.version, tally.no),
+                "UPDATE space SET next = ?, items = ?, edges = ?, links = ?, length = ?, digest = ?, links_digest = ?, version = ? WHERE no = ?",
+                (tally.next, tally.items, tally.edges, tally.links, tally.length, *digests, self.version, tally.no),
             )
 
     def knows(self, space: str) -> bool:
@@ -77,9 +97,9 @@ class Writer:
         if name not in self._tallies:
             empty = "(name, next, items, edges, length, digest, version, reset) VALUES (?, 0, 0, 0, 0, '0', 0, 0)"
             self._connection.execute(f"INSERT OR IGNORE INTO space{empty}", (name,))
-            query = "SELECT no, next, items, edges, length, digest FROM space WHERE name = ?"
-            ((no, following, items, edges, length, digest),) = self._connection.execute(query, (name,))
-            self._tallies[name] = Tally(no, following, items, edges, length, int(digest, 16))
+            query = "SELECT no, next, items, edges, length, digest, links, links_digest FROM space WHERE name = ?"
+            ((no, following, items, edges, length, digest, links, apart),) = self._connection.execute(query, (name,))
+            self._tallies[name] = Tally(no, following, items, edges, length, int(digest, 16), links=links, links_digest=int(apart, 16))
             self._names[no] = name
         return self._tallies[name]
 
@@ -107,6 +127,7 @@ class Writer:
         tally.added[place] = dict(counts) | dict.fromkeys(labels(item), 1)
         tally.records[place] = record(item, length, has_vector)
         tally.length += length
+        tally.mark(item.id, None if before is None else _body(before))
         self._log(tally.no, item.id, "update" if before else "add", before)
 
     def _keep_vector(self, tally: Tally, place: int, before: Item, item: Item) -> bool:
@@ -130,7 +151,10 @@ class Writer:
         self._forget_words(tally, place, before)
         tally.records[place] = None
         tally.items -= 1
+        tally.mark(key[1], _body(before))
         for edge in self._edges_at(tally.no, key[1]):
+            if edge.origin == MADE:
+                tally.mark(edge.target, "")  # a place in its links falls free
             self._unlink(edge.key)
         self._log(tally.no, key[1], "delete", before)
 
@@ -162,7 +186,7 @@ class Writer:
 
     def put_vectors(self, space: str, pairs: Iterable[tuple[str, Vector]]) -> None:
         """Store vectors of one space and mark their items as embedded; ids that are not stored are ignored."""
-        tally = self.tally(space)
+        pairs, tally = list(pairs), self.tally(space)
         placed = [(self._place(tally.no, id), vector) for id, vector in pairs]
         known = [(place, vector) for place, vector in placed if place >= 0]
         vectors.write(self._connection, tally.no, self.version, known)
@@ -170,6 +194,8 @@ class Writer:
             array = self._records(tally.no, chunk)
             array["vector"][places] = 1
             self._store_records(tally.no, chunk, array)
+        for id, _ in pairs:
+            self.mark(space, id)
 
     def clear_vector_flags(self) -> None:
         for space, chunk in list(self._connection.execute("SELECT space, chunk FROM record")):
@@ -201,23 +227,49 @@ class Writer:
     def _store_records(self, space: int, chunk: int, array: npt.NDArray[np.void]) -> None:
         self._connection.execute("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", (space, chunk, self.version, array.tobytes()))
 
+    # links that weft makes
+
+    def mark(self, space: str, id: str) -> None:
+        """Say that an item that stays as it is must be linked anew."""
+        tally = self.tally(space)
+        if self._place(tally.no, id) >= 0:
+            tally.mark(id, "")
+
+    def put_made(self, edge: Edge) -> None:
+        """Keep a link of weft's own, unless a person's is there."""
+        if not self._is_peoples(edge.key):
+            self._link(edge)
+
+    def drop_made(self, key: EdgeKey) -> None:
+        if not self._is_peoples(key):
+            self._forget_edge(key)
+
+    def _is_peoples(self, key: EdgeKey) -> bool:
+        query = "SELECT 1 FROM edge WHERE space = ?1 AND source = ?2 AND target_space = ?1 AND target = ?3 AND type = ?4 AND origin = ''"
+        return bool(list(self._connection.execute(query, (self.tally(key[0][0]).no, key[0][1], key[1][1], key[2]))))
+
+    def _write_marks(self, tally: Tally) -> None:
+        # What only waits for a vector or a link, and then changes itself, is remembered as it was before that.
+        kept = "ON CONFLICT DO UPDATE SET before = excluded.before WHERE before = ''"
+        rows = ((tally.no, id, before) for id, before in tally.marked.items())
+        self._connection.executemany(f"INSERT INTO unlinked VALUES (?, ?, ?) {kept}", rows)
+
     # edges
 
     def _link(self, edge: Edge) -> None:
         tally = self.tally(edge.space)
         before = self._forget_edge(edge.key)
-        row = codec.edge_to_dict(edge)
         plain = edge.item_id is None and not edge.properties and edge.target_space != edge.space
-        body = None if plain else codec.to_json(row)
-        values = (tally.no, edge.source, self.tally(edge.target_key[0]).no, edge.target, edge.type, edge.weight, body)
-        self._connection.execute("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-        tally.edges += 1
-        tally.digest += codec.fingerprint(row)
-        self._log(tally.no, edge.source, "link", before)
+        body = None if plain else codec.to_json(codec.edge_to_dict(edge))
+        values = (tally.no, edge.source, self.tally(edge.target_key[0]).no, edge.target, edge.type, edge.weight, body, edge.origin)
+        self._connection.execute("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        tally.count(edge, 1)
+        if edge.origin != MADE:
+            self._log(tally.no, edge.source, "link", before if before and before.origin != MADE else None)
 
     def _unlink(self, key: EdgeKey) -> None:
         before = self._forget_edge(key) if self.knows(key[0][0]) and self.knows(key[1][0]) else None
-        if before is not None:
+        if before is not None and before.origin != MADE:
             self._log(self.tally(before.space).no, before.source, "unlink", before)
 
     def _forget_edge(self, key: EdgeKey) -> Edge | None:
@@ -230,8 +282,7 @@ class Writer:
             return None
         self._connection.execute(f"DELETE FROM edge {where}", values)
         edge = edge_from_row(self._names, rows[0])
-        tally.edges -= 1
-        tally.digest -= codec.fingerprint(codec.edge_to_dict(edge))
+        tally.count(edge, -1)
         return edge
 
     def _edges_at(self, space: int, id: str) -> list[Edge]:
@@ -244,6 +295,10 @@ class Writer:
         row = codec.item_to_dict(before) if isinstance(before, Item) else codec.edge_to_dict(before) if before else None
         values = (space, self._at, id, action, codec.to_json(row) if row else None)
         self._connection.execute("INSERT INTO change(space, at, id, action, before) VALUES (?, ?, ?, ?, ?)", values)
+
+
+def _body(item: Item) -> str:
+    return codec.to_json({name: value for name, value in codec.item_to_dict(item).items() if name != "space"})
 
 
 def _by_chunk(places: Iterable[int]) -> dict[int, list[int]]:

@@ -93,6 +93,7 @@ class EdgePageRequest(Shape):
     spaces: Names
     limit: Count = 100
     after: Link | None = None
+    made: bool | None = Field(False, description="Only edges that weft made (true), only people's (false), or both (null)")
 
 
 class AskRequest(ExplainRequest):
@@ -170,7 +171,7 @@ def page(request: Request, body: PageRequest) -> JSONResponse:
 def edge_page(request: Request, body: EdgePageRequest) -> JSONResponse:
     """The next edges of several spaces, ordered by key."""
     key_of(request).check_read(body.spaces)
-    found = engine(request).edge_page(body.spaces, limit=body.limit, after=None if body.after is None else _edge(body.after))
+    found = engine(request).edge_page(body.spaces, limit=body.limit, after=None if body.after is None else _edge(body.after), made=body.made)
     return JSONResponse({"edges": [wire.edge(one) for one in found]})
 
 
@@ -216,6 +217,13 @@ def embed(request: Request, body: EmbedRequest) -> JSONResponse:
     """Make the vectors that are missing. Needs the role admin."""
     key_of(request).check_role("admin")
     return JSONResponse({"vectors": engine(request).embed(body.spaces)})
+
+
+@routes.post("/relink", tags=["operations"])
+def relink(request: Request) -> JSONResponse:
+    """Make the links that weft makes itself anew. Needs the role admin."""
+    key_of(request).check_role("admin")
+    return JSONResponse({"items": engine(request).relink()})
 
 
 @routes.post("/reindex", tags=["operations"])

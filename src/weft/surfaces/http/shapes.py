@@ -229,7 +229,7 @@ class EdgeBody(Shape):
     source: Id
     target: Id
     type: Name = "related"
-    weight: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
+    weight: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     item_id: Id | None = None
     properties: dict[str, Any] = {}
     target_space: Label = ""

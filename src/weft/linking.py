@@ -1,0 +1,193 @@
+"""Links in the life of an engine: those weft makes itself are kept true after every write; people's are listed, and may forbid weft's."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from weft.errors import Conflict, Unavailable
+from weft.ingest.rules import COMMON, EVERYONE, RULES, Near, Rule, chosen
+from weft.model import MADE, Edge, EdgeKey, Item, Key, Links
+from weft.ports import LinkStore, Stores
+
+log = logging.getLogger(__name__)
+
+PAGE = 256  # items linked in one write
+KEPT = 10  # of a type: an item is linked to so many of the items before it, in the order of ids
+TRIES = 100  # a page is worked out again when somebody else wrote to its space meanwhile
+NONE = "none"  # what is stored when no rule was chosen
+Progress = Callable[[str, int, int], None]
+
+
+class Linker:
+    """Makes links by rules. `names` are the rules to link by; None: those the knowledge was linked by last, at first all.
+
+    Every item is linked to the KEPT nearest of those that come before it in the order of ids; of equally near ones to those that
+    stand closest before it. So an edge goes from the smaller id to the larger, and belongs to the list of its target: when an item
+    changes, only its own list and those it stands in, or would now stand in, are made anew. A store without the methods of
+    `LinkStore`, or roles that are spread over several stores, get no links of weft's own."""
+
+    def __init__(self, stores: Stores, names: Sequence[str] | None) -> None:
+        self._names = None if names is None else tuple(rule.type for rule in chosen(names))
+        self._store = stores.items if len(stores.each()) == 1 and isinstance(stores.items, LinkStore) else None
+
+    def linked(self, spaces: Sequence[str], progress: Progress | None = None) -> tuple[str, ...]:
+        """Catch up after a write; what could not be done, in words. What was written stays written."""
+        try:
+            self.link(spaces, progress)
+            return ()
+        except (Unavailable, Conflict) as error:
+            log.warning("links are not up to date: %s", error)
+            return (f"links are not up to date: {error}",)
+
+    def link(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
+        """Make the links that wait to be made; how many items were looked at."""
+        if self._store is None:
+            return 0
+        rules = self._agreed(self._store)
+        return sum(self._link_space(self._store, space, rules, progress) for space in spaces) if rules else 0
+
+    def relink(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
+        """Forget every link that weft made, in all spaces, and make them anew; how many items were looked at."""
+        if self._store is None:
+            return 0
+        self._store.forget_links(_named(self._wanted(self._store)))
+        return self.link(spaces, progress)
+
+    def _wanted(self, store: LinkStore) -> tuple[Rule, ...]:
+        stored = store.linked_by()
+        if self._names is not None:
+            return chosen(self._names)
+        return chosen([name for name in RULES if not stored or name in (part.partition("/")[0] for part in stored.split())])
+
+    def _agreed(self, store: LinkStore) -> tuple[Rule, ...]:
+        """The rules, after what was linked by others is forgotten."""
+        rules = self._wanted(store)
+        if store.linked_by() != _named(rules):
+            store.forget_links(_named(rules))
+        return rules
+
+    def _link_space(self, store: LinkStore, space: str, rules: Sequence[Rule], progress: Progress | None) -> int:
+        looked_at = 0
+        while waiting := store.unlinked(space):
+            for page in (waiting[start : start + PAGE] for start in range(0, len(waiting), PAGE)):
+                _link_page(store, space, page, rules)
+                looked_at += len(page)
+                if progress is not None and len(waiting) > PAGE:
+                    progress("links", looked_at, max(looked_at, len(waiting)))
+        return looked_at
+
+
+def _named(rules: Sequence[Rule]) -> str:
+    return " ".join(f"{rule.type}/{rule.version}" for rule in rules) or NONE
+
+
+def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule]) -> None:
+    for _ in range(TRIES):
+        with store.reading():
+            links = _worked_out(store, space, page, rules)
+        if store.put_links(links) and links.done:
+            return
+    raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")
+
+
+def _worked_out(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule]) -> Links:
+    """What must be written to be done with the page. Labels that became common, or no longer are, come first and alone: all who
+    carry them must be looked at again, even if this process ends in between."""
+    marks = store.marks(space, page)
+    now = {item.id: item for item in store.get([(space, id) for id in page])}
+    for rule in rules:
+        both = [item for item in (*now.values(), *marks.before.values()) if item is not None]
+        labels = sorted({label for item in both for label in rule.labels(item)})
+        hushed, heard = _turned(store, space, rule, labels)
+        if hushed or heard:
+            concerned = {id for ids in rule.carriers(space, [*hushed, *heard], EVERYONE, store=store).values() for id in ids}
+            return Links(space, marks.version, common=_stored(rule, hushed), rare=_stored(rule, heard), marked=tuple(sorted(concerned)))
+    made: list[Edge] = []
+    dropped: list[EdgeKey] = []
+    for rule in rules:
+        lists = Lists(store, space, rule)
+        lists.change(now)
+        made += lists.made
+        dropped += lists.dropped
+    return Links(space, marks.version, tuple(made), tuple(dropped), done=tuple(page))
+
+
+def _turned(store: LinkStore, space: str, rule: Rule, labels: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The labels that became common and those that no longer are."""
+    known = _common(store, space, rule, labels)
+    few = rule.carriers(space, labels, COMMON, store=store)
+    many = set(rule.carriers(space, [label for label in labels if label not in few], EVERYONE, store=store))
+    return sorted(many - known), sorted(known - many)
+
+
+def _stored(rule: Rule, labels: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{rule.type}:{label}" for label in labels)
+
+
+def _common(store: LinkStore, space: str, rule: Rule, labels: Sequence[str]) -> set[str]:
+    return {label.removeprefix(f"{rule.type}:") for label in store.common(space, _stored(rule, labels))}
+
+
+class Lists:
+    """The links of one rule in one space: for each item its list, which is the edges that end in it."""
+
+    def __init__(self, store: LinkStore, space: str, rule: Rule) -> None:
+        self._store, self._space, self._rule = store, space, rule
+        self.made: list[Edge] = []
+        self.dropped: list[EdgeKey] = []
+
+    def change(self, items: dict[str, Item]) -> None:
+        """Work out the lists of changed items, and of those whose lists they stand in or would stand in now. Items that wait to be
+        linked themselves are left to their own turn."""
+        near, touching = self._near(items), self._touching(list(items))
+        listing = {edge.target for edge in touching if edge.origin == MADE}
+        watching = {(weight, id, other) for id, pairs in near.items() for weight, other in pairs if other > id}
+        concerned = listing | {other for _, _, other in watching}
+        concerned -= set(self._store.marks(self._space, sorted(concerned)).before)
+        others = sorted(concerned & (listing | self._would_list(watching, concerned - listing)))
+        self._write(near, touching)
+        more = {item.id: item for item in self._store.get([(self._space, id) for id in others])}
+        if more:
+            self._write(self._near(more), self._touching(others))
+
+    def _near(self, items: dict[str, Item]) -> Near:
+        labels = sorted({label for item in items.values() for label in self._rule.labels(item)})
+        common = _common(self._store, self._space, self._rule, labels)
+        found = self._rule.near(self._space, items, common, store=self._store)
+        return {id: found.get(id, []) for id in items}
+
+    def _touching(self, ids: Sequence[str]) -> list[Edge]:
+        return self._store.edges_of([(self._space, id) for id in ids], [self._space], [self._rule.type], EVERYONE)
+
+    def _would_list(self, watching: set[tuple[float, str, str]], asked: set[str]) -> set[str]:
+        """Those of the asked whose stored list has room for a changed item, or holds something less near."""
+        stored: dict[str, list[tuple[float, str]]] = {id: [] for id in asked}
+        for edge in self._touching(sorted(asked)):
+            if edge.origin == MADE and edge.target in stored:
+                stored[edge.target].append((edge.weight, edge.source))
+        full = {id: min(held) for id, held in stored.items() if len(held) >= KEPT}
+        return {other for weight, id, other in watching if other in stored and (other not in full or (weight, id) > full[other])}
+
+    def _write(self, near: Near, touching: Sequence[Edge]) -> None:
+        stored: dict[str, dict[str, Edge]] = {id: {} for id in near}
+        settled: dict[str, set[str]] = {id: set() for id in near}  # pairs that people have linked, or forbidden to link
+        for edge in touching:
+            if edge.origin == MADE:
+                stored.get(edge.target, {})[edge.source] = edge
+                continue
+            for id, other in ((edge.source, edge.target), (edge.target, edge.source)):
+                settled.get(id, set()).add(other)
+        for id, pairs in near.items():
+            best = heapq.nlargest(KEPT, (pair for pair in pairs if pair[1] < id and pair[1] not in settled[id]))
+            wanted = {other: Edge(other, id, self._rule.type, weight, self._space, origin=MADE) for weight, other in best}
+            self.made += [edge for other, edge in wanted.items() if stored[id].get(other) != edge]
+            self.dropped += [edge.key for other, edge in stored[id].items() if other not in wanted]
+
+
+def ends(edges: Sequence[EdgeKey]) -> Iterator[Key]:
+    """The items whose own links a person's edges may change."""
+    for source, target, type in edges:
+        if type in RULES:
+            yield from (source, target)

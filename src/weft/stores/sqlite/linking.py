@@ -1,0 +1,86 @@
+"""Links that weft makes itself, in the SQLite file: which items wait for them, and writing them, apart from what people linked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+import apsw
+import numpy as np
+
+from weft import codec
+from weft.model import Item, Links, Marks
+from weft.stores.sqlite import vectors
+from weft.stores.sqlite.view import View, label
+from weft.stores.sqlite.write import Writer
+
+
+def unlinked(connection: apsw.Connection, view: View) -> list[str]:
+    return [id for (id,) in connection.execute("SELECT id FROM unlinked WHERE space = ? ORDER BY id", (view.no,))]
+
+
+def marks(connection: apsw.Connection, name: str, view: View, ids: Sequence[str]) -> Marks:
+    query = """SELECT asked.value, unlinked.before, item.body FROM json_each(?) AS asked
+        CROSS JOIN unlinked ON unlinked.space = ?2 AND unlinked.id = asked.value
+        LEFT JOIN item ON item.space = ?2 AND item.id = asked.value"""
+    rows = connection.execute(query, (codec.to_json(list(ids)), view.no))
+    return Marks(view.version, {id: _item(body if before == "" else before, name) for id, before, body in rows})
+
+
+def put(connection: apsw.Connection, links: Links) -> bool:
+    found = list(connection.execute("SELECT no, version FROM space WHERE name = ?", (links.space,)))
+    if not found or found[0][1] != links.version:
+        return False
+    no = found[0][0]
+    connection.executemany("DELETE FROM unlinked WHERE space = ? AND id = ?", ((no, id) for id in links.done))
+    connection.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", ((no, one) for one in links.common))
+    connection.executemany("DELETE FROM common WHERE space = ? AND label = ?", ((no, one) for one in links.rare))
+    if links.made or links.dropped or links.marked:
+        _write(Writer(connection, ""), links)
+    return True
+
+
+def _write(writer: Writer, links: Links) -> None:
+    for key in links.dropped:
+        writer.drop_made(key)
+    for edge in links.made:
+        writer.put_made(edge)
+    for id in links.marked:
+        writer.mark(links.space, id)
+    writer.finish()
+
+
+def forget(connection: apsw.Connection, rules: str) -> None:
+    version = Writer(connection, "").version
+    for table, where in (("edge", "origin <> ''"), ("unlinked", "1"), ("common", "1")):
+        connection.execute(f"DELETE FROM {table} WHERE {where}")
+    connection.execute("INSERT INTO unlinked SELECT space, id, NULL FROM item")
+    connection.execute("UPDATE space SET links = 0, links_digest = '0', version = ?", (version,))
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'links'", (rules,))
+
+
+def common(connection: apsw.Connection, view: View, labels: Iterable[str]) -> set[str]:
+    query = "SELECT label FROM json_each(?) AS asked CROSS JOIN common ON common.space = ? AND common.label = asked.value"
+    return {one for (one,) in connection.execute(query, (codec.to_json(list(labels)), view.no))}
+
+
+def carriers(connection: apsw.Connection, view: View, tags: Sequence[str], most: int) -> dict[str, list[str]]:
+    places = {tag: view.holders(connection, label("tag", tag))[0] for tag in dict.fromkeys(tags)}
+    return {tag: sorted(view.ids(connection, held.tolist())) for tag, held in places.items() if 0 < len(held) <= most}
+
+
+def alike(connection: apsw.Connection, view: View, ids: Sequence[str], least: float) -> dict[str, list[tuple[float, str]]]:
+    own = {place: id for id, place in view.places(connection, ids).items() if view.embedded[place]}
+    if not own:
+        return {}
+    found = vectors.alike(connection, view, np.fromiter(own, np.intp, len(own)), least)
+    return {id: _named(connection, view, pairs) for id, pairs in zip(own.values(), found, strict=True)}
+
+
+def _named(connection: apsw.Connection, view: View, pairs: Sequence[tuple[int, float]]) -> list[tuple[float, str]]:
+    ids = view.ids(connection, [place for place, _ in pairs])
+    return [(cosine, id) for id, (_, cosine) in zip(ids, pairs, strict=True)]
+
+
+def _item(body: str | None, space: str) -> Item | None:
+    return None if body is None else codec.item_from_dict({**json.loads(body), "space": space})

@@ -1,0 +1,87 @@
+"""The commands about links: `weft links list`, `add`, `forbid` and `rebuild`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from weft.surfaces import wire
+from weft.surfaces.shell import Command, Group, Session, one_space, some_spaces
+
+
+def _examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@click.group(cls=Group, epilog=_examples("weft links list --space support", "weft links forbid a b --space support"))
+def links() -> None:
+    """Show, add and forbid links, and make weft's own anew."""
+
+
+@links.command("list", cls=Command, epilog=_examples("weft links list --space support", "weft links list --item refund-policy --made"))
+@some_spaces
+@click.option("--item", "ids", multiple=True, metavar="ID", help="Only links of this item; may be given several times.")
+@click.option("--type", "types", multiple=True, metavar="T", help="Only links of this type; may be given several times.")
+@click.option("--made/--given", "made", default=None, help="Only those weft made, or only those of people.")
+@click.pass_obj
+def list_links(session: Session, /, spaces: Sequence[str], ids: Sequence[str], types: Sequence[str], made: bool | None) -> None:
+    """Show links: who made them, and which are forbidden."""
+    with session.open(meaning=False) as kb:
+        every = kb.edges(spaces or None, made=made)
+        found = [edge for edge in every if (not ids or {edge.source, edge.target} & set(ids)) and (not types or edge.type in types)]
+    session.answer({"links": [wire.edge(edge) for edge in found]}, lambda screen: [screen.links(found)])
+
+
+@links.command(cls=Command, epilog=_examples("weft links add late-parcels lost-parcel --space support --type related --weight 0.8"))
+@click.argument("source")
+@click.argument("target")
+@one_space
+@click.option("--type", default="related", metavar="T", help="What the link says. Default: related.")
+@click.option("--weight", default=1.0, type=float, metavar="X", help="How much it counts, above 0 and up to 1. Default: 1.")
+@click.option("--target-space", default="", metavar="S", help="The space of the target. Default: the same.")
+@click.option("--why", "item_id", metavar="ID", help="The item that explains the link.")
+@click.pass_obj
+def add(session: Session, /, **asked: Any) -> None:
+    """Link two items. Your link replaces weft's of the same type, and stays."""
+    if not asked["weight"]:
+        raise click.UsageError("a link of weight 0 is a forbidden one: weft links forbid")
+    _put(session, [asked], lambda: f"linked: {asked['source']} -[{asked['type']}]-> {asked['target']}")
+
+
+@links.command(cls=Command, epilog=_examples("weft links forbid refund-policy gift-card-refunds --space support --type similar"))
+@click.argument("source")
+@click.argument("target")
+@one_space
+@click.option("--type", "types", multiple=True, metavar="T", help="The type to forbid; may be given several times. Default: all that weft makes.")
+@click.pass_obj
+def forbid(session: Session, source: str, target: str, space: str, types: Sequence[str]) -> None:
+    """Forbid links between two items, in both directions. Adding one lifts it."""
+    from weft.ingest.rules import RULES
+
+    rows = [{"source": source, "target": target, "space": space, "type": type, "weight": 0} for type in types or RULES]
+    _put(session, rows, lambda: f"forbidden: {source} -[{', '.join(str(row['type']) for row in rows)}]- {target}")
+
+
+@links.command(cls=Command, epilog=_examples("weft links rebuild"))
+@click.pass_obj
+def rebuild(session: Session) -> None:
+    """Make weft's own links anew. They come out as they were: this is for doubt."""
+    with session.open(meaning=False) as kb, session.progress() as tell:
+        looked_at = kb.relink(tell)
+        made = sum(info.links for info in kb.stats().spaces)
+    session.answer({"items": looked_at, "links": made}, lambda _: [f"links: {made:,}, of {looked_at:,} items"])
+
+
+def _put(session: Session, rows: Sequence[dict[str, Any]], say: Any) -> None:
+    from weft.ingest import check
+
+    edges = [check.edge_from_row(row, None) for row in rows]
+    with session.open(meaning=False) as kb:
+        report = kb.add([], edges)
+    session.warn(*report.problems)
+    session.answer({"links": [wire.edge(edge) for edge in edges]}, lambda _: [say()])
+
+
+COMMANDS: tuple[click.Command, ...] = (links,)

@@ -1,0 +1,401 @@
+"""Links that weft makes itself: what they are, that they stay true, whose word counts more, and what they leave alone."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft import linking
+from weft.engine import Engine
+from weft.errors import Conflict, Invalid
+from weft.ingest import rules
+from weft.model import MADE, Edge, Item
+from weft.stores.memory import MemoryStore, similarity
+from weft.stores.sqlite import file
+from weft.stores.sqlite.store import SqliteStore
+from weft.surfaces.cli import cli
+from weft.testing import LinkStoreContract
+from weft.testing.knowledge import batch
+
+
+class TestMemory(LinkStoreContract):
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore.open()
+
+
+class TestSqlite(LinkStoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
+        opened = SqliteStore.open(str(tmp_path / "weft.db"))
+        yield opened
+        opened.close()
+
+
+Keys = set[tuple[str, str, str, float]]
+TAGS = ("billing", "refund", "vip", "urgent", "eu", "2024")
+ANGLES = (0.0, 0.1, 0.3, 0.5, 0.55, 0.8, 1.5)  # cosines above and below .85
+IDS = [f"i{number}" for number in range(9)]
+
+
+def item(id: str, tags: Sequence[str] = (), space: str = "s", **fields: Any) -> Item:
+    return Item(id, space, text=fields.pop("text", f"text of {id}"), tags=tuple(tags), **fields)
+
+
+def vector(angle: float) -> list[float]:
+    return [float(np.cos(angle)), float(np.sin(angle))]
+
+
+def made(kb: Engine, space: str = "s") -> Keys:
+    return {(edge.source, edge.target, edge.type, round(edge.weight, 2)) for edge in kb.edges([space], made=True)}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    with weft.open("memory:" if request.param == "memory" else str(tmp_path / "weft.db"), embedder=None) as opened:
+        yield opened
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caps so low that a few items cross them all."""
+    monkeypatch.setattr(linking, "COMMON", 3)
+    monkeypatch.setattr(linking, "KEPT", 2)
+    monkeypatch.setattr(linking, "PAGE", 3)
+
+
+def test_items_with_two_common_tags_are_linked_by_a_fifth_for_each(kb):
+    kb.add([item("b", TAGS[:2]), item("a", TAGS[1::-1]), item("c", TAGS[1:3]), item("d", TAGS), item("e", TAGS)])
+    assert {(s, t): w for s, t, type, w in made(kb) if type == "shared_tag"} == {
+        ("a", "b"): 0.4,
+        ("a", "d"): 0.4,
+        ("a", "e"): 0.4,
+        ("b", "d"): 0.4,
+        ("b", "e"): 0.4,
+        ("c", "d"): 0.4,
+        ("c", "e"): 0.4,
+        ("d", "e"): 1.0,
+    }
+
+
+def test_items_of_one_meaning_are_linked_by_their_cosine(kb):
+    kb.add([item("b"), item("a"), item("c")], vectors=[vector(0), vector(0.2), vector(0.7)])
+    assert made(kb) == {("a", "b", "similar", 0.98), ("a", "c", "similar", 0.88)}
+
+
+def test_links_follow_every_change(kb):
+    kb.add([item("a", TAGS[:3]), item("b", TAGS[:3])])
+    assert made(kb) == {("a", "b", "shared_tag", 0.6)}
+    kb.add(item("b", TAGS[:2]))
+    assert made(kb) == {("a", "b", "shared_tag", 0.4)}
+    kb.add(item("b", TAGS[:1]))
+    assert made(kb) == set()
+    kb.add(item("b", TAGS))
+    kb.delete("a", space="s")
+    assert made(kb) == set() and kb.stats().spaces[0].links == 0
+
+
+def test_another_space_is_never_touched(kb):
+    kb.add([item("a", TAGS, "one"), item("b", TAGS, "two"), item("c", TAGS, "two")])
+    before = list(kb.edges(made=None))
+    assert [(edge.space, edge.source, edge.target) for edge in before] == [("two", "b", "c")]
+    kb.add([item("b", TAGS, "one"), item("c", TAGS, "one")])
+    kb.delete(["a", "b"], space="one")
+    assert list(kb.edges(["two"], made=None)) == before
+
+
+def test_a_persons_link_wins_and_stays_when_tags_change(kb):
+    mine = Edge("a", "b", "shared_tag", 0.1, "s", properties={"why": "I said so"})
+    kb.add([item("a", TAGS), item("b", TAGS)])
+    kb.add([], [mine])
+    kb.add(item("b"))
+    kb.relink()
+    assert list(kb.edges(made=None)) == [mine]
+    kb.add(item("b", TAGS))
+    assert list(kb.edges(made=None)) == [mine]
+    kb.delete_edges([mine])
+    assert made(kb) == {("a", "b", "shared_tag", 1.0)}
+
+
+def test_a_persons_link_in_the_other_direction_settles_the_pair_too(kb):
+    kb.add([item("a", TAGS), item("b", TAGS)], [Edge("b", "a", "shared_tag", 0.5, "s")])
+    assert made(kb) == set()
+    kb.delete_edges([Edge("b", "a", "shared_tag", space="s")])
+    assert made(kb) == {("a", "b", "shared_tag", 1.0)}
+
+
+def test_a_forbidden_link_is_gone_stays_gone_and_leads_nowhere(kb):
+    kb.add([item("a", TAGS, text="zebra"), item("b", TAGS, text="other")])
+    assert [hit.item.id for hit in kb.context("zebra", spaces=["s"]).hits] == ["a", "b"]
+    kb.add([], [Edge("b", "a", "shared_tag", 0, "s")])
+    kb.add(item("b", TAGS[:4], text="other"))
+    kb.relink()
+    assert made(kb) == set()
+    assert [hit.item.id for hit in kb.context("zebra", spaces=["s"]).hits] == ["a"]
+
+
+def test_a_link_weft_made_is_neither_given_nor_deleted_by_people(kb):
+    kb.add([item("a", TAGS), item("b", TAGS)])
+    (link,) = kb.edges(made=True)
+    with pytest.raises(Invalid, match="made by weft alone"):
+        kb.add([], [link])
+    with pytest.raises(Invalid, match="forbid it"):
+        kb.delete_edges([link])
+
+
+def test_links_are_no_knowledge_but_change_the_digest_of_an_answer(kb):
+    kb.add([item("a", TAGS), item("b", TAGS)], embed=False)
+    with weft.open("memory:", embedder=None, links=[]) as plain:
+        plain.add([item(one.id, one.tags, created_at=one.created_at) for one in kb.items()])
+        ours, theirs = kb.stats().spaces[0], plain.stats().spaces[0]
+        assert (ours.digest, ours.edges, ours.links, theirs.links) == (theirs.digest, 0, 1, 0)
+        now = next(iter(kb.items())).created_at
+        asked = [one.context("text", spaces=["s"], now=now).digest for one in (kb, plain)]
+    assert asked[0] != asked[1]
+    assert [change.action for change in kb._stores.items.changes("s")] == ["add", "add"]
+
+
+def test_rules_can_be_chosen_and_turned_off_and_are_remembered(tmp_path):
+    path = str(tmp_path / "weft.db")
+    with weft.open(path, embedder=None) as kb:
+        kb.add([item("a", TAGS), item("b", TAGS)], vectors=[vector(0), vector(0)])
+        assert {type for _, _, type, _ in made(kb)} == {"shared_tag", "similar"}
+    for chosen in (["similar"], [], ["shared_tag"]):
+        with weft.open(path, embedder=None, links=chosen) as kb:
+            kb.link()
+            assert sorted({type for _, _, type, _ in made(kb)}) == chosen
+    with weft.open(path, embedder=None) as kb:
+        kb.add(item("c", TAGS))
+        assert {type for _, _, type, _ in made(kb)} == {"shared_tag"}
+        assert kb.verify() == []
+    with pytest.raises(Invalid, match="no link rule 'similr'"):
+        weft.open(path, embedder=None, links=["similr"])
+    with pytest.raises(Invalid, match="must be a list of rules"):
+        weft.open(path, embedder=None, links="similar")
+
+
+def test_an_item_is_linked_to_the_nearest_few_before_it(kb, monkeypatch):
+    monkeypatch.setattr(linking, "KEPT", 2)
+    kb.add([item(id, TAGS[:count]) for id, count in (("a", 5), ("b", 2), ("c", 4), ("d", 3))] + [item("z", TAGS[:5])])
+    assert {(source, weight) for source, target, _, weight in made(kb) if target == "z"} == {("a", 1.0), ("c", 0.8)}
+    kb.delete("a", space="s")
+    assert {(source, weight) for source, target, _, weight in made(kb) if target == "z"} == {("c", 0.8), ("d", 0.6)}
+
+
+def test_of_equally_near_items_those_closest_before_are_kept(kb, monkeypatch):
+    monkeypatch.setattr(linking, "KEPT", 2)
+    kb.add([item(id, TAGS) for id in "eadcb"])
+    assert {(source, target) for source, target, _, _ in made(kb)} == {("a", "b"), ("a", "c"), ("b", "c"), ("b", "d"), ("c", "d"), ("c", "e"), ("d", "e")}
+
+
+def test_a_tag_that_too_many_carry_links_nobody_until_fewer_do(kb, small):
+    kb.add([item(id, TAGS[:2]) for id in "abc"])
+    assert len(made(kb)) == 3
+    kb.add(item("d", TAGS[:1]))
+    assert made(kb) == set()
+    kb.add(item("d", TAGS[1:2]))
+    assert made(kb) == set()
+    kb.delete("d", space="s")
+    assert len(made(kb)) == 3
+
+
+def test_links_wait_for_vectors_that_come_later(kb):
+    kb.add([item("a"), item("b")], embed=False)
+    assert made(kb) == set()
+    kb._stores.vectors.put_vectors({("s", "a"): np.array(vector(0), np.float32), ("s", "b"): np.array(vector(0), np.float32)}, "given:2")
+    assert kb.link() == 2
+    assert made(kb) == {("a", "b", "similar", 1.0)}
+    assert kb.link() == 0
+
+
+def test_an_interrupted_write_is_caught_up_with(kb, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(linking.Linker, "linked", lambda *_: ())  # the process ends after the write
+        kb.add([item("a", TAGS), item("b", TAGS), item("c", TAGS)])
+        kb.delete("b", space="s")
+    assert made(kb) == set()
+    kb.add(item("d"))
+    assert made(kb) == {("a", "c", "shared_tag", 1.0)}
+
+
+def test_a_page_worked_out_on_an_older_state_is_refused_and_made_again(kb, monkeypatch):
+    kb.add([item("a", TAGS), item("b")])
+    once = iter([True])
+    honest = linking._worked_out
+
+    def interrupted(store: Any, *args: Any) -> Any:
+        links = honest(store, *args)
+        if next(once, False):
+            store.apply(batch([item("a")]))  # somebody else, in between
+        return links
+
+    monkeypatch.setattr(linking, "_worked_out", interrupted)
+    kb.add(item("b", TAGS))
+    assert made(kb) == set()
+
+
+def test_a_space_that_never_rests_is_reported_and_linked_later(kb, monkeypatch):
+    with monkeypatch.context() as busy:
+        busy.setattr(linking, "TRIES", 0)
+        report = kb.add([item("a", TAGS), item("b", TAGS)])
+        with pytest.raises(Conflict, match="changes too fast"):
+            kb.link()
+    assert report.added == 2 and "links are not up to date" in report.problems[0]
+    assert kb.link() == 2 and made(kb) == {("a", "b", "shared_tag", 1.0)}
+
+
+# What is made step by step is what would be made at once, and what a plain reading of the rules says
+
+_tags = st.lists(st.sampled_from(TAGS), max_size=4, unique=True)
+_angle = st.none() | st.sampled_from(ANGLES)
+_add = st.tuples(st.just("add"), st.lists(st.tuples(st.sampled_from(IDS), _tags, _angle), min_size=1, max_size=5, unique_by=lambda row: row[0]))
+_delete = st.tuples(st.just("delete"), st.lists(st.sampled_from(IDS), min_size=1, max_size=3, unique=True))
+_pair = st.tuples(st.sampled_from(IDS), st.sampled_from(IDS), st.sampled_from(["shared_tag", "similar"]), st.sampled_from([0.0, 0.5]))
+_link = st.tuples(st.just("link"), st.lists(_pair, min_size=1, max_size=2, unique_by=lambda row: row[:3]))
+_unlink = st.tuples(st.just("unlink"), st.lists(_pair, min_size=1, max_size=2))
+_steps = st.lists(st.one_of(_add, _add, _add, _delete, _link, _unlink, st.just(("forget", []))), min_size=1, max_size=12)
+
+
+def do(kb: Engine, step: tuple[str, Any], number: int) -> None:
+    what, rows = step
+    known = {one.id for one in kb.items()}
+    if what == "add":
+        with_vector = [(id, tags, angle) for id, tags, angle in rows if angle is not None]
+        bare = [item(id, tags, text=f"version {number}") for id, tags, angle in rows if angle is None]
+        kb.add([item(id, tags, text=f"version {number}") for id, tags, _ in with_vector], vectors=[vector(angle) for *_, angle in with_vector])
+        kb.add([*bare, item("other", TAGS, "elsewhere")], embed=False)
+    elif what == "delete" and known:
+        kb.delete(rows, space="s")
+    elif what == "link":
+        kb.add([], [Edge(source, target, type, weight, "s") for source, target, type, weight in rows if {source, target} <= known])
+    elif what == "unlink" and known:
+        asked = [Edge(source, target, type, space="s") for source, target, type, _ in rows]
+        stored = {edge.key for edge in kb.edges(["s"])}
+        kb.delete_edges([edge for edge in asked if edge.key in stored])
+    elif what == "forget":
+        kb._stores.vectors.forget_vectors()
+        kb.link()
+
+
+def expected(kb: Engine) -> Keys:
+    """The rules, as plainly as they can be written."""
+    items = list(kb.items(["s"])) if any(info.name == "s" for info in kb.stats().spaces) else []
+    carried = {tag: sum(tag in one.tags for one in items) for tag in TAGS}
+    people = {(frozenset((edge.source, edge.target)), edge.type) for edge in kb.edges()}
+    cosines = _cosines(kb, items)
+    lists: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for one, two in itertools.combinations(sorted(items, key=lambda each: each.id), 2):
+        shared = sum(carried[tag] <= linking.COMMON for tag in set(one.tags) & set(two.tags))
+        weights = {"shared_tag": min(1.0, shared / 5) if shared >= 2 else 0.0, "similar": cosines.get((one.id, two.id), 0.0)}
+        for type, weight in weights.items():
+            if weight >= {"shared_tag": 0.4, "similar": 0.85}[type] and (frozenset((one.id, two.id)), type) not in people:
+                lists.setdefault((two.id, type), []).append((weight, one.id))
+    kept = {key: sorted(found, reverse=True)[: linking.KEPT] for key, found in lists.items()}
+    return {(source, target, type, round(weight, 2)) for (target, type), found in kept.items() for weight, source in found}
+
+
+def _cosines(kb: Engine, items: Sequence[Item]) -> dict[tuple[str, str], float]:
+    store: Any = kb._stores.vectors
+    found = {}
+    for one, two in itertools.combinations(items, 2):
+        for id, pairs in store.alike("s", [one.id], 0.0).items():
+            found.update({(id, other): cosine for cosine, other in pairs if other == two.id})
+    return found
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(steps=_steps)
+def test_step_by_step_gives_what_a_rebuild_and_a_plain_reading_give(store, small, steps):
+    folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    with folder as path, weft.open("memory:" if store == "memory" else f"{path}/weft.db", embedder=None) as kb:
+        for number, step in enumerate(steps):
+            do(kb, step, number)
+            if not kb.stats().spaces or kb.stats().spaces[-1].name != "s":
+                continue
+            found, links = made(kb), kb.stats()
+            assert found == expected(kb)
+            kb.relink()
+            assert made(kb) == found and kb.stats() == links
+            assert kb.verify() == []
+
+
+def test_memory_and_file_agree_on_what_is_alike(tmp_path):
+    chance = np.random.default_rng(3)
+    centres = chance.normal(size=(5, 24))
+    rows = (centres[chance.integers(0, 5, 60)] + 0.35 * chance.normal(size=(60, 24))).tolist()
+    found = []
+    for url in ("memory:", str(tmp_path / "weft.db")):
+        with weft.open(url, embedder=None) as kb:
+            kb.add([item(f"{number:02}") for number in range(60)], vectors=rows)
+            found.append({(source, target) for source, target, _, _ in made(kb)})
+    assert found[0] == found[1] and len(found[0]) > 50
+    units = [np.array(row, np.float32) / np.linalg.norm(row).astype(np.float32) for row in rows]
+    assert all(similarity(units[int(one)], units[int(two)]) >= rules.SIMILAR for one, two in found[0])
+
+
+def test_only_the_origin_says_who_made_a_link(kb):
+    kb.add([item("a", TAGS), item("b", TAGS)], [Edge("a", "b", "related", 1.0, "s")])
+    assert [(edge.type, edge.origin) for edge in kb.edges(made=None)] == [("related", ""), ("shared_tag", MADE)]
+
+
+def test_an_older_file_is_brought_up_to_date_and_linked_with_the_next_write(tmp_path):
+    path = str(tmp_path / "old.db")
+    connection = apsw.Connection(path)
+    connection.execute(file.MIGRATIONS[0])
+    connection.execute(f"PRAGMA application_id={file.APPLICATION}; PRAGMA user_version=1")
+    connection.execute("INSERT INTO space VALUES (1, 's', 2, 2, 1, 0, '0', 1, 0)")
+    connection.executemany("INSERT INTO item VALUES (?, 1, ?, ?)", [((1 << 32) + place, id, f'{{"id":"{id}","text":"x"}}') for place, id in enumerate("ab")])
+    connection.execute("INSERT INTO edge VALUES (1, 'a', 1, 'b', 'related', 0.5, NULL)")
+    connection.close()
+    with weft.open(path, embedder=None) as kb:
+        assert list(kb.edges()) == [Edge("a", "b", weight=0.5, space="s")]
+        assert kb._stores.items.unlinked("s") == ["a", "b"]
+
+
+def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
+    path = str(tmp_path / "weft.db")
+    with weft.open(path, embedder=None) as kb:
+        kb.add([item("a", TAGS), item("b", TAGS), item("c")])
+
+    def run(*words: str) -> dict[str, Any]:
+        done = CliRunner().invoke(cli, [*words, "--db", path, "--embedder", "none", "--json"], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    assert [row["origin"] for row in run("links", "list", "--made")["links"]] == ["weft"]
+    run("links", "add", "a", "c", "--space", "s", "--weight", "0.5")
+    assert [row["target"] for row in run("links", "list", "--item", "c")["links"]] == ["c"]
+    run("links", "forbid", "b", "a", "--space", "s")
+    assert [(row["type"], row["weight"]) for row in run("links", "list", "--item", "b", "--space", "s")["links"]] == [("shared_tag", 0.0), ("similar", 0.0)]
+    assert run("links", "rebuild") == {"items": 3, "links": 0}
+    shown = CliRunner().invoke(cli, ["links", "list", "--db", path]).stdout
+    assert "forbidden" in shown and "people" in shown
+    refused = CliRunner().invoke(cli, ["links", "add", "a", "b", "--space", "s", "--weight", "0", "--db", path])
+    assert refused.exit_code == 2 and "weft links forbid" in refused.output
+
+
+def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
+    path = str(tmp_path / "weft.db")
+    with weft.open(path, embedder=None) as kb:
+        kb.add([item("a", TAGS), item("b", TAGS), item("c", TAGS)], [Edge("a", "b", "shared_tag", 0, "s")])
+        links, stats = made(kb), kb.stats()
+    out = tmp_path / "out.jsonl"
+    assert CliRunner().invoke(cli, ["export", "--db", path, "-o", str(out)]).exit_code == 0
+    assert "weft" not in out.read_text().replace("weft.db", "")
+    with weft.open("memory:", embedder=None) as again:
+        again.load(out)
+        assert made(again) == links == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
+        assert again.stats() == stats
