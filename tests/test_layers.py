@@ -30,6 +30,7 @@ LAYERS: dict[str, set[str]] = {
     "config": {"errors"},
     "tokens": {"errors", "ports"},
     "registry": {"errors", "ports"},
+    "templates": {"errors"},
     "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace"},
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
@@ -37,10 +38,10 @@ LAYERS: dict[str, set[str]] = {
     "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning"},
     "stores": {"model", "errors", "codec", "words"},
     "embedders": {"model", "errors", "codec", "words", "ports"},
-    "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "engine"},
+    "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "request", "engine", "templates"},
     "surfaces": {"model", "errors", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "capabilities", "registry", "config", ""},
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client", "templates"},
     "__main__": {"surfaces"},
 }
 REQUIRED = {"Stemmer", "apsw", "click", "numpy", "onnxruntime", "rich", "tiktoken", "tokenizers"}
