@@ -119,14 +119,17 @@ def _costs(section: Section, text: str, counter: TokenCounter) -> list[tuple[int
 
 
 def _chosen(draft: Draft, costs: Sequence[Sequence[tuple[int, ...]]]) -> list[list[int]]:
+    """Every section is sure of an equal share if it can use it, so that a long profile leaves room for what answers the question."""
     budget = sum(sum(sum(forms) for forms in section) for section in costs) if draft.max_tokens is None else draft.max_tokens
     groups = []
+    share = budget // max(1, len(draft.sections))
     for section, tokens in zip(draft.sections, costs, strict=True):
         offers = tuple(
             Offer(tuple(Option(cost, worth(entry, form)) for form, cost in enumerate(forms))) for entry, forms in zip(section.entries, tokens, strict=True)
         )
         heading = draft.counter.count(section.opening) + (draft.counter.count(draft.joined) if draft.joined else 0)
-        groups.append(Group(offers, 0, budget if section.cap is None else min(budget, section.cap), heading))
+        most = budget if section.cap is None else min(budget, section.cap)
+        groups.append(Group(offers, min(share, most), most, heading))
     options = iter(knapsack.choose(groups, budget).options)
     return [[next(options) for _ in section.entries] for section in draft.sections]
 
