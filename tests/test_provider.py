@@ -399,6 +399,7 @@ def test_closing_the_engine_closes_what_the_provider_uses(tmp_path):
         ({"max_tokens": -1}, "max_tokens must be"),
         ({"max_tokens": "many"}, "max_tokens must be"),
         ({"caps": {"context": -1}}, "the cap of 'context' must be"),
+        ({"caps": [3]}, "caps must be a mapping of sections to tokens, not list"),
         ({"formats": {"context": 3}}, "'context' must be a .format text, a Template or a function, not int"),
         ({"formats": {3: "x"}}, "named by text, not by 3"),
         ({"formats": "x"}, "formats must be a mapping"),

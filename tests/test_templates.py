@@ -98,7 +98,7 @@ def test_steps_time_memory_and_output_are_limited():
     for template, says in (
         (Template(loops), "line 1: ran out of its 2,000,000 steps"),
         (Template(nested, "handlebars", quick), "takes longer than 0.5 s"),
-        (Template(SWELLING, limits=Limits(memory_mb=256, timeout_s=30)), "needs more than 256 MB"),
+        (Template(SWELLING, limits=Limits(memory_mb=256, timeout_s=30)), "ended its process, which has 256 MB"),
         (Template("{{ text * 100 }}", limits=Limits(output=1000)), "gives 10,000 characters, the limit is 1,000"),
         (Template("{{text}}" * 11, "handlebars", Limits(output=1000)), "gives 1,100 characters, the limit is 1,000"),
         (Template("{text}" * 11, "format", Limits(output=1000)), "gives 1,100 characters, the limit is 1,000"),
@@ -173,3 +173,21 @@ def test_a_missing_package_becomes_advice(tmp_path):
 def test_what_is_no_template_is_refused(source, engine, says):
     with pytest.raises(weft.Invalid, match=says):
         Template(source, engine)
+
+
+@pytest.mark.parametrize("limit", [{"timeout_s": 0}, {"timeout_s": float("nan")}, {"fuel": 1.5}, {"memory_mb": -1}, {"output": True}, {"fuel": 10**10}])
+def test_limits_that_make_no_sense_are_refused(limit):
+    with pytest.raises(weft.Invalid, match=f"limits: {next(iter(limit))} must be"):
+        Limits(**limit)
+
+
+@pytest.mark.parametrize("values", [{"text": object()}, {"text": {1, 2}}])
+def test_values_that_are_not_plain_are_refused(values):
+    with pytest.raises(weft.Invalid, match="template 'skills': the values must be plain JSON"):
+        Template("{{ text }}").render("skills", values)
+
+
+def test_a_value_that_is_not_text_costs_only_its_own_rendering():
+    with pytest.raises(weft.Invalid, match="template 'skills'"):
+        render("{{ text }}", "jinja2", text="\ud800")
+    assert render("{{ text }}", "jinja2", text="fine") == "fine"

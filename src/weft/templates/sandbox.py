@@ -7,15 +7,16 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from threading import Event, Lock, Timer
 from typing import Any
 
-from weft.errors import Unavailable
+from weft.errors import Invalid, Unavailable
 
 SCRIPT = Path(__file__).with_name("worker.py")
 SPARE = 4  # processes kept for the next template
+MOST = 1_000_000_000  # of any limit
 STARTING_S = 30.0  # given to a new process before its first template
 
 
@@ -27,6 +28,13 @@ class Limits:
     output: int = 1_000_000  # characters
     fuel: int = 2_000_000  # steps of a Jinja2 template
     memory_mb: int = 512  # of the process
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            whole = isinstance(value, int) or one.name == "timeout_s"
+            if isinstance(value, bool) or not isinstance(value, int | float) or not whole or not 0 < value <= MOST:
+                raise Invalid(f"limits: {one.name} must be a{' whole' if one.name != 'timeout_s' else ''} number above 0 and at most {MOST:,}, not {value!r}")
 
 
 class Worker:
@@ -58,7 +66,8 @@ class Worker:
             found: dict[str, Any] = json.loads(line)
             return found
         self.close()
-        return {"reason": f"takes longer than {timeout_s:g} s" if late else f"needs more than {self.memory_mb} MB", "line": None, "ended": True}
+        ended = f"ended its process, which has {self.memory_mb} MB"
+        return {"reason": f"takes longer than {timeout_s:g} s" if late else ended, "line": None, "ended": True}
 
     def _said(self, request: bytes, timeout_s: float) -> tuple[bytes, bool]:
         """The line that the process answers with, empty when it ended; and whether its time was over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ class Template:
             raise Invalid(f"a template is a text of at most {MAX_SOURCE:,} characters")
         if any("\ud800" <= character <= "\udfff" for character in self.source):
             raise Invalid("the template contains lone surrogates, which are not text")
+        if not isinstance(self.limits, Limits):
+            raise Invalid(f"limits must be Limits, not {type(self.limits).__name__}")
 
     def check(self, name: str, known: Sequence[str]) -> None:
         """Refuse what can never work, with the template's name and the line. `known` are the values a `.format` string may name."""
@@ -57,6 +60,10 @@ class Template:
         return text
 
     def _asked(self, name: str, values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            json.dumps(values, ensure_ascii=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise failed(name, f"the values must be plain JSON ({error})", None) from None
         answer = sandbox.ask({"engine": self.engine, "source": self.source} | values, self.limits)
         if "missing" in answer:
             raise MissingExtra(f"{self.engine} templates need a package that is not installed ({answer['missing']}): pip install 'weft[templates]'")

@@ -113,8 +113,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"reason": str(refused), "line": refused.line}
     except ImportError as error:
         return {"missing": error.name or str(error)}
-    except (MemoryError, RecursionError) as error:
-        return {"reason": "needs too much memory" if isinstance(error, MemoryError) else "is nested too deeply", "line": None}
+    except Exception as error:  # the outermost line of this process: whatever a template brings about is told
+        return {"reason": f"{type(error).__name__}: {error}".rstrip(": "), "line": None}
     if len(text) > request["output"]:
         return {"reason": f"gives {len(text):,} characters, the limit is {request['output']:,}", "line": None}
     return {"text": text}

@@ -59,6 +59,8 @@ class Provider:
         self._entity_id = None if entity_id is None else check.name("entity_id", entity_id)
         self._formats = formatting.checked(formats or {})
         self._max_tokens = request.budget(max_tokens)
+        if not isinstance(caps or {}, Mapping):
+            raise Invalid(f"caps must be a mapping of sections to tokens, not {type(caps).__name__}")
         self._caps = {check.name("caps", name): request.whole(f"the cap of {name!r}", cap, 0, 100_000_000) for name, cap in (caps or {}).items()}
         self._counter = tokens.counter(model)
         self._metadata_info_type = check.name("metadata_info_type", metadata_info_type)

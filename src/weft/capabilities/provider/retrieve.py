@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,8 +17,6 @@ from weft.ports import Stores
 from weft.recipes import Mode, Recipe
 from weft.request import MAX_LIMIT
 from weft.stages.gather import EVERYBODY
-
-log = logging.getLogger(__name__)
 
 Scope = Literal["entity", "all"]
 READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM, Kind.RULE)
@@ -99,7 +96,6 @@ def _layer(name: str, kb: Engine, wanted: Wanted) -> Found:
             state = tuple((info.name, info.digest) for info in stores.items.spaces() if info.name in wanted.spaces)
             return replace(LAYERS[name](kb, wanted, stores), state=state)
     except (Unavailable, Conflict) as error:
-        log.warning("provider: layer %s left empty: %s", name, error)
         return Found(problems=(Problem(name, str(error), error.code),))
 
 
