@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 
 import pytest
 from hypothesis import given, settings
@@ -171,18 +172,22 @@ def test_a_failing_layer_is_flagged_and_the_others_answer(role, method, layer, c
 
 
 def test_layers_that_saw_different_states_are_read_again_together(lab):
-    """A write comes in after the first layer has begun: every layer of the answer must know it, or none."""
+    """A write comes in when the first layer is done and before the second begins: every layer of the answer must know it, or none."""
     provider = maya(lab)
-    reading, calls = lab.reading, []
+    reading, calls, first_done = lab.reading, [], Event()
 
     @contextmanager
     def interrupted():
         calls.append(1)
-        if len(calls) == 2:
+        number = len(calls)
+        if number == 2:
+            assert first_done.wait(30)
             lab.add(Item("user:maya", S, "profile", "user", properties={"team": "changed"}))
             lab.add([], [Edge("user:maya", "noise-skill", "CHANGED", space=S)])
         with reading() as stores:
             yield stores
+        if number == 1:
+            first_done.set()
 
     lab.reading = interrupted
     found = provider.retrieve(QUESTION)
@@ -321,6 +326,17 @@ class TestBudget:
         capped = maya(lab, formats=FORMATS[form], caps={"user_profile": 12})(QUESTION)
         assert counter.count(free["user_profile"]) > 12 >= counter.count(capped.get("user_profile", ""))
         assert capped["instructions"] == free["instructions"]
+
+    def test_a_long_profile_leaves_room_for_what_answers_the_question(self, lab):
+        lab.add(Item("user:maya", S, "profile", "user", properties={f"habit {n:02}": "so it is" for n in range(60)}))
+        found = maya(lab, max_tokens=120)(QUESTION)
+        assert found["user_profile"] and found["skills"] and found["context"]
+
+    def test_what_a_wrong_estimate_left_out_is_brought_back(self, lab):
+        lab.add([Item("wordy", S, type="fact", section="odd", text="zebra " * 60), Item("terse", S, type="fact", section="odd", text="zebra")])
+        told = {"wordy": "x", "terse": "word " * 80}
+        found = Provider(lab, spaces=[S], formats={"odd": lambda entries: "".join(told[entry.id] for entry in entries)}, caps={"odd": 60})
+        assert found("zebra")["odd"] == "x"
 
     def test_a_template_longer_than_the_budget_does_not_empty_the_others(self, lab):
         found = maya(lab, formats={"skills": Template("word " * 500 + "{{ entries|length }}")}, max_tokens=100)(QUESTION)
