@@ -31,6 +31,7 @@ LAYERS: dict[str, set[str]] = {
     "tokens": {"errors", "ports"},
     "registry": {"errors", "ports"},
     "remote": {"errors"},
+    "templates": {"errors"},
     "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace"},
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
@@ -41,10 +42,10 @@ LAYERS: dict[str, set[str]] = {
     "stores": {"model", "errors", "codec", "words"},
     "embedders": {"model", "errors", "codec", "words", "ports", "remote"},
     "llms": {"errors", "ports", "remote"},
-    "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "engine"},
+    "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "request", "engine", "templates"},
     "surfaces": {"model", "errors", "ports", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "capabilities", "registry", "config", ""},
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client", "templates"},
     "__main__": {"surfaces"},
 }
 REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "re2", "rich", "tiktoken", "tokenizers", "yaml"}

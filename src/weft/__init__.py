@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from weft.capabilities.feed import merge_feed
+    from weft.capabilities.provider.provide import Provider
+    from weft.capabilities.provider.values import Entry, Provision, Relation, Retrieval
     from weft.engine import Engine, Statistics
     from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
     from weft.ingest.notes import Ingested
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from weft.ports import LLM, Embedder
     from weft.recipes import Recipe, Weights
     from weft.surfaces.client import Client
+    from weft.templates.sandbox import Limits
+    from weft.templates.template import Template
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,6 +39,7 @@ __all__ = [
     "Corrupt",
     "Edge",
     "Engine",
+    "Entry",
     "Forbidden",
     "Fragment",
     "Hit",
@@ -42,22 +48,32 @@ __all__ = [
     "Item",
     "Kind",
     "LeftOut",
+    "Limits",
     "MissingExtra",
     "NotFound",
     "Problem",
+    "Provider",
+    "Provision",
     "Recipe",
+    "Relation",
     "Report",
+    "Retrieval",
     "Skipped",
     "Statistics",
+    "Template",
     "Unavailable",
     "WeftError",
     "Weights",
+    "merge_feed",
     "open",
     "open_llm",
 ]
 
 
 _HOMES = {
+    "weft.capabilities.feed": ("merge_feed",),
+    "weft.capabilities.provider.provide": ("Provider",),
+    "weft.capabilities.provider.values": ("Entry", "Provision", "Relation", "Retrieval"),
     "weft.engine": ("Engine", "Statistics"),
     "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
     "weft.ingest.notes": ("Ingested",),
@@ -66,6 +82,8 @@ _HOMES = {
     "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
     "weft.recipes": ("Recipe", "Weights"),
     "weft.surfaces.client": ("Client",),
+    "weft.templates.sandbox": ("Limits",),
+    "weft.templates.template": ("Template",),
 }
 _EXTRAS = {"weft.surfaces.client": "client"}
 

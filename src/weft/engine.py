@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -301,6 +301,12 @@ class Engine:
             if space not in known:
                 raise NotFound(f"no space {space!r}; known: {', '.join(sorted(known)) or 'none yet'}", "unknown_space")
         return list(dict.fromkeys(wanted))
+
+    @contextmanager
+    def reading(self) -> Iterator[Stores]:
+        """For capabilities: the stores, in one state for the whole block and this thread."""
+        with self._reading():
+            yield self._stores
 
     # inside
 

@@ -1,0 +1,108 @@
+"""From what an expert says to an agent that acts on it, in ten steps, with a scripted language model behind real HTTP.
+
+Run it: python examples/agent_loop.py        Use your own model: replace `llm.base_url` by its address and `ask` by your client.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scripted_llm import ScriptedLLM, ask
+
+import weft
+
+SPACE, EXPERT = "support", "user:maya"
+SAID = "Freeze the payout of the seller before you refund a marketplace order: it prevents a loss in nine of ten disputes."
+REQUEST = "Refund marketplace order 4711"
+STRUCTURING = "Extract entities, facts, procedures and relationships as JSON with metadata, pieces and graph. No credentials.\n\n{text}"
+PROMPT = """\
+# Who you work for
+{{ user_profile }}
+
+# Rules to obey
+{{ instructions }}
+
+# Background
+{{ context }}
+
+User request: {{ user_input }}
+"""
+STRUCTURED = {
+    "metadata": {EXPERT: {"entity_type": "user", "properties": {"team": "Customer Care", "role": "team lead"}}},
+    "pieces": [
+        {
+            "piece_id": "freeze-payout",
+            "content": "Freeze the seller's payout before refunding a marketplace order",
+            "knowledge_type": "procedure",
+            "info_type": "instructions",
+            "tags": ["marketplace", "refund"],
+            "entity_id": EXPERT,
+        },
+        {"piece_id": "dispute-rate", "content": "A frozen payout prevents a loss in 9 of 10 marketplace disputes", "knowledge_type": "fact"},
+    ],
+    "graph": {
+        "nodes": [{"node_id": "process:refund", "node_type": "process", "label": "Refunds"}],
+        "edges": [{"source_id": EXPERT, "target_id": "process:refund", "edge_type": "APPROVES", "properties": {"piece_id": "freeze-payout"}}],
+    },
+}
+RULES = (
+    (("Extract entities", "Freeze the payout"), json.dumps(STRUCTURED)),
+    (("# Rules to obey", "Freeze the seller's payout"), "1. Freeze the seller's payout. 2. Refund order 4711. 3. Tell the customer."),
+    (("User request",), "1. Refund order 4711."),
+)
+
+
+def items(structured: dict[str, Any]) -> list[weft.Item]:
+    """The three layers as items: profiles, pieces, nodes."""
+    profiles = [weft.Item(id, SPACE, weft.Kind.PROFILE, one["entity_type"], properties=one["properties"]) for id, one in structured["metadata"].items()]
+    pieces = [
+        weft.Item(
+            one["piece_id"],
+            SPACE,
+            type=one["knowledge_type"],
+            text=one["content"],
+            tags=tuple(one.get("tags", ())),
+            section=one.get("info_type", ""),
+            subject=one.get("entity_id"),
+        )
+        for one in structured["pieces"]
+    ]
+    nodes = [weft.Item(one["node_id"], SPACE, weft.Kind.ENTITY, one["node_type"], title=one["label"]) for one in structured["graph"]["nodes"]]
+    return [*profiles, *pieces, *nodes]
+
+
+def edges(structured: dict[str, Any]) -> list[weft.Edge]:
+    rows = structured["graph"]["edges"]
+    return [weft.Edge(one["source_id"], one["target_id"], one["edge_type"], space=SPACE, item_id=one["properties"].get("piece_id")) for one in rows]
+
+
+def main() -> None:
+    with ScriptedLLM(RULES) as llm, weft.open("memory:", embedder=None) as kb:
+        step(1, "The expert says", SAID)
+        structured = json.loads(ask(llm.base_url, STRUCTURING.format(text=SAID)))
+        step(2, "The model structures it", f"{len(structured['pieces'])} pieces, {len(structured['graph']['edges'])} link")
+        report = kb.add(items(structured), edges(structured))
+        step(3, "It is stored", f"{report.added} items, {report.edges} link")
+        step(4, "The agent is asked", REQUEST)
+        provider = weft.Provider(kb, entity_id=EXPERT, spaces=[SPACE], max_tokens=200)
+        step(5, "The provider is called", f"entity {EXPERT}, at most 200 tokens")
+        found = provider.retrieve(REQUEST)
+        pieces = ", ".join(f"{hit.item.id} {hit.score:.2f} ({'+'.join(hit.found_by)})" for hit in found.pieces)
+        links = ", ".join(f"{one.type} {one.edge.target} at depth {one.depth}" for one in found.graph_context)
+        step(6, "Three layers answer", f"metadata: {', '.join(sorted(found.metadata[0].properties))}\npieces: {pieces}\ngraph: {links}")
+        knowledge = provider(REQUEST)
+        step(7, "By section", json.dumps(knowledge, indent=2))
+        feed = weft.merge_feed({"user_profile": "", "instructions": "", "context": "", "user_input": REQUEST}, knowledge)
+        step(8, "Merged into the feed", ", ".join(f"{name}: {len(text)} characters" for name, text in feed.items()))
+        prompt = weft.Template(PROMPT).render("prompt", feed)
+        step(9, "The prompt", prompt)
+        step(10, "The model answers", ask(llm.base_url, prompt))
+
+
+def step(number: int, title: str, text: str) -> None:
+    print(f"== {number}. {title}\n{text.rstrip()}\n")
+
+
+if __name__ == "__main__":
+    main()
