@@ -1305,7 +1305,7 @@ def test_another_file_may_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("stroe = 'x'", "no setting 'stroe'; known: embedder, format, max_tokens, model, openai_api_key, store, timeout_s"),
+        ("stroe = 'x'", "no setting 'stroe'; known: embedder, format, links, max_tokens, model, openai_api_key, store, timeout_s"),
         ("max_tokens = 'many'", "max_tokens must be int, not 'many'"),
         ("max_tokens = 2.5", "max_tokens must be int, not 2.5"),
         ("max_tokens = true", "max_tokens must be int, not True"),
