@@ -13,7 +13,7 @@ from weft.ports import LinkStore, Stores
 
 log = logging.getLogger(__name__)
 
-PAGE = 256  # items linked in one write
+PAGE = 512  # items linked in one write
 KEPT = 10  # of a type: an item is linked to so many of the items before it, in the order of ids
 TRIES = 100  # a page is worked out again when somebody else wrote to its space meanwhile
 NONE = "none"  # what is stored when no rule was chosen

@@ -15,12 +15,12 @@ def _examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-@click.group(cls=Group, epilog=_examples("weft links list --space support", "weft links forbid a b --space support"))
+@click.group(cls=Group, epilog=_examples("weft links list --space support", "weft links rebuild"))
 def links() -> None:
     """Show, add and forbid links, and make weft's own anew."""
 
 
-@links.command("list", cls=Command, epilog=_examples("weft links list --space support", "weft links list --item refund-policy --made"))
+@links.command("list", cls=Command, epilog=_examples("weft links list --space support", "weft links list --item gift-card-refunds --made"))
 @some_spaces
 @click.option("--item", "ids", multiple=True, metavar="ID", help="Only links of this item; may be given several times.")
 @click.option("--type", "types", multiple=True, metavar="T", help="Only links of this type; may be given several times.")
@@ -34,7 +34,7 @@ def list_links(session: Session, /, spaces: Sequence[str], ids: Sequence[str], t
     session.answer({"links": [wire.edge(edge) for edge in found]}, lambda screen: [screen.links(found)])
 
 
-@links.command(cls=Command, epilog=_examples("weft links add late-parcels lost-parcel --space support --type related --weight 0.8"))
+@links.command(cls=Command, epilog=_examples("weft links add gift-card-refunds final-sale-items --space support --type related --weight 0.8"))
 @click.argument("source")
 @click.argument("target")
 @one_space
@@ -50,7 +50,7 @@ def add(session: Session, /, **asked: Any) -> None:
     _put(session, [asked], lambda: f"linked: {asked['source']} -[{asked['type']}]-> {asked['target']}")
 
 
-@links.command(cls=Command, epilog=_examples("weft links forbid refund-policy gift-card-refunds --space support --type similar"))
+@links.command(cls=Command, epilog=_examples("weft links forbid what-is-the-refund-policy gift-card-refunds --space support --type similar"))
 @click.argument("source")
 @click.argument("target")
 @one_space

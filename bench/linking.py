@@ -1,0 +1,60 @@
+"""What links of weft's own cost: all at once for N generated items, and for one change. Processor time, as other programs disturb it less.
+
+python -m bench.linking --items 20000
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from dataclasses import replace
+
+import numpy as np
+
+import weft
+from bench.speed import Made
+
+CHANGES = 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=20_000)
+    count = parser.parse_args().items
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/links.db"
+        last = fill(path, count)
+        for rule in ("shared_tag", "similar"):
+            measure(path, rule, last)
+
+
+def fill(path: str, count: int) -> list[tuple[weft.Item, list[float]]]:
+    """Items with four of count / 30 tags each, and clustered vectors; the last of them."""
+    made, chance, spent = Made(count), np.random.default_rng(1), 0.0
+    with weft.open(path, embedder=None, links=[]) as kb:
+        for items, vectors in made.batches(2000):
+            tagged = [replace(one, tags=tuple(f"t{tag}" for tag in sorted(set(chance.integers(0, count // 30, 4).tolist())))) for one in items]
+            started = time.process_time()
+            kb.add(tagged, embed=False)
+            spent += time.process_time() - started
+            kb.add(tagged, vectors=vectors.tolist())
+    print(f"{count:,} items: words without links {count / spent:,.0f} a second of processor time", flush=True)
+    return list(zip(tagged, vectors.tolist(), strict=True))
+
+
+def measure(path: str, rule: str, last: list[tuple[weft.Item, list[float]]]) -> None:
+    with weft.open(path, embedder=None, links=[rule]) as kb:
+        started = time.process_time()
+        kb.link()
+        spent, links = time.process_time() - started, kb.stats().spaces[0].links
+        changes = []
+        for number, (item, vector) in enumerate(last[:CHANGES]):
+            started = time.process_time()
+            kb.add(replace(item, text=f"changed {number}"), vectors=[vector])
+            changes.append(time.process_time() - started)
+    print(f"  {rule:12} all: {spent:6.1f} s, {links:,} links; one change: {np.median(changes) * 1000:.1f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
