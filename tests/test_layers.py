@@ -30,7 +30,7 @@ LAYERS: dict[str, set[str]] = {
     "config": {"errors"},
     "tokens": {"errors", "ports"},
     "registry": {"errors", "ports"},
-    "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace"},
+    "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace", "ingest.mentions"},
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
     "meaning": {"model", "errors", "ports", "recipes", "trace", "ingest", "embedders.cached"},

@@ -30,8 +30,8 @@ def strength(holders: int, texts: int) -> float:
 
 
 def closeness(texts: int) -> float:
-    """What a shared name weighs."""
-    return round(1 / texts, 6)
+    """What a shared name weighs: always less than a mention of one item alone."""
+    return round(0.25 / texts, 6)
 
 
 def addresses(item: Item) -> tuple[str, ...]:
