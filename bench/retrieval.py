@@ -21,6 +21,7 @@ import numpy as np
 
 import weft
 from weft.embedders.minilm import MiniLM
+from weft.ingest.links import links
 from weft.model import Form
 from weft.ports import Vector
 from weft.recipes import KNOWLEDGE, Recipe, resolved
@@ -80,9 +81,13 @@ def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, list[Questi
     questions = [Question(row["text"], row[field] if field else "all", frozenset(row["gold"])) for row in asked]
     embedder.warm(folder.name, [item.embeddable for item in items])
     embedder.warm(folder.name + "-queries", [question.text for question in questions])
+    items = [item for item in items if item.title or item.text]
     kb = weft.open(tempfile.mkdtemp() + "/bench.db", embedder=embedder)
     for start in range(0, len(items), 2000):
-        kb.add([item for item in items[start : start + 2000] if item.title or item.text])
+        kb.add(items[start : start + 2000])
+    made = links(items)
+    for start in range(0, len(made), 2000):
+        kb.add([], made[start : start + 2000])
     return kb, questions
 
 
@@ -121,7 +126,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder of sets, each with corpus.jsonl and queries.jsonl")
     parser.add_argument("--sets", default="hotpotqa,2wiki,musique,locomo,scifact,stackfaq")
     parser.add_argument("--cache", type=Path, help="folder that keeps vectors between runs")
-    parser.add_argument("--modes", default="bm25,vector,hybrid")
+    parser.add_argument("--modes", default="bm25,vector,hybrid,walk")
     parser.add_argument("--questions", type=int, help="only the first N of each set")
     parser.add_argument("--sharpness", type=float, nargs="*", help="try other values of the recipe's sharpness")
     parser.add_argument("--no-search", action="store_true", help="only measure evidence inside budgets")
@@ -131,7 +136,8 @@ def main() -> None:
         started = time.perf_counter()
         kb, questions = load(arguments.data / name, embedder)
         questions = questions[: arguments.questions]
-        print(f"{name}: {sum(info.items for info in kb.stats().spaces):,} items, {len(questions):,} questions", flush=True)
+        spaces = kb.stats().spaces
+        print(f"{name}: {sum(info.items for info in spaces):,} items, {sum(info.edges for info in spaces):,} links, {len(questions):,} questions", flush=True)
         for mode in () if arguments.no_search else arguments.modes.split(","):
             print(f"  search {mode:7}", searched(kb, questions, mode), flush=True)
         for sharpness in arguments.sharpness or [KNOWLEDGE[0].sharpness]:

@@ -302,7 +302,7 @@ class TestExplaining:
     def test_it_shows_what_is_in_and_what_is_not(self, embedded: Path) -> None:
         shown = run("explain", *ASK, "--max-tokens", "500", db=embedded, embedder="minilm").stdout
         assert re.match(r"tokens █+░* \d{3} of 500 \(cl100k_base\)\nentry_points: \d+ items?, \d+ tokens · context: ", shown)
-        assert re.search(r"process-a-refund +(whole|summary) +\d+ +\.\d\d +words and meaning \(bm25 \.\d\d, vector \.\d\d\)", shown)
+        assert re.search(r"process-a-refund +(whole|summary) +\d+ +\.\d\d +words and meaning \(bm25 \.\d\d, vector \.\d\d, walk \.\d\d\)", shown)
         assert re.search(r" \d+ +\.\d\d outweighed +--max-tokens \d+ \((whole|summary|pointer)\)", shown)
 
     def test_an_item_can_be_asked_about(self, store: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -951,7 +951,7 @@ REFUSED_REQUESTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"types": ["\ud800"]}, Invalid, "lone surrogates"),
     ({"kinds": ["animal"]}, Invalid, "no kind 'animal'; known: claim, entity, memory, node, profile, rule"),
     ({"kinds": "node"}, Invalid, "kinds must be a list of names, not 'node'"),
-    ({"mode": "magic"}, Invalid, "no mode 'magic'; known: bm25, hybrid, vector"),
+    ({"mode": "magic"}, Invalid, "no mode 'magic'; known: bm25, hybrid, vector, walk"),
     ({"limit": 0}, Invalid, "limit must be a whole number from 1 to 10,000, not 0"),
     ({"limit": -1}, Invalid, "limit must be a whole number from 1 to 10,000, not -1"),
     ({"limit": 10_001}, Invalid, "limit must be a whole number from 1 to 10,000, not 10001"),
@@ -983,7 +983,7 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"recipe": [Recipe(5)]}, Invalid, "a recipe's name must be text, not int"),
     ({"recipe": [Recipe("x", types="faq")]}, Invalid, "types must be a list of names, not 'faq'"),
     ({"recipe": [Recipe("x", kinds=("animal",))]}, Invalid, "no kind 'animal'"),
-    ({"recipe": [Recipe("x", source="web")]}, Invalid, "no source 'web'; known: neighbours, profile, search, subjects"),
+    ({"recipe": [Recipe("x", source="web")]}, Invalid, "no source 'web'; known: neighbours, profile, search, subjects, walk"),
     ({"recipe": [Recipe("x", share=-0.5)]}, Invalid, "share must be a number from 0 to 1, not -0.5"),
     ({"recipe": [Recipe("x", most=2)]}, Invalid, "most must be a number from 0 to 1, not 2"),
     ({"recipe": [Recipe("x", sharpness=-1)]}, Invalid, "sharpness must be a number that is not negative, not -1"),
@@ -1306,7 +1306,7 @@ def test_another_file_may_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("stroe = 'x'", f"no setting 'stroe'; known: {', '.join(sorted(one.name for one in fields(config.Settings)))}"),
+        ("stroe = 'x'", f"no setting 'stroe'; known: {', '.join(sorted(one.name for one in fields(Settings)))}"),
         ("max_tokens = 'many'", "max_tokens must be int, not 'many'"),
         ("max_tokens = 2.5", "max_tokens must be int, not 2.5"),
         ("max_tokens = true", "max_tokens must be int, not True"),

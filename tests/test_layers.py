@@ -32,7 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "registry": {"errors", "ports"},
     "remote": {"errors"},
     "templates": {"errors"},
-    "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace"},
+    "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace", "ingest.mentions"},
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
     "linking": {"model", "errors", "ports", "ingest"},

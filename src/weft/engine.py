@@ -26,6 +26,7 @@ from weft.stages import explain
 from weft.stages.answer import answer
 from weft.stages.render import layout
 from weft.stages.search import search
+from weft.stages.walk import walked_search
 from weft.trace import span, traced
 
 log = logging.getLogger(__name__)
@@ -235,7 +236,8 @@ class Engine:
         now: datetime | None = None,
         vector: Sequence[float] | None = None,
     ) -> list[Hit]:
-        """The best items, best first. Filters run inside the search: asking for 10 gives 10 if 10 exist."""
+        """The best items, best first. Filters run inside the search: asking for 10 gives 10 if 10 exist. The mode "walk" also follows
+        links from what it finds, for questions that need several pieces of knowledge."""
         recipe = request.checked_recipe(Recipe("search", mode=mode, limit=limit, min_score=min_score))
         query = self._query(text, spaces, now=now, as_of=as_of, vector=vector)
         only = Filter(
@@ -254,7 +256,8 @@ class Engine:
             found, problems = self._meaning.of_query(query, [recipe])
             for problem in problems:
                 log.warning("search %s: %s", problem.part, problem.reason)
-            return list(search(query.text, found, only, recipe, stores=self._stores).hits)
+            find = walked_search if recipe.mode == "walk" else search
+            return list(find(query.text, found, only, recipe, stores=self._stores).hits)
 
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context:
         """The best context for a request, within its budget. Options: max_tokens=2000 (None: no limit), recipe="knowledge" (a name

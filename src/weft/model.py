@@ -237,8 +237,9 @@ class Hit:
 
     @property
     def relevance(self) -> float:
-        """How much it matters to the request: what a link leads to matters no more than the item the link starts from."""
-        return self.score * self.signals.get("start", 1.0)
+        """How much it matters to the request: what a walk along the links found it to be worth, else its
+        score, where what a link leads to matters no more than the item the link starts from."""
+        return self.signals["walk"] if "walk" in self.signals else self.score * self.signals.get("start", 1.0)
 
     @property
     def distance(self) -> int:

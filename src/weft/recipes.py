@@ -7,8 +7,8 @@ from typing import Literal
 
 from weft.model import Form, Kind
 
-Source = Literal["search", "neighbours", "profile", "subjects"]
-Mode = Literal["hybrid", "bm25", "vector"]
+Source = Literal["search", "neighbours", "walk", "profile", "subjects"]
+Mode = Literal["hybrid", "bm25", "vector", "walk"]
 
 # Shares of the fused score, chosen on the tuning sets (docs/ARCHITECTURE.md, "Fusion").
 BM25_WEIGHT, VECTOR_WEIGHT = 0.6, 0.4
@@ -62,7 +62,7 @@ _READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM)
 
 KNOWLEDGE = (
     Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=0.6, required=True),
-    Recipe("context", "neighbours", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=0.3),
+    Recipe("context", "walk", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=0.3),
     Recipe("entities", "neighbours", kinds=(Kind.ENTITY,), limit=10, depth=1, starts=20, share=0.1),
 )
 SEARCH = (Recipe("entry_points", limit=AS_FITS, required=True),)
@@ -70,7 +70,7 @@ MEMORIES = (Recipe("memories", kinds=(Kind.MEMORY,), limit=AS_FITS, weights=Weig
 PROFILE = (
     Recipe("profile", "profile", kinds=(Kind.PROFILE,), share=0.2),
     Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=0.5, required=True),
-    Recipe("context", "neighbours", kinds=_READABLE, limit=50, depth=2, share=0.2),
+    Recipe("context", "walk", kinds=_READABLE, limit=50, depth=2, share=0.2),
     Recipe("rules", "subjects", kinds=(Kind.RULE, Kind.CLAIM), limit=20, share=0.1),
 )
 

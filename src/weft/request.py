@@ -33,7 +33,7 @@ def overridden(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
         if name not in (*_OVERRIDES, "depth"):
             raise unknown("option", name, (*_OVERRIDES, "depth", "as_of", "entity", "format", "max_tokens", "model", "now", "recipe", "vector"))
     values = {name: value for name, value in options.items() if value is not None}
-    if recipe.source == "neighbours":
+    if recipe.source in ("neighbours", "walk"):
         return replace(recipe, depth=values.get("depth", recipe.depth)) if recipe.depth > 1 or values.get("depth") == 0 else recipe
     values.pop("depth", None)
     if recipe.source != "search":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from weft.errors import Conflict, Unavailable
-from weft.model import Context, Hit, Problem, Query, Stats
+from weft.model import Context, Hit, Key, Problem, Query, Stats
 from weft.ports import Stores, TokenCounter, Vector
 from weft.recipes import Recipe, Weights
 from weft.stages.fit import Part, fit
@@ -30,12 +30,13 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
     gathered: list[Gathered] = []
     problems: list[Problem] = []
     found: tuple[Hit, ...] = ()
+    pool: dict[Key, float] = {}
     for recipe in recipes:
         # The least score is one of the score that weights make: nothing they may still raise is dropped before.
         unranked = recipe if recipe.weights == Weights() else replace(recipe, min_score=0.0)
         try:
             with span(recipe.source):
-                result = gather(Request(query, vector, found, stores), unranked)
+                result = gather(Request(query, vector, found, stores, pool), unranked)
         except (Unavailable, Conflict) as error:
             if recipe.required:
                 raise
@@ -44,10 +45,17 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
             result = Gathered()
         with span("rank"):
             hits = tuple(hit for hit in rank(result.hits, query, recipe.weights) if hit.score >= recipe.min_score)
+        parts = [replace(part, hits=_revalued(part.hits, result.worth)) for part in parts] if result.worth else parts
         parts.append(Part(recipe, hits))
+        pool |= result.pool
         gathered.append(result)
-        found += hits
+        found = (*_revalued(found, result.worth), *hits)
     return parts, gathered, problems
+
+
+def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...]:
+    """The same candidates, where a walk says how much each matters once it is known what they lead to."""
+    return tuple(replace(hit, signals={**hit.signals, "walk": worth[hit.item.key]}) if hit.item.key in worth else hit for hit in hits)
 
 
 def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> Context:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from weft.model import Filter, Hit, Kind, Query
+from weft.model import Filter, Hit, Key, Kind, Query
 from weft.ports import Stores, Vector
 from weft.recipes import Recipe, Source
 from weft.stages.expand import expand
 from weft.stages.rank import UNKNOWN_CONFIDENCE
 from weft.stages.search import search
+from weft.stages.walk import walk, walked_search
 
 EVERYBODY = "global"  # the id of the profile that holds for every entity
 
@@ -23,6 +24,8 @@ class Gathered:
     searched: int = 0
     expanded: int = 0
     max_depth: int = 0
+    pool: Mapping[Key, float] = field(default_factory=dict)  # scores of what was found, candidates or not
+    worth: Mapping[Key, float] = field(default_factory=dict)  # what a walk found earlier candidates to be worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Request:
     vector: Vector | None
     found: tuple[Hit, ...]
     stores: Stores
+    pool: Mapping[Key, float] = field(default_factory=dict)
 
 
 def allowed(query: Query, recipe: Recipe) -> Filter:
@@ -54,8 +58,9 @@ def gather(request: Request, recipe: Recipe) -> Gathered:
 
 def by_search(request: Request, recipe: Recipe) -> Gathered:
     vector = None if recipe.mode == "bm25" else request.vector
-    result = search(request.query.text, vector, allowed(request.query, recipe), recipe, stores=request.stores)
-    return Gathered(_new(result.hits, request.found), searched=result.considered)
+    find = walked_search if recipe.mode == "walk" else search
+    result = find(request.query.text, vector, allowed(request.query, recipe), recipe, stores=request.stores)
+    return Gathered(_new(result.hits, request.found), searched=result.considered, pool=result.pool)
 
 
 def by_link(request: Request, recipe: Recipe) -> Gathered:
@@ -68,6 +73,18 @@ def by_link(request: Request, recipe: Recipe) -> Gathered:
     relevance = {hit.item.key: hit.relevance for hit in best}
     hits = [replace(hit, signals={**hit.signals, "start": relevance.get(hit.path[0], 1.0)}) for hit in result.hits]
     return Gathered(_new(hits, request.found), expanded=result.reached, max_depth=result.max_depth)
+
+
+def by_walk(request: Request, recipe: Recipe) -> Gathered:
+    """What the links of everything found lead to, the way that the question leads; from what the request is about, too."""
+    query = request.query
+    about = [(space, query.entity) for space in query.spaces] if query.entity is not None else []
+    known = {hit.item.key for hit in request.found}
+    most = max((hit.score for hit in request.found if hit.found_by != ("key",)), default=1.0)
+    entities = [Hit(item, most, {}, ("key",), (item.key,)) for item in request.stores.items.get(about) if item.key not in known]
+    starts = [*(replace(hit, score=min(most, hit.score)) for hit in request.found), *entities]
+    result = walk(query.text, request.vector, starts, request.pool, allowed(query, recipe), recipe, stores=request.stores)
+    return Gathered(_new(result.hits, request.found), expanded=result.reached, max_depth=result.max_depth, worth=result.worth)
 
 
 def by_key(request: Request, recipe: Recipe) -> Gathered:
@@ -98,6 +115,7 @@ def _new(hits: Sequence[Hit], found: Sequence[Hit]) -> tuple[Hit, ...]:
 SOURCES: dict[Source, Callable[[Request, Recipe], Gathered]] = {
     "search": by_search,
     "neighbours": by_link,
+    "walk": by_walk,
     "profile": by_key,
     "subjects": by_subject,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.model import Filter, Hit, Item, Key
 from weft.ports import Stores, Vector
@@ -16,6 +16,7 @@ MIN_DEPTH = 100  # candidates taken from each index: deeper changes no ranking o
 class Searched:
     hits: tuple[Hit, ...] = ()
     considered: int = 0
+    pool: Mapping[Key, float] = field(default_factory=dict)  # scores of the best, hits or not
 
 
 def search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores) -> Searched:
@@ -38,7 +39,8 @@ def search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, st
     else:
         worded = ()
     scores = fuse(by_words, by_meaning, *shares(recipe, vector is not None))
-    best = sorted((key for key in scores if scores[key] >= recipe.min_score), key=lambda key: (-scores[key], key[1], key[0]))[: recipe.limit]
+    ordered = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))
+    best = [key for key in ordered[: recipe.limit] if scores[key] >= recipe.min_score]
     listed = {"bm25": frozenset(worded), "vector": frozenset(meant)}
     hits = tuple(
         Hit(
@@ -50,7 +52,7 @@ def search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, st
         )
         for item in _items(best, recipe, stores)
     )
-    return Searched(hits, considered)
+    return Searched(hits, considered, {key: scores[key] for key in ordered[:MIN_DEPTH]})
 
 
 def _items(best: Sequence[Key], recipe: Recipe, stores: Stores) -> list[Item]:

@@ -194,7 +194,11 @@ filters = _options(
     click.option("--exclude-type", "exclude_types", multiple=True, metavar="T", help="No items of this type; may be given several times."),
     click.option("--tag", "tags", multiple=True, metavar="T", help="Only items with this tag, or one of several."),
     click.option("--limit", type=int, metavar="N", help="How many candidates, at most. Default: 10 for search, as the recipe says for a context."),
-    click.option("--mode", type=click.Choice(["hybrid", "bm25", "vector"]), help="Search by words and meaning (hybrid), only words, or only meaning."),
+    click.option(
+        "--mode",
+        type=click.Choice(["hybrid", "bm25", "vector", "walk"]),
+        help="Search by words and meaning (hybrid), only words, only meaning, or with links (walk).",
+    ),
     click.option("--min-score", type=float, metavar="X", help="Only what scores at least this, from 0 to 1."),
     click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time."),
 )

@@ -19,6 +19,7 @@ Text = Annotated[str, Field(max_length=1_000_000)]
 Id = int | Name
 Format = Literal["json", "markdown", "plain", "yaml"]
 Method = Literal["hybrid", "bm25", "vector"]
+Mode = Literal["hybrid", "bm25", "vector", "walk"]
 
 
 def _time(value: object) -> datetime:
@@ -163,7 +164,7 @@ class SearchRequest(Shape):
     created_to: Time | None = None
     min_confidence: Fraction = 0.0
     limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    mode: Method = "hybrid"
+    mode: Mode = "hybrid"
     min_score: Fraction = 0.0
     as_of: Time | None = None
     now: Time | None = None
@@ -188,7 +189,7 @@ class ExplainRequest(Shape):
     tags: Names | None = None
     limit: Annotated[int | None, Field(ge=1, le=1000)] = None
     depth: Annotated[int | None, Field(ge=0, le=10)] = None
-    mode: Method | None = None
+    mode: Mode | None = None
     min_score: Fraction | None = None
     as_of: Time | None = None
     now: Time | None = None

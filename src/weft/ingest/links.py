@@ -1,0 +1,145 @@
+"""Links that knowledge makes by itself: one item names another, refers to it, or shares a rare name with it.
+
+`links` makes all of them for a set of items; `strength` and `closeness` say what a link weighs, from counts that a store can keep.
+"""
+
+from __future__ import annotations
+
+import math
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from weft.ingest.mentions import mentioned, names, normal, spans
+from weft.model import Edge, Item
+
+MENTIONS, REFERS, SHARES, FOREIGN_KEY = "mentions", "refers_to", "shares", "foreign_key"
+MAX_HOLDERS = 5  # a name that more items go by names none of them
+MAX_MENTIONS = 200  # a name that more texts hold tells nothing
+MAX_SHARING = 10  # a name without an item links the texts that hold it if they are this few
+
+_MARKDOWN_LINK = re.compile(r"\[[^\]\n]{0,200}\]\(\s*<?([^()\s<>]{1,500})>?(?:\s+\"[^\"\n]*\")?\s*\)")
+_WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]*)?\]\]")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.I)
+
+
+def strength(holders: int, texts: int) -> float:
+    """What a mention weighs: less if several items go by the name, and if many texts hold it."""
+    return round(1 / holders / math.sqrt(1 + 0.1 * (texts - 1)), 6)
+
+
+def closeness(texts: int) -> float:
+    """What a shared name weighs: always less than a mention of one item alone."""
+    return round(0.25 / texts, 6)
+
+
+def addresses(item: Item) -> tuple[str, ...]:
+    """What a reference may point to when it means this item: its id, the file it came from, the table or column it describes."""
+    found = [item.id, item.source or "", *(str(item.properties[field]) for field in ("path", "url", "table") if field in item.properties)]
+    found += [normal(item.title)] if item.title else []
+    return tuple(dict.fromkeys(one for one in map(_address, found) if one))
+
+
+def references(item: Item) -> tuple[tuple[str, str], ...]:
+    """(type of link, address): the links in its text, and the foreign keys of the table it describes."""
+    found = [(REFERS, address) for address in _linked(item)]
+    found += [(FOREIGN_KEY, address) for address in _foreign_keys(item.properties)]
+    return tuple(dict.fromkeys(found))
+
+
+def links(items: Iterable[Item]) -> list[Edge]:
+    """All links inside each space, ordered by key; between two items at most one of each type."""
+    spaces: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        spaces[item.space].append(item)
+    found = {edge.key: edge for space in sorted(spaces) for edge in _in_space(sorted(spaces[space], key=lambda item: item.id))}
+    return [found[key] for key in sorted(found)]
+
+
+def _in_space(items: Sequence[Item]) -> Iterator[Edge]:
+    called: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        for name in names(item):
+            called[name].append(item)
+    yield from _mentions(items, called)
+    yield from _shares(items, called)
+    yield from _references(items)
+
+
+def _mentions(items: Sequence[Item], called: Mapping[str, Sequence[Item]]) -> Iterator[Edge]:
+    holding: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        for name in mentioned(item.text, called):
+            holding[name].append(item)
+    best: dict[tuple[str, str], Edge] = {}
+    for name in sorted(holding):
+        if len(called[name]) > MAX_HOLDERS or len(holding[name]) > MAX_MENTIONS:
+            continue
+        for source in holding[name]:
+            for target in called[name]:
+                edge = Edge(source.id, target.id, MENTIONS, strength(len(called[name]), len(holding[name])), source.space, properties={"name": name})
+                known = best.get((source.id, target.id))
+                if source.id != target.id and (known is None or known.weight < edge.weight):
+                    best[source.id, target.id] = edge
+    yield from best.values()
+
+
+def _shares(items: Sequence[Item], called: Mapping[str, Sequence[Item]]) -> Iterator[Edge]:
+    holding: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        for name in dict.fromkeys((*spans(item.text), *names(item))):
+            holding[name].append(item)
+    best: dict[tuple[str, str], Edge] = {}
+    for name in sorted(holding):
+        if name in called or not 2 <= len(holding[name]) <= MAX_SHARING:
+            continue
+        for number, source in enumerate(holding[name]):
+            for target in holding[name][number + 1 :]:
+                edge = Edge(source.id, target.id, SHARES, closeness(len(holding[name])), source.space, properties={"name": name})
+                known = best.get((source.id, target.id))
+                if known is None or known.weight < edge.weight:
+                    best[source.id, target.id] = edge
+    yield from best.values()
+
+
+def _references(items: Sequence[Item]) -> Iterator[Edge]:
+    at: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        for address in addresses(item):
+            at[address].append(item)
+    for source in items:
+        for type, address in references(source):
+            for target in at[address][:MAX_HOLDERS] if address in at else ():
+                if target.id != source.id:
+                    yield Edge(source.id, target.id, type, 1.0, source.space, properties={"name": address})
+
+
+def _linked(item: Item) -> Iterator[str]:
+    """Addresses of links: a relative path counts from the folder of the file that the item came from, too."""
+    folder = posixpath.dirname(item.source or str(item.properties.get("path", "")))
+    for found in _MARKDOWN_LINK.findall(item.text):
+        target = found.split("#")[0].split("?")[0]
+        if target and not _SCHEME.match(target):
+            yield _address(target)
+            yield _address(posixpath.join(folder, target))
+        elif target:
+            yield _address(found)
+    yield from (_address(found) for found in _WIKI_LINK.findall(item.text))
+    yield from (normal(found) for found in _WIKI_LINK.findall(item.text))
+
+
+def _foreign_keys(properties: Mapping[str, object]) -> Iterator[str]:
+    """`foreign_keys` as texts ("singer.id", "singer_id -> singer.id") or as objects with `references` or `table`."""
+    keys = properties.get("foreign_keys", ())
+    for key in keys if isinstance(keys, list | tuple) else ():
+        told = key.get("references") or key.get("table") if isinstance(key, Mapping) else key
+        if isinstance(told, str) and told:
+            target = told.split("->")[-1].strip()
+            yield _address(target)
+            yield _address(re.sub(r"[.(][^.(]*$", "", target))
+
+
+def _address(text: str) -> str:
+    cleaned = text.strip()
+    return cleaned if _SCHEME.match(cleaned) or not cleaned else posixpath.normpath(cleaned).removeprefix("/")

@@ -1,0 +1,251 @@
+"""Which names an item goes by, and which names a text holds: pure functions whose results, joined, are the links between items.
+
+Per item two short tables are enough to keep the links of a space up to date: `names` of the item and `candidates` of its text (or
+`mentioned`, once it is known which candidates are names). All names are normalised, so that the join is equality of texts.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
+
+from weft.model import Item
+
+MAX_WORDS = 10  # of a name; what is longer is a sentence
+MAX_NAME = 200  # characters of a title that are looked at
+MAX_NAMES = 24  # of one item
+MAX_HEADINGS = 8
+MAX_READ = 100_000  # characters of a text that are looked at
+LEAST_LETTERS = 3  # of a name of one word in a script with spaces
+
+# Words that name nothing when they stand alone, and that no span begins with.
+_STOP_WORDS = """
+    a about above after again against all also although always am an and another any are aren't as at back be because been before
+    being below between both but by can can't cannot could did didn't do does doesn't doing don't down during each either else even ever
+    every few first for from further get got had has have having he he's her here hers him his how however i i'm i've if in indeed into is
+    isn't it it's its itself just last later least less let let's like made make many may maybe me meanwhile might more moreover most much
+    must my near neither never next no nor not nothing now of off often on once one only or other others our ours out over own per perhaps
+    please same second see several shall she she's should since so some still such than that that's the their theirs them then there
+    there's therefore these they they're third this those though through thus to today together too two under unless until up upon us use
+    used using very was we we're well were what what's when whenever where whether which while who who's whom whose why will with within
+    without would yes yet you you're your yours zero
+    january february march april may june july august september october november december
+    monday tuesday wednesday thursday friday saturday sunday"""
+STOP = frozenset(_STOP_WORDS.split())
+# Titles that say what part of a text this is, not what it is about.
+_PLAIN = """
+    abstract answer answers appendix background chapter comment comments conclusion content contents context description details
+    discussion document documentation example examples faq file general guide help history home index info information intro introduction
+    item links list main message misc name new node note notes other overview page part question questions readme reference references
+    related results section settings step steps summary table tbd text title todo topic type untitled update usage value version"""
+PLAIN_TITLES = frozenset(_PLAIN.split())
+_ASKING = "are can could did do does how is should was what when where which who why will would"
+_QUESTIONS = frozenset(_ASKING.split())
+
+# A sign of a script without spaces is a word of its own.
+_ONE_SIGN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_ONE_SIGN}]|[^\W{_ONE_SIGN}]+(?:'[^\W{_ONE_SIGN}]+)*")
+_SIGN = re.compile(f"[{_ONE_SIGN}]")
+_GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
+_QUALIFIER = re.compile(r"\s*[(\[（【][^()\[\]（）【】]*[)\]）】]\s*$")
+_TRAIL = re.compile(r"\s*(?:>|›|»|→|::)\s*")  # between the headings of a trail
+_HEADING = re.compile(r"^ {0,3}#{1,4}[ \t]+(.+?)[ \t#]*$", re.M)
+_DEFINED = re.compile(r"\s*(?:\*\*|__)([^*_\n]{2,80})(?:\*\*|__)\s*(?:[:–—-]|\bis\b|\bare\b|\bmeans\b)")
+_ASIDE = r"(?:\([^()\n]{1,120}\)\s*)?(?:,[^,.\n]{1,80},\s*)?"
+_IS = re.compile(rf"\s*(?:(?:the|an?)\s+)?([^\W\d_][^.!?:;,()\n]{{1,80}}?)\s*{_ASIDE}\b(?:is|are|was|were|means|refers to)\b", re.I)
+_INSIDE = re.compile(r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d")  # what a symbol of a program has and a word has not
+_CODE = re.compile(r"`([^`\n]{2,120})`")
+_GLUE = frozenset(("", ".", "::", "/", "#", "->", "-"))
+_NAMED_BY = ("name", "symbol", "qualified_name", "path", "file", "table", "column", "heading")
+_CAPITAL = r"[A-ZÀ-ÖØ-ÞĆČĎĐĘĚĞİŁŃŇŐŒŘŚŞŠŢŤŮŰŹŻŽΑ-ΩА-ЯЁ][\w'.-]*"
+_SMALL = "of|the|de|la|del|von|van|der|and|for|in|on|at|to|di|da|du|le|&"
+_SPAN = re.compile(rf"{_CAPITAL}(?:\s+(?:(?:{_SMALL})\s+){{0,2}}{_CAPITAL}|\s+\d+)*")
+_SMALL_WORDS = frozenset(_SMALL.split("|"))
+
+
+class Word(NamedTuple):
+    """A word of a text as names have it, and where it stands."""
+
+    text: str
+    start: int
+    end: int
+
+
+def normal(name: str) -> str:
+    """The form in which names are compared: words in lower case, one blank between them. Signs between words do not count, so
+    `Engine.search`, "engine search" and "Engine/search" are one name."""
+    return " ".join(word.text for word in _words(_plain(name[:MAX_NAME])))
+
+
+def names(item: Item) -> tuple[str, ...]:
+    """The names an item can be called by, normalised, the best first: its title (with and without a qualifier in brackets), its aliases
+    (property `aliases`), the names of the symbol, file or table it describes, and the headings in its text. An item without a useful
+    title is called by the first thing it defines."""
+    found: list[str] = []
+    for called in _called(item):
+        found += [name for name in (normal(called), normal(_QUALIFIER.sub("", called))) if useful(name)]
+    if not found and (term := defined(item.text)):
+        found.append(term)
+    return tuple(dict.fromkeys(found))[:MAX_NAMES]
+
+
+def titles(item: Item) -> tuple[str, ...]:
+    """The names that an item has by its title and its aliases alone: quicker to tell than all its names."""
+    called = (item.title if len(item.title) <= MAX_NAME else "", *_aliases(item))
+    found = (normal(form) for title in called for form in (title, _QUALIFIER.sub("", title)))
+    return tuple(dict.fromkeys(name for name in found if useful(name)))
+
+
+def useful(name: str) -> bool:
+    """Whether a normalised name tells one thing from others: no stop word, no letter or number alone, no sentence, no question."""
+    words = name.split(" ")
+    if len(words) > MAX_WORDS or all(map(_tells_nothing, words)):
+        return False
+    if words[0] in _QUESTIONS and len(words) > 3:
+        return False
+    return len(words) > 1 or len(name) >= LEAST_LETTERS
+
+
+def _tells_nothing(word: str) -> bool:
+    return word in STOP or word in PLAIN_TITLES or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))
+
+
+def defined(text: str) -> str:
+    """The term that a text defines at its beginning ("X is …", "**X**: …"), normalised; "" when there is none."""
+    found = _DEFINED.match(text[: MAX_NAME * 2]) or _IS.match(text[: MAX_NAME * 2])
+    name = normal(found.group(1)) if found else ""
+    return name if useful(name) and name.split(" ")[0] not in STOP and name.count(" ") < 6 else ""
+
+
+def candidates(text: str) -> tuple[str, ...]:
+    """Every run of words in a text that may be a name, normalised, each once, in order: `mentioned(text, known)` needs to know no
+    other names than those among them."""
+    text = _plain(text)
+    words = _words(text)
+    runs = (name for start, most in _starts(text, words) for name, _ in _runs(words, start, most))
+    return tuple(dict.fromkeys(name for name in runs if " " in name or useful(name)))
+
+
+def mentioned(text: str, known: Container[str]) -> tuple[str, ...]:
+    """The known names that a text holds, each once, in order. At every place the longest one counts, and nothing inside it."""
+    return tuple(dict.fromkeys(name for name, _ in mentions(text, known)))
+
+
+def mentions(text: str, known: Container[str]) -> Iterator[tuple[str, int]]:
+    """Each known name that a text holds, and the character it begins at (of the text in Unicode's form NFKC), in order."""
+    text = _plain(text)
+    words = _words(text)
+    behind = 0
+    for start, most in _starts(text, words):
+        if start < behind:
+            continue
+        name, length = max((run for run in _runs(words, start, most) if run[0] in known), key=lambda run: run[1], default=("", 0))
+        if length:
+            behind = start + length
+            yield name, words[start].start
+
+
+def asked_about(text: str, known: Container[str]) -> tuple[str, ...]:
+    """The known names that a question holds, each once. Questions are typed carelessly: names of several words count in any case."""
+    words = _words(_plain(text))
+    capital = frozenset(candidates(text))
+    runs = (run for start in range(len(words)) for run, _ in _runs(words, start, min(MAX_WORDS, len(words) - start)))
+    return tuple(dict.fromkeys(run for run in runs if run in known and (" " in run or run in capital)))
+
+
+def spans(text: str) -> tuple[str, ...]:
+    """Runs of capitalised words and symbols of programs in a text: names of things that may have no item of their own. Two texts
+    that share a rare one belong together a little."""
+    found: dict[str, None] = {}
+    text = _plain(text)
+    for run in _SPAN.findall(text):
+        words = normal(run).split(" ")
+        while words and words[0] in STOP:
+            words = words[1:]
+        while words and words[-1] in _SMALL_WORDS:
+            words = words[:-1]
+        if words:
+            words[-1] = words[-1].removesuffix("'s")
+        name = " ".join(words)
+        if useful(name):
+            found[name] = None
+    for symbol in _CODE.findall(text):
+        if _INSIDE.search(symbol) and useful(normal(symbol)):
+            found[normal(symbol)] = None
+    return tuple(found)
+
+
+def _called(item: Item) -> Iterator[str]:
+    title = item.title[:MAX_NAME]
+    if len(item.title) <= MAX_NAME and not title.rstrip().endswith("?"):
+        yield title
+        yield from _TRAIL.split(title)[-1:]
+    yield from _aliases(item)
+    for field in _NAMED_BY:
+        value = item.properties.get(field)
+        if isinstance(value, str):
+            yield value[-MAX_NAME:]
+            yield from _short_forms(value[-MAX_NAME:])
+    yield from _HEADING.findall(item.text[:MAX_READ])[:MAX_HEADINGS]
+
+
+def _aliases(item: Item) -> list[str]:
+    aliases = item.properties.get("aliases", ())
+    given = aliases.split(",") if isinstance(aliases, str) else aliases if isinstance(aliases, list | tuple) else ()
+    return [str(alias)[:MAX_NAME] for alias in given]
+
+
+def _short_forms(symbol: str) -> Iterator[str]:
+    """`Engine.search` for `weft.engine.Engine.search`, `engine.py` for `src/weft/engine.py`; one word only if no text has it by chance."""
+    parts = re.split(r"\.|::|/|#", symbol)
+    if " " not in symbol and len(parts) > 2:
+        yield ".".join(parts[-2:])
+    if len(parts) > 1 and _INSIDE.search(parts[-1]):
+        yield parts[-1]
+
+
+def _plain(text: str) -> str:
+    """What is looked at of a text, in the form in which signs that look the same are the same."""
+    text = text[:MAX_READ]
+    return text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")
+
+
+def _words(plain: str) -> list[Word]:
+    return [Word(found.group().lower(), found.start(), found.end()) for found in _WORD.finditer(plain)]
+
+
+def _starts(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
+    """Where a name may begin, and how many words it may have there: as many as stand before the next gap."""
+    gaps = [gap.start() for gap in _GAP.finditer(text)]
+    ends = _behind(gaps, words) if gaps else []
+    for number, word in enumerate(words):
+        if _begins_name(text, word):
+            yield number, min(MAX_WORDS, (ends[number] if ends else len(words)) - number)
+
+
+def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
+    """For every word the number of the first word behind the next gap."""
+    starts = [word.start for word in words]
+    behind = [*(bisect_left(starts, gap) for gap in gaps), len(words)]
+    return [behind[bisect_left(gaps, start)] for start in starts]
+
+
+def _begins_name(text: str, word: Word) -> bool:
+    """A capital, a number, a script without capitals or a symbol may begin a name; a small letter may not, so that common words are
+    never taken for names."""
+    written = text[word.start : word.end]
+    return not written[0].islower() or bool(_INSIDE.search(written))
+
+
+def _runs(words: Sequence[Word], start: int, most: int) -> Iterator[tuple[str, int]]:
+    """The runs of words from a place, shortest first, with their lengths; a possessive also without its ending."""
+    name = ""
+    for length in range(1, most + 1):
+        word = words[start + length - 1].text
+        name = f"{name} {word}" if name else word
+        if word.endswith("'s"):
+            yield name[:-2], length
+        yield name, length

@@ -1,0 +1,257 @@
+"""Follow links from what search found to what it could not find: a short, local PageRank towards the question.
+
+Some worth starts at the best hits and flows along links, most of it where the linked item is near to the question and has those of
+its words that the item before lacks. Answers that need two or three pieces of knowledge are found piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from weft.ingest.mentions import asked_about, spans, titles
+from weft.model import Edge, Filter, Hit, Key
+from weft.ports import Stores, Vector
+from weft.recipes import Recipe
+from weft.stages.search import Searched, search
+from weft.words import rarity, words
+
+# Chosen on the two tuning sets (docs/walk.md).
+STARTS = 20  # items the worth starts at, and items it flows on from at each hop
+READ = 30  # of the hits: whose titles and texts are looked at
+SHARPNESS = 5  # a start has score ** 5 of the worth
+NAMED = 0.3  # added to the score of a start whose title stands in the question
+ONWARD = 0.5  # the part of the worth that flows on
+ENOUGH = 0.5  # links that together weigh less than this lead less of it on; the rest stays
+AGAINST = {"mentions": 0.3, "refers_to": 0.3}  # what a link of a type is worth when followed from its target to its source; others: 1
+READ_NEXT = (60, 30)  # items reached whose texts are looked at, at the first hop and at later ones
+LEAST_NEAR, LEAST_NEW = 0.01, 0.05  # so that an item without a vector, or without a word of the question, is not lost
+BRIDGED_FROM, BRIDGES, BRIDGE = 2, 10, 0.07  # the best starts are linked to hits that hold what they name: so many, at this weight
+AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
+LIGHTEST = 5e-324  # the least number above 0: a link that weighs nothing is not followed
+LONGEST = 20_000  # characters of a text that are looked at
+
+
+class Flow(NamedTuple):
+    """Worth that comes to an item from another one, and the link it comes along."""
+
+    worth: float
+    source: Key
+    edge: Edge
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """Items that links lead to, best first, and the worth of every item that the walk or the search knows."""
+
+    hits: tuple[Hit, ...] = ()
+    worth: Mapping[Key, float] = field(default_factory=dict)
+    reached: int = 0
+    max_depth: int = 0
+
+
+Links = dict[Key, dict[Key, tuple[float, Edge]]]  # by the item we stand at and the one at the other end: a weight and the link
+
+
+def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[Key, float], only: Filter, recipe: Recipe, *, stores: Stores) -> Walked:
+    """What the links of `found` lead to, within `recipe.depth` links; at most `recipe.limit` items. `pool` has the scores of what
+    search found beyond that. Without links of their own the hits stay as they are."""
+    best = sorted(found, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[:READ]
+    starts = _starts(text, best)
+    if not starts or not recipe.depth:
+        return Walked()
+    through = replace(only, kinds=())  # a walk may pass through what it may not show
+    way = _Way(text, vector, through, recipe, stores, Sight(text))
+    way.sight.look(hit.item for hit in best)
+    way.follow(list(starts))
+    if not way.links:
+        return Walked()
+    way.bridge([hit for hit in best if hit.item.key in starts], {**pool, **{hit.item.key: hit.score for hit in found}}, starts)
+    worth, flows = way.spread(starts)
+    return _result(worth, flows, found, pool, only, recipe, stores)
+
+
+def walked_search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores) -> Searched:
+    """Search and walk as one ranking: each item's score is its worth."""
+    wide = replace(recipe, mode="hybrid", limit=max(READ, recipe.limit), min_score=0.0, room=0)
+    result = search(text, vector, only, wide, stores=stores)
+    way = walk(text, vector, result.hits, result.pool, only, replace(recipe, depth=recipe.depth or 2), stores=stores)
+    hits = [replace(hit, score=way.worth.get(hit.item.key, hit.score), signals={**hit.signals, **_signal(way, hit)}) for hit in result.hits]
+    hits += [replace(hit, score=hit.relevance) for hit in way.hits]
+    hits.sort(key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
+    return Searched(tuple(hit for hit in hits if hit.score >= recipe.min_score)[: recipe.limit], result.considered, result.pool)
+
+
+def _signal(way: Walked, hit: Hit) -> dict[str, float]:
+    return {"walk": way.worth[hit.item.key]} if hit.item.key in way.worth else {}
+
+
+def _starts(text: str, best: Sequence[Hit]) -> dict[Key, float]:
+    """The share of the worth that starts at each of the best hits. Those the question names come first."""
+    called = {hit.item.key: titles(hit.item) for hit in best}
+    known: dict[str, int] = {}
+    for names in called.values():
+        for name in names:
+            known[name] = known.get(name, 0) + 1
+    asked = set(asked_about(text, known))
+    bonus = {key: max((known[name] ** -0.5 for name in names if name in asked), default=0.0) for key, names in called.items()}
+    scores = {hit.item.key: hit.score + NAMED * bonus[hit.item.key] for hit in best if hit.score > 0}
+    chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[:STARTS]
+    total = sum(scores[key] ** SHARPNESS for key in chosen)
+    return {key: scores[key] ** SHARPNESS / total for key in chosen}
+
+
+class Sight:
+    """Which words of the question each item looked at has. A word counts by how few of these items have it."""
+
+    def __init__(self, text: str) -> None:
+        self._stems = [f" {word}" for word in dict.fromkeys(words(text))]
+        self._seen: dict[Key, tuple[bool, ...]] = {}
+        self._weights: list[float] = []
+
+    def look(self, items: object) -> None:
+        for item in items:  # type: ignore[attr-defined]
+            text = f" {item.title} {item.text[:LONGEST]}".lower()
+            self._seen[item.key] = tuple([stem in text for stem in self._stems])
+        having = [sum(column) for column in zip(*self._seen.values(), strict=True)] or [0] * len(self._stems)
+        self._weights = [rarity(len(self._seen), holding) for holding in having]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._seen
+
+    def new(self, source: Key, target: Key) -> float:
+        """How much of the question the target has and the source has not."""
+        has, had = self._seen.get(target), self._seen.get(source)
+        if has is None or had is None or not self._weights:
+            return 0.0
+        return sum(weight for weight, one, other in zip(self._weights, has, had, strict=True) if one and not other) / sum(self._weights)
+
+
+@dataclass(slots=True)
+class _Way:
+    """One walk: the links read so far, how near to the question their ends are, and the words their texts have."""
+
+    text: str
+    vector: Vector | None
+    through: Filter
+    recipe: Recipe
+    stores: Stores
+    sight: Sight
+    links: Links = field(default_factory=dict)
+    near: dict[Key, float] = field(default_factory=dict)
+    asked: set[Key] = field(default_factory=set)
+
+    def follow(self, keys: Sequence[Key]) -> None:
+        """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
+        asked = [key for key in keys if key not in self.asked]
+        self.asked.update(asked)
+        recipe = self.recipe
+        read: Links = {}
+        for edge in self.stores.graph.edges_of(asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST) if asked else ():
+            source, target = edge.source_key, edge.target_key
+            for here, there, weight in ((source, target, edge.weight), (target, source, edge.weight * AGAINST.get(edge.type, 1.0))):
+                if here in self.asked and source != target and weight > read.setdefault(here, {}).get(there, (0.0,))[0]:
+                    read[here][there] = (weight, edge)
+        ends = list(dict.fromkeys(there for far in read.values() for there in far))
+        seen = set(self.stores.items.visible(ends, self.through))
+        for here, far in read.items():
+            if kept := {there: one for there, one in far.items() if there in seen}:
+                self.links.setdefault(here, {}).update(kept)
+        self._measure([key for key in ends if key in seen])
+
+    def _measure(self, keys: Sequence[Key]) -> None:
+        if self.vector is not None:
+            self.near.update(self.stores.vectors.score_vectors(self.vector, [key for key in keys if key not in self.near]))
+
+    def bridge(self, best: Sequence[Hit], pool: Mapping[Key, float], starts: Mapping[Key, float]) -> None:
+        """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
+        asked = set(words(self.text))
+        for hit in sorted(best, key=lambda hit: (-starts[hit.item.key], hit.item.id, hit.item.space))[:BRIDGED_FROM]:
+            here = hit.item.key
+            named = dict.fromkeys(word for name in spans(hit.item.text[:LONGEST]) for word in name.split(" ") if not asked.issuperset(words(word)))
+            others = [key for key in pool if key != here]
+            held = self.stores.words.search_text(" ".join(named), self.through, 1, also=others).others if named and others else {}
+            scores = {key: pool[key] * held[key] for key in others if key in held}
+            chosen = sorted((key for key in scores if scores[key] > 0), key=lambda key: (-scores[key], key[1], key[0]))[:BRIDGES]
+            for key in chosen:
+                weight = BRIDGE * scores[key] / scores[chosen[0]]
+                if weight > self.links.setdefault(here, {}).get(key, (0.0,))[0]:
+                    self.links[here][key] = (
+                        weight,
+                        Edge(here[1], key[1], "bridge", round(weight, 6), here[0], target_space="" if key[0] == here[0] else key[0]),
+                    )
+            self._measure(chosen)
+
+    def spread(self, starts: Mapping[Key, float]) -> tuple[dict[Key, float], dict[Key, Flow]]:
+        """The worth of every item reached, and the link that brought it most when it was reached first."""
+        worth: dict[Key, float] = dict(starts)
+        ways: dict[Key, Flow] = {}
+        for hop in range(self.recipe.depth):
+            front = sorted(worth, key=lambda key: (-worth[key], key[1], key[0]))[:STARTS]
+            self.follow(front)
+            self._read(front, worth, READ_NEXT[min(hop, len(READ_NEXT) - 1)])
+            flows = [(there, flow) for here in front if here in self.links for there, flow in self._flows(here, worth[here])]
+            stay = {here: worth[here] * (1 - self._led(here)) for here in front}
+            worth = {key: (1 - ONWARD) * share for key, share in starts.items()}
+            for here, rest in stay.items():
+                worth[here] = worth.get(here, 0.0) + ONWARD * rest
+            news: dict[Key, Flow] = {}
+            for there, flow in flows:
+                worth[there] = worth.get(there, 0.0) + ONWARD * flow.worth
+                if there not in starts and there not in ways and (there not in news or news[there].worth < flow.worth):
+                    news[there] = flow
+            ways |= news
+        return worth, ways
+
+    def _read(self, front: Sequence[Key], worth: Mapping[Key, float], most: int) -> None:
+        """Look at the texts of the items that will get most."""
+        coming: dict[Key, float] = {}
+        for here in front:
+            for there, (weight, _) in self.links.get(here, {}).items():
+                if there not in self.sight:
+                    coming[there] = coming.get(there, 0.0) + worth[here] * weight * self._near(there)
+        chosen = sorted(coming, key=lambda key: (-coming[key], key[1], key[0]))[:most]
+        self.sight.look(self.stores.items.get(chosen))
+
+    def _near(self, key: Key) -> float:
+        return max(LEAST_NEAR, self.near.get(key, 0.0)) if self.vector is not None else 1.0
+
+    def _led(self, here: Key) -> float:
+        """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter."""
+        return min(1.0, sum(weight for weight, _ in self.links.get(here, {}).values()) / ENOUGH)
+
+    def _flows(self, here: Key, worth: float) -> list[tuple[Key, Flow]]:
+        far = self.links[here]
+        worth *= self._led(here)
+        pulls = {there: weight * self._near(there) * (LEAST_NEW + self.sight.new(here, there)) for there, (weight, _) in far.items()}
+        total = sum(pulls.values())
+        return [(there, Flow(worth * pull / total, here, far[there][1])) for there, pull in pulls.items()]
+
+
+def _result(
+    worth: Mapping[Key, float], ways: Mapping[Key, Flow], found: Sequence[Hit], pool: Mapping[Key, float], only: Filter, recipe: Recipe, stores: Stores
+) -> Walked:
+    """Worth in the measure of the search's scores: what starts with a score and gets nothing by links keeps its distance to the best."""
+    scores = {**pool, **{hit.item.key: hit.score for hit in found}}
+    top, most = max(hit.score for hit in found), max(worth.values())
+    keys = dict.fromkeys([*worth, *scores, *ways])
+    told = {key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * scores.get(key, 0.0)) ** (1 / SHARPNESS), 6) for key in keys}
+    known = {hit.item.key for hit in found}
+    reached = [key for key in ways if key not in known]
+    allowed = stores.items.visible(sorted(reached, key=lambda key: (-told[key], key[1], key[0])), only)
+    paths = {key: _path(key, ways) for key in reached}
+    near = recipe.near
+    hits = []
+    for item in stores.items.get(allowed[: recipe.limit]):
+        edge, path = ways[item.key].edge, paths[item.key]
+        score = round(edge.weight / (len(path) - 1 + near), 6)
+        hits.append(Hit(item, min(1.0, score), {"graph": score, "walk": told[item.key]}, ("graph",), path, edge))
+    return Walked(tuple(hits), told, len(reached), max((len(path) - 1 for path in paths.values()), default=0))
+
+
+def _path(key: Key, ways: Mapping[Key, Flow]) -> tuple[Key, ...]:
+    path = [key]
+    while path[-1] in ways:
+        path.append(ways[path[-1]].source)
+    return tuple(reversed(path))

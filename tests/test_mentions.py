@@ -1,0 +1,171 @@
+"""Names of items, names in texts, and the links that the two make."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.ingest import check
+from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MENTIONS, REFERS, SHARES, addresses, links, references
+from weft.ingest.mentions import candidates, defined, mentioned, mentions, names, spans
+from weft.model import Edge, Item
+
+
+def item(id: str, title: str = "", text: str = "", space: str = "all", **more: object) -> Item:
+    return Item(id, space, title=title, text=text, **more)  # type: ignore[arg-type]
+
+
+def found(items: list[Item]) -> set[tuple[str, str, str]]:
+    return {(edge.source, edge.type, edge.target) for edge in links(items)}
+
+
+def test_a_title_is_a_name_with_and_without_its_qualifier():
+    assert names(item("m", "Mercury (planet)")) == ("mercury planet", "mercury")
+
+
+def test_aliases_are_names():
+    assert names(item("k", "Kubernetes", properties={"aliases": ["K8s", "kube cluster"]})) == ("kubernetes", "k8s", "kube cluster")
+    assert names(item("k", "Kubernetes", properties={"aliases": "K8s, the cube"})) == ("kubernetes", "k8s", "the cube")
+
+
+def test_symbols_files_and_tables_are_names_in_their_short_form_too():
+    assert names(item("s", properties={"symbol": "weft.engine.Engine.find_all"})) == ("weft engine engine find_all", "engine find_all", "find_all")
+    assert names(item("f", properties={"path": "src/weft/engine.py"})) == ("src weft engine py", "engine py")
+    assert "order_items" in names(item("t", properties={"table": "shop.order_items"}))
+
+
+def test_headings_and_the_last_part_of_a_trail_are_names():
+    assert names(item("g", "Guide > Refund window", "# Late refunds\nText.\n")) == ("guide refund window", "refund window", "late refunds")
+
+
+def test_common_words_letters_numbers_and_questions_are_no_names():
+    for title in ("The", "Overview", "X", "2024", "12 34", "It", "How do I delete my account?", "What is the best way to sort", ""):
+        assert names(item("a", title)) == (), title
+
+
+def test_an_item_without_a_useful_title_is_called_by_what_it_defines():
+    assert names(item("a", "", "The Treaty of Delft (1607) was a treaty.")) == ("treaty of delft",)
+    assert names(item("a", "Notes", "**Churn rate**: customers lost.")) == ("churn rate",)
+    assert names(item("a", "", "It is raining.")) == ()
+    assert defined("Nothing here defines anything") == ""
+
+
+def test_a_very_long_title_is_no_name():
+    assert names(item("a", "word " * 2000)) == ()
+
+
+def test_the_longest_known_name_counts_and_nothing_inside_it():
+    assert mentioned("In New York City and New York.", {"new york", "new york city", "york"}) == ("new york city", "new york")
+
+
+def test_possessives_and_curly_apostrophes_are_understood():
+    assert mentioned("Ada Lovelace’s notes, McDonald's menu", {"ada lovelace", "mcdonald's"}) == ("ada lovelace", "mcdonald's")
+
+
+def test_a_small_letter_begins_no_name_unless_it_is_a_symbol():
+    assert mentioned("they will march in may", {"march", "will", "may"}) == ()
+    assert mentioned("call find_all, then useState and engine2.start", {"find_all", "usestate", "engine2 start"}) == ("find_all", "usestate", "engine2 start")
+
+
+def test_no_name_reaches_over_a_blank_line():
+    assert mentioned("He left New\n\nYork was cold", {"new york"}) == ()
+    assert mentioned("He left New\nYork", {"new york"}) == ("new york",)
+
+
+def test_scripts_without_capitals_or_spaces_work():
+    assert names(item("t", "東京")) == ("東 京",)
+    assert mentioned("日本の首都は東京です", set(names(item("t", "東京")))) == ("東 京",)
+    assert mentioned("سافر إلى القاهرة أمس", set(names(item("c", "القاهرة")))) == ("القاهرة",)
+    assert spans("日本の首都は東京です") == ()
+
+
+def test_mentions_say_where_a_name_begins():
+    assert list(mentions("See Paris.", {"paris"})) == [("paris", 4)]
+
+
+def test_spans_are_capitalised_runs_and_symbols():
+    assert spans("In March the Bank of England met `rate_table` and Ada's friend.") == ("bank of england", "ada", "rate_table")
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
+    every = set(candidates(text))
+    known = set(list(every)[::2])
+    assert set(mentioned(text, known)) <= known
+    assert spans(text) == spans(text)
+    title = names(item("a", text[:200]))
+    assert all(name and name == name.lower() for name in title)
+
+
+@given(st.lists(st.sampled_from(["New York", "Ada", "Bank of England", "and", "find_all", "the", "Ada's"]), max_size=12))
+def test_links_from_candidates_are_those_from_all_names(words):
+    text = " ".join(words)
+    known = {"new york", "ada", "bank of england", "find_all", "york and ada"}
+    assert mentioned(text, known & set(candidates(text))) == mentioned(text, known)
+
+
+def test_an_item_that_names_another_is_linked_to_it():
+    edges = links([item("a", "Lothair II", "His mother was Ermengarde of Tours."), item("b", "Ermengarde of Tours", "She died in 851.")])
+    assert [(edge.source, edge.type, edge.target, edge.weight, edge.properties) for edge in edges] == [
+        ("a", MENTIONS, "b", 1.0, {"name": "ermengarde of tours"})
+    ]
+
+
+def test_links_stay_inside_a_space():
+    assert links([item("a", "A one", "Names B Two."), item("b", "B Two", "x", space="other")]) == []
+
+
+def test_a_rare_shared_name_is_a_weaker_link_and_a_common_one_is_none():
+    few = [item(f"i{number}", f"Title number {number}", "Played for the Rovers of Delft.") for number in range(3)]
+    many = [item(f"i{number}", f"Title number {number}", "Played for the Rovers of Delft.") for number in range(30)]
+    assert found(few) == {("i0", SHARES, "i1"), ("i0", SHARES, "i2"), ("i1", SHARES, "i2")}
+    assert all(edge.weight < 0.5 for edge in links(few))
+    assert found(many) == set()
+
+
+def test_a_name_of_many_items_or_in_many_texts_links_nothing():
+    namesakes = [item(f"j{number}", "John Smith", "x") for number in range(MAX_HOLDERS + 1)]
+    assert found([item("a", "Alpha", "John Smith came."), *namesakes]) == set()
+    crowd = [item(f"a{number}", f"Alpha {number}", "Back in France.") for number in range(MAX_MENTIONS + 1)]
+    assert found([item("f", "France", "x"), *crowd]) == set()
+
+
+def test_a_name_in_more_texts_links_less():
+    def weight(texts: int) -> float:
+        return links([item("f", "France", "x"), *(item(f"a{n}", f"Alpha {n}", "In France.") for n in range(texts))])[0].weight
+
+    assert weight(1) == 1.0 > weight(3) > weight(20) > 0
+
+
+def test_markdown_and_wiki_links_are_links():
+    docs = [
+        item("a", "Alpha page", "See [the guide](../guide.md#top) and [[Beta page|beta]].", source="docs/deep/a.md"),
+        item("g", "", "guide", source="docs/guide.md"),
+        item("b", "Beta page", "x"),
+    ]
+    assert found(docs) == {("a", REFERS, "g"), ("a", REFERS, "b"), ("a", MENTIONS, "b")}
+    assert references(item("u", text="[x](https://example.org/p#q)")) == ((REFERS, "https://example.org/p#q"),)
+    assert "docs/guide.md" in addresses(docs[1])
+
+
+def test_foreign_keys_are_links():
+    tables = [
+        item("c", "concert", "x", properties={"table": "concert", "foreign_keys": ["singer_id -> singer.id", {"references": "stadium"}]}),
+        item("s", "singer", "x", properties={"table": "singer"}),
+        item("t", "stadium", "x", properties={"table": "stadium"}),
+    ]
+    assert found(tables) == {("c", FOREIGN_KEY, "s"), ("c", FOREIGN_KEY, "t")}
+
+
+def test_odd_properties_link_nothing_and_break_nothing():
+    assert (
+        links([item("a", "Alpha one", "x", properties={"foreign_keys": 3, "aliases": 7}), item("b", "", "y", properties={"foreign_keys": [None, {}, 5]})]) == []
+    )
+
+
+def test_links_do_not_depend_on_the_order_of_items_and_may_be_stored():
+    items = [item("a", "Lothair II", "Married Teutberga at Rovers Hall."), item("b", "Teutberga", "Wife of Lothair II."), item("c", "Cee", "At Rovers Hall.")]
+    edges = links(items)
+    assert links(items[::-1]) == edges
+    assert [check.edge(edge) for edge in edges] == edges
+    assert all(isinstance(edge, Edge) for edge in edges)

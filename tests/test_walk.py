@@ -1,0 +1,143 @@
+"""The walk: from what search finds along links to what it cannot find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import weft
+from weft import Edge, Item
+from weft.errors import Unavailable
+from weft.ingest.links import MENTIONS, links
+from weft.model import Kind
+from weft.recipes import KNOWLEDGE, Recipe
+
+QUESTION = "When did the mother of Lothair II die?"
+FAMILY = [
+    Item("lothair", "s", title="Lothair II", text="Lothair II was king of Lotharingia. His parents were Lothair I and Ermengarde of Tours."),
+    Item("ermengarde", "s", title="Ermengarde of Tours", text="Ermengarde of Tours (* 804) passed away on 20 March 851, an empress."),
+    Item("tours", "s", title="Tours", text="Tours is a city on the Loire with a cathedral."),
+    *(Item(f"mother-{n}", "s", title=f"Mother tale {n}", text=f"A mother did die in tale number {n} of the book.") for n in range(12)),
+]
+
+
+@pytest.fixture(params=["memory:", "file"])
+def kb(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[weft.Engine]:
+    with weft.open("memory:" if request.param == "memory:" else f"{tmp_path}/k.db", embedder=None) as engine:
+        engine.add(FAMILY, links(FAMILY))
+        yield engine
+
+
+def ids(hits: object) -> list[str]:
+    return [hit.item.id for hit in hits]  # type: ignore[attr-defined]
+
+
+def test_the_second_piece_is_found_by_its_link_and_not_by_search(kb):
+    assert "ermengarde" not in ids(kb.search(QUESTION, spaces=["s"], limit=5))
+    assert ids(kb.search(QUESTION, spaces=["s"], limit=5, mode="walk"))[:2] == ["lothair", "ermengarde"]
+
+
+def test_a_hit_says_by_which_path_and_link_it_came(kb):
+    hit = next(hit for hit in kb.search(QUESTION, spaces=["s"], mode="walk") if hit.item.id == "ermengarde")
+    assert hit.path == (("s", "lothair"), ("s", "ermengarde"))
+    assert hit.edge is not None
+    assert (hit.edge.type, hit.found_by) == (MENTIONS, ("graph",))
+
+
+def test_a_small_context_has_both_pieces(kb):
+    context = kb.context(QUESTION, spaces=["s"], max_tokens=120)
+    assert {"lothair", "ermengarde"} <= set(ids(context.hits))
+    assert context.tokens <= 120
+
+
+def test_found_and_linked_items_are_valued_in_one_measure(kb):
+    context = kb.context(QUESTION, spaces=["s"])
+    worth = {hit.item.id: hit.relevance for hit in context.hits}
+    found = {hit.item.id: hit.score for hit in kb.search(QUESTION, spaces=["s"], limit=10)}
+    assert worth["lothair"] == found["lothair"] == max(worth.values())
+    assert worth["lothair"] > worth["ermengarde"] > worth["mother-3"]
+
+
+def test_without_links_search_stays_as_it_is():
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add(FAMILY)
+        plain, walked = (kb.search(QUESTION, spaces=["s"], mode=mode) for mode in ("hybrid", "walk"))
+        assert [(hit.item.id, hit.score) for hit in walked] == [(hit.item.id, hit.score) for hit in plain]
+
+
+def test_limit_filters_and_least_score_hold(kb):
+    assert len(kb.search(QUESTION, spaces=["s"], limit=2, mode="walk")) == 2
+    hits = kb.search(QUESTION, spaces=["s"], limit=20, mode="walk")
+    least = hits[1].score
+    assert kb.search(QUESTION, spaces=["s"], limit=20, mode="walk", min_score=least) == [hit for hit in hits if hit.score >= least]
+    assert all(0 <= hit.score <= 1 for hit in hits)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert kb.search(QUESTION, spaces=["s"], mode="walk", types=["faq"]) == []
+
+
+def test_other_spaces_change_nothing(kb):
+    before = kb.search(QUESTION, spaces=["s"], mode="walk")
+    others = [Item(item.id, "t", title=item.title, text=item.text) for item in FAMILY]
+    kb.add(others, links(others))
+    assert kb.search(QUESTION, spaces=["s"], mode="walk") == before
+
+
+def test_a_link_into_a_space_that_was_not_asked_for_is_not_followed(kb):
+    kb.add(Item("secret", "t", title="Secret", text="mother of kings"), [Edge("lothair", "secret", space="s", target_space="t")])
+    assert "secret" not in ids(kb.search(QUESTION, spaces=["s"], limit=50, mode="walk"))
+    assert "secret" in ids(kb.search(QUESTION, spaces=["s", "t"], limit=50, mode="walk"))
+
+
+def test_the_same_request_gives_the_same_bytes(kb):
+    now = kb.context(QUESTION, spaces=["s"]).query.now
+    assert kb.context(QUESTION, spaces=["s"], now=now).text == kb.context(QUESTION, spaces=["s"], now=now).text
+
+
+def test_a_hub_is_harmless(kb):
+    many = [Item(f"city-{n:04}", "s", title=f"City {n}", text="A place.") for n in range(2000)]
+    kb.add(many, [Edge("lothair", item.id, "rules", 0.01, "s") for item in many])
+    assert ids(kb.search(QUESTION, spaces=["s"], mode="walk"))[:2] == ["lothair", "ermengarde"]
+
+
+def test_a_walk_may_pass_through_what_it_may_not_show():
+    items = [
+        Item("a", "s", title="Alpha plan", text="The zebra plan."),
+        Item("hub", "s", Kind.ENTITY, title="Omega", text="x"),
+        Item("b", "s", title="Beta", text="Says what to do."),
+    ]
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add(items, [Edge("a", "hub", space="s"), Edge("hub", "b", space="s")])
+        linked = [hit for hit in kb.context("zebra plan", spaces=["s"]).hits if hit.item.id == "b"]
+        assert linked[0].path == (("s", "a"), ("s", "hub"), ("s", "b"))
+        assert linked[0].distance == 2
+
+
+def test_depth_0_follows_no_links_and_depth_1_only_those_of_hits(kb):
+    assert "ermengarde" not in ids(kb.context(QUESTION, spaces=["s"], depth=0, limit=5).hits)
+    chain = [Item(f"c{n}", "s", title=f"Chain piece {n}", text="xylophone" if n == 0 else "link") for n in range(4)]
+    kb.add(chain, [Edge(f"c{n}", f"c{n + 1}", "next", space="s") for n in range(3)])
+    recipe = [Recipe("found", limit=1), Recipe("linked", "walk", limit=50, depth=1)]
+    assert ids(kb.context("xylophone", spaces=["s"], recipe=recipe).hits) == ["c0", "c1"]
+    assert ids(kb.context("xylophone", spaces=["s"], recipe=[recipe[0], Recipe("linked", "walk", limit=50, depth=3)]).hits) == ["c0", "c1", "c2", "c3"]
+
+
+def test_explain_tells_the_path_and_the_worth(kb):
+    context = kb.explain(QUESTION, spaces=["s"])
+    signals = {hit.item.id: hit.signals for hit in context.hits}
+    assert {"graph", "walk"} <= set(signals["ermengarde"])
+    assert {"bm25", "walk"} <= set(signals["lothair"])
+
+
+def test_a_graph_that_is_down_gives_an_answer_that_says_so(kb, monkeypatch):
+    def down(*_: object, **__: object) -> list[Edge]:
+        raise Unavailable("the graph is down")
+
+    monkeypatch.setattr(kb._stores.graph, "edges_of", down, raising=True)
+    context = kb.context(QUESTION, spaces=["s"])
+    assert [problem.part for problem in context.degraded] == ["context", "entities"]
+    assert "lothair" in ids(context.hits)
+
+
+def test_the_default_context_walks():
+    assert [recipe.source for recipe in KNOWLEDGE] == ["search", "walk", "neighbours"]
