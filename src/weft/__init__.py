@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
     from weft.ingest.prepare import Report
     from weft.ingest.read import Skipped
+    from weft.life import Rollback, State, Step
     from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
     from weft.ports import Embedder
     from weft.recipes import Recipe, Weights
@@ -42,8 +43,11 @@ __all__ = [
     "Problem",
     "Recipe",
     "Report",
+    "Rollback",
     "Skipped",
+    "State",
     "Statistics",
+    "Step",
     "Unavailable",
     "WeftError",
     "Weights",
@@ -56,6 +60,7 @@ _HOMES = {
     "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
     "weft.ingest.prepare": ("Report",),
     "weft.ingest.read": ("Skipped",),
+    "weft.life": ("Rollback", "State", "Step"),
     "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
     "weft.recipes": ("Recipe", "Weights"),
     "weft.surfaces.client": ("Client",),

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from weft import codec, request, tokens
+from weft import codec, life, request, tokens
 from weft.errors import Invalid, NotFound
 from weft.ingest import check, prepare, read
 from weft.ingest.prepare import Report
 from weft.ingest.read import Row, Skipped
+from weft.life import Rollback, State
 from weft.meaning import Meaning, Progress
 from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Query, SpaceInfo
 from weft.ports import Embedder, Stores
@@ -123,6 +124,33 @@ class Engine:
         self._apply(Batch(self._clock(), deleted_edges=tuple(keys)))
         return len(keys)
 
+    def restore(
+        self, id: str, *, space: str, at: datetime | None = None, version: str | None = None, edges_of: Sequence[str] | None = None, embed: bool = True
+    ) -> Report:
+        """Bring an item back as it was at a time or in the state of a version (see `history`), and a deleted one, when neither is given,
+        as it was at last; with the links it had then, where both ends exist. Links made since stay. `edges_of`: only links that these
+        spaces own."""
+        self.known([space])
+        key, then = (space, check.name("id", id)), None if at is None else check.time("at", at)
+        with self._reading():
+            found = life.restored(key, then, version, edges_of, self._stores)
+            batch, report = life.restoring(key, *found, self._clock(), self._stores)
+        if batch.items or batch.edges:
+            self._apply(batch)
+        return report + Report(problems=self._meaning.embedded([space]) if embed else ())
+
+    def rollback(self, to: datetime, *, spaces: Sequence[str] | None = None, dry_run: bool = False, embed: bool = True) -> Rollback:
+        """Make the spaces (None: all) what they were at that time, in one write of new changes: the log stays, so that a rollback can
+        itself be rolled back. A Conflict, and nothing else, if an item changes meanwhile. `dry_run` only says what would change."""
+        names, then = self._all_or(spaces), check.time("to", to)
+        with self._reading():
+            batch, plan = life.rolling_back(then, names, self._clock(), self._stores)
+        if dry_run:
+            return plan
+        if plan.steps:
+            self._apply(batch)
+        return replace(plan, dry_run=False, problems=self._meaning.embedded(names) if embed else ())
+
     def embed(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
         """Make the vectors that are missing; how many were made."""
         return self._meaning.embed(self._all_or(spaces), progress)
@@ -142,6 +170,12 @@ class Engine:
         """The items in the order asked; unknown ids are left out."""
         self.known([space])
         return self._stores.items.get([(space, id) for id in request.ids(ids)])
+
+    def history(self, id: str, *, space: str, limit: int = 1000) -> list[State]:
+        """Everything that happened to an item and its links, newest first, also when it is deleted."""
+        self.known([space])
+        with self._reading():
+            return life.history((space, check.name("id", id)), self._stores)[: request.whole("limit", limit, 1, request.MAX_LIMIT)]
 
     @staticmethod
     def version(item: Item) -> str:

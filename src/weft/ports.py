@@ -51,6 +51,9 @@ class ItemStore(Store, Protocol):
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         """The change log of a space, oldest first, from behind number `after`."""
 
+    def changes_of(self, keys: Sequence[Key]) -> list[Change]:
+        """Everything that happened to these items and to edges that touch them, whoever owns the edge; each once, oldest first."""
+
     def verify(self) -> list[str]:
         """What is wrong with the stored data, in words; nothing when all is well."""
 

@@ -138,12 +138,12 @@ class MemoryStore:
         self._shelves.setdefault(edge.space, Shelf()).digest += codec.fingerprint(codec.edge_to_dict(edge))
         for end in {edge.source_key, edge.target_key}:
             self._touching.setdefault(end, {})[edge.key] = edge
-        self._log(batch, edge.source_key, "link", before)
+        self._log(batch, edge.source_key, "link", before, edge.key)
 
     def _delete_edge(self, key: EdgeKey, batch: Batch) -> None:
         before = self._forget_edge(key)
         if before is not None:
-            self._log(batch, before.source_key, "unlink", before)
+            self._log(batch, before.source_key, "unlink", before, key)
 
     def _forget_edge(self, key: EdgeKey) -> Edge | None:
         edge = self._edges.pop(key, None)
@@ -154,8 +154,8 @@ class MemoryStore:
             del self._touching[end][key]
         return edge
 
-    def _log(self, batch: Batch, key: Key, action: str, before: Item | Edge | None) -> None:
-        self._changes.append(Change(len(self._changes) + 1, batch.at, *key, action, before))
+    def _log(self, batch: Batch, key: Key, action: str, before: Item | Edge | None, link: EdgeKey | None = None) -> None:
+        self._changes.append(Change(len(self._changes) + 1, batch.at, *key, action, before, link))
 
     # items
 
@@ -181,6 +181,11 @@ class MemoryStore:
     @_in_turn
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         return [change for change in self._changes if change.space == space and change.number > after][:limit]
+
+    @_in_turn
+    def changes_of(self, keys: Sequence[Key]) -> list[Change]:
+        asked = set(keys)
+        return [change for change in self._changes if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
 
     def verify(self) -> list[str]:
         return []  # dictionaries in one process have nothing that could drift apart

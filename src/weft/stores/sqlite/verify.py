@@ -1,4 +1,4 @@
-"""Proving that everything in the SQLite file agrees: items, words, records, vectors, edges, counts and digests."""
+"""Proving that everything in the SQLite file agrees: items, words, records, vectors, edges, counts, digests and the change log."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import codec
 from weft import words as analyser
+from weft.stores.sqlite import log
 from weft.stores.sqlite.vectors import packed
 from weft.stores.sqlite.view import RECORD, View, edge_from_row, labels, record
 
@@ -63,6 +64,7 @@ def _space_problems(connection: apsw.Connection, no: int, name: str) -> Iterator
     yield from _count_problems(connection, name, view, counted)
     yield from _word_problems(connection, name, view, counted)
     yield from _vector_problems(connection, name, view)
+    yield from log.problems(connection, no, name)
 
 
 def _item_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:

@@ -213,12 +213,13 @@ class Writer:
         self._connection.execute("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         tally.edges += 1
         tally.digest += codec.fingerprint(row)
-        self._log(tally.no, edge.source, "link", before)
+        self._log(tally.no, edge.source, "link", before, (values[2], edge.target, edge.type))
 
     def _unlink(self, key: EdgeKey) -> None:
         before = self._forget_edge(key) if self.knows(key[0][0]) and self.knows(key[1][0]) else None
         if before is not None:
-            self._log(self.tally(before.space).no, before.source, "unlink", before)
+            link = (self.tally(before.target_key[0]).no, before.target, before.type)
+            self._log(self.tally(before.space).no, before.source, "unlink", before, link)
 
     def _forget_edge(self, key: EdgeKey) -> Edge | None:
         (space, source), (target_space, target), type = key
@@ -240,10 +241,10 @@ class Writer:
         names = dict(list(self._connection.execute("SELECT no, name FROM space")))
         return sorted((edge_from_row(names, row) for row in list(self._connection.execute(query, (space, id)))), key=lambda edge: edge.key)
 
-    def _log(self, space: int, id: str, action: str, before: Item | Edge | None) -> None:
+    def _log(self, space: int, id: str, action: str, before: Item | Edge | None, link: tuple[object, ...] = (None, None, None)) -> None:
         row = codec.item_to_dict(before) if isinstance(before, Item) else codec.edge_to_dict(before) if before else None
-        values = (space, self._at, id, action, codec.to_json(row) if row else None)
-        self._connection.execute("INSERT INTO change(space, at, id, action, before) VALUES (?, ?, ?, ?, ?)", values)
+        values = (space, self._at, id, action, codec.to_json(row) if row else None, *link)
+        self._connection.execute("INSERT INTO change(space, at, id, action, before, target_space, target, type) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def _by_chunk(places: Iterable[int]) -> dict[int, list[int]]:
