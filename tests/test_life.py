@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -10,12 +12,19 @@ from typing import Any
 
 import apsw
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
+from test_client import serving
 
-from weft import Conflict, Edge, Engine, Invalid, Item, NotFound
+from weft import Client, Conflict, Edge, Engine, Invalid, Item, NotFound
 from weft.registry import open_stores
 from weft.stores.sqlite import file
+from weft.surfaces.cli import cli
+from weft.surfaces.http import app as application
+from weft.surfaces.http.access import Keyring
+from weft.surfaces.http.guard import Limits
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -323,3 +332,89 @@ def test_verify_proves_that_the_deleted_is_gone_and_the_rest_is_there(tmp_path: 
         assert kb.verify() == []
         raw(path, damage)
         assert kb.verify() != []
+
+
+# The shell and the service
+
+
+def run(*words: str, path: Path) -> Any:
+    return CliRunner().invoke(cli, [*words, "--db", str(path), "--embedder", "none"])
+
+
+def test_the_shell_shows_restores_and_rolls_back(tmp_path: Path) -> None:
+    path = tmp_path / "k.db"
+    with engine(str(path)) as kb:
+        kb.add([node("a", "one", title="First\x1b[31m"), node("b", "x")], [link("a", "b")])
+        kb.add(node("a", "two"))
+        before = kb.stats().spaces
+        kb.delete("a", space="s")
+    shown = run("history", "a", "--space", "s", path=path).stdout.splitlines()
+    assert shown[0].split()[:2] == ["2026-01-01T00:02:00Z", "delete"] and "\x1b" not in "".join(shown)
+    assert run("restore", "a", "--space", "s", path=path).stdout == "added: a in s; links brought back: 1\n"
+    with engine(str(path)) as kb:
+        assert kb.stats().spaces == before
+    told = run("rollback", "--to", "2026-01-01T00:00:30Z", "--dry-run", path=path)
+    assert (told.exit_code, told.stdout.splitlines()) == (0, ["update  s  a", "would do: 1 update"])
+    assert run("rollback", "--to", "2026-01-01", path=path).exit_code == 2
+    done = json.loads(run("rollback", "--to", "2026-01-01", "--yes", "--json", path=path).stdout)
+    assert (done["dry_run"], done["counts"]["update"]) == (False, 1)
+    assert run("history", "x", "--space", "s", path=path).exit_code == 1
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[Engine, TestClient, Keyring]]:
+    with engine("memory:") as kb, tempfile.TemporaryDirectory() as folder:
+        keys = Keyring(Path(folder) / "keys.json")
+        keys.add("admin", reads=(), writes=("*",), role="admin", tier="teams", now=START)
+        with TestClient(application.create(kb, keys, Limits(hosts=("*",)))) as client:
+            yield kb, client, keys
+
+
+def ask(client: TestClient, secret: str, path: str, body: Any = None) -> Any:
+    headers = {"authorization": f"Bearer {secret}"}
+    return client.get(path, headers=headers) if body is None else client.post(path, json=body, headers=headers)
+
+
+def test_the_service_shows_only_links_that_the_key_may_read(served: tuple[Engine, TestClient, Keyring]) -> None:
+    kb, client, keys = served
+    kb.add([node("a/1"), node("z", space="zoo")], [Edge("z", "a/1", space="zoo", target_space="s")])
+    _, narrow = keys.add("narrow", reads=("s",), writes=(), role="viewer", tier="teams", now=START)
+    _, wide = keys.add("wide", reads=("s", "zoo"), writes=(), role="viewer", tier="teams", now=START)
+    actions = [[one["action"] for one in ask(client, secret, "/api/items/a/1/history?space=s").json()["history"]] for secret in (narrow, wide)]
+    assert actions == [["add"], ["link", "add"]]
+    assert ask(client, narrow, "/api/items/z/history?space=zoo").status_code == 403
+
+
+def test_the_service_writes_only_where_the_key_may(served: tuple[Engine, TestClient, Keyring]) -> None:
+    kb, client, keys = served
+    kb.add([node("a"), node("z", space="zoo")], [Edge("z", "a", space="zoo", target_space="s"), Edge("a", "z", space="s", target_space="zoo")])
+    kb.delete("a", space="s")
+    _, secret = keys.add("editor", reads=("zoo",), writes=("s",), role="editor", tier="teams", now=START)
+    for path, body in (
+        ("restore", {"space": "zoo", "id": "z"}),
+        ("restore", {"space": "s", "id": "a", "edges_of": ["zoo"]}),
+        ("rollback", {"to": "2026-01-01"}),
+        ("rollback", {"to": "2026-01-01", "spaces": ["zoo"]}),
+    ):
+        assert ask(client, secret, f"/api/{path}", body).status_code == 403
+    assert ask(client, secret, "/api/restore", {"space": "s", "id": "a"}).json()["edges"] == 1
+    assert [one.space for one in kb.edges()] == ["s"]
+    assert ask(client, secret, "/api/rollback", {"to": "2025-01-01", "spaces": ["s"], "dry_run": True}).json()["counts"]["delete"] == 1
+
+
+def test_the_client_answers_as_the_engine_does() -> None:
+    with engine("memory:") as kb, serving(kb) as address, Client(address) as client:
+        kb.add([node("a", "one"), node("b")], [link("a", "b", properties={"x": 1})])
+        kb.add(node("a", "two"))
+        assert client.history("a", space="s") == kb.history("a", space="s")
+        assert client.rollback(moment(0), dry_run=True) == kb.rollback(moment(0), dry_run=True)
+        assert client.rollback(moment(0), spaces=["s"]).count("update") == 1
+        kb.delete("a", space="s")
+        assert (client.restore("a", space="s").edges, kb.get("a", space="s")[0].text) == (1, "one")
+        for call in (lambda on: on.history("x", space="s"), lambda on: on.restore("a", space="s"), lambda on: on.rollback("nonsense")):
+            errors = []
+            for on in (kb, client):
+                with pytest.raises((NotFound, Invalid)) as caught:
+                    call(on)
+                errors.append((type(caught.value), str(caught.value)))
+            assert errors[0] == errors[1]

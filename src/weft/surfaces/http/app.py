@@ -17,7 +17,7 @@ from fastapi.staticfiles import StaticFiles
 
 from weft import __version__
 from weft.engine import Engine
-from weft.surfaces.http import asking, knowledge, operations, problems
+from weft.surfaces.http import asking, knowledge, operations, past, problems
 from weft.surfaces.http.access import Keyring
 from weft.surfaces.http.guard import ASSETS, Guard, Limits, Metrics
 
@@ -54,6 +54,7 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
     app.include_router(asking.routes)
     app.include_router(knowledge.routes)
     app.include_router(operations.routes)
+    app.include_router(past.routes)
     _add_documentation(app)
     problems.install(app)
     app.add_middleware(Guard, limits=limits or Limits(), keyring=keyring, metrics=app.state.metrics)
