@@ -88,7 +88,8 @@ def _module(home: str) -> ModuleType:
 
 
 def open(url: str, *, embedder: str | Embedder | None = "minilm", embedder_settings: dict[str, Any] | None = None, **roles: str) -> Engine:
-    """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `words=`, `vectors=`, `graph=` put a role elsewhere.
+    """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `metadata=` (profiles),
+    `words=`, `vectors=`, `graph=` put a layer elsewhere, such as "file:profiles/" or "networkx:graph.json".
     `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only."""
     from weft.engine import Engine
     from weft.registry import open_embedder, open_stores

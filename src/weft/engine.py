@@ -157,7 +157,9 @@ class Engine:
 
     def reindex(self, progress: Progress | None = None) -> int:
         """Make words and vectors anew from the items, with today's analyser and embedder; how many vectors were made. Without an
-        embedder vectors stay as they are: they could not be made again."""
+        embedder vectors stay as they are: they could not be made again. Where several stores play the roles, all are first made to agree."""
+        if self._stores.layers is not None:
+            self._stores.layers.repair(self._clock())
         self._stores.words.rebuild_words(self.items())
         if not self._meaning.possible:
             return 0

@@ -122,15 +122,13 @@ class MemoryStore:
         self._log(batch, item.key, "update" if before else "add", before)
 
     def _delete(self, key: Key, batch: Batch) -> None:
-        shelf = self._shelves.get(key[0])
-        if shelf is None or key[1] not in shelf.items:
-            return
-        before = shelf.items[key[1]]
-        shelf.remove(key[1])
-        self._vectors.pop(key, None)
         for edge_key in sorted(self._touching.get(key, ())):
-            self._delete_edge(edge_key, batch)
-        self._log(batch, key, "delete", before)
+            self._delete_edge(edge_key, batch)  # also where another store has the item
+        before = self._item(key)
+        if before is not None:
+            self._shelves[key[0]].remove(key[1])
+            self._vectors.pop(key, None)
+            self._log(batch, key, "delete", before)
 
     def _put_edge(self, edge: Edge, batch: Batch) -> None:
         before = self._forget_edge(edge.key)
@@ -187,7 +185,7 @@ class MemoryStore:
         asked = set(keys)
         return [change for change in self._changes if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
 
-    def verify(self) -> list[str]:
+    def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         return []  # dictionaries in one process have nothing that could drift apart
 
     # words

@@ -28,7 +28,7 @@ def _examples(*lines: str) -> str:
 @click.option("--limit", type=int, default=1000, metavar="N", help="How many changes, at most, the newest first. Default: 1000.")
 @click.pass_obj
 def history(session: Session, id: str, space: str, limit: int) -> None:
-    """Show everything that happened to an item and its links, newest first."""
+    """Show what happened to an item and its links, newest first."""
     with session.open(meaning=False) as kb:
         found = kb.history(id, space=space, limit=limit)
     session.answer(wire.history(found), lambda screen: [screen.safe(_line(state)) for state in found])

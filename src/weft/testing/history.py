@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import pytest
 
+from weft.model import Change
 from weft.ports import ItemStore
 from weft.testing.knowledge import batch, edge, item
 
@@ -48,5 +52,9 @@ class HistoryContract:
     def test_the_logs_of_several_items_are_one_log(self, store: ItemStore) -> None:
         store.apply(batch([item("a"), item("b"), item("c")], [edge("a", "b")]))
         found = store.changes_of([("acme", "b"), ("acme", "a"), ("acme", "b"), ("acme", "x"), ("nowhere", "a")])
-        assert found == [one for one in store.changes("acme") if one.id in ("a", "b")]
+        assert _unnumbered(found) == _unnumbered(one for one in store.changes("acme") if one.id in ("a", "b"))
         assert store.changes_of([]) == []
+
+
+def _unnumbered(changes: Iterable[Change]) -> list[Change]:
+    return [replace(change, number=0) for change in changes]

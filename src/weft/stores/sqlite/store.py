@@ -171,9 +171,9 @@ class SqliteStore:
         with self.reading() as reader:
             return log.of_items(reader.connection, keys)
 
-    def verify(self) -> list[str]:
+    def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         with self.reading() as reader:
-            return verify.problems(reader.connection)
+            return verify.problems(reader.connection, frozenset(elsewhere))
 
     # words
 

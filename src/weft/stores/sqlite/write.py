@@ -120,6 +120,8 @@ class Writer:
         if not self.knows(key[0]):
             return
         tally = self.tally(key[0])
+        for edge in self._edges_at(tally.no, key[1]):
+            self._unlink(edge.key)  # also where another store has the item
         stored = self._stored(tally.no, key[1])
         if stored is None:
             return
@@ -130,8 +132,6 @@ class Writer:
         self._forget_words(tally, place, before)
         tally.records[place] = None
         tally.items -= 1
-        for edge in self._edges_at(tally.no, key[1]):
-            self._unlink(edge.key)
         self._log(tally.no, key[1], "delete", before)
 
     def _forget_words(self, tally: Tally, place: int, before: Item) -> None:
