@@ -138,12 +138,6 @@ class TestGraphInFiles(StoreContract):
         yield layers("memory:", graph=f"file:{tmp_path}/graph")
 
 
-class TestProfilesAndGraphInOneFolder(ItemStoreContract, HistoryContract, GraphStoreContract):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Any]:
-        yield layers("memory:", metadata=f"file:{tmp_path}/both", graph=f"file:{tmp_path}/both")
-
-
 class TestEveryRoleElsewhere(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Any]:
@@ -364,6 +358,7 @@ def test_closing_closes_every_store_once_even_if_one_fails() -> None:
         ({"metadata": "carrier-pigeon:x"}, Invalid, "no store 'carrier-pigeon'; known: file, memory, networkx, sqlite"),
         ({"words": "file:x"}, Invalid, "cannot play 'words'; a store of this kind plays: metadata, graph"),
         ({"metadata": "networkx:g.json"}, Invalid, "cannot play 'metadata'; a store of this kind plays: graph"),
+        ({"metadata": "file:both", "graph": "file:both"}, Invalid, "metadata and graph cannot both be at 'file:both'"),
         ({"metadata": "file:"}, Invalid, "names no folder"),
         ({"graph": "networkx:/nowhere/at/all/g.json"}, Unavailable, "does not exist"),
     ],

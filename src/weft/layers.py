@@ -92,17 +92,8 @@ class Layers:
         assert self._metadata is not None
         staying = {item.key for item in batch.items if self._apart(item)}
         gone = tuple(key for key in dict.fromkeys((*batch.deleted, *moves.to_pieces)) if key not in staying)
-        part = Batch(batch.at, deleted=gone)
-        if _same(self._metadata, self._graph):
-            part = replace(
-                part,
-                edges=(*moves.kept(moves.to_pieces), *batch.edges),
-                deleted_edges=batch.deleted_edges,
-                deleted=tuple(dict.fromkeys((*batch.deleted, *gone))),
-            )
-            part = replace(part, items=tuple(item for item in batch.items if item.key in staying and item.key in part.deleted))
-        if part != Batch(batch.at):
-            self._metadata.apply(part)
+        if gone:
+            self._metadata.apply(Batch(batch.at, deleted=gone))
 
     def _part(self, batch: Batch, store: Store, moves: Moves) -> Batch:
         """What a store other than that of the profiles must know of a batch."""

@@ -33,6 +33,9 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
             raise unknown("role", role, ROLES)
     where = {role: roles.get(role, url) for role in ROLES}
     where["metadata"] = roles.get("metadata", where["items"])
+    shared = [role for role in ROLES if where["metadata"] != where["items"] and role != "metadata" and where[role] == where["metadata"]]
+    if shared:
+        raise Invalid(f"metadata and {shared[0]} cannot both be at {where['metadata']!r}: give the profiles a place of their own, or that of the items")
     opened: dict[str, Any] = {}
     with ExitStack() as stack:
         for address in where.values():
