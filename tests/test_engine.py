@@ -1044,7 +1044,7 @@ def test_an_unknown_store_is_refused(given, message):
 def test_an_unknown_embedder_or_role_is_refused():
     with pytest.raises(Invalid, match="no embedder 'magic'; known: minilm, openai"):
         weft.open("memory:", embedder="magic")
-    with pytest.raises(Invalid, match="no role 'ears'; known: graph, items, vectors, words"):
+    with pytest.raises(Invalid, match="no role 'ears'; known: graph, items, metadata, vectors, words"):
         weft.open("memory:", embedder=None, ears="memory:")
 
 
