@@ -1035,7 +1035,9 @@ def test_an_unknown_space_is_not_found_and_has_a_code(kb):
         assert (caught.value.code, caught.value.status) == ("unknown_space", 404)
 
 
-@pytest.mark.parametrize(("given", "message"), [("", "a store is named by a path or a URL"), ("oracle://x", "no store 'oracle'; known: memory, sqlite")])
+@pytest.mark.parametrize(
+    ("given", "message"), [("", "a store is named by a path or a URL"), ("oracle://x", "no store 'oracle'; known: file, memory, networkx, sqlite")]
+)
 def test_an_unknown_store_is_refused(given, message):
     with pytest.raises(Invalid, match=message):
         weft.open(given, embedder=None)
