@@ -1037,7 +1037,9 @@ def test_an_unknown_space_is_not_found_and_has_a_code(kb):
         assert (caught.value.code, caught.value.status) == ("unknown_space", 404)
 
 
-@pytest.mark.parametrize(("given", "message"), [("", "a store is named by a path or a URL"), ("oracle://x", "no store 'oracle'; known: memory, sqlite")])
+@pytest.mark.parametrize(
+    ("given", "message"), [("", "a store is named by a path or a URL"), ("oracle://x", "no store 'oracle'; known: file, memory, networkx, sqlite")]
+)
 def test_an_unknown_store_is_refused(given, message):
     with pytest.raises(Invalid, match=message):
         weft.open(given, embedder=None)
@@ -1046,7 +1048,7 @@ def test_an_unknown_store_is_refused(given, message):
 def test_an_unknown_embedder_or_role_is_refused():
     with pytest.raises(Invalid, match="no embedder 'magic'; known: minilm, openai"):
         weft.open("memory:", embedder="magic")
-    with pytest.raises(Invalid, match="no role 'ears'; known: graph, items, vectors, words"):
+    with pytest.raises(Invalid, match="no role 'ears'; known: graph, items, metadata, vectors, words"):
         weft.open("memory:", embedder=None, ears="memory:")
 
 

@@ -29,30 +29,33 @@ LAYERS: dict[str, set[str]] = {
     "words": {"model"},
     "config": {"errors"},
     "tokens": {"errors", "ports"},
-    "registry": {"errors", "ports"},
     "remote": {"errors"},
     "templates": {"errors"},
     "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace", "ingest.mentions"},
+    "disk": {"errors"},
+    "layers": {"model", "ports", "codec"},
+    "registry": {"errors", "ports", "layers"},
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
     "linking": {"model", "errors", "ports", "ingest"},
     "meaning": {"model", "errors", "ports", "recipes", "trace", "ingest", "embedders.cached"},
     "loading": {"model", "ports", "codec", "ingest", "meaning"},
-    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning", "linking", "loading"},
-    "stores": {"model", "errors", "codec", "words"},
+    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning", "linking", "loading", "life"},
+    "stores": {"model", "errors", "codec", "words", "disk"},
     "embedders": {"model", "errors", "codec", "words", "ports", "remote"},
     "llms": {"errors", "ports", "remote"},
     "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "request", "engine", "templates"},
-    "surfaces": {"model", "errors", "ports", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "capabilities", "registry", "config", ""},
+    "surfaces": {"model", "errors", "ports", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "life", "capabilities", "registry", "config", ""},
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client", "templates"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "life", "capabilities", "registry", "surfaces.client", "templates"},
+    "life": {"model", "errors", "ports", "codec", "ingest"},
     "__main__": {"surfaces"},
 }
 REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "re2", "rich", "tiktoken", "tokenizers", "yaml"}
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 390, "model.py": 365, "stores/memory.py": 440, "stores/sqlite/store.py": 440, "surfaces/client.py": 330, "testing/items.py": 340}
+LARGER = {"engine.py": 430, "model.py": 365, "stores/memory.py": 440, "stores/sqlite/store.py": 440, "surfaces/client.py": 370, "testing/items.py": 340}
 
 
 def module(file: Path) -> str:

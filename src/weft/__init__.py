@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from weft.ingest.notes import Ingested
     from weft.ingest.prepare import Report
     from weft.ingest.read import Skipped
+    from weft.life import Rollback, State, Step
     from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
     from weft.ports import LLM, Embedder
     from weft.recipes import Recipe, Weights
@@ -58,8 +59,11 @@ __all__ = [
     "Relation",
     "Report",
     "Retrieval",
+    "Rollback",
     "Skipped",
+    "State",
     "Statistics",
+    "Step",
     "Template",
     "Unavailable",
     "WeftError",
@@ -79,6 +83,7 @@ _HOMES = {
     "weft.ingest.notes": ("Ingested",),
     "weft.ingest.prepare": ("Report",),
     "weft.ingest.read": ("Skipped",),
+    "weft.life": ("Rollback", "State", "Step"),
     "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
     "weft.recipes": ("Recipe", "Weights"),
     "weft.surfaces.client": ("Client",),
@@ -117,7 +122,8 @@ def open(
     secret_rules: str | Path | None = None,
     **roles: str,
 ) -> Engine:
-    """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `words=`, `vectors=`, `graph=` put a role elsewhere.
+    """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `metadata=` (profiles), `words=`, `vectors=`, `graph=`
+    put a layer elsewhere, such as "file:profiles/" or "networkx:graph.json".
     `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only. `links` are the kinds of
     links weft makes itself: ["shared_tag", "similar"], some of them, [] for none; by default as before, at first all.
     What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own."""

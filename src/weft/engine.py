@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from weft import codec, request, tokens
+from weft import codec, life, request, tokens
 from weft.errors import Invalid, NotFound
 from weft.ingest import check, ledger, notes, prepare, read, secret_rules
 from weft.ingest.notes import Ingested
 from weft.ingest.prepare import Report
 from weft.ingest.secrets import Rules
+from weft.life import Rollback, State
 from weft.linking import Linker, ends
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
@@ -151,6 +152,35 @@ class Engine:
         self._linker.linked(sorted({edge.space for edge in found}))
         return len(found)
 
+    def restore(
+        self, id: str, *, space: str, at: datetime | None = None, version: str | None = None, edges_of: Sequence[str] | None = None, embed: bool = True
+    ) -> Report:
+        """Bring an item back as it was at a time or in the state of a version (see `history`), and a deleted one, when neither is given,
+        as it was at last; with the links it had then, where both ends exist. Links made since stay. `edges_of`: only links that these
+        spaces own."""
+        self.known([space])
+        key, then = (space, check.name("id", id)), None if at is None else check.time("at", at)
+        with self._reading():
+            found = life.restored(key, then, version, edges_of, self._stores)
+            batch, report = life.restoring(key, *found, self._clock(), self._stores)
+        if batch.items or batch.edges:
+            self._apply(batch)
+        report += Report(problems=self._meaning.embedded([space]) if embed else ())
+        return report + Report(problems=self._linker.linked([space]))
+
+    def rollback(self, to: datetime, *, spaces: Sequence[str] | None = None, dry_run: bool = False, embed: bool = True) -> Rollback:
+        """Make the spaces (None: all) what they were at that time, in one write of new changes: the log stays, so that a rollback can
+        itself be rolled back. A Conflict, and nothing else, if an item changes meanwhile. `dry_run` only says what would change."""
+        names, then = self._all_or(spaces), check.time("to", to)
+        with self._reading():
+            batch, plan = life.rolling_back(then, names, self._clock(), self._stores)
+        if dry_run:
+            return plan
+        if plan.steps:
+            self._apply(batch)
+        problems = self._meaning.embedded(names) if embed else ()
+        return replace(plan, dry_run=False, problems=problems + self._linker.linked(names))
+
     def embed(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
         """Make the vectors that are missing; how many were made."""
         names = self._all_or(spaces)
@@ -168,7 +198,9 @@ class Engine:
 
     def reindex(self, progress: Progress | None = None) -> int:
         """Make words and vectors anew from the items, with today's analyser and embedder; how many vectors were made. Without an
-        embedder vectors stay as they are: they could not be made again."""
+        embedder vectors stay as they are: they could not be made again. Where several stores play the roles, all are first made to agree."""
+        if self._stores.layers is not None:
+            self._stores.layers.repair(self._clock())
         self._stores.words.rebuild_words(self._walk([info.name for info in self._stores.items.spaces()]))
         if not self._meaning.possible:
             return 0
@@ -181,6 +213,12 @@ class Engine:
         """The items in the order asked; unknown ids are left out."""
         self.known([space])
         return self._stores.items.get([(space, id) for id in request.ids(ids)])
+
+    def history(self, id: str, *, space: str, limit: int = 1000) -> list[State]:
+        """Everything that happened to an item and its links, newest first, also when it is deleted."""
+        self.known([space])
+        with self._reading():
+            return life.history((space, check.name("id", id)), self._stores)[: request.whole("limit", limit, 1, request.MAX_LIMIT)]
 
     @staticmethod
     def version(item: Item) -> str:

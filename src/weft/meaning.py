@@ -108,7 +108,7 @@ class Meaning:
 
     def _embed_query(self, query: Query, missing: int) -> Vector | None:
         """None when no item of the request's spaces has a vector: those of other spaces must not change the scores."""
-        if missing == sum(info.items for info in self._stores.items.spaces() if info.name in query.spaces):
+        if missing == self._stores.searched(query.spaces):
             return None
         stored = self._stores.vectors.fingerprint()
         if query.vector:

@@ -163,6 +163,7 @@ class Change:
     id: str
     action: str  # "add", "update", "delete"; "link" and "unlink" for edges
     before: Item | Edge | None = None
+    link: EdgeKey | None = None  # which edge; None for items, and for links that a file of schema 1 did not name
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -34,7 +35,7 @@ class Store(Protocol):
 
 
 class ItemStore(Store, Protocol):
-    """The truth. Words, vectors and edges can be rebuilt from it and from the edges."""
+    """The truth. It keeps the edges as well: words, vectors and the graph can be made again from it."""
 
     def spaces(self) -> list[SpaceInfo]:
         """Every space that was ever written to, by name."""
@@ -51,11 +52,21 @@ class ItemStore(Store, Protocol):
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         """The change log of a space, oldest first, from behind number `after`."""
 
-    def verify(self) -> list[str]:
-        """What is wrong with the stored data, in words; nothing when all is well."""
+    def changes_of(self, keys: Sequence[Key]) -> list[Change]:
+        """Everything that happened to these items and to edges that touch them, whoever owns the edge; each once, oldest first."""
+
+    def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
+        """What is wrong with the stored data, in words; nothing when all is well. Edges may end at the items `elsewhere`."""
 
 
-class TextIndex(Store, Protocol):
+class Index(Store, Protocol):
+    """What finds items has a copy of each."""
+
+    def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
+        """Allowed items ordered by (space, id), from behind `after`."""
+
+
+class TextIndex(Index, Protocol):
     def rebuild_words(self, items: Iterable[Item]) -> None:
         """Forget all words and index these items instead, as one write."""
 
@@ -65,7 +76,7 @@ class TextIndex(Store, Protocol):
         `others` holds the score of every key in `also` that shares a word, whether or not it is among the best."""
 
 
-class VectorIndex(Store, Protocol):
+class VectorIndex(Index, Protocol):
     def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
         """Remember unit vectors of one embedder. Keys without an item are ignored. Another fingerprint or another number of
         dimensions than the stored ones is a Conflict: `forget_vectors` comes first."""
@@ -161,6 +172,16 @@ class TokenCounter(Protocol):
     def count(self, text: str) -> int: ...
 
 
+class Several(Protocol):
+    """What several stores behind the roles can tell and do together."""
+
+    def apart(self, spaces: Sequence[str]) -> int:
+        """How many items of the spaces have neither words nor vectors."""
+
+    def repair(self, at: datetime) -> None:
+        """Make all stores agree with the truth."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a conversation with a language model. `role` is system, user or assistant."""
@@ -196,6 +217,12 @@ class Stores:
     words: TextIndex
     vectors: VectorIndex
     graph: GraphStore
+    layers: Several | None = None
+
+    def searched(self, spaces: Sequence[str]) -> int:
+        """How many items of the spaces the indexes know."""
+        apart = self.layers.apart(spaces) if self.layers is not None else 0
+        return sum(info.items for info in self.items.spaces() if info.name in spaces) - apart
 
     def each(self) -> list[Store]:
         """Every distinct store once, the truth first."""

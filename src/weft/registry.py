@@ -3,44 +3,67 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
 from weft.errors import Invalid, MissingExtra, unknown
+from weft.layers import Layers
 from weft.ports import LLM, Embedder, Stores
 
 # Plug-ins add to these through the entry point groups "weft.stores", "weft.embedders" and "weft.llms".
-STORES = {"memory": "weft.stores.memory:MemoryStore", "sqlite": "weft.stores.sqlite.store:SqliteStore"}
+STORES = {
+    "file": "weft.stores.file.store:FileStore",
+    "memory": "weft.stores.memory:MemoryStore",
+    "networkx": "weft.stores.networkx:NetworkxStore",
+    "sqlite": "weft.stores.sqlite.store:SqliteStore",
+}
 EMBEDDERS = {"minilm": "weft.embedders.minilm:MiniLM", "openai": "weft.embedders.openai:OpenAI"}
 LLMS = {"openai": "weft.llms.openai:OpenAI"}
-ROLES = ("items", "words", "vectors", "graph")
+ROLES = ("items", "metadata", "words", "vectors", "graph")
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):")  # two letters or more: "C:" is a drive
 
 
 def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
-    """One URL for everything; `words=`, `vectors=`, `graph=` move a role elsewhere. Each URL is opened once."""
+    """One URL for everything; `metadata=` (profiles), `words=`, `vectors=`, `graph=` move a role elsewhere. Each URL is opened once."""
     for role in roles:
         if role not in ROLES:
             raise unknown("role", role, ROLES)
+    where = {role: roles.get(role, url) for role in ROLES}
+    where["metadata"] = roles.get("metadata", where["items"])
+    shared = [role for role in ROLES if where["metadata"] != where["items"] and role != "metadata" and where[role] == where["metadata"]]
+    if shared:
+        raise Invalid(f"metadata and {shared[0]} cannot both be at {where['metadata']!r}: give the profiles a place of their own, or that of the items")
     opened: dict[str, Any] = {}
-    for role in ROLES:
-        where = roles.get(role, url)
-        if where not in opened:
-            opened[where] = open_store(where)
-    return Stores(*(opened[roles.get(role, url)] for role in ROLES))
+    with ExitStack() as stack:
+        for address in where.values():
+            if address not in opened:
+                opened[address] = open_store(address, [one for one in ROLES if where[one] == address])
+                stack.callback(opened[address].close)
+        stack.pop_all()
+    if len(opened) == 1:
+        return Stores(*[opened[where["items"]]] * 4)
+    apart = opened[where["metadata"]] if where["metadata"] != where["items"] else None
+    layers = Layers(opened[where["items"]], opened[where["words"]], opened[where["vectors"]], opened[where["graph"]], apart)
+    return Stores(layers, layers, layers, layers, layers)
 
 
-def open_store(url: str) -> Any:
-    """Open "knowledge.db", "sqlite:///path", "memory:" or any scheme that an installed plug-in offers."""
+def open_store(url: str, roles: Sequence[str] = ()) -> Any:
+    """Open "knowledge.db", "sqlite:///path", "memory:" or any scheme that an installed plug-in offers, to play these roles."""
     if not isinstance(url, str) or not url:
         raise Invalid(f"a store is named by a path or a URL, not by {url!r}")
     found = _SCHEME.match(url)
     scheme, rest = (found[1], url[found.end() :]) if found else ("sqlite", url)
     # As elsewhere: sqlite:///relative.db and sqlite:////absolute.db
-    return _load("store", "weft.stores", STORES, scheme).open(rest.removeprefix("///" if scheme == "sqlite" else "//"))
+    adapter = _load("store", "weft.stores", STORES, scheme)
+    possible = getattr(adapter, "ROLES", ROLES)
+    for role in roles:
+        if role not in possible:
+            raise Invalid(f"{url!r} cannot play {role!r}; a store of this kind plays: {', '.join(possible)}")
+    return adapter.open(rest.removeprefix("///" if scheme == "sqlite" else "//"))
 
 
 def open_embedder(name: str, **settings: Any) -> Embedder:

@@ -141,23 +141,22 @@ class MemoryStore:
         self._log(batch, item.key, "update" if before else "add", before)
 
     def _delete(self, key: Key, batch: Batch) -> None:
-        shelf = self._shelves.get(key[0])
-        if shelf is None or key[1] not in shelf.items:
-            return
-        before = shelf.items[key[1]]
-        shelf.mark(key[1], before)
-        shelf.remove(key[1])
-        self._vectors.pop(key, None)
+        before = self._item(key)
+        if before is not None:
+            self._shelves[key[0]].mark(key[1], before)
         for edge_key in sorted(self._touching.get(key, ())):
             if self._edges[edge_key].origin == MADE:
                 self._mark(edge_key[1])  # a place in its links falls free
-            self._delete_edge(edge_key, batch)
-        self._log(batch, key, "delete", before)
+            self._delete_edge(edge_key, batch)  # also where another store has the item
+        if before is not None:
+            self._shelves[key[0]].remove(key[1])
+            self._vectors.pop(key, None)
+            self._log(batch, key, "delete", before)
 
     def _put_edge(self, edge: Edge, batch: Batch) -> None:
         before = self._forget_edge(edge.key)
         self._keep_edge(edge)
-        self._log(batch, edge.source_key, "link", before if before and before.origin != MADE else None)
+        self._log(batch, edge.source_key, "link", before if before and before.origin != MADE else None, edge.key)
 
     def _keep_edge(self, edge: Edge) -> None:
         self._edges[edge.key] = edge
@@ -168,7 +167,7 @@ class MemoryStore:
     def _delete_edge(self, key: EdgeKey, batch: Batch) -> None:
         before = self._forget_edge(key)
         if before is not None and before.origin != MADE:
-            self._log(batch, before.source_key, "unlink", before)
+            self._log(batch, before.source_key, "unlink", before, key)
 
     def _forget_edge(self, key: EdgeKey) -> Edge | None:
         edge = self._edges.pop(key, None)
@@ -179,8 +178,8 @@ class MemoryStore:
             del self._touching[end][key]
         return edge
 
-    def _log(self, batch: Batch, key: Key, action: str, before: Item | Edge | None) -> None:
-        self._changes.append(Change(len(self._changes) + 1, batch.at, *key, action, before))
+    def _log(self, batch: Batch, key: Key, action: str, before: Item | Edge | None, link: EdgeKey | None = None) -> None:
+        self._changes.append(Change(len(self._changes) + 1, batch.at, *key, action, before, link))
 
     # items
 
@@ -211,7 +210,12 @@ class MemoryStore:
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         return [change for change in self._changes if change.space == space and change.number > after][:limit]
 
-    def verify(self) -> list[str]:
+    @_in_turn
+    def changes_of(self, keys: Sequence[Key]) -> list[Change]:
+        asked = set(keys)
+        return [change for change in self._changes if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
+
+    def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         return []  # dictionaries in one process have nothing that could drift apart
 
     # words

@@ -20,6 +20,7 @@ from weft.engine import Statistics
 from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
 from weft.ingest import check
 from weft.ingest.prepare import Report
+from weft.life import Rollback, State
 from weft.meaning import Progress
 from weft.model import Context, Edge, Hit, Item, Key
 from weft.recipes import Mode
@@ -96,6 +97,19 @@ class Client:
         """Forget these links; how many were there."""
         return self._server.write("/api/unlink", {"edges": [sending.link(edge) for edge in edges]}, _count)
 
+    def restore(
+        self, id: str, *, space: str, at: datetime | None = None, version: str | None = None, edges_of: Sequence[str] | None = None, embed: bool = True
+    ) -> Report:
+        """Bring an item back with its links; see `Engine.restore`. Without `edges_of`: links of all spaces that the key may write."""
+        owners = None if edges_of is None else sending.names("edges_of", edges_of)
+        asked = {"space": space, "id": check.name("id", id), "version": version, "edges_of": owners, "embed": embed}
+        return self._server.write("/api/restore", asked | {"at": sending.time("at", at)}, unwire.report)
+
+    def rollback(self, to: datetime, *, spaces: Sequence[str] | None = None, dry_run: bool = False, embed: bool = True) -> Rollback:
+        """Make the spaces (None: all) what they were at that time; see `Engine.rollback`."""
+        names = None if spaces is None else sending.names("spaces", spaces)
+        return self._server.write("/api/rollback", {"to": sending.time("to", to), "spaces": names, "dry_run": dry_run, "embed": embed}, unwire.rollback)
+
     def embed(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
         """Make the vectors that are missing, on the server; how many were made. It takes as long as it takes: see `timeout_s`."""
         made = self._server.write("/api/embed", {"spaces": None if spaces is None else sending.names("spaces", spaces)}, _count)
@@ -119,6 +133,10 @@ class Client:
     def get(self, ids: str | Sequence[str], *, space: str) -> list[Item]:
         """The items in the order asked; unknown ids are left out."""
         return self._server.ask("/api/items", {"space": space, "ids": sending.ids(ids)}, _items)
+
+    def history(self, id: str, *, space: str, limit: int = 1000) -> list[State]:
+        """Everything that happened to an item and its links, newest first, also when it is deleted."""
+        return self._server.ask("/api/history", {"space": space, "id": check.name("id", id), "limit": limit}, unwire.history)
 
     @staticmethod
     def version(item: Item) -> str:

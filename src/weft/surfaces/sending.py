@@ -113,6 +113,10 @@ def sendable(options: Mapping[str, Any]) -> Row:
     return plain | times | ({} if vector is None else {"vector": numbers(vector)})
 
 
+def time(name: str, value: object) -> str | None:
+    return None if value is None else codec.time_to_text(check.time(name, value))
+
+
 def encoded(body: Row) -> bytes:
     try:
         return codec.to_json(body).encode()

@@ -12,6 +12,7 @@ from weft.errors import Invalid, unknown
 from weft.ingest import check
 from weft.ingest.prepare import Report
 from weft.ingest.read import Skipped
+from weft.life import Rollback, State, Step
 from weft.model import Chosen, Context, Edge, Form, Fragment, Hit, Item, Key, LeftOut, Problem, Query, SpaceInfo, Stats
 from weft.recipes import Recipe, Weights
 
@@ -49,8 +50,25 @@ def context(row: Row) -> Context:
 
 
 def report(row: Row) -> Report:
-    skipped = tuple(Skipped(one["where"], one["what"], one["why"]) for one in row["skipped"])
-    return Report(row["added"], row["updated"], row["unchanged"], row["edges"], skipped, tuple(row["problems"]), row["removed"])
+    return Report(row["added"], row["updated"], row["unchanged"], row["edges"], _skipped(row), tuple(row["problems"]), row["removed"])
+
+
+def history(row: Row) -> list[State]:
+    return [_state(one) for one in row["history"]]
+
+
+def _state(row: Row) -> State:
+    said = (None if row["item"] is None else item(row["item"]), None if row["edge"] is None else edge(row["edge"]))
+    return State(row["number"], codec.text_to_time(row["at"]), row["action"], *said, row["version"])
+
+
+def rollback(row: Row) -> Rollback:
+    steps = (Step(one["action"], one["space"], one["id"], edge(one["edge"]) if "edge" in one else None) for one in row["steps"])
+    return Rollback(codec.text_to_time(row["to"]), row["dry_run"], tuple(steps), _skipped(row), tuple(row["problems"]))
+
+
+def _skipped(row: Row) -> tuple[Skipped, ...]:
+    return tuple(Skipped(one["where"], one["what"], one["why"]) for one in row["skipped"])
 
 
 def statistics(row: Row) -> Statistics:

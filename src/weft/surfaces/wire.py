@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from weft.engine import Statistics
     from weft.errors import WeftError
     from weft.ingest.prepare import Report
+    from weft.ingest.read import Skipped
+    from weft.life import Rollback, State
     from weft.recipes import Recipe
 
 Row = dict[str, Any]
@@ -32,6 +34,26 @@ def item(item: Item) -> Row:
 
 def edge(edge: Edge) -> Row:
     return codec.edge_to_dict(edge)
+
+
+def history(found: Sequence[State]) -> Row:
+    return {"history": [_state(one) for one in found]}
+
+
+def _state(state: State) -> Row:
+    said = {"item": None if state.item is None else item(state.item), "edge": None if state.edge is None else edge(state.edge)}
+    return {"number": state.number, "at": codec.time_to_text(state.at), "action": state.action, "version": state.version} | said
+
+
+def rollback(told: Rollback) -> Row:
+    rows = [{"action": step.action, "space": step.space, "id": step.id} | ({} if step.edge is None else {"edge": edge(step.edge)}) for step in told.steps]
+    done = {"to": codec.time_to_text(told.to), "dry_run": told.dry_run, "counts": steps(told), "steps": rows}
+    return done | {"skipped": [_skip(one) for one in told.skipped], "problems": list(told.problems)}
+
+
+def steps(told: Rollback) -> dict[str, int]:
+    """How many of each action."""
+    return {action: told.count(action) for action in ("add", "update", "delete", "link", "unlink")}
 
 
 def items(found: Sequence[Item], missing: Sequence[str]) -> Row:
@@ -88,9 +110,13 @@ def report(report: Report) -> Row:
         "unchanged": report.unchanged,
         "removed": report.removed,
         "edges": report.edges,
-        "skipped": [{"where": one.where, "what": one.what, "why": one.why} for one in report.skipped],
+        "skipped": [_skip(one) for one in report.skipped],
         "problems": list(report.problems),
     }
+
+
+def _skip(one: Skipped) -> Row:
+    return {"where": one.where, "what": one.what, "why": one.why}
 
 
 def statistics(statistics: Statistics) -> Row:

@@ -65,6 +65,17 @@ MIGRATIONS = (
     CREATE TABLE common(space INTEGER, label TEXT, PRIMARY KEY(space, label)) WITHOUT ROWID;
     INSERT INTO meta VALUES ('links', '');
     """,
+    # The log names the edge of every link, and is read by item. A new link did not say where it led before.
+    """
+    ALTER TABLE change ADD COLUMN target_space INTEGER;
+    ALTER TABLE change ADD COLUMN target TEXT;
+    ALTER TABLE change ADD COLUMN type TEXT;
+    UPDATE change SET target = json_extract(before, '$.target'), type = coalesce(json_extract(before, '$.type'), 'related'),
+        target_space = coalesce((SELECT no FROM space WHERE name = json_extract(before, '$.target_space')), space)
+        WHERE action IN ('link', 'unlink') AND before IS NOT NULL;
+    CREATE INDEX change_of_item ON change(space, id, number);
+    CREATE INDEX change_of_target ON change(target_space, target, number) WHERE target IS NOT NULL;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

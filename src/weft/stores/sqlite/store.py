@@ -16,7 +16,7 @@ from weft import codec
 from weft import words as analyser
 from weft.errors import Conflict, Corrupt, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
-from weft.stores.sqlite import linking, links, vectors, verify, words
+from weft.stores.sqlite import linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.reader import Reader
 from weft.stores.sqlite.view import EDGE, View, edge_from_row
@@ -145,15 +145,16 @@ class SqliteStore:
         return found
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
-        query = """SELECT number, at, id, action, before FROM change
-            WHERE space = (SELECT no FROM space WHERE name = ?) AND number > ? ORDER BY number LIMIT ?"""
         with self.reading() as reader:
-            rows = list(reader.connection.execute(query, (space, after, limit)))
-        return [Change(number, codec.text_to_time(at), space, id, action, _before(action, body)) for number, at, id, action, body in rows]
+            return log.of_space(reader.connection, space, after, limit)
 
-    def verify(self) -> list[str]:
+    def changes_of(self, keys: Sequence[Key]) -> list[Change]:
         with self.reading() as reader:
-            return verify.problems(reader.connection)
+            return log.of_items(reader.connection, keys)
+
+    def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
+        with self.reading() as reader:
+            return verify.problems(reader.connection, frozenset(elsewhere))
 
     # words
 
@@ -357,12 +358,6 @@ def _item(body: str, space: str) -> Item:
         return codec.item_from_dict({**json.loads(body), "space": space})
     except (ValueError, TypeError) as error:
         raise Corrupt(f"an item of space {space!r} cannot be read ({error}): restore the file from a backup or an export") from error
-
-
-def _before(action: str, body: str | None) -> Item | Edge | None:
-    if body is None:
-        return None
-    return codec.edge_from_dict(json.loads(body)) if action in ("link", "unlink") else codec.item_from_dict(json.loads(body))
 
 
 def _embedder(connection: apsw.Connection) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Proving that everything in the SQLite file agrees: items, words, records, vectors, edges, counts and digests."""
+"""Proving that everything in the SQLite file agrees: items, words, records, vectors, edges, counts, digests and the change log."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import numpy as np
 
 from weft import codec
 from weft import words as analyser
+from weft.model import Key
+from weft.stores.sqlite import log
 from weft.stores.sqlite.vectors import packed
 from weft.stores.sqlite.view import RECORD, View, edge_from_row, labels, record
 
@@ -32,22 +34,22 @@ class Counted:
     words: Counter[tuple[str, int, int]] = field(default_factory=Counter)  # (word, place, count)
 
 
-def problems(connection: apsw.Connection) -> list[str]:
+def problems(connection: apsw.Connection, elsewhere: frozenset[Key] = frozenset()) -> list[str]:
     """Every disagreement, in words. Reads the whole file, and nothing that a reader remembers."""
     found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
     if found:
         return found
     try:
-        found.extend(_problems(connection))
+        found.extend(_problems(connection, elsewhere))
     except (TypeError, ValueError, LookupError) as error:  # what no check foresaw, such as a number where a text should be
         found.append(f"something in the file is not what weft writes: {error}")
     return found
 
 
-def _problems(connection: apsw.Connection) -> Iterator[str]:
+def _problems(connection: apsw.Connection, elsewhere: frozenset[Key]) -> Iterator[str]:
     yield from _strays(connection)
     for no, name in list(connection.execute("SELECT no, name FROM space ORDER BY name")):
-        yield from _space_problems(connection, no, name)
+        yield from _space_problems(connection, no, name, elsewhere)
 
 
 def _strays(connection: apsw.Connection) -> Iterator[str]:
@@ -57,14 +59,15 @@ def _strays(connection: apsw.Connection) -> Iterator[str]:
             yield f"{rows} rows of table {table!r} belong to no space"
 
 
-def _space_problems(connection: apsw.Connection, no: int, name: str) -> Iterator[str]:
+def _space_problems(connection: apsw.Connection, no: int, name: str, elsewhere: frozenset[Key]) -> Iterator[str]:
     view, counted = View(no), Counted()
     view.refresh(connection)
     yield from _item_problems(connection, name, view, counted)
-    yield from _edge_problems(connection, name, view, counted)
+    yield from _edge_problems(connection, name, view, counted, elsewhere)
     yield from _count_problems(connection, name, view, counted)
     yield from _word_problems(connection, name, view, counted)
     yield from _vector_problems(connection, name, view)
+    yield from log.problems(connection, no, name)
 
 
 def _item_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:
@@ -85,14 +88,14 @@ def _item_problems(connection: apsw.Connection, name: str, view: View, counted: 
             yield f"space {name!r}: the record of item {id!r} does not fit the item"
 
 
-def _edge_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:
+def _edge_problems(connection: apsw.Connection, name: str, view: View, counted: Counted, elsewhere: frozenset[Key]) -> Iterator[str]:
     query = """SELECT source, (SELECT name FROM space WHERE no = target_space), target, type, weight, body, origin,
-        EXISTS (SELECT 1 FROM item WHERE item.space = edge.space AND item.id = edge.source) AND
+        EXISTS (SELECT 1 FROM item WHERE item.space = edge.space AND item.id = edge.source),
         EXISTS (SELECT 1 FROM item WHERE item.space = edge.target_space AND item.id = edge.target) FROM edge WHERE space = ?"""
-    for source, target_space, target, type, weight, body, origin, complete in connection.execute(query, (view.no,)):
+    for source, target_space, target, type, weight, body, origin, starts, ends in connection.execute(query, (view.no,)):
         named = f"space {name!r}: the edge {source!r} -[{type}]-> {target!r}"
         counted.links, counted.edges = counted.links + bool(origin), counted.edges + (not origin)
-        if not complete:
+        if not (starts or (name, source) in elsewhere) or not (ends or (target_space, target) in elsewhere):
             yield f"{named} has an end that does not exist"
         try:
             edge = edge_from_row({1: name, 2: target_space}, (1, source, 1 if target_space == name else 2, target, type, weight, body, origin))

@@ -142,6 +142,12 @@ class Writer:
             return
         tally = self.tally(key[0])
         stored = self._stored(tally.no, key[1])
+        if stored is not None:
+            tally.mark(key[1], _body(stored[1]))
+        for edge in self._edges_at(tally.no, key[1]):
+            if edge.origin == MADE:
+                tally.mark(edge.target, "")  # a place in its links falls free
+            self._unlink(edge.key)  # also where another store has the item
         if stored is None:
             return
         place, before = stored
@@ -151,11 +157,6 @@ class Writer:
         self._forget_words(tally, place, before)
         tally.records[place] = None
         tally.items -= 1
-        tally.mark(key[1], _body(before))
-        for edge in self._edges_at(tally.no, key[1]):
-            if edge.origin == MADE:
-                tally.mark(edge.target, "")  # a place in its links falls free
-            self._unlink(edge.key)
         self._log(tally.no, key[1], "delete", before)
 
     def _forget_words(self, tally: Tally, place: int, before: Item) -> None:
@@ -265,12 +266,13 @@ class Writer:
         self._connection.execute("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         tally.count(edge, 1)
         if edge.origin != MADE:
-            self._log(tally.no, edge.source, "link", before if before and before.origin != MADE else None)
+            self._log(tally.no, edge.source, "link", before if before and before.origin != MADE else None, (values[2], edge.target, edge.type))
 
     def _unlink(self, key: EdgeKey) -> None:
         before = self._forget_edge(key) if self.knows(key[0][0]) and self.knows(key[1][0]) else None
         if before is not None and before.origin != MADE:
-            self._log(self.tally(before.space).no, before.source, "unlink", before)
+            link = (self.tally(before.target_key[0]).no, before.target, before.type)
+            self._log(self.tally(before.space).no, before.source, "unlink", before, link)
 
     def _forget_edge(self, key: EdgeKey) -> Edge | None:
         (space, source), (target_space, target), type = key
@@ -291,10 +293,10 @@ class Writer:
         names = dict(list(self._connection.execute("SELECT no, name FROM space")))
         return sorted((edge_from_row(names, row) for row in list(self._connection.execute(query, (space, id)))), key=lambda edge: edge.key)
 
-    def _log(self, space: int, id: str, action: str, before: Item | Edge | None) -> None:
+    def _log(self, space: int, id: str, action: str, before: Item | Edge | None, link: tuple[object, ...] = (None, None, None)) -> None:
         row = codec.item_to_dict(before) if isinstance(before, Item) else codec.edge_to_dict(before) if before else None
-        values = (space, self._at, id, action, codec.to_json(row) if row else None)
-        self._connection.execute("INSERT INTO change(space, at, id, action, before) VALUES (?, ?, ?, ?, ?)", values)
+        values = (space, self._at, id, action, codec.to_json(row) if row else None, *link)
+        self._connection.execute("INSERT INTO change(space, at, id, action, before, target_space, target, type) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def _body(item: Item) -> str:

@@ -55,6 +55,9 @@ class Key:
             if ALL not in allowed and space not in allowed:
                 raise Forbidden(f"the key may not {what} space {space!r}")
 
+    def writable(self, spaces: Sequence[str]) -> list[str]:
+        return [space for space in spaces if ALL in self.writes or space in self.writes]
+
     def visible(self, spaces: Sequence[str]) -> list[str]:
         allowed = {*self.reads, *self.writes}
         return [space for space in spaces if ALL in allowed or space in allowed]
