@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 import weft
 from weft.embedders.minilm import FILES
-from weft.recipes import Mode
+from weft.recipes import KNOWLEDGE, Mode, Source
 
 DIMENSIONS = 384
 TYPES = ("faq", "playbook", "permission_rule", "concept", "schema_index", "schema_field", "example", "note")
@@ -142,14 +142,25 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=2000)
     parser.add_argument("--file", type=Path, help="keep the file here, and use it again if it is there")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--links", default="", help="rules of weft's own links to make, with commas between: shared_tag,similar")
     arguments = parser.parse_args()
     path = arguments.file or Path(tempfile.mkdtemp()) / "speed.db"
     made = Made(arguments.items)
     fresh = not path.exists()
-    kb = weft.open(str(path), embedder=None)
+    kb = weft.open(str(path), embedder=None, links=[])
     print(f"{arguments.items:,} items, {DIMENSIONS} dimensions, {EDGES_PER_ITEM} edges an item")
     if fresh:
         print("  ingest per second:", ingest(kb, made), f"  file {path.stat().st_size / 1e6:.0f} MB", flush=True)
+    if arguments.links:
+        kb.close()
+        kb = weft.open(str(path), embedder=None, links=arguments.links.split(","))
+        started, cpu = time.perf_counter(), time.process_time()
+        looked_at = kb.link()
+        spent = time.perf_counter() - started, time.process_time() - cpu
+        print(
+            f"  links: {sum(info.links for info in kb.stats().spaces):,} of {looked_at:,} items in {spent[0]:.1f} s, {spent[1]:.1f} s of processor time",
+            flush=True,
+        )
     asking = Made(arguments.items, seed=8)
     queries = [asking.text(6) for _ in range(100)]
     vectors = made.vectors(100)
@@ -174,12 +185,18 @@ def measure(kb: weft.Engine, queries: Sequence[str], vectors: Floats, arguments:
     def filtered(number: int) -> object:
         return kb.search(queries[number % 100], spaces=["one"], limit=30, types=["faq", "concept"], vector=vectors[number % 100].tolist())
 
-    stages: dict[str, list[float]] = {}
+    stages: dict[str, dict[str, list[float]]] = {"walk": {}, "neighbours": {}}
 
-    def context(number: int) -> object:
-        answer = kb.context(queries[number % 100], spaces=["one"], max_tokens=arguments.max_tokens, vector=vectors[number % 100].tolist(), depth=2)
+    def context(number: int, source: Source = "walk") -> object:
+        answer = kb.context(
+            queries[number % 100],
+            spaces=["one"],
+            max_tokens=arguments.max_tokens,
+            vector=vectors[number % 100].tolist(),
+            recipe=[replace(recipe, source=source) if recipe.source == "walk" else recipe for recipe in KNOWLEDGE],
+        )
         for name, value in answer.stats.timings.items():
-            stages.setdefault(name, []).append(value)
+            stages[source].setdefault(name, []).append(value)
         return answer
 
     runs: dict[str, Callable[[int], object]] = {
@@ -187,11 +204,13 @@ def measure(kb: weft.Engine, queries: Sequence[str], vectors: Floats, arguments:
         "search vector": lambda number: search(number, "vector"),
         "search hybrid": search,
         "search hybrid, 2 of 8 types": filtered,
-        "context depth 2": context,
+        "context, links by weight": lambda number: context(number, "neighbours"),
+        "context, links by the walk": context,
     }
     for name, run in runs.items():
         print(f"  {name:28} {timed(run, arguments.requests)}", flush=True)
-    print("  context by stage, p50:", {name: round(float(np.percentile(values, 50)), 2) for name, values in stages.items()}, flush=True)
+    for source, spans in stages.items():
+        print(f"  by stage, p50, {source}:", {name: round(float(np.percentile(values, 50)), 2) for name, values in spans.items()}, flush=True)
 
 
 def cold_start(path: Path) -> None:
