@@ -30,24 +30,25 @@ LAYERS: dict[str, set[str]] = {
     "config": {"errors"},
     "tokens": {"errors", "ports"},
     "registry": {"errors", "ports"},
+    "axioms": {"model", "errors", "ports", "codec"},
     "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace"},
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
     "meaning": {"model", "errors", "ports", "recipes", "trace", "ingest", "embedders.cached"},
-    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning"},
+    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning", "axioms"},
     "stores": {"model", "errors", "codec", "words"},
     "embedders": {"model", "errors", "codec", "words", "ports"},
-    "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "engine"},
-    "surfaces": {"model", "errors", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "capabilities", "registry", "config", ""},
+    "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "request", "engine", "axioms"},
+    "surfaces": {"model", "errors", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "axioms", "capabilities", "registry", "config", ""},
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "axioms", "capabilities", "registry", "surfaces.client"},
     "__main__": {"surfaces"},
 }
-REQUIRED = {"Stemmer", "apsw", "click", "numpy", "onnxruntime", "rich", "tiktoken", "tokenizers"}
+REQUIRED = {"Stemmer", "apsw", "click", "numpy", "onnxruntime", "re2", "rich", "tiktoken", "tokenizers"}
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 350, "model.py": 350, "stores/memory.py": 345, "stores/sqlite/store.py": 400, "testing/items.py": 340}
+LARGER = {"engine.py": 380, "model.py": 350, "stores/memory.py": 345, "stores/sqlite/store.py": 400, "testing/items.py": 340}
 
 
 def module(file: Path) -> str:

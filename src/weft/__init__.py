@@ -13,6 +13,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from weft.axioms.space import Checked
+    from weft.axioms.values import Axiom, Violation
+    from weft.capabilities.axioms import load_axioms
     from weft.engine import Engine, Statistics
     from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
     from weft.ingest.prepare import Report
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Axiom",
+    "Checked",
     "Client",
     "Conflict",
     "Context",
@@ -45,13 +50,18 @@ __all__ = [
     "Skipped",
     "Statistics",
     "Unavailable",
+    "Violation",
     "WeftError",
     "Weights",
+    "load_axioms",
     "open",
 ]
 
 
 _HOMES = {
+    "weft.axioms.space": ("Checked",),
+    "weft.axioms.values": ("Axiom", "Violation"),
+    "weft.capabilities.axioms": ("load_axioms",),
     "weft.engine": ("Engine", "Statistics"),
     "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
     "weft.ingest.prepare": ("Report",),

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 from weft import codec, request, tokens
+from weft.axioms.space import Checked, checked
 from weft.errors import Invalid, NotFound
 from weft.ingest import check, prepare, read
 from weft.ingest.prepare import Report
 from weft.ingest.read import Row, Skipped
 from weft.meaning import Meaning, Progress
-from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Query, SpaceInfo
-from weft.ports import Embedder, Stores
+from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Problem, Query, SpaceInfo
+from weft.ports import Embedder, Stores, Vector
 from weft.recipes import Mode, Recipe, resolved
 from weft.stages import explain
 from weft.stages.answer import answer
@@ -39,6 +40,16 @@ class Statistics:
     without_vector: int
     cache_hits: int
     cache_misses: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request in the making, for what is built on the engine: one state of the stores, the query, its vector, what went wrong."""
+
+    query: Query
+    vector: Vector | None
+    problems: tuple[Problem, ...]
+    stores: Stores
 
 
 class Engine:
@@ -241,6 +252,20 @@ class Engine:
                 lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
             )
         return replace(context, stats=replace(context.stats, timings=timings))
+
+    @contextmanager
+    def asked(self, text: str, *, spaces: Sequence[str], recipes: Sequence[Recipe], **options: Any) -> Iterator[Asked]:
+        """For capabilities: what they need to answer a request of their own. Options as for `context`."""
+        query, _ = self._request(text, spaces, options)
+        with self._reading():
+            vector, problems = self._meaning.of_query(query, recipes)
+            yield Asked(query, vector, tuple(problems), self._stores)
+
+    def check(self, spaces: str | Sequence[str] | None = None) -> Checked:
+        """Every entity, relationship and claim of the spaces (None: of all) against the axioms stored there."""
+        names = self._all_or([spaces] if isinstance(spaces, str) else spaces)
+        with self._reading():
+            return checked(names, self._stores)
 
     def stats(self) -> Statistics:
         with self._reading():
