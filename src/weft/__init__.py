@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from weft.axioms.space import Checked
     from weft.axioms.values import Axiom, Violation
     from weft.capabilities.axioms import load_axioms
+    from weft.capabilities.graph.documents import Document, LinkedEntity
+    from weft.capabilities.graph.options import GraphOptions
+    from weft.capabilities.graph.provider import GraphContext
+    from weft.capabilities.graph.rankers import SignalRanker, TermRanker
+    from weft.capabilities.graph.values import GraphAnswer
     from weft.engine import Engine, Statistics
     from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
     from weft.ingest.prepare import Report
@@ -33,22 +38,29 @@ __all__ = [
     "Conflict",
     "Context",
     "Corrupt",
+    "Document",
     "Edge",
     "Engine",
     "Forbidden",
     "Fragment",
+    "GraphAnswer",
+    "GraphContext",
+    "GraphOptions",
     "Hit",
     "Invalid",
     "Item",
     "Kind",
     "LeftOut",
+    "LinkedEntity",
     "MissingExtra",
     "NotFound",
     "Problem",
     "Recipe",
     "Report",
+    "SignalRanker",
     "Skipped",
     "Statistics",
+    "TermRanker",
     "Unavailable",
     "Violation",
     "WeftError",
@@ -62,6 +74,11 @@ _HOMES = {
     "weft.axioms.space": ("Checked",),
     "weft.axioms.values": ("Axiom", "Violation"),
     "weft.capabilities.axioms": ("load_axioms",),
+    "weft.capabilities.graph.documents": ("Document", "LinkedEntity"),
+    "weft.capabilities.graph.options": ("GraphOptions",),
+    "weft.capabilities.graph.provider": ("GraphContext",),
+    "weft.capabilities.graph.rankers": ("SignalRanker", "TermRanker"),
+    "weft.capabilities.graph.values": ("GraphAnswer",),
     "weft.engine": ("Engine", "Statistics"),
     "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
     "weft.ingest.prepare": ("Report",),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft import __version__, codec
-from weft.surfaces import checking, serving, wire
+from weft.surfaces import checking, graphing, serving, wire
 from weft.surfaces.shell import (
     Command,
     Group,
@@ -263,7 +263,7 @@ def recipes(session: Session) -> None:
     session.answer(wire.recipes(RECIPES), lambda screen: [screen.recipes(RECIPES)])
 
 
-for command in (*checking.COMMANDS, *serving.COMMANDS):
+for command in (*graphing.COMMANDS, *checking.COMMANDS, *serving.COMMANDS):
     cli.add_command(command)
 
 
