@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 EXAMPLES = (
     'weft graph "Kestrel tent warranty" --space shared --claims --violations',
     "weft graph --entity tidewater --entity gangway --space shared --depth 2 --format yaml",
-    "weft graph --document examples/harbor/README.md --space shared --select 1200:1400",
 )
 
 choices = several(
@@ -69,7 +68,7 @@ def _selection(text: str) -> tuple[int, int]:
 @choices
 @click.pass_obj
 def graph(session: Session, /, query: str | None, ids: Sequence[str], document: str | None, spaces: Sequence[str], **asked: Any) -> None:
-    """Print the entities a request is about, with their relationships and rules.
+    """Print the entities a request is about, with links and rules.
 
     Give a query, entities, or a document. Nothing but the text goes to standard output.
     """

@@ -67,9 +67,10 @@ def ranked(asked: Asked, reading: Reading, options: GraphOptions, hits: Sequence
     """The hits with the ranker's scores, in their order. The score of the search stays among the signals."""
     if not hits:
         return []
-    semantic = None if asked.vector is None else asked.stores.vectors.score_vectors(asked.vector, [hit.item.key for hit in hits])
-    request = Ranking(reading.passages, reading.text, asked.query.now, options.preferred_types, semantic)
-    scores = ranker(options).rank(request, hits)
+    chosen = ranker(options)
+    wanted = getattr(chosen, "by_meaning", True)
+    semantic = None if asked.vector is None or not wanted else asked.stores.vectors.score_vectors(asked.vector, [hit.item.key for hit in hits])
+    scores = chosen.rank(Ranking(reading.passages, reading.text, asked.query.now, options.preferred_types, semantic), hits)
     if len(scores) != len(hits):
         raise Invalid(f"the ranker gave {len(scores)} scores for {len(hits)} entities")
     return [Found(_scored(hit, one), one.matched_terms, one.raw) for hit, one in zip(hits, scores, strict=True)]
