@@ -96,6 +96,20 @@ class TestQuery:
         with pytest.raises(NotFound, match="no space 'nowhere'"):
             GraphContext(kb, ["nowhere"]).for_query("alpha")
 
+    def test_links_into_another_space_are_followed_only_when_it_is_asked_for(self, kb):
+        kb.add([entity("alpha"), entity("beta", space="t"), entity("beta")])
+        kb.add([], [Edge("alpha", "beta", "USES", 0.9, "s", target_space="t"), Edge("alpha", "beta", "USES", 0.8, "s")])
+        assert [one.edge.weight for one in GraphContext(kb, ["s"]).for_entities("alpha").relationships] == [0.8]
+        answer = GraphContext(kb, ["s", "t"]).for_entities("alpha")
+        assert [one.edge.weight for one in answer.relationships] == [0.9, 0.8] and [one.item.space for one in answer.entities] == ["s", "t", "s"]
+
+    def test_scripts_without_spaces_are_understood(self, kb):
+        assert ids(graph(kb, entity("refund", "退款服务"), entity("order", "订单")).for_query("退款怎么办?")) == ["refund"]
+
+    def test_only_an_engine_can_be_asked(self):
+        with pytest.raises(Invalid, match="needs an engine"):
+            GraphContext("knowledge.db", ["s"])
+
     def test_as_of_an_earlier_day_later_entities_are_not_known(self, kb):
         provider = graph(kb, entity("alpha"))
         assert ids(provider.for_query("alpha", as_of=NOW - timedelta(days=1))) == []

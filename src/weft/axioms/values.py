@@ -98,7 +98,8 @@ def entity_fact(item: Item) -> Fact:
 
 
 def relationship_id(edge: Edge) -> str:
-    return f"{edge.source} -[{edge.type}]-> {edge.target}"
+    """What to call a link; unlike its key it is one text. The space of its target is told where it is another one."""
+    return f"{edge.source} -[{edge.type}]-> {edge.target}{f' ({edge.target_space})' if edge.target_space else ''}"
 
 
 def relationship_fact(edge: Edge, names: Mapping[Key, str] | None = None) -> Fact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from weft.stages.search import search
 from weft.trace import span
 
 OVERFETCH = 3  # candidates of the search per entity wanted: the ranker may see them differently
+SPARE = 10  # neighbours more than there are entities wanted: by their own score they may pass others
 HUB_CAP = 30  # links followed per entity and direction, heaviest first
 MAX_CLAIMS = 1000
 MAX_RULES = 500
@@ -93,7 +95,7 @@ def neighbours(asked: Asked, starts: Sequence[Found], reading: Reading, options:
         return [], 0, 0
     keys = [one.hit.item.key for one in starts]
     with span("neighbours"):
-        wanted = replace(recipe(options), limit=2 * options.max_entities)
+        wanted = replace(recipe(options), limit=options.max_entities + SPARE)
         reached = expand(keys, allowed(asked.query, wanted), wanted, items=asked.stores.items, graph=asked.stores.graph)
     worth = {one.hit.item.key: one.hit.score for one in starts}
     own = ranked(asked, reading, options, reached.hits) if reading.text else [Found(replace(hit, score=0.0)) for hit in reached.hits]
@@ -123,13 +125,10 @@ def links(asked: Asked, entities: Sequence[Hit], options: GraphOptions) -> list[
 
 def _between_hubs(asked: Asked, touching: Sequence[Edge], keys: Sequence[Key]) -> list[Edge]:
     """Of an entity with more links than were read, those to another such entity may be missing."""
-    counts: dict[tuple[Key, bool], int] = {}
-    for edge in touching:
-        counts[edge.source_key, True] = counts.get((edge.source_key, True), 0) + 1
-        counts[edge.target_key, False] = counts.get((edge.target_key, False), 0) + 1
-    full = {side: [key for key in keys if counts.get((key, side), 0) >= HUB_CAP][:PROBED_HUBS] for side in (True, False)}
-    types = sorted({edge.type for edge in touching})[:PROBED_TYPES]
-    probes = [(source, target, type) for source in full[True] for target in full[False] for type in types]
+    leaving, arriving = Counter(edge.source_key for edge in touching), Counter(edge.target_key for edge in touching)
+    sources, targets = ([key for key in keys if counts[key] >= HUB_CAP][:PROBED_HUBS] for counts in (leaving, arriving))
+    types = sorted({edge.type for edge in touching})[:PROBED_TYPES] if sources and targets else []
+    probes = [(source, target, type) for source in sources for target in targets for type in types]
     return asked.stores.graph.get_edges(probes) if probes else []
 
 

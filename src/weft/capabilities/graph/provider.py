@@ -18,7 +18,7 @@ from weft.capabilities.graph.options import GraphOptions, changed
 from weft.capabilities.graph.values import GraphAnswer
 from weft.capabilities.graph.weave import BEYOND, woven
 from weft.engine import Asked, Engine
-from weft.errors import Conflict, Unavailable
+from weft.errors import Conflict, Invalid, Unavailable
 from weft.ingest import check
 from weft.model import Hit, Item, Kind, LeftOut, Problem, Stats
 from weft.stages.gather import allowed
@@ -31,6 +31,8 @@ class GraphContext:
     """Asks an engine for what its spaces know. `options` are the defaults of every request."""
 
     def __init__(self, kb: Engine, spaces: Sequence[str], options: GraphOptions | None = None) -> None:
+        if not isinstance(kb, Engine):
+            raise Invalid(f"a graph context needs an engine from weft.open, not {type(kb).__name__}; a server answers at POST /api/graph")
         self._kb = kb
         self._spaces = check.names("spaces", spaces)
         self.options = changed(options or GraphOptions(), {})
