@@ -495,6 +495,13 @@ def test_a_rule_that_cannot_be_used_is_reported_and_the_rest_holds(kb):
     assert ids(answer) == ["alpha"] and [one.code for one in answer.degraded] == ["invalid_axiom"]
 
 
+def test_more_claims_than_can_be_looked_at_are_told(kb, monkeypatch):
+    monkeypatch.setattr("weft.capabilities.graph.find.MAX_CLAIMS", 2)
+    claims = [Item(f"c{number}", "s", Kind.CLAIM, "statement", "C", subject="alpha", properties={"predicate": f"p{number}"}) for number in range(3)]
+    answer = graph(kb, entity("alpha"), *claims).for_query("alpha", include_claims=True)
+    assert len(answer.claims) == 2 and [one.code for one in answer.degraded] == ["too_many"]
+
+
 def test_vectors_find_what_words_do_not(kb):
     kb.add([entity("alpha"), entity("beta")], vectors=[[1.0, 0.0], [0.0, 1.0]])
     answer = GraphContext(kb, ["s"]).for_query("unheard", vector=[0.1, 1.0], ranker="signals", min_relevance_score=0.5)

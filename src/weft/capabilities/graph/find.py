@@ -13,7 +13,7 @@ from weft.capabilities.graph.options import GraphOptions, ranker
 from weft.capabilities.graph.rankers import Ranking, Scored
 from weft.engine import Asked
 from weft.errors import Invalid
-from weft.model import Edge, Filter, Hit, Item, Key, Kind
+from weft.model import Edge, Hit, Item, Key, Kind, Problem
 from weft.recipes import Recipe
 from weft.stages.expand import expand
 from weft.stages.gather import allowed
@@ -132,27 +132,28 @@ def _between_hubs(asked: Asked, touching: Sequence[Edge], keys: Sequence[Key]) -
     return asked.stores.graph.get_edges(probes) if probes else []
 
 
-def rules(asked: Asked, types: Sequence[str]) -> tuple[list[Item], list[Axiom], list[tuple[str, str, str]]]:
+def rules(asked: Asked, types: Sequence[str]) -> tuple[list[Item], list[Axiom], list[Problem]]:
     """The rules of these types, as items and as axioms, and what is wrong with those that cannot be used."""
-    subjects = tuple(sorted({one for one in types if one}))
-    if not subjects:
-        return [], [], []
     with span("axioms"):
-        items = asked.stores.items.find(_about(asked, Kind.RULE, subjects), MAX_RULES)
+        items, problems = _subject_items(asked, Kind.RULE, types, MAX_RULES)
         axioms, wrong = usable(items)
-    return items, [axiom for axiom in axioms if axiom.enabled], wrong
+    problems += [Problem("axioms", f"rule {id!r} of space {space!r} cannot be used: {why}", "invalid_axiom") for space, id, why in wrong]
+    return items, [axiom for axiom in axioms if axiom.enabled], problems
 
 
-def claims(asked: Asked, entities: Sequence[Hit]) -> list[Item]:
+def claims(asked: Asked, entities: Sequence[Hit]) -> tuple[list[Item], list[Problem]]:
     """All active claims about the entities, the surest first."""
-    subjects = tuple(sorted({hit.item.id for hit in entities}))
-    if not subjects:
-        return []
     with span("claims"):
-        found = asked.stores.items.find(_about(asked, Kind.CLAIM, subjects), MAX_CLAIMS)
+        found, problems = _subject_items(asked, Kind.CLAIM, [hit.item.id for hit in entities], MAX_CLAIMS)
     live = [one for one in found if one.properties.get("active", True) is not False and one.properties.get("status") != "invalid"]
-    return sorted(live, key=lambda one: (-(0.5 if one.confidence is None else one.confidence), one.id, one.space))
+    return sorted(live, key=lambda one: (-(0.5 if one.confidence is None else one.confidence), one.id, one.space)), problems
 
 
-def _about(asked: Asked, kind: Kind, subjects: tuple[str, ...]) -> Filter:
-    return replace(allowed(asked.query, Recipe("", kinds=(kind,))), subjects=subjects)
+def _subject_items(asked: Asked, kind: Kind, about: Sequence[str], most: int) -> tuple[list[Item], list[Problem]]:
+    """Items about these subjects. That there are more than can be looked at is a problem, not a secret."""
+    subjects = tuple(sorted({one for one in about if one}))
+    if not subjects:
+        return [], []
+    found = asked.stores.items.find(replace(allowed(asked.query, Recipe("", kinds=(kind,))), subjects=subjects), most + 1)
+    more = [Problem(f"{kind.value}s", f"only the first {most:,} {kind.value}s about these entities were looked at", "too_many")] if len(found) > most else []
+    return found[:most], more

@@ -9,7 +9,7 @@ from weft.axioms.judge import Judge, contradictions
 from weft.axioms.values import Axiom, Violation, claim_fact, entity_fact, relationship_fact
 from weft.capabilities.graph import cards, find
 from weft.capabilities.graph.find import Found
-from weft.capabilities.graph.layouts import AXIOMS, RELATIONSHIPS
+from weft.capabilities.graph.layouts import RELATIONSHIPS
 from weft.capabilities.graph.options import GraphOptions
 from weft.engine import Asked
 from weft.errors import Conflict, Unavailable
@@ -43,13 +43,13 @@ def gathered(asked: Asked, entities: Sequence[Found], options: GraphOptions) -> 
     except (Unavailable, Conflict) as error:
         problems.append(Problem(RELATIONSHIPS, str(error), error.code))
         links = []
-    all_claims = find.claims(asked, hits) if options.include_claims else []
+    all_claims, doubts = find.claims(asked, hits) if options.include_claims else ([], [])
     claims = _claim_hits(all_claims, hits, options)
     shown = links[: options.max_relationships]
     types = [hit.item.type for hit in hits] + [hit.edge.type for hit in shown if hit.edge] + [type for one in all_claims for type in claim_fact(one).types]
     wanted = options.include_axioms or options.include_property_descriptions
     items, axioms, wrong = find.rules(asked, types) if wanted else ([], [], [])
-    problems += [Problem(AXIOMS, f"rule {id!r} of space {space!r} cannot be used: {why}", "invalid_axiom") for space, id, why in wrong]
+    problems += [*doubts, *wrong]
     axioms = axioms if options.include_axioms else []
     by_key = {item.key: item for item in items}
     names = {hit.item.key: hit.item.name for hit in hits}
