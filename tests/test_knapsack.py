@@ -185,6 +185,16 @@ def test_when_there_is_no_time_for_the_best_the_gap_says_how_far_it_may_be(probl
 
 
 @MANY
+@given(problems(needs=True), st.floats(0.001, 0.5))
+def test_with_a_tolerance_a_choice_that_keeps_dependencies_is_nearly_the_best(problem, tolerance):
+    groups, budget = problem
+    choice = choose(groups, budget, tolerance)
+    assert_possible(groups, budget, choice)
+    assert not broken(groups, choice.options)
+    assert (1 - tolerance) * best_with_needs(groups, budget) <= choice.value <= best_with_needs(groups, budget) <= choice.bound
+
+
+@MANY
 @given(problems(), st.integers(1, 60))
 def test_a_coarse_table_still_fits_and_bounds_what_it_may_have_missed(problem, cells):
     groups, budget = problem

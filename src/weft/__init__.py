@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from weft.axioms.space import Checked
+    from weft.axioms.values import Axiom, Violation
+    from weft.capabilities.axioms import load_axioms
     from weft.capabilities.feed import merge_feed
+    from weft.capabilities.graph.documents import Document, LinkedEntity
+    from weft.capabilities.graph.options import GraphOptions
+    from weft.capabilities.graph.provider import GraphContext
+    from weft.capabilities.graph.rankers import SignalRanker, TermRanker
+    from weft.capabilities.graph.values import GraphAnswer
     from weft.capabilities.provider.provide import Provider
     from weft.capabilities.provider.values import Entry, Provision, Relation, Retrieval
     from weft.engine import Engine, Statistics
@@ -34,15 +42,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Axiom",
+    "Checked",
     "Client",
     "Conflict",
     "Context",
     "Corrupt",
+    "Document",
     "Edge",
     "Engine",
     "Entry",
     "Forbidden",
     "Fragment",
+    "GraphAnswer",
+    "GraphContext",
+    "GraphOptions",
     "Hit",
     "Ingested",
     "Invalid",
@@ -50,6 +64,7 @@ __all__ = [
     "Kind",
     "LeftOut",
     "Limits",
+    "LinkedEntity",
     "MissingExtra",
     "NotFound",
     "Problem",
@@ -60,14 +75,18 @@ __all__ = [
     "Report",
     "Retrieval",
     "Rollback",
+    "SignalRanker",
     "Skipped",
     "State",
     "Statistics",
     "Step",
     "Template",
+    "TermRanker",
     "Unavailable",
+    "Violation",
     "WeftError",
     "Weights",
+    "load_axioms",
     "merge_feed",
     "open",
     "open_llm",
@@ -78,6 +97,14 @@ _HOMES = {
     "weft.capabilities.feed": ("merge_feed",),
     "weft.capabilities.provider.provide": ("Provider",),
     "weft.capabilities.provider.values": ("Entry", "Provision", "Relation", "Retrieval"),
+    "weft.axioms.space": ("Checked",),
+    "weft.axioms.values": ("Axiom", "Violation"),
+    "weft.capabilities.axioms": ("load_axioms",),
+    "weft.capabilities.graph.documents": ("Document", "LinkedEntity"),
+    "weft.capabilities.graph.options": ("GraphOptions",),
+    "weft.capabilities.graph.provider": ("GraphContext",),
+    "weft.capabilities.graph.rankers": ("SignalRanker", "TermRanker"),
+    "weft.capabilities.graph.values": ("GraphAnswer",),
     "weft.engine": ("Engine", "Statistics"),
     "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
     "weft.ingest.notes": ("Ingested",),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from weft import codec, life, request, tokens
+from weft.axioms.space import Checked, checked
 from weft.errors import Invalid, NotFound
 from weft.ingest import check, ledger, notes, prepare, read, secret_rules
 from weft.ingest.notes import Ingested
@@ -20,8 +21,8 @@ from weft.life import Rollback, State
 from weft.linking import Linker, ends
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
-from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Query, SpaceInfo
-from weft.ports import LLM, Embedder, Stores
+from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
+from weft.ports import LLM, Embedder, Stores, Vector
 from weft.recipes import Mode, Recipe, resolved
 from weft.stages import explain
 from weft.stages.answer import answer
@@ -42,6 +43,16 @@ class Statistics:
     without_vector: int
     cache_hits: int
     cache_misses: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request in the making, for what is built on the engine: one state of the stores, the query, its vector, what went wrong."""
+
+    query: Query
+    vector: Vector | None
+    problems: tuple[Problem, ...]
+    stores: Stores
 
 
 class Engine:
@@ -323,6 +334,20 @@ class Engine:
                 lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
             )
         return replace(context, stats=replace(context.stats, timings=timings))
+
+    @contextmanager
+    def asked(self, text: str, *, spaces: Sequence[str], recipes: Sequence[Recipe], **options: Any) -> Iterator[Asked]:
+        """For capabilities: what they need to answer a request of their own. Options as for `context`."""
+        query, _ = self._request(text, spaces, options)
+        with self._reading():
+            vector, problems = self._meaning.of_query(query, recipes)
+            yield Asked(query, vector, tuple(problems), self._stores)
+
+    def check(self, spaces: str | Sequence[str] | None = None) -> Checked:
+        """Every entity, relationship and claim of the spaces (None: of all) against the axioms stored there."""
+        names = self._all_or([spaces] if isinstance(spaces, str) else spaces)
+        with self._reading():
+            return checked(names, self._stores)
 
     def stats(self) -> Statistics:
         with self._reading():

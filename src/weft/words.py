@@ -31,7 +31,7 @@ def words(text: str) -> list[str]:
         text = unicodedata.normalize("NFKC", text)
     found = [word for word in _WORD.findall(text.lower()) if word not in _STOP]
     if not text.isascii():
-        found = [part for word in found for part in _split_unspaced(word)]
+        found = [part for word in found for part in split_unspaced(word)]
     stems: list[str] = _stemmer().stemWords(found)
     return stems
 
@@ -55,7 +55,7 @@ def _stemmer() -> Stemmer.Stemmer:
     return _stemmers.english
 
 
-def _split_unspaced(word: str) -> list[str]:
+def split_unspaced(word: str) -> list[str]:
     if not _UNSPACED.search(word):
         return [word]
     parts: list[str] = []

@@ -51,8 +51,9 @@ class Fitted:
     gap: float  # 0: no better set fits
 
 
-def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: TokenCounter) -> Fitted:
-    """The best set of candidates whose rendered text has at most `max_tokens` tokens; without a limit, all of them whole."""
+def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: TokenCounter, tolerance: float = 0.0) -> Fitted:
+    """The best set of candidates whose rendered text has at most `max_tokens` tokens; without a limit, all of them whole. Where
+    candidates need others, a set within `tolerance` of the best is enough."""
     offered = [[_renderings(hit, part.recipe, layout, counter) for hit in part.hits] for part in parts]
     overheads = [_overhead(part, layout, counter) for part in parts]
     if max_tokens is None:
@@ -60,7 +61,7 @@ def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: 
         return _result(parts, offered, overheads, choice, layout, counter, 0)
     room = budget = max(0, max_tokens - counter.count(layout.start) - counter.count(layout.end))
     for _ in range(TRIES):
-        choice = knapsack.choose(_groups(parts, offered, overheads, budget), budget)
+        choice = knapsack.choose(_groups(parts, offered, overheads, budget), budget, tolerance)
         result = _result(parts, offered, overheads, choice, layout, counter, room)
         if result.tokens <= max_tokens:
             return result
@@ -87,7 +88,7 @@ def _rendered(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -
     for form in forms(hit.item):
         if form is Form.WHOLE or form in recipe.forms:
             text = layout.block(hit, form)
-            tokens = counter.count(text + layout.between)
+            tokens = counter.count(text + layout.separators.get(recipe.name, layout.between))
             if not found or tokens < found[-1].tokens:
                 found.append(Rendered(form, text, tokens))
     return tuple(found)

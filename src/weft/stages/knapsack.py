@@ -78,10 +78,11 @@ class Ruling:
     forced: frozenset[int] = field(default_factory=frozenset)
 
 
-def choose(groups: Sequence[Group], budget: int) -> Choice:
-    """The best choice whose tokens, headings included, stay within the budget. The shares must fit into it together."""
+def choose(groups: Sequence[Group], budget: int, tolerance: float = 0.0) -> Choice:
+    """The best choice whose tokens, headings included, stay within the budget. The shares must fit into it together. Where offers
+    need others, a choice that misses at most this share (`tolerance`) of the optimum will do; the gap says how much it can be."""
     offers = [offer for group in groups for offer in group.offers]
-    if all(offer.options and not offer.needs for offer in offers) and _all_fit(groups, budget):
+    if all(offer.options and all(offer.needs) for offer in offers) and _all_fit(groups, budget):
         best = [max(offer.options, key=lambda option: option.value) for offer in offers]
         value = sum(option.value for option in best)
         return Choice(tuple(offer.options.index(option) for offer, option in zip(offers, best, strict=True)), value, value)
@@ -89,7 +90,7 @@ def choose(groups: Sequence[Group], budget: int) -> Choice:
     relaxed = _solve(groups, budget, Ruling())
     if not any(offer.needs for offer in offers) or relaxed is None:
         return relaxed or Choice((-1,) * len(offers), 0, 0)
-    return _branch(groups, budget, offers, relaxed)
+    return _branch(groups, budget, offers, relaxed, tolerance)
 
 
 def _all_fit(groups: Sequence[Group], budget: int) -> bool:
@@ -98,12 +99,15 @@ def _all_fit(groups: Sequence[Group], budget: int) -> bool:
     return sum(sizes) <= budget and all(size <= group.most for size, group in zip(sizes, groups, strict=True))
 
 
-def _branch(groups: Sequence[Group], budget: int, offers: Sequence[Offer], relaxed: Choice) -> Choice:
+def _branch(groups: Sequence[Group], budget: int, offers: Sequence[Offer], relaxed: Choice, tolerance: float) -> Choice:
     """Best first: the first choice taken from the heap that breaks no dependency is the best there is."""
+    good = _mended(groups, budget, offers, relaxed) if tolerance else None
     order = count()
     heap = [(-relaxed.bound, next(order), Ruling(), relaxed)]
     solved = 1
     while heap and solved < MAX_NODES:
+        if good is not None and good.value >= -heap[0][0] * (1 - tolerance):
+            return Choice(good.options, good.value, max(good.value, -heap[0][0]))
         _, _, ruling, choice = heapq.heappop(heap)
         broken = _broken(offers, choice)
         if broken is None:
@@ -114,17 +118,28 @@ def _branch(groups: Sequence[Group], budget: int, offers: Sequence[Offer], relax
             if found is not None:
                 heapq.heappush(heap, (-found.bound, next(order), child, found))
     bound = -heap[0][0] if heap else 0
+    if good is not None:
+        return Choice(good.options, good.value, max(good.value, bound))
     return _repaired(groups, budget, offers, relaxed, bound)
+
+
+def _mended(groups: Sequence[Group], budget: int, offers: Sequence[Offer], choice: Choice) -> Choice:
+    """A choice that breaks no dependency, in few steps: all that lack their needs are forbidden at once."""
+    forbidden: frozenset[int] = frozenset()
+    while lacking := {number for number, taken in enumerate(choice.options) if taken >= 0 and _lacks(offers[number], choice)}:
+        forbidden |= lacking
+        choice = _solve(groups, budget, Ruling(forbidden)) or Choice((-1,) * len(offers), 0, 0)
+    return choice
+
+
+def _lacks(offer: Offer, choice: Choice) -> bool:
+    return any(all(choice.options[other] < 0 for other in need) for need in offer.needs)
 
 
 def _broken(offers: Sequence[Offer], choice: Choice) -> tuple[int, tuple[int, ...]] | None:
     """The first offer that was taken without what it needs, and what it needs."""
-    for number, taken in enumerate(choice.options):
-        if taken >= 0:
-            for need in offers[number].needs:
-                if all(choice.options[other] < 0 for other in need):
-                    return number, need
-    return None
+    taken = (number for number, option in enumerate(choice.options) if option >= 0)
+    return next(((number, need) for number in taken for need in offers[number].needs if all(choice.options[other] < 0 for other in need)), None)
 
 
 def _children(ruling: Ruling, number: int, need: tuple[int, ...]) -> list[Ruling]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import unknown
@@ -20,7 +20,7 @@ _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 # What YAML reads back as the same text without quotes: it begins with a letter and has no sign of syntax in it.
 _UNQUOTED = re.compile(r"(?!(?:yes|no|on|off|y|n|true|false|null)\Z)[^\W\d_](?:[\w .,;/()'?!+*=&%@-]*[\w.,;/()'?!+*=&%@-])?", re.I)
 _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _LONGEST_KEY = 1000  # YAML readers look for the colon of a key within 1024 characters
 
 
@@ -37,6 +37,7 @@ class Layout:
     between: str  # between two blocks
     block: Callable[[Hit, Form], str]  # one item in one form
     final_newline: bool = False  # the last line break belongs to a value
+    separators: Mapping[str, str] = field(default_factory=dict)  # by section, where it is not `between`
 
 
 def layout(name: str) -> Layout:
@@ -58,7 +59,7 @@ def forms(item: Item) -> tuple[Form, ...]:
 
 def assemble(layout: Layout, sections: Sequence[tuple[str, Sequence[str]]]) -> str:
     """The document. Sections without blocks are left out, and without any block it is empty. Names of sections must differ."""
-    written = [f"{layout.opening(name)}{layout.between.join(blocks)}{layout.closing}" for name, blocks in sections if blocks]
+    written = [f"{layout.opening(name)}{layout.separators.get(name, layout.between).join(blocks)}{layout.closing}" for name, blocks in sections if blocks]
     if not written:
         return ""
     document = f"{layout.start}{layout.between_sections.join(written)}{layout.end}"
@@ -87,22 +88,22 @@ def _shown_properties(item: Item, form: Form) -> Mapping[str, Any]:
     return item.properties if form is Form.WHOLE else {}
 
 
-def _on_one_line(value: Any) -> str:
+def on_one_line(value: Any) -> str:
     """A text without line breaks as it is, anything else as JSON."""
-    value = _json_like(value)
+    value = json_like(value)
     if isinstance(value, str) and not _ANY_BREAK.search(value):
         return value.strip()
-    return _UNPRINTABLE.sub(_escaped, _as_json(value))
+    return _UNPRINTABLE.sub(_escaped, as_json(value))
 
 
-def _json_like(value: Any) -> Any:
+def json_like(value: Any) -> Any:
     """What JSON and YAML give back as it was; other objects as their text."""
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, Mapping):
-        return {str(key): _json_like(child) for key, child in value.items()}
+        return {str(key): json_like(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_like(child) for child in value]
+        return [json_like(child) for child in value]
     return str(value)
 
 
@@ -122,7 +123,7 @@ def _markdown(hit: Hit, form: Form) -> str:
         return f"- {listed_text(f'{name} ({detail})')}\n"
     head = f"### {heading_text(f'{name} ({kind})' if kind else name)}\n"
     text = _body(item, form, _MARKDOWN_BREAK)
-    facts = [f"- **{bold_text(one_line(key))}**: {_on_one_line(value)}\n" for key, value in _shown_properties(item, form).items()]
+    facts = [f"- **{bold_text(one_line(key))}**: {on_one_line(value)}\n" for key, value in _shown_properties(item, form).items()]
     # The blank line keeps the facts out of HTML and of a list's last line.
     return head + (f"{body_text(text)}\n\n" if text else "") + ("".join([*facts, "\n"]) if facts or not text else "")
 
@@ -139,7 +140,7 @@ def _plain(hit: Hit, form: Form) -> str:
         return f"{head} ({one_line(item.id)})\n"
     text = _body(item, form, _ANY_BREAK)
     lines = [line.rstrip() for line in text.split("\n")] if text else []
-    facts = [f"{one_line(key)}: {_on_one_line(value)}" for key, value in _shown_properties(item, form).items()]
+    facts = [f"{one_line(key)}: {on_one_line(value)}" for key, value in _shown_properties(item, form).items()]
     return "\n".join([head, *(line and f"  {line}" for line in [*lines, *facts])]) + "\n"
 
 
@@ -152,24 +153,24 @@ def _fields(item: Item, form: Form) -> dict[str, Any]:
         "title": item.title,
         "text": text,
         "summary": item.summary if form is Form.SUMMARY or (form is Form.WHOLE and not text) else "",
-        "properties": _json_like(_shown_properties(item, form)),
+        "properties": json_like(_shown_properties(item, form)),
         "tags": list(item.tags) if form is Form.WHOLE else [],
     }
     return {name: value for name, value in fields.items() if value}
 
 
 def _json(hit: Hit, form: Form) -> str:
-    return _as_json(_fields(hit.item, form))
+    return as_json(_fields(hit.item, form))
 
 
 def _json_section(name: str) -> str:
-    return f"{_as_json(name)}: [\n"
+    return f"{as_json(name)}: [\n"
 
 
 # Written by hand: for an item of 500 characters PyYAML's C emitter takes 130 microseconds and its Python one, used where there
 # is no libyaml, 1,000; both quote every text with a blank at the end of a line. This takes 35 and reads back the same.
 def _yaml(hit: Hit, form: Form) -> str:
-    return _yaml_element(_fields(hit.item, form), "")
+    return yaml_element(_fields(hit.item, form), "")
 
 
 def _yaml_section(name: str) -> str:
@@ -180,7 +181,7 @@ def _yaml_entries(mapping: Mapping[str, Any], indent: str) -> str:
     return "".join(f"{indent}{_yaml_key(key, indent)}:{_yaml_value(value, indent + '  ')}" for key, value in mapping.items())
 
 
-def _yaml_element(value: Any, indent: str) -> str:
+def yaml_element(value: Any, indent: str) -> str:
     if isinstance(value, dict) and value:
         return f"{indent}- {_yaml_entries(value, indent + '  ').lstrip(' ')}"
     return f"{indent}-{_yaml_value(value, indent + '  ')}"
@@ -200,7 +201,7 @@ def _yaml_value(value: Any, indent: str) -> str:
     if isinstance(value, dict) and value:
         return "\n" + _yaml_entries(value, indent)
     if isinstance(value, list) and value:
-        return "\n" + "".join(_yaml_element(child, indent) for child in value)
+        return "\n" + "".join(yaml_element(child, indent) for child in value)
     return f" {_yaml_text(value) if isinstance(value, str) else _yaml_number(value)}\n"
 
 
@@ -211,12 +212,12 @@ def _yaml_literal(text: str) -> bool:
 
 
 def _yaml_text(text: str) -> str:
-    return text if _UNQUOTED.fullmatch(text) else _UNPRINTABLE.sub(_escaped, _as_json(text))
+    return text if _UNQUOTED.fullmatch(text) else _UNPRINTABLE.sub(_escaped, as_json(text))
 
 
 def _yaml_number(value: Any) -> str:
     """Numbers, booleans, nothing and empty collections are those of JSON, but YAML wants a point before an exponent."""
-    written = _as_json(value)
+    written = as_json(value)
     return written.replace("e", ".0e") if isinstance(value, float) and "." not in written else written
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft import __version__, codec
-from weft.surfaces import ingesting, life, linking, providing, serving, wire
+from weft.surfaces import checking, graphing, ingesting, life, linking, providing, serving, wire
 from weft.surfaces.shell import (
     Command,
     Group,
@@ -265,7 +265,7 @@ def recipes(session: Session) -> None:
     session.answer(wire.recipes(RECIPES), lambda screen: [screen.recipes(RECIPES)])
 
 
-for command in (*ingesting.COMMANDS, *life.COMMANDS, *linking.COMMANDS, *providing.COMMANDS, *serving.COMMANDS):
+for command in (*graphing.COMMANDS, *checking.COMMANDS, *ingesting.COMMANDS, *life.COMMANDS, *linking.COMMANDS, *providing.COMMANDS, *serving.COMMANDS):
     cli.add_command(command)
 
 

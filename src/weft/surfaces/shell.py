@@ -152,7 +152,7 @@ def time(text: str) -> datetime:
         raise click.BadParameter(f"{text!r} is not a time such as 2026-01-31 or 2026-01-31T12:00:00Z") from None
 
 
-def _budget(text: str) -> int | str:
+def budget(text: str) -> int | str:
     """Click takes None for "not given", so no limit stays a word."""
     if text != "none" and not text.isdecimal():
         raise click.BadParameter(f"{text!r} is neither a whole number nor none")
@@ -177,7 +177,7 @@ def _shared() -> list[click.Parameter]:
     ]
 
 
-def _options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def decorate(function: Any) -> Any:
         for option in reversed(given):
             function = option(function)
@@ -189,7 +189,7 @@ def _options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
 one_space = click.option("--space", required=True, metavar="S", help="The space it is in.")
 several_spaces = click.option("--space", "spaces", multiple=True, required=True, metavar="S", help="A space to look in; may be given several times.")
 some_spaces = click.option("--space", "spaces", multiple=True, metavar="S", help="Only this space; may be given several times. Default: all.")
-filters = _options(
+filters = options(
     click.option("--type", "types", multiple=True, metavar="T", help="Only items of this type; may be given several times."),
     click.option("--exclude-type", "exclude_types", multiple=True, metavar="T", help="No items of this type; may be given several times."),
     click.option("--tag", "tags", multiple=True, metavar="T", help="Only items with this tag, or one of several."),
@@ -202,10 +202,10 @@ filters = _options(
     click.option("--min-score", type=float, metavar="X", help="Only what scores at least this, from 0 to 1."),
     click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time."),
 )
-asking = _options(
+asking = options(
     click.argument("query"),
     several_spaces,
-    click.option("--max-tokens", type=_budget, metavar="N|none", help="The budget; none for no limit. Default: the setting, else 2000."),
+    click.option("--max-tokens", type=budget, metavar="N|none", help="The budget; none for no limit. Default: the setting, else 2000."),
     click.option("--recipe", metavar="NAME", help="How it is gathered: see weft recipes. Default: knowledge."),
     click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown."),
     click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4."),

@@ -1,0 +1,150 @@
+"""The object users hold: graph context for a query, for given entities, for a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from weft import request
+from weft.capabilities.graph import documents, find
+from weft.capabilities.graph.documents import Document, Reading
+from weft.capabilities.graph.find import Found
+from weft.capabilities.graph.layouts import ENTITIES
+from weft.capabilities.graph.matter import gathered
+from weft.capabilities.graph.options import GraphOptions, changed
+from weft.capabilities.graph.values import GraphAnswer
+from weft.capabilities.graph.weave import BEYOND, woven
+from weft.engine import Asked, Engine
+from weft.errors import Conflict, Invalid, Unavailable
+from weft.ingest import check
+from weft.model import Hit, Item, Kind, LeftOut, Problem, Stats
+from weft.stages.gather import allowed
+from weft.trace import traced
+
+NOTHING = Reading("", (), "")
+
+
+class GraphContext:
+    """Asks an engine for what its spaces know. `options` are the defaults of every request."""
+
+    def __init__(self, kb: Engine, spaces: Sequence[str], options: GraphOptions | None = None) -> None:
+        if not isinstance(kb, Engine):
+            raise Invalid(f"a graph context needs an engine from weft.open, not {type(kb).__name__}; a server answers at POST /api/graph")
+        self._kb = kb
+        self._spaces = check.names("spaces", spaces)
+        self.options = changed(options or GraphOptions(), {})
+
+    def for_query(
+        self, text: str, *, now: datetime | None = None, as_of: datetime | None = None, vector: Sequence[float] | None = None, **options: Any
+    ) -> GraphAnswer:
+        """Entities that the text is about, what they are linked to, and what is known of them. Options: those of GraphOptions."""
+        asking = changed(self.options, options)
+        reading = Reading(text, (text,), text)
+        with self._asked(text, asking, now, as_of, vector) as (asked, timings):
+            return self._by_search(asked, reading, text, asking, (), timings)
+
+    def for_entities(self, ids: str | Sequence[str], *, now: datetime | None = None, as_of: datetime | None = None, **options: Any) -> GraphAnswer:
+        """These entities, in the order given, and what is known of them. Ids that are none are left out and reported."""
+        asking = changed(self.options, options)
+        wanted = [(id, 1.0) for id in dict.fromkeys(request.ids(ids))]
+        with self._asked("", asking, now, as_of, None) as (asked, timings):
+            return self._by_id(asked, wanted, None, NOTHING, asking, (), timings)
+
+    def for_document(
+        self, document: Document, *, now: datetime | None = None, as_of: datetime | None = None, vector: Sequence[float] | None = None, **options: Any
+    ) -> GraphAnswer:
+        """What a document, or the selection in it, is about: the entities it is linked to; without links, those its text speaks of."""
+        asking = changed(self.options, options)
+        document = documents.checked(document)
+        reading = documents.read(document)
+        with self._asked(reading.query[: request.MAX_QUERY], asking, now, as_of, vector) as (asked, timings):
+            linked, unlinked = _links(document, asking)
+            if linked:
+                return self._by_id(asked, linked, reading.query, reading, asking, unlinked, timings)
+            return self._by_search(asked, reading, reading.query, asking, unlinked, timings)
+
+    @contextmanager
+    def _asked(
+        self, text: str, options: GraphOptions, now: datetime | None, as_of: datetime | None, vector: Sequence[float] | None
+    ) -> Iterator[tuple[Asked, dict[str, float]]]:
+        more: dict[str, Any] = {"max_tokens": options.max_tokens, "format": options.format, "model": options.model}
+        recipes = [find.recipe(options)] if text and options.max_entities else []
+        with traced() as timings, self._kb.asked(text, spaces=self._spaces, recipes=recipes, now=now, as_of=as_of, vector=vector, **more) as asked:
+            yield asked, timings
+
+    def _by_search(
+        self, asked: Asked, reading: Reading, query: str, options: GraphOptions, left_out: Sequence[LeftOut], timings: dict[str, float]
+    ) -> GraphAnswer:
+        try:
+            found, considered = find.searched(asked, reading, options)
+        except Unavailable as error:
+            return GraphAnswer("", 0, query, left_out=tuple(left_out), degraded=(*asked.problems, Problem(ENTITIES, str(error), error.code)))
+        stats = Stats(searched=considered, timings=timings)
+        return self._answer(asked, found, reading, query, options, left_out, stats)
+
+    def _by_id(
+        self,
+        asked: Asked,
+        wanted: Sequence[tuple[str, float]],
+        query: str | None,
+        reading: Reading,
+        options: GraphOptions,
+        left_out: Sequence[LeftOut],
+        timings: dict[str, float],
+    ) -> GraphAnswer:
+        keys = [(space, id) for id, _ in wanted for space in asked.query.spaces]
+        try:
+            items = asked.stores.items.get(keys)
+        except Unavailable as error:
+            return GraphAnswer("", 0, query, left_out=tuple(left_out), degraded=(*asked.problems, Problem(ENTITIES, str(error), error.code)))
+        only = allowed(asked.query, find.recipe(options))
+        refused = [LeftOut(Hit(item, 0.0), ENTITIES, f"not shown: {only.refuses(item)}") for item in items if not only.allows(item)]
+        known = {item.id for item in items}
+        missing = [LeftOut(Hit(Item(id, "", Kind.ENTITY), 0.0), ENTITIES, "no such entity is stored") for id, _ in wanted if id not in known]
+        sure = dict(wanted)
+        found = [Found(Hit(item, sure[item.id], {"given": sure[item.id]}, ("key",), (item.key,))) for item in items if only.allows(item)]
+        return self._answer(asked, found, reading, query, options, [*left_out, *missing, *refused], Stats(timings=timings))
+
+    def _answer(
+        self, asked: Asked, found: Sequence[Found], reading: Reading, query: str | None, options: GraphOptions, left_out: Sequence[LeftOut], stats: Stats
+    ) -> GraphAnswer:
+        starts = list(found[: options.max_entities])
+        problems = asked.problems
+        linked: list[Found] = []
+        reached = depth = 0
+        if options.include_relationships:
+            try:
+                linked, reached, depth = find.neighbours(asked, starts, reading, options)
+            except (Unavailable, Conflict) as error:
+                problems = (*problems, Problem("neighbours", str(error), error.code))
+        taken = {one.hit.item.key for one in starts}
+        free = [one for one in linked if one.hit.item.key not in taken]
+        entities = (
+            sorted([*starts, *free], key=lambda one: one.order)[: options.max_entities] if query is not None else [*starts, *free][: options.max_entities]
+        )
+        kept = {one.hit.item.key for one in entities}
+        beyond = [LeftOut(one.hit, ENTITIES, f"{BEYOND} the best {options.max_entities} entities") for one in [*found, *free] if one.hit.item.key not in kept]
+        asked = replace(asked, problems=problems)
+        stats = replace(stats, expanded=reached, max_depth=depth)
+        return woven(asked, gathered(asked, entities, options), query, options, [*left_out, *beyond], stats)
+
+
+def _links(document: Document, options: GraphOptions) -> tuple[list[tuple[str, float]], list[LeftOut]]:
+    """The entities a document is linked to, surest first, and the mentions that lead nowhere. Of a document with a selection,
+    those whose mention is selected."""
+    sure: dict[str, float] = {}
+    left_out: list[LeftOut] = []
+    for link in document.linked_entities:
+        if document.selection is not None and link.mention.lower() not in document.text.lower():
+            continue
+        if link.entity_id is None:
+            left_out.append(LeftOut(Hit(Item("", "", Kind.ENTITY, title=link.mention), link.confidence), ENTITIES, "the mention is linked to no entity"))
+        elif link.confidence < options.min_relevance_score:
+            reason = f"its link has the confidence {link.confidence:g}, below {options.min_relevance_score:g}"
+            left_out.append(LeftOut(Hit(Item(link.entity_id, "", Kind.ENTITY, title=link.mention), link.confidence), ENTITIES, reason))
+        else:
+            sure[link.entity_id] = max(sure.get(link.entity_id, 0.0), float(link.confidence))
+    return sorted(sure.items(), key=lambda pair: (-pair[1], pair[0])), left_out
