@@ -6,26 +6,26 @@ its words that the item before lacks. Answers that need two or three pieces of k
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from weft.ingest.mentions import asked_about, spans, titles
-from weft.model import Edge, Filter, Hit, Key
+from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import Stores, Vector
 from weft.recipes import Recipe
 from weft.stages.search import Searched, search
 from weft.words import rarity, words
 
 # Chosen on the two tuning sets (docs/walk.md).
-STARTS = 20  # items the worth starts at, and items it flows on from at each hop
+STARTS = 10  # items the worth starts at, and items it flows on from at each hop
 READ = 30  # of the hits: whose titles and texts are looked at
 SHARPNESS = 5  # a start has score ** 5 of the worth
 NAMED = 0.3  # added to the score of a start whose title stands in the question
 ONWARD = 0.5  # the part of the worth that flows on
 ENOUGH = 0.5  # links that together weigh less than this lead less of it on; the rest stays
 AGAINST = {"mentions": 0.3, "refers_to": 0.3}  # what a link of a type is worth when followed from its target to its source; others: 1
-READ_NEXT = (60, 30)  # items reached whose texts are looked at, at the first hop and at later ones
+READ_NEXT = (40, 20)  # items reached whose texts are looked at, at the first hop and at later ones
 LEAST_NEAR, LEAST_NEW = 0.01, 0.05  # so that an item without a vector, or without a word of the question, is not lost
 BRIDGED_FROM, BRIDGES, BRIDGE = 2, 10, 0.07  # the best starts are linked to hits that hold what they name: so many, at this weight
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
@@ -69,7 +69,7 @@ def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[K
         return Walked()
     way.bridge([hit for hit in best if hit.item.key in starts], {**pool, **{hit.item.key: hit.score for hit in found}}, starts)
     worth, flows = way.spread(starts)
-    return _result(worth, flows, found, pool, only, recipe, stores)
+    return _result(worth, flows, found, pool, only, recipe, stores, way.sight.items)
 
 
 def walked_search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores) -> Searched:
@@ -103,29 +103,30 @@ def _starts(text: str, best: Sequence[Hit]) -> dict[Key, float]:
 
 
 class Sight:
-    """Which words of the question each item looked at has. A word counts by how few of these items have it."""
+    """Which words of the question each item looked at has, as bits of a number. A word counts by how few of these items have it."""
 
     def __init__(self, text: str) -> None:
-        self._stems = [f" {word}" for word in dict.fromkeys(words(text))]
-        self._seen: dict[Key, tuple[bool, ...]] = {}
-        self._weights: list[float] = []
+        self._stems = [(f" {word}", 1 << place) for place, word in enumerate(dict.fromkeys(words(text)))]
+        self.items: dict[Key, Item] = {}
+        self._seen: dict[Key, int] = {}
+        self._weights: dict[int, float] = {}  # of sets of words
 
-    def look(self, items: object) -> None:
-        for item in items:  # type: ignore[attr-defined]
+    def look(self, items: Iterable[Item]) -> None:
+        for item in items:
             text = f" {item.title} {item.text[:LONGEST]}".lower()
-            self._seen[item.key] = tuple([stem in text for stem in self._stems])
-        having = [sum(column) for column in zip(*self._seen.values(), strict=True)] or [0] * len(self._stems)
-        self._weights = [rarity(len(self._seen), holding) for holding in having]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._seen
+            self.items[item.key] = item
+            self._seen[item.key] = sum(bit for stem, bit in self._stems if stem in text)
+        seen = list(self._seen.values())
+        weights = {bit: rarity(len(seen), sum(1 for one in seen if one & bit)) for _, bit in self._stems}
+        total = sum(weights.values()) or 1.0
+        self._weights = {bit: weight / total for bit, weight in weights.items()}
 
     def new(self, source: Key, target: Key) -> float:
         """How much of the question the target has and the source has not."""
-        has, had = self._seen.get(target), self._seen.get(source)
-        if has is None or had is None or not self._weights:
-            return 0.0
-        return sum(weight for weight, one, other in zip(self._weights, has, had, strict=True) if one and not other) / sum(self._weights)
+        new = self._seen.get(target, 0) & ~self._seen.get(source, -1)
+        if new not in self._weights:
+            self._weights[new] = sum(self._weights[bit] for _, bit in self._stems if new & bit)
+        return self._weights[new]
 
 
 @dataclass(slots=True)
@@ -209,7 +210,7 @@ class _Way:
         coming: dict[Key, float] = {}
         for here in front:
             for there, (weight, _) in self.links.get(here, {}).items():
-                if there not in self.sight:
+                if there not in self.sight.items:
                     coming[there] = coming.get(there, 0.0) + worth[here] * weight * self._near(there)
         chosen = sorted(coming, key=lambda key: (-coming[key], key[1], key[0]))[:most]
         self.sight.look(self.stores.items.get(chosen))
@@ -230,7 +231,14 @@ class _Way:
 
 
 def _result(
-    worth: Mapping[Key, float], ways: Mapping[Key, Flow], found: Sequence[Hit], pool: Mapping[Key, float], only: Filter, recipe: Recipe, stores: Stores
+    worth: Mapping[Key, float],
+    ways: Mapping[Key, Flow],
+    found: Sequence[Hit],
+    pool: Mapping[Key, float],
+    only: Filter,
+    recipe: Recipe,
+    stores: Stores,
+    known_items: Mapping[Key, Item],
 ) -> Walked:
     """Worth in the measure of the search's scores: what starts with a score and gets nothing by links keeps its distance to the best."""
     scores = {**pool, **{hit.item.key: hit.score for hit in found}}
@@ -241,11 +249,12 @@ def _result(
     reached = [key for key in ways if key not in known]
     allowed = stores.items.visible(sorted(reached, key=lambda key: (-told[key], key[1], key[0])), only)
     paths = {key: _path(key, ways) for key in reached}
-    near = recipe.near
+    best = allowed[: recipe.limit]
+    items = {**known_items, **{item.key: item for item in stores.items.get([key for key in best if key not in known_items])}}
     hits = []
-    for item in stores.items.get(allowed[: recipe.limit]):
+    for item in (items[key] for key in best if key in items):
         edge, path = ways[item.key].edge, paths[item.key]
-        score = round(edge.weight / (len(path) - 1 + near), 6)
+        score = round(edge.weight / (len(path) - 1 + recipe.near), 6)
         hits.append(Hit(item, min(1.0, score), {"graph": score, "walk": told[item.key]}, ("graph",), path, edge))
     return Walked(tuple(hits), told, len(reached), max((len(path) - 1 for path in paths.values()), default=0))
 
