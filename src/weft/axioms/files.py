@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.axioms import read
 from weft.axioms.values import Axiom
-from weft.errors import Invalid, MissingExtra, NotFound
+from weft.errors import Invalid, NotFound
 
 MAX_BYTES = 16_000_000
 SUFFIXES = (".json", ".yaml", ".yml")
@@ -94,7 +94,7 @@ def _from_json(text: str, path: str) -> tuple[Any, Lines]:
     try:
         # JSON is YAML, but for tabs, which can be nothing but space between values.
         return found, _from_yaml(text.replace("\t", " "), path)[1]
-    except (Invalid, MissingExtra):
+    except Invalid:
         return found, {}
 
 
@@ -103,10 +103,8 @@ def _no_number(name: str) -> None:
 
 
 def _from_yaml(text: str, path: str) -> tuple[Any, Lines]:
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtra("YAML files need a package that is not installed: pip install 'weft[yaml]'") from error
+    import yaml  # here, for it takes 20 ms that only readers of such a file should pay
+
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
