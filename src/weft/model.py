@@ -150,7 +150,7 @@ class SpaceInfo:
     edges: int  # given by people
     digest: str
     links: int = 0  # made by weft
-    links_digest: str = ""
+    links_digest: str = "0" * 32
 
 
 @dataclass(frozen=True, slots=True)
