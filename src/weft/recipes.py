@@ -58,11 +58,14 @@ class Recipe:
     required: bool = False  # True: when its store is down the request fails, instead of an answer marked as degraded
 
 
+# What a walk reaches is worth what it says, in the measure of what was searched: a sure share would only take room from better items
+# (evidence inside 1,024 tokens for questions of one piece: 50.0 with a share of 0.3, 65.8 with 0.1, 72.5 with none, 73.3 without links).
+_BY_WORTH = 0.0
 _READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM)
 
 KNOWLEDGE = (
     Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=0.6, required=True),
-    Recipe("context", "walk", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=0.3),
+    Recipe("context", "walk", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=_BY_WORTH),
     Recipe("entities", "neighbours", kinds=(Kind.ENTITY,), limit=10, depth=1, starts=20, share=0.1),
 )
 SEARCH = (Recipe("entry_points", limit=AS_FITS, required=True),)
@@ -70,7 +73,7 @@ MEMORIES = (Recipe("memories", kinds=(Kind.MEMORY,), limit=AS_FITS, weights=Weig
 PROFILE = (
     Recipe("profile", "profile", kinds=(Kind.PROFILE,), share=0.2),
     Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=0.5, required=True),
-    Recipe("context", "walk", kinds=_READABLE, limit=50, depth=2, share=0.2),
+    Recipe("context", "walk", kinds=_READABLE, limit=50, depth=2, share=_BY_WORTH),
     Recipe("rules", "subjects", kinds=(Kind.RULE, Kind.CLAIM), limit=20, share=0.1),
 )
 

@@ -28,6 +28,7 @@ AGAINST = {"mentions": 0.3, "refers_to": 0.3}  # what a link of a type is worth 
 READ_NEXT = (40, 20)  # items reached whose texts are looked at, at the first hop and at later ones
 LEAST_NEAR, LEAST_NEW = 0.01, 0.05  # so that an item without a vector, or without a word of the question, is not lost
 BRIDGED_FROM, BRIDGES, BRIDGE = 2, 10, 0.07  # the best starts are linked to hits that hold what they name: so many, at this weight
+BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
 LIGHTEST = 5e-324  # the least number above 0: a link that weighs nothing is not followed
 LONGEST = 20_000  # characters of a text that are looked at
@@ -180,7 +181,7 @@ class _Way:
                 if weight > self.links.setdefault(here, {}).get(key, (0.0,))[0]:
                     self.links[here][key] = (
                         weight,
-                        Edge(here[1], key[1], "bridge", round(weight, 6), here[0], target_space="" if key[0] == here[0] else key[0]),
+                        Edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], target_space="" if key[0] == here[0] else key[0]),
                     )
             self._measure(chosen)
 
@@ -219,8 +220,11 @@ class _Way:
         return max(LEAST_NEAR, self.near.get(key, 0.0)) if self.vector is not None else 1.0
 
     def _led(self, here: Key) -> float:
-        """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter."""
-        return min(1.0, sum(weight for weight, _ in self.links.get(here, {}).values()) / ENOUGH)
+        """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter.
+        Bridges are guesses, however many: together they count as the best of them."""
+        far = self.links.get(here, {}).values()
+        stored = sum(weight for weight, edge in far if edge.type != BRIDGED)
+        return min(1.0, (stored + max((weight for weight, edge in far if edge.type == BRIDGED), default=0.0)) / ENOUGH)
 
     def _flows(self, here: Key, worth: float) -> list[tuple[Key, Flow]]:
         far = self.links[here]
