@@ -10,6 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Container, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from weft.model import Item
@@ -74,6 +75,7 @@ class Word(NamedTuple):
     end: int
 
 
+@lru_cache(maxsize=65_536)
 def normal(name: str) -> str:
     """The form in which names are compared: words in lower case, one blank between them. Signs between words do not count, so
     `Engine.search`, "engine search" and "Engine/search" are one name."""

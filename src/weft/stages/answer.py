@@ -49,13 +49,17 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
         parts.append(Part(recipe, hits))
         pool |= result.pool
         gathered.append(result)
-        found = (*_revalued(found, result.worth), *hits)
+        found = tuple(hit for part in parts for hit in part.hits)
     return parts, gathered, problems
 
 
 def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...]:
     """The same candidates, where a walk says how much each matters once it is known what they lead to."""
-    return tuple(replace(hit, signals={**hit.signals, "walk": worth[hit.item.key]}) if hit.item.key in worth else hit for hit in hits)
+    return tuple([_with_worth(hit, worth[key]) if (key := hit.item.key) in worth else hit for hit in hits])
+
+
+def _with_worth(hit: Hit, worth: float) -> Hit:
+    return Hit(hit.item, hit.score, {**hit.signals, "walk": worth}, hit.found_by, hit.path, hit.edge)
 
 
 def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> Context:

@@ -283,8 +283,9 @@ class _Solver:
         if not len(last) or own + pool < self._overhead:
             return [(0, now)]
         rises = np.flatnonzero(np.diff(last, prepend=IMPOSSIBLE))
-        steps = [(self._overhead + (first + column) * self._unit - own, int(last[column])) for column in rises.tolist()]
-        return [(0, now), *((extra, value) for extra, value in steps if 0 < extra <= pool and value > now)]
+        extra, value = self._overhead + (first + rises) * self._unit - own, last[rises]
+        gained = (extra > 0) & (extra <= pool) & (value > now)
+        return [(0, now), *zip(extra[gained].tolist(), value[gained].tolist(), strict=True)]
 
     def pick(self, grant: int) -> list[int]:
         """The options that make the best value within the grant."""
