@@ -15,8 +15,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from weft.capabilities.memory.analytics import Analytics
+    from weft.capabilities.memory.memory import Memory
+    from weft.capabilities.memory.ranking import RankingOptions
+    from weft.capabilities.memory.results import Result, attempt
+    from weft.capabilities.memory.templates import Template
+    from weft.capabilities.memory.values import ContextPreview, ContextResult, RelatedMemory, Remembered, SearchResult
+    from weft.capabilities.memory.writing import Fact, Turn
     from weft.engine import Engine, Statistics
-    from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
+    from weft.errors import (
+        Conflict,
+        Corrupt,
+        EmbeddingError,
+        Forbidden,
+        Invalid,
+        MissingExtra,
+        NotFound,
+        SearchError,
+        TemplateNotFound,
+        Unavailable,
+        WeftError,
+    )
     from weft.ingest.notes import Ingested
     from weft.ingest.prepare import Report
     from weft.ingest.read import Skipped
@@ -27,12 +46,17 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Analytics",
     "Client",
     "Conflict",
     "Context",
+    "ContextPreview",
+    "ContextResult",
     "Corrupt",
     "Edge",
+    "EmbeddingError",
     "Engine",
+    "Fact",
     "Forbidden",
     "Fragment",
     "Hit",
@@ -41,24 +65,45 @@ __all__ = [
     "Item",
     "Kind",
     "LeftOut",
+    "Memory",
     "MissingExtra",
     "NotFound",
     "Problem",
+    "RankingOptions",
     "Recipe",
+    "RelatedMemory",
+    "Remembered",
     "Report",
+    "Result",
+    "SearchError",
+    "SearchResult",
     "Skipped",
     "Statistics",
+    "Template",
+    "TemplateNotFound",
+    "Turn",
     "Unavailable",
     "WeftError",
     "Weights",
+    "attempt",
     "open",
     "open_llm",
 ]
 
 
 _HOMES = {
+    "weft.capabilities.memory.analytics": ("Analytics",),
+    "weft.capabilities.memory.memory": ("Memory",),
+    "weft.capabilities.memory.ranking": ("RankingOptions",),
+    "weft.capabilities.memory.results": ("Result", "attempt"),
+    "weft.capabilities.memory.templates": ("Template",),
+    "weft.capabilities.memory.values": ("ContextPreview", "ContextResult", "RelatedMemory", "Remembered", "SearchResult"),
+    "weft.capabilities.memory.writing": ("Fact", "Turn"),
     "weft.engine": ("Engine", "Statistics"),
-    "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
+    "weft.errors": (
+        *("Conflict", "Corrupt", "EmbeddingError", "Forbidden", "Invalid", "MissingExtra", "NotFound", "SearchError", "TemplateNotFound"),
+        *("Unavailable", "WeftError"),
+    ),
     "weft.ingest.notes": ("Ingested",),
     "weft.ingest.prepare": ("Report",),
     "weft.ingest.read": ("Skipped",),

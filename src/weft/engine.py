@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +18,12 @@ from weft.ingest.prepare import Report
 from weft.ingest.secrets import Rules
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
-from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Query, SpaceInfo
-from weft.ports import LLM, Embedder, Stores
+from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
+from weft.ports import LLM, Embedder, Stores, Vector
 from weft.recipes import Mode, Recipe, resolved
 from weft.stages import explain
 from weft.stages.answer import answer
+from weft.stages.gather import Request
 from weft.stages.render import layout
 from weft.stages.search import search
 from weft.trace import span, traced
@@ -276,6 +277,28 @@ class Engine:
             if space not in known:
                 raise NotFound(f"no space {space!r}; known: {', '.join(sorted(known)) or 'none yet'}", "unknown_space")
         return list(dict.fromkeys(wanted))
+
+    # for capabilities
+
+    @contextmanager
+    def asking(self, text: str, *, spaces: Sequence[str], mode: Mode = "hybrid", **times: Any) -> Iterator[tuple[Request, list[Problem]]]:
+        """One state of the stores for the stages a capability runs itself, with the question's vector or why it has none."""
+        query = self._query(text, spaces, **({"now": None, "as_of": None, "vector": None} | times))
+        with self._reading():
+            found, problems = self._meaning.of_query(query, [request.checked_recipe(Recipe("asking", mode=mode))])
+            yield Request(query, found, (), self._stores), problems
+
+    def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
+        """Vectors of texts, in one batch; the cache keeps them for the questions that follow. Without an embedder there are none."""
+        return self._meaning.of_texts(texts)
+
+    def now(self) -> datetime:
+        return self._clock()
+
+    @property
+    def dimensions(self) -> int | None:
+        """Of the embedder's vectors; None without one."""
+        return self._meaning.dimensions
 
     # inside
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from weft.embedders.cached import Cached
-from weft.errors import Conflict, Invalid, Unavailable
+from weft.errors import Conflict, EmbeddingError, Invalid, Unavailable
 from weft.ingest import check
 from weft.model import Item, Key, Problem, Query
 from weft.ports import Embedder, Stores, Vector
@@ -39,6 +39,20 @@ class Meaning:
     def cached(self) -> tuple[int, int]:
         """Hits and misses of the cache."""
         return (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
+
+    @property
+    def dimensions(self) -> int | None:
+        return None if self._embedder is None else self._embedder.dimensions
+
+    def of_texts(self, texts: Sequence[str]) -> list[Vector]:
+        return [] if self._embedder is None else self._embed_texts(texts)
+
+    def _embed_texts(self, texts: Sequence[str]) -> list[Vector]:
+        assert self._embedder is not None
+        try:
+            return self._embedder.embed(texts)
+        except Unavailable as error:
+            raise EmbeddingError(str(error), error.code) from error
 
     def embed(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
         """Make the vectors that are missing; how many were made."""
@@ -117,7 +131,7 @@ class Meaning:
             raise Conflict(f"the stored vectors are of {stored!r}, and no embedder was opened", "embedder_required")
         if stored != self._embedder.fingerprint:
             raise Conflict(f"the stored vectors are of {stored!r}, the embedder is {self._embedder.fingerprint!r}: run reindex", "reindex_required")
-        return self._embedder.embed([query.text])[0]
+        return self._embed_texts([query.text])[0]
 
     def _dimensions(self, stored: str) -> int | None:
         """Of the stored vectors, where that is known without looking at one."""
