@@ -1304,7 +1304,7 @@ def test_another_file_may_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("stroe = 'x'", "no setting 'stroe'; known: embedder, format, max_tokens, model, openai_api_key, secret_rules, secrets, store, timeout_s"),
+        ("stroe = 'x'", "no setting 'stroe'; known: analytics, analytics_text, embedder,"),
         ("max_tokens = 'many'", "max_tokens must be int, not 'many'"),
         ("max_tokens = 2.5", "max_tokens must be int, not 2.5"),
         ("max_tokens = true", "max_tokens must be int, not True"),

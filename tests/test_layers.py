@@ -50,7 +50,7 @@ REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 375, "model.py": 350, "stores/memory.py": 345, "stores/sqlite/store.py": 400, "testing/items.py": 340}
+LARGER = {"engine.py": 385, "model.py": 350, "stores/memory.py": 345, "stores/sqlite/store.py": 400, "testing/items.py": 340}
 
 
 def module(file: Path) -> str:

@@ -549,7 +549,7 @@ class TestConversations:
         turns = memory.add_conversation(self.TURNS, conversation="c1")
         assert [(one.type, one.conversation, one.metadata["speaker"]) for one in turns] == [("turn", "c1", name) for name in ("Ada", "Bob", "Ada")]
         context = memory.build_context("When did Ada move?", now=NOW).context
-        assert "- Ada, 8 May 2025, 13:56: I moved to Hamburg last week.\n" in context
+        assert "- Ada at 1:56 pm on 8 May, 2025: I moved to Hamburg last week.\n" in context
 
     def test_the_speaker_and_the_month_find_a_turn(self, memory: Memory) -> None:
         turns = memory.add_conversation(self.TURNS, conversation="c1")
@@ -700,4 +700,4 @@ def test_every_option_of_a_search_is_one_of_a_context() -> None:
 
 
 def test_titles_are_in_english_whatever_the_machine_speaks() -> None:
-    assert writing.turn_title("Ada", datetime(2023, 12, 5, 7, 4, tzinfo=UTC)) == "Ada, 5 December 2023, 07:04"
+    assert writing.turn_title("Ada", datetime(2023, 12, 5, 0, 4, tzinfo=UTC)) == "Ada at 12:04 am on 5 December, 2023"

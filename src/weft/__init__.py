@@ -40,13 +40,14 @@ if TYPE_CHECKING:
     from weft.ingest.prepare import Report
     from weft.ingest.read import Skipped
     from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
-    from weft.ports import LLM, Embedder
+    from weft.ports import LLM, Caching, Embedder
     from weft.recipes import Recipe, Weights
     from weft.surfaces.client import Client
 
 __version__ = "0.1.0"
 __all__ = [
     "Analytics",
+    "Caching",
     "Client",
     "Conflict",
     "Context",
@@ -108,6 +109,7 @@ _HOMES = {
     "weft.ingest.prepare": ("Report",),
     "weft.ingest.read": ("Skipped",),
     "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
+    "weft.ports": ("Caching",),
     "weft.recipes": ("Recipe", "Weights"),
     "weft.surfaces.client": ("Client",),
 }
@@ -140,19 +142,23 @@ def open(
     embedder_settings: dict[str, Any] | None = None,
     secrets: str = "refuse",
     secret_rules: str | Path | None = None,
+    cache: str | Path | Caching = "",
     **roles: str,
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `words=`, `vectors=`, `graph=` put a role elsewhere.
     `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only.
-    What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own."""
+    What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own.
+    Vectors of texts are kept in memory; a path as `cache` keeps them in a file too, and a Caching says how many and how long."""
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen
+    from weft.ports import Caching
     from weft.registry import open_embedder, open_stores
 
     rules = chosen(secrets, secret_rules)
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
-    return Engine(open_stores(str(url), roles), embedder, secrets=rules)
+    caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
+    return Engine(open_stores(str(url), roles), embedder, secrets=rules, caching=caching)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

@@ -19,7 +19,7 @@ from weft.ingest.secrets import Rules
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
 from weft.model import Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
-from weft.ports import LLM, Embedder, Stores, Vector
+from weft.ports import LLM, Caching, Embedder, Stores, Vector
 from weft.recipes import Mode, Recipe, resolved
 from weft.stages import explain
 from weft.stages.answer import answer
@@ -40,17 +40,25 @@ class Statistics:
     without_vector: int
     cache_hits: int
     cache_misses: int
+    disk_vectors: int = 0  # in the file of the embedding cache, if there is one
+    disk_hits: int = 0  # since that file was made
+    cache_problem: str = ""
 
 
 class Engine:
     """Opened by `weft.open`; closed by `close` or at the end of a `with` block."""
 
     def __init__(
-        self, stores: Stores, embedder: Embedder | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC), secrets: Rules | None = None
+        self,
+        stores: Stores,
+        embedder: Embedder | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        secrets: Rules | None = None,
+        caching: Caching | None = None,
     ) -> None:
         self._stores = stores
         self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
-        self._meaning = Meaning(stores, embedder)
+        self._meaning = Meaning(stores, embedder, caching)
         self._clock = clock
 
     def __enter__(self) -> Self:

@@ -133,6 +133,9 @@ class Memory:
         """What `build_context` gives, with what it is made of and what was left out."""
         return self._context("preview", _question(query), None, options)
 
+    def preview_by_vector(self, vector: Sequence[float], **options: Any) -> ContextPreview:
+        return self._context("preview", "", check.vector(vector).tolist(), options | {"mode": "vector"})
+
     def register_template(self, name: str, template: Template | Mapping[str, Any]) -> None:
         self._templates[name] = templates.checked(name, template)
 

@@ -157,8 +157,9 @@ def fact(given: Fact | str | Mapping[str, Any]) -> Fact:
 
 
 def turn_title(speaker: str, at: datetime) -> str:
-    """Who and when, in words that questions use: "Caroline, 8 May 2023, 13:56"."""
-    return f"{speaker}, {at.day} {MONTHS[at.month - 1]} {at.year}, {at:%H:%M}"
+    """Who and when, as people say it, so that questions find it: "Caroline at 1:56 pm on 8 May, 2023"."""
+    clock = f"{at.hour % 12 or 12}:{at.minute:02} {'pm' if at.hour >= 12 else 'am'}"
+    return f"{speaker} at {clock} on {at.day} {MONTHS[at.month - 1]}, {at.year}"
 
 
 def _turn(given: Turn | Mapping[str, Any], number: int) -> Turn:
