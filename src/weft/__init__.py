@@ -25,16 +25,35 @@ if TYPE_CHECKING:
     from weft.capabilities.graph.provider import GraphContext
     from weft.capabilities.graph.rankers import SignalRanker, TermRanker
     from weft.capabilities.graph.values import GraphAnswer
+    from weft.capabilities.memory.analytics import Analytics
+    from weft.capabilities.memory.memory import Memory
+    from weft.capabilities.memory.ranking import RankingOptions
+    from weft.capabilities.memory.results import Result, attempt
+    from weft.capabilities.memory.templates import MemoryTemplate
+    from weft.capabilities.memory.values import ContextPreview, ContextResult, RelatedMemory, Remembered, SearchResult
+    from weft.capabilities.memory.writing import Fact, Turn
     from weft.capabilities.provider.provide import Provider
     from weft.capabilities.provider.values import Entry, Provision, Relation, Retrieval
     from weft.engine import Engine, Statistics
-    from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
+    from weft.errors import (
+        Conflict,
+        Corrupt,
+        EmbeddingError,
+        Forbidden,
+        Invalid,
+        MissingExtra,
+        NotFound,
+        SearchError,
+        TemplateNotFound,
+        Unavailable,
+        WeftError,
+    )
     from weft.ingest.notes import Ingested
     from weft.ingest.prepare import Report
     from weft.ingest.read import Skipped
     from weft.life import Rollback, State, Step
     from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
-    from weft.ports import LLM, Embedder
+    from weft.ports import LLM, Caching, Embedder
     from weft.recipes import Recipe, Weights
     from weft.surfaces.client import Client
     from weft.templates.sandbox import Limits
@@ -42,16 +61,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Analytics",
     "Axiom",
+    "Caching",
     "Checked",
     "Client",
     "Conflict",
     "Context",
+    "ContextPreview",
+    "ContextResult",
     "Corrupt",
     "Document",
     "Edge",
+    "EmbeddingError",
     "Engine",
     "Entry",
+    "Fact",
     "Forbidden",
     "Fragment",
     "GraphAnswer",
@@ -65,27 +90,38 @@ __all__ = [
     "LeftOut",
     "Limits",
     "LinkedEntity",
+    "Memory",
+    "MemoryTemplate",
     "MissingExtra",
     "NotFound",
     "Problem",
     "Provider",
     "Provision",
+    "RankingOptions",
     "Recipe",
+    "RelatedMemory",
     "Relation",
+    "Remembered",
     "Report",
+    "Result",
     "Retrieval",
     "Rollback",
+    "SearchError",
+    "SearchResult",
     "SignalRanker",
     "Skipped",
     "State",
     "Statistics",
     "Step",
     "Template",
+    "TemplateNotFound",
     "TermRanker",
+    "Turn",
     "Unavailable",
     "Violation",
     "WeftError",
     "Weights",
+    "attempt",
     "load_axioms",
     "merge_feed",
     "open",
@@ -105,13 +141,24 @@ _HOMES = {
     "weft.capabilities.graph.provider": ("GraphContext",),
     "weft.capabilities.graph.rankers": ("SignalRanker", "TermRanker"),
     "weft.capabilities.graph.values": ("GraphAnswer",),
+    "weft.capabilities.memory.analytics": ("Analytics",),
+    "weft.capabilities.memory.memory": ("Memory",),
+    "weft.capabilities.memory.ranking": ("RankingOptions",),
+    "weft.capabilities.memory.results": ("Result", "attempt"),
+    "weft.capabilities.memory.templates": ("MemoryTemplate",),
+    "weft.capabilities.memory.values": ("ContextPreview", "ContextResult", "RelatedMemory", "Remembered", "SearchResult"),
+    "weft.capabilities.memory.writing": ("Fact", "Turn"),
     "weft.engine": ("Engine", "Statistics"),
-    "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
+    "weft.errors": (
+        *("Conflict", "Corrupt", "EmbeddingError", "Forbidden", "Invalid", "MissingExtra", "NotFound", "SearchError", "TemplateNotFound"),
+        *("Unavailable", "WeftError"),
+    ),
     "weft.ingest.notes": ("Ingested",),
     "weft.ingest.prepare": ("Report",),
     "weft.ingest.read": ("Skipped",),
     "weft.life": ("Rollback", "State", "Step"),
     "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
+    "weft.ports": ("Caching",),
     "weft.recipes": ("Recipe", "Weights"),
     "weft.surfaces.client": ("Client",),
     "weft.templates.sandbox": ("Limits",),
@@ -147,6 +194,7 @@ def open(
     links: Sequence[str] | None = None,
     secrets: str = "refuse",
     secret_rules: str | Path | None = None,
+    cache: str | Path | Caching = "",
     **roles: str,
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `metadata=` (profiles), `words=`, `vectors=`, `graph=`
@@ -156,12 +204,14 @@ def open(
     What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own."""
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen
+    from weft.ports import Caching
     from weft.registry import open_embedder, open_stores
 
     rules = chosen(secrets, secret_rules)
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
-    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links)
+    caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
+    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

@@ -30,6 +30,11 @@ class Settings:
     secrets: str = "refuse"  # or "allow": knowledge that holds a secret
     secret_rules: str = ""  # a TOML file with rules of your own
     links: str = ""  # the links weft makes itself: "shared_tag,similar", some of them, or "none"; "": as before, at first all
+    embedding_cache: str = ""  # a file that keeps vectors of texts, or "beside" for one beside the knowledge
+    embedding_cache_size: int = 1_000_000  # vectors in it
+    embedding_cache_ttl_s: float = 0.0  # how long they are kept; 0: for ever
+    analytics: str = ""  # a file that counts what memory is asked, or "beside"; "" for none
+    analytics_text: str = "no"  # "yes": it keeps the questions, too
 
 
 def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:

@@ -22,10 +22,11 @@ from weft.linking import Linker, ends
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
 from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
-from weft.ports import LLM, Embedder, Stores, Vector
+from weft.ports import LLM, Caching, Embedder, Stores, Vector
 from weft.recipes import Mode, Recipe, resolved
 from weft.stages import explain
 from weft.stages.answer import answer
+from weft.stages.gather import Request
 from weft.stages.render import layout
 from weft.stages.search import search
 from weft.stages.walk import walked_search
@@ -43,6 +44,9 @@ class Statistics:
     without_vector: int
     cache_hits: int
     cache_misses: int
+    disk_vectors: int = 0  # in the file of the embedding cache, if there is one
+    disk_hits: int = 0  # since that file was made
+    cache_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +69,12 @@ class Engine:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         secrets: Rules | None = None,
         links: Sequence[str] | None = None,
+        caching: Caching | None = None,
     ) -> None:
         self._stores = stores
         self._linker = Linker(stores, links)
         self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
-        self._meaning = Meaning(stores, embedder)
+        self._meaning = Meaning(stores, embedder, caching)
         self._clock = clock
 
     def __enter__(self) -> Self:
@@ -373,6 +378,28 @@ class Engine:
         """For capabilities: the stores, in one state for the whole block and this thread."""
         with self._reading():
             yield self._stores
+
+    # for capabilities
+
+    @contextmanager
+    def asking(self, text: str, *, spaces: Sequence[str], mode: Mode = "hybrid", **times: Any) -> Iterator[tuple[Request, list[Problem]]]:
+        """One state of the stores for the stages a capability runs itself, with the question's vector or why it has none."""
+        query = self._query(text, spaces, **({"now": None, "as_of": None, "vector": None} | times))
+        with self._reading():
+            found, problems = self._meaning.of_query(query, [request.checked_recipe(Recipe("asking", mode=mode))])
+            yield Request(query, found, (), self._stores), problems
+
+    def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
+        """Vectors of texts, in one batch; the cache keeps them for the questions that follow. Without an embedder there are none."""
+        return self._meaning.of_texts(texts)
+
+    def now(self) -> datetime:
+        return self._clock()
+
+    @property
+    def dimensions(self) -> int | None:
+        """Of the embedder's vectors; None without one."""
+        return self._meaning.dimensions
 
     # inside
 

@@ -2,11 +2,14 @@
 
 WeftError
 ├── Invalid        422  the request or the knowledge is not acceptable; the message names the value and the good ones
+│   └── TemplateNotFound 422  no template has this name; the message has the names there are
 ├── NotFound       404
 ├── Forbidden      403
 ├── Conflict       409  the stored state does not fit the request (another embedder, a newer version)
 └── Unavailable    503  a store, an embedder or the disk does not do its part
     ├── Corrupt    500  the file is damaged or not weft's
+    ├── EmbeddingError 503  a text that had to be embedded was not
+    ├── SearchError 500  a search could not be finished, such as when a ranker failed
     └── MissingExtra 501  an optional package is not installed
 """
 
@@ -25,6 +28,10 @@ class WeftError(Exception):
 class Invalid(WeftError):
     status = 422
     code = "invalid"
+
+
+class TemplateNotFound(Invalid):
+    code = "template_not_found"
 
 
 class NotFound(WeftError):
@@ -52,12 +59,21 @@ class Corrupt(Unavailable):
     code = "corrupt"
 
 
+class EmbeddingError(Unavailable):
+    code = "embedding_error"
+
+
+class SearchError(Unavailable):
+    status = 500
+    code = "search_error"
+
+
 class MissingExtra(Unavailable):
     status = 501
     code = "missing_extra"
 
 
-def unknown(what: str, value: object, known: object) -> Invalid:
+def unknown(what: str, value: object, known: object, error: type[Invalid] = Invalid) -> Invalid:
     """The error for a name that is not in a table: says which names are."""
     names = ", ".join(sorted(str(name) for name in known))  # type: ignore[attr-defined]
-    return Invalid(f"no {what} {value!r}; known: {names or 'none'}")
+    return error(f"no {what} {value!r}; known: {names or 'none'}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from weft.embedders.cached import Cached
-from weft.errors import Conflict, Invalid, Unavailable
+from weft.embedders.cached import Cached, on_disk
+from weft.errors import Conflict, EmbeddingError, Invalid, Unavailable
 from weft.ingest import check
 from weft.model import Item, Key, Problem, Query
-from weft.ports import Embedder, Stores, Vector
+from weft.ports import Caching, Embedder, Stores, Vector
 from weft.recipes import Recipe
 from weft.trace import span
 
@@ -20,25 +20,44 @@ Progress = Callable[[str, int, int], None]  # what is going on, how many are don
 class Meaning:
     """An embedder beside the stores. Without one, words alone are searched."""
 
-    def __init__(self, stores: Stores, embedder: Embedder | None) -> None:
+    def __init__(self, stores: Stores, embedder: Embedder | None, caching: Caching | None = None) -> None:
+        caching = caching or Caching()
         self._stores = stores
         self._opened = embedder
-        self._embedder = None if embedder is None else Cached(embedder)
+        self._disk = on_disk(caching)
+        self._embedder = None if embedder is None else Cached(embedder, caching.max_size, caching.ttl_s, self._disk)
 
     def close(self) -> None:
         """Release what the embedder holds, such as connections to a server."""
         close = getattr(self._opened, "close", None)
         if close is not None:
             close()
+        if self._disk is not None:
+            self._disk.close()
 
     @property
     def possible(self) -> bool:
         return self._embedder is not None
 
     @property
-    def cached(self) -> tuple[int, int]:
-        """Hits and misses of the cache."""
-        return (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
+    def cached(self) -> tuple[int, int, int, int, str]:
+        """Hits and misses of the cache; of its file the vectors, the hits since it was made, and what is wrong with it."""
+        counted = (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
+        return (*counted, *((*self._disk.counts(), self._disk.problem) if self._disk else (0, 0, "")))
+
+    @property
+    def dimensions(self) -> int | None:
+        return None if self._embedder is None else self._embedder.dimensions
+
+    def of_texts(self, texts: Sequence[str]) -> list[Vector]:
+        return [] if self._embedder is None else self._embed_texts(texts)
+
+    def _embed_texts(self, texts: Sequence[str]) -> list[Vector]:
+        assert self._embedder is not None
+        try:
+            return self._embedder.embed(texts)
+        except Unavailable as error:
+            raise EmbeddingError(str(error), error.code) from error
 
     def embed(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
         """Make the vectors that are missing; how many were made."""
@@ -117,7 +136,7 @@ class Meaning:
             raise Conflict(f"the stored vectors are of {stored!r}, and no embedder was opened", "embedder_required")
         if stored != self._embedder.fingerprint:
             raise Conflict(f"the stored vectors are of {stored!r}, the embedder is {self._embedder.fingerprint!r}: run reindex", "reindex_required")
-        return self._embedder.embed([query.text])[0]
+        return self._embed_texts([query.text])[0]
 
     def _dimensions(self, stored: str) -> int | None:
         """Of the stored vectors, where that is known without looking at one."""

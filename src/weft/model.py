@@ -12,6 +12,12 @@ Key = tuple[str, str]
 """(space, id): what names an item. The same id in two spaces is two items."""
 
 
+OWN = "weft:"
+"""How the names of properties begin that weft keeps for itself: they are neither searched nor shown."""
+SINCE = f"{OWN}since"
+"""The property of an edge that says from when on it is known, as a time in ISO 8601."""
+
+
 class Kind(StrEnum):
     """The part an item plays. The engine branches on kind; users filter on type."""
 
@@ -59,7 +65,7 @@ class Item:
     @property
     def searchable(self) -> str:
         """The text whose words find this item."""
-        values = (str(value) for value in self.properties.values())
+        values = (str(value) for name, value in self.properties.items() if not name.startswith(OWN))
         return "\n".join(part for part in (self.title, self.text, self.summary, " ".join(self.tags), *values) if part)
 
     @property
@@ -92,6 +98,15 @@ class Edge:
     @property
     def target_key(self) -> Key:
         return (self.target_space or self.space, self.target)
+
+    def known_at(self, time: datetime | None) -> bool:
+        """Whether it was known at that time; an edge that does not say since when always was."""
+        if time is None or SINCE not in self.properties:
+            return True
+        try:
+            return datetime.fromisoformat(self.properties[SINCE]) <= time
+        except (TypeError, ValueError):  # written by somebody else, and no time
+            return True
 
     @property
     def key(self) -> EdgeKey:

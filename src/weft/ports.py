@@ -159,6 +159,16 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> list[Vector]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Caching:
+    """How vectors of texts are kept: so many in memory, so many in a file if one is named, none longer than `ttl_s` seconds."""
+
+    max_size: int = 10_000
+    ttl_s: float | None = None
+    path: str = ""
+    disk_size: int = 1_000_000
+
+
 class TokenCounter(Protocol):
     """Tokens of a text, never fewer than the model will see. `additive`: blocks that end in a newline and begin with a
     visible character other than "/" can be counted one by one."""

@@ -44,7 +44,9 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         least = _least(reached, recipe, hop)
         if least > 1.0:
             break
-        edges = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST))
+        edges = [
+            edge for edge in graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST)) if edge.known_at(only.created_to)
+        ]
         steps = _steps(edges, ways, hop, recipe.near)
         allowed = items.visible(sorted(steps, key=lambda key: _order(steps, key)), only)
         reached.update({key: steps[key] for key in allowed})

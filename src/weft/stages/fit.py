@@ -71,6 +71,8 @@ def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: 
 
 def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> tuple[Rendered, ...]:
     """The forms a candidate may take. The same items come back in request after request: they are remembered by all they show."""
+    if not layout.lasting:
+        return _rendered(hit, recipe, layout, counter)
     item = hit.item
     properties = repr(item.properties) if item.properties else ""
     shown = (layout.name, counter, recipe.forms, item.id, item.kind, item.type, item.title, item.text, item.summary, item.tags, properties)

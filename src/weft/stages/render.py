@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import unknown
-from weft.model import Form, Hit, Item
+from weft.model import OWN, Form, Hit, Item
 from weft.stages.escape import body_text, bold_text, heading_text, listed_text, one_line
 
 _LEADING_BLANK_LINES = re.compile(r"\A\s*\n")
@@ -38,6 +38,7 @@ class Layout:
     block: Callable[[Hit, Form], str]  # one item in one form
     final_newline: bool = False  # the last line break belongs to a value
     separators: Mapping[str, str] = field(default_factory=dict)  # by section, where it is not `between`
+    lasting: bool = True  # a block shows nothing but the item's id, kind, type, texts, tags and properties, and may be remembered
 
 
 def layout(name: str) -> Layout:
@@ -85,7 +86,7 @@ def _body(item: Item, form: Form, line_break: re.Pattern[str]) -> str:
 
 
 def _shown_properties(item: Item, form: Form) -> Mapping[str, Any]:
-    return item.properties if form is Form.WHOLE else {}
+    return {name: value for name, value in item.properties.items() if not name.startswith(OWN)} if form is Form.WHOLE else {}
 
 
 def on_one_line(value: Any) -> str:

@@ -153,7 +153,12 @@ class _Way:
         for edge in self.stores.graph.edges_of(asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST) if asked else ():
             source, target = edge.source_key, edge.target_key
             for here, there, weight in ((source, target, edge.weight), (target, source, edge.weight * AGAINST.get(edge.type, 1.0))):
-                if here in self.asked and source != target and weight > read.setdefault(here, {}).get(there, (0.0,))[0]:
+                if (
+                    here in self.asked
+                    and source != target
+                    and edge.known_at(self.through.created_to)
+                    and weight > read.setdefault(here, {}).get(there, (0.0,))[0]
+                ):
                     read[here][there] = (weight, edge)
         ends = list(dict.fromkeys(there for far in read.values() for there in far))
         seen = set(self.stores.items.visible(ends, self.through))

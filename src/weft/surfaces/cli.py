@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft import __version__, codec
-from weft.surfaces import checking, graphing, ingesting, life, linking, providing, serving, wire
+from weft.surfaces import checking, graphing, ingesting, life, linking, providing, remembering, serving, wire
 from weft.surfaces.shell import (
     Command,
     Group,
@@ -185,7 +185,9 @@ def stats(session: Session) -> None:
     """Show the spaces, what they hold, and whose vectors they have."""
     with session.open(meaning=False) as kb:
         found = kb.stats()
-    session.answer(wire.statistics(found), lambda screen: [screen.statistics(found)])
+    counted = remembering.summaries(session)
+    shown = {"asked": [asdict(one) for one in counted]} if counted else {}
+    session.answer(wire.statistics(found) | shown, lambda screen: [screen.statistics(found), *([screen.asked(counted)] if counted else [])])
 
 
 @_command("weft verify", "weft verify --json")
@@ -265,7 +267,16 @@ def recipes(session: Session) -> None:
     session.answer(wire.recipes(RECIPES), lambda screen: [screen.recipes(RECIPES)])
 
 
-for command in (*graphing.COMMANDS, *checking.COMMANDS, *ingesting.COMMANDS, *life.COMMANDS, *linking.COMMANDS, *providing.COMMANDS, *serving.COMMANDS):
+for command in (
+    *graphing.COMMANDS,
+    *checking.COMMANDS,
+    *ingesting.COMMANDS,
+    *life.COMMANDS,
+    *linking.COMMANDS,
+    *providing.COMMANDS,
+    *remembering.COMMANDS,
+    *serving.COMMANDS,
+):
     cli.add_command(command)
 
 

@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from weft import codec
+from weft.capabilities.memory.analytics import Summary
 from weft.engine import Statistics
 from weft.ingest.prepare import Report
 from weft.ingest.read import Skipped
@@ -101,7 +102,20 @@ def statistics(statistics: Statistics) -> RenderableType:
         table.add_row(Text(one.name), f"{one.items:,}", f"{one.edges:,}", f"{one.links:,}", Text(one.digest, style="dim"))
     vectors = f"vectors of {statistics.embedder}" if statistics.embedder else "no vectors: found by words only"
     missing = Text(f"{statistics.without_vector:,} items have no vector yet: weft embed makes them", style="yellow")
-    return Group(table, Text(vectors, style="dim"), *([missing] if statistics.without_vector and statistics.embedder else []))
+    kept = Text(f"embedding cache on disk: {statistics.disk_vectors:,} vectors, used {statistics.disk_hits:,} times", style="dim")
+    wrong = Text(statistics.cache_problem, style="yellow")
+    more = [(missing, statistics.without_vector and statistics.embedder), (kept, statistics.disk_vectors), (wrong, statistics.cache_problem)]
+    return Group(table, Text(vectors, style="dim"), *(text for text, shown in more if shown))
+
+
+def asked(summaries: Sequence[Summary]) -> RenderableType:
+    """What memory was asked, where that is counted."""
+    table = _table("workspace", "asked for", _number("times"), _number("p50 ms"), _number("p95 ms"), _number("found nothing"), _number("failed"))
+    for one in summaries:
+        table.add_row(
+            Text(one.workspace), one.operation, f"{one.count:,}", f"{one.p50_ms:.1f}", f"{one.p95_ms:.1f}", f"{one.found_nothing:,}", f"{one.failed:,}"
+        )
+    return table
 
 
 def recipes(table: Mapping[str, Sequence[Recipe]]) -> RenderableType:

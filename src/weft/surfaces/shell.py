@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from weft import codec, config
-from weft.errors import Invalid, NotFound, Unavailable, WeftError
+from weft.errors import Invalid, NotFound, Unavailable, WeftError, unknown
 from weft.surfaces import wire
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from weft.capabilities.memory.analytics import Analytics
     from weft.engine import Engine
     from weft.meaning import Progress
+    from weft.ports import Caching
 
 
 class Notes(logging.Handler):
@@ -68,7 +70,33 @@ class Session:
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
         secrets = {"secrets": settings.secrets, "secret_rules": settings.secret_rules}
         links = [] if settings.links == "none" else [name.strip() for name in settings.links.split(",")] if settings.links else None
-        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, links=links, **secrets)
+        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, links=links, cache=self._caching(), **secrets)
+
+    def _caching(self) -> Caching:
+        from weft.ports import Caching
+
+        settings = self.settings()
+        path = self.beside(settings.embedding_cache, ".embeddings")
+        return Caching(ttl_s=settings.embedding_cache_ttl_s or None, path=path, disk_size=settings.embedding_cache_size)
+
+    def beside(self, setting: str, end: str) -> str:
+        """The file that a setting names: "beside" is one beside the knowledge; for a store that is not a file, in this folder."""
+        if setting != "beside":
+            return setting
+        file = file_of(self.db or self.settings().store) or Path("weft")
+        return str(file.with_name(f"{file.name}{end}"))
+
+    def analytics(self, *, create: bool = True) -> Analytics | None:
+        """Where what memory is asked is counted, if the settings say so; not made anew unless `create`."""
+        settings = self.settings()
+        path = self.beside(settings.analytics, ".analytics")
+        if settings.analytics_text not in ("yes", "no"):
+            raise unknown("analytics_text", settings.analytics_text, ("yes", "no"))
+        if not path or not (create or Path(path).exists()):
+            return None
+        from weft.capabilities.memory.analytics import Analytics
+
+        return Analytics(path, settings.analytics_text == "yes")
 
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:

@@ -73,7 +73,8 @@ def _skipped(row: Row) -> tuple[Skipped, ...]:
 
 def statistics(row: Row) -> Statistics:
     spaces = tuple(SpaceInfo(**_known(one, SpaceInfo)) for one in row["spaces"])
-    return Statistics(spaces, row["embedder"], row["without_vector"], row["cache_hits"], row["cache_misses"])
+    cache = (row["cache_hits"], row["cache_misses"], row.get("disk_vectors", 0), row.get("disk_hits", 0), row.get("cache_problem", ""))
+    return Statistics(spaces, row["embedder"], row["without_vector"], *cache)
 
 
 def recipe(row: Row) -> Recipe:

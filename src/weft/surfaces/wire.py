@@ -126,6 +126,9 @@ def statistics(statistics: Statistics) -> Row:
         "without_vector": statistics.without_vector,
         "cache_hits": statistics.cache_hits,
         "cache_misses": statistics.cache_misses,
+        "disk_vectors": statistics.disk_vectors,
+        "disk_hits": statistics.disk_hits,
+        "cache_problem": statistics.cache_problem,
     }
 
 

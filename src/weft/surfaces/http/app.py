@@ -17,7 +17,7 @@ from fastapi.staticfiles import StaticFiles
 
 from weft import __version__
 from weft.engine import Engine
-from weft.surfaces.http import asking, graphing, knowledge, operations, past, problems, providing
+from weft.surfaces.http import asking, graphing, knowledge, operations, past, problems, providing, remembering
 from weft.surfaces.http.access import Keyring
 from weft.surfaces.http.door import Limits
 from weft.surfaces.http.guard import ASSETS, Guard
@@ -60,6 +60,7 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
     app.include_router(knowledge.routes)
     app.include_router(operations.routes)
     app.include_router(past.routes)
+    app.include_router(remembering.routes)
     _add_documentation(app)
     problems.install(app)
     limits = limits or Limits()

@@ -45,14 +45,14 @@ class Shape(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def _example(**values: Any) -> ConfigDict:
+def example(**values: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
 class ContextRequest(Shape):
     """Ask for context: entry points by search, related nodes by links, entities, all within one token budget."""
 
-    model_config = _example(query="How do I process a refund request?", tenant_ids=["support", "shared"], entry_types=["faq", "playbook"], max_tokens=4000)
+    model_config = example(query="How do I process a refund request?", tenant_ids=["support", "shared"], entry_types=["faq", "playbook"], max_tokens=4000)
 
     query: Annotated[str, Field(max_length=100_000)] = ""
     tenant_ids: Annotated[Names, Field(description="Spaces to look in; none means none")] = []
@@ -151,7 +151,7 @@ class ContextResponse(BaseModel):
 class SearchRequest(Shape):
     """Find items by words and meaning, best first."""
 
-    model_config = _example(query="refund over 100 dollars", spaces=["support"], types=["faq", "playbook"], limit=5)
+    model_config = example(query="refund over 100 dollars", spaces=["support"], types=["faq", "playbook"], limit=5)
 
     query: Annotated[str, Field(max_length=100_000)]
     spaces: Names
@@ -173,7 +173,7 @@ class SearchRequest(Shape):
 class ExplainRequest(Shape):
     """The same as a context of the library, with the reason for everything in it and everything left out."""
 
-    model_config = _example(query="How do I process a refund request?", spaces=["support"], ids=["gift-card-refunds"], max_tokens=800)
+    model_config = example(query="How do I process a refund request?", spaces=["support"], ids=["gift-card-refunds"], max_tokens=800)
 
     query: Annotated[str, Field(max_length=100_000)]
     spaces: Names
@@ -199,7 +199,7 @@ class ExplainRequest(Shape):
 class ItemBody(Shape):
     """An item. `space` and `version` may stay in it as they were read: the one must be that of the address, the other is an If-Match."""
 
-    model_config = _example(id="late-parcels", type="faq", title="Where is my parcel?", text="Ask the carrier after 5 days.", tags=["delivery"])
+    model_config = example(id="late-parcels", type="faq", title="Where is my parcel?", text="Ask the carrier after 5 days.", tags=["delivery"])
 
     id: Annotated[Id, Field(description="Text or a whole number; numbers are given back as numbers")]
     kind: Name = "node"
@@ -225,7 +225,7 @@ class ItemBody(Shape):
 class EdgeBody(Shape):
     """A link from an item of this space to one of this or another space."""
 
-    model_config = _example(source="late-parcels", target="lost-parcel", type="related", weight=0.8)
+    model_config = example(source="late-parcels", target="lost-parcel", type="related", weight=0.8)
 
     source: Id
     target: Id
@@ -239,7 +239,7 @@ class EdgeBody(Shape):
 class BulkRequest(Shape):
     """Many items and edges. Rows that are not right are reported and skipped; the rest is stored."""
 
-    model_config = _example(items=[{"id": 1, "type": "faq", "title": "A"}, {"id": 2, "text": "B"}], edges=[{"source": 1, "target": 2}])
+    model_config = example(items=[{"id": 1, "type": "faq", "title": "A"}, {"id": 2, "text": "B"}], edges=[{"source": 1, "target": 2}])
 
     items: Annotated[list[dict[str, Any]], Field(max_length=10_000)] = []
     edges: Annotated[list[dict[str, Any]], Field(max_length=50_000)] = []
