@@ -43,7 +43,7 @@ LAYERS: dict[str, set[str]] = {
     "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "engine"},
     "surfaces": {"model", "errors", "ports", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "capabilities", "registry", "config", ""},
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces"},
     "__main__": {"surfaces"},
 }
 REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "re2", "rich", "tiktoken", "tokenizers", "yaml"}

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from weft.ports import LLM, Embedder
     from weft.recipes import Recipe, Weights
     from weft.surfaces.client import Client
+    from weft.surfaces.haystack import HaystackRetriever
+    from weft.surfaces.llamaindex import LlamaIndexRetriever
+    from weft.surfaces.openai_agents import openai_agents_tool
+    from weft.surfaces.pydantic_ai import pydantic_ai_tool
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,12 +39,14 @@ __all__ = [
     "Engine",
     "Forbidden",
     "Fragment",
+    "HaystackRetriever",
     "Hit",
     "Ingested",
     "Invalid",
     "Item",
     "Kind",
     "LeftOut",
+    "LlamaIndexRetriever",
     "MissingExtra",
     "NotFound",
     "Problem",
@@ -53,6 +59,8 @@ __all__ = [
     "Weights",
     "open",
     "open_llm",
+    "openai_agents_tool",
+    "pydantic_ai_tool",
 ]
 
 
@@ -65,6 +73,10 @@ _HOMES = {
     "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
     "weft.recipes": ("Recipe", "Weights"),
     "weft.surfaces.client": ("Client",),
+    "weft.surfaces.haystack": ("HaystackRetriever",),
+    "weft.surfaces.llamaindex": ("LlamaIndexRetriever",),
+    "weft.surfaces.openai_agents": ("openai_agents_tool",),
+    "weft.surfaces.pydantic_ai": ("pydantic_ai_tool",),
 }
 _EXTRAS = {"weft.surfaces.client": "client"}
 
