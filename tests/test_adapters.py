@@ -26,10 +26,11 @@ from llama_index.core.schema import MetadataMode, QueryBundle
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from test_client import BOTH, HARBOR, NOW, ROOT, serving
+from test_client import BOTH, HARBOR, NOW, ROOT, Broken, serving
 
 import weft
-from weft import Client, Engine, Invalid, NotFound
+from weft import Client, Engine, Invalid, Item, NotFound
+from weft.registry import open_stores
 from weft.surfaces.http.access import Keyring
 
 ASK = "How do I process a refund request?"
@@ -172,7 +173,7 @@ def test_a_pipeline_is_saved_and_loaded_with_a_path(tmp_path: Path) -> None:
         expected = found(weft.HaystackRetriever(kb, spaces=BOTH, max_tokens=300, now=NOW, tags=["refunds"]))
     assert expected
     pipeline = Pipeline()
-    pipeline.add_component("weft", weft.HaystackRetriever(path, spaces=BOTH, embedder=None, max_tokens=300, now=NOW, tags=["refunds"]))
+    pipeline.add_component("weft", weft.HaystackRetriever(path, spaces=tuple(BOTH), embedder=None, max_tokens=300, now=NOW, tags=("refunds",)))
     pipeline.add_component("prompt", PromptBuilder("{% for one in documents %}{{ one.content }}{% endfor %}", required_variables="*"))
     pipeline.connect("weft.documents", "prompt.documents")
     with pytest.raises(DeserializationError):
@@ -292,6 +293,27 @@ def test_an_error_of_weft_ends_a_run_of_openai_agents_unless_the_model_is_to_be_
 
 
 # all of them
+
+
+@pytest.mark.usefixtures("loop")
+def test_what_went_wrong_in_a_context_is_logged_and_told_to_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    with Engine(open_stores("memory:", {}), Broken()) as kb:
+        kb.add(Item("refund", "s", text="How to process a refund."), vectors=[[1.0] * 26])
+        result = Agent(FunctionModel(scripted), tools=[weft.pydantic_ai_tool(kb, spaces=["s"])]).run_sync("Refund?")
+        part = next(part for message in result.all_messages() for part in message.parts if isinstance(part, ToolReturnPart))
+        assert [one["reason"] for one in part.metadata["degraded"]] == [one.reason for one in kb.context(ASK, spaces=["s"]).degraded] != []
+        caplog.clear()
+        assert [node.node_id for node in weft.LlamaIndexRetriever(kb, spaces=["s"], max_tokens=100).retrieve(ASK)] == ["s/refund"]
+        assert "out of ink" in caplog.text
+
+
+def test_a_recipe_keeps_its_mode_unless_another_is_asked_for(engine: Engine) -> None:
+    recipe = [weft.Recipe("words", mode="bm25")]
+    for given in ({}, {"mode": "hybrid"}):
+        nodes = weft.LlamaIndexRetriever(engine, spaces=BOTH, max_tokens=300, recipe=recipe, now=NOW, **given).retrieve(ASK)
+        assert {node.metadata["digest"] for node in nodes} == {
+            engine.context(ASK, spaces=BOTH, max_tokens=300, recipe=recipe, format="plain", now=NOW, **given).digest
+        }
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 
 import weft
 from weft.errors import Invalid, unknown
+from weft.ingest import check
 from weft.model import Context, Hit
 from weft.surfaces.lookup import Knowledge, Lookup, Options, missing
 
@@ -61,14 +62,14 @@ class HaystackRetriever:
             raise Invalid("a pipeline with an open engine or client cannot be saved: give the retriever its path or URL as kb")
         if not isinstance(self._lookup.recipe, str):
             raise Invalid(f"a pipeline can be saved with a recipe by name only, not with {self._lookup.recipe!r}")
-        said = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in self._options.items()}
+        said = {name: _plain(value) for name, value in self._options.items()}
         where = {"kb": self._address.url, "embedder": self._address.embedder, "key": self._address.key}
-        return default_to_dict(self, **where, spaces=list(self._lookup.spaces), top_k=self._lookup.limit, **said)
+        return default_to_dict(self, **where, spaces=_plain(self._lookup.spaces), top_k=self._lookup.limit, **said)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         given = data.get("init_parameters", {})
-        times = {name: datetime.fromisoformat(given[name]) for name in _TIMES if isinstance(given.get(name), str)}
+        times = {name: check.time(name, given[name]) for name in _TIMES if given.get(name) is not None}
         return default_from_dict(cls, data | {"init_parameters": given | times})
 
     @component.output_types(documents=list[Document])
@@ -115,6 +116,13 @@ class _Address:
         return (self.key and self.key.resolve_value()) or ""
 
 
+def _plain(value: Any) -> Any:
+    """As YAML can keep it: times as text, names in a list."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return [str(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def narrowed(lookup: Lookup, filters: Mapping[str, Any]) -> Lookup | None:
     """The lookup with Haystack's filters; None when nothing can pass them."""
     for condition in _conditions(filters):
@@ -143,7 +151,7 @@ def _conditions(filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _restriction(condition: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The option of weft that a condition sets, and its values."""
-    operator, name = condition.get("operator"), str(condition["field"])
+    operator, name = str(condition.get("operator")), str(condition["field"])
     value: Any = condition.get("value")
     if operator not in _OPERATORS:
         raise unknown("operator in a filter", operator, _OPERATORS)

@@ -24,7 +24,7 @@ class WeftRetriever(BaseRetriever):
     spaces: list[str]
     max_tokens: int | None = None
     k: int | None = None
-    mode: Mode = "hybrid"
+    mode: Mode | None = None
     kinds: list[str] = []  # noqa: RUF012 (a field of Pydantic, copied for each instance)
     types: list[str] = []  # noqa: RUF012
     exclude_types: list[str] = []  # noqa: RUF012

@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     """What every adapter takes by these names; how many to look at has a name of its own in each framework."""
 
     max_tokens: int | None
-    mode: Mode
+    mode: Mode | None
     kinds: Sequence[str]
     types: Sequence[str]
     exclude_types: Sequence[str]
@@ -75,7 +75,7 @@ class Lookup:
     spaces: Sequence[str]
     max_tokens: int | None = None
     limit: int | None = None
-    mode: Mode = "hybrid"
+    mode: Mode | None = None
     kinds: Sequence[str] = ()
     types: Sequence[str] = ()
     exclude_types: Sequence[str] = ()
@@ -120,14 +120,14 @@ class Lookup:
 
     def _filters(self) -> dict[str, Any]:
         """What a search and a context both take."""
-        given = {name: getattr(self, name) for name in ("types", "exclude_types", "tags", "min_score", "as_of", "now")}
-        return {"spaces": self.spaces, "mode": self.mode} | {name: value for name, value in given.items() if value}
+        given = {name: getattr(self, name) for name in ("mode", "types", "exclude_types", "tags", "min_score", "as_of", "now")}
+        return {"spaces": self.spaces} | {name: value for name, value in given.items() if value}
 
 
 def provenance(context: Context) -> dict[str, Any]:
     """What a context is made of, block by block, for the program that shows or logs where an answer came from."""
     sources = [_block(one, fragment.name, context).metadata for fragment in context.fragments for one in fragment.chosen]
-    return {"sources": sources, "tokens": context.tokens, "digest": context.digest}
+    return {"sources": sources, "tokens": context.tokens, "digest": context.digest, "degraded": [wire.problem(one) for one in context.degraded]}
 
 
 def missing(extra: str, error: ImportError) -> MissingExtra:

@@ -32,8 +32,8 @@ def openai_agents_tool(
     **options: Unpack[Options],
 ) -> FunctionTool:
     """A function tool with one argument, the query. It gives a context of at most 2,000 tokens in Markdown, unless `max_tokens` and
-    `format` say otherwise; the `custom_data` of its output, which the model does not see, are `sources`, `tokens` and `digest`. `settings` are
-    those of `function_tool`, such as `timeout` or `needs_approval`. An error of weft ends the run; with a `failure_error_function` among the
+    `format` say otherwise; the `custom_data` of its output, which the model does not see, are `sources`, `tokens`, `digest` and `degraded`. `settings`
+    are those of `function_tool`, such as `timeout` or `needs_approval`. An error of weft ends the run; with a `failure_error_function` among the
     settings the model is told instead."""
     lookup = Lookup.of(kb, spaces, limit, TOOL | options)
 

@@ -24,8 +24,8 @@ def pydantic_ai_tool(
     **options: Unpack[Options],
 ) -> Tool[Any]:
     """A tool with one argument, the query. It gives a context of at most 2,000 tokens in Markdown, unless `max_tokens` and `format` say
-    otherwise; its metadata, which the model does not see, are `sources`, `tokens` and `digest`. `settings` are those of `Tool`, such as
-    `timeout` or `requires_approval`. An error of weft ends the run."""
+    otherwise; its metadata, which the model does not see, are `sources`, `tokens`, `digest` and `degraded`. `settings` are those of `Tool`,
+    such as `timeout` or `requires_approval`. An error of weft ends the run."""
     lookup = Lookup.of(kb, spaces, limit, TOOL | options)
 
     def asked(query: str) -> ToolReturn[str]:
