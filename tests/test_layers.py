@@ -95,7 +95,7 @@ LAYERS: dict[str, set[str]] = {
         "",
     },
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "life", "axioms", "capabilities", "registry", "surfaces.client", "templates"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "life", "axioms", "capabilities", "registry", "surfaces", "templates"},
     "life": {"model", "errors", "ports", "codec", "ingest"},
     "__main__": {"surfaces"},
 }

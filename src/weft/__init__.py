@@ -56,6 +56,10 @@ if TYPE_CHECKING:
     from weft.ports import LLM, Caching, Embedder
     from weft.recipes import Recipe, Weights
     from weft.surfaces.client import Client
+    from weft.surfaces.haystack import HaystackRetriever
+    from weft.surfaces.llamaindex import LlamaIndexRetriever
+    from weft.surfaces.openai_agents import openai_agents_tool
+    from weft.surfaces.pydantic_ai import pydantic_ai_tool
     from weft.templates.sandbox import Limits
     from weft.templates.template import Template
 
@@ -82,6 +86,7 @@ __all__ = [
     "GraphAnswer",
     "GraphContext",
     "GraphOptions",
+    "HaystackRetriever",
     "Hit",
     "Ingested",
     "Invalid",
@@ -90,6 +95,7 @@ __all__ = [
     "LeftOut",
     "Limits",
     "LinkedEntity",
+    "LlamaIndexRetriever",
     "Memory",
     "MemoryTemplate",
     "MissingExtra",
@@ -126,6 +132,8 @@ __all__ = [
     "merge_feed",
     "open",
     "open_llm",
+    "openai_agents_tool",
+    "pydantic_ai_tool",
 ]
 
 
@@ -163,6 +171,10 @@ _HOMES = {
     "weft.surfaces.client": ("Client",),
     "weft.templates.sandbox": ("Limits",),
     "weft.templates.template": ("Template",),
+    "weft.surfaces.haystack": ("HaystackRetriever",),
+    "weft.surfaces.llamaindex": ("LlamaIndexRetriever",),
+    "weft.surfaces.openai_agents": ("openai_agents_tool",),
+    "weft.surfaces.pydantic_ai": ("pydantic_ai_tool",),
 }
 _EXTRAS = {"weft.surfaces.client": "client"}
 

@@ -1,0 +1,52 @@
+"""weft in a Haystack pipeline that is saved and loaded again: prints the prompt that a model would get, within 500 tokens of knowledge."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")  # read when Haystack is imported
+
+from haystack import Pipeline
+from haystack.components.builders import PromptBuilder
+
+import weft
+
+EXAMPLE = Path(__file__).resolve().parent / "harbor"
+QUESTION = "How do I process a refund request?"
+PROMPT = """Answer from this knowledge:
+{% for document in documents %}
+{{ document.content }}
+{% endfor %}
+Question: {{ question }}"""
+
+
+def saved(path: Path) -> str:
+    """The pipeline as YAML. It names the file, so that it can be loaded by another program."""
+    pipeline = Pipeline()
+    pipeline.add_component("knowledge", weft.HaystackRetriever(str(path), spaces=["support", "shared"], max_tokens=500, embedder=None))
+    pipeline.add_component("prompt", PromptBuilder(PROMPT, required_variables="*"))
+    pipeline.connect("knowledge.documents", "prompt.documents")
+    return pipeline.dumps()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "knowledge.db"
+        with weft.open(str(path), embedder=None) as kb:
+            kb.load(EXAMPLE)
+        pipeline = Pipeline.loads(saved(path), allowed_modules=["weft.surfaces.haystack"])
+        asked = {"knowledge": {"query": QUESTION}, "prompt": {"question": QUESTION}}
+        answer = pipeline.run(asked, include_outputs_from={"knowledge"})
+        pipeline.close()
+
+    print(answer["prompt"]["prompt"])
+    print("\nwhere it came from:")
+    for document in answer["knowledge"]["documents"]:
+        said = document.meta
+        print(f"  {said['tokens']:>4} tokens  {said['part']:<12}  {document.id}: {said['why']}")
+
+
+if __name__ == "__main__":
+    main()

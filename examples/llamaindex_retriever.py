@@ -1,0 +1,31 @@
+"""weft in a LlamaIndex query engine: prints the prompt that a model would get, with its knowledge chosen to fit 500 tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+
+import weft
+
+EXAMPLE = Path(__file__).resolve().parent / "harbor"
+QUESTION = "How do I process a refund request?"
+
+
+def main() -> None:
+    with weft.open("memory:", embedder=None) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
+        kb.load(EXAMPLE)
+        retriever = weft.LlamaIndexRetriever(kb, spaces=["support", "shared"], max_tokens=500)
+        engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())  # it says what it is asked; put a model here
+        answer = engine.query(QUESTION)
+
+    print(answer)
+    print("\nwhere it came from:")
+    for node in answer.source_nodes:
+        said = node.metadata
+        print(f"  {said['tokens']:>4} tokens  {said['part']:<12}  {node.node_id}: {said['why']}")
+
+
+if __name__ == "__main__":
+    main()
