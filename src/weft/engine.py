@@ -119,7 +119,7 @@ class Engine:
         parts = read.parts(source, space)
         loading = Loading(self._stores, self._door.parsed, self._apply, self._clock(), ledger.origin(source, space), progress)
         report = loading.run(parts, keep)
-        report += Report(problems=self._meaning.embedded(sorted({key[0] for key in loading.seen}), progress) if embed else ())
+        report += Report(problems=self._meaning.embedded(sorted({key[0] for key in loading.seen.keys}), progress) if embed else ())
         return report + Report(problems=self._linker.linked(sorted(loading.spaces), progress))
 
     def ingest(
