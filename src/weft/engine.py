@@ -380,6 +380,7 @@ class Engine:
         return notes.Knowledge(
             lambda ids, space: self._stores.items.get([(space, id) for id in ids]),
             lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
+            self._door.refuse_text,
         )
 
     def _all_or(self, spaces: Sequence[str] | None) -> list[str]:
