@@ -1,12 +1,12 @@
 """From what an expert says to an agent that acts on it, in ten steps, with a scripted language model behind real HTTP.
 
-Run it: python examples/agent_loop.py        Use your own model: replace `llm.base_url` by its address and `ask` by your client.
+Run it: python examples/agent_loop.py        Needs: pip install 'weft[openai,templates]'
+Use your own model: replace `llm.base_url` by its address and `ask` by your client.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from scripted_llm import ScriptedLLM, ask
 
@@ -15,7 +15,6 @@ import weft
 SPACE, EXPERT = "support", "user:maya"
 SAID = "Freeze the payout of the seller before you refund a marketplace order: it prevents a loss in nine of ten disputes."
 REQUEST = "Refund marketplace order 4711"
-STRUCTURING = "Extract entities, facts, procedures and relationships as JSON with metadata, pieces and graph. No credentials.\n\n{text}"
 PROMPT = """\
 # Who you work for
 {{ user_profile }}
@@ -39,7 +38,12 @@ STRUCTURED = {
             "tags": ["marketplace", "refund"],
             "entity_id": EXPERT,
         },
-        {"piece_id": "dispute-rate", "content": "A frozen payout prevents a loss in 9 of 10 marketplace disputes", "knowledge_type": "fact"},
+        {
+            "piece_id": "dispute-rate",
+            "content": "A frozen payout prevents a loss in 9 of 10 marketplace disputes",
+            "knowledge_type": "fact",
+            "info_type": "context",
+        },
     ],
     "graph": {
         "nodes": [{"node_id": "process:refund", "node_type": "process", "label": "Refunds"}],
@@ -47,42 +51,19 @@ STRUCTURED = {
     },
 }
 RULES = (
-    (("Extract entities", "Freeze the payout"), json.dumps(STRUCTURED)),
+    (("The notes:", SAID), json.dumps(STRUCTURED)),
     (("# Rules to obey", "Freeze the seller's payout"), "1. Freeze the seller's payout. 2. Refund order 4711. 3. Tell the customer."),
     (("User request",), "1. Refund order 4711."),
 )
 
 
-def items(structured: dict[str, Any]) -> list[weft.Item]:
-    """The three layers as items: profiles, pieces, nodes."""
-    profiles = [weft.Item(id, SPACE, weft.Kind.PROFILE, one["entity_type"], properties=one["properties"]) for id, one in structured["metadata"].items()]
-    pieces = [
-        weft.Item(
-            one["piece_id"],
-            SPACE,
-            type=one["knowledge_type"],
-            text=one["content"],
-            tags=tuple(one.get("tags", ())),
-            section=one.get("info_type", ""),
-            subject=one.get("entity_id"),
-        )
-        for one in structured["pieces"]
-    ]
-    nodes = [weft.Item(one["node_id"], SPACE, weft.Kind.ENTITY, one["node_type"], title=one["label"]) for one in structured["graph"]["nodes"]]
-    return [*profiles, *pieces, *nodes]
-
-
-def edges(structured: dict[str, Any]) -> list[weft.Edge]:
-    rows = structured["graph"]["edges"]
-    return [weft.Edge(one["source_id"], one["target_id"], one["edge_type"], space=SPACE, item_id=one["properties"].get("piece_id")) for one in rows]
-
-
 def main() -> None:
     with ScriptedLLM(RULES) as llm, weft.open("memory:", embedder=None) as kb:
         step(1, "The expert says", SAID)
-        structured = json.loads(ask(llm.base_url, STRUCTURING.format(text=SAID)))
+        model = weft.open_llm(f"openai:scripted@{llm.base_url}")
+        structured = kb.ingest(SAID, llm=model, space=SPACE, entity=EXPERT, record_dir=None, dry_run=True).layers
         step(2, "The model structures it", f"{len(structured['pieces'])} pieces, {len(structured['graph']['edges'])} link")
-        report = kb.add(items(structured), edges(structured))
+        report = kb.load(structured, space=SPACE)  # without dry_run, ingest does this too
         step(3, "It is stored", f"{report.added} items, {report.edges} link")
         step(4, "The agent is asked", REQUEST)
         provider = weft.Provider(kb, entity_id=EXPERT, spaces=[SPACE], max_tokens=200)

@@ -150,6 +150,23 @@ class TestWriting:
         assert kb.delete(["a", "nothing", "a"], space="s") == 1
         assert ([item.id for item in kb.items()], list(kb.edges())) == (["b", "c"], [Edge("b", "c", space="s")])
 
+    def test_a_node_that_is_loaded_later_does_not_replace_a_profile(self, kb: Kb) -> None:
+        layers = json.loads((ROOT / "examples" / "maya.json").read_text("utf-8"))
+        reports = [kb.load({layer: layers[layer]}, space="care") for layer in ("metadata", "pieces", "graph")]
+        assert (sum(one.added for one in reports), sum(one.edges for one in reports), [one.skipped for one in reports]) == (7, 2, [()] * 3)
+        (maya,) = kb.get("user:maya", space="care")
+        assert (maya.kind, maya.title, maya.properties) == (Kind.PROFILE, "Maya Okafor", layers["metadata"]["user:maya"]["properties"])
+
+    def test_rows_pages_and_layers_are_loaded_together(self, kb: Kb, tmp_path: Path) -> None:
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        (folder / "a.md").write_text("# A\n\nx\n\n## B\n\ny\n")
+        (folder / "rows.jsonl").write_text('{"id": "r", "text": "z"}\n')
+        for layer, entries in json.loads((ROOT / "examples" / "maya.json").read_text("utf-8")).items():
+            (folder / f"{layer}.json").write_text(json.dumps({layer: entries}))
+        first, again = kb.load(folder, space="s"), kb.load(folder, space="s")
+        assert (first.added, first.edges, first.skipped, again.unchanged, again.added + again.updated + again.edges) == (10, 3, (), 10, 0)
+
     def test_a_folder_is_loaded_and_loading_again_changes_nothing(self, kb: Kb) -> None:
         seen: list[tuple[str, int, int]] = []
         report = kb.load(HARBOR, progress=lambda *told: seen.append(told))

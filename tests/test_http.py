@@ -346,6 +346,21 @@ class TestKnowledge:
         assert [one["where"] for one in answer.json()["skipped"]] == ["items[1]", "items[2]", "items[3]", "items[4]"]
         assert client.get("/api/spaces/support/items/c").status_code == 404
 
+    def test_three_layers_are_stored_and_their_bad_entries_reported(self, client: TestClient) -> None:
+        layers = json.loads((ROOT / "examples" / "maya.json").read_text("utf-8"))
+        layers["pieces"] += [{"content": "x", "knowledge_type": "rumour"}, 7]
+        first, again = (client.post("/api/spaces/care/bulk", json=layers).json() for _ in range(2))
+        assert (first["added"], first["edges"], again["unchanged"], again["added"]) == (7, 2, 7, 0)
+        wrong = len(layers["pieces"]) - 2
+        assert [(one["where"], "rumour" in one["why"]) for one in first["skipped"]] == [(f"pieces[{wrong}]", True), (f"pieces[{wrong + 1}]", False)]
+        found = client.post("/api/provide", json={"query": "chargebacks", "spaces": ["care"], "entity_id": "user:maya"}).json()
+        assert set(found["sections"]) >= {"user_profile", "instructions"}
+
+    @pytest.mark.parametrize(("body", "field"), [({"pieces": {}}, "pieces"), ({"pieces": [], "items": []}, "items"), ({"graph": []}, "graph")])
+    def test_layers_of_another_shape_are_refused(self, client: TestClient, body: Any, field: str) -> None:
+        answer = client.post("/api/spaces/t/bulk", json=body)
+        assert (answer.status_code, [one["field"] for one in answer.json()["errors"]]) == (422, [field])
+
     def test_an_export_is_loaded_back_exactly(self, client: TestClient, tmp_path: Path) -> None:
         exported = client.get("/api/export", params={"space": "support"})
         assert exported.headers["content-type"] == "application/x-ndjson"

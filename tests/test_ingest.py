@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from fake_llm import FakeLLM, Say
+from secret_samples import made
 
 import weft
 from weft.errors import Conflict, Corrupt, Invalid, NotFound, Unavailable
@@ -319,6 +320,36 @@ class TestChecking:
             answers.parsed('{"a": ' + "[" * 100_000)
 
 
+class TestSecrets:
+    TOKEN = made("github-token")[0]
+
+    def test_a_text_with_a_secret_reaches_neither_the_model_nor_a_record(self, kb: weft.Engine, take: Take, serve: Serve, tmp_path: Path) -> None:
+        llm, server = serve(say())
+        with pytest.raises(Invalid, match=r"line 2 holds .* \(rule 'github-token'\)") as caught:
+            take(llm, f"{TEXT}\nDeploy with {self.TOKEN} as ever.")
+        assert (caught.value.code, self.TOKEN in str(caught.value)) == ("secret", False)
+        assert (server.requests, (tmp_path / "records").exists(), kb.stats().spaces) == ([], False, ())
+
+    def test_a_secret_in_the_answer_is_left_out_by_the_name_of_its_rule(self, kb: weft.Engine, take: Take, serve: Serve) -> None:
+        layers = {
+            "metadata": {"user:alice": {"entity_type": "user", "properties": {"login": self.TOKEN}}},
+            "pieces": [PIECE, piece(piece_id="leak", content=f"Deploy with {self.TOKEN}.")],
+            "graph": {"nodes": [{"node_id": "system:ci", "node_type": "system", "label": self.TOKEN}]},
+        }
+        found = take(serve(say(layers))[0])
+        assert [item.id for item in kb.items()] == ["warm-start"]
+        assert [(one.what, "rule 'github-token'" in one.why, self.TOKEN in one.why) for one in found.report.skipped] == [
+            (what, True, False) for what in ("user:alice", "leak", "system:ci")
+        ]
+        assert kb.replay(found.record).skipped == found.report.skipped
+
+    def test_who_allows_secrets_may_send_them(self, serve: Serve) -> None:
+        llm, server = serve(say())
+        with weft.open("memory:", embedder=None, secrets="allow") as kb:
+            assert kb.ingest(f"{TEXT} {self.TOKEN}", llm=llm, space="team", record_dir=None).report.added == 3
+        assert self.TOKEN in server.requests[0].messages[-1]["content"]
+
+
 class TestPortions:
     def test_a_short_text_is_one_portion(self) -> None:
         assert portions("# A\n\none\n\n# B\n\ntwo\n", 1000) == ["# A\n\none\n\n# B\n\ntwo"]
@@ -472,6 +503,15 @@ class TestTheCommand:
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result
+
+    @pytest.mark.parametrize("more", [(), ("--dry-run",)])
+    def test_the_setting_for_secrets_holds(self, serve: Serve, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
+        _, server = serve(say())
+        args = ("ingest", "-", "--space", "team", *more)
+        refused = self.run(*args, server=server, stdin=TestSecrets.TOKEN)
+        assert (refused.exit_code, "rule 'github-token'" in refused.stderr, server.requests) == (1, True, [])
+        monkeypatch.setenv("WEFT_SECRETS", "allow")
+        assert self.run(*args, server=server, stdin=TestSecrets.TOKEN).exit_code == 0
 
     def test_a_file_is_taken_in_and_again_says_so(self, serve: Serve) -> None:
         _, server = serve(say())

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,24 @@ class TestThreeLayers:
             report = kb.load(source, space="care")
             assert (counts(report), report.edges) == ((0, 0, 7, 0), 0)
         assert kb.stats().spaces[0].digest == digest
+
+    @pytest.mark.parametrize("names", [("graph", "metadata", "pieces"), ("z", "y", "x")])
+    def test_layers_in_a_file_each_give_the_same_as_one_file(self, kb: Engine, tmp_path: Path, names: tuple[str, ...]) -> None:
+        kb.load(MAYA, space="one")
+        for name, layer in zip(names, ("graph", "metadata", "pieces"), strict=True):
+            (tmp_path / f"{name}.json").write_text(json.dumps({layer: MAYA[layer]}))
+        first, again = kb.load(tmp_path, space="files"), kb.load(tmp_path, space="files")
+        assert (counts(first), first.edges, first.skipped) == ((7, 0, 0, 0), 2, ())
+        assert (counts(again), again.edges, again.skipped) == ((0, 0, 7, 0), 0, ())
+        one, files = ([replace(item, space="", created_at=None) for item in kb.items([space])] for space in ("one", "files"))
+        assert one == files
+
+    def test_an_entity_has_one_node_and_one_profile(self, kb: Engine, tmp_path: Path) -> None:
+        node, profile = {"graph": {"nodes": [{"node_id": "e", "node_type": "user", "label": "E"}]}}, {"metadata": {"e": {"entity_type": "user"}}}
+        files = {"a_json": node, "b_json": profile, "c_json": node, "d_json": {"pieces": [{"piece_id": "e", "content": "x"}]}}
+        report = kb.load(write(tmp_path, **{name: json.dumps(layers) for name, layers in files.items()}), space="s")
+        assert [Path(one.where.partition(":")[0]).name for one in report.skipped] == ["c.json", "d.json"]
+        assert [(item.kind, item.title) for item in kb.items()] == [(Kind.PROFILE, "E")]
 
     @pytest.mark.parametrize(
         ("layer", "entry", "where", "why"),

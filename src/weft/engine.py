@@ -124,7 +124,7 @@ class Engine:
         parts = read.parts(source, space)
         loading = Loading(self._stores, self._door.parsed, self._apply, self._clock(), ledger.origin(source, space), progress)
         report = loading.run(parts, keep)
-        report += Report(problems=self._meaning.embedded(sorted({key[0] for key in loading.seen}), progress) if embed else ())
+        report += Report(problems=self._meaning.embedded(sorted({key[0] for key in loading.seen.keys}), progress) if embed else ())
         return report + Report(problems=self._linker.linked(sorted(loading.spaces), progress))
 
     def ingest(
@@ -407,6 +407,7 @@ class Engine:
         return notes.Knowledge(
             lambda ids, space: self._stores.items.get([(space, id) for id in ids]),
             lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
+            self._door.refuse_text,
         )
 
     def _all_or(self, spaces: Sequence[str] | None) -> list[str]:

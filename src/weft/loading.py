@@ -10,7 +10,7 @@ from weft import codec
 from weft.ingest import check, layers, ledger, prepare
 from weft.ingest.ledger import Claim, Claims
 from weft.ingest.prepare import Report
-from weft.ingest.read import Part, Row, Skipped
+from weft.ingest.read import Part, Row, Seen, Skipped
 from weft.meaning import Progress
 from weft.model import Batch, Edge, EdgeKey, Item, Key
 from weft.ports import Stores
@@ -40,7 +40,7 @@ class Loading:
     report: Report = field(default_factory=Report)
     before: Claims = field(default_factory=Claims)  # what this source brought earlier
     claims: Claims = field(default_factory=Claims)  # and what it has brought now
-    seen: set[Key] = field(default_factory=set)
+    seen: Seen = field(default_factory=Seen)
     spaces: set[str] = field(default_factory=set)  # of all that was written or removed
     failed: set[str] = field(default_factory=set)  # files of which something could not be read
     _others: Claims | None = None
@@ -61,7 +61,7 @@ class Loading:
                 self._write(waiting)
                 waiting = []
         self._write(waiting)
-        self._tell("items", len(self.seen), len(self.seen))
+        self._tell("items", len(self.seen.keys), len(self.seen.keys))
         self._remove_items(keep)
         self._link(edges)
         self._remove_edges(keep)
@@ -75,13 +75,12 @@ class Loading:
                 found = row if isinstance(row, Skipped) else self.parsed(row)
                 if isinstance(found, Skipped):
                     self.failed.add(part.name)
-                    self._skip(found.where, found.what, found.why)
-                elif isinstance(found, Item) and found.key in self.seen:
+                    self._skipped.append(found)
+                    continue
+                assert isinstance(row, Row)
+                if isinstance(found, Item) and self.seen.again(row, found):
                     self._skip(row.where, found.id, f"the id {found.id!r} stands twice in space {found.space!r}")
                 else:
-                    if isinstance(found, Item):
-                        self.seen.add(found.key)
-                    assert isinstance(row, Row)
                     yield Read(found, row, part.name)
             if len(parts) > 1:
                 self._tell("files", number, len(parts))
@@ -97,21 +96,22 @@ class Loading:
         if written:
             pages = [self._draft(Claims({key: marks[key] for key in fresh}))] if self.origin else []
             self._apply(Batch(self.now, (*written, *pages)))
-        self._tell("items", len(self.seen), 0)
+        self._tell("items", len(self.seen.keys), 0)
 
     def _brought(self, key: Key, written: bool) -> bool:
         """Whether the item is this source's. One that says the same already, but came from no source, was put there by hand."""
         return written or key in self.before.items or key in self.others.items
 
     def _met(self, rows: Sequence[Read]) -> Iterator[Read]:
-        """A node or a profile of an entity of which the store knows the other half is joined with it."""
+        """A node or a profile of an entity of which the store, or a row before it, knows the other half is joined with it."""
         asked = [one.what.key for one in rows if one.row.layered and isinstance(one.what, Item)]
         stored = {item.key: item for item in self.stores.items.get(asked)} if asked else {}
         for one in rows:
-            if isinstance(one.what, Item) and one.row.layered and one.what.key in stored:
-                item, lost = layers.met(one.what, stored[one.what.key])
+            if isinstance(one.what, Item) and one.row.layered:
+                item, lost = layers.met(one.what, stored.get(one.what.key, one.what))
                 if lost:
                     self._skip(one.row.where, item.id, lost)
+                stored[item.key] = item
                 one = replace(one, what=item)
             yield one
 
@@ -160,7 +160,7 @@ class Loading:
     def _remove_items(self, keep: bool) -> None:
         """Items that this source brought and has no more. Those of a file that could not be read stay, and so does what another
         source has too or what was changed by hand since."""
-        gone = {key: claim for key, claim in self.before.items.items() if key not in self.seen}
+        gone = {key: claim for key, claim in self.before.items.items() if key not in self.seen.keys}
         stay = {key: claim for key, claim in gone.items() if keep or claim.part in self.failed}
         self.claims.items |= stay
         leaving = [key for key in gone if key not in stay and key not in self.others.items]

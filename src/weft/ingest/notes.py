@@ -51,10 +51,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What the engine lends: stored items by id, and loading three layers."""
+    """What the engine lends: stored items by id, loading three layers, and refusing a text with a secret."""
 
     stored: Callable[[Sequence[str], str], Sequence[Item]]
     load: Callable[[Layers, str], Report]
+    refuse: Callable[[str], None]
 
 
 def asked(text: str, space: str, entity: str | None, record_dir: str | Path | None, now: datetime, options: Mapping[str, Any]) -> Asked:
@@ -66,6 +67,7 @@ def asked(text: str, space: str, entity: str | None, record_dir: str | Path | No
 
 def ingest(asked: Asked, llm: LLM, knowledge: Knowledge, progress: Progress | None = None) -> Ingested:
     _check(asked, llm)
+    knowledge.refuse(asked.text)  # before it goes to a server and into a record
     if asked.record_dir is not None and not asked.again:
         earlier = next(checkins.same(asked.record_dir, checkins.content_hash(asked.text, asked.space, asked.entity)), None)
         if earlier is not None:

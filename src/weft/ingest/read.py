@@ -8,7 +8,7 @@ import os
 import reprlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,7 +17,7 @@ from weft.errors import Invalid, NotFound, WeftError
 from weft.ingest import check, files, layers
 from weft.ingest.files import File
 from weft.ingest.files import Skipped as Skipped
-from weft.model import Edge, Item
+from weft.model import Edge, Item, Key, Kind
 
 MAX_LINE = 16_000_000  # bytes of one row
 
@@ -40,6 +40,24 @@ class Part:
 
     name: str
     rows: Callable[[], Iterator[Row | Skipped]]
+
+
+@dataclass(slots=True)
+class Seen:
+    """The ids that have come so far. An entity may come twice, as a node and as a profile in another file."""
+
+    keys: set[Key] = field(default_factory=set)
+    _halves: dict[Key, Kind] = field(default_factory=dict)
+
+    def again(self, row: Row, item: Item) -> bool:
+        """Whether the item stands there a second time."""
+        half = self._halves.pop(item.key, None)
+        if item.key in self.keys:
+            return not (row.layered and {half, item.kind} == {Kind.ENTITY, Kind.PROFILE})
+        self.keys.add(item.key)
+        if row.layered:
+            self._halves[item.key] = item.kind
+        return False
 
 
 def rows(source: Given, space: str | None) -> Iterator[Row | Skipped]:
@@ -158,10 +176,11 @@ def _from_layers(where: str, values: Mapping[str, Any], space: str | None) -> It
 
 
 def _from_parts(where: str, values: object, space: str | None) -> Iterator[Row | Skipped]:
-    if not isinstance(values, Mapping) or not set(values) <= {"items", "edges"}:
+    if not isinstance(values, Mapping) or not set(values) <= {"items", "edges", "layered"} or values.get("layered", False) not in (True, False):
         why = "must be a list of items or an object with `items` and `edges`, or with `metadata`, `pieces` and `graph`"
         yield Skipped(where, "the whole file", why)
         return
+    layered = bool(values.get("layered"))  # rows made of layers on another machine
     for part in ("items", "edges"):
         rows = values.get(part, ())
         if not isinstance(rows, list | tuple):
@@ -169,7 +188,7 @@ def _from_parts(where: str, values: object, space: str | None) -> Iterator[Row |
             continue
         for number, row in enumerate(rows):
             place = f"{where}: {part}[{number}]"
-            yield Row(place, row, space) if isinstance(row, Mapping) else Skipped(place, reprlib.repr(row), "not an object")
+            yield Row(place, row, space, layered) if isinstance(row, Mapping) else Skipped(place, reprlib.repr(row), "not an object")
 
 
 def _loads(text: str) -> Any:

@@ -114,6 +114,11 @@ class Rules:
         if found := self._in(value):
             raise found.error()
 
+    def refuse_text(self, text: str) -> None:
+        """For notes, which leave for a language model before they are items."""
+        if found := self.find(text.encode()):
+            raise _refusal("the text to ingest", f"line {found.line}", found.rule)
+
     def _in(self, value: Item | Edge) -> _Found | None:
         parts = list(_item_parts(value) if isinstance(value, Item) else _edge_parts(value))
         promising = self.promising("\n".join(part.text for part in parts).encode())
@@ -143,15 +148,18 @@ class _Found:
         return self.part.naming
 
     def error(self) -> Secret:
-        rule, line = self.finding.rule, self.finding.line
-        place = f"{self.part.place} line {line}" if line > 1 else self.part.place
-        what = f"{rule.about or 'a secret'} (rule {rule.name!r})"
-        return Secret(f"{self._owner()}: {place} holds what looks like {what}: take it out, or put a placeholder such as <SECRET> there")
+        line = self.finding.line
+        return _refusal(self._owner(), f"{self.part.place} line {line}" if line > 1 else self.part.place, self.finding.rule)
 
     def _owner(self) -> str:
         if isinstance(self.value, Item):
             return "an item" if self.unnamed else f"item {self.value.id[:80]!r}"
         return "an edge" if self.unnamed else f"edge {self.value.source[:80]!r} -> {self.value.target[:80]!r}"
+
+
+def _refusal(owner: str, place: str, rule: Rule) -> Secret:
+    what = f"{rule.about or 'a secret'} (rule {rule.name!r})"
+    return Secret(f"{owner}: {place} holds what looks like {what}: take it out, or put a placeholder such as <SECRET> there")
 
 
 def _item_parts(item: Item) -> Iterator[_Part]:

@@ -82,7 +82,7 @@ class Client:
         for what, parts in (("items", rows.items()), ("edges", rows.edges())):
             done = 0
             for part in parts:
-                answer = self._server.write("/api/load", {what: [one.row for one in part], "embed": embed}, unwire.report)
+                answer = self._server.write("/api/load", {what: [one.row for one in part], "embed": embed, "layered": part[0].layered}, unwire.report)
                 report += replace(answer, skipped=tuple(sending.placed(one, part) for one in answer.skipped))
                 done += len(part)
                 _tell(progress, what, done, 0)

@@ -32,6 +32,7 @@ class Placed:
 
     where: str
     row: Row
+    layered: bool = False
 
 
 class Rows:
@@ -49,25 +50,30 @@ class Rows:
         return _parts(self._edges)
 
     def _items(self) -> Iterator[Placed]:
-        seen: set[Key] = set()
+        seen = read.Seen()
         for row in self._rows:
-            found = row if isinstance(row, Skipped) else read.parsed(row)
+            if isinstance(row, Skipped):
+                self.skipped.append(row)
+                continue
+            found = read.parsed(row)
             if isinstance(found, Skipped):
                 self.skipped.append(found)
             elif isinstance(found, Edge):
-                self._edges.append(Placed(row.where, wire.edge(found)))
-            elif found.key in seen:
+                self._edges.append(Placed(row.where, wire.edge(found), row.layered))
+            elif seen.again(row, found):
                 self.skipped.append(Skipped(row.where, found.id, f"the id {found.id!r} stands twice in space {found.space!r}"))
             else:
-                seen.add(found.key)
-                yield Placed(row.where, wire.item(found))
+                yield Placed(row.where, wire.item(found), row.layered)
 
 
 def _parts(rows: Iterable[Placed]) -> Iterator[list[Placed]]:
-    """Rows in parts that a server accepts in one request."""
+    """Rows in parts that a server accepts in one request, those of layers apart from others."""
     part: list[Placed] = []
     size = 0
     for one in rows:
+        if part and part[0].layered != one.layered:
+            yield part
+            part, size = [], 0
         part.append(one)
         size += len(codec.to_json(one.row).encode())
         if len(part) == PART_ROWS or size > PART_BYTES:

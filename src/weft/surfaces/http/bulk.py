@@ -1,26 +1,29 @@
-"""The body of a bulk load, as JSON or JSON Lines, and the report about it."""
+"""The body of a bulk load, as JSON (rows or three layers) or JSON Lines, and the report about it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from weft.ingest.layers import LAYERS
 from weft.ingest.prepare import Report
 from weft.ingest.read import Skipped
-from weft.surfaces.http.shapes import BulkRequest
+from weft.surfaces.http.shapes import BulkRequest, LayersRequest, Shape
+
+S = TypeVar("S", bound=Shape)
 
 LINES = "application/x-ndjson"
 BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": BulkRequest.model_json_schema()},
+            "application/json": {"schema": {"anyOf": [BulkRequest.model_json_schema(), LayersRequest.model_json_schema()]}},
             LINES: {"schema": {"type": "string", "description": "One item or edge a line, as the export writes them"}},
         },
     }
@@ -35,7 +38,13 @@ class Rows:
     edges: list[dict[str, Any] | None] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
     faults: dict[str, tuple[str, str]] = field(default_factory=dict)
+    layers: Mapping[str, Any] | None = None  # instead of rows
     embed: bool = True
+
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """For `Engine.load`."""
+        return {"items": self.items, "edges": self.edges} if self.layers is None else self.layers
 
     def refuse(self, wrong: Callable[[dict[str, Any]], str]) -> None:
         """Leave out the rows with which something is wrong."""
@@ -64,11 +73,18 @@ def _from_json(body: bytes) -> Rows:
         given = json.loads(body, parse_constant=_refuse)
     except ValueError:
         raise HTTPException(400) from None
+    if isinstance(given, dict) and set(given) & set(LAYERS):
+        layers = _checked(LayersRequest, given)
+        return Rows(layers={name: getattr(layers, name) for name in LAYERS}, embed=layers.embed)
+    asked = _checked(BulkRequest, given)
+    return Rows(list(asked.items), list(asked.edges), embed=asked.embed)
+
+
+def _checked(shape: type[S], given: object) -> S:
     try:
-        asked = BulkRequest.model_validate(given)
+        return shape.model_validate(given)
     except ValidationError as error:
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
-    return Rows(list(asked.items), list(asked.edges), embed=asked.embed)
 
 
 def _from_lines(body: bytes) -> Rows:

@@ -99,8 +99,8 @@ async def _body(request: Request) -> bytes:
 
 @routes.post("/spaces/{space}/bulk", openapi_extra=bulk.BODY)
 def load(request: Request, space: Space, body: Annotated[bytes, Depends(_body)]) -> JSONResponse:
-    """Store many items and edges, as JSON or as JSON Lines. Rows that are not right are reported and skipped; the rest is stored.
-    Loading the same again changes nothing."""
+    """Store many items and edges, as JSON (rows, or `metadata`, `pieces` and `graph`) or as JSON Lines.
+    Rows that are not right are reported and skipped; the rest is stored. Loading the same again changes nothing."""
     key = key_of(request)
     key.check_write(space)
     rows = bulk.rows(body, request.headers.get("content-type", ""))
@@ -112,7 +112,7 @@ def load(request: Request, space: Space, body: Annotated[bytes, Depends(_body)])
         return "" if key.visible([target]) else "the key may not read the space of the target"
 
     rows.refuse(wrong)
-    report = engine(request).load({"items": rows.items, "edges": rows.edges}, space=space, embed=rows.embed)
+    report = engine(request).load(rows.source, space=space, embed=rows.embed)
     return Json(wire.report(rows.told(report)))
 
 

@@ -52,6 +52,7 @@ class LoadRequest(Shape):
     items: Rows = Field([], max_length=10_000)
     edges: Rows = Field([], max_length=50_000)
     embed: bool = True
+    layered: bool = Field(False, description="The rows come from three layers: a node and a profile of one entity are joined")
 
 
 class ItemsRequest(Shape):
@@ -133,7 +134,7 @@ def load(request: Request, body: LoadRequest) -> JSONResponse:
     for space in sorted({str(row.get("space")) for row in rows}):
         key.check_write(space)
     key.check_read(sorted({str(row["target_space"]) for row in rows if row.get("target_space")}))
-    return Json(wire.report(engine(request).load({"items": body.items, "edges": body.edges}, embed=body.embed)))
+    return Json(wire.report(engine(request).load({"items": body.items, "edges": body.edges, "layered": body.layered}, embed=body.embed)))
 
 
 @routes.post("/delete", tags=["knowledge"])

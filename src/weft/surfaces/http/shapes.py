@@ -244,3 +244,21 @@ class BulkRequest(Shape):
     items: Annotated[list[dict[str, Any]], Field(max_length=10_000)] = []
     edges: Annotated[list[dict[str, Any]], Field(max_length=50_000)] = []
     embed: Annotated[bool, Field(description="Make the vectors before answering; without, `weft embed` does it later")] = True
+
+
+class LayersRequest(Shape):
+    """Knowledge in three layers. Entries that are not right are reported and skipped; the rest is stored."""
+
+    model_config = _example(
+        metadata={"user:maya": {"entity_type": "user", "properties": {"team": "Customer Care"}}},
+        pieces=[{"piece_id": "freeze", "content": "Freeze the payout before a refund", "knowledge_type": "procedure", "info_type": "instructions"}],
+        graph={
+            "nodes": [{"node_id": "process:refund", "node_type": "process", "label": "Refunds"}],
+            "edges": [{"source_id": "user:maya", "target_id": "process:refund", "edge_type": "APPROVES", "properties": {"piece_id": "freeze"}}],
+        },
+    )
+
+    metadata: Annotated[dict[str, Any], Field(max_length=10_000, description="Profiles by the id of their entity")] = {}
+    pieces: Annotated[list[Any], Field(max_length=10_000)] = []
+    graph: Annotated[dict[str, Any], Field(description="`nodes` and `edges`")] = {}
+    embed: Annotated[bool, Field(description="Make the vectors before answering; without, `weft embed` does it later")] = True
