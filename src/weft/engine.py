@@ -26,6 +26,7 @@ from weft.stages.answer import answer
 from weft.stages.gather import Request
 from weft.stages.render import layout
 from weft.stages.search import search
+from weft.stages.then import stores_then
 from weft.trace import span, traced
 
 log = logging.getLogger(__name__)
@@ -238,7 +239,7 @@ class Engine:
             found, problems = self._meaning.of_query(query, [recipe])
             for problem in problems:
                 log.warning("search %s: %s", problem.part, problem.reason)
-            return list(search(query.text, found, only, recipe, stores=self._stores).hits)
+            return list(search(query.text, found, only, recipe, stores=stores_then(self._stores, query.as_of)).hits)
 
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context:
         """The best context for a request, within its budget. Options: max_tokens=2000 (None: no limit), recipe="knowledge" (a name
@@ -247,7 +248,7 @@ class Engine:
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
             found, problems = self._meaning.of_query(query, recipes)
-            context = answer(query, recipes, found, self._stores, tokens.counter(query.model), problems)
+            context = answer(query, recipes, found, stores_then(self._stores, query.as_of), tokens.counter(query.model), problems)
         return replace(context, stats=replace(context.stats, timings=timings))
 
     def explain(self, text: str, *, spaces: Sequence[str], ids: str | Sequence[str] = (), **options: Any) -> Context:
@@ -255,12 +256,12 @@ class Engine:
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
             found, problems = self._meaning.of_query(query, recipes)
-            context = answer(query, recipes, found, self._stores, tokens.counter(query.model), problems)
+            context = answer(query, recipes, found, stores_then(self._stores, query.as_of), tokens.counter(query.model), problems)
             context = explain.explained(
                 context,
                 recipes,
                 found,
-                self._stores,
+                stores_then(self._stores, query.as_of),
                 tokens.counter(query.model),
                 request.ids(ids),
                 lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
@@ -294,7 +295,7 @@ class Engine:
         query = self._query(text, spaces, **({"now": None, "as_of": None, "vector": None} | times))
         with self._reading():
             found, problems = self._meaning.of_query(query, [request.checked_recipe(Recipe("asking", mode=mode))])
-            yield Request(query, found, (), self._stores), problems
+            yield Request(query, found, (), stores_then(self._stores, query.as_of)), problems
 
     def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
         """Vectors of texts, in one batch; the cache keeps them for the questions that follow. Without an embedder there are none."""
