@@ -29,6 +29,7 @@ from weft.stages.answer import answer
 from weft.stages.gather import Request
 from weft.stages.render import layout
 from weft.stages.search import search
+from weft.stages.then import stores_then
 from weft.stages.walk import walked_search
 from weft.trace import span, traced
 
@@ -311,7 +312,7 @@ class Engine:
             for problem in problems:
                 log.warning("search %s: %s", problem.part, problem.reason)
             find = walked_search if recipe.mode == "walk" else search
-            return list(find(query.text, found, only, recipe, stores=self._stores).hits)
+            return list(find(query.text, found, only, recipe, stores=stores_then(self._stores, query.as_of)).hits)
 
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context:
         """The best context for a request, within its budget. Options: max_tokens=2000 (None: no limit), recipe="knowledge" (a name
@@ -320,7 +321,7 @@ class Engine:
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
             found, problems = self._meaning.of_query(query, recipes)
-            context = answer(query, recipes, found, self._stores, tokens.counter(query.model), problems)
+            context = answer(query, recipes, found, stores_then(self._stores, query.as_of), tokens.counter(query.model), problems)
         return replace(context, stats=replace(context.stats, timings=timings))
 
     def explain(self, text: str, *, spaces: Sequence[str], ids: str | Sequence[str] = (), **options: Any) -> Context:
@@ -328,12 +329,12 @@ class Engine:
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
             found, problems = self._meaning.of_query(query, recipes)
-            context = answer(query, recipes, found, self._stores, tokens.counter(query.model), problems)
+            context = answer(query, recipes, found, stores_then(self._stores, query.as_of), tokens.counter(query.model), problems)
             context = explain.explained(
                 context,
                 recipes,
                 found,
-                self._stores,
+                stores_then(self._stores, query.as_of),
                 tokens.counter(query.model),
                 request.ids(ids),
                 lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
@@ -387,7 +388,7 @@ class Engine:
         query = self._query(text, spaces, **({"now": None, "as_of": None, "vector": None} | times))
         with self._reading():
             found, problems = self._meaning.of_query(query, [request.checked_recipe(Recipe("asking", mode=mode))])
-            yield Request(query, found, (), self._stores), problems
+            yield Request(query, found, (), stores_then(self._stores, query.as_of)), problems
 
     def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
         """Vectors of texts, in one batch; the cache keeps them for the questions that follow. Without an embedder there are none."""

@@ -62,7 +62,7 @@ def remember(session: Session, /, content: str, workspace: str, metadata: Sequen
 
 @click.command(
     cls=Command,
-    epilog=_examples('weft recall "where does Ada live" --workspace maya', 'weft recall "Ada" --workspace maya --template detailed --token-budget 500'),
+    epilog=_examples('weft recall "refunds of Maya" --workspace support', "weft recall refund --workspace support --template detailed --token-budget 500"),
 )
 @click.argument("query")
 @workspace

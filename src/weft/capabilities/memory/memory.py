@@ -82,7 +82,8 @@ class Memory:
     ) -> list[Remembered]:
         """Store what was said, turn by turn, with who said it and when; each turn is linked to the next, and the first to `after`. A summary and
         facts are stored beside the turns and point to them. Telling it again changes nothing. Gives turns, summary, facts."""
-        said = writing.turns(self.workspace, _named("conversation", conversation), messages, self._time("now", now))
+        before = self._shelf.known([after])[0].text if after else ""
+        said = writing.turns(self.workspace, _named("conversation", conversation), messages, self._time("now", now), before)
         at = self._time("now", now or max((one.created_at for one in said if one.created_at), default=None))
         items, links = writing.conversation(self.workspace, conversation, said, at, summary, [writing.fact(one) for one in facts], after or "")
         self._shelf.add(items, links, (), embed)

@@ -18,6 +18,7 @@ from weft.model import OWN, SINCE, Edge, Item, Kind
 Told = tuple[list[Item], list[Edge]]
 NEXT, SUMMARISES, FROM, SUPERSEDES = "next", "summarises", "from", "supersedes"
 NEXT_WEIGHT = 0.5  # what was said right before or after is often, not always, of the same matter
+MOST_BEFORE = 300  # characters of the turn before that count for the meaning of a turn
 TURN, SUMMARY, FACT = "turn", "summary", "fact"
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
 
@@ -101,8 +102,8 @@ def link(workspace: str, source: str, target: str, type: str, confidence: float,
     return check.edge(Edge(source, target, type, confidence, workspace, properties={SINCE: codec.time_to_text(since)}))
 
 
-def turns(workspace: str, conversation: str, told: Sequence[Turn | Mapping[str, Any]], now: datetime) -> list[Item]:
-    """The turns of a conversation as memories that know who spoke and when."""
+def turns(workspace: str, conversation: str, told: Sequence[Turn | Mapping[str, Any]], now: datetime, before: str = "") -> list[Item]:
+    """The turns of a conversation as memories that know who spoke and when. `before` is what was said last, before them."""
     if isinstance(told, str | Mapping) or not isinstance(told, Sequence):
         raise Invalid(f"messages must be a list of turns with speaker and content, not {type(told).__name__}")
     found: list[Item] = []
@@ -114,8 +115,14 @@ def turns(workspace: str, conversation: str, told: Sequence[Turn | Mapping[str, 
         seen[id] = seen.get(id, 0) + 1  # the same words twice in one minute are two turns
         id = id if seen[id] == 1 else f"{id}-{seen[id]}"
         told_of = {"id": id, "type": TURN, "conversation": conversation, "speaker": turn.speaker, "metadata": turn.metadata}
-        found.append(memory(workspace, turn.content, at, told_of))
+        item = memory(workspace, turn.content, at, told_of)
+        found.append(replace(item, embedding_text=_meant(item, found[-1].text if found else before)))
     return found
+
+
+def _meant(turn: Item, before: str) -> str:
+    """The text whose meaning finds a turn: an answer means little without its question."""
+    return "\n".join(part for part in (turn.title, before[-MOST_BEFORE:], turn.text) if part)
 
 
 def conversation(workspace: str, name: str, said: Sequence[Item], at: datetime, summary: str | None, facts: Sequence[Fact], after: str) -> Told:

@@ -249,7 +249,7 @@ class BulkRequest(Shape):
 class LayersRequest(Shape):
     """Knowledge in three layers. Entries that are not right are reported and skipped; the rest is stored."""
 
-    model_config = _example(
+    model_config = example(
         metadata={"user:maya": {"entity_type": "user", "properties": {"team": "Customer Care"}}},
         pieces=[{"piece_id": "freeze", "content": "Freeze the payout before a refund", "knowledge_type": "procedure", "info_type": "instructions"}],
         graph={

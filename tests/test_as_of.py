@@ -1,0 +1,115 @@
+"""Asking about an earlier time: nothing that was written later shows, in any search or context of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft import Edge, Engine, Item, Kind
+from weft.ports import Stores
+from weft.registry import open_stores
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kb(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Engine]:
+    stores: Stores = open_stores("memory:" if request.param == "memory" else str(tmp_path / "knowledge.db"), {})
+    with Engine(stores, None, clock) as engine:
+        yield engine
+
+
+def write(kb: Engine, clock: Clock, day: int, *items: Item, edges: tuple[Edge, ...] = ()) -> None:
+    clock.now = START + day * DAY
+    kb.add(items, edges)
+
+
+def texts(kb: Engine, day: float, **options: Any) -> list[str]:
+    return [hit.item.text for hit in kb.search("tea", spaces=["s"], now=START + 99 * DAY, as_of=START + day * DAY, **options)]
+
+
+def test_what_was_changed_in_place_is_shown_as_it_was(kb: Engine, clock: Clock) -> None:
+    for day, text in enumerate(["tea is green", "tea is black", "tea is red"]):
+        write(kb, clock, day, Item("a", "s", text=text))
+    assert [texts(kb, day) for day in (-1, 0, 0.5, 1, 1.5, 2, 9)] == [
+        [],
+        ["tea is green"],
+        ["tea is green"],
+        ["tea is black"],
+        ["tea is black"],
+        ["tea is red"],
+        ["tea is red"],
+    ]
+    then = {"spaces": ["s"], "now": START + 9 * DAY, "as_of": START + DAY / 2}
+    assert "green" in kb.context("tea", **then).text and "red" not in kb.explain("tea", **then).text
+
+
+def test_what_links_lead_to_is_shown_as_it_was(kb: Engine, clock: Clock) -> None:
+    write(kb, clock, 0, Item("a", "s", text="tea"), Item("b", "s", text="the cup is white"), edges=(Edge("a", "b", space="s"),))
+    write(kb, clock, 5, Item("b", "s", text="the cup is broken"))
+    assert "white" in kb.context("tea", spaces=["s"], as_of=START + DAY).text
+    assert "broken" in kb.context("tea", spaces=["s"], as_of=START + 6 * DAY).text
+
+
+def test_profiles_and_rules_are_shown_as_they_were(kb: Engine, clock: Clock) -> None:
+    first = (Item("ada", "s", Kind.PROFILE, text="likes tea"), Item("rule", "s", Kind.RULE, text="one cup", subject="ada"))
+    write(kb, clock, 0, *first)
+    write(kb, clock, 5, *(replace(one, text="changed") for one in first))
+    text = kb.context("tea", spaces=["s"], recipe="profile", entity="ada", as_of=START + DAY).text
+    assert "likes tea" in text and "one cup" in text and "changed" not in text
+
+
+def test_the_end_of_a_validity_that_was_set_later_does_not_show(kb: Engine, clock: Clock) -> None:
+    write(kb, clock, 0, Item("a", "s", text="tea is free"))
+    write(kb, clock, 5, Item("a", "s", text="tea is free", valid_to=START + 6 * DAY))
+    (hit,) = kb.search("tea", spaces=["s"], now=START + 9 * DAY, as_of=START + DAY)
+    assert hit.item.valid_to is None
+    assert kb.search("tea", spaces=["s"], now=START + 9 * DAY) == []
+
+
+def test_what_came_with_an_earlier_date_is_believed(kb: Engine, clock: Clock) -> None:
+    write(kb, clock, 5, Item("a", "s", text="tea was green", created_at=START))
+    assert texts(kb, 1) == ["tea was green"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    writes=st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abc"), st.sampled_from(["green", "black", "red"])), min_size=1, max_size=12),
+    moment=st.integers(0, 10),
+)
+def test_nothing_written_later_shows(writes: list[tuple[int, str, str]], moment: int) -> None:
+    """The items found at a moment are, field by field, those that an engine knows to which nothing was written since."""
+
+    def known(upto: int) -> list[Item]:
+        clock = Clock()
+        with Engine(open_stores("memory:", {}), None, clock) as kb:
+            write(kb, clock, 0, Item("x", "s", text="tea"))
+            for day, id, colour in sorted(writes):
+                if day <= upto:
+                    write(kb, clock, day, Item(id, "s", text=f"tea is {colour}"))
+            return sorted((hit.item for hit in kb.search("tea", spaces=["s"], now=START + 99 * DAY, as_of=START + moment * DAY)), key=lambda item: item.id)
+
+    assert known(99) == known(moment)
