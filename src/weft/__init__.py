@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from weft.capabilities.assembler.assembler import Assembler
+    from weft.capabilities.assembler.strategies import DocumentStrategy, KnowledgeStrategy, MemoryStrategy, RetrievalStrategy, SelectionStrategy
+    from weft.capabilities.assembler.values import Assembly, AssemblyRequest, Piece, StrategyReport
     from weft.engine import Engine, Statistics
     from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
     from weft.ingest.notes import Ingested
@@ -27,10 +30,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Assembler",
+    "Assembly",
+    "AssemblyRequest",
     "Client",
     "Conflict",
     "Context",
     "Corrupt",
+    "DocumentStrategy",
     "Edge",
     "Engine",
     "Forbidden",
@@ -40,14 +47,20 @@ __all__ = [
     "Invalid",
     "Item",
     "Kind",
+    "KnowledgeStrategy",
     "LeftOut",
+    "MemoryStrategy",
     "MissingExtra",
     "NotFound",
+    "Piece",
     "Problem",
     "Recipe",
     "Report",
+    "RetrievalStrategy",
+    "SelectionStrategy",
     "Skipped",
     "Statistics",
+    "StrategyReport",
     "Unavailable",
     "WeftError",
     "Weights",
@@ -57,6 +70,9 @@ __all__ = [
 
 
 _HOMES = {
+    "weft.capabilities.assembler.assembler": ("Assembler",),
+    "weft.capabilities.assembler.strategies": ("DocumentStrategy", "KnowledgeStrategy", "MemoryStrategy", "RetrievalStrategy", "SelectionStrategy"),
+    "weft.capabilities.assembler.values": ("Assembly", "AssemblyRequest", "Piece", "StrategyReport"),
     "weft.engine": ("Engine", "Statistics"),
     "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
     "weft.ingest.notes": ("Ingested",),
