@@ -996,7 +996,7 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"bm25_weight": 0, "vector_weight": 0}, Invalid, "bm25_weight and vector_weight must not both be 0"),
     ({"entity": 5}, Invalid, "entity must be text, not int"),
     ({"entity": "\ud800"}, Invalid, "lone surrogates"),
-    ({"max_token": 100}, Invalid, "no option 'max_token'; known: as_of, bm25_weight"),
+    ({"max_token": 100}, Invalid, "no option 'max_token'; known: agent, as_of, bm25_weight"),
 ]
 
 
@@ -1304,7 +1304,10 @@ def test_another_file_may_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("stroe = 'x'", "no setting 'stroe'; known: embedder, format, max_tokens, model, openai_api_key, secret_rules, secrets, store, timeout_s"),
+        (
+            "stroe = 'x'",
+            "no setting 'stroe'; known: agents, embedder, format, llm, ",
+        ),
         ("max_tokens = 'many'", "max_tokens must be int, not 'many'"),
         ("max_tokens = 2.5", "max_tokens must be int, not 2.5"),
         ("max_tokens = true", "max_tokens must be int, not True"),

@@ -34,23 +34,26 @@ LAYERS: dict[str, set[str]] = {
     "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace"},
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
+    "tiers": {"model", "errors", "recipes"},
+    "agents": {"model", "errors", "recipes", "stages", "ingest", "request", "tiers"},
     "meaning": {"model", "errors", "ports", "recipes", "trace", "ingest", "embedders.cached"},
     "loading": {"model", "ports", "codec", "ingest", "meaning"},
-    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning", "loading"},
+    "engine": {"model", "errors", "ports", "recipes", "codec", "tokens", "trace", "stages", "ingest", "request", "meaning", "loading", "tiers", "agents"},
     "stores": {"model", "errors", "codec", "words"},
     "embedders": {"model", "errors", "codec", "words", "ports", "remote"},
     "llms": {"errors", "ports", "remote"},
-    "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "request", "engine"},
-    "surfaces": {"model", "errors", "ports", "recipes", "codec", "tokens", "ingest", "engine", "meaning", "capabilities", "registry", "config", ""},
+    "capabilities": {"model", "errors", "ports", "recipes", "codec", "words", "tokens", "trace", "stages", "ingest", "request", "engine", "tiers"},
+    "surfaces": {"model", "errors", "ports", "recipes", "codec", "tokens", "ingest", "tiers", "agents", "engine", "meaning"}
+    | {"capabilities", "registry", "config", ""},
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "capabilities", "registry", "surfaces.client"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "agents", "capabilities", "registry", "surfaces.client"},
     "__main__": {"surfaces"},
 }
 REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "re2", "rich", "tiktoken", "tokenizers", "yaml"}
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 350, "model.py": 350, "stores/memory.py": 345, "stores/sqlite/store.py": 400, "testing/items.py": 340}
+LARGER = {"engine.py": 380, "model.py": 350, "stores/memory.py": 345, "stores/sqlite/store.py": 400, "testing/items.py": 340}
 
 
 def module(file: Path) -> str:

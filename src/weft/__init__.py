@@ -13,8 +13,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from weft.agents import Agent, AgentOptions
     from weft.capabilities.assembler.assembler import Assembler
     from weft.capabilities.assembler.strategies import DocumentStrategy, KnowledgeStrategy, MemoryStrategy, RetrievalStrategy, SelectionStrategy
     from weft.capabilities.assembler.values import Assembly, AssemblyRequest, Piece, StrategyReport
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Agent",
+    "AgentOptions",
     "Assembler",
     "Assembly",
     "AssemblyRequest",
@@ -70,6 +74,7 @@ __all__ = [
 
 
 _HOMES = {
+    "weft.agents": ("Agent", "AgentOptions"),
     "weft.capabilities.assembler.assembler": ("Assembler",),
     "weft.capabilities.assembler.strategies": ("DocumentStrategy", "KnowledgeStrategy", "MemoryStrategy", "RetrievalStrategy", "SelectionStrategy"),
     "weft.capabilities.assembler.values": ("Assembly", "AssemblyRequest", "Piece", "StrategyReport"),
@@ -111,19 +116,23 @@ def open(
     embedder_settings: dict[str, Any] | None = None,
     secrets: str = "refuse",
     secret_rules: str | Path | None = None,
+    agents: str | Path | Sequence[Agent] = (),
     **roles: str,
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `words=`, `vectors=`, `graph=` put a role elsewhere.
     `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only.
-    What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own."""
+    What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own.
+    `agents` are agents of your own, or the file that defines them."""
+    from weft.agents import known
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen
     from weft.registry import open_embedder, open_stores
 
     rules = chosen(secrets, secret_rules)
+    table = known(agents)
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
-    return Engine(open_stores(str(url), roles), embedder, secrets=rules)
+    return Engine(open_stores(str(url), roles), embedder, secrets=rules, agents=table)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

@@ -29,6 +29,7 @@ class Settings:
     format: str = "markdown"
     secrets: str = "refuse"  # or "allow": knowledge that holds a secret
     secret_rules: str = ""  # a TOML file with rules of your own
+    agents: str = ""  # a TOML or YAML file with agents of your own; weft.toml may hold them itself, as tables [agents.NAME]
 
 
 def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:
@@ -36,7 +37,9 @@ def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:
     settings = Settings()
     path = Path(environ.get("WEFT_CONFIG", folder / FILE))
     if path.is_file():
-        settings = _with(settings, _read(path), str(path))
+        said = _read(path)
+        inside = {"agents": str(path)} if isinstance(said.get("agents"), dict) else {}
+        settings = _with(settings, {**said, **inside}, str(path))
     elif "WEFT_CONFIG" in environ:
         raise Invalid(f"WEFT_CONFIG names {str(path)!r}, which does not exist")
     given = {one.name: environ[f"WEFT_{one.name.upper()}"] for one in fields(Settings) if f"WEFT_{one.name.upper()}" in environ}

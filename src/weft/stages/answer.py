@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
     found: tuple[Hit, ...] = ()
     for recipe in recipes:
         # The least score is one of the score that weights make: nothing they may still raise is dropped before.
-        unranked = recipe if recipe.weights == Weights() else replace(recipe, min_score=0.0)
+        unranked = recipe if recipe.weights == Weights() else replace(recipe, min_score=0.0, limit=recipe.limit * recipe.consider)
         try:
             with span(recipe.source):
                 result = gather(Request(query, vector, found, stores), unranked)
@@ -43,11 +44,19 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
             problems.append(Problem(recipe.name, str(error), error.code))
             result = Gathered()
         with span("rank"):
-            hits = tuple(hit for hit in rank(result.hits, query, recipe.weights) if hit.score >= recipe.min_score)
+            ranked = [hit for hit in rank(result.hits, query, recipe.weights, recipe.types) if hit.score >= recipe.min_score]
+            hits = tuple(_shown(hit, recipe) for hit in (ranked[: recipe.limit] if recipe.consider > 1 else ranked))
         parts.append(Part(recipe, hits))
         gathered.append(result)
         found += hits
     return parts, gathered, problems
+
+
+def _shown(hit: Hit, recipe: Recipe) -> Hit:
+    """With no more of its properties than the recipe wants."""
+    if len(hit.item.properties) <= recipe.max_properties:
+        return hit
+    return replace(hit, item=replace(hit.item, properties=dict(islice(hit.item.properties.items(), recipe.max_properties))))
 
 
 def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> Context:

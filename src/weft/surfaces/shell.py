@@ -67,7 +67,7 @@ class Session:
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
         secrets = {"secrets": settings.secrets, "secret_rules": settings.secret_rules}
-        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, **secrets)
+        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, agents=settings.agents, **secrets)
 
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:
@@ -151,7 +151,7 @@ def time(text: str) -> datetime:
         raise click.BadParameter(f"{text!r} is not a time such as 2026-01-31 or 2026-01-31T12:00:00Z") from None
 
 
-def _budget(text: str) -> int | str:
+def budget(text: str) -> int | str:
     """Click takes None for "not given", so no limit stays a word."""
     if text != "none" and not text.isdecimal():
         raise click.BadParameter(f"{text!r} is neither a whole number nor none")
@@ -188,6 +188,7 @@ def _options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
 one_space = click.option("--space", required=True, metavar="S", help="The space it is in.")
 several_spaces = click.option("--space", "spaces", multiple=True, required=True, metavar="S", help="A space to look in; may be given several times.")
 some_spaces = click.option("--space", "spaces", multiple=True, metavar="S", help="Only this space; may be given several times. Default: all.")
+tier = click.option("--tier", metavar="TIER", help="The tier in force: core, writer_pro, teams or enterprise. Default: everything is allowed.")
 filters = _options(
     click.option("--type", "types", multiple=True, metavar="T", help="Only items of this type; may be given several times."),
     click.option("--exclude-type", "exclude_types", multiple=True, metavar="T", help="No items of this type; may be given several times."),
@@ -200,8 +201,10 @@ filters = _options(
 asking = _options(
     click.argument("query"),
     several_spaces,
-    click.option("--max-tokens", type=_budget, metavar="N|none", help="The budget; none for no limit. Default: the setting, else 2000."),
+    click.option("--max-tokens", type=budget, metavar="N|none", help="The budget; none for no limit. Default: the setting, else 2000."),
     click.option("--recipe", metavar="NAME", help="How it is gathered: see weft recipes. Default: knowledge."),
+    click.option("--agent", metavar="NAME", help="The agent that asks, instead of a recipe: see weft agents. It has a budget and a format of its own."),
+    tier,
     click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown."),
     click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4."),
     click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya: its profile and its links count."),

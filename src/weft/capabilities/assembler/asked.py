@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from weft import tokens
+from weft import tiers, tokens
 from weft.capabilities.assembler.running import timeout_of
 from weft.capabilities.assembler.values import AssemblyRequest, Strategy
 from weft.errors import Invalid, unknown
@@ -39,7 +39,11 @@ def checked(given: AssemblyRequest) -> AssemblyRequest:
     for name in ("now", "as_of"):
         if getattr(given, name) is not None:
             check.time(name, getattr(given, name))
-    return replace(given, spaces=check.names("spaces", given.spaces), entity=None if given.entity is None else check.name("entity", given.entity))
+    for name in ("agent", "entity"):
+        if getattr(given, name) is not None:
+            check.name(name, getattr(given, name))
+    # The tier is found out once, for all strategies; documents are the user's own and seen in every tier.
+    return replace(given, spaces=check.names("spaces", given.spaces), tier=tiers.in_force(given.tier))
 
 
 def _check_document(given: AssemblyRequest) -> None:

@@ -16,7 +16,7 @@ from weft.words import words
 class Knowledge(Protocol):
     """What the strategies need of an engine or of a client."""
 
-    def search(self, text: str, *, spaces: Sequence[str], kinds: Sequence[str], limit: int, now: Any, as_of: Any) -> list[Hit]: ...
+    def search(self, text: str, *, spaces: Sequence[str], kinds: Sequence[str], limit: int, now: Any, as_of: Any, tier: Any) -> list[Hit]: ...
 
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context: ...
 
@@ -78,12 +78,13 @@ class RetrievalStrategy:
     def get(self, request: AssemblyRequest) -> list[Hit]:
         if not request.spaces:
             return []
-        return self.kb.search(request.text, spaces=request.spaces, kinds=("node", "claim"), limit=self.limit, now=request.now, as_of=request.as_of)
+        when = {"now": request.now, "as_of": request.as_of}
+        return self.kb.search(request.text, spaces=request.spaces, kinds=("node", "claim"), limit=self.limit, tier=request.tier, **when)
 
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeStrategy:
-    """What a recipe gathers: by default entry points, what links lead to, and entities."""
+    """What the agent's recipes gather; without an agent those named here: entry points, what links lead to, and entities."""
 
     kb: Knowledge
     name: str = "knowledge"
@@ -95,7 +96,7 @@ class KnowledgeStrategy:
     recipe: str = "knowledge"
 
     def get(self, request: AssemblyRequest) -> Context | None:
-        return _context(self.kb, request, {"recipe": self.recipe})
+        return _context(self.kb, request, {"agent": request.agent} if request.agent else {"recipe": self.recipe})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,6 @@ class MemoryStrategy:
 def _context(kb: Knowledge, request: AssemblyRequest, options: dict[str, Any]) -> Context | None:
     if not request.spaces:
         return None
-    given = {"model": request.model, "entity": request.entity, "now": request.now, "as_of": request.as_of} | options
+    given = {"model": request.model, "tier": request.tier, "entity": request.entity, "now": request.now, "as_of": request.as_of} | options
     known = {name: value for name, value in given.items() if value is not None}
     return kb.context(request.text, spaces=request.spaces, max_tokens=request.max_tokens, **known)

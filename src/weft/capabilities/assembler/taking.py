@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from weft.capabilities.assembler.values import TEXT, Answered, Given, Piece
+from weft.capabilities.assembler.values import TEXT, Answered, Gift, Piece
 from weft.errors import Invalid
 from weft.model import Context, Hit, Item
 from weft.request import fraction
@@ -23,7 +23,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _RUN = re.compile(rf"(?s).{{1,{PIECE}}}(?:\s+|\Z)|\S+")  # never cuts a word
 
 
-def taken(name: str, given: Given, max_tokens: int | None) -> Answered:
+def taken(name: str, given: Gift, max_tokens: int | None) -> Answered:
     """The hits of one strategy. Runs in its thread, so that a source without end runs into its time limit and no other's."""
     room = MOST_ROOM if max_tokens is None else min(MOST_ROOM, max(LEAST_ROOM, max_tokens * CHARACTERS_PER_TOKEN))
     notes: list[str] = []

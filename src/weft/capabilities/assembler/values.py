@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from weft.model import Context, Fragment, Hit, Item, LeftOut, Problem
+from weft.tiers import Given
 
 TEXT = "text"  # the type of an item that is nothing but a piece of text
 
@@ -32,6 +33,8 @@ class AssemblyRequest:
     document: TextDocument | str | None = None
     selection: tuple[int, int] | None = None
     entity: str | None = None
+    agent: str | None = None  # the agent that asks: its recipes gather the knowledge
+    tier: Given = None  # what may be seen of the knowledge; None: everything
     format: str = "markdown"
     model: str = "gpt-4"
     now: datetime | None = None
@@ -52,7 +55,7 @@ class Piece:
     title: str = ""
 
 
-Given = str | Context | Iterable[str | Piece | Item | Hit] | None
+Gift = str | Context | Iterable[str | Piece | Item | Hit] | None
 
 
 class Strategy(Protocol):
@@ -68,7 +71,7 @@ class Strategy(Protocol):
     @property
     def enabled(self) -> bool: ...
 
-    def get(self, request: AssemblyRequest) -> Given:
+    def get(self, request: AssemblyRequest) -> Gift:
         """What it found: a text, pieces, items, hits, a whole context, or nothing. Called in a thread of its own."""
 
 

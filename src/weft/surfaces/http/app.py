@@ -17,7 +17,7 @@ from fastapi.staticfiles import StaticFiles
 
 from weft import __version__
 from weft.engine import Engine
-from weft.surfaces.http import asking, knowledge, operations, problems
+from weft.surfaces.http import asking, assembling, knowledge, operations, problems
 from weft.surfaces.http.access import Keyring
 from weft.surfaces.http.door import Limits
 from weft.surfaces.http.guard import ASSETS, Guard
@@ -55,6 +55,7 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
     )
     app.state.engine, app.state.metrics = kb, Metrics()
     app.include_router(asking.routes)
+    app.include_router(assembling.routes)
     app.include_router(knowledge.routes)
     app.include_router(operations.routes)
     _add_documentation(app)
