@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from weft.capabilities.assembler.assembler import Assembler
     from weft.capabilities.assembler.strategies import DocumentStrategy, KnowledgeStrategy, MemoryStrategy, RetrievalStrategy, SelectionStrategy
     from weft.capabilities.assembler.values import Assembly, AssemblyRequest, Piece, StrategyReport
+    from weft.capabilities.grounding.check import check_answer
+    from weft.capabilities.grounding.values import AnswerCheck, SentenceCheck
     from weft.engine import Engine, Statistics
     from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
     from weft.ingest.notes import Ingested
@@ -34,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AgentOptions",
+    "AnswerCheck",
     "Assembler",
     "Assembly",
     "AssemblyRequest",
@@ -62,12 +65,14 @@ __all__ = [
     "Report",
     "RetrievalStrategy",
     "SelectionStrategy",
+    "SentenceCheck",
     "Skipped",
     "Statistics",
     "StrategyReport",
     "Unavailable",
     "WeftError",
     "Weights",
+    "check_answer",
     "open",
     "open_llm",
 ]
@@ -78,6 +83,8 @@ _HOMES = {
     "weft.capabilities.assembler.assembler": ("Assembler",),
     "weft.capabilities.assembler.strategies": ("DocumentStrategy", "KnowledgeStrategy", "MemoryStrategy", "RetrievalStrategy", "SelectionStrategy"),
     "weft.capabilities.assembler.values": ("Assembly", "AssemblyRequest", "Piece", "StrategyReport"),
+    "weft.capabilities.grounding.check": ("check_answer",),
+    "weft.capabilities.grounding.values": ("AnswerCheck", "SentenceCheck"),
     "weft.engine": ("Engine", "Statistics"),
     "weft.errors": ("Conflict", "Corrupt", "Forbidden", "Invalid", "MissingExtra", "NotFound", "Unavailable", "WeftError"),
     "weft.ingest.notes": ("Ingested",),

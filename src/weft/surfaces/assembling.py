@@ -55,7 +55,7 @@ def assemble(session: Session, /, query: str, document: str | None, only: Sequen
     given: dict[str, Any] = {"format": settings.format, "model": settings.model}
     given |= {name: value for name, value in asked.items() if value is not None} | {"spaces": tuple(asked["spaces"])}
     given["max_tokens"] = None if given["max_tokens"] == "none" else given["max_tokens"]
-    text = None if document is None else _read(document)
+    text = None if document is None else read_text(document)
     with session.open() as kb:
         found = usual(kb, {name: {"required": True} for name in required}, only).assemble(AssemblyRequest(query, document=text, **given))
     session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded))
@@ -68,7 +68,7 @@ def assemble(session: Session, /, query: str, document: str | None, only: Sequen
             session.say(f"{one.name}: {one.status}, {one.used} of {one.given} pieces, {one.got:,} of {one.asked:,} tokens", "cyan")
 
 
-def _read(name: str) -> str:
+def read_text(name: str) -> str:
     if name == "-":
         return stdin()
     try:

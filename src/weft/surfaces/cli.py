@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft import __version__, codec
-from weft.surfaces import agenting, assembling, ingesting, serving, wire
+from weft.surfaces import agenting, assembling, grounding, ingesting, serving, wire
 from weft.surfaces.shell import (
     Command,
     Group,
@@ -267,7 +267,7 @@ def recipes(session: Session) -> None:
     session.answer(wire.recipes(RECIPES), lambda screen: [screen.recipes(RECIPES)])
 
 
-for command in (*assembling.COMMANDS, *agenting.COMMANDS, *ingesting.COMMANDS, *serving.COMMANDS):
+for command in (*assembling.COMMANDS, *grounding.COMMANDS, *agenting.COMMANDS, *ingesting.COMMANDS, *serving.COMMANDS):
     cli.add_command(command)
 
 
