@@ -998,7 +998,7 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"bm25_weight": 0, "vector_weight": 0}, Invalid, "bm25_weight and vector_weight must not both be 0"),
     ({"entity": 5}, Invalid, "entity must be text, not int"),
     ({"entity": "\ud800"}, Invalid, "lone surrogates"),
-    ({"max_token": 100}, Invalid, "no option 'max_token'; known: as_of, bm25_weight"),
+    ({"max_token": 100}, Invalid, "no option 'max_token'; known: agent, as_of, bm25_weight"),
 ]
 
 

@@ -38,6 +38,8 @@ LAYERS: dict[str, set[str]] = {
     "registry": {"errors", "ports", "layers"},
     "ingest": {"model", "errors", "ports", "codec"},
     "request": {"model", "errors", "recipes", "ingest"},
+    "tiers": {"model", "errors", "recipes"},
+    "agents": {"model", "errors", "recipes", "stages", "ingest", "request", "tiers"},
     "linking": {"model", "errors", "ports", "ingest"},
     "meaning": {"model", "errors", "ports", "recipes", "trace", "ingest", "embedders.cached"},
     "loading": {"model", "ports", "codec", "ingest", "meaning"},
@@ -57,6 +59,8 @@ LAYERS: dict[str, set[str]] = {
         "loading",
         "life",
         "axioms",
+        "tiers",
+        "agents",
     },
     "stores": {"model", "errors", "codec", "words", "disk"},
     "embedders": {"model", "errors", "codec", "words", "ports", "remote"},
@@ -76,6 +80,7 @@ LAYERS: dict[str, set[str]] = {
         "engine",
         "templates",
         "axioms",
+        "tiers",
     },
     "surfaces": {
         "model",
@@ -89,13 +94,15 @@ LAYERS: dict[str, set[str]] = {
         "meaning",
         "life",
         "axioms",
+        "tiers",
+        "agents",
         "capabilities",
         "registry",
         "config",
         "",
     },
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "life", "axioms", "capabilities", "registry", "surfaces", "templates"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "agents", "life", "axioms", "capabilities", "registry", "surfaces", "templates"},
     "life": {"model", "errors", "ports", "codec", "ingest"},
     "__main__": {"surfaces"},
 }
@@ -103,7 +110,7 @@ REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 480, "model.py": 380, "stores/memory.py": 440, "stores/sqlite/store.py": 440, "surfaces/client.py": 370, "testing/items.py": 340}
+LARGER = {"engine.py": 520, "model.py": 380, "stores/memory.py": 440, "stores/sqlite/store.py": 440, "surfaces/client.py": 370, "testing/items.py": 340}
 
 
 def module(file: Path) -> str:

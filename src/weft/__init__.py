@@ -14,10 +14,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from weft.agents import Agent, AgentOptions
     from weft.axioms.space import Checked
     from weft.axioms.values import Axiom, Violation
+    from weft.capabilities.assembler.assembler import Assembler
+    from weft.capabilities.assembler.strategies import DocumentStrategy, KnowledgeStrategy, MemoryStrategy, RetrievalStrategy, SelectionStrategy
+    from weft.capabilities.assembler.values import Assembly, AssemblyRequest, Piece, StrategyReport
     from weft.capabilities.axioms import load_axioms
     from weft.capabilities.feed import merge_feed
     from weft.capabilities.graph.documents import Document, LinkedEntity
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from weft.capabilities.graph.provider import GraphContext
     from weft.capabilities.graph.rankers import SignalRanker, TermRanker
     from weft.capabilities.graph.values import GraphAnswer
+    from weft.capabilities.grounding.check import check_answer
+    from weft.capabilities.grounding.values import AnswerCheck, SentenceCheck
     from weft.capabilities.memory.analytics import Analytics
     from weft.capabilities.memory.memory import Memory
     from weft.capabilities.memory.ranking import RankingOptions
@@ -65,7 +72,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Agent",
+    "AgentOptions",
     "Analytics",
+    "AnswerCheck",
+    "Assembler",
+    "Assembly",
+    "AssemblyRequest",
     "Axiom",
     "Caching",
     "Checked",
@@ -76,6 +89,7 @@ __all__ = [
     "ContextResult",
     "Corrupt",
     "Document",
+    "DocumentStrategy",
     "Edge",
     "EmbeddingError",
     "Engine",
@@ -92,14 +106,17 @@ __all__ = [
     "Invalid",
     "Item",
     "Kind",
+    "KnowledgeStrategy",
     "LeftOut",
     "Limits",
     "LinkedEntity",
     "LlamaIndexRetriever",
     "Memory",
+    "MemoryStrategy",
     "MemoryTemplate",
     "MissingExtra",
     "NotFound",
+    "Piece",
     "Problem",
     "Provider",
     "Provision",
@@ -111,14 +128,18 @@ __all__ = [
     "Report",
     "Result",
     "Retrieval",
+    "RetrievalStrategy",
     "Rollback",
     "SearchError",
     "SearchResult",
+    "SelectionStrategy",
+    "SentenceCheck",
     "SignalRanker",
     "Skipped",
     "State",
     "Statistics",
     "Step",
+    "StrategyReport",
     "Template",
     "TemplateNotFound",
     "TermRanker",
@@ -128,6 +149,7 @@ __all__ = [
     "WeftError",
     "Weights",
     "attempt",
+    "check_answer",
     "load_axioms",
     "merge_feed",
     "open",
@@ -156,6 +178,12 @@ _HOMES = {
     "weft.capabilities.memory.templates": ("MemoryTemplate",),
     "weft.capabilities.memory.values": ("ContextPreview", "ContextResult", "RelatedMemory", "Remembered", "SearchResult"),
     "weft.capabilities.memory.writing": ("Fact", "Turn"),
+    "weft.agents": ("Agent", "AgentOptions"),
+    "weft.capabilities.assembler.assembler": ("Assembler",),
+    "weft.capabilities.assembler.strategies": ("DocumentStrategy", "KnowledgeStrategy", "MemoryStrategy", "RetrievalStrategy", "SelectionStrategy"),
+    "weft.capabilities.assembler.values": ("Assembly", "AssemblyRequest", "Piece", "StrategyReport"),
+    "weft.capabilities.grounding.check": ("check_answer",),
+    "weft.capabilities.grounding.values": ("AnswerCheck", "SentenceCheck"),
     "weft.engine": ("Engine", "Statistics"),
     "weft.errors": (
         *("Conflict", "Corrupt", "EmbeddingError", "Forbidden", "Invalid", "MissingExtra", "NotFound", "SearchError", "TemplateNotFound"),
@@ -207,23 +235,28 @@ def open(
     secrets: str = "refuse",
     secret_rules: str | Path | None = None,
     cache: str | Path | Caching = "",
+    agents: str | Path | Sequence[Agent] = (),
     **roles: str,
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `metadata=` (profiles), `words=`, `vectors=`, `graph=`
     put a layer elsewhere, such as "file:profiles/" or "networkx:graph.json".
     `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only. `links` are the kinds of
     links weft makes itself: ["shared_tag", "similar"], some of them, [] for none; by default as before, at first all.
-    What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own."""
+    What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own.
+    Vectors of texts are kept in memory; a path as `cache` keeps them in a file too, and a Caching says how many and how long.
+    `agents` are agents of your own, or the file that defines them."""
+    from weft.agents import known
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen
     from weft.ports import Caching
     from weft.registry import open_embedder, open_stores
 
     rules = chosen(secrets, secret_rules)
+    table = known(agents)
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
     caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
-    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching)
+    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching, agents=table)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

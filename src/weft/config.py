@@ -35,6 +35,7 @@ class Settings:
     embedding_cache_ttl_s: float = 0.0  # how long they are kept; 0: for ever
     analytics: str = ""  # a file that counts what memory is asked, or "beside"; "" for none
     analytics_text: str = "no"  # "yes": it keeps the questions, too
+    agents: str = ""  # a TOML or YAML file with agents of your own; weft.toml may hold them itself, as tables [agents.NAME]
 
 
 def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:
@@ -42,7 +43,9 @@ def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:
     settings = Settings()
     path = Path(environ.get("WEFT_CONFIG", folder / FILE))
     if path.is_file():
-        settings = _with(settings, _read(path), str(path))
+        said = _read(path)
+        inside = {"agents": str(path)} if isinstance(said.get("agents"), dict) else {}
+        settings = _with(settings, {**said, **inside}, str(path))
     elif "WEFT_CONFIG" in environ:
         raise Invalid(f"WEFT_CONFIG names {str(path)!r}, which does not exist")
     given = {one.name: environ[f"WEFT_{one.name.upper()}"] for one in fields(Settings) if f"WEFT_{one.name.upper()}" in environ}

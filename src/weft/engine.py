@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from weft import codec, life, request, tokens
+from weft import agents, codec, life, request, tiers, tokens
+from weft.agents import Agent
 from weft.axioms.space import Checked, checked
 from weft.errors import Invalid, NotFound
 from weft.ingest import check, ledger, notes, prepare, read, secret_rules
@@ -31,6 +32,7 @@ from weft.stages.render import layout
 from weft.stages.search import search
 from weft.stages.then import stores_then
 from weft.stages.walk import walked_search
+from weft.tiers import Tier
 from weft.trace import span, traced
 
 log = logging.getLogger(__name__)
@@ -71,9 +73,11 @@ class Engine:
         secrets: Rules | None = None,
         links: Sequence[str] | None = None,
         caching: Caching | None = None,
+        agents: Mapping[str, Agent] = agents.AGENTS,
     ) -> None:
         self._stores = stores
         self._linker = Linker(stores, links)
+        self.agents = agents  # by name
         self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
         self._meaning = Meaning(stores, embedder, caching)
         self._clock = clock
@@ -290,14 +294,17 @@ class Engine:
         as_of: datetime | None = None,
         now: datetime | None = None,
         vector: Sequence[float] | None = None,
+        tier: tiers.Given = None,
     ) -> list[Hit]:
         """The best items, best first. Filters run inside the search: asking for 10 gives 10 if 10 exist. The mode "walk" also follows
-        links from what it finds, for questions that need several pieces of knowledge."""
+        links from what it finds, for questions that need several pieces of knowledge. `tier` as for `context`."""
         recipe = request.checked_recipe(Recipe("search", mode=mode, limit=limit, min_score=min_score))
         query = self._query(text, spaces, now=now, as_of=as_of, vector=vector)
+        level = tiers.in_force(tier)
+        seen, most = tiers.restricted_search(request.kinds(kinds), limit, level)
         only = Filter(
             query.spaces,
-            request.kinds(kinds),
+            seen,
             check.names("types", types),
             check.names("exclude_types", exclude_types),
             check.names("tags", tags),
@@ -308,24 +315,33 @@ class Engine:
             request.fraction("min_confidence", min_confidence),
         )
         with self._reading():
-            found, problems = self._meaning.of_query(query, [recipe])
-            for problem in problems:
+            found, problems = self._meaning.of_query(query, [recipe] if most else [])
+            for problem in (*problems, *level.notes):
                 log.warning("search %s: %s", problem.part, problem.reason)
             find = walked_search if recipe.mode == "walk" else search
-            return list(find(query.text, found, only, recipe, stores=stores_then(self._stores, query.as_of)).hits)
+            then = stores_then(self._stores, query.as_of)
+            return list(find(query.text, found, only, replace(recipe, limit=most), stores=then).hits) if most else []
 
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context:
         """The best context for a request, within its budget. Options: max_tokens=2000 (None: no limit), recipe="knowledge" (a name
-        or Recipe values), format="markdown", model="gpt-4", entity, now, as_of, vector; and, for every recipe that searches: types,
-        exclude_types, tags, kinds, mode, limit, min_score, bm25_weight, vector_weight; and depth for those that follow links."""
+        or Recipe values) or agent (a name or an Agent), format="markdown", model="gpt-4", entity, now, as_of, vector, tier (a name, or
+        what finds it out; None allows everything); and, for every recipe that searches: types, exclude_types, tags, kinds, mode, limit,
+        min_score, bm25_weight, vector_weight; and depth for those that follow links."""
+        options, tier = self._settled(options)
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
             found, problems = self._meaning.of_query(query, recipes)
-            context = answer(query, recipes, found, stores_then(self._stores, query.as_of), tokens.counter(query.model), problems)
+            then = stores_then(self._stores, query.as_of)
+            context = answer(query, recipes, found, then, tokens.counter(query.model), (*problems, *tier.notes))
         return replace(context, stats=replace(context.stats, timings=timings))
 
     def explain(self, text: str, *, spaces: Sequence[str], ids: str | Sequence[str] = (), **options: Any) -> Context:
         """The same answer as `context`, where everything left out also says what would bring it in; `ids` are asked about by name."""
+        options, tier = self._settled(options)
+        if not tier.full:  # what is beyond the tier is not told of
+            if ids:
+                tiers.check_full(tier, "asking about items by name")
+            return self.context(text, spaces=spaces, **options)
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
             found, problems = self._meaning.of_query(query, recipes)
@@ -450,8 +466,14 @@ class Engine:
             **more,
         )
 
+    def _settled(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], Tier]:
+        """The options with those of the agent, and with the tier that is in force, which is found out once."""
+        tier = tiers.in_force(options.get("tier"))
+        return agents.applied(options, self.agents, tier) | {"tier": tier}, tier
+
     def _request(self, text: str, spaces: Sequence[str], options: dict[str, Any]) -> tuple[Query, tuple[Recipe, ...]]:
         given = dict(options)
+        tier = tiers.in_force(given.pop("tier", None))
         recipes = request.named_recipes(given.pop("recipe", "knowledge"))
         query = self._query(
             text,
@@ -466,7 +488,8 @@ class Engine:
         )
         given.pop("entity", None)
         tokens.counter(query.model)
-        return query, tuple(request.checked_recipe(resolved(request.overridden(recipe, given), query.max_tokens)) for recipe in recipes)
+        wanted = [request.checked_recipe(resolved(request.overridden(recipe, given), query.max_tokens)) for recipe in recipes]
+        return query, tiers.restricted(wanted, tier)
 
     def _reading(self) -> ExitStack:
         """One state of every store for a whole request."""

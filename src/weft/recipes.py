@@ -27,6 +27,14 @@ class Weights:
     name: float = 0.0
     recency: float = 0.0
     confidence: float = 0.0
+    semantic: float = 0.0  # the likeness of meaning alone; what has no vector is judged by the other signals
+    mention: float = 0.0  # how often the request names it
+    type: float = 0.0  # of a type that the recipe asks for
+    freshness: float = 0.0  # from 1, new, to 0, a year old
+    title: float = 0.0  # the share of its name that stands in the request
+
+
+RELEVANCE = Weights(match=0.0, semantic=0.35, mention=0.25, type=0.20, freshness=0.10, title=0.10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,8 @@ class Recipe:
     bm25_weight: float = BM25_WEIGHT
     vector_weight: float = VECTOR_WEIGHT
     limit: int = 10  # candidates, at most; AS_FITS: as many as the budget could hold
+    consider: int = 1  # times the limit are looked at before the weights choose
+    max_properties: int = 10_000  # of an item, at most so many are given
     room: int = 0  # characters: when the LEAST best candidates have this much text, no more are looked at; 0 for all up to the limit
     min_score: float = 0.0
     depth: int = 0  # links to follow

@@ -21,8 +21,11 @@ WHOLE_NUMBERS = {  # of a recipe, with the least and the most they may be
     "starts": (0, MAX_LIMIT),
     "hub_cap": (1, MAX_LIMIT),
     "room": (0, 10**12),
+    "consider": (1, 100),
+    "max_properties": (0, 10_000),
 }
 
+_OF_REQUESTS = ("agent", "as_of", "entity", "format", "max_tokens", "model", "now", "recipe", "tier", "vector")
 # For every recipe that searches; `depth` is for those that follow links.
 _OVERRIDES = ("bm25_weight", "exclude_types", "kinds", "limit", "min_score", "mode", "tags", "types", "vector_weight")
 
@@ -31,7 +34,7 @@ def overridden(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
     """The recipe with what a request asks differently."""
     for name in options:
         if name not in (*_OVERRIDES, "depth"):
-            raise unknown("option", name, (*_OVERRIDES, "depth", "as_of", "entity", "format", "max_tokens", "model", "now", "recipe", "vector"))
+            raise unknown("option", name, (*_OVERRIDES, "depth", *_OF_REQUESTS))
     values = {name: value for name, value in options.items() if value is not None}
     if recipe.source in ("neighbours", "walk"):
         return replace(recipe, depth=values.get("depth", recipe.depth)) if recipe.depth > 1 or values.get("depth") == 0 else recipe

@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
     pool: dict[Key, float] = {}
     for recipe in recipes:
         # The least score is one of the score that weights make: nothing they may still raise is dropped before.
-        unranked = recipe if recipe.weights == Weights() else replace(recipe, min_score=0.0)
+        unranked = recipe if recipe.weights == Weights() else replace(recipe, min_score=0.0, limit=recipe.limit * recipe.consider)
         try:
             with span(recipe.source):
                 result = gather(Request(query, vector, found, stores, pool), unranked)
@@ -44,7 +45,8 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
             problems.append(Problem(recipe.name, str(error), error.code))
             result = Gathered()
         with span("rank"):
-            hits = tuple(hit for hit in rank(result.hits, query, recipe.weights) if hit.score >= recipe.min_score)
+            ranked = [hit for hit in rank(result.hits, query, recipe.weights, recipe.types) if hit.score >= recipe.min_score]
+            hits = tuple(_shown(hit, recipe) for hit in (ranked[: recipe.limit] if recipe.consider > 1 else ranked))
         parts = [replace(part, hits=_revalued(part.hits, result.worth)) for part in parts] if result.worth else parts
         parts.append(Part(recipe, hits))
         pool |= result.pool
@@ -60,6 +62,13 @@ def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...
 
 def _with_worth(hit: Hit, worth: float) -> Hit:
     return Hit(hit.item, hit.score, {**hit.signals, "walk": worth}, hit.found_by, hit.path, hit.edge)
+
+
+def _shown(hit: Hit, recipe: Recipe) -> Hit:
+    """With no more of its properties than the recipe wants."""
+    if len(hit.item.properties) <= recipe.max_properties:
+        return hit
+    return replace(hit, item=replace(hit.item, properties=dict(islice(hit.item.properties.items(), recipe.max_properties))))
 
 
 def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> Context:

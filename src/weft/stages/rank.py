@@ -11,20 +11,26 @@ from weft.model import Hit, Query
 from weft.recipes import Weights
 
 DAY_S = 86_400
+YEAR_DAYS = 365
 UNKNOWN_CONFIDENCE = 0.5
+MENTIONS_FOR_ALL = 5
+_APART = re.compile(r"[\s,./\-_:;()\[\]?!]+")
 
 
-def rank(hits: Sequence[Hit], query: Query, weights: Weights) -> list[Hit]:
-    """Best first, ties by id. With the default weights the order of search and graph stays as it is."""
+def rank(hits: Sequence[Hit], query: Query, weights: Weights, types: Sequence[str] = ()) -> list[Hit]:
+    """Best first, ties by id. With the default weights the order of search and graph stays as it is. `types` are preferred."""
     if weights != Weights():
-        hits = [_scored(hit, query, weights) for hit in hits]
+        hits = [_scored(hit, query, weights, types) for hit in hits]
     return sorted(hits, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
 
 
-def _scored(hit: Hit, query: Query, weights: Weights) -> Hit:
+def _scored(hit: Hit, query: Query, weights: Weights, types: Sequence[str]) -> Hit:
+    """A signal that says nothing of a hit is left out, and the others count for it."""
     used = {one.name: getattr(weights, one.name) for one in fields(weights) if getattr(weights, one.name)}
-    values = {name: round(SIGNALS[name](hit, query), 6) for name in used}
-    score = sum(used[name] * values[name] for name in used) / sum(used.values())
+    said = {name: SIGNALS[name](hit, query) for name in used if name != "type"} | ({"type": _preferred(hit, types)} if "type" in used else {})
+    values = {name: round(value, 6) for name in used if (value := said[name]) is not None}
+    total = sum(used[name] for name in values)
+    score = sum(used[name] * value for name, value in values.items()) / total if total else 0.0
     return replace(hit, score=round(score, 6), signals={**hit.signals, **values})
 
 
@@ -47,8 +53,51 @@ def confidence(hit: Hit, _: Query) -> float:
     return UNKNOWN_CONFIDENCE if hit.item.confidence is None else hit.item.confidence
 
 
+def semantic(hit: Hit, _: Query) -> float | None:
+    return hit.signals.get("vector")
+
+
+def mention(hit: Hit, query: Query) -> float:
+    """Whole mentions of its name and single terms of it, five for all."""
+    named = re.escape(hit.item.name.lower())
+    whole = len(re.findall(rf"(?<!\w){named}(?!\w)", query.text.lower())) if named else 0
+    return min(1.0, (whole + len(_shared(hit, query))) / MENTIONS_FOR_ALL)
+
+
+def title(hit: Hit, query: Query) -> float:
+    own = _terms(hit.item.name)
+    return len(_shared(hit, query)) / len(own) if own else 0.0
+
+
+def freshness(hit: Hit, query: Query) -> float:
+    """What has no date is neither new nor old."""
+    seen = hit.item.updated_at or hit.item.created_at
+    return 0.5 if seen is None else max(0.0, 1 - _age_days(seen, query.now) / YEAR_DAYS)
+
+
+def _preferred(hit: Hit, types: Sequence[str]) -> float:
+    return 0.5 if not types else 1.0 if hit.item.type in types else 0.3
+
+
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(term for term in _APART.split(text.lower()) if len(term) > 2)
+
+
+def _shared(hit: Hit, query: Query) -> frozenset[str]:
+    return _terms(hit.item.name) & _terms(query.text)
+
+
 def _age_days(created_at: datetime | None, now: datetime) -> float:
     return max(0.0, (now - created_at).total_seconds() / DAY_S) if created_at else 0.0
 
 
-SIGNALS: dict[str, Callable[[Hit, Query], float]] = {"match": match, "name": name, "recency": recency, "confidence": confidence}
+SIGNALS: dict[str, Callable[[Hit, Query], float | None]] = {
+    "match": match,
+    "name": name,
+    "recency": recency,
+    "confidence": confidence,
+    "semantic": semantic,
+    "mention": mention,
+    "freshness": freshness,
+    "title": title,
+}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft import __version__, codec
-from weft.surfaces import checking, graphing, ingesting, life, linking, providing, remembering, serving, wire
+from weft.surfaces import agenting, assembling, checking, graphing, grounding, ingesting, life, linking, providing, remembering, serving, wire
 from weft.surfaces.shell import (
     Command,
     Group,
@@ -23,6 +23,7 @@ from weft.surfaces.shell import (
     several_spaces,
     some_spaces,
     stdin,
+    tier,
     time,
 )
 
@@ -114,6 +115,7 @@ def add(session: Session, /, text: str, kind: str, properties: Sequence[tuple[st
 @filters
 @click.option("--created-from", type=time, metavar="TIME", help="Only what was created then or later.")
 @click.option("--created-to", type=time, metavar="TIME", help="Only what was created then or earlier.")
+@tier
 @click.option("--min-confidence", type=float, metavar="X", help="Only what is at least this sure, from 0 to 1.")
 @click.pass_obj
 def search(session: Session, /, query: str, spaces: Sequence[str], **asked: Any) -> None:
@@ -267,16 +269,8 @@ def recipes(session: Session) -> None:
     session.answer(wire.recipes(RECIPES), lambda screen: [screen.recipes(RECIPES)])
 
 
-for command in (
-    *graphing.COMMANDS,
-    *checking.COMMANDS,
-    *ingesting.COMMANDS,
-    *life.COMMANDS,
-    *linking.COMMANDS,
-    *providing.COMMANDS,
-    *remembering.COMMANDS,
-    *serving.COMMANDS,
-):
+PARTS = (assembling, grounding, agenting, graphing, checking, ingesting, life, linking, providing, remembering, serving)
+for command in (command for part in PARTS for command in part.COMMANDS):
     cli.add_command(command)
 
 
@@ -307,8 +301,9 @@ def _given(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _request(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
     settings = session.settings()
-    given = {"max_tokens": settings.max_tokens, "format": settings.format, "model": settings.model} | _given(asked)
-    return given | ({"max_tokens": None} if given["max_tokens"] == "none" else {})
+    own = {} if asked.get("agent") else {"max_tokens": settings.max_tokens, "format": settings.format}
+    given = own | {"model": settings.model} | _given(asked)
+    return given | ({"max_tokens": None} if given.get("max_tokens") == "none" else {})
 
 
 def _missing(session: Session, ids: Sequence[str], space: str, found: Sequence[str]) -> list[str]:

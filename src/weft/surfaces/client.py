@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from weft import codec
+from weft import codec, tiers
 from weft.engine import Statistics
 from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
 from weft.ingest import check
@@ -188,13 +188,14 @@ class Client:
         as_of: datetime | None = None,
         now: datetime | None = None,
         vector: Sequence[float] | None = None,
+        tier: tiers.Given = None,
     ) -> list[Hit]:
         """The best items, best first. Filters run inside the search: asking for 10 gives 10 if 10 exist."""
         names = {"spaces": spaces, "kinds": kinds, "types": types, "exclude_types": exclude_types, "tags": tags}
         times = {"created_from": created_from, "created_to": created_to, "as_of": as_of, "now": now}
         numbers = {"min_confidence": min_confidence, "limit": limit, "mode": mode, "min_score": min_score}
         asked = {name: sending.names(name, given) for name, given in names.items()} | numbers | {"query": text, "subject": subject}
-        asked |= sending.sendable({**times, "vector": vector})
+        asked |= sending.sendable({**times, "vector": vector}) | sending.tier(tier)
         return self._server.ask(sending.route("/api/search", "/api/ask/search", asked), asked, unwire.hits)
 
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context:

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from weft import codec
+from weft import codec, tiers
+from weft.agents import Agent
 from weft.errors import Invalid, unknown
 from weft.ingest import check, read
 from weft.ingest.read import Skipped
@@ -20,7 +21,7 @@ PART_ROWS, PART_BYTES = 500, 4_000_000  # of one request while loading
 TIMES = ("as_of", "created_from", "created_to", "now")
 OPTIONS = (
     *("bm25_weight", "exclude_types", "kinds", "limit", "min_score", "mode", "tags", "types", "vector_weight"),
-    *("depth", "as_of", "entity", "format", "max_tokens", "model", "now", "recipe", "vector"),
+    *("depth", "agent", "as_of", "entity", "format", "max_tokens", "model", "now", "recipe", "tier", "vector"),
 )
 
 Row = dict[str, Any]
@@ -93,7 +94,24 @@ def options(options: Mapping[str, Any]) -> Row:
     for name in options:
         if name not in OPTIONS:
             raise unknown("option", name, OPTIONS)
-    return sendable(options) | ({"recipe": _recipes(options["recipe"])} if "recipe" in options else {})
+    if isinstance(options.get("agent"), Agent):
+        options = {name: value for name, value in options.items() if name != "agent"} | _agent(options)
+    given = {name: value for name, value in options.items() if name != "tier" and (name != "agent" or value is not None)}
+    return sendable(given) | tier(options.get("tier")) | ({"recipe": _recipes(options["recipe"])} if "recipe" in options else {})
+
+
+def tier(given: tiers.Given) -> Row:
+    """The tier a request asks for: found out here, held against that of the key there."""
+    return {} if given is None else {"tier": tiers.in_force(given).name}
+
+
+def _agent(options: Mapping[str, Any]) -> Row:
+    """An agent of the caller's own, as what it stands for."""
+    if "recipe" in options:
+        raise Invalid("give an agent or a recipe, not both: an agent has its recipes")
+    agent: Agent = options["agent"]
+    own: Row = {"recipe": list(agent.recipes), "max_tokens": agent.max_tokens, "format": agent.format}
+    return {name: options.get(name, value) for name, value in own.items()}
 
 
 def _recipes(given: object) -> object:

@@ -70,7 +70,16 @@ class Session:
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
         secrets = {"secrets": settings.secrets, "secret_rules": settings.secret_rules}
         links = [] if settings.links == "none" else [name.strip() for name in settings.links.split(",")] if settings.links else None
-        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, links=links, cache=self._caching(), **secrets)
+        return partial(
+            weft.open,
+            url,
+            embedder=embedder if meaning else None,
+            embedder_settings=remote,
+            links=links,
+            cache=self._caching(),
+            agents=settings.agents,
+            **secrets,
+        )
 
     def _caching(self) -> Caching:
         from weft.ports import Caching
@@ -217,6 +226,7 @@ def options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
 one_space = click.option("--space", required=True, metavar="S", help="The space it is in.")
 several_spaces = click.option("--space", "spaces", multiple=True, required=True, metavar="S", help="A space to look in; may be given several times.")
 some_spaces = click.option("--space", "spaces", multiple=True, metavar="S", help="Only this space; may be given several times. Default: all.")
+tier = click.option("--tier", metavar="TIER", help="The tier in force: core, writer_pro, teams or enterprise. Default: everything is allowed.")
 filters = options(
     click.option("--type", "types", multiple=True, metavar="T", help="Only items of this type; may be given several times."),
     click.option("--exclude-type", "exclude_types", multiple=True, metavar="T", help="No items of this type; may be given several times."),
@@ -235,6 +245,8 @@ asking = options(
     several_spaces,
     click.option("--max-tokens", type=budget, metavar="N|none", help="The budget; none for no limit. Default: the setting, else 2000."),
     click.option("--recipe", metavar="NAME", help="How it is gathered: see weft recipes. Default: knowledge."),
+    click.option("--agent", metavar="NAME", help="The agent that asks, instead of a recipe: see weft agents. It has a budget and a format of its own."),
+    tier,
     click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown."),
     click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4."),
     click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya: its profile and its links count."),

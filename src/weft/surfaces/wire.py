@@ -133,7 +133,11 @@ def statistics(statistics: Statistics) -> Row:
 
 
 def recipes(table: Mapping[str, Sequence[Recipe]]) -> Row:
-    return {"recipes": [{"name": name, "parts": [_part(one) for one in table[name]]} for name in sorted(table)]}
+    return {"recipes": [{"name": name, "parts": parts(table[name])} for name in sorted(table)]}
+
+
+def parts(recipes: Sequence[Recipe]) -> list[Row]:
+    return [_part(one) for one in recipes]
 
 
 def error(error: WeftError) -> Row:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from weft import request
+from weft import request, tiers
 from weft.capabilities.graph import documents, find
 from weft.capabilities.graph.documents import Document, Reading
 from weft.capabilities.graph.find import Found
@@ -22,6 +22,7 @@ from weft.errors import Conflict, Invalid, Unavailable
 from weft.ingest import check
 from weft.model import Hit, Item, Kind, LeftOut, Problem, Stats
 from weft.stages.gather import allowed
+from weft.tiers import Tier
 from weft.trace import traced
 
 NOTHING = Reading("", (), "")
@@ -40,31 +41,43 @@ class GraphContext:
     def for_query(
         self, text: str, *, now: datetime | None = None, as_of: datetime | None = None, vector: Sequence[float] | None = None, **options: Any
     ) -> GraphAnswer:
-        """Entities that the text is about, what they are linked to, and what is known of them. Options: those of GraphOptions."""
-        asking = changed(self.options, options)
+        """Entities that the text is about, what they are linked to, and what is known of them. Options: those of GraphOptions,
+        and `tier` (as for `Engine.context`)."""
+        asking, tier = self._settled(options)
         reading = Reading(text, (text,), text)
         with self._asked(text, asking, now, as_of, vector) as (asked, timings):
-            return self._by_search(asked, reading, text, asking, (), timings)
+            return _told(self._by_search(asked, reading, text, asking, (), timings), tier)
 
     def for_entities(self, ids: str | Sequence[str], *, now: datetime | None = None, as_of: datetime | None = None, **options: Any) -> GraphAnswer:
         """These entities, in the order given, and what is known of them. Ids that are none are left out and reported."""
-        asking = changed(self.options, options)
+        asking, tier = self._settled(options)
         wanted = [(id, 1.0) for id in dict.fromkeys(request.ids(ids))]
         with self._asked("", asking, now, as_of, None) as (asked, timings):
-            return self._by_id(asked, wanted, None, NOTHING, asking, (), timings)
+            return _told(self._by_id(asked, wanted, None, NOTHING, asking, (), timings), tier)
 
     def for_document(
         self, document: Document, *, now: datetime | None = None, as_of: datetime | None = None, vector: Sequence[float] | None = None, **options: Any
     ) -> GraphAnswer:
         """What a document, or the selection in it, is about: the entities it is linked to; without links, those its text speaks of."""
-        asking = changed(self.options, options)
+        asking, tier = self._settled(options)
         document = documents.checked(document)
         reading = documents.read(document)
         with self._asked(reading.query[: request.MAX_QUERY], asking, now, as_of, vector) as (asked, timings):
             linked, unlinked = _links(document, asking)
             if linked:
-                return self._by_id(asked, linked, reading.query, reading, asking, unlinked, timings)
-            return self._by_search(asked, reading, reading.query, asking, unlinked, timings)
+                return _told(self._by_id(asked, linked, reading.query, reading, asking, unlinked, timings), tier)
+            return _told(self._by_search(asked, reading, reading.query, asking, unlinked, timings), tier)
+
+    def _settled(self, options: dict[str, Any]) -> tuple[GraphOptions, Tier]:
+        """The options of a request, within what its tier may see."""
+        tier = tiers.in_force(options.pop("tier", None))
+        asking = changed(self.options, options)
+        if not isinstance(asking.ranker, str):
+            tiers.check_custom(tier, "rankers of one's own")
+        if tier.full:
+            return asking, tier
+        only = replace(asking, include_relationships=False, include_axioms=False, include_claims=False, include_violations=False)
+        return replace(only, max_entities=min(asking.max_entities, tier.most), relationship_depth=0), tier
 
     @contextmanager
     def _asked(
@@ -130,6 +143,11 @@ class GraphContext:
         asked = replace(asked, problems=problems)
         stats = replace(stats, expanded=reached, max_depth=depth)
         return woven(asked, gathered(asked, entities, options), query, options, [*left_out, *beyond], stats)
+
+
+def _told(answer: GraphAnswer, tier: Tier) -> GraphAnswer:
+    """What is beyond the tier is not told of; that there is a tier is."""
+    return answer if tier.full else replace(answer, left_out=(), violations=(), degraded=(*answer.degraded, *tier.notes))
 
 
 def _links(document: Document, options: GraphOptions) -> tuple[list[tuple[str, float]], list[LeftOut]]:

@@ -15,12 +15,11 @@ from threading import Lock
 from time import sleep
 from typing import Any
 
-from weft import codec
+from weft import codec, tiers
 from weft.errors import Corrupt, Forbidden, Invalid, NotFound, Unavailable, unknown
 from weft.ingest import check
 
 ROLES = ("viewer", "editor", "admin")  # each may do what the ones before it may
-TIERS = ("core", "writer_pro", "teams", "enterprise")
 ALL = "*"
 LOCK_TRIES = 100  # of 50 ms each
 
@@ -41,6 +40,11 @@ class Key:
 
     def check_read(self, spaces: Sequence[str]) -> None:
         self._check("read", spaces, {*self.reads, *self.writes})
+
+    def check_stored(self, spaces: Sequence[str]) -> None:
+        """To read items and links as they are stored: not every tier may."""
+        self.check_read(spaces)
+        tiers.check_full(tiers.stored(self.tier), "reading items and links as they are stored")
 
     def check_write(self, space: str) -> None:
         self.check_role("editor")
@@ -96,8 +100,7 @@ class Keyring:
         """A new key and its secret, which is shown once and never stored."""
         if role not in ROLES:
             raise unknown("role", role, ROLES)
-        if tier not in TIERS:
-            raise unknown("tier", tier, TIERS)
+        tiers.name_of(tier)
         if not reads and not writes:
             raise Invalid("a key needs a space to read or to write; * means all")
         if writes and role == "viewer":

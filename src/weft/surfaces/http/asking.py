@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -13,7 +14,7 @@ from weft.surfaces.http import context as context_answer
 from weft.surfaces.http.access import Key
 from weft.surfaces.http.logs import noted
 from weft.surfaces.http.shapes import ContextRequest, ContextResponse, ExplainRequest, SearchRequest
-from weft.surfaces.http.state import engine, key_of, metrics
+from weft.surfaces.http.state import engine, key_of, metrics, tier_of
 
 routes = APIRouter()
 
@@ -22,7 +23,7 @@ routes = APIRouter()
 def context(request: Request, asked: ContextRequest) -> JSONResponse:
     """The best context for a request: entry points, related nodes, entities, within one token budget."""
     key_of(request).check_read(asked.tenant_ids)
-    found, body = context_answer.answer(engine(request), asked)
+    found, body = context_answer.answer(engine(request), asked, tier_of(request, asked.tier))
     _count(request, found)
     return JSONResponse(body)
 
@@ -31,9 +32,9 @@ def context(request: Request, asked: ContextRequest) -> JSONResponse:
 def search(request: Request, asked: SearchRequest) -> JSONResponse:
     """Items by words and meaning, best first, with the numbers behind each score."""
     key_of(request).check_read(asked.spaces)
-    options = asked.model_dump(exclude={"query", "spaces"})
+    given = asked.model_dump(exclude={"query", "spaces", "tier"}) | {"tier": tier_of(request, asked.tier)}
     with noted() as notes:
-        found = engine(request).search(asked.query, spaces=asked.spaces, **options)
+        found = engine(request).search(asked.query, spaces=asked.spaces, **given)
     return JSONResponse(wire.hits(found, notes))
 
 
@@ -42,13 +43,21 @@ def explain(request: Request, asked: ExplainRequest) -> JSONResponse:
     """A context with the reason for every line, and for every absent one why not and what would bring it in."""
     key_of(request).check_read(asked.spaces)
     kb = engine(request)
-    options = asked.model_dump(exclude={"query", "spaces", "ids", "remedies", "max_tokens"}, exclude_none=True) | {"max_tokens": asked.max_tokens}
+    given = options(request, asked)
     if asked.remedies or asked.ids:
-        found = _discreet(kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **options), key_of(request))
+        found = _discreet(kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **given), key_of(request))
     else:
-        found = kb.context(asked.query, spaces=asked.spaces, **options)
+        found = kb.context(asked.query, spaces=asked.spaces, **given)
     _count(request, found)
     return JSONResponse(wire.context(found) | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}})
+
+
+def options(request: Request, asked: ExplainRequest) -> dict[str, Any]:
+    """The options of a context: what an agent has of its own is not given unless the request says it."""
+    unsaid = {"recipe", "max_tokens", "format"} - asked.model_fields_set if asked.agent else set()
+    given = asked.model_dump(exclude={"query", "spaces", "ids", "remedies", "max_tokens", "tier"} | unsaid, exclude_none=True)
+    budget = {} if "max_tokens" in unsaid else {"max_tokens": asked.max_tokens}
+    return given | budget | {"tier": tier_of(request, asked.tier)}
 
 
 @routes.get("/healthz", tags=["operations"])

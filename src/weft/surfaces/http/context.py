@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.engine import Engine
+from weft.errors import Invalid
 from weft.model import Chosen, Context, Form, Item, Key, Kind
 from weft.recipes import Recipe
 from weft.surfaces.http.shapes import ContextRequest
+from weft.tiers import Own, Tier
 
 ENTRY_TYPES = ("faq", "playbook", "permission_rule", "concept")
 SCHEMA_TYPES = ("schema_index", "schema_field")
 EXAMPLE_TYPES = ("example",)
 ENTITY_LIMIT = 10
+SAID = {"format": "format", "max_tokens": "max_tokens", "min_score": "min_score", "search_method": "mode", "tags": "tags"}  # also of an agent
+SHAPING = frozenset(ContextRequest.model_fields) - {"agent", "as_of", "now", "query", "tenant_ids", "tier", "token_model", *SAID}
 SHARES = {"entry_points": 0.6, "context": 0.3, "entities": 0.1}
 
 
@@ -59,20 +63,18 @@ def recipes(asked: ContextRequest) -> list[Recipe]:
     return found
 
 
-def answer(kb: Engine, asked: ContextRequest) -> tuple[Context, dict[str, Any]]:
+def answer(kb: Engine, asked: ContextRequest, tier: Tier) -> tuple[Context, dict[str, Any]]:
     """The context and its shape on the wire. Without a format tokens are counted on the items as JSON."""
     context = kb.context(
         asked.query,
         spaces=asked.tenant_ids,
-        recipe=recipes(asked),
-        max_tokens=asked.max_tokens,
         model=asked.token_model,
-        format=asked.format or "json",
         as_of=asked.as_of,
         now=asked.now,
+        tier=tier,
+        **(_of_agent(asked) if asked.agent else {"recipe": Own(recipes(asked)), "max_tokens": asked.max_tokens, "format": asked.format or "json"}),
     )
-    parts = {fragment.name: fragment for fragment in context.fragments}
-    chosen = {name: parts[name].chosen if name in parts else () for name in SHARES}
+    chosen = _by_agent(context) if asked.agent else _by_part(context)
     ids = _public_ids(kb, context, chosen["context"])
     body = {
         "entry_points": [_node(one) | {"match_source": one.hit.match_source} for one in chosen["entry_points"]],
@@ -85,9 +87,33 @@ def answer(kb: Engine, asked: ContextRequest) -> tuple[Context, dict[str, Any]]:
             for one in context.left_out
         ],
         "digest": context.digest,
-        "text": context.text if asked.format else None,
+        "text": context.text if asked.format or asked.agent else None,
     }
     return context, body
+
+
+def _of_agent(asked: ContextRequest) -> dict[str, Any]:
+    """The options of a request that an agent makes: what it has of its own is not asked for twice."""
+    if shaped := sorted(asked.model_fields_set & SHAPING):
+        raise Invalid(f"{', '.join(shaped)}: the agent {asked.agent!r} has its own; leave them out, or the agent")
+    said = {SAID[name]: getattr(asked, name) for name in sorted(asked.model_fields_set & set(SAID))}
+    return {"agent": asked.agent} | {name: value for name, value in said.items() if value is not None}
+
+
+def _by_part(context: Context) -> dict[str, tuple[Chosen, ...]]:
+    parts = {fragment.name: fragment for fragment in context.fragments}
+    return {name: parts[name].chosen if name in parts else () for name in SHARES}
+
+
+def _by_agent(context: Context) -> dict[str, tuple[Chosen, ...]]:
+    """What was searched for, what was reached from there, and of both the entities."""
+    every = [one for fragment in context.fragments for one in fragment.chosen]
+    searched = [one.hit.match_source in ("bm25", "vector", "hybrid") for one in every]
+    return {
+        "entry_points": tuple(one for one, found in zip(every, searched, strict=True) if found),
+        "context": tuple(one for one, found in zip(every, searched, strict=True) if not found),
+        "entities": tuple(one for one in every if one.hit.item.kind is Kind.ENTITY),
+    }
 
 
 def public_id(item: Item) -> int | str:

@@ -15,8 +15,9 @@ from weft.capabilities.graph.provider import GraphContext
 from weft.capabilities.graph.values import GraphAnswer
 from weft.errors import Invalid
 from weft.surfaces import checking, graphing
-from weft.surfaces.http.shapes import Format, Fraction, Label, Method, Model, Name, Names, Shape, Time, Types
-from weft.surfaces.http.state import engine, key_of, metrics
+from weft.surfaces.http.shapes import Format, Fraction, Label, Method, Model, Name, Names, Shape, TierName, Time, Types
+from weft.surfaces.http.state import engine, key_of, metrics, tier_of
+from weft.tiers import Tier
 
 routes = APIRouter()
 OPTIONS = tuple(one.name for one in fields(GraphOptions))
@@ -79,6 +80,7 @@ class GraphRequest(Shape):
     model: Model = "gpt-4"
     as_of: Time | None = None
     now: Time | None = None
+    tier: TierName | None = None
 
 
 class CheckRequest(Shape):
@@ -93,7 +95,7 @@ class CheckRequest(Shape):
 def graph(request: Request, asked: GraphRequest) -> JSONResponse:
     """Entities with their relationships, rules and claims, within one token budget; and what breaks a rule."""
     key_of(request).check_read(asked.spaces)
-    found = _answer(GraphContext(engine(request), asked.spaces), asked)
+    found = _answer(GraphContext(engine(request), asked.spaces), asked, tier_of(request, asked.tier))
     metrics(request).tokens.inc(found.tokens)
     for one in found.degraded:
         metrics(request).degraded.labels(one.code).inc()
@@ -103,14 +105,14 @@ def graph(request: Request, asked: GraphRequest) -> JSONResponse:
 @routes.post("/api/check", tags=["context"])
 def check(request: Request, asked: CheckRequest) -> JSONResponse:
     """Every entity, relationship and claim of the spaces against the axioms stored there."""
-    key_of(request).check_read(asked.spaces)
+    key_of(request).check_stored(asked.spaces)
     return JSONResponse(checking.checked(engine(request).check(asked.spaces)))
 
 
-def _answer(provider: GraphContext, asked: GraphRequest) -> GraphAnswer:
+def _answer(provider: GraphContext, asked: GraphRequest, tier: Tier) -> GraphAnswer:
     if sum(one is not None for one in (asked.query, asked.entities, asked.document)) != 1:
         raise Invalid("give exactly one of query, entities and document")
-    options: dict[str, Any] = {name: getattr(asked, name) for name in (*OPTIONS, "as_of", "now")}
+    options: dict[str, Any] = {name: getattr(asked, name) for name in (*OPTIONS, "as_of", "now")} | {"tier": tier}
     if asked.document is not None:
         return provider.for_document(_document(asked.document), **options)
     return provider.for_entities(asked.entities, **options) if asked.entities is not None else provider.for_query(asked.query or "", **options)

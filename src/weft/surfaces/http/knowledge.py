@@ -58,7 +58,7 @@ def list_items(
     request: Request, space: Space, limit: Limit = 100, cursor: Cursor = None, type: Annotated[list[str] | None, Query(max_length=200)] = None
 ) -> JSONResponse:
     """The items of a space, ordered by id, a page at a time."""
-    key_of(request).check_read([space])
+    key_of(request).check_stored([space])
     after = _after(cursor, 1)
     found = engine(request).page([space], limit=limit + 1, after=(space, after[0]) if after else None, types=type or ())
     following = _cursor([found[limit - 1].id]) if len(found) > limit else None
@@ -67,7 +67,7 @@ def list_items(
 
 @routes.get("/spaces/{space}/items/{id:path}")
 def read_item(request: Request, space: Space, id: ItemId) -> JSONResponse:
-    key_of(request).check_read([space])
+    key_of(request).check_stored([space])
     return _answer(_found(request, space, id))
 
 
@@ -119,7 +119,7 @@ def load(request: Request, space: Space, body: Annotated[bytes, Depends(_body)])
 @routes.get("/spaces/{space}/edges")
 def list_edges(request: Request, space: Space, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """The edges that a space owns, a page at a time."""
-    key_of(request).check_read([space])
+    key_of(request).check_stored([space])
     after = _after(cursor, 4)
     edge = Edge(after[0], after[1], after[2], space=space, target_space=after[3]) if after else None
     found = engine(request).edge_page([space], limit=limit + 1, after=edge)
@@ -149,7 +149,7 @@ class Lines(StreamingResponse):
 @routes.get("/export", response_class=Lines)
 def export(request: Request, space: Annotated[list[str], Query(min_length=1, max_length=200)]) -> StreamingResponse:
     """Everything in the spaces as JSON Lines, items first; a bulk load reads it back."""
-    key_of(request).check_read(space)
+    key_of(request).check_stored(space)
     kb = engine(request)
     kb.known(space)
 

@@ -155,14 +155,14 @@ def unlink(request: Request, body: UnlinkRequest) -> JSONResponse:
 @routes.post("/items", tags=["knowledge"])
 def get_items(request: Request, body: ItemsRequest) -> JSONResponse:
     """Items in the order asked; unknown ids are left out."""
-    key_of(request).check_read([body.space])
+    key_of(request).check_stored([body.space])
     return JSONResponse({"items": [wire.item(one) for one in engine(request).get(body.ids, space=body.space)]})
 
 
 @routes.post("/page", tags=["knowledge"])
 def page(request: Request, body: PageRequest) -> JSONResponse:
     """The next items of several spaces, ordered by (space, id)."""
-    key_of(request).check_read(body.spaces)
+    key_of(request).check_stored(body.spaces)
     after = None if body.after is None else _key(body.after)
     found = engine(request).page(body.spaces, limit=body.limit, after=after, kinds=body.kinds, types=body.types)
     return JSONResponse({"items": [wire.item(one) for one in found]})
@@ -171,7 +171,7 @@ def page(request: Request, body: PageRequest) -> JSONResponse:
 @routes.post("/edge_page", tags=["knowledge"])
 def edge_page(request: Request, body: EdgePageRequest) -> JSONResponse:
     """The next edges of several spaces, ordered by key."""
-    key_of(request).check_read(body.spaces)
+    key_of(request).check_stored(body.spaces)
     found = engine(request).edge_page(body.spaces, limit=body.limit, after=None if body.after is None else _edge(body.after), made=body.made)
     return JSONResponse({"edges": [wire.edge(one) for one in found]})
 
@@ -180,7 +180,7 @@ def edge_page(request: Request, body: EdgePageRequest) -> JSONResponse:
 def ask_context(request: Request, body: AskRequest) -> JSONResponse:
     """As /api/explain, with recipes given whole, with other weights, or with a ready vector."""
     key_of(request).check_read(body.spaces)
-    options = body.model_dump(exclude={"query", "spaces", "ids", "remedies", "max_tokens"}, exclude_none=True) | {"max_tokens": body.max_tokens}
+    options = asking.options(request, body)
     if not isinstance(body.recipe, str):
         options["recipe"] = [unwire.recipe(row) for row in body.recipe]
     kb = engine(request)

@@ -88,7 +88,7 @@ def rollback(request: Request, body: RollbackRequest) -> JSONResponse:
 
 def _history(request: Request, asked: HistoryRequest) -> JSONResponse:
     key = key_of(request)
-    key.check_read([asked.space])
+    key.check_stored([asked.space])
     found = engine(request).history(asked.id, space=asked.space, limit=asked.limit)
     return JSONResponse(wire.history([state for state in found if _may_see(key, state)]))
 

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
+from weft import tiers
 from weft.capabilities.memory.memory import Memory
 from weft.errors import Invalid
 from weft.surfaces.http.logs import noted
 from weft.surfaces.http.shapes import Fraction, Label, Method, Model, Name, Names, Shape, Text, Time, example
-from weft.surfaces.http.state import engine, key_of, metrics
+from weft.surfaces.http.state import engine, key_of, metrics, tier_of
 from weft.surfaces.remembering import context_row, memory_row, preview_row, result_row
 
 Query = Annotated[str, Field(min_length=1, max_length=100_000)]
@@ -163,6 +164,7 @@ def delete(request: Request, asked: ForgetRequest) -> JSONResponse:
 def _asked(request: Request, asked: MemorySearchRequest) -> tuple[Memory, dict[str, Any]]:
     """The memory and the options. A key that may not read the workspace is refused whether or not there is one."""
     key_of(request).check_read([asked.workspace])
+    tiers.check_full(tier_of(request), "memory")
     if (asked.query is None) == (asked.vector is None):
         raise Invalid("either query or vector is needed, and not both")
     options = asked.model_dump(exclude={"workspace", "query", "vector"})

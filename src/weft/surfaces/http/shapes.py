@@ -20,6 +20,7 @@ Id = int | Name
 Format = Literal["json", "markdown", "plain", "yaml"]
 Method = Literal["hybrid", "bm25", "vector"]
 Mode = Literal["hybrid", "bm25", "vector", "walk"]
+TierName = Annotated[Literal["core", "writer_pro", "teams", "enterprise"], Field(description="A lower tier than the key's; never a higher one")]
 
 
 def _time(value: object) -> datetime:
@@ -72,6 +73,8 @@ class ContextRequest(Shape):
     bm25_weight: Weight = 0.6
     vector_weight: Weight = 0.4
     min_score: Fraction = 0.0
+    agent: Annotated[Name | None, Field(description="Ask as this agent does, instead of with entry types, limits and depth")] = None
+    tier: TierName | None = None
     format: Annotated[Format | None, Field(description="Also give the context as text, ready for a prompt")] = None
     as_of: Annotated[Time | None, Field(description="As it was known and valid at that time")] = None
     now: Annotated[Time | None, Field(description="The time of the request, for answers that can be repeated byte by byte")] = None
@@ -168,6 +171,7 @@ class SearchRequest(Shape):
     min_score: Fraction = 0.0
     as_of: Time | None = None
     now: Time | None = None
+    tier: TierName | None = None
 
 
 class ExplainRequest(Shape):
@@ -180,6 +184,8 @@ class ExplainRequest(Shape):
     ids: Names = []
     max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000)] = 2000
     recipe: Name = "knowledge"
+    agent: Annotated[Name | None, Field(description="Instead of a recipe; it has a budget and a format of its own")] = None
+    tier: TierName | None = None
     format: Format = "markdown"
     model: Model = "gpt-4"
     entity: Name | None = None

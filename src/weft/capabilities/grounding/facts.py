@@ -1,0 +1,66 @@
+"""What a sentence says that can be checked: its numbers, its names, its other words, and whether it denies something."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from weft.capabilities.grounding.numbers import Number, numbers
+from weft.words import words
+
+_TOKEN = re.compile(r"[^\W_](?:[\w.\-/’']*[^\W_])?")
+_DENIES = re.compile(r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|\w+n['’]t)\b", re.I)
+_COMMON_WORDS = (
+    "the a an this that these those it he she they we you i in on at by for from with to of as and or but if when while after before during since until "
+    "there here his her its their our your my all some any each every both many most much more no not only also however although though because so then "
+    "thus such other another one two first second last new old is are was were be been has have had do does did will would can could may might must "
+    "should what which who whom whose where why how yes please sure according today currently later initially originally either within over under "
+    "about into through between among overall finally additionally moreover furthermore instead therefore meanwhile"
+)
+_COMMON = frozenset(_COMMON_WORDS.split())
+_POLITE = frozenset(words("i we you me happy to help hope helps glad let me know thank thanks please question further assist welcome feel free ask"))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`names` are words written large, in small letters; `stems` are all other telling words."""
+
+    text: str
+    numbers: tuple[Number, ...]
+    names: tuple[str, ...]
+    stems: frozenset[str]
+    every: frozenset[str]  # stems of all words, those of names too
+    denies: bool
+
+    @property
+    def empty(self) -> bool:
+        return not self.numbers and not self.names and (len(self.stems) < 2 or self.stems <= _POLITE)
+
+
+def facts(text: str) -> Facts:
+    found = tuple(numbers(text))
+    names = tuple(dict.fromkeys(_names(text, found)))
+    rest = _without(text, found)
+    every = frozenset(words(rest))
+    own = frozenset(stem for name in names for stem in words(name))
+    return Facts(text, found, names, every - own, every, bool(_DENIES.search(text)))
+
+
+def _names(text: str, found: tuple[Number, ...]) -> list[str]:
+    """Words written large or mixed with digits. The first word of a sentence is always written large: it is one only if another letter is."""
+    spans = [(one.start, one.end) for one in found]
+    names = []
+    for place, token in enumerate(_TOKEN.finditer(text)):
+        word = token.group()
+        if word.lower() in _COMMON or any(start <= token.start() < end for start, end in spans):
+            continue
+        mixed = any(letter.isupper() or letter.isdigit() for letter in word[1:])
+        if mixed or (place > 0 and word[0].isupper()):
+            names.append(re.sub(r"['’]s$", "", word).lower())
+    return names
+
+
+def _without(text: str, found: tuple[Number, ...]) -> str:
+    for one in reversed(found):
+        text = f"{text[: one.start]} {text[one.end :]}"
+    return text

@@ -1,0 +1,20 @@
+"""An assembled text as plain dicts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from weft.capabilities.assembler.values import Assembly
+from weft.surfaces import wire
+
+
+def row(found: Assembly) -> wire.Row:
+    return {
+        "text": found.text,
+        "tokens": found.tokens,
+        "strategies": [asdict(one) | {"reasons": list(one.reasons)} for one in found.strategies],
+        "left_out": [{"strategy": one.fragment, "id": one.hit.item.id, "tokens": one.tokens, "reason": one.reason} for one in found.left_out],
+        "degraded": [wire.problem(one) for one in found.degraded],
+        "token_counter": found.token_counter,
+        "optimality_gap": found.optimality_gap,
+    }
