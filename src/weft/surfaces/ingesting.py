@@ -99,9 +99,10 @@ def _opened(session: Session, dry_run: bool, no_vectors: bool) -> Engine:
     """The knowledge; for a dry run an empty one, so that no file is made."""
     import weft
 
+    if not dry_run:
+        return session.open(create=True, meaning=not no_vectors)
     settings = session.settings()
-    rules = {"secrets": settings.secrets, "secret_rules": settings.secret_rules}
-    return weft.open("memory:", embedder=None, **rules) if dry_run else session.open(create=True, meaning=not no_vectors)
+    return weft.open("memory:", embedder=None, secrets=settings.secrets, secret_rules=settings.secret_rules)
 
 
 def _llm(session: Session, given: str | None) -> Any:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from weft.meaning import Progress
 
 
+LAYERS = ("metadata", "words", "vectors", "graph")  # settings: what of the knowledge may lie elsewhere than in the store
+
+
 class Notes(logging.Handler):
     """Keeps what the engine warns of, for answers that have no place of their own for it."""
 
@@ -62,13 +65,26 @@ class Session:
 
         settings = self.settings()
         url, embedder = self.db or settings.store, self.embedder or settings.embedder
+        layers = self._layers(settings)
         file = file_of(url)
         if not create and file is not None and not file.exists():
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
         secrets = {"secrets": settings.secrets, "secret_rules": settings.secret_rules}
         links = [] if settings.links == "none" else [name.strip() for name in settings.links.split(",")] if settings.links else None
-        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, links=links, **secrets)
+        return partial(weft.open, url, embedder=embedder if meaning else None, embedder_settings=remote, links=links, **secrets, **layers)
+
+    def urls(self) -> list[str]:
+        """Every place that has something of the knowledge, the store first."""
+        settings = self.settings()
+        return [self.db or settings.store, *self._layers(settings).values()]
+
+    def _layers(self, settings: config.Settings) -> dict[str, str]:
+        """Where layers lie apart. They belong to the store of the settings: beside another one they would be mixed up."""
+        apart = {name: url for name in LAYERS if (url := getattr(settings, name))}
+        if apart and self.db not in (None, settings.store):
+            raise Invalid(f"--db {self.db!r} is not the store whose {', '.join(apart)} the settings name: set WEFT_STORE, or set them empty")
+        return apart
 
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:
