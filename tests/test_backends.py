@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -30,8 +31,11 @@ from weft.stores.file.store import FileStore
 from weft.stores.memory import MemoryStore
 from weft.stores.networkx import NetworkxStore
 from weft.stores.sqlite.store import SqliteStore
+from weft.surfaces.cli import cli
 from weft.testing import GraphStoreContract, HistoryContract, ItemStoreContract, StoreContract
 from weft.testing.knowledge import ACME, NOW, batch, edge, item
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 class TestFileAsMetadata(ItemStoreContract, HistoryContract):
@@ -581,3 +585,41 @@ def test_the_graph_is_a_networkx_graph(tmp_path: Path) -> None:
     store = NetworkxStore.open(str(tmp_path / "g.json"))
     store.apply(batch(edges=[edge("a", "b", 0.5), edge("a", "b", type="x")]))
     assert (store.graph.number_of_edges(), store.graph.edges[("acme", "a"), ("acme", "b"), "related"]["weight"]) == (2, 0.5)
+
+
+class TestSettings:
+    """The places of the layers, for those who use the shell."""
+
+    @pytest.fixture(autouse=True)
+    def folder(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        for name in [name for name in os.environ if name.startswith("WEFT_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "weft.toml").write_text('store = "k.db"\nembedder = "none"\nmetadata = "file:profiles"\ngraph = "networkx:graph.json"\n')
+
+    def run(self, *args: str, **environ: str) -> Result:
+        return CliRunner().invoke(cli, args, prog_name="weft", env=environ)
+
+    def test_a_load_goes_to_the_layers_and_a_question_is_answered_from_them(self, tmp_path: Path) -> None:
+        assert self.run("load", str(ROOT / "examples" / "maya.json"), "--space", "care").exit_code == 0
+        with weft.open("memory:", embedder=None, metadata=f"file:{tmp_path / 'profiles'}") as kb:
+            assert [item.id for item in kb.items()] == ["global", "user:maya"]
+        assert "SPECIALIZES_IN" in (tmp_path / "graph.json").read_text("utf-8")
+        assert "Team lead, Customer Care" in self.run("provide", "chargebacks", "--space", "care", "--entity", "user:maya").stdout
+        assert self.run("verify").exit_code == 0
+
+    def test_layers_are_not_mixed_with_another_store(self) -> None:
+        self.run("load", str(ROOT / "examples" / "maya.json"), "--space", "care")
+        refused = self.run("stats", "--db", "other.db")
+        assert (refused.exit_code, "whose metadata, graph the settings name" in refused.stderr) == (1, True)
+        assert self.run("load", str(ROOT / "examples" / "docs"), "--db", "other.db", WEFT_METADATA="", WEFT_GRAPH="").exit_code == 0
+        assert self.run("stats", "--db", "k.db").exit_code == 0
+
+    @pytest.mark.parametrize(("name", "url"), [("WEFT_METADATA", "memory:"), ("WEFT_GRAPH", "networkx:"), ("WEFT_STORE", "memory:")])
+    def test_what_is_only_in_memory_is_not_served_by_several_processes(self, name: str, url: str) -> None:
+        refused = self.run("serve", "--processes", "2", **{name: url})
+        assert (refused.exit_code, "needs knowledge in a file" in refused.stderr) == (1, True)
+
+    def test_a_store_that_cannot_hold_a_layer_is_refused(self) -> None:
+        refused = self.run("load", str(ROOT / "examples" / "docs"), WEFT_WORDS="file:words")
+        assert (refused.exit_code, "cannot play 'words'" in refused.stderr) == (1, True)

@@ -18,6 +18,10 @@ class Settings:
     """What can be set. The environment variable of a setting is WEFT_ and its name in capitals; it wins over the file."""
 
     store: str = "knowledge.db"  # path or URL of the knowledge
+    metadata: str = ""  # URL of the profiles, where they lie elsewhere than in the store
+    words: str = ""  # the same for the words,
+    vectors: str = ""  # the vectors
+    graph: str = ""  # and the links
     embedder: str = "minilm"  # "minilm", "openai:MODEL", "openai:MODEL@URL" or "none"
     openai_api_key: str = field(default="", repr=False)  # OPENAI_API_KEY works too
     llm: str = ""  # structures free text: "openai:MODEL" or "openai:MODEL@URL"

@@ -99,9 +99,9 @@ def _opened(session: Session, dry_run: bool, no_vectors: bool) -> Engine:
     """The knowledge; for a dry run an empty one, so that no file is made."""
     import weft
 
-    settings = session.settings()
     if not dry_run:
         return session.open(create=True, meaning=not no_vectors)
+    settings = session.settings()
     return weft.open("memory:", embedder=None, secrets=settings.secrets, secret_rules=settings.secret_rules)
 
 

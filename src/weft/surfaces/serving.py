@@ -64,10 +64,14 @@ def serve(session: Session, /, keys: str | None, processes: int | None, workers:
 
 def _processes(session: Session, asked: int | None, cores: int) -> int:
     """What is only in the memory of one process cannot be served by two."""
-    shared = file_of(session.db or session.settings().store) is not None
+    shared = all(_shared(url) for url in session.urls())
     if asked is not None and asked > 1 and not shared:
         raise Invalid(f"--processes {asked} needs knowledge in a file: each process would have a memory of its own")
     return asked or (min(cores, 4) if shared else 1)
+
+
+def _shared(url: str) -> bool:
+    return file_of(url) is not None or (url.startswith(("file:", "networkx:")) and url != "networkx:")
 
 
 @click.group(cls=Group, epilog=_examples("weft keys add reporting --read analytics --read shared", "weft keys list"))

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from weft.ports import Caching
 
 
+LAYERS = ("metadata", "words", "vectors", "graph")  # settings: what of the knowledge may lie elsewhere than in the store
+
+
 class Notes(logging.Handler):
     """Keeps what the engine warns of, for answers that have no place of their own for it."""
 
@@ -64,6 +67,7 @@ class Session:
 
         settings = self.settings()
         url, embedder = self.db or settings.store, self.embedder or settings.embedder
+        layers = self._layers(settings)
         file = file_of(url)
         if not create and file is not None and not file.exists():
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
@@ -79,6 +83,7 @@ class Session:
             cache=self._caching(),
             agents=settings.agents,
             **secrets,
+            **layers,
         )
 
     def _caching(self) -> Caching:
@@ -106,6 +111,18 @@ class Session:
         from weft.capabilities.memory.analytics import Analytics
 
         return Analytics(path, settings.analytics_text == "yes")
+
+    def urls(self) -> list[str]:
+        """Every place that has something of the knowledge, the store first."""
+        settings = self.settings()
+        return [self.db or settings.store, *self._layers(settings).values()]
+
+    def _layers(self, settings: config.Settings) -> dict[str, str]:
+        """Where layers lie apart. They belong to the store of the settings: beside another one they would be mixed up."""
+        apart = {name: url for name in LAYERS if (url := getattr(settings, name))}
+        if apart and self.db not in (None, settings.store):
+            raise Invalid(f"--db {self.db!r} is not the store whose {', '.join(apart)} the settings name: set WEFT_STORE, or set them empty")
+        return apart
 
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:
