@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
@@ -233,3 +236,28 @@ def test_the_shell_says_which_tier_is_in_force(tmp_path):
     )
     wrong = run(cli, ["context", "refund", "--space", "s", "--tier", "gold", "--db", file, "--embedder", "none"])
     assert (wrong.exit_code, "no tier 'gold'; known: core, enterprise, teams, writer_pro" in wrong.stderr) == (1, True)
+
+
+def test_a_client_asks_with_tiers_and_agents_as_the_engine_does(kb, tmp_path):
+    ring = Keyring(tmp_path / "keys.json")
+    secrets = {tier: ring.add(tier, reads=["s"], writes=[], role="viewer", tier=tier, now=NOW)[1] for tier in ("teams", "enterprise")}
+    server = uvicorn.Server(uvicorn.Config(create(kb, ring), port=0, log_level="critical", ws="none"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.005)
+        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        own = weft.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),), 500, "plain")
+        with weft.Client(url, key=secrets["enterprise"]) as full, weft.Client(url, key=secrets["teams"]) as teams:
+            for options in ({"tier": "writer_pro"}, {"agent": "copilot"}, {"agent": own}, {"tier": lambda: "core"}, {"tier": lambda: 1 / 0}):
+                assert full.context("refund", spaces=["s"], now=NOW, **options).text == kb.context("refund", spaces=["s"], now=NOW, **options).text
+            assert [hit.item.id for hit in teams.search("refund", spaces=["s"], tier="core")] == []
+            with pytest.raises(Forbidden, match="need the tier 'enterprise'"):
+                teams.context("refund", spaces=["s"], agent=own)
+            with pytest.raises(Invalid, match="no agent 'nobody'"):
+                teams.context("refund", spaces=["s"], agent="nobody")
+    finally:
+        server.should_exit = True
+        thread.join(10)

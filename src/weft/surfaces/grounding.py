@@ -33,7 +33,7 @@ Examples:
 @click.option("--meaning", is_flag=True, help="Also take what says the same in other words for support, with the embedder.")
 @click.pass_obj
 def check_answer(session: Session, /, text: str | None, answer: str | None, contexts: Sequence[str], question: str | None, **asked: Any) -> None:
-    """Tell which sentences of an answer a context does not support, or contradicts.
+    """Tell what of an answer its context does not support.
 
     Without a language model: by words, names and numbers. The exit status is 1 if any sentence is unsupported or contradicted.
     """
