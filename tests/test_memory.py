@@ -10,6 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_openai import FakeOpenAI
 from hypothesis import given, settings
@@ -260,6 +261,25 @@ class TestFailing:
                 memory.search("coffee", mode=mode)
             assert caught.value.code == "embedding_error"
             assert len(memory.search("tea", mode="bm25")) == 1
+
+    def test_an_embedder_of_the_user_s_that_gives_no_code_is_one_too(self) -> None:
+        class Tired:
+            name, fingerprint, dimensions = "tired", "tired:2", 2
+            awake = True
+
+            def embed(self, texts: Sequence[str]) -> list[Any]:
+                if not self.awake:
+                    raise weft.Unavailable("too tired")
+                return [np.array([1.0, 0.0], np.float32) for _ in texts]
+
+        embedder = Tired()
+        with weft.open("memory:", embedder=embedder) as kb:
+            memory = Memory(kb, "home")
+            memory.remember("tea")
+            embedder.awake = False
+            for ask in (memory.search, memory.build_context, lambda query: memory.search_many([query])):
+                with pytest.raises(EmbeddingError, match="too tired"):
+                    ask("coffee")
 
     def test_vectors_of_another_embedder_are_an_error(self, tmp_path: Path) -> None:
         file = str(tmp_path / "knowledge.db")

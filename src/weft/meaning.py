@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from weft.embedders.cached import Cached, on_disk
-from weft.errors import Conflict, EmbeddingError, Invalid, Unavailable
+from weft.errors import Conflict, Invalid, Unavailable
 from weft.ingest import check
 from weft.model import Item, Key, Problem, Query
 from weft.ports import Caching, Embedder, Stores, Vector
@@ -14,6 +14,7 @@ from weft.trace import span
 
 PAGE = 4096  # items looked up at a time
 BATCH = 64  # vectors per write
+FAILED = "embedding_failed"  # the code of an error of the embedder
 Progress = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 
 
@@ -57,7 +58,9 @@ class Meaning:
         try:
             return self._embedder.embed(texts)
         except Unavailable as error:
-            raise EmbeddingError(str(error), error.code) from error
+            if error.code != Unavailable.code:
+                raise
+            raise Unavailable(str(error), FAILED) from error  # an embedder that gave no code of its own
 
     def embed(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
         """Make the vectors that are missing; how many were made."""

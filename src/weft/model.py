@@ -65,7 +65,9 @@ class Item:
     @property
     def searchable(self) -> str:
         """The text whose words find this item."""
-        values = (str(value) for name, value in self.properties.items() if not name.startswith(OWN))
+        own = any(name.startswith(OWN) for name in self.properties)
+        shown = [value for name, value in self.properties.items() if not name.startswith(OWN)] if own else self.properties.values()
+        values = (str(value) for value in shown)
         return "\n".join(part for part in (self.title, self.text, self.summary, " ".join(self.tags), *values) if part)
 
     @property

@@ -19,7 +19,7 @@ from weft.capabilities.memory.templates import TEMPLATES, MemoryTemplate
 from weft.capabilities.memory.values import ContextPreview, ContextResult, Remembered, SearchResult
 from weft.capabilities.memory.writing import Fact, Turn
 from weft.engine import Engine
-from weft.errors import Conflict, EmbeddingError, Invalid, NotFound, WeftError
+from weft.errors import Conflict, EmbeddingError, Invalid, NotFound, Unavailable, WeftError
 from weft.ingest import check
 from weft.model import Problem
 from weft.recipes import AS_FITS, Recipe, resolved
@@ -230,7 +230,9 @@ def _embedding() -> Iterator[None]:
     """No vector where one is needed is an error of its own."""
     try:
         yield
-    except (EmbeddingError, Conflict) as error:
+    except (Unavailable, Conflict) as error:
+        if isinstance(error, Unavailable) and error.code != "embedding_failed":
+            raise
         raise EmbeddingError(str(error)) from error
 
 
