@@ -167,6 +167,14 @@ def test_any_text_can_be_checked_against_any_text(answer, context):
     assert found == check_answer(answer, context)
 
 
+def test_a_text_without_sentences_is_cut_at_spaces():
+    text = "word " * 2000
+    found = list(sentences(text))
+    assert " ".join(one.text for one in found) == text.strip()
+    assert max(len(one.text) for one in found) <= 2000
+    assert [len(one.text) for one in sentences("x" * 5000)] == [2000, 2000, 1000]
+
+
 def test_wrong_input_is_refused():
     for answer, context, told in ((3, [], "not int"), ("x" * 1_000_001, [], "at most 1,000,000"), ("A b c.", [3], "not one of int")):
         with pytest.raises(Invalid, match=told):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+LONGEST = 2000  # characters
 _SHORT = "mr mrs ms dr prof sr jr st vs etc e.g i.e cf approx ca fig vol inc ltd co corp dept est jan feb mar apr jun jul aug sep sept oct nov dec p pp al"
 _ABBREVIATIONS = frozenset(_SHORT.split())
 _LINE = re.compile(r"[^\n]+")
@@ -42,10 +43,17 @@ def _of_line(text: str, start: int, end: int) -> Iterator[Sentence]:
 
 
 def _sentence(text: str, start: int, end: int) -> Iterator[Sentence]:
-    said = text[start:end]
-    if said.strip():
-        left = len(said) - len(said.lstrip())
-        yield Sentence(said.strip(), start + left, start + left + len(said.strip()))
+    """What is longer than any sentence is cut at spaces: comparing it costs the square of its length."""
+    while start < end:
+        stop = end
+        if end - start > LONGEST:
+            space = text.rfind(" ", start + 1, start + LONGEST)
+            stop = space if space > start else start + LONGEST
+        said = text[start:stop]
+        if said.strip():
+            left = len(said) - len(said.lstrip())
+            yield Sentence(said.strip(), start + left, start + left + len(said.strip()))
+        start = stop
 
 
 def _ends(text: str, start: int, found: re.Match[str]) -> bool:
