@@ -83,8 +83,10 @@ class TestRemembering:
 
     def test_another_memory_of_the_same_id_is_refused(self, memory: Memory) -> None:
         memory.remember("Ada drinks tea", id="m")
-        with pytest.raises(Conflict, match="supersedes"):
-            memory.remember("Ada drinks coffee", id="m")
+        for other in ({"content": "Ada drinks coffee"}, {"confidence": 0.9}, {"metadata": {"cups": 2}}, {"type": "fact"}, {"pinned": True}):
+            with pytest.raises(Conflict, match="supersedes"):
+                memory.remember(**({"content": "Ada drinks tea", "id": "m"} | other))
+        assert memory.remember("Ada drinks tea", id="m").id == "m"
         assert memory.get("m")[0].content == "Ada drinks tea"
 
     @pytest.mark.parametrize(

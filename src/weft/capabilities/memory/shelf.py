@@ -11,7 +11,7 @@ from weft import codec
 from weft.capabilities.memory.values import ACCESSED, ACCESSES
 from weft.engine import Engine
 from weft.errors import Conflict, NotFound
-from weft.model import Edge, Item, Kind
+from weft.model import OWN, Edge, Item, Kind
 
 log = logging.getLogger(__name__)
 
@@ -63,5 +63,10 @@ class Shelf:
 
 
 def _same(given: Item, stored: Item) -> bool:
-    """Whether it was told before: what it says is the same, whatever became of it since."""
-    return (given.kind, given.text, given.type, given.subject, given.title) == (stored.kind, stored.text, stored.type, stored.subject, stored.title)
+    """Whether it was told before: it says the same of the same, whenever that was and whatever became of it since."""
+    return _told(given) == _told(stored)
+
+
+def _told(item: Item) -> tuple[object, ...]:
+    metadata = {name: value for name, value in item.properties.items() if not name.startswith(OWN)}
+    return (item.kind, item.text, item.type, item.subject, item.confidence, item.tags, item.valid_from, metadata)
