@@ -18,6 +18,7 @@ from weft.engine import Engine
 from weft.ingest import front, ledger, read, sections
 from weft.ingest.check import LEDGER
 from weft.loading import Loading
+from weft.surfaces import wire
 
 ROOT = Path(__file__).parents[1]
 MAYA: dict[str, Any] = json.loads((ROOT / "examples" / "maya.json").read_text("utf-8"))
@@ -141,10 +142,20 @@ class TestThreeLayers:
     def test_a_link_whose_piece_is_missing_is_kept_without_it_and_completed_later(self, kb: Engine) -> None:
         broken = {**MAYA, "pieces": MAYA["pieces"][1:]}
         report = kb.load(broken, space="s")
-        assert whys(report) == ["there is no item 'open-chargebacks-block-refunds' in space 's': the link is kept without it"]
+        assert whys(report) == ["there is no item 'open-chargebacks-block-refunds' in space 's': the link is kept"]
         assert next(iter(kb.edges())).properties == {"piece_id": "open-chargebacks-block-refunds"}
         kb.load(MAYA, space="s")
         assert next(iter(kb.edges())).item_id == "open-chargebacks-block-refunds"
+
+    def test_what_a_deleted_piece_explained_can_be_exported_and_loaded(self, kb: Engine) -> None:
+        kb.load(MAYA, space="s")
+        kb.delete("open-chargebacks-block-refunds", space="s")
+        rows = {"items": [wire.item(item) for item in kb.items()], "edges": [wire.edge(edge) for edge in kb.edges()]}
+        with weft.open("memory:", embedder=None) as other:
+            report = other.load(rows)
+            assert (report.edges, whys(report)) == (2, ["there is no item 'open-chargebacks-block-refunds' in space 's': the link is kept"])
+            assert (other.stats().spaces[0].digest, other.verify()) == (kb.stats().spaces[0].digest, [])
+        assert kb.load(rows).edges == 0
 
     def test_a_node_of_one_file_does_not_replace_the_profile_of_another(self, kb: Engine) -> None:
         profile = {"metadata": MAYA["metadata"]}

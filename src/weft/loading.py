@@ -134,18 +134,18 @@ class Loading:
         return bool(self.origin) and (key in self.before.edges or key in self.others.edges)
 
     def _linkable(self, rows: Sequence[Read], kept: dict[EdgeKey, int]) -> list[tuple[Edge, str]]:
-        """The edges whose ends exist. An edge of a graph does without the piece that explains it, if that is missing."""
+        """The edges whose ends exist. The item that explains an edge may be missing, as after its deletion: what is exported can be loaded."""
         edges = [one.what for one in rows if isinstance(one.what, Edge)]
         bad = prepare.dangling(edges, set(), self.stores)
-        without = {number: _unexplained(edges[number]) for number in bad if rows[number].row.layered and edges[number].item_id is not None}
-        hopeless = prepare.dangling(list(without.values()), set(), self.stores)
-        for number in [number for place, number in enumerate(without) if place in hopeless]:
-            del without[number]
+        bare = {number: replace(edges[number], item_id=None) for number in bad if edges[number].item_id is not None}
+        hopeless = prepare.dangling(list(bare.values()), set(), self.stores)
+        usable = [number for place, number in enumerate(bare) if place not in hopeless]
+        without = {number: _unexplained(edges[number]) if rows[number].row.layered else edges[number] for number in usable}
         found = []
         for number, one in enumerate(rows):
             edge = without.get(number, edges[number])
             if number in bad:
-                self._skip(one.row.where, edge.source, bad[number] + (": the link is kept without it" if number in without else ""))
+                self._skip(one.row.where, edge.source, bad[number] + (": the link is kept" if number in without else ""))
             if number in bad and number not in without:
                 continue
             said = codec.fingerprint(codec.edge_to_dict(edge))
