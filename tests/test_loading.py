@@ -86,6 +86,22 @@ class TestThreeLayers:
         one, files = ([replace(item, space="", created_at=None) for item in kb.items([space])] for space in ("one", "files"))
         assert one == files
 
+    @pytest.mark.parametrize("names", [("graph", "metadata", "pieces"), ("z", "y", "x")])
+    def test_a_profile_that_vanished_from_its_source_leaves_the_node(self, kb: Engine, tmp_path: Path, names: tuple[str, ...]) -> None:
+        for name, layer in zip(names, ("graph", "metadata", "pieces"), strict=True):
+            (tmp_path / f"{name}.json").write_text(json.dumps({layer: MAYA[layer]}))
+        kb.load(tmp_path, space="s")
+        (tmp_path / f"{names[1]}.json").write_text("broken")
+        assert counts(kb.load(tmp_path, space="s"))[1::2] == (0, 0)
+        (tmp_path / f"{names[1]}.json").unlink()
+        assert counts(kb.load(tmp_path, space="s", keep=True))[1::2] == (0, 0)
+        assert counts(kb.load(tmp_path, space="s"))[1::2] == (1, 1)  # user:maya becomes a node, global is no more
+        (maya,) = kb.get("user:maya", space="s")
+        assert (maya.kind, maya.title, maya.properties, len(list(kb.edges()))) == (Kind.ENTITY, "Maya Okafor", {}, 2)
+        (tmp_path / f"{names[1]}.json").write_text(json.dumps({"metadata": MAYA["metadata"]}))
+        assert counts(kb.load(tmp_path, space="s"))[:2] == (1, 1)
+        assert counts(kb.load(tmp_path, space="s")) == (0, 0, 7, 0)
+
     def test_an_entity_has_one_node_and_one_profile(self, kb: Engine, tmp_path: Path) -> None:
         node, profile = {"graph": {"nodes": [{"node_id": "e", "node_type": "user", "label": "E"}]}}, {"metadata": {"e": {"entity_type": "user"}}}
         files = {"a_json": node, "b_json": profile, "c_json": node, "d_json": {"pieces": [{"piece_id": "e", "content": "x"}]}}
