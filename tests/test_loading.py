@@ -18,6 +18,7 @@ from weft.engine import Engine
 from weft.ingest import front, ledger, read, sections
 from weft.ingest.check import LEDGER
 from weft.loading import Loading
+from weft.surfaces import wire
 
 ROOT = Path(__file__).parents[1]
 MAYA: dict[str, Any] = json.loads((ROOT / "examples" / "maya.json").read_text("utf-8"))
@@ -85,6 +86,22 @@ class TestThreeLayers:
         one, files = ([replace(item, space="", created_at=None) for item in kb.items([space])] for space in ("one", "files"))
         assert one == files
 
+    @pytest.mark.parametrize("names", [("graph", "metadata", "pieces"), ("z", "y", "x")])
+    def test_a_profile_that_vanished_from_its_source_leaves_the_node(self, kb: Engine, tmp_path: Path, names: tuple[str, ...]) -> None:
+        for name, layer in zip(names, ("graph", "metadata", "pieces"), strict=True):
+            (tmp_path / f"{name}.json").write_text(json.dumps({layer: MAYA[layer]}))
+        kb.load(tmp_path, space="s")
+        (tmp_path / f"{names[1]}.json").write_text("broken")
+        assert counts(kb.load(tmp_path, space="s"))[1::2] == (0, 0)
+        (tmp_path / f"{names[1]}.json").unlink()
+        assert counts(kb.load(tmp_path, space="s", keep=True))[1::2] == (0, 0)
+        assert counts(kb.load(tmp_path, space="s"))[1::2] == (1, 1)  # user:maya becomes a node, global is no more
+        (maya,) = kb.get("user:maya", space="s")
+        assert (maya.kind, maya.title, maya.properties, len(list(kb.edges()))) == (Kind.ENTITY, "Maya Okafor", {}, 2)
+        (tmp_path / f"{names[1]}.json").write_text(json.dumps({"metadata": MAYA["metadata"]}))
+        assert counts(kb.load(tmp_path, space="s"))[:2] == (1, 1)
+        assert counts(kb.load(tmp_path, space="s")) == (0, 0, 7, 0)
+
     def test_an_entity_has_one_node_and_one_profile(self, kb: Engine, tmp_path: Path) -> None:
         node, profile = {"graph": {"nodes": [{"node_id": "e", "node_type": "user", "label": "E"}]}}, {"metadata": {"e": {"entity_type": "user"}}}
         files = {"a_json": node, "b_json": profile, "c_json": node, "d_json": {"pieces": [{"piece_id": "e", "content": "x"}]}}
@@ -141,10 +158,20 @@ class TestThreeLayers:
     def test_a_link_whose_piece_is_missing_is_kept_without_it_and_completed_later(self, kb: Engine) -> None:
         broken = {**MAYA, "pieces": MAYA["pieces"][1:]}
         report = kb.load(broken, space="s")
-        assert whys(report) == ["there is no item 'open-chargebacks-block-refunds' in space 's': the link is kept without it"]
+        assert whys(report) == ["there is no item 'open-chargebacks-block-refunds' in space 's': the link is kept"]
         assert next(iter(kb.edges())).properties == {"piece_id": "open-chargebacks-block-refunds"}
         kb.load(MAYA, space="s")
         assert next(iter(kb.edges())).item_id == "open-chargebacks-block-refunds"
+
+    def test_what_a_deleted_piece_explained_can_be_exported_and_loaded(self, kb: Engine) -> None:
+        kb.load(MAYA, space="s")
+        kb.delete("open-chargebacks-block-refunds", space="s")
+        rows = {"items": [wire.item(item) for item in kb.items()], "edges": [wire.edge(edge) for edge in kb.edges()]}
+        with weft.open("memory:", embedder=None) as other:
+            report = other.load(rows)
+            assert (report.edges, whys(report)) == (2, ["there is no item 'open-chargebacks-block-refunds' in space 's': the link is kept"])
+            assert (other.stats().spaces[0].digest, other.verify()) == (kb.stats().spaces[0].digest, [])
+        assert kb.load(rows).edges == 0
 
     def test_a_node_of_one_file_does_not_replace_the_profile_of_another(self, kb: Engine) -> None:
         profile = {"metadata": MAYA["metadata"]}

@@ -453,3 +453,14 @@ def test_what_is_no_question_is_refused(lab, query):
 def test_a_provider_needs_an_engine():
     with pytest.raises(weft.Invalid, match="not str"):
         Provider("knowledge.db", spaces=[S])
+
+
+def test_the_only_space_needs_no_name_and_among_several_none_is_chosen(kb):
+    first = Provider(kb, entity_id=MAYA)
+    assert first(QUESTION) == Provider(kb, entity_id=MAYA, spaces=[S])(QUESTION)
+    kb.add(Item("secret-plan", "board", text="LES simulation of the merger"))
+    assert "merger" not in str(first(QUESTION))
+    with pytest.raises(weft.Invalid, match="spaces must be named; known: board, lab"):
+        Provider(kb, entity_id=MAYA)
+    with weft.open("memory:", embedder=None) as empty, pytest.raises(weft.Invalid, match="known: none yet"):
+        Provider(empty)

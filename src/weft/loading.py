@@ -12,7 +12,7 @@ from weft.ingest.ledger import Claim, Claims
 from weft.ingest.prepare import Report
 from weft.ingest.read import Part, Row, Seen, Skipped
 from weft.meaning import Progress
-from weft.model import Batch, Edge, EdgeKey, Item, Key
+from weft.model import Batch, Edge, EdgeKey, Item, Key, Kind
 from weft.ports import Stores
 
 BATCH = 2000  # items per write
@@ -43,6 +43,8 @@ class Loading:
     seen: Seen = field(default_factory=Seen)
     spaces: set[str] = field(default_factory=set)  # of all that was written or removed
     failed: set[str] = field(default_factory=set)  # files of which something could not be read
+    _profiles: set[Key] = field(default_factory=set)  # that have come, or stay in any case
+    _nodes: dict[Key, Read] = field(default_factory=dict)  # that wait: whether this source still has the profile is known at its end
     _others: Claims | None = None
     _pages: list[Item] = field(default_factory=list)
     _skipped: list[Skipped] = field(default_factory=list)
@@ -61,6 +63,7 @@ class Loading:
                 self._write(waiting)
                 waiting = []
         self._write(waiting)
+        self._write_nodes(keep)
         self._tell("items", len(self.seen.keys), len(self.seen.keys))
         self._remove_items(keep)
         self._link(edges)
@@ -108,12 +111,37 @@ class Loading:
         stored = {item.key: item for item in self.stores.items.get(asked)} if asked else {}
         for one in rows:
             if isinstance(one.what, Item) and one.row.layered:
-                item, lost = layers.met(one.what, stored.get(one.what.key, one.what))
+                key = one.what.key
+                if self._waits(one.what, stored.get(key)):
+                    self._nodes[key] = one
+                    continue
+                if one.what.kind is Kind.PROFILE:
+                    self._profiles.add(key)
+                node = self._nodes.pop(key, None)
+                other = stored.get(key, one.what) if node is None else node.what
+                assert isinstance(other, Item)
+                item, lost = layers.met(one.what, other)
                 if lost:
                     self._skip(one.row.where, item.id, lost)
                 stored[item.key] = item
                 one = replace(one, what=item)
             yield one
+
+    def _waits(self, coming: Item, stored: Item | None) -> bool:
+        """Whether a node meets a profile that this source alone brought, and has not brought again yet."""
+        if stored is None or (coming.kind, stored.kind) != (Kind.ENTITY, Kind.PROFILE) or coming.key in self._profiles:
+            return False
+        before = self.before.items.get(coming.key)
+        return before is not None and before.mark == ledger.item_mark(stored) and coming.key not in self.others.items
+
+    def _write_nodes(self, keep: bool) -> None:
+        """Nodes whose profile has vanished from the source take its place; if a file could not be read, it may still be there."""
+        nodes, self._nodes = self._nodes, {}
+        if keep or self.failed:
+            self._profiles |= set(nodes)
+            self._write(list(nodes.values()))
+        else:
+            self._write([replace(one, row=replace(one.row, layered=False)) for one in nodes.values()])
 
     def _link(self, rows: Sequence[Read]) -> None:
         """Edges come last, when every item they may point to is there."""
@@ -134,18 +162,18 @@ class Loading:
         return bool(self.origin) and (key in self.before.edges or key in self.others.edges)
 
     def _linkable(self, rows: Sequence[Read], kept: dict[EdgeKey, int]) -> list[tuple[Edge, str]]:
-        """The edges whose ends exist. An edge of a graph does without the piece that explains it, if that is missing."""
+        """The edges whose ends exist. The item that explains an edge may be missing, as after its deletion: what is exported can be loaded."""
         edges = [one.what for one in rows if isinstance(one.what, Edge)]
         bad = prepare.dangling(edges, set(), self.stores)
-        without = {number: _unexplained(edges[number]) for number in bad if rows[number].row.layered and edges[number].item_id is not None}
-        hopeless = prepare.dangling(list(without.values()), set(), self.stores)
-        for number in [number for place, number in enumerate(without) if place in hopeless]:
-            del without[number]
+        bare = {number: replace(edges[number], item_id=None) for number in bad if edges[number].item_id is not None}
+        hopeless = prepare.dangling(list(bare.values()), set(), self.stores)
+        usable = [number for place, number in enumerate(bare) if place not in hopeless]
+        without = {number: _unexplained(edges[number]) if rows[number].row.layered else edges[number] for number in usable}
         found = []
         for number, one in enumerate(rows):
             edge = without.get(number, edges[number])
             if number in bad:
-                self._skip(one.row.where, edge.source, bad[number] + (": the link is kept without it" if number in without else ""))
+                self._skip(one.row.where, edge.source, bad[number] + (": the link is kept" if number in without else ""))
             if number in bad and number not in without:
                 continue
             said = codec.fingerprint(codec.edge_to_dict(edge))

@@ -29,7 +29,8 @@ WHOLE_NUMBERS = {"top_k": (1, request.MAX_LIMIT), "graph_traversal_depth": (0, 1
 
 
 class Provider:
-    """Knowledge for an agent that works for `entity_id`. It holds no connection of its own: close the engine.
+    """Knowledge for an agent that works for `entity_id`. It holds no connection of its own: close the engine. `spaces` may be left out
+    where there is just one.
 
     `formats` says how a section is written ("*": all others): a `.format` text per entry, a Template or a function of the entries.
     `max_tokens` is for all sections together (None: no limit), `caps` for single ones; both are counted on what is returned.
@@ -40,7 +41,7 @@ class Provider:
         self,
         kb: Engine,
         *,
-        spaces: Sequence[str],
+        spaces: Sequence[str] | None = None,
         entity_id: str | None = None,
         formats: Mapping[str, Format] | None = None,
         max_tokens: int | None = 2000,
@@ -53,7 +54,7 @@ class Provider:
         if not isinstance(kb, Engine):
             raise Invalid(f"a provider needs an engine that weft.open gave, not {type(kb).__name__}")
         self._kb, self._clock, self._options = kb, clock, options
-        self._spaces = check.names("spaces", spaces)
+        self._spaces = _the_only_one(kb) if spaces is None else check.names("spaces", spaces)
         if not self._spaces:
             raise Invalid("spaces must name at least one space")
         self._entity_id = None if entity_id is None else check.name("entity_id", entity_id)
@@ -129,3 +130,11 @@ class Provider:
         if wanted.mode not in get_args(Mode):
             raise unknown("mode", wanted.mode, get_args(Mode))
         return wanted
+
+
+def _the_only_one(kb: Engine) -> tuple[str, ...]:
+    """The space of knowledge that has no other: among several, one is never chosen by itself."""
+    known = tuple(info.name for info in kb.stats().spaces)
+    if len(known) != 1:
+        raise Invalid(f"spaces must be named; known: {', '.join(known) or 'none yet'}")
+    return known
