@@ -52,7 +52,7 @@ REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 390, "model.py": 365, "stores/memory.py": 440, "stores/sqlite/store.py": 440, "surfaces/client.py": 330, "testing/items.py": 340}
+LARGER = {"engine.py": 390, "model.py": 370, "stores/memory.py": 475, "stores/sqlite/store.py": 440, "surfaces/client.py": 330, "testing/items.py": 340}
 
 
 def module(file: Path) -> str:

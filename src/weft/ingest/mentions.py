@@ -18,6 +18,7 @@ MAX_WORDS = 10  # of a name; what is longer is a sentence
 MAX_NAME = 200  # characters of a title that are looked at
 MAX_NAMES = 24  # of one item
 MAX_HEADINGS = 8
+MAX_NAMED = 500  # names of others that count in one text
 MAX_READ = 100_000  # characters of a text that are looked at
 LEAST_LETTERS = 3  # of a name of one word in a script with spaces
 
@@ -102,14 +103,15 @@ def titles(item: Item) -> tuple[str, ...]:
 def useful(name: str) -> bool:
     """Whether a normalised name tells one thing from others: no stop word, no letter or number alone, no sentence, no question."""
     words = name.split(" ")
-    if len(words) > MAX_WORDS or all(map(_tells_nothing, words)):
+    if len(words) > MAX_WORDS or all(map(tells_nothing, words)):
         return False
     if words[0] in _QUESTIONS and len(words) > 3:
         return False
     return len(words) > 1 or len(name) >= LEAST_LETTERS
 
 
-def _tells_nothing(word: str) -> bool:
+def tells_nothing(word: str) -> bool:
+    """Whether a word alone is no name: a stop word, the title of any part of a text, a number, a letter."""
     return word in STOP or word in PLAIN_TITLES or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))
 
 
@@ -127,6 +129,20 @@ def candidates(text: str) -> tuple[str, ...]:
     words = _words(text)
     runs = (name for start, most in _starts(text, words) for name, _ in _runs(words, start, most))
     return tuple(dict.fromkeys(name for name in runs if " " in name or useful(name)))
+
+
+def read(text: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """The words of a text as names have them; and where a name may begin, by the number of its first word, with how many words at most."""
+    words: list[str] = []
+    starts: list[tuple[int, int]] = []
+    for part in _GAP.split(_plain(text)):
+        written = _WORD.findall(part)
+        end = len(words) + len(written)
+        for number, word in enumerate(written, len(words)):
+            if not (word.islower() and word.isalpha()) and _may_begin(word):
+                starts.append((number, min(MAX_WORDS, end - number)))
+        words += [word.lower() for word in written]
+    return words, starts
 
 
 def mentioned(text: str, known: Container[str]) -> tuple[str, ...]:
@@ -236,7 +252,10 @@ def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
 def _begins_name(text: str, word: Word) -> bool:
     """A capital, a number, a script without capitals or a symbol may begin a name; a small letter may not, so that common words are
     never taken for names."""
-    written = text[word.start : word.end]
+    return _may_begin(text[word.start : word.end])
+
+
+def _may_begin(written: str) -> bool:
     return not written[0].islower() or bool(_INSIDE.search(written))
 
 
