@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from weft.errors import Conflict, Unavailable
 from weft.ingest.byname import ByName
-from weft.ingest.named import Concerned, enter, mention
+from weft.ingest.entries import told
+from weft.ingest.keys import Text
+from weft.ingest.named import Concerned, Read, enter, mention
 from weft.ingest.rules import COMMON, EVERYONE, RULES, Near, Rule, chosen
 from weft.model import MADE, Edge, EdgeKey, Filter, Item, Key, Links
 from weft.ports import LinkStore, Stores
@@ -16,7 +18,7 @@ from weft.ports import LinkStore, Stores
 log = logging.getLogger(__name__)
 
 PAGE = 512  # items linked in one write
-ROUND = 16 * PAGE  # items entered in the index of names before their texts are searched for names; they are kept in memory
+ROUND = 8 * PAGE  # items entered in the index of names before their texts are searched for names; they are kept in memory
 KEPT = 10  # of a type: an item is linked to so many of the items before it, in the order of ids
 TRIES = 100  # a page is worked out again when somebody else wrote to its space meanwhile
 NONE = "none"  # what is stored when no rule was chosen
@@ -109,13 +111,13 @@ def _put(store: LinkStore, space: str, work_out: Callable[[], Links]) -> Links:
     raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")
 
 
-def _enter(store: LinkStore, space: str, page: Sequence[str]) -> dict[str, Item]:
+def _enter(store: LinkStore, space: str, page: Sequence[str]) -> dict[str, Read]:
     """Enter items in the index of names; the items as they are there."""
-    seen: dict[str, Item] = {}
+    seen: dict[str, Read] = {}
 
     def work_out() -> Links:
         seen.clear()
-        seen.update(_now(store, space, page))
+        seen.update({id: Read(item, Text(item.text)) for id, item in _now(store, space, page).items()})
         version, found = store.marks(space, []).version, enter(store, space, page, seen)
         return Links(space, version, entered=found.entered, marked=tuple(sorted(found.marked)), stale=tuple(sorted(found.stale)))
 
@@ -127,10 +129,10 @@ def _now(store: LinkStore, space: str, page: Sequence[str]) -> dict[str, Item]:
     return {item.id: item for item in store.get([(space, id) for id in page])}
 
 
-def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Item] | None) -> None:
+def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Read] | None) -> None:
     for _ in range(TRIES):
         with store.reading():
-            changed = seen is not None and _now(store, space, page) != {id: seen[id] for id in page if id in seen}
+            changed = seen is not None and _now(store, space, page) != {id: seen[id].item for id in page if id in seen}
             links = Links(space, 0) if changed else _worked_out(store, space, page, rules, seen)
         if changed:
             seen = _enter(store, space, page)
@@ -139,7 +141,7 @@ def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequenc
     raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")
 
 
-def _worked_out(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Item] | None) -> Links:
+def _worked_out(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Read] | None) -> Links:
     """What must be written to be done with the page. Labels that became common, or no longer are, come first and alone: all who
     carry them must be looked at again, even if this process ends in between."""
     marks = store.marks(space, page)
@@ -158,7 +160,7 @@ def _worked_out(store: LinkStore, space: str, page: Sequence[str], rules: Sequen
         lists.change(now)
         made += lists.made
         dropped += lists.dropped
-    found = Concerned({}) if seen is None else mention(store, space, now)
+    found = Concerned({}) if seen is None else mention(store, space, {id: seen[id] for id in now})
     return Links(space, marks.version, tuple(made), tuple(dropped), done=tuple(page), entered=found.entered, stale=tuple(sorted(found.stale)))
 
 
@@ -166,7 +168,7 @@ def _renewed(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[
     """The links by names of these items: those that go out from them."""
     version = store.marks(space, []).version
     keys = store.visible([(space, id) for id in page], Filter((space,)))
-    entered = store.entries(space, [id for _, id in keys])
+    entered = {id: told(held) for id, held in store.entries(space, [id for _, id in keys]).items()}
     touching = store.edges_of(keys, [space], [rule.type for rule in rules], EVERYONE)
     stored = {edge.key: edge for edge in touching if edge.origin == MADE and edge.source in entered}
     settled = {(*ends, edge.type) for edge in touching if edge.origin != MADE for ends in ((edge.source, edge.target), (edge.target, edge.source))}

@@ -79,8 +79,8 @@ def _mentions(groups: Groups, _: str, held: tuple[str, ...]) -> Iterator[tuple[s
 
 def _need_spans(groups: Groups, entered: list[tuple[str, ...]]) -> None:
     names = list(dict.fromkeys(name for held in entered for name in of(SPAN, held)))
-    groups.read(CALLED, names, 0)
     groups.read(SPAN, names, MAX_SHARING)
+    groups.read(CALLED, [name for name in names if 2 <= len(groups.under(SPAN, name)) <= MAX_SHARING], 0)
 
 
 def _shares(groups: Groups, source: str, held: tuple[str, ...]) -> Iterator[tuple[str, Link]]:

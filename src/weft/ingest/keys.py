@@ -6,7 +6,8 @@ that say something. A name's key is made of it in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from weft.ingest.mentions import MAX_NAMED, STOP, read, tells_nothing
@@ -24,7 +25,7 @@ class Place(NamedTuple):
 
     start: int
     most: int
-    keys: tuple[str, ...]
+    keys: list[str]
 
 
 class Text:
@@ -35,16 +36,20 @@ class Text:
         self._places = list(self._placed(starts))
         self.keys = list(dict.fromkeys([one for place in self._places for one in place.keys]))
 
-    def runs(self, live: Container[str]) -> set[str]:
-        """Every run of words that has one of these keys."""
-        return {run for place in self._places if any(one in live for one in place.keys) for run, _ in self._runs(place)}
+    def living(self, live: AbstractSet[str]) -> list[Place]:
+        """Where a name with one of these keys may begin."""
+        return [] if live.isdisjoint(self.keys) else [place for place in self._places if not live.isdisjoint(place.keys)]
 
-    def mentioned(self, live: Container[str], known: Container[str]) -> list[str]:
-        """What `mentions.mentioned` finds of the known names, all of which have a live key; the first MAX_NAMED of them."""
+    def runs(self, places: Iterable[Place]) -> set[str]:
+        """Every run of words that begins there."""
+        return {run for place in places for run, _ in self._runs(place)}
+
+    def mentioned(self, places: Iterable[Place], known: Container[str]) -> list[str]:
+        """What `mentions.mentioned` finds of the known names, which all begin at one of these places; the first MAX_NAMED of them."""
         found: dict[str, None] = {}
         behind = 0
-        for place in self._places:
-            if place.start < behind or not any(one in live for one in place.keys):
+        for place in places:
+            if place.start < behind:
                 continue
             name, length = max((run for run in self._runs(place) if run[0] in known), key=lambda run: run[1], default=("", 0))
             if length:
@@ -53,17 +58,22 @@ class Text:
         return list(found)[:MAX_NAMED]
 
     def _placed(self, starts: Sequence[tuple[int, int]]) -> Iterator[Place]:
-        telling = self._telling()
+        words, telling = self._words, self._telling()
         for start, most in starts:
             end, first = start + most, telling[start]
             if first >= end:
                 continue
-            word, second = self._words[first], telling[first + 1]
-            found = [form for form in _forms(word) if not tells_nothing(form)]
+            word, second = words[first], telling[first + 1]
+            found = [] if tells_nothing(word) else [word[:MAX_KEY]]
+            if word.endswith("'s") and not tells_nothing(word[:-2]):
+                found.append(word[:-2][:MAX_KEY])
             if second < end:
-                found += [f"{word} {form}" for form in _forms(self._words[second])]
+                pair = f"{word} {words[second]}"
+                found.append(pair[:MAX_KEY])
+                if pair.endswith("'s"):
+                    found.append(pair[:-2][:MAX_KEY])
             if found:
-                yield Place(start, most, tuple([one[:MAX_KEY] for one in found]))
+                yield Place(start, most, found)
 
     def _telling(self) -> list[int]:
         """For every word the number of the next one, itself included, that says something."""
@@ -83,7 +93,3 @@ class Text:
             if word.endswith("'s"):
                 yield name[:-2], length
             yield name, length
-
-
-def _forms(word: str) -> tuple[str, ...]:
-    return (word, word[:-2]) if word.endswith("'s") else (word,)

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Container, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from weft.model import Item
@@ -78,7 +79,7 @@ class Word(NamedTuple):
 def normal(name: str) -> str:
     """The form in which names are compared: words in lower case, one blank between them. Signs between words do not count, so
     `Engine.search`, "engine search" and "Engine/search" are one name."""
-    return " ".join(word.text for word in _words(_plain(name[:MAX_NAME])))
+    return " ".join([word.lower() for word in _WORD.findall(_plain(name[:MAX_NAME]))])
 
 
 def names(item: Item) -> tuple[str, ...]:
@@ -110,6 +111,7 @@ def useful(name: str) -> bool:
     return len(words) > 1 or len(name) >= LEAST_LETTERS
 
 
+@lru_cache(1 << 16)
 def tells_nothing(word: str) -> bool:
     """Whether a word alone is no name: a stop word, the title of any part of a text, a number, a letter."""
     return word in STOP or word in PLAIN_TITLES or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of
+from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
 from weft.ingest.keys import Text, key_of
 from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
 from weft.model import Item
@@ -45,19 +45,22 @@ class Move(NamedTuple):
         return self.before is not None and self.after is not None and (len(self.before) > most) != (len(self.after) > most)
 
 
-def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, Item]) -> Concerned:
+class Read(NamedTuple):
+    """An item and its text, as it was read."""
+
+    item: Item
+    text: Text
+
+
+def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, Read]) -> Concerned:
     """Enter changed items under the labels they have by themselves; those that are gone, under none."""
     old = store.entries(space, ids)
-    new: dict[str, tuple[str, ...]] = {}
-    for id in ids:
-        if id in items:
-            new[id] = (*labels(items[id]), *(label for label in old.get(id, ()) if label.startswith(MENTIONS)))
-        else:
-            new[id] = ()
+    mentions = {id: [label for label in told(entered) if label.startswith(MENTIONS)] for id, entered in old.items()}
+    new = {id: (*mentions.get(id, ()), *labels(*items[id])) if id in items else () for id in ids}
     moves = Moves(store, space, old, new)
     concerned = Concerned(moves.changed)
     _names_changed(moves, concerned)
-    _keys_changed(moves, concerned)
+    concerned.marked |= moves.turned(MAX_SAYING)  # names are looked for only if not too many texts have their key
     concerned.stale |= {id for move in moves.of(SPAN, MAX_SHARING).values() for id in move.within(MAX_SHARING)}
     concerned.stale |= {id for move in moves.of(MENTIONS, MAX_MENTIONS).values() for id in move.within(MAX_MENTIONS)}
     _addresses_changed(moves, concerned)
@@ -65,35 +68,61 @@ def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, 
     return concerned
 
 
-def mention(store: LinkStore, space: str, items: Mapping[str, Item]) -> Concerned:
+def mention(store: LinkStore, space: str, items: Mapping[str, Read]) -> Concerned:
     """Enter items, which are entered as they are now, under the names their texts mention. Their links are out of date in any case."""
     old = store.entries(space, list(items))
     alone = {id: tuple(label for label in old.get(id, ()) if not label.startswith(MENTIONS)) for id in items}
-    found = _mentioned(store, space, items, alone)
-    moves = Moves(store, space, old, {id: (*alone[id], *(f"{MENTIONS}{name}" for name in found[id])) for id in items})
+    found = _mentioned(store, space, {id: read.text for id, read in items.items()})
+    moves = Moves(store, space, old, {id: (*[f"{MENTIONS}{name}" for name in found[id]], *alone[id]) for id in items})
     concerned = Concerned(moves.changed, stale=set(items))
     concerned.stale |= {id for move in moves.of(MENTIONS, MAX_MENTIONS).values() for id in move.within(MAX_MENTIONS)}
     return concerned
 
 
 class Moves:
-    """Which labels gain or lose items in a step."""
+    """Which labels gain or lose items in a step. The keys in texts, which are most of them, are counted only when they are asked for."""
 
     def __init__(self, store: LinkStore, space: str, old: Entries, new: Entries) -> None:
         self._store, self._space, self._size = store, space, len(new)
         self.changed = {id: entered for id, entered in new.items() if entered != old.get(id, ())}
         self._gained: dict[str, set[str]] = {}
         self._lost: dict[str, set[str]] = {}
+        self._names: dict[str, list[str]] = {}
+        self._says: list[tuple[set[str], set[str]]] = []  # of each item: keys it gains, keys it loses
         for id, entered in self.changed.items():
-            before, after = set(old.get(id, ())), set(entered)
-            for label in after - before:
+            before, after = told(old.get(id, ())), told(entered)
+            for label in set(after).difference(before):
                 self._gained.setdefault(label, set()).add(id)
-            for label in before - after:
+            for label in set(before).difference(after):
                 self._lost.setdefault(label, set()).add(id)
+            keys = set(entered[len(after) :]), set(old.get(id, ())[len(before) :])
+            if keys[0] != keys[1]:
+                self._says.append((keys[0] - keys[1], keys[1] - keys[0]))
+
+    def turned(self, most: int) -> set[str]:
+        """Who says a key that more than `most` say before or after, and not both; of the keys that names have."""
+        keys = of(SAYS, sorted({label for gained, lost in self._says for label in (*gained, *lost)}))
+        named = [f"{SAYS}{one}" for one in sorted(self.known(KEY, keys))]
+        stored = self._store.under(self._space, named, most + 1 + self._size)
+        found: set[str] = set()
+        for label in named:
+            before = stored.get(label, [])
+            after = len(before) + sum((label in gained) - (label in lost) for gained, lost in self._says)
+            if (len(before) > most) != (after > most):
+                found.update(before)
+        return found
+
+    def saying(self, keys: Iterable[str], most: int) -> set[str]:
+        """Who says one of these keys, of those that not more than `most` say, before or after."""
+        stored = self._store.under(self._space, [f"{SAYS}{one}" for one in keys], most + 1 + self._size)
+        return {id for ids in stored.values() if len(ids) <= most + self._size for id in ids}
 
     def names(self, role: str) -> list[str]:
         """Of a role: what gains or loses items."""
-        return of(role, sorted(self._gained.keys() | self._lost.keys()))
+        if not self._names:
+            for label in sorted(self._gained.keys() | self._lost.keys()):
+                self._names.setdefault(label[: len(role)], []).append(label[len(role) :])
+        return self._names.get(role, [])
 
     def of(self, role: str, most: int, only: Iterable[str] | None = None) -> dict[str, Move]:
         """By name, without the role. A name under which more than `most` are, and stay, says only that."""
@@ -138,18 +167,10 @@ def _names_changed(moves: Moves, concerned: Concerned) -> None:
     fewer items go by gives its links another weight."""
     called = moves.of(CALLED, MAX_HOLDERS)
     turned = [name for name, move in called.items() if bool(move.before) != bool(move.after)]
-    concerned.marked |= moves.under(SAYS, sorted({key_of(name) for name in turned}), MAX_SAYING)
+    concerned.marked |= moves.saying(sorted({key_of(name) for name in turned}), MAX_SAYING)
     concerned.stale |= moves.under(SPAN, turned, MAX_SHARING)
     recounted = [name for name, move in called.items() if move.within(MAX_HOLDERS)]
     concerned.stale |= moves.under(MENTIONS, recounted, MAX_MENTIONS)
-
-
-def _keys_changed(moves: Moves, concerned: Concerned) -> None:
-    """Names are looked for only if not too many texts have their key: where that turns, these texts are read again."""
-    named = sorted(moves.known(KEY, moves.names(SAYS)))
-    for move in moves.of(SAYS, MAX_SAYING, named).values():
-        if move.crosses(MAX_SAYING):
-            concerned.marked |= (move.before or set()) | (move.after or set())
 
 
 def _addresses_changed(moves: Moves, concerned: Concerned) -> None:
@@ -160,14 +181,13 @@ def _addresses_changed(moves: Moves, concerned: Concerned) -> None:
             concerned.stale |= (move.before or set()) | (move.after or set())
 
 
-def _mentioned(store: LinkStore, space: str, items: Mapping[str, Item], entered: Entries) -> dict[str, list[str]]:
-    """The names that each text mentions. Only where a key of a name stands is the text looked at, and only its runs there are asked for."""
-    keys = {id: of(SAYS, entered[id]) for id in items}
-    live = _live(store, space, sorted({one for found in keys.values() for one in found}))
-    texts = {id: Text(item.text) for id, item in items.items() if any(one in live for one in keys[id])}
-    runs = sorted({run for text in texts.values() for run in text.runs(live)})
+def _mentioned(store: LinkStore, space: str, texts: Mapping[str, Text]) -> dict[str, list[str]]:
+    """The names that each text mentions. Only where a key of a name stands are the runs of words asked for."""
+    live = _live(store, space, sorted({one for text in texts.values() for one in text.keys}))
+    places = {id: text.living(live) for id, text in texts.items()}
+    runs = sorted({run for id, text in texts.items() for run in text.runs(places[id])})
     known = {name for name in of(CALLED, store.under(space, [f"{CALLED}{run}" for run in runs], 1)) if key_of(name) in live}
-    return {id: texts[id].mentioned(live, known) if id in texts else [] for id in items}
+    return {id: text.mentioned(places[id], known) if places[id] else [] for id, text in texts.items()}
 
 
 def _live(store: LinkStore, space: str, keys: Sequence[str]) -> set[str]:

@@ -31,12 +31,13 @@ def of(connection: apsw.Connection, space: int, ids: Sequence[str]) -> dict[str,
 
 
 def under(connection: apsw.Connection, space: int, labels: Sequence[str], most: int) -> dict[str, list[str]]:
-    held = "FROM entry WHERE entry.space = ?2 AND entry.label = asked.value"
-    query = f"""SELECT asked.value, (SELECT json_group_array(id) FROM (SELECT id {held} ORDER BY id LIMIT ?3))
-        FROM json_each(?1) AS asked WHERE EXISTS (SELECT 1 {held})"""
+    held = "SELECT id FROM entry WHERE entry.space = ?2 AND entry.label = asked.value ORDER BY id"
+    asked = (codec.to_json(list(dict.fromkeys(labels))), space)
     if most == 1:
-        query = f"SELECT asked.value, json_array((SELECT min(id) {held})) FROM json_each(?1) AS asked WHERE EXISTS (SELECT 1 {held} LIMIT ?3)"
-    rows = connection.execute(query, (codec.to_json(list(dict.fromkeys(labels))), space, most))
+        rows = connection.execute(f"SELECT asked.value, ({held} LIMIT 1) AS first FROM json_each(?1) AS asked WHERE first NOT NULL", asked)
+        return {label: [id] for label, id in rows}
+    every = f"(SELECT json_group_array(id) FROM ({held} LIMIT ?3))"
+    rows = connection.execute(f"SELECT asked.value, {every} AS ids FROM json_each(?1) AS asked WHERE ids <> '[]'", (*asked, most))
     return {label: sorted(json.loads(ids)) for label, ids in rows}
 
 
