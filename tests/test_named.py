@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,10 +245,8 @@ def ended_after(kb: Engine, step: tuple[str, Any], number: int, writes: int) -> 
 
     with pytest.MonkeyPatch.context() as broken:
         broken.setattr(type(store), "put_links", put_links)
-        try:
+        with contextlib.suppress(Ended):
             do(kb, step, number)
-        except Ended:
-            pass
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])

@@ -119,7 +119,8 @@ def open(
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `words=`, `vectors=`, `graph=` put a role elsewhere.
     `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only. `links` are the kinds of
-    links weft makes itself: ["shared_tag", "similar"], some of them, [] for none; by default as before, at first all.
+    links weft makes itself: ["shared_tag", "similar", "mentions", "refers_to", "shares", "foreign_key"], some of them, [] for none; by
+    default as before, at first all.
     What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own."""
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen

@@ -29,7 +29,7 @@ class Settings:
     format: str = "markdown"
     secrets: str = "refuse"  # or "allow": knowledge that holds a secret
     secret_rules: str = ""  # a TOML file with rules of your own
-    links: str = ""  # the links weft makes itself: "shared_tag,similar", some of them, or "none"; "": as before, at first all
+    links: str = ""  # the links weft makes itself: "shared_tag,similar,mentions", any of docs/links.md, or "none"; "": as before, at first all
 
 
 def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:

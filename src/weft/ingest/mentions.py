@@ -139,11 +139,19 @@ def read(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     starts: list[tuple[int, int]] = []
     for part in _GAP.split(_plain(text)):
         written = _WORD.findall(part)
-        end = len(words) + len(written)
-        for number, word in enumerate(written, len(words)):
-            if not (word.islower() and word.isalpha()) and _may_begin(word):
-                starts.append((number, min(MAX_WORDS, end - number)))
-        words += [word.lower() for word in written]
+        first, end = len(words), len(words) + len(written)
+        lower = [word.lower() for word in written]
+        told = False  # whether the next word that says something may begin a name
+        for number in range(len(written) - 1, -1, -1):
+            word, small = written[number], lower[number]
+            begins = word != small or not (word.isalpha() and word.islower())
+            begins = begins and _may_begin(word)
+            if small not in STOP:
+                told = begins
+            if begins and told:
+                starts.append((first + number, min(MAX_WORDS, end - first - number)))
+        words += lower
+    starts.sort()
     return words, starts
 
 
@@ -240,8 +248,9 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
     gaps = [gap.start() for gap in _GAP.finditer(text)]
     ends = _behind(gaps, words) if gaps else []
     for number, word in enumerate(words):
-        if _begins_name(text, word):
-            yield number, min(MAX_WORDS, (ends[number] if ends else len(words)) - number)
+        end = ends[number] if ends else len(words)
+        if _begins_name(text, word) and (word.text not in STOP or _leads_to_name(text, words[number:end])):
+            yield number, min(MAX_WORDS, end - number)
 
 
 def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
@@ -255,6 +264,11 @@ def _begins_name(text: str, word: Word) -> bool:
     """A capital, a number, a script without capitals or a symbol may begin a name; a small letter may not, so that common words are
     never taken for names."""
     return _may_begin(text[word.start : word.end])
+
+
+def _leads_to_name(text: str, words: Sequence[Word]) -> bool:
+    """Whether a stop word with a capital begins a name, or just a sentence: the next word that says something may begin one itself."""
+    return next((_begins_name(text, word) for word in words if word.text not in STOP), False)
 
 
 def _may_begin(written: str) -> bool:

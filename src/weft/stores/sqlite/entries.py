@@ -22,7 +22,7 @@ def put(connection: apsw.Connection, space: int, entered: Mapping[str, tuple[str
     connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", new)
     connection.executemany("DELETE FROM entered WHERE space = ? AND id = ?", ((space, id) for id, labels in entered.items() if not labels))
     rows = ((space, id, codec.to_json(labels)) for id, labels in entered.items() if labels)
-    connection.executemany("INSERT OR REPLACE INTO entered VALUES (?, ?, ?)", rows)
+    connection.executemany("INSERT INTO entered VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET labels = excluded.labels", rows)
 
 
 def of(connection: apsw.Connection, space: int, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
