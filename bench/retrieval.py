@@ -21,7 +21,6 @@ import numpy as np
 
 import weft
 from weft.embedders.minilm import MiniLM
-from weft.ingest.links import links
 from weft.model import Form
 from weft.ports import Vector
 from weft.recipes import KNOWLEDGE, Recipe, resolved
@@ -85,9 +84,6 @@ def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, list[Questi
     kb = weft.open(tempfile.mkdtemp() + "/bench.db", embedder=embedder)
     for start in range(0, len(items), 2000):
         kb.add(items[start : start + 2000])
-    made = links(items)
-    for start in range(0, len(made), 2000):
-        kb.add([], made[start : start + 2000])
     return kb, questions
 
 
@@ -137,7 +133,7 @@ def main() -> None:
         kb, questions = load(arguments.data / name, embedder)
         questions = questions[: arguments.questions]
         spaces = kb.stats().spaces
-        print(f"{name}: {sum(info.items for info in spaces):,} items, {sum(info.edges for info in spaces):,} links, {len(questions):,} questions", flush=True)
+        print(f"{name}: {sum(info.items for info in spaces):,} items, {sum(info.links for info in spaces):,} links, {len(questions):,} questions", flush=True)
         for mode in () if arguments.no_search else arguments.modes.split(","):
             print(f"  search {mode:7}", searched(kb, questions, mode), flush=True)
         for sharpness in arguments.sharpness or [KNOWLEDGE[0].sharpness]:

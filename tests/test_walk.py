@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft import Edge, Item
 from weft.errors import Unavailable
-from weft.ingest.links import MENTIONS, links
+from weft.ingest.links import MENTIONS
 from weft.model import Kind
 from weft.recipes import KNOWLEDGE, Recipe
 
@@ -25,7 +25,7 @@ FAMILY = [
 @pytest.fixture(params=["memory:", "file"])
 def kb(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[weft.Engine]:
     with weft.open("memory:" if request.param == "memory:" else f"{tmp_path}/k.db", embedder=None) as engine:
-        engine.add(FAMILY, links(FAMILY))
+        engine.add(FAMILY)
         yield engine
 
 
@@ -60,7 +60,7 @@ def test_found_and_linked_items_are_valued_in_one_measure(kb):
 
 
 def test_without_links_search_stays_as_it_is():
-    with weft.open("memory:", embedder=None) as kb:
+    with weft.open("memory:", embedder=None, links=[]) as kb:
         kb.add(FAMILY)
         plain, walked = (kb.search(QUESTION, spaces=["s"], mode=mode) for mode in ("hybrid", "walk"))
         assert [(hit.item.id, hit.score) for hit in walked] == [(hit.item.id, hit.score) for hit in plain]
@@ -79,7 +79,7 @@ def test_limit_filters_and_least_score_hold(kb):
 def test_other_spaces_change_nothing(kb):
     before = kb.search(QUESTION, spaces=["s"], mode="walk")
     others = [Item(item.id, "t", title=item.title, text=item.text) for item in FAMILY]
-    kb.add(others, links(others))
+    kb.add(others)
     assert kb.search(QUESTION, spaces=["s"], mode="walk") == before
 
 

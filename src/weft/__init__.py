@@ -241,7 +241,8 @@ def open(
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `metadata=` (profiles), `words=`, `vectors=`, `graph=`
     put a layer elsewhere, such as "file:profiles/" or "networkx:graph.json".
     `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only. `links` are the kinds of
-    links weft makes itself: ["shared_tag", "similar"], some of them, [] for none; by default as before, at first all.
+    links weft makes itself: ["shared_tag", "similar", "mentions", "refers_to", "shares", "foreign_key"], some of them, [] for none; by
+    default as before, at first all.
     What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own.
     Vectors of texts are kept in memory; a path as `cache` keeps them in a file too, and a Caching says how many and how long.
     `agents` are agents of your own, or the file that defines them."""

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from weft.errors import Conflict, Unavailable
+from weft.ingest.byname import ByName
+from weft.ingest.entries import told
+from weft.ingest.keys import Text
+from weft.ingest.named import Concerned, Read, enter, mention
 from weft.ingest.rules import COMMON, EVERYONE, RULES, Near, Rule, chosen
-from weft.model import MADE, Edge, EdgeKey, Item, Key, Links
+from weft.model import MADE, Edge, EdgeKey, Filter, Item, Key, Links
 from weft.ports import LinkStore, Stores
 
 log = logging.getLogger(__name__)
 
 PAGE = 512  # items linked in one write
+ROUND = 8 * PAGE  # items entered in the index of names before their texts are searched for names; they are kept in memory
 KEPT = 10  # of a type: an item is linked to so many of the items before it, in the order of ids
 TRIES = 100  # a page is worked out again when somebody else wrote to its space meanwhile
 NONE = "none"  # what is stored when no rule was chosen
 Progress = Callable[[str, int, int], None]
+Rules = tuple[Rule | ByName, ...]
 
 
 class Linker:
@@ -55,48 +61,91 @@ class Linker:
         self._store.forget_links(_named(self._wanted(self._store)))
         return self.link(spaces, progress)
 
-    def _wanted(self, store: LinkStore) -> tuple[Rule, ...]:
+    def _wanted(self, store: LinkStore) -> Rules:
         stored = store.linked_by()
         if self._names is not None:
             return chosen(self._names)
         return chosen([name for name in RULES if not stored or name in (part.partition("/")[0] for part in stored.split())])
 
-    def _agreed(self, store: LinkStore) -> tuple[Rule, ...]:
+    def _agreed(self, store: LinkStore) -> Rules:
         """The rules, after what was linked by others is forgotten."""
         rules = self._wanted(store)
         if store.linked_by() != _named(rules):
             store.forget_links(_named(rules))
         return rules
 
-    def _link_space(self, store: LinkStore, space: str, rules: Sequence[Rule], progress: Progress | None) -> int:
+    def _link_space(self, store: LinkStore, space: str, rules: Rules, progress: Progress | None) -> int:
+        """Page by page, in rounds: all items of a round are entered in the index of names before their texts are searched for names, and
+        links by names come last, so that each is made once."""
         looked_at = 0
-        while waiting := store.unlinked(space):
-            for page in (waiting[start : start + PAGE] for start in range(0, len(waiting), PAGE)):
-                _link_page(store, space, page, rules)
-                looked_at += len(page)
-                if progress is not None and len(waiting) > PAGE:
-                    progress("links", looked_at, max(looked_at, len(waiting)))
+        near = [rule for rule in rules if not isinstance(rule, ByName)]
+        by_name = [rule for rule in rules if isinstance(rule, ByName)]
+        while (waiting := store.unlinked(space)) or (by_name and store.stale(space)):
+            for round in _pages(waiting, ROUND):
+                seen = {id: item for page in _pages(round, PAGE) for id, item in _enter(store, space, page).items()} if by_name else None
+                for page in _pages(round, PAGE):
+                    _link_page(store, space, page, near, seen)
+                    looked_at += len(page)
+                    if progress is not None and len(waiting) > PAGE:
+                        progress("links", looked_at, max(looked_at, len(waiting)))
+            for page in _pages(store.stale(space) if by_name else [], PAGE):
+                _put(store, space, lambda page=page: _renewed(store, space, page, by_name))  # type: ignore[misc]
         return looked_at
 
 
-def _named(rules: Sequence[Rule]) -> str:
+def _pages(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (ids[start : start + size] for start in range(0, len(ids), size))
+
+
+def _named(rules: Rules) -> str:
     return " ".join(f"{rule.type}/{rule.version}" for rule in rules) or NONE
 
 
-def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule]) -> None:
+def _put(store: LinkStore, space: str, work_out: Callable[[], Links]) -> Links:
+    """Work out and write; again when somebody else wrote to the space meanwhile."""
     for _ in range(TRIES):
         with store.reading():
-            links = _worked_out(store, space, page, rules)
-        if store.put_links(links) and links.done:
+            links = work_out()
+        if store.put_links(links):
+            return links
+    raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")
+
+
+def _enter(store: LinkStore, space: str, page: Sequence[str]) -> dict[str, Read]:
+    """Enter items in the index of names; the items as they are there."""
+    seen: dict[str, Read] = {}
+
+    def work_out() -> Links:
+        seen.clear()
+        seen.update({id: Read(item, Text(item.text)) for id, item in _now(store, space, page).items()})
+        version, found = store.marks(space, []).version, enter(store, space, page, seen)
+        return Links(space, version, entered=found.entered, marked=tuple(sorted(found.marked)), stale=tuple(sorted(found.stale)))
+
+    _put(store, space, work_out)
+    return seen
+
+
+def _now(store: LinkStore, space: str, page: Sequence[str]) -> dict[str, Item]:
+    return {item.id: item for item in store.get([(space, id) for id in page])}
+
+
+def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Read] | None) -> None:
+    for _ in range(TRIES):
+        with store.reading():
+            changed = seen is not None and _now(store, space, page) != {id: seen[id].item for id in page if id in seen}
+            links = Links(space, 0) if changed else _worked_out(store, space, page, rules, seen)
+        if changed:
+            seen = _enter(store, space, page)
+        elif store.put_links(links) and links.done:
             return
     raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")
 
 
-def _worked_out(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule]) -> Links:
+def _worked_out(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Read] | None) -> Links:
     """What must be written to be done with the page. Labels that became common, or no longer are, come first and alone: all who
     carry them must be looked at again, even if this process ends in between."""
     marks = store.marks(space, page)
-    now = {item.id: item for item in store.get([(space, id) for id in page])}
+    now = _now(store, space, page)
     for rule in rules:
         both = [item for item in (*now.values(), *marks.before.values()) if item is not None]
         labels = sorted({label for item in both for label in rule.labels(item)})
@@ -111,7 +160,26 @@ def _worked_out(store: LinkStore, space: str, page: Sequence[str], rules: Sequen
         lists.change(now)
         made += lists.made
         dropped += lists.dropped
-    return Links(space, marks.version, tuple(made), tuple(dropped), done=tuple(page))
+    found = Concerned({}) if seen is None else mention(store, space, {id: seen[id] for id in now})
+    return Links(space, marks.version, tuple(made), tuple(dropped), done=tuple(page), entered=found.entered, stale=tuple(sorted(found.stale)))
+
+
+def _renewed(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[ByName]) -> Links:
+    """The links by names of these items: those that go out from them."""
+    version = store.marks(space, []).version
+    keys = store.visible([(space, id) for id in page], Filter((space,)))
+    entered = {id: told(held) for id, held in store.entries(space, [id for _, id in keys]).items()}
+    touching = store.edges_of(keys, [space], [rule.type for rule in rules], EVERYONE)
+    stored = {edge.key: edge for edge in touching if edge.origin == MADE and edge.source in entered}
+    settled = {(*ends, edge.type) for edge in touching if edge.origin != MADE for ends in ((edge.source, edge.target), (edge.target, edge.source))}
+    wanted: dict[EdgeKey, Edge] = {}
+    for rule in rules:
+        for (source, target), (weight, name) in rule.wanted(store, space, entered).items():
+            if (source, target, rule.type) not in settled:
+                edge = Edge(source, target, rule.type, weight, space, properties={"name": name}, origin=MADE)
+                wanted[edge.key] = edge
+    made = tuple(edge for key, edge in wanted.items() if stored.get(key) != edge)
+    return Links(space, version, made, tuple(key for key in stored if key not in wanted), renewed=tuple(page))
 
 
 def _turned(store: LinkStore, space: str, rule: Rule, labels: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -145,7 +145,8 @@ class Marks:
 @dataclass(frozen=True, slots=True)
 class Links:
     """What weft writes of its own links of one space: edges to keep and to drop, labels that became common or rare, items that are
-    done with, and items that must be looked at again."""
+    done with, and items that must be looked at again. For links by names: all labels that an item is entered under from now on (none:
+    it is forgotten), items whose links are out of date (`stale`), and items whose links are not any more (`renewed`)."""
 
     space: str
     version: int  # of the space, when this was worked out
@@ -155,6 +156,9 @@ class Links:
     rare: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
+    entered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stale: tuple[str, ...] = ()
+    renewed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

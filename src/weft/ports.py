@@ -136,6 +136,16 @@ class LinkStore(ItemStore, GraphStore, Protocol):
     def common(self, space: str, labels: Sequence[str]) -> set[str]:
         """Those of the labels that `put_links` called common."""
 
+    def entries(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """The labels that `put_links` entered each of the ids under, in the order given; ids without any are left out. An item keeps
+        them when it changes or goes, until they are put anew."""
+
+    def under(self, space: str, labels: Sequence[str], most: int) -> dict[str, list[str]]:
+        """The ids that are entered under each label: the first `most` of them, in order. Labels without any are left out."""
+
+    def stale(self, space: str) -> list[str]:
+        """The ids that `put_links` called stale and not yet renewed, in order."""
+
     def carriers(self, space: str, tags: Sequence[str], most: int) -> dict[str, list[str]]:
         """The ids of the items that carry each tag, in order. Tags that nobody or more than `most` items carry are left out."""
 

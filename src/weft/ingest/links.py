@@ -8,16 +8,22 @@ from __future__ import annotations
 import math
 import posixpath
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from weft.ingest.mentions import mentioned, names, normal, spans
+from weft.ingest.keys import Text, key_of
+from weft.ingest.mentions import MAX_NAMED, mentioned, names, normal, spans
 from weft.model import Edge, Item
 
 MENTIONS, REFERS, SHARES, FOREIGN_KEY = "mentions", "refers_to", "shares", "foreign_key"
 MAX_HOLDERS = 5  # a name that more items go by names none of them
 MAX_MENTIONS = 200  # a name that more texts hold tells nothing
 MAX_SHARING = 10  # a name without an item links the texts that hold it if they are this few
+MAX_SAYING = 1000  # a name is not looked for if more texts than this have its first two words that say something (`keys.key_of`)
+MAX_SPANS = 200  # names without an item in one text
+MAX_REFERENCES = 500  # of one item
+MAX_REFERRING = 1000  # an address that more items refer to is part of a frame
+MAX_ADDRESS = 1000  # characters
 
 _MARKDOWN_LINK = re.compile(r"\[[^\]\n]{0,200}\]\(\s*<?([^()\s<>]{1,500})>?(?:\s+\"[^\"\n]*\")?\s*\)")
 _WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]*)?\]\]")
@@ -38,14 +44,19 @@ def addresses(item: Item) -> tuple[str, ...]:
     """What a reference may point to when it means this item: its id, the file it came from, the table or column it describes."""
     found = [item.id, item.source or "", *(str(item.properties[field]) for field in ("path", "url", "table") if field in item.properties)]
     found += [normal(item.title)] if item.title else []
-    return tuple(dict.fromkeys(one for one in map(_address, found) if one))
+    return tuple(dict.fromkeys(one for one in map(_address, found) if 0 < len(one) <= MAX_ADDRESS))
 
 
 def references(item: Item) -> tuple[tuple[str, str], ...]:
     """(type of link, address): the links in its text, and the foreign keys of the table it describes."""
     found = [(REFERS, address) for address in _linked(item)]
     found += [(FOREIGN_KEY, address) for address in _foreign_keys(item.properties)]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(one for one in found if 0 < len(one[1]) <= MAX_ADDRESS))[:MAX_REFERENCES]
+
+
+def shared(item: Item) -> tuple[str, ...]:
+    """Names in its text that may tie it to other texts, if no item goes by them."""
+    return spans(item.text)[:MAX_SPANS]
 
 
 def links(items: Iterable[Item]) -> list[Edge]:
@@ -69,8 +80,10 @@ def _in_space(items: Sequence[Item]) -> Iterator[Edge]:
 
 def _mentions(items: Sequence[Item], called: Mapping[str, Sequence[Item]]) -> Iterator[Edge]:
     holding: dict[str, list[Item]] = defaultdict(list)
+    saying = Counter(one for item in items for one in Text(item.text).keys)
+    sought = {name for name in called if saying[key_of(name)] <= MAX_SAYING}
     for item in items:
-        for name in mentioned(item.text, called):
+        for name in mentioned(item.text, sought)[:MAX_NAMED]:
             holding[name].append(item)
     best: dict[tuple[str, str], Edge] = {}
     for name in sorted(holding):
@@ -88,7 +101,7 @@ def _mentions(items: Sequence[Item], called: Mapping[str, Sequence[Item]]) -> It
 def _shares(items: Sequence[Item], called: Mapping[str, Sequence[Item]]) -> Iterator[Edge]:
     holding: dict[str, list[Item]] = defaultdict(list)
     for item in items:
-        for name in dict.fromkeys((*spans(item.text), *names(item))):
+        for name in shared(item):
             holding[name].append(item)
     best: dict[tuple[str, str], Edge] = {}
     for name in sorted(holding):
@@ -108,9 +121,10 @@ def _references(items: Sequence[Item]) -> Iterator[Edge]:
     for item in items:
         for address in addresses(item):
             at[address].append(item)
+    referring = Counter(reference for item in items for reference in references(item))
     for source in items:
-        for type, address in references(source):
-            for target in at[address][:MAX_HOLDERS] if address in at else ():
+        for type, address in sorted(references(source), reverse=True):  # of several addresses of one item the first counts
+            for target in at[address][:MAX_HOLDERS] if address in at and referring[type, address] <= MAX_REFERRING else ():
                 if target.id != source.id:
                     yield Edge(source.id, target.id, type, 1.0, source.space, properties={"name": address})
 

@@ -19,6 +19,7 @@ MAX_WORDS = 10  # of a name; what is longer is a sentence
 MAX_NAME = 200  # characters of a title that are looked at
 MAX_NAMES = 24  # of one item
 MAX_HEADINGS = 8
+MAX_NAMED = 500  # names of others that count in one text
 MAX_READ = 100_000  # characters of a text that are looked at
 LEAST_LETTERS = 3  # of a name of one word in a script with spaces
 
@@ -79,7 +80,7 @@ class Word(NamedTuple):
 def normal(name: str) -> str:
     """The form in which names are compared: words in lower case, one blank between them. Signs between words do not count, so
     `Engine.search`, "engine search" and "Engine/search" are one name."""
-    return " ".join(word.text for word in _words(_plain(name[:MAX_NAME])))
+    return " ".join([word.lower() for word in _WORD.findall(_plain(name[:MAX_NAME]))])
 
 
 def names(item: Item) -> tuple[str, ...]:
@@ -104,14 +105,16 @@ def titles(item: Item) -> tuple[str, ...]:
 def useful(name: str) -> bool:
     """Whether a normalised name tells one thing from others: no stop word, no letter or number alone, no sentence, no question."""
     words = name.split(" ")
-    if len(words) > MAX_WORDS or all(map(_tells_nothing, words)):
+    if len(words) > MAX_WORDS or all(map(tells_nothing, words)):
         return False
     if words[0] in _QUESTIONS and len(words) > 3:
         return False
     return len(words) > 1 or len(name) >= LEAST_LETTERS
 
 
-def _tells_nothing(word: str) -> bool:
+@lru_cache(1 << 16)
+def tells_nothing(word: str) -> bool:
+    """Whether a word alone is no name: a stop word, the title of any part of a text, a number, a letter."""
     return word in STOP or word in PLAIN_TITLES or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))
 
 
@@ -129,6 +132,28 @@ def candidates(text: str) -> tuple[str, ...]:
     words = _words(text)
     runs = (name for start, most in _starts(text, words) for name, _ in _runs(words, start, most))
     return tuple(dict.fromkeys(name for name in runs if " " in name or useful(name)))
+
+
+def read(text: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """The words of a text as names have them; and where a name may begin, by the number of its first word, with how many words at most."""
+    words: list[str] = []
+    starts: list[tuple[int, int]] = []
+    for part in _GAP.split(_plain(text)):
+        written = _WORD.findall(part)
+        first, end = len(words), len(words) + len(written)
+        lower = [word.lower() for word in written]
+        told = False  # whether the next word that says something may begin a name
+        for number in range(len(written) - 1, -1, -1):
+            word, small = written[number], lower[number]
+            begins = word != small or not (word.isalpha() and word.islower())
+            begins = begins and _may_begin(word)
+            if small not in STOP:
+                told = begins
+            if begins and told:
+                starts.append((first + number, min(MAX_WORDS, end - first - number)))
+        words += lower
+    starts.sort()
+    return words, starts
 
 
 def mentioned(text: str, known: Container[str]) -> tuple[str, ...]:
@@ -224,8 +249,9 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
     gaps = [gap.start() for gap in _GAP.finditer(text)]
     ends = _behind(gaps, words) if gaps else []
     for number, word in enumerate(words):
-        if _begins_name(text, word):
-            yield number, min(MAX_WORDS, (ends[number] if ends else len(words)) - number)
+        end = ends[number] if ends else len(words)
+        if _begins_name(text, word) and (word.text not in STOP or _leads_to_name(text, words[number:end])):
+            yield number, min(MAX_WORDS, end - number)
 
 
 def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
@@ -238,7 +264,15 @@ def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
 def _begins_name(text: str, word: Word) -> bool:
     """A capital, a number, a script without capitals or a symbol may begin a name; a small letter may not, so that common words are
     never taken for names."""
-    written = text[word.start : word.end]
+    return _may_begin(text[word.start : word.end])
+
+
+def _leads_to_name(text: str, words: Sequence[Word]) -> bool:
+    """Whether a stop word with a capital begins a name, or just a sentence: the next word that says something may begin one itself."""
+    return next((_begins_name(text, word) for word in words if word.text not in STOP), False)
+
+
+def _may_begin(written: str) -> bool:
     return not written[0].islower() or bool(_INSIDE.search(written))
 
 

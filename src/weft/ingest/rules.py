@@ -1,4 +1,5 @@
-"""The rules by which weft links items itself. A rule says who is near an item and how near; how many links are kept is not its matter."""
+"""The rules by which weft links items itself. A rule says who is near an item and how near; how many links are kept is not its matter.
+Links by names have rules of another shape (`byname.py`): they are directed, and made from the index of names."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from weft.errors import Invalid, unknown
+from weft.ingest.byname import BY_NAME, ByName
 from weft.model import Item
 from weft.ports import LinkStore
 
@@ -79,10 +81,10 @@ class Similar:
         return store.alike(space, list(items), SIMILAR)
 
 
-RULES: dict[str, Rule] = {rule.type: rule for rule in (SharedTag(), Similar())}
+RULES: dict[str, Rule | ByName] = {rule.type: rule for rule in (SharedTag(), Similar(), *BY_NAME)}
 
 
-def chosen(names: Sequence[str]) -> tuple[Rule, ...]:
+def chosen(names: Sequence[str]) -> tuple[Rule | ByName, ...]:
     """The rules of these names, each once, in the order of the table."""
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise Invalid(f"links must be a list of rules, not {names!r}; known: {', '.join(RULES)}")

@@ -37,6 +37,9 @@ class Shelf:
     links_digest: int = 0
     marked: dict[str, Item | None] = field(default_factory=dict)  # id -> the item when its links were last made
     common: set[str] = field(default_factory=set)
+    entries: dict[str, tuple[str, ...]] = field(default_factory=dict)  # id -> labels
+    under: dict[str, set[str]] = field(default_factory=dict)  # label -> ids
+    stale: set[str] = field(default_factory=set)
     version: int = 0
 
     def mark(self, id: str, before: Item | None) -> None:
@@ -50,6 +53,16 @@ class Shelf:
             self.links_digest += number
         else:
             self.digest += number
+
+    def enter(self, id: str, labels: tuple[str, ...]) -> None:
+        for label in self.entries.pop(id, ()):
+            self.under[label].discard(id)
+            if not self.under[label]:
+                del self.under[label]
+        if labels:
+            self.entries[id] = labels
+        for label in labels:
+            self.under.setdefault(label, set()).add(id)
 
     def add(self, item: Item) -> None:
         self.items[item.id] = item
@@ -343,6 +356,11 @@ class MemoryStore:
         shelf.common -= set(links.rare)
         for id in links.done:
             shelf.marked.pop(id, None)
+        for id, labels in links.entered.items():
+            shelf.enter(id, labels)
+        shelf.stale -= set(links.renewed)
+        shelf.stale |= set(links.stale)
+        shelf.version += bool(links.entered or links.stale)
         for id in links.marked:
             self._mark((links.space, id))
         return True
@@ -352,7 +370,7 @@ class MemoryStore:
         for key in [edge.key for edge in self._edges.values() if edge.origin == MADE]:
             self._forget_edge(key)
         for shelf in self._shelves.values():
-            shelf.marked, shelf.common = dict.fromkeys(shelf.items), set()
+            shelf.marked, shelf.common, shelf.entries, shelf.under, shelf.stale = dict.fromkeys(shelf.items), set(), {}, {}, set()
             shelf.version += 1
         self._rules = rules
 
@@ -362,6 +380,20 @@ class MemoryStore:
     @_in_turn
     def common(self, space: str, labels: Sequence[str]) -> set[str]:
         return self._shelf(space).common & set(labels)
+
+    @_in_turn
+    def entries(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        held = self._shelf(space).entries
+        return {id: held[id] for id in ids if id in held}
+
+    @_in_turn
+    def under(self, space: str, labels: Sequence[str], most: int) -> dict[str, list[str]]:
+        held = self._shelf(space).under
+        return {label: heapq.nsmallest(most, held[label]) for label in labels if label in held}
+
+    @_in_turn
+    def stale(self, space: str) -> list[str]:
+        return sorted(self._shelf(space).stale)
 
     @_in_turn
     def carriers(self, space: str, tags: Sequence[str], most: int) -> dict[str, list[str]]:

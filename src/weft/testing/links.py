@@ -83,6 +83,37 @@ class LinkStoreContract:
         put(store, rare=["x"])
         assert store.common("acme", ["x", "y"]) == {"y"} and store.common("nowhere", ["y"]) == set()
 
+    def test_entries_are_replaced_whole_and_found_by_their_labels_in_order(self, store: LinkStore) -> None:
+        store.apply(batch([item("a"), item("b"), item("c"), item("a", space="zoo")]))
+        enter(store, b=("x", "y"), a=("y", "x"), c=("x",))
+        assert store.entries("acme", ["b", "a", "unknown"]) == {"b": ("x", "y"), "a": ("y", "x")}
+        assert store.under("acme", ["x", "y", "z"], 9) == {"x": ["a", "b", "c"], "y": ["a", "b"]}
+        assert store.under("acme", ["x"], 2) == {"x": ["a", "b"]} and store.under("acme", ["y"], 1) == {"y": ["a"]}
+        enter(store, b=("z",), c=())
+        assert store.entries("acme", ["b", "c"]) == {"b": ("z",)}
+        assert store.under("acme", ["x", "z"], 9) == {"x": ["a"], "z": ["b"]} and store.verify() == []
+        assert store.under("zoo", ["x"], 9) == store.under("nowhere", ["x"], 1) == {}
+        assert store.entries("zoo", ["a"]) == store.entries("nowhere", ["a"]) == {}
+
+    def test_entries_stay_until_they_are_put_anew_or_all_are_forgotten(self, store: LinkStore) -> None:
+        store.apply(batch([item("a"), item("b")]))
+        enter(store, a=("x",), b=("x",))
+        store.apply(batch([item("a", "new")], deleted=[("acme", "b")]))
+        assert store.under("acme", ["x"], 9) == {"x": ["a", "b"]} and store.verify() == []
+        store.forget_links("similar/1")
+        assert store.under("acme", ["x"], 9) == {} and store.entries("acme", ["a", "b"]) == {}
+
+    def test_new_entries_and_stale_items_are_a_new_state_of_the_space(self, store: LinkStore) -> None:
+        store.apply(batch([item("a")]))
+        before = store.marks("acme", []).version
+        assert store.put_links(Links("acme", before, entered={"a": ("x",)}))
+        assert not store.put_links(Links("acme", before, entered={"a": ("y",)}, stale=("a",)))
+        assert store.entries("acme", ["a"]) == {"a": ("x",)} and store.stale("acme") == []
+        assert store.put_links(Links("acme", store.marks("acme", []).version, stale=("b", "a")))
+        assert store.stale("acme") == ["a", "b"] and store.stale("nowhere") == []
+        assert store.put_links(Links("acme", store.marks("acme", []).version, renewed=("a",)))
+        assert store.stale("acme") == ["b"]
+
     def test_carriers_of_a_tag_come_in_order_unless_they_are_none_or_too_many(self, store: LinkStore) -> None:
         store.apply(batch([item("b", tags=("x", "y")), item("a", tags=("x",)), item("c", tags=("y", "x")), item("d", tags=("x",), space="zoo")]))
         store.apply(batch([item("a", tags=("y",))], deleted=[("acme", "c")]))
@@ -111,6 +142,10 @@ def own(source: str, target: str, weight: float = 0.9) -> Edge:
 def put(store: LinkStore, *made: Edge, dropped: list[Edge] | None = None, common: list[str] | None = None, rare: list[str] | None = None) -> None:
     keys = tuple(one.key for one in dropped or [])
     assert store.put_links(Links("acme", store.marks("acme", []).version, made, keys, tuple(common or []), tuple(rare or [])))
+
+
+def enter(store: LinkStore, **entered: tuple[str, ...]) -> None:
+    assert store.put_links(Links("acme", store.marks("acme", []).version, entered=entered))
 
 
 def done(store: LinkStore, space: str) -> None:

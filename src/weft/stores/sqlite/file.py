@@ -76,6 +76,15 @@ MIGRATIONS = (
     CREATE INDEX change_of_item ON change(space, id, number);
     CREATE INDEX change_of_target ON change(target_space, target, number) WHERE target IS NOT NULL;
     """,
+    """
+    -- The index of names: who is entered under a label, and all labels of an item (JSON), so that it can be taken out again.
+    CREATE TABLE entry(space INTEGER, label TEXT, id TEXT, PRIMARY KEY(space, label, id)) WITHOUT ROWID;
+    CREATE TABLE entered(space INTEGER, id TEXT, labels TEXT NOT NULL, PRIMARY KEY(space, id));
+    -- Items whose links by names are out of date.
+    CREATE TABLE stale(space INTEGER, id TEXT, PRIMARY KEY(space, id)) WITHOUT ROWID;
+    -- All rules there were before: from now on all there are.
+    UPDATE meta SET value = '' WHERE key = 'links' AND value = 'shared_tag/1 similar/1';
+    """,
 )
 VERSION = len(MIGRATIONS)
 

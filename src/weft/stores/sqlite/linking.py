@@ -10,7 +10,7 @@ import numpy as np
 
 from weft import codec
 from weft.model import Item, Links, Marks
-from weft.stores.sqlite import vectors
+from weft.stores.sqlite import entries, vectors
 from weft.stores.sqlite.view import View, label
 from weft.stores.sqlite.write import Writer
 
@@ -35,12 +35,16 @@ def put(connection: apsw.Connection, links: Links) -> bool:
     connection.executemany("DELETE FROM unlinked WHERE space = ? AND id = ?", ((no, id) for id in links.done))
     connection.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", ((no, one) for one in links.common))
     connection.executemany("DELETE FROM common WHERE space = ? AND label = ?", ((no, one) for one in links.rare))
-    if links.made or links.dropped or links.marked:
+    entries.set_stale(connection, no, links.stale, links.renewed)
+    if links.entered:
+        entries.put(connection, no, links.entered)
+    if links.made or links.dropped or links.marked or links.entered or links.stale:
         _write(Writer(connection, ""), links)
     return True
 
 
 def _write(writer: Writer, links: Links) -> None:
+    writer.tally(links.space)  # the space counts as changed: who works out links on what it was before is refused
     for key in links.dropped:
         writer.drop_made(key)
     for edge in links.made:
@@ -52,7 +56,7 @@ def _write(writer: Writer, links: Links) -> None:
 
 def forget(connection: apsw.Connection, rules: str) -> None:
     version = Writer(connection, "").version
-    for table, where in (("edge", "origin <> ''"), ("unlinked", "1"), ("common", "1")):
+    for table, where in (("edge", "origin <> ''"), *((table, "1") for table in ("unlinked", "common", "entry", "entered", "stale"))):
         connection.execute(f"DELETE FROM {table} WHERE {where}")
     connection.execute("INSERT INTO unlinked SELECT space, id, NULL FROM item")
     connection.execute("UPDATE space SET links = 0, links_digest = '0', version = ?", (version,))

@@ -16,7 +16,7 @@ from weft import codec
 from weft import words as analyser
 from weft.errors import Conflict, Corrupt, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
-from weft.stores.sqlite import linking, links, log, vectors, verify, words
+from weft.stores.sqlite import entries, linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.reader import Reader
 from weft.stores.sqlite.view import EDGE, View, edge_from_row
@@ -331,6 +331,18 @@ class SqliteStore:
     def common(self, space: str, labels: Sequence[str]) -> set[str]:
         with self._viewed(space) as (reader, view):
             return set() if view is None else linking.common(reader.connection, view, labels)
+
+    def entries(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        with self._viewed(space) as (reader, view):
+            return {} if view is None else entries.of(reader.connection, view.no, ids)
+
+    def under(self, space: str, labels: Sequence[str], most: int) -> dict[str, list[str]]:
+        with self._viewed(space) as (reader, view):
+            return {} if view is None else entries.under(reader.connection, view.no, labels, most)
+
+    def stale(self, space: str) -> list[str]:
+        with self._viewed(space) as (reader, view):
+            return [] if view is None else entries.stale(reader.connection, view.no)
 
     def carriers(self, space: str, tags: Sequence[str], most: int) -> dict[str, list[str]]:
         with self._viewed(space) as (reader, view):

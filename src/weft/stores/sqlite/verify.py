@@ -13,12 +13,13 @@ import numpy as np
 from weft import codec
 from weft import words as analyser
 from weft.model import Key
-from weft.stores.sqlite import log
+from weft.stores.sqlite import entries, log
 from weft.stores.sqlite.vectors import packed
 from weft.stores.sqlite.view import RECORD, View, edge_from_row, labels, record
 
 # Tables whose rows belong to a space, and the number of that space.
-OWNED = dict.fromkeys(("item", "record", "sign", "posting", "edge", "unlinked", "common"), "space") | dict.fromkeys(("vector", "fresh"), "row >> 32")
+_BY_SPACE = ("item", "record", "sign", "posting", "edge", "unlinked", "common", "entry", "entered", "stale")
+OWNED = dict.fromkeys(_BY_SPACE, "space") | dict.fromkeys(("vector", "fresh"), "row >> 32")
 
 
 @dataclass
@@ -68,6 +69,7 @@ def _space_problems(connection: apsw.Connection, no: int, name: str, elsewhere: 
     yield from _word_problems(connection, name, view, counted)
     yield from _vector_problems(connection, name, view)
     yield from log.problems(connection, no, name)
+    yield from entries.problems(connection, no, name)
 
 
 def _item_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:

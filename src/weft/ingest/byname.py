@@ -1,0 +1,109 @@
+"""Links by names, of some items, from the index of names alone: what `links.links` makes of all items, each type on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from weft.ingest.entries import AT, CALLED, MENTIONS, REFERS_TO, SPAN, of
+from weft.ingest.links import (
+    FOREIGN_KEY,
+    MAX_HOLDERS,
+    MAX_MENTIONS,
+    MAX_REFERRING,
+    MAX_SHARING,
+    REFERS,
+    SHARES,
+    closeness,
+    strength,
+)
+from weft.ingest.links import MENTIONS as MENTIONING
+from weft.model import Filter
+from weft.ports import LinkStore
+
+Entries = Mapping[str, tuple[str, ...]]
+Link = tuple[float, str]  # what a link weighs, and the name it is made by
+
+
+class Groups:
+    """Who is entered under the labels that matter, read once for a page."""
+
+    def __init__(self, store: LinkStore, space: str) -> None:
+        self._store, self._space = store, space
+        self._held: dict[str, list[str]] = {}
+
+    def read(self, role: str, names: Iterable[str], most: int) -> None:
+        """All under each name, unless they are more than `most`: then one more than that."""
+        asked = [f"{role}{name}" for name in dict.fromkeys(names)]
+        self._held.update(dict.fromkeys(asked, ()), **self._store.under(self._space, asked, most + 1))  # type: ignore[arg-type]
+
+    def under(self, role: str, name: str) -> Sequence[str]:
+        return self._held[f"{role}{name}"]
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """A type of link by names: which groups it needs of an item's labels, and the links of the item, by target."""
+
+    type: str
+    needs: Callable[[Groups, list[tuple[str, ...]]], None]
+    links: Callable[[Groups, str, tuple[str, ...]], Iterator[tuple[str, Link]]]
+    version: int = 1
+
+    def wanted(self, store: LinkStore, space: str, entered: Entries) -> dict[tuple[str, str], Link]:
+        """(source, target) -> the heaviest link, of equal ones that by the first name."""
+        groups = Groups(store, space)
+        self.needs(groups, list(entered.values()))
+        best: dict[tuple[str, str], Link] = {}
+        for source, held in entered.items():
+            for target, link in self.links(groups, source, held):
+                known = best.get((source, target))
+                if target != source and (known is None or (-link[0], link[1]) < (-known[0], known[1])):
+                    best[source, target] = link
+        there = {id for _, id in store.visible([(space, target) for target in sorted({target for _, target in best})], Filter((space,)))}
+        return {pair: link for pair, link in best.items() if pair[1] in there}
+
+
+def _need_mentions(groups: Groups, entered: list[tuple[str, ...]]) -> None:
+    names = list(dict.fromkeys(name for held in entered for name in of(MENTIONS, held)))
+    groups.read(CALLED, names, MAX_HOLDERS)
+    groups.read(MENTIONS, names, MAX_MENTIONS)
+
+
+def _mentions(groups: Groups, _: str, held: tuple[str, ...]) -> Iterator[tuple[str, Link]]:
+    for name in of(MENTIONS, held):
+        holders, texts = groups.under(CALLED, name), groups.under(MENTIONS, name)
+        if len(holders) <= MAX_HOLDERS and len(texts) <= MAX_MENTIONS:
+            yield from ((target, (strength(len(holders), len(texts)), name)) for target in holders)
+
+
+def _need_spans(groups: Groups, entered: list[tuple[str, ...]]) -> None:
+    names = list(dict.fromkeys(name for held in entered for name in of(SPAN, held)))
+    groups.read(SPAN, names, MAX_SHARING)
+    groups.read(CALLED, [name for name in names if 2 <= len(groups.under(SPAN, name)) <= MAX_SHARING], 0)
+
+
+def _shares(groups: Groups, source: str, held: tuple[str, ...]) -> Iterator[tuple[str, Link]]:
+    for name in of(SPAN, held):
+        texts = groups.under(SPAN, name)
+        if 2 <= len(texts) <= MAX_SHARING and not groups.under(CALLED, name):
+            yield from ((target, (closeness(len(texts)), name)) for target in texts if target > source)
+
+
+def _referring(type: str) -> ByName:
+    role = f"{REFERS_TO}{type} "
+
+    def needs(groups: Groups, entered: list[tuple[str, ...]]) -> None:
+        addresses = list(dict.fromkeys(address for held in entered for address in of(role, held)))
+        groups.read(role, addresses, MAX_REFERRING)
+        groups.read(AT, addresses, MAX_HOLDERS - 1)
+
+    def links(groups: Groups, _: str, held: tuple[str, ...]) -> Iterator[tuple[str, Link]]:
+        for address in of(role, held):
+            if len(groups.under(role, address)) <= MAX_REFERRING:
+                yield from ((target, (1.0, address)) for target in groups.under(AT, address))
+
+    return ByName(type, needs, links)
+
+
+BY_NAME = (ByName(MENTIONING, _need_mentions, _mentions), _referring(REFERS), ByName(SHARES, _need_spans, _shares), _referring(FOREIGN_KEY))

@@ -1,0 +1,36 @@
+"""Under which labels an item is entered in the index of names: what it is called, what its text may name, where it is, what it refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import takewhile
+
+from weft.ingest.keys import Text, key_of
+from weft.ingest.links import addresses, references, shared
+from weft.ingest.mentions import names
+from weft.model import Item
+
+# What the first letters of a label say. MENTIONS alone depends on other items: on the names they go by.
+CALLED, KEY, SAYS, SPAN, AT, REFERS_TO, MENTIONS = "c:", "k:", "s:", "p:", "a:", "r:", "m:"
+
+
+def labels(item: Item, text: Text) -> tuple[str, ...]:
+    """All that can be told from the item alone, each once; `text` is its text. What that mentions is not told: it depends on the names
+    of others. The keys in the text, which are many, come last."""
+    called = names(item)
+    found = [f"{CALLED}{name}" for name in called]
+    found += dict.fromkeys(f"{KEY}{key_of(name)}" for name in called)
+    found += [f"{SPAN}{name}" for name in shared(item)]
+    found += [f"{AT}{address}" for address in addresses(item)]
+    found += [f"{REFERS_TO}{type} {address}" for type, address in references(item)]
+    return (*found, *[f"{SAYS}{one}" for one in text.keys])
+
+
+def of(role: str, entered: Iterable[str]) -> list[str]:
+    """Those of the labels that have a role, without it."""
+    return [label[len(role) :] for label in entered if label.startswith(role)]
+
+
+def told(entered: Iterable[str]) -> tuple[str, ...]:
+    """The labels without the keys in the text."""
+    return tuple(takewhile(lambda label: not label.startswith(SAYS), entered))

@@ -1,0 +1,197 @@
+"""The index of names kept true: what a change of some items does to it, whose texts must be read again, whose links are out of date.
+
+Three steps, each one write: items are entered under what can be told from them alone (`enter`); then under what their texts mention,
+as then all names are known (`mention`); then links are made (`byname.py`). A step says who is concerned beyond the items it is about. Nobody
+is, where so many share a label that it links nobody, before and after: so no change costs more than the caps allow, however large the space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
+from weft.ingest.keys import Text, key_of
+from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
+from weft.model import Item
+from weft.ports import LinkStore
+
+Entries = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class Concerned:
+    """What a step asks for: the entries that change, the items whose texts must be read again, those whose links are out of date."""
+
+    entered: dict[str, tuple[str, ...]]
+    marked: set[str] = field(default_factory=set)
+    stale: set[str] = field(default_factory=set)
+
+
+class Move(NamedTuple):
+    """Who is entered under a label before and after a step; both None when they are more than matter, before and after."""
+
+    before: set[str] | None
+    after: set[str] | None
+
+    def within(self, most: int) -> set[str]:
+        """All concerned, if before or after no more than `most` are."""
+        if self.before is None or self.after is None or min(len(self.before), len(self.after)) > most:
+            return set()
+        return self.before | self.after
+
+    def crosses(self, most: int) -> bool:
+        return self.before is not None and self.after is not None and (len(self.before) > most) != (len(self.after) > most)
+
+
+class Read(NamedTuple):
+    """An item and its text, as it was read."""
+
+    item: Item
+    text: Text
+
+
+def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, Read]) -> Concerned:
+    """Enter changed items under the labels they have by themselves; those that are gone, under none."""
+    old = store.entries(space, ids)
+    mentions = {id: [label for label in told(entered) if label.startswith(MENTIONS)] for id, entered in old.items()}
+    new = {id: (*mentions.get(id, ()), *labels(*items[id])) if id in items else () for id in ids}
+    moves = Moves(store, space, old, new)
+    concerned = Concerned(moves.changed)
+    _names_changed(moves, concerned)
+    concerned.marked |= moves.turned(MAX_SAYING)  # names are looked for only if not too many texts have their key
+    concerned.stale |= {id for move in moves.of(SPAN, MAX_SHARING).values() for id in move.within(MAX_SHARING)}
+    concerned.stale |= {id for move in moves.of(MENTIONS, MAX_MENTIONS).values() for id in move.within(MAX_MENTIONS)}
+    _addresses_changed(moves, concerned)
+    concerned.marked.difference_update(ids)
+    return concerned
+
+
+def mention(store: LinkStore, space: str, items: Mapping[str, Read]) -> Concerned:
+    """Enter items, which are entered as they are now, under the names their texts mention. Their links are out of date in any case."""
+    old = store.entries(space, list(items))
+    alone = {id: tuple(label for label in old.get(id, ()) if not label.startswith(MENTIONS)) for id in items}
+    found = _mentioned(store, space, {id: read.text for id, read in items.items()})
+    moves = Moves(store, space, old, {id: (*[f"{MENTIONS}{name}" for name in found[id]], *alone[id]) for id in items})
+    concerned = Concerned(moves.changed, stale=set(items))
+    concerned.stale |= {id for move in moves.of(MENTIONS, MAX_MENTIONS).values() for id in move.within(MAX_MENTIONS)}
+    return concerned
+
+
+class Moves:
+    """Which labels gain or lose items in a step. The keys in texts, which are most of them, are counted only when they are asked for."""
+
+    def __init__(self, store: LinkStore, space: str, old: Entries, new: Entries) -> None:
+        self._store, self._space, self._size = store, space, len(new)
+        self.changed = {id: entered for id, entered in new.items() if entered != old.get(id, ())}
+        self._gained: dict[str, set[str]] = {}
+        self._lost: dict[str, set[str]] = {}
+        self._names: dict[str, list[str]] = {}
+        self._says: list[tuple[set[str], set[str]]] = []  # of each item: keys it gains, keys it loses
+        for id, entered in self.changed.items():
+            before, after = told(old.get(id, ())), told(entered)
+            for label in set(after).difference(before):
+                self._gained.setdefault(label, set()).add(id)
+            for label in set(before).difference(after):
+                self._lost.setdefault(label, set()).add(id)
+            keys = set(entered[len(after) :]), set(old.get(id, ())[len(before) :])
+            if keys[0] != keys[1]:
+                self._says.append((keys[0] - keys[1], keys[1] - keys[0]))
+
+    def turned(self, most: int) -> set[str]:
+        """Who says a key that more than `most` say before or after, and not both; of the keys that names have."""
+        keys = of(SAYS, sorted({label for gained, lost in self._says for label in (*gained, *lost)}))
+        named = [f"{SAYS}{one}" for one in sorted(self.known(KEY, keys))]
+        stored = self._store.under(self._space, named, most + 1 + self._size)
+        found: set[str] = set()
+        for label in named:
+            before = stored.get(label, [])
+            after = len(before) + sum((label in gained) - (label in lost) for gained, lost in self._says)
+            if (len(before) > most) != (after > most):
+                found.update(before)
+        return found
+
+    def saying(self, keys: Iterable[str], most: int) -> set[str]:
+        """Who says one of these keys, of those that not more than `most` say, before or after."""
+        stored = self._store.under(self._space, [f"{SAYS}{one}" for one in keys], most + 1 + self._size)
+        return {id for ids in stored.values() if len(ids) <= most + self._size for id in ids}
+
+    def names(self, role: str) -> list[str]:
+        """Of a role: what gains or loses items."""
+        if not self._names:
+            for label in sorted(self._gained.keys() | self._lost.keys()):
+                self._names.setdefault(label[: len(role)], []).append(label[len(role) :])
+        return self._names.get(role, [])
+
+    def of(self, role: str, most: int, only: Iterable[str] | None = None) -> dict[str, Move]:
+        """By name, without the role. A name under which more than `most` are, and stay, says only that."""
+        names = self.names(role) if only is None else list(only)
+        enough = most + 1 + self._size
+        stored = self._store.under(self._space, [f"{role}{name}" for name in names], enough)
+        return {name: self._move(f"{role}{name}", stored, enough) for name in names}
+
+    def under(self, role: str, names: Iterable[str], most: int) -> set[str]:
+        """All who are entered under one of the names now, or will be; not of names under which more than `most` are, and stay."""
+        moves = self.of(role, most, names)
+        return {id for move in moves.values() for id in move.within(most)}
+
+    def known(self, role: str, names: Iterable[str]) -> set[str]:
+        """Those of the names under which somebody is now, or will be."""
+        asked = list(names)
+        stored = self._store.under(self._space, [f"{role}{name}" for name in asked], 1)
+        return {name for name in asked if f"{role}{name}" in stored or f"{role}{name}" in self._gained}
+
+    def _move(self, label: str, stored: Mapping[str, list[str]], enough: int) -> Move:
+        held = stored.get(label, [])
+        if len(held) >= enough:
+            return Move(None, None)
+        before = set(held)
+        return Move(before, (before - self._lost.get(label, set())) | self._gained.get(label, set()))
+
+    def first(self, role: str, most: int) -> list[str]:
+        """The names whose first `most` items, by id, change."""
+        stored = self._store.under(self._space, [f"{role}{name}" for name in self.names(role)], most + self._size)
+        changed = []
+        for name in self.names(role):
+            label = f"{role}{name}"
+            before = stored.get(label, [])
+            after = sorted((set(before) - self._lost.get(label, set())) | self._gained.get(label, set()))
+            if before[:most] != after[:most]:
+                changed.append(name)
+        return changed
+
+
+def _names_changed(moves: Moves, concerned: Concerned) -> None:
+    """A name that appears or vanishes is to be looked for in texts, and ties those that share it no longer, or again; one that more or
+    fewer items go by gives its links another weight."""
+    called = moves.of(CALLED, MAX_HOLDERS)
+    turned = [name for name, move in called.items() if bool(move.before) != bool(move.after)]
+    concerned.marked |= moves.saying(sorted({key_of(name) for name in turned}), MAX_SAYING)
+    concerned.stale |= moves.under(SPAN, turned, MAX_SHARING)
+    recounted = [name for name, move in called.items() if move.within(MAX_HOLDERS)]
+    concerned.stale |= moves.under(MENTIONS, recounted, MAX_MENTIONS)
+
+
+def _addresses_changed(moves: Moves, concerned: Concerned) -> None:
+    moved = moves.first(AT, MAX_HOLDERS)
+    concerned.stale |= moves.under(REFERS_TO, [f"{type} {address}" for address in moved for type in (REFERS, FOREIGN_KEY)], MAX_REFERRING)
+    for move in moves.of(REFERS_TO, MAX_REFERRING).values():
+        if move.crosses(MAX_REFERRING):
+            concerned.stale |= (move.before or set()) | (move.after or set())
+
+
+def _mentioned(store: LinkStore, space: str, texts: Mapping[str, Text]) -> dict[str, list[str]]:
+    """The names that each text mentions. Only where a key of a name stands are the runs of words asked for."""
+    live = _live(store, space, sorted({one for text in texts.values() for one in text.keys}))
+    places = {id: text.living(live) for id, text in texts.items()}
+    runs = sorted({run for id, text in texts.items() for run in text.runs(places[id])})
+    known = {name for name in of(CALLED, store.under(space, [f"{CALLED}{run}" for run in runs], 1)) if key_of(name) in live}
+    return {id: text.mentioned(places[id], known) if places[id] else [] for id, text in texts.items()}
+
+
+def _live(store: LinkStore, space: str, keys: Sequence[str]) -> set[str]:
+    """The keys that names have and not too many texts."""
+    named = of(KEY, store.under(space, [f"{KEY}{one}" for one in keys], 1))
+    saying = store.under(space, [f"{SAYS}{one}" for one in named], MAX_SAYING + 1)
+    return {one for one in named if len(saying.get(f"{SAYS}{one}", ())) <= MAX_SAYING}

@@ -1,0 +1,66 @@
+"""The index of names in the SQLite file: who is entered under a label, and all labels of an item. What labels mean is the linker's matter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+import apsw
+
+from weft import codec
+
+Rows = list[tuple[int, str, str]]
+
+
+def put(connection: apsw.Connection, space: int, entered: Mapping[str, tuple[str, ...]]) -> None:
+    """Enter items under these labels and no others; without any, they are forgotten."""
+    before = of(connection, space, list(entered))
+    gone = ((space, label, id) for id, labels in before.items() for label in set(labels).difference(entered[id]))
+    new: Rows = [(space, label, id) for id, labels in entered.items() for label in set(labels).difference(before.get(id, ()))]
+    connection.executemany("DELETE FROM entry WHERE space = ? AND label = ? AND id = ?", gone)
+    new.sort()  # neighbours are written together
+    connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", new)
+    connection.executemany("DELETE FROM entered WHERE space = ? AND id = ?", ((space, id) for id, labels in entered.items() if not labels))
+    rows = ((space, id, codec.to_json(labels)) for id, labels in entered.items() if labels)
+    connection.executemany("INSERT INTO entered VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET labels = excluded.labels", rows)
+
+
+def of(connection: apsw.Connection, space: int, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    query = "SELECT entered.id, entered.labels FROM json_each(?) AS asked CROSS JOIN entered ON entered.space = ? AND entered.id = asked.value"
+    return {id: tuple(json.loads(labels)) for id, labels in connection.execute(query, (codec.to_json(list(ids)), space))}
+
+
+def under(connection: apsw.Connection, space: int, labels: Sequence[str], most: int) -> dict[str, list[str]]:
+    held = "SELECT id FROM entry WHERE entry.space = ?2 AND entry.label = asked.value ORDER BY id"
+    asked = (codec.to_json(list(dict.fromkeys(labels))), space)
+    if most == 1:
+        rows = connection.execute(f"SELECT asked.value, ({held} LIMIT 1) AS first FROM json_each(?1) AS asked WHERE first NOT NULL", asked)
+        return {label: [id] for label, id in rows}
+    every = f"(SELECT json_group_array(id) FROM ({held} LIMIT ?3))"
+    rows = connection.execute(f"SELECT asked.value, {every} AS ids FROM json_each(?1) AS asked WHERE ids <> '[]'", (*asked, most))
+    return {label: sorted(json.loads(ids)) for label, ids in rows}
+
+
+def stale(connection: apsw.Connection, space: int) -> list[str]:
+    return [id for (id,) in connection.execute("SELECT id FROM stale WHERE space = ? ORDER BY id", (space,))]
+
+
+def set_stale(connection: apsw.Connection, space: int, stale: Sequence[str], renewed: Sequence[str]) -> None:
+    connection.executemany("DELETE FROM stale WHERE space = ? AND id = ?", ((space, id) for id in renewed))
+    connection.executemany("INSERT OR IGNORE INTO stale VALUES (?, ?)", ((space, id) for id in stale))
+
+
+def problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
+    """Where the two tables disagree, and who was forgotten though nobody waits to be entered."""
+    stored = {(label, id) for label, id in connection.execute("SELECT label, id FROM entry WHERE space = ?", (space,))}
+    lists = connection.execute("SELECT id, labels FROM entered WHERE space = ?", (space,))
+    listed = {(label, id) for id, labels in lists for label in json.loads(labels)}
+    if missing := len(listed - stored):
+        yield f"space {name!r}: {missing} labels of items are not in the index of names"
+    if surplus := len(stored - listed):
+        yield f"space {name!r}: {surplus} entries of the index of names belong to no item"
+    query = """SELECT count(*) FROM entered WHERE space = ?1 AND id NOT IN (SELECT id FROM item WHERE space = ?1)
+        AND id NOT IN (SELECT id FROM unlinked WHERE space = ?1)"""
+    ((left,),) = connection.execute(query, (space,))
+    if left:
+        yield f"space {name!r}: the index of names has {left} items that are gone"
