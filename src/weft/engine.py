@@ -400,10 +400,10 @@ class Engine:
 
     @contextmanager
     def asking(self, text: str, *, spaces: Sequence[str], mode: Mode = "hybrid", **times: Any) -> Iterator[tuple[Request, list[Problem]]]:
-        """One state of the stores for the stages a capability runs itself, with the question's vector or why it has none."""
+        """One state of the stores for the stages a capability runs itself, with the question's vector: an error if it cannot be had."""
         query = self._query(text, spaces, **({"now": None, "as_of": None, "vector": None} | times))
         with self._reading():
-            found, problems = self._meaning.of_query(query, [request.checked_recipe(Recipe("asking", mode=mode))])
+            found, problems = self._meaning.of_query(query, [request.checked_recipe(Recipe("asking", mode=mode))], strict=True)
             yield Request(query, found, (), stores_then(self._stores, query.as_of)), problems
 
     def embed_texts(self, texts: Sequence[str]) -> list[Vector]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from weft.embedders.cached import Cached, on_disk
-from weft.errors import Conflict, Invalid, Unavailable
+from weft.errors import Conflict, EmbeddingError, Invalid, Unavailable
 from weft.ingest import check
 from weft.model import Item, Key, Problem, Query
 from weft.ports import Caching, Embedder, Stores, Vector
@@ -14,7 +14,6 @@ from weft.trace import span
 
 PAGE = 4096  # items looked up at a time
 BATCH = 64  # vectors per write
-FAILED = "embedding_failed"  # the code of an error of the embedder
 Progress = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 
 
@@ -51,16 +50,13 @@ class Meaning:
         return None if self._embedder is None else self._embedder.dimensions
 
     def of_texts(self, texts: Sequence[str]) -> list[Vector]:
-        return [] if self._embedder is None else self._embed_texts(texts)
-
-    def _embed_texts(self, texts: Sequence[str]) -> list[Vector]:
-        assert self._embedder is not None
+        """None without an embedder. What the embedder cannot do is an error of its own kind here."""
+        if self._embedder is None:
+            return []
         try:
             return self._embedder.embed(texts)
         except Unavailable as error:
-            if error.code != Unavailable.code:
-                raise
-            raise Unavailable(str(error), FAILED) from error  # an embedder that gave no code of its own
+            raise EmbeddingError(str(error)) from error
 
     def embed(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
         """Make the vectors that are missing; how many were made."""
@@ -107,20 +103,20 @@ class Meaning:
             raise Conflict(f"the stored vectors are of {stored!r}, not of {self._fingerprint(ready)!r}: run reindex", "reindex_required")
         return ready
 
-    def of_query(self, query: Query, recipes: Sequence[Recipe]) -> tuple[Vector | None, list[Problem]]:
-        """The query's vector, or why there is none. Only a request that can do without it goes on."""
+    def of_query(self, query: Query, recipes: Sequence[Recipe], strict: bool = False) -> tuple[Vector | None, list[Problem]]:
+        """The query's vector, or why there is none. Only a request that can do without it goes on, and none that is `strict`."""
         modes = {recipe.mode for recipe in recipes if recipe.source == "search"}
         if modes <= {"bm25"} or not query.spaces:
             return None, []
         missing = self._stores.vectors.count_missing(query.spaces)
         try:
             with span("embed"):
-                found = self._embed_query(query, missing)
+                found = self._embed_query(query, missing, strict)
             if found is None and missing and "vector" in modes:
                 raise Conflict(f"mode 'vector' finds nothing: none of the {missing} items has a vector; embed them, or use bm25", "vectors_pending")
             return found, self._pending(query, missing)
         except (Unavailable, Conflict) as error:
-            if "vector" in modes:
+            if strict or "vector" in modes:
                 raise
             return None, [Problem("vectors", f"words only: {error}", error.code)]
 
@@ -128,7 +124,7 @@ class Meaning:
         """Of ready vectors: the embedder answers for them, and without one their size does."""
         return self._embedder.fingerprint if self._embedder is not None else f"given:{len(next(iter(ready.values())))}"
 
-    def _embed_query(self, query: Query, missing: int) -> Vector | None:
+    def _embed_query(self, query: Query, missing: int, strict: bool) -> Vector | None:
         """None when no item of the request's spaces has a vector: those of other spaces must not change the scores."""
         if missing == self._stores.searched(query.spaces):
             return None
@@ -139,7 +135,7 @@ class Meaning:
             raise Conflict(f"the stored vectors are of {stored!r}, and no embedder was opened", "embedder_required")
         if stored != self._embedder.fingerprint:
             raise Conflict(f"the stored vectors are of {stored!r}, the embedder is {self._embedder.fingerprint!r}: run reindex", "reindex_required")
-        return self._embed_texts([query.text])[0]
+        return (self.of_texts if strict else self._embedder.embed)([query.text])[0]
 
     def _dimensions(self, stored: str) -> int | None:
         """Of the stored vectors, where that is known without looking at one."""

@@ -19,7 +19,7 @@ from weft.capabilities.memory.templates import TEMPLATES, MemoryTemplate
 from weft.capabilities.memory.values import ContextPreview, ContextResult, Remembered, SearchResult
 from weft.capabilities.memory.writing import Fact, Turn
 from weft.engine import Engine
-from weft.errors import Conflict, EmbeddingError, Invalid, NotFound, Unavailable, WeftError
+from weft.errors import Conflict, EmbeddingError, Invalid, NotFound, WeftError
 from weft.ingest import check
 from weft.model import Problem
 from weft.recipes import AS_FITS, Recipe, resolved
@@ -194,8 +194,6 @@ class Memory:
             except NotFound:
                 log.debug("memory: nothing was told to workspace %s yet", self.workspace)
             for problem in problems:
-                if problem.code != "vectors_pending":
-                    raise EmbeddingError(problem.reason)
                 log.warning("memory: %s", problem.reason)
             yield asked
 
@@ -230,9 +228,7 @@ def _embedding() -> Iterator[None]:
     """No vector where one is needed is an error of its own."""
     try:
         yield
-    except (Unavailable, Conflict) as error:
-        if isinstance(error, Unavailable) and error.code != "embedding_failed":
-            raise
+    except (EmbeddingError, Conflict) as error:
         raise EmbeddingError(str(error)) from error
 
 
