@@ -1,19 +1,23 @@
 """What links of weft's own cost: all at once for N generated items, and for one change. Processor time, as other programs disturb it less.
 
 python -m bench.linking --items 20000
+python -m bench.linking --corpus DATA_FOLDER/hotpotqa/corpus.jsonl
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 import weft
 from bench.speed import Made
+from weft.ingest.byname import BY_NAME
 
 CHANGES = 20
 
@@ -21,12 +25,40 @@ CHANGES = 20
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=20_000)
-    count = parser.parse_args().items
+    parser.add_argument("--corpus", type=Path, help="links by names instead, of the passages of a retrieval set")
+    arguments = parser.parse_args()
+    if arguments.corpus:
+        by_names(arguments.corpus, arguments.items)
+        return
+    count = arguments.items
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/links.db"
         last = fill(path, count)
         for rule in ("shared_tag", "similar"):
             measure(path, rule, last)
+
+
+def by_names(corpus: Path, count: int) -> None:
+    """All links by names of stored passages, then single changes of a passage's text."""
+    rows = [json.loads(line) for line in corpus.read_text("utf-8").splitlines()[:count]]
+    items = [weft.Item(row["id"], "all", title=row.get("title", ""), text=row["text"]) for row in rows]
+    with tempfile.TemporaryDirectory() as folder:
+        with weft.open(f"{folder}/names.db", embedder=None, links=[]) as kb:
+            started = time.process_time()
+            kb.add(items, embed=False)
+            stored = time.process_time() - started
+        with weft.open(f"{folder}/names.db", embedder=None, links=[rule.type for rule in BY_NAME]) as kb:
+            started = time.process_time()
+            kb.link()
+            spent, links = time.process_time() - started, kb.stats().spaces[0].links
+            changes = []
+            for number, item in enumerate(items[:: max(1, len(items) // CHANGES)]):
+                started = time.process_time()
+                kb.add(replace(item, text=f"{item.text} Changed {number}."), embed=False)
+                changes.append(time.process_time() - started)
+    each = 1000 / len(items)
+    print(f"{len(items):,} passages: storing {stored * each:.2f} ms each; links by names {spent * each:.2f} ms each, {links:,} links", flush=True)
+    print(f"  one change, with its words: {np.median(changes) * 1000:.1f} ms, at most {max(changes) * 1000:.0f} ms", flush=True)
 
 
 def fill(path: str, count: int) -> list[tuple[weft.Item, list[float]]]:

@@ -26,7 +26,7 @@ from weft.ingest.mentions import mentioned, names
 from weft.model import MADE, Edge, Item
 
 TYPES = tuple(rule.type for rule in BY_NAME)
-CAPS = {"MAX_HOLDERS": 2, "MAX_MENTIONS": 3, "MAX_SHARING": 3, "MAX_SAYING": 4, "MAX_REFERRING": 2}
+CAPS = {"MAX_HOLDERS": 2, "MAX_MENTIONS": 3, "MAX_SHARING": 3, "MAX_SAYING": 2, "MAX_REFERRING": 2}
 Made = set[tuple[str, str, str, float, str]]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
@@ -55,8 +56,7 @@ class Read(NamedTuple):
 def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, Read]) -> Concerned:
     """Enter changed items under the labels they have by themselves; those that are gone, under none."""
     old = store.entries(space, ids)
-    mentions = {id: [label for label in told(entered) if label.startswith(MENTIONS)] for id, entered in old.items()}
-    new = {id: (*mentions.get(id, ()), *labels(*items[id])) if id in items else () for id in ids}
+    new = {id: (*_mentions(old.get(id, ())), *labels(*items[id])) if id in items else () for id in ids}
     moves = Moves(store, space, old, new)
     concerned = Concerned(moves.changed)
     _names_changed(moves, concerned)
@@ -71,12 +71,17 @@ def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, 
 def mention(store: LinkStore, space: str, items: Mapping[str, Read]) -> Concerned:
     """Enter items, which are entered as they are now, under the names their texts mention. Their links are out of date in any case."""
     old = store.entries(space, list(items))
-    alone = {id: tuple(label for label in old.get(id, ()) if not label.startswith(MENTIONS)) for id in items}
+    alone = {id: old.get(id, ())[len(_mentions(old.get(id, ()))) :] for id in items}
     found = _mentioned(store, space, {id: read.text for id, read in items.items()})
     moves = Moves(store, space, old, {id: (*[f"{MENTIONS}{name}" for name in found[id]], *alone[id]) for id in items})
     concerned = Concerned(moves.changed, stale=set(items))
     concerned.stale |= {id for move in moves.of(MENTIONS, MAX_MENTIONS).values() for id in move.within(MAX_MENTIONS)}
     return concerned
+
+
+def _mentions(entered: tuple[str, ...]) -> list[str]:
+    """The labels of names that a text mentions: they come first."""
+    return list(takewhile(lambda label: label.startswith(MENTIONS), entered))
 
 
 class Moves:
@@ -124,12 +129,13 @@ class Moves:
                 self._names.setdefault(label[: len(role)], []).append(label[len(role) :])
         return self._names.get(role, [])
 
-    def of(self, role: str, most: int, only: Iterable[str] | None = None) -> dict[str, Move]:
-        """By name, without the role. A name under which more than `most` are, and stay, says only that."""
+    def of(self, role: str, most: int, only: Iterable[str] | None = None, new: bool = False) -> dict[str, Move]:
+        """By name, without the role. A name under which more than `most` are, and stay, says only that. Names under which nobody is yet
+        are left out unless `new`: they concern nobody but the items of this step."""
         names = self.names(role) if only is None else list(only)
         enough = most + 1 + self._size
         stored = self._store.under(self._space, [f"{role}{name}" for name in names], enough)
-        return {name: self._move(f"{role}{name}", stored, enough) for name in names}
+        return {name: self._move(label, stored, enough) for name in names if (label := f"{role}{name}") in stored or new}
 
     def under(self, role: str, names: Iterable[str], most: int) -> set[str]:
         """All who are entered under one of the names now, or will be; not of names under which more than `most` are, and stay."""
@@ -165,7 +171,7 @@ class Moves:
 def _names_changed(moves: Moves, concerned: Concerned) -> None:
     """A name that appears or vanishes is to be looked for in texts, and ties those that share it no longer, or again; one that more or
     fewer items go by gives its links another weight."""
-    called = moves.of(CALLED, MAX_HOLDERS)
+    called = moves.of(CALLED, MAX_HOLDERS, new=True)
     turned = [name for name, move in called.items() if bool(move.before) != bool(move.after)]
     concerned.marked |= moves.saying(sorted({key_of(name) for name in turned}), MAX_SAYING)
     concerned.stale |= moves.under(SPAN, turned, MAX_SHARING)
