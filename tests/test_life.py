@@ -298,6 +298,7 @@ def test_a_file_whose_log_did_not_name_links_is_brought_up_to_date(tmp_path: Pat
         "DROP INDEX change_of_item",
         "DROP INDEX change_of_target",
         *(f"ALTER TABLE change DROP COLUMN {name}" for name in ("target_space", "target", "type")),
+        *(f"DROP TABLE {name}" for name in ("entry", "entered", "stale")),
     )
     raw(path, "PRAGMA user_version=2")
     with engine(str(path)) as kb:
