@@ -51,7 +51,7 @@ EDGES = [
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request, tmp_path):
-    with weft.open("memory:" if request.param == "memory" else str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
+    with weft.open("memory:" if request.param == "memory" else str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(ITEMS, EDGES)
         yield kb
 

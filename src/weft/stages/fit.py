@@ -39,6 +39,7 @@ class Rendered:
 Offered = list[list[tuple[Rendered, ...]]]  # by part and by hit
 
 REMEMBERED = 16_384  # items, about 1 KB each
+LONGEST_REMEMBERED = 5_000  # characters
 _remembered: dict[tuple[object, ...], tuple[Rendered, ...]] = {}
 
 
@@ -71,7 +72,7 @@ def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: 
 
 def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> tuple[Rendered, ...]:
     """The forms a candidate may take. The same items come back in request after request: they are remembered by all they show."""
-    if not layout.lasting:
+    if not layout.lasting or len(hit.item.text) > LONGEST_REMEMBERED:
         return _rendered(hit, recipe, layout, counter)
     item = hit.item
     properties = repr(item.properties) if item.properties else ""
