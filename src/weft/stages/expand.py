@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from weft.model import Edge, Filter, Hit, Item, Key
+from weft.model import MADE, Edge, Filter, Hit, Item, Key
 from weft.ports import GraphStore, ItemStore
 from weft.recipes import Recipe
 
@@ -30,8 +30,9 @@ class Expanded:
     max_depth: int = 0
 
 
-def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemStore, graph: GraphStore) -> Expanded:
-    """The best `recipe.limit` items within `recipe.depth` links of the starts, the starts themselves left out."""
+def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemStore, graph: GraphStore, made: bool = True) -> Expanded:
+    """The best `recipe.limit` items within `recipe.depth` links of the starts, the starts themselves left out. Without `made` only links
+    that people gave are followed."""
     ways: dict[Key, tuple[Key, ...]] = {key: (key,) for key in starts}
     reached: dict[Key, Step] = {}
     frontier: Sequence[Key] = list(ways)
@@ -44,9 +45,8 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         least = _least(reached, recipe, hop)
         if least > 1.0:
             break
-        edges = [
-            edge for edge in graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST)) if edge.known_at(only.created_to)
-        ]
+        read = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST))
+        edges = [edge for edge in read if edge.known_at(only.created_to) and (made or edge.origin != MADE)]
         steps = _steps(edges, ways, hop, recipe.near)
         allowed = items.visible(sorted(steps, key=lambda key: _order(steps, key)), only)
         reached.update({key: steps[key] for key in allowed})

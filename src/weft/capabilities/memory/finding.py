@@ -39,7 +39,7 @@ def related(asked: Request, options: SearchOptions, results: Sequence[SearchResu
     recipe = Recipe("related", "neighbours", edge_types=options.relationship_types, depth=options.relationship_depth, limit=MOST_RELATED)
     starts = [one.hit.item.key for one in results if one.hit is not None]
     only = options.reachable(asked.query.spaces[0], asked.query.now)
-    reached = expand(starts, only, recipe, items=asked.stores.items, graph=asked.stores.graph)
+    reached = expand(starts, only, recipe, items=asked.stores.items, graph=asked.stores.graph, made=False)
     ways: dict[Key, list[RelatedMemory]] = {}
     for hit in reached.hits:
         if hit.edge is not None:
