@@ -71,9 +71,11 @@ def _steps(edges: Sequence[Edge], ways: dict[Key, tuple[Key, ...]], hop: int, ne
     steps: dict[Key, Step] = {}
     for edge in edges:
         source, target = edge.source_key, edge.target_key
-        for here, there in ((source, target), (target, source)):
-            if there not in ways and there not in steps and len(ways.get(here, ())) == hop:
-                steps[there] = Step(round(edge.weight / (hop + near), 6), (*ways[here], there), edge)
+        way, back = ways.get(source), ways.get(target)
+        if way is not None and back is None and len(way) == hop and target not in steps:
+            steps[target] = Step(round(edge.weight / (hop + near), 6), (*way, target), edge)
+        elif back is not None and way is None and len(back) == hop and source not in steps:
+            steps[source] = Step(round(edge.weight / (hop + near), 6), (*back, source), edge)
     return steps
 
 

@@ -271,13 +271,15 @@ class SqliteStore:
         with self.reading() as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
-            found: dict[tuple[Any, ...], Edge] = {}
+            found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
             for name, view in views.items():
                 ids = list(dict.fromkeys(id for space, id in keys if space == name))
                 for side in links.SIDES:
                     rows = links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight)
-                    found.update({row[:5]: edge_from_row(names, row) for row in rows})
-        return sorted(found.values(), key=_heaviest)
+                    found.update({row[:5]: row for row in rows})
+        # Rows are sorted, not edges: there are hundreds in a request, and a row is a bare tuple.
+        best = sorted(found.values(), key=lambda row: (-row[5], row[1], row[3], row[4], names[row[0]], names[row[2]]))
+        return [edge_from_row(names, row) for row in best]
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
@@ -401,7 +403,3 @@ def _cut(scored: list[tuple[int, float]], limit: int) -> list[tuple[int, float]]
 def _best_first(pair: tuple[Key, float]) -> tuple[float, str, str]:
     (space, id), score = pair
     return (-score, id, space)
-
-
-def _heaviest(edge: Edge) -> tuple[float, str, str, str, Key, Key]:
-    return (-edge.weight, edge.source, edge.target, edge.type, edge.source_key, edge.target_key)
