@@ -91,7 +91,7 @@ def main() -> None:
     logging.getLogger("weft").setLevel(logging.ERROR)  # the rules have no vectors, and every search says so
     path = arguments.file or Path(tempfile.mkdtemp()) / "graph.db"
     made, fresh = Made(arguments.entities), not path.exists()
-    with weft.open(str(path), embedder=None) as kb:
+    with weft.open(str(path), embedder=None, links=[]) as kb:
         if fresh:
             started = time.perf_counter()
             ingest(kb, made)

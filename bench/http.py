@@ -130,7 +130,7 @@ def main() -> None:
     arguments = parser.parse_args()
     path = arguments.file or Path(tempfile.mkdtemp()) / "http.db"
     if not path.exists():
-        with weft.open(str(path), embedder=None) as kb:
+        with weft.open(str(path), embedder=None, links=[]) as kb:
             ingest(kb, Made(arguments.items))
     asking = Made(arguments.items, seed=8)
     # By words alone: the query's vector would be the embedder's work, and here the service is measured.

@@ -86,7 +86,7 @@ def quality(arguments: argparse.Namespace) -> None:
 
 
 def speed(arguments: argparse.Namespace) -> None:
-    made, kb = Made(arguments.items), weft.open(tempfile.mkdtemp() + "/memory.db", embedder=None)
+    made, kb = Made(arguments.items), weft.open(tempfile.mkdtemp() + "/memory.db", embedder=None, links=[])
     for items, vectors in made.batches(2000):
         memories = [
             weft.Item(item.id, "one", weft.Kind.MEMORY, item.type, text=item.text, subject=f"c{n % 50}", confidence=0.5, created_at=NOW - timedelta(minutes=n))
