@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 import weft
 from weft import Conflict, Context, Edge, Engine, Invalid, Item, Kind, NotFound, Recipe, Unavailable, Weights
 from weft.config import Settings, load
+from weft.ingest import check
 from weft.model import Problem
 from weft.ports import Stores
 from weft.recipes import LEAST, MOST, TOKENS_PER_CANDIDATE
@@ -915,6 +916,7 @@ def test_the_same_id_or_edge_twice_in_one_write_is_refused(kb):
         ([[1, 0]], "1 vectors for 2 items"),
         ([[1, 0], [float("nan"), 1]], "finite numbers"),
         ([[1, 0], [float("inf"), 1]], "finite numbers"),
+        ([[1, 0], [1e300, 1]], "finite numbers"),
         ([[1, 0], [0, 0]], "not all of them 0"),
         ([[1, 0], [1, 0, 0]], "a vector of 3 dimensions does not fit: 2 are needed"),
         ([[1, 0], []], "one list of numbers"),
@@ -1333,3 +1335,7 @@ def test_a_key_is_not_shown(tmp_path):
     found = load({"OPENAI_API_KEY": "sk-secret"}, tmp_path)
     assert found.openai_api_key == "sk-secret" and "sk-secret" not in repr(found)
     assert load({"OPENAI_API_KEY": "one", "WEFT_OPENAI_API_KEY": "two"}, tmp_path).openai_api_key == "two"
+
+
+def test_a_vector_of_the_largest_numbers_is_as_good_as_any():
+    assert check.vector([3e38] * 4).tolist() == [0.5] * 4

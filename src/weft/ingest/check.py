@@ -131,7 +131,8 @@ def time(name: str, value: object) -> datetime:
 def vector(given: Sequence[float] | Vector, dimensions: int | None = None) -> Vector:
     """A unit vector of finite numbers."""
     try:
-        array = np.asarray(given, np.float32)
+        with np.errstate(over="ignore"):  # a number too large for single precision is infinite, and refused below
+            array = np.asarray(given, np.float32)
     except (TypeError, ValueError):
         raise Invalid("a vector must be a list of numbers") from None
     if array.ndim != 1 or not len(array):
@@ -141,6 +142,8 @@ def vector(given: Sequence[float] | Vector, dimensions: int | None = None) -> Ve
     length = float(np.linalg.norm(array.astype(np.float64)))
     if not math.isfinite(length) or not length:
         raise Invalid("a vector must have finite numbers, not all of them 0")
+    if length > float(np.finfo(np.float32).max):  # as a number of single precision it would be infinite
+        return vector(array / np.abs(array).max())
     return (array / length).astype(np.float32)
 
 
