@@ -575,3 +575,9 @@ class TestSurfaces:
             shape = GraphRequest.model_fields[one.name]
             assert (shape.get_default(call_default_factory=True) or None) == (one.default or None) or one.default in (0, False), one.name
             assert f"| `{one.name}` |" in page, one.name
+
+
+def test_what_weft_noticed_itself_is_no_relationship(kb):
+    told = graph(kb, Item("ship", "s", Kind.ENTITY, title="Ship", text="The Mast is high."), entity("mast"), edges=(Edge("ship", "mast", "HAS", space="s"),))
+    assert [edge.type for edge in kb.edges(["s"], made=True)] == ["mentions"]
+    assert links(told.for_entities(["ship", "mast"])) == [("ship", "HAS", "mast")]

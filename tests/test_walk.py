@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,7 +11,7 @@ import weft
 from weft import Edge, Item
 from weft.errors import Unavailable
 from weft.ingest.links import MENTIONS
-from weft.model import Kind
+from weft.model import SINCE, Kind
 from weft.recipes import KNOWLEDGE, Recipe
 
 QUESTION = "When did the mother of Lothair II die?"
@@ -141,3 +142,12 @@ def test_a_graph_that_is_down_gives_an_answer_that_says_so(kb, monkeypatch):
 
 def test_the_default_context_walks():
     assert [recipe.source for recipe in KNOWLEDGE] == ["search", "walk", "neighbours"]
+
+
+def test_a_link_that_was_made_later_is_not_followed_back_then():
+    then = {"created_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    items = [Item("lothair", "s", title="Lothair", text="king of Lotharingia", **then), Item("abbey", "s", text="a house of monks", **then)]
+    with weft.open("memory:", embedder=None, links=[]) as kb:
+        kb.add(items, [Edge("lothair", "abbey", space="s", properties={SINCE: "2026-03-01T00:00:00+00:00"})])
+        seen = {month: ids(kb.search("Lothair", spaces=["s"], mode="walk", as_of=datetime(2026, month, 1, tzinfo=UTC))) for month in (2, 4)}
+    assert seen == {2: ["lothair"], 4: ["lothair", "abbey"]}
