@@ -25,6 +25,7 @@ MAX_NODES = 48  # relaxed problems solved for dependencies, 1-2 ms each
 IMPOSSIBLE = np.int64(-(2**62))
 
 Table = npt.NDArray[np.int64]
+Gains = tuple[Table, Table]  # extra tokens, beginning with none, and the value of a group that has them
 
 
 class Option(NamedTuple):
@@ -200,28 +201,33 @@ def _grants(solvers: Sequence[_Solver], sure: Sequence[int], budget: int) -> lis
     if left < 0:
         return None
     gains = [solver.gains(own, left) for solver, own in zip(solvers, used, strict=True)]
-    best: list[Table] = [np.zeros(left + 1, np.int64)]
-    for steps in gains:
-        best.append(_share_out(best[-1], steps))
-    if best[-1][left] <= IMPOSSIBLE // 2:
+    if any(values[-1] <= IMPOSSIBLE // 2 for _, values in gains):
         return None
-    grants = [0] * len(solvers)
-    for number in reversed(range(len(solvers))):
-        extra = next(tokens for tokens, value in gains[number] if tokens <= left and best[number][left - tokens] + value == best[number + 1][left])
-        grants[number] = used[number] + extra
+    # The last group that wants anything of the pool takes what is best for it: only those before it need a table.
+    last = max((number for number, (tokens, _) in enumerate(gains) if len(tokens) > 1), default=0)
+    best: list[Table] = [np.zeros(left + 1, np.int64)]
+    for steps in gains[:last]:
+        best.append(_share_out(best[-1], steps))
+    grants = list(used)
+    for number in reversed(range(last + 1)):
+        tokens, values = gains[number]
+        inside = tokens <= left
+        extra = int(tokens[np.argmax(best[number][left - tokens[inside]] + values[inside])])
+        grants[number] += extra
         left -= extra
     return grants
 
 
-def _share_out(best: Table, gains: Sequence[tuple[int, int]]) -> Table:
-    """Give one more group a part of the pool. `gains` are (extra tokens, value) at which the group's value rises."""
-    result = best + gains[0][1]
+def _share_out(best: Table, gains: Gains) -> Table:
+    """Give one more group a part of the pool."""
+    tokens, values = gains
+    result = best + values[0]
     if not best.any():  # the first group: its own gains are the best there is
-        result[[tokens for tokens, _ in gains]] = [value for _, value in gains]
+        result[tokens] = values
         accumulated: Table = np.maximum.accumulate(result)
         return accumulated
-    for tokens, value in gains[1:]:
-        np.maximum(result[tokens:], best[: len(best) - tokens] + value, out=result[tokens:])
+    for extra, value in zip(tokens[1:].tolist(), values[1:].tolist(), strict=True):
+        np.maximum(result[extra:], best[: len(best) - extra] + value, out=result[extra:])
     return result
 
 
@@ -275,17 +281,17 @@ class _Solver:
             return self._overhead + int(fits[0]) * self._unit if len(fits) else self._overhead + self._room + 1
         return self._overhead + int(np.searchsorted(last, value)) * self._unit
 
-    def gains(self, own: int, pool: int) -> list[tuple[int, int]]:
+    def gains(self, own: int, pool: int) -> Gains:
         """Where the value rises when tokens of the pool are added to the group's own, beginning with none of them."""
         now = self._best(own)
         first = max(0, -(-(own - self._overhead) // self._unit))
         last = self._rows[-1][first : max(0, own + pool - self._overhead) // self._unit + 1]
         if not len(last) or own + pool < self._overhead:
-            return [(0, now)]
+            return np.zeros(1, np.int64), np.array([now])
         rises = np.flatnonzero(np.diff(last, prepend=IMPOSSIBLE))
         extra, value = self._overhead + (first + rises) * self._unit - own, last[rises]
         gained = (extra > 0) & (extra <= pool) & (value > now)
-        return [(0, now), *zip(extra[gained].tolist(), value[gained].tolist(), strict=True)]
+        return np.concatenate([[0], extra[gained]]), np.concatenate([[now], value[gained]])
 
     def pick(self, grant: int) -> list[int]:
         """The options that make the best value within the grant."""
@@ -309,10 +315,11 @@ class _Solver:
         own = picks[self._first : self._first + len(self._group.offers)]
         return sum(offer.options[pick].value for offer, pick in zip(self._group.offers, own, strict=True) if pick >= 0)
 
-    def optimistic(self, budget: int) -> list[tuple[int, int]]:
+    def optimistic(self, budget: int) -> Gains:
         """Where the value would rise if every cost were rounded down to whole columns."""
         last = self._fill(round_up=False)[-1]
         rises = np.flatnonzero(np.diff(last)) + 1
-        steps = [(self._overhead + column * self._unit, int(last[column])) for column in rises.tolist()]
-        free = int(last[0]) if len(last) else 0
-        return [(0, max(0, free)), *((tokens, value) for tokens, value in steps if tokens <= budget)]
+        tokens = self._overhead + rises * self._unit
+        free = max(0, int(last[0])) if len(last) else 0
+        inside = tokens <= budget
+        return np.concatenate([[0], tokens[inside]]), np.concatenate([[free], last[rises[inside]]])
