@@ -268,6 +268,28 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_a_caller_does_to_an_item_stays_with_him(sqlite: SqliteStore, nested: bool) -> None:
+    sqlite.apply(batch([item("a", properties={"size": ["small"] if nested else "small"})]))
+    for _ in range(3):
+        (found,) = sqlite.get([("acme", "a")])
+        assert found.properties == {"size": ["small"] if nested else "small"}
+        assert isinstance(found.properties, dict)
+        found.properties["size"] = "large"
+
+
+def test_items_kept_in_memory_are_those_of_the_file(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "KEPT_ITEMS", 2)
+    items = [item(id, text=f"{id} first", title=id.upper(), tags=("x",), confidence=0.5) for id in "abc"]
+    sqlite.apply(batch(items))
+    for _ in range(2):
+        assert [one.text for one in sqlite.get([("acme", id) for id in "cab"])] == ["c first", "a first", "b first"]
+    other = SqliteStore.open(sqlite._path)
+    other.apply(batch([replace(items[0], text="second")]))
+    other.close()
+    assert [one.text for one in sqlite.get([("acme", id) for id in "abc"])] == ["second", "b first", "c first"]
+
+
 def test_a_reader_does_not_remember_every_filter_it_ever_saw(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a", "refund")]))
     for number in range(200):

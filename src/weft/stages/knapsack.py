@@ -156,8 +156,7 @@ def _repaired(groups: Sequence[Group], budget: int, offers: Sequence[Offer], cho
     forbidden: frozenset[int] = frozenset()
     while (broken := _broken(offers, choice)) is not None:
         forbidden |= {broken[0]}
-        found = _solve(groups, budget, Ruling(forbidden))
-        choice = found if found is not None else Choice((-1,) * len(offers), 0, 0)
+        choice = _solve(groups, budget, Ruling(forbidden)) or Choice((-1,) * len(offers), 0, 0)
     return Choice(choice.options, choice.value, max(bound, choice.value))
 
 
@@ -196,11 +195,11 @@ def _bound(solvers: Sequence[_Solver], budget: int) -> int:
 
 def _grants(solvers: Sequence[_Solver], sure: Sequence[int], budget: int) -> list[int] | None:
     """Tokens for each group: what it makes of its share, plus the best way to hand out what is left."""
-    used = [solver.used(tokens) for solver, tokens in zip(solvers, sure, strict=True)]
-    left = budget - sum(used)
+    grants = [solver.used(tokens) for solver, tokens in zip(solvers, sure, strict=True)]
+    left = budget - sum(grants)
     if left < 0:
         return None
-    gains = [solver.gains(own, left) for solver, own in zip(solvers, used, strict=True)]
+    gains = [solver.gains(own, left) for solver, own in zip(solvers, grants, strict=True)]
     if any(values[-1] <= IMPOSSIBLE // 2 for _, values in gains):
         return None
     # The last group that wants anything of the pool takes what is best for it: only those before it need a table.
@@ -208,7 +207,6 @@ def _grants(solvers: Sequence[_Solver], sure: Sequence[int], budget: int) -> lis
     best: list[Table] = [np.zeros(left + 1, np.int64)]
     for steps in gains[:last]:
         best.append(_share_out(best[-1], steps))
-    grants = list(used)
     for number in reversed(range(last + 1)):
         tokens, values = gains[number]
         inside = tokens <= left
@@ -221,11 +219,10 @@ def _grants(solvers: Sequence[_Solver], sure: Sequence[int], budget: int) -> lis
 def _share_out(best: Table, gains: Gains) -> Table:
     """Give one more group a part of the pool."""
     tokens, values = gains
-    result = best + values[0]
+    result: Table = best + values[0]
     if not best.any():  # the first group: its own gains are the best there is
         result[tokens] = values
-        accumulated: Table = np.maximum.accumulate(result)
-        return accumulated
+        return np.maximum.accumulate(result, out=result)
     for extra, value in zip(tokens[1:].tolist(), values[1:].tolist(), strict=True):
         np.maximum(result[extra:], best[: len(best) - extra] + value, out=result[extra:])
     return result
@@ -291,7 +288,7 @@ class _Solver:
         rises = np.flatnonzero(np.diff(last, prepend=IMPOSSIBLE))
         extra, value = self._overhead + (first + rises) * self._unit - own, last[rises]
         gained = (extra > 0) & (extra <= pool) & (value > now)
-        return np.concatenate([[0], extra[gained]]), np.concatenate([[now], value[gained]])
+        return np.append(0, extra[gained]), np.append(now, value[gained])
 
     def pick(self, grant: int) -> list[int]:
         """The options that make the best value within the grant."""
@@ -319,7 +316,5 @@ class _Solver:
         """Where the value would rise if every cost were rounded down to whole columns."""
         last = self._fill(round_up=False)[-1]
         rises = np.flatnonzero(np.diff(last)) + 1
-        tokens = self._overhead + rises * self._unit
-        free = max(0, int(last[0])) if len(last) else 0
-        inside = tokens <= budget
-        return np.concatenate([[0], tokens[inside]]), np.concatenate([[free], last[rises[inside]]])
+        tokens, free = self._overhead + rises * self._unit, max(0, int(last[0])) if len(last) else 0
+        return np.append(0, tokens[tokens <= budget]), np.append(free, last[rises[tokens <= budget]])

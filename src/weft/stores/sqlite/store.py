@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock, local
@@ -14,12 +13,12 @@ import numpy.typing as npt
 
 from weft import codec
 from weft import words as analyser
-from weft.errors import Conflict, Corrupt, Unavailable
+from weft.errors import Conflict, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
 from weft.stores.sqlite import entries, linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.reader import Reader
-from weft.stores.sqlite.view import EDGE, View, edge_from_row
+from weft.stores.sqlite.view import EDGE, View, edge_from_row, item_from_body
 from weft.stores.sqlite.write import Writer
 
 Vector = npt.NDArray[np.float32]
@@ -109,8 +108,8 @@ class SqliteStore:
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self.reading() as reader:
             views = reader.views([space for space, _ in keys])
-            bodies = {name: view.bodies(reader.connection, [id for space, id in keys if space == name]) for name, view in views.items()}
-        return [_item(bodies[space][id], space) for space, id in keys if space in bodies and id in bodies[space]]
+            found = {name: view.stored(reader.connection, name, [id for space, id in keys if space == name]) for name, view in views.items()}
+        return [found[space][id] for space, id in keys if space in found and id in found[space]]
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
         with self.reading() as reader:
@@ -141,7 +140,7 @@ class SqliteStore:
             if len(found) >= limit:
                 break
             if mask is None or mask[row - base]:
-                found.append(_item(body, name))
+                found.append(item_from_body(body, name))
         return found
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
@@ -365,13 +364,6 @@ class SqliteStore:
         """The place of each key that is stored."""
         found = {name: view.places(reader.connection, [id for space, id in keys if space == name]) for name, view in views.items()}
         return {(space, id): found[space][id] for space, id in keys if space in found and id in found[space]}
-
-
-def _item(body: str, space: str) -> Item:
-    try:
-        return codec.item_from_dict({**json.loads(body), "space": space})
-    except (ValueError, TypeError) as error:
-        raise Corrupt(f"an item of space {space!r} cannot be read ({error}): restore the file from a backup or an export") from error
 
 
 def _embedder(connection: apsw.Connection) -> tuple[str, int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 import apsw
@@ -14,12 +15,15 @@ import numpy.typing as npt
 
 from weft import codec
 from weft import words as analyser
+from weft.errors import Corrupt
 from weft.model import Edge, Filter, Item, Kind
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
 MASKS = 64  # filters a view remembers
 KEPT_BYTES = 400_000_000  # of vectors, per reader: larger spaces read the few they need every time
+KEPT_ITEMS = 16_384  # per view, about 1 KB each
+LONGEST_KEPT = 5_000  # characters
 LABEL = "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
 
 RECORD = np.dtype(
@@ -70,6 +74,18 @@ def labels(item: Item) -> list[str]:
     return found if item.subject is None else [*found, label("subject", item.subject)]
 
 
+def item_from_body(body: str, space: str) -> Item:
+    try:
+        return codec.item_from_dict({**json.loads(body), "space": space})
+    except (ValueError, TypeError) as error:
+        raise Corrupt(f"an item of space {space!r} cannot be read ({error}): restore the file from a backup or an export") from error
+
+
+_FIELDS = tuple(one.name for one in fields(Item))
+_MIDDLE = _FIELDS.index("properties")
+_MAKE: Callable[..., Item] = Item
+_FIRST, _REST = attrgetter(*_FIELDS[:_MIDDLE]), attrgetter(*_FIELDS[_MIDDLE + 1 :])
+
 EDGE = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
 
 
@@ -105,6 +121,7 @@ class View:
         self._masks: dict[Filter, Mask | None] = {}
         self._ids: dict[int, str] = {}  # those asked for before: a place keeps its id for as long as it has one
         self._places: dict[str, int] = {}  # those asked for since the space last changed
+        self._decoded: dict[str, tuple[Any, ...]] = {}  # the fields of items asked for since then
 
     def refresh(self, connection: apsw.Connection) -> None:
         """Catch up with the file; costs nothing when the space did not change."""
@@ -114,6 +131,7 @@ class View:
         version, self.next, self.items, self.length, reset = row
         self._masks.clear()
         self._places.clear()
+        self._decoded.clear()
         self._load_records(connection, self.version)
         self._load_signs(connection, self.version)
         self._load_fresh(connection, self.version, reset)
@@ -173,10 +191,27 @@ class View:
             self._places.update({id: row & 0xFFFFFFFF for id, row in connection.execute(query, (codec.to_json(missing), self.no))})
         return {id: self._places[id] for id in ids if id in self._places}
 
-    def bodies(self, connection: apsw.Connection, ids: Sequence[str]) -> dict[str, str]:
-        """The items behind those of the ids that are stored, as JSON."""
-        query = "SELECT item.id, item.body FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
-        return dict(list(connection.execute(query, (codec.to_json(list(ids)), self.no))))
+    def stored(self, connection: apsw.Connection, space: str, ids: Sequence[str]) -> dict[str, Item]:
+        """The items behind those of the ids that are stored. The same ones come back in request after request, so their fields are kept;
+        each caller has items of its own all the same."""
+        missing = [id for id in ids if id not in self._decoded]
+        found: dict[str, Item] = {}
+        if missing:
+            query = "SELECT item.id, item.body FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
+            found = {id: item_from_body(body, space) for id, body in connection.execute(query, (codec.to_json(missing), self.no))}
+        for id in ids:
+            if id in self._decoded:
+                first, properties, rest = self._decoded[id]
+                found[id] = _MAKE(*first, dict(properties), *rest)
+        self._keep(found[id] for id in missing if id in found)
+        return found
+
+    def _keep(self, items: Iterable[Item]) -> None:
+        for item in items:
+            if len(item.text) <= LONGEST_KEPT and not any(isinstance(value, (dict, list)) for value in item.properties.values()):
+                if len(self._decoded) >= KEPT_ITEMS:
+                    self._decoded.clear()
+                self._decoded[item.id] = (_FIRST(item), dict(item.properties), _REST(item))
 
     def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """The vectors at these places, which must have one. What was read is kept, as long as the space is of moderate size."""
