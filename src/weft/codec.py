@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.errors import Conflict
 from weft.model import Edge, Item, Key, Kind
+from weft.quick import maker
 
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 
@@ -30,15 +31,15 @@ def item_to_dict(item: Item) -> dict[str, Any]:
 
 def item_from_dict(row: Mapping[str, Any]) -> Item:
     """The inverse of `item_to_dict`; the row is trusted (see ingest/check for rows of users)."""
-    values = dict(row)
+    values = {**_ITEM_DEFAULTS, "properties": {}, **row}
     for name in _TIMES:
-        if name in values:
+        if name in row:
             values[name] = text_to_time(values[name])
-    if "kind" in values:
+    if "kind" in row:
         values["kind"] = Kind(values["kind"])
-    if "tags" in values:
+    if "tags" in row:
         values["tags"] = tuple(values["tags"])
-    return Item(**values)
+    return _item(*values.values())
 
 
 def edge_to_dict(edge: Edge) -> dict[str, Any]:
@@ -107,4 +108,5 @@ def _default(one: Field[Any]) -> Any:
 
 
 _ITEM_DEFAULTS = {one.name: _default(one) for one in fields(Item)}
+_item = maker(Item)
 _EDGE_DEFAULTS = {one.name: _default(one) for one in fields(Edge)}

@@ -24,7 +24,7 @@ from weft.loading import Loading
 from weft.meaning import Meaning, Progress
 from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
 from weft.ports import LLM, Caching, Embedder, Stores, Vector
-from weft.recipes import Mode, Recipe, resolved
+from weft.recipes import Mode, Recipe
 from weft.stages import explain
 from weft.stages.answer import answer
 from weft.stages.gather import Request
@@ -488,8 +488,7 @@ class Engine:
         )
         given.pop("entity", None)
         tokens.counter(query.model)
-        wanted = [request.checked_recipe(resolved(request.overridden(recipe, given), query.max_tokens)) for recipe in recipes]
-        return query, tiers.restricted(wanted, tier)
+        return query, tiers.restricted(request.wanted(recipes, given, query.max_tokens), tier)
 
     def _reading(self) -> ExitStack:
         """One state of every store for a whole request."""

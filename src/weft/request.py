@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, get_args
 
 from weft.errors import Invalid, unknown
 from weft.ingest import check
 from weft.model import Kind
-from weft.recipes import RECIPES, Mode, Recipe, Source
+from weft.recipes import RECIPES, Mode, Recipe, Source, resolved
 
 MAX_LIMIT = 10_000
 MAX_QUERY = 100_000  # characters
@@ -28,6 +29,20 @@ WHOLE_NUMBERS = {  # of a recipe, with the least and the most they may be
 _OF_REQUESTS = ("agent", "as_of", "entity", "format", "max_tokens", "model", "now", "recipe", "tier", "vector")
 # For every recipe that searches; `depth` is for those that follow links.
 _OVERRIDES = ("bm25_weight", "exclude_types", "kinds", "limit", "min_score", "mode", "tags", "types", "vector_weight")
+
+
+def wanted(recipes: tuple[Recipe, ...], options: Mapping[str, Any], max_tokens: int | None) -> tuple[Recipe, ...]:
+    """The recipes as a request wants them. Most requests want ours as they are: those are checked once."""
+    if not options:
+        for name, own in RECIPES.items():
+            if recipes is own:
+                return _unchanged(name, max_tokens)
+    return tuple(checked_recipe(resolved(overridden(recipe, options), max_tokens)) for recipe in recipes)
+
+
+@lru_cache(maxsize=256)
+def _unchanged(name: str, max_tokens: int | None) -> tuple[Recipe, ...]:
+    return tuple(checked_recipe(resolved(recipe, max_tokens)) for recipe in RECIPES[name])
 
 
 def overridden(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:

@@ -13,6 +13,7 @@ import numpy as np
 from weft.errors import Conflict, Unavailable
 from weft.model import Context, Hit, Key, Problem, Query, Stats
 from weft.ports import Stores, TokenCounter, Vector
+from weft.quick import maker
 from weft.recipes import Recipe, Weights
 from weft.stages.fit import Part, fit
 from weft.stages.gather import Gathered, Request, gather
@@ -21,6 +22,8 @@ from weft.stages.render import layout
 from weft.trace import span
 
 log = logging.getLogger(__name__)
+
+_hit = maker(Hit)
 
 RENDERER = 1  # raised whenever the same choice would be written differently
 
@@ -61,7 +64,7 @@ def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...
 
 
 def _with_worth(hit: Hit, worth: float) -> Hit:
-    return Hit(hit.item, hit.score, {**hit.signals, "walk": worth}, hit.found_by, hit.path, hit.edge)
+    return _hit(hit.item, hit.score, {**hit.signals, "walk": worth}, hit.found_by, hit.path, hit.edge)
 
 
 def _shown(hit: Hit, recipe: Recipe) -> Hit:

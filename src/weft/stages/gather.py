@@ -82,7 +82,7 @@ def by_walk(request: Request, recipe: Recipe) -> Gathered:
     known = {hit.item.key for hit in request.found}
     most = max((hit.score for hit in request.found if hit.found_by != ("key",)), default=1.0)
     entities = [Hit(item, most, {}, ("key",), (item.key,)) for item in request.stores.items.get(about) if item.key not in known]
-    starts = [*(replace(hit, score=min(most, hit.score)) for hit in request.found), *entities]
+    starts = [*(hit if hit.score <= most else replace(hit, score=most) for hit in request.found), *entities]
     result = walk(query.text, request.vector, starts, request.pool, allowed(query, recipe), recipe, stores=request.stores)
     return Gathered(_new(result.hits, request.found), expanded=result.reached, max_depth=result.max_depth, worth=result.worth)
 

@@ -6,7 +6,7 @@ its words that the item before lacks. Answers that need two or three pieces of k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ BRIDGED_FROM, BRIDGES, BRIDGE = 2, 10, 0.07  # the best starts are linked to hit
 BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
 LIGHTEST = 5e-324  # the least number above 0: a link that weighs nothing is not followed
+NO_LINK = (0.0,)
 LONGEST = 20_000  # characters of a text that are looked at
 
 
@@ -122,12 +123,16 @@ class Sight:
         total = sum(weights.values()) or 1.0
         self._weights = {bit: weight / total for bit, weight in weights.items()}
 
-    def new(self, source: Key, target: Key) -> float:
-        """How much of the question the target has and the source has not."""
-        new = self._seen.get(target, 0) & ~self._seen.get(source, -1)
-        if new not in self._weights:
-            self._weights[new] = sum(self._weights[bit] for _, bit in self._stems if new & bit)
-        return self._weights[new]
+    def new(self, source: Key, targets: Iterable[Key]) -> list[float]:
+        """How much of the question each target has and the source has not."""
+        lacking, seen, weights = ~self._seen.get(source, -1), self._seen, self._weights
+        found = []
+        for target in targets:
+            new = seen.get(target, 0) & lacking
+            if new not in weights:
+                weights[new] = sum(weights[bit] for _, bit in self._stems if new & bit)
+            found.append(weights[new])
+        return found
 
 
 @dataclass(slots=True)
@@ -151,15 +156,14 @@ class _Way:
         recipe = self.recipe
         read: Links = {}
         for edge in self.stores.graph.edges_of(asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST) if asked else ():
-            source, target = edge.source_key, edge.target_key
-            for here, there, weight in ((source, target, edge.weight), (target, source, edge.weight * AGAINST.get(edge.type, 1.0))):
-                if (
-                    here in self.asked
-                    and source != target
-                    and edge.known_at(self.through.created_to)
-                    and weight > read.setdefault(here, {}).get(there, (0.0,))[0]
-                ):
-                    read[here][there] = (weight, edge)
+            source, target, weight = edge.source_key, edge.target_key, edge.weight
+            if source == target or not edge.known_at(self.through.created_to):
+                continue
+            if source in self.asked and weight > read.setdefault(source, {}).get(target, NO_LINK)[0]:
+                read[source][target] = (weight, edge)
+            weight *= AGAINST.get(edge.type, 1.0)
+            if target in self.asked and weight > read.setdefault(target, {}).get(source, NO_LINK)[0]:
+                read[target][source] = (weight, edge)
         ends = list(dict.fromkeys(there for far in read.values() for there in far))
         seen = set(self.stores.items.visible(ends, self.through))
         for here, far in read.items():
@@ -169,7 +173,8 @@ class _Way:
 
     def _measure(self, keys: Sequence[Key]) -> None:
         if self.vector is not None:
-            self.near.update(self.stores.vectors.score_vectors(self.vector, [key for key in keys if key not in self.near]))
+            scored = self.stores.vectors.score_vectors(self.vector, [key for key in keys if key not in self.near])
+            self.near.update({key: max(LEAST_NEAR, near) for key, near in scored.items()})
 
     def bridge(self, best: Sequence[Hit], pool: Mapping[Key, float], starts: Mapping[Key, float]) -> None:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
@@ -198,8 +203,9 @@ class _Way:
             front = sorted(worth, key=lambda key: (-worth[key], key[1], key[0]))[:STARTS]
             self.follow(front)
             self._read(front, worth, READ_NEXT[min(hop, len(READ_NEXT) - 1)])
-            flows = [(there, flow) for here in front if here in self.links for there, flow in self._flows(here, worth[here])]
-            stay = {here: worth[here] * (1 - self._led(here)) for here in front}
+            led = {here: self._led(here) for here in front}
+            flows = [(there, flow) for here in front if here in self.links for there, flow in self._flows(here, worth[here] * led[here])]
+            stay = {here: worth[here] * (1 - led[here]) for here in front}
             worth = {key: (1 - ONWARD) * share for key, share in starts.items()}
             for here, rest in stay.items():
                 worth[here] = worth.get(here, 0.0) + ONWARD * rest
@@ -217,26 +223,32 @@ class _Way:
         for here in front:
             for there, (weight, _) in self.links.get(here, {}).items():
                 if there not in self.sight.items:
-                    coming[there] = coming.get(there, 0.0) + worth[here] * weight * self._near(there)
+                    coming[there] = coming.get(there, 0.0) + worth[here] * weight * self.near.get(there, self.unknown)
         chosen = sorted(coming, key=lambda key: (-coming[key], key[1], key[0]))[:most]
         self.sight.look(self.stores.items.get(chosen))
 
-    def _near(self, key: Key) -> float:
-        return max(LEAST_NEAR, self.near.get(key, 0.0)) if self.vector is not None else 1.0
+    @property
+    def unknown(self) -> float:
+        """How near an item without a vector is: without a vector of the question all are."""
+        return 1.0 if self.vector is None else LEAST_NEAR
 
     def _led(self, here: Key) -> float:
         """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter.
         Bridges are guesses, however many: together they count as the best of them."""
-        far = self.links.get(here, {}).values()
-        stored = sum(weight for weight, edge in far if edge.type != BRIDGED)
-        return min(1.0, (stored + max((weight for weight, edge in far if edge.type == BRIDGED), default=0.0)) / ENOUGH)
+        stored = guessed = 0.0
+        for weight, edge in self.links.get(here, {}).values():
+            if edge.type != BRIDGED:
+                stored += weight
+            elif weight > guessed:
+                guessed = weight
+        return min(1.0, (stored + guessed) / ENOUGH)
 
     def _flows(self, here: Key, worth: float) -> list[tuple[Key, Flow]]:
         far = self.links[here]
-        worth *= self._led(here)
-        pulls = {there: weight * self._near(there) * (LEAST_NEW + self.sight.new(here, there)) for there, (weight, _) in far.items()}
-        total = sum(pulls.values())
-        return [(there, Flow(worth * pull / total, here, far[there][1])) for there, pull in pulls.items()]
+        near, unknown, news = self.near, self.unknown, self.sight.new(here, far)
+        pulls = [weight * near.get(there, unknown) * (LEAST_NEW + new) for (there, (weight, _)), new in zip(far.items(), news, strict=True)]
+        total = sum(pulls)
+        return [(there, Flow(worth * pull / total, here, edge)) for (there, (_, edge)), pull in zip(far.items(), pulls, strict=True)]
 
 
 def _result(
@@ -250,22 +262,30 @@ def _result(
     known_items: Mapping[Key, Item],
 ) -> Walked:
     """Worth in the measure of the search's scores: what starts with a score and gets nothing by links keeps its distance to the best."""
-    scores = {**pool, **{hit.item.key: hit.score for hit in found}}
-    top, most = max(hit.score for hit in found), max(worth.values())
-    keys = dict.fromkeys([*worth, *scores, *ways])
-    told = {key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * scores.get(key, 0.0)) ** (1 / SHARPNESS), 6) for key in keys}
-    known = {hit.item.key for hit in found}
+    known = {hit.item.key: hit.score for hit in found}
     reached = [key for key in ways if key not in known]
+    top, most = max(known.values()), max(worth.values())
+    told = {
+        key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * score) ** (1 / SHARPNESS), 6)
+        for key, score in (*known.items(), *((key, pool.get(key, 0.0)) for key in reached))
+    }
     allowed = stores.items.visible(sorted(reached, key=lambda key: (-told[key], key[1], key[0])), only)
-    paths = {key: _path(key, ways) for key in reached}
     best = allowed[: recipe.limit]
     items = {**known_items, **{item.key: item for item in stores.items.get([key for key in best if key not in known_items])}}
     hits = []
     for item in (items[key] for key in best if key in items):
-        edge, path = ways[item.key].edge, paths[item.key]
+        edge, path = ways[item.key].edge, _path(item.key, ways)
         score = round(edge.weight / (len(path) - 1 + recipe.near), 6)
         hits.append(Hit(item, min(1.0, score), {"graph": score, "walk": told[item.key]}, ("graph",), path, edge))
-    return Walked(tuple(hits), told, len(reached), max((len(path) - 1 for path in paths.values()), default=0))
+    return Walked(tuple(hits), told, len(reached), _farthest(ways, known))
+
+
+def _farthest(ways: Mapping[Key, Flow], known: Container[Key]) -> int:
+    """How many links away the farthest item is. Items stand behind those that led to them."""
+    depths: dict[Key, int] = {}
+    for key, way in ways.items():
+        depths[key] = 1 + depths.get(way.source, 0)
+    return max((depth for key, depth in depths.items() if key not in known), default=0)
 
 
 def _path(key: Key, ways: Mapping[Key, Flow]) -> tuple[Key, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from threading import Lock, local
 from typing import Any
 
@@ -274,11 +275,15 @@ class SqliteStore:
             for name, view in views.items():
                 ids = list(dict.fromkeys(id for space, id in keys if space == name))
                 for side in links.SIDES:
-                    rows = links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight)
-                    found.update({row[:5]: row for row in rows})
-        # Rows are sorted, not edges: there are hundreds in a request, and a row is a bare tuple.
-        best = sorted(found.values(), key=lambda row: (-row[5], row[1], row[3], row[4], names[row[0]], names[row[2]]))
-        return [edge_from_row(names, row) for row in best]
+                    heaviest = links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight)
+                    found.update({row[:5]: row for row in heaviest})
+        # Rows are sorted, not edges, and by what counts least first: there are hundreds in a request, and keys made in Python cost as much as all the rest.
+        rows = list(found.values())
+        if len(names) > 1:
+            rows.sort(key=lambda row: (names[row[0]], names[row[2]]))
+        rows.sort(key=itemgetter(1, 3, 4))
+        rows.sort(key=itemgetter(5), reverse=True)
+        return [edge_from_row(names, row) for row in rows]
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"

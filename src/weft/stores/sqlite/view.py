@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -17,6 +17,7 @@ from weft import codec
 from weft import words as analyser
 from weft.errors import Corrupt
 from weft.model import Edge, Filter, Item, Kind
+from weft.quick import maker
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
@@ -83,7 +84,7 @@ def item_from_body(body: str, space: str) -> Item:
 
 _FIELDS = tuple(one.name for one in fields(Item))
 _MIDDLE = _FIELDS.index("properties")
-_MAKE: Callable[..., Item] = Item
+_ITEM, _EDGE = maker(Item), maker(Edge)
 _FIRST, _REST = attrgetter(*_FIELDS[:_MIDDLE]), attrgetter(*_FIELDS[_MIDDLE + 1 :])
 
 EDGE = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
@@ -94,7 +95,7 @@ def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
     space, source, target_space, target, type, weight, body, origin = row
     if body is not None:
         return codec.edge_from_dict(json.loads(body))
-    return Edge(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
+    return _EDGE(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
 
 
 def label(field: str, value: str) -> str:
@@ -202,7 +203,7 @@ class View:
         for id in ids:
             if id in self._decoded:
                 first, properties, rest = self._decoded[id]
-                found[id] = _MAKE(*first, dict(properties), *rest)
+                found[id] = _ITEM(*first, dict(properties), *rest)
         self._keep(found[id] for id in missing if id in found)
         return found
 
