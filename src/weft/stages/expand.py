@@ -46,8 +46,9 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         if least > 1.0:
             break
         read = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST))
-        edges = [edge for edge in read if edge.known_at(only.created_to) and (made or edge.origin != MADE)]
-        steps = _steps(edges, ways, hop, recipe.near)
+        if only.created_to is not None or not made:
+            read = [edge for edge in read if edge.known_at(only.created_to) and (made or edge.origin != MADE)]
+        steps = _steps(read, ways, hop, recipe.near)
         allowed = items.visible(sorted(steps, key=lambda key: _order(steps, key)), only)
         reached.update({key: steps[key] for key in allowed})
         ways.update({key: steps[key].path for key in allowed})
@@ -70,7 +71,8 @@ def _steps(edges: Sequence[Edge], ways: dict[Key, tuple[Key, ...]], hop: int, ne
     """The best step to every item not reached before. Edges come heaviest first, so the first step to an item is its best."""
     steps: dict[Key, Step] = {}
     for edge in edges:
-        source, target = edge.source_key, edge.target_key
+        space = edge.space
+        source, target = (space, edge.source), (edge.target_space or space, edge.target)  # the keys, without the cost of two calls
         way, back = ways.get(source), ways.get(target)
         if way is not None and back is None and len(way) == hop and target not in steps:
             steps[target] = Step(round(edge.weight / (hop + near), 6), (*way, target), edge)

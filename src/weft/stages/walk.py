@@ -156,7 +156,8 @@ class _Way:
         recipe = self.recipe
         read: Links = {}
         for edge in self.stores.graph.edges_of(asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST) if asked else ():
-            source, target, weight = edge.source_key, edge.target_key, edge.weight
+            space, weight = edge.space, edge.weight
+            source, target = (space, edge.source), (edge.target_space or space, edge.target)  # the keys, without the cost of two calls
             if source == target or not edge.known_at(self.through.created_to):
                 continue
             if source in self.asked and weight > read.setdefault(source, {}).get(target, NO_LINK)[0]:
