@@ -249,7 +249,7 @@ class SqliteStore:
                 mask = view.mask(reader.connection, only)
                 places = vectors.nearest(view, vector, mask, max(vectors.RESCORED, vectors.RESCORED_PER_HIT * limit))
                 scored = vectors.similarities(reader.connection, view, vector, places, limit)
-                considered += int((view.embedded if mask is None else view.embedded & mask).sum())
+                considered += int(np.count_nonzero(view.embedded if mask is None else view.embedded & mask))
                 best = dict(_cut(scored, limit))
                 found += [((name, id), cosine) for id, cosine in zip(view.ids(reader.connection, list(best)), best.values(), strict=True)]
         return Found(tuple(sorted(found, key=_best_first)[:limit]), considered)

@@ -59,7 +59,7 @@ def nearest(view: View, vector: Vector, mask: Mask | None, wanted: int) -> npt.N
     for row, bits in zip(signs, packed(vector), strict=True):
         distance += np.bitwise_count(row ^ bits)
     if few is None and count < view.next:
-        distance[~allowed] = len(signs) * 64 + 1  # farther than any
+        distance += ~allowed * np.uint16(len(signs) * 64 + 1)  # farther than any
     # Distances are small whole numbers: counting them finds the wanted-th smallest faster than sorting does.
     near = np.flatnonzero(distance <= np.searchsorted(np.cumsum(np.bincount(distance)), wanted))
     return near if few is None else few[near]
@@ -72,12 +72,13 @@ def similarities(connection: apsw.Connection, view: View, vector: Vector, places
     if not len(wanted):
         return []
     stored = view.vectors(connection, wanted)
+    # By vecdot: for a product of this size BLAS keeps the other cores busy and is no faster.
     if 0 < limit < len(wanted):
-        rough = np.maximum(stored @ vector, 0.0)  # opposites are ties: none of them may be lost here
+        rough = np.maximum(np.vecdot(stored, vector), 0.0)  # opposites are ties: none of them may be lost here
         near = rough >= np.partition(rough, len(rough) - limit)[len(rough) - limit] - ROUGH
         stored, wanted = stored[near], wanted[near]
     # Doubles: in single precision a cosine would depend, in its last digit, on the others it is computed with.
-    cosines = np.round(np.clip(stored.astype(np.float64) @ vector, 0.0, 1.0), 6)
+    cosines = np.round(np.clip(np.vecdot(stored.astype(np.float64), vector), 0.0, 1.0), 6)
     return list(zip(wanted.tolist(), cosines.tolist(), strict=True))
 
 
