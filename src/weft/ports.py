@@ -73,7 +73,8 @@ class TextIndex(Index, Protocol):
     def search_text(self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()) -> Found:
         """Items that share a word with the text. Scores are BM25 over the statistics of the filter's spaces alone, divided by the
         best score any text could reach, so they are in [0, 1). Ties go by (id, space). Any text is safe: it is never syntax.
-        `others` holds the score of every key in `also` that shares a word, whether or not it is among the best."""
+        `others` holds the score of every key in `also` that shares a word, whether or not it is among the best; with a limit of 0
+        nothing else is looked for."""
 
 
 class VectorIndex(Index, Protocol):

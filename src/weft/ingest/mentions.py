@@ -89,7 +89,7 @@ def names(item: Item) -> tuple[str, ...]:
     title is called by the first thing it defines."""
     found: list[str] = []
     for called in _called(item):
-        found += [name for name in (normal(called), normal(_QUALIFIER.sub("", called))) if useful(name)]
+        found += _forms(called)
     if not found and (term := defined(item.text)):
         found.append(term)
     return tuple(dict.fromkeys(found))[:MAX_NAMES]
@@ -98,8 +98,13 @@ def names(item: Item) -> tuple[str, ...]:
 def titles(item: Item) -> tuple[str, ...]:
     """The names that an item has by its title and its aliases alone: quicker to tell than all its names."""
     called = (item.title if len(item.title) <= MAX_NAME else "", *_aliases(item))
-    found = (normal(form) for title in called for form in (title, _QUALIFIER.sub("", title)))
-    return tuple(dict.fromkeys(name for name in found if useful(name)))
+    return tuple(dict.fromkeys(name for title in called for name in _forms(title)))
+
+
+@lru_cache(maxsize=65_536)
+def _forms(title: str) -> tuple[str, ...]:
+    """A title as a name, with and without a qualifier in brackets."""
+    return tuple(name for name in (normal(title), normal(_QUALIFIER.sub("", title))) if useful(name))
 
 
 def useful(name: str) -> bool:

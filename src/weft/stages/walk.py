@@ -184,7 +184,7 @@ class _Way:
             here = hit.item.key
             named = dict.fromkeys(word for name in spans(hit.item.text[:LONGEST]) for word in name.split(" ") if not asked.issuperset(words(word)))
             others = [key for key in pool if key != here]
-            held = self.stores.words.search_text(" ".join(named), self.through, 1, also=others).others if named and others else {}
+            held = self.stores.words.search_text(" ".join(named), self.through, 0, also=others).others if named and others else {}
             scores = {key: pool[key] * held[key] for key in others if key in held}
             chosen = sorted((key for key in scores if scores[key] > 0), key=lambda key: (-scores[key], key[1], key[0]))[:BRIDGES]
             for key in chosen:

@@ -144,6 +144,18 @@ class TextIndexContract:
             store.apply(batch([item("a", "parcel"), item("b", "refund"), item("c", properties={"bad": {1, 2}})]))
         assert store.search_text("refund", ACME, 10) == before
 
+    def test_asked_for_none_the_others_alone_are_scored(self, store: Any) -> None:
+        items = [item(str(number), "refund " * (number % 4) + "parcel monday " * (number % 3), type=("faq", "note")[number % 2]) for number in range(40)]
+        store.apply(batch([*items, *(item(str(number), "refund", space="zoo") for number in range(3))]))
+        store.apply(batch([item("7", "refund again")], deleted=[("acme", "9")]))
+        asked = [("zoo", "1"), *(("acme", str(number)) for number in (30, 2, 7, 9, 11, 99)), ("nowhere", "1")]
+        for only in (ACME, BOTH, replace(BOTH, types=("faq",))):
+            for text in ("refund", "parcel refund nothing", "", "unknown"):
+                found = store.search_text(text, only, 0, also=asked)
+                assert found.matches == ()
+                assert found.others == store.search_text(text, only, 1000, also=asked).others
+                assert list(found.others) == list(store.search_text(text, only, 1000, also=asked).others)
+
     def test_items_asked_about_by_name_get_the_score_they_would_rank_with(self, store: TextIndex) -> None:
         store.apply(batch(item(f"{number}", "refund " * number + "parcel " * 9) for number in range(1, 10)))
         everyone = dict(store.search_text("refund", ACME, 100).matches)

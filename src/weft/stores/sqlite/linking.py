@@ -69,7 +69,9 @@ def common(connection: apsw.Connection, view: View, labels: Iterable[str]) -> se
 
 
 def carriers(connection: apsw.Connection, view: View, tags: Sequence[str], most: int) -> dict[str, list[str]]:
-    places = {tag: view.holders(connection, label("tag", tag))[0] for tag in dict.fromkeys(tags)}
+    named = {tag: label("tag", tag) for tag in dict.fromkeys(tags)}
+    postings = view.postings(connection, list(named.values()))
+    places = {tag: view.holders(word, postings.get(word, ()))[0] for tag, word in named.items()}
     return {tag: sorted(view.ids(connection, held.tolist())) for tag, held in places.items() if 0 < len(held) <= most}
 
 

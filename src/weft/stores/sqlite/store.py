@@ -171,6 +171,8 @@ class SqliteStore:
         with self.reading() as reader:
             self._check_analyser(reader)
             views = reader.views(only.spaces)
+            if not limit:
+                return Found(others=self._text_scores(reader, views, text, only, also))
             scores = words.scores(reader.connection, list(views.values()), text)
             found, considered, others = [], 0, {}
             for (name, view), score in zip(views.items(), scores, strict=True):
@@ -184,6 +186,15 @@ class SqliteStore:
                 value = float(scores[list(views).index(name)][place])
                 others.update({(name, id): round(value, 6)} if value else {})
         return Found(tuple(sorted(found, key=_best_first)[:limit]), considered, others)
+
+    def _text_scores(self, reader: Reader, views: Mapping[str, View], text: str, only: Filter, keys: Sequence[Key]) -> dict[Key, float]:
+        places = self._places(reader, views, keys)
+        masks = {name: view.mask(reader.connection, only) for name, view in views.items()}
+        shown = {key: place for key, place in places.items() if (mask := masks[key[0]]) is None or mask[place]}
+        wanted = [np.array(sorted({place for key, place in shown.items() if key[0] == name}), np.intp) for name in views]
+        scored = words.scores_at(reader.connection, list(views.values()), text, wanted)
+        values = {name: dict(zip(some.tolist(), score.tolist(), strict=True)) for name, some, score in zip(views, wanted, scored, strict=True)}
+        return {key: round(value, 6) for key, place in shown.items() if (value := values[key[0]][place])}
 
     def _check_analyser(self, reader: Reader) -> None:
         ((stored,),) = reader.connection.execute("SELECT value FROM meta WHERE key = 'analyser'")

@@ -134,7 +134,7 @@ def _count_problems(connection: apsw.Connection, name: str, view: View, counted:
 def _word_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:
     stored: Counter[tuple[str, int, int]] = Counter()
     for word in view.words(connection):
-        places, counts = view.holders(connection, word)
+        places, counts = view.holders(word, view.postings(connection, [word]).get(word, ()))
         stored.update((word, place, count) for place, count in zip(places.tolist(), counts.tolist(), strict=True))
     if missing := (counted.words - stored).total():
         yield f"space {name!r}: {missing} words of items are not indexed"

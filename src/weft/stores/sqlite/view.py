@@ -93,9 +93,10 @@ EDGE = "space, source, target_space, target, type, weight, body, origin"  # the 
 def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
     """An edge from its columns; `names` are the names of the spaces by number."""
     space, source, target_space, target, type, weight, body, origin = row
-    if body is not None:
-        return codec.edge_from_dict(json.loads(body))
-    return _EDGE(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
+    if body is None:
+        return _EDGE(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
+    more = json.loads(body)
+    return _EDGE(source, target, type, weight, names[space], more.get("item_id"), more.get("properties", {}), more.get("target_space", ""), origin)
 
 
 def label(field: str, value: str) -> str:
@@ -241,9 +242,20 @@ class View:
             self._per_word, self._norms = per_word, analyser.K1 * (1 - analyser.B + analyser.B * per_word * self.lengths)
         return self._norms
 
-    def holders(self, connection: apsw.Connection, word: str) -> tuple[Places, Counts]:
-        """The places of the items that hold a word, and how often."""
-        rows = list(connection.execute("SELECT block, data FROM posting WHERE space = ? AND word = ?", (self.no, word)))
+    def postings(self, connection: apsw.Connection, words: Sequence[str]) -> dict[str, list[tuple[int, bytes]]]:
+        """The rows (block, data) of each word that has any, in one statement."""
+        query = "SELECT word, block, data FROM json_each(?) AS asked CROSS JOIN posting ON posting.space = ? AND posting.word = asked.value"
+        found: dict[str, list[tuple[int, bytes]]] = {}
+        for word, block, data in connection.execute(query, (codec.to_json(list(words)), self.no)):
+            found.setdefault(word, []).append((block, data))
+        return found
+
+    def fresh(self, word: str) -> Mapping[int, int]:
+        """The places, with counts, of items that hold a word and are not in the postings yet."""
+        return self._fresh.get(word, {})
+
+    def holders(self, word: str, rows: Sequence[tuple[int, bytes]]) -> tuple[Places, Counts]:
+        """The places of the items that hold a word, and how often. `rows` are its postings."""
         places = [np.frombuffer(data, "<u2", len(data) // 3) + np.uint32(block * BLOCK) for block, data in rows]
         counts = [np.frombuffer(data, np.uint8, offset=len(data) // 3 * 2) for _, data in rows]
         if fresh := self._fresh.get(word):
@@ -288,8 +300,10 @@ class View:
 
     def _labelled(self, connection: apsw.Connection, field: str, values: tuple[str, ...]) -> Mask:
         found = np.zeros(self.next, np.bool_)
-        for value in values:
-            found[self.holders(connection, label(field, value))[0]] = True
+        named = [label(field, value) for value in values]
+        postings = self.postings(connection, named)
+        for word in named:
+            found[self.holders(word, postings.get(word, ()))[0]] = True
         return found
 
 

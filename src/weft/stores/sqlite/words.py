@@ -17,6 +17,7 @@ from weft.stores.sqlite.view import BLOCK, View
 FRESH_LIMIT = 1024  # items that may wait outside the postings: reading them costs a new process about 10 ms
 
 Scores = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.intp]
 
 
 def scores(connection: apsw.Connection, views: Sequence[View], text: str) -> list[Scores]:
@@ -28,9 +29,10 @@ def scores(connection: apsw.Connection, views: Sequence[View], text: str) -> lis
     if not query or not documents or not length:
         return result
     norms = [view.norms(documents / length) for view in views]
+    postings = [view.postings(connection, query) for view in views]
     best = 0.0
     for word in query:
-        held = [view.holders(connection, word) for view in views]
+        held = [view.holders(word, rows.get(word, ())) for view, rows in zip(views, postings, strict=True)]
         rarity = words.rarity(documents, sum(len(places) for places, _ in held))
         best += rarity
         for (places, counts), norm, score in zip(held, norms, result, strict=True):
@@ -38,6 +40,43 @@ def scores(connection: apsw.Connection, views: Sequence[View], text: str) -> lis
     for score in result:
         score /= best
     return result
+
+
+def scores_at(connection: apsw.Connection, views: Sequence[View], text: str, places: Sequence[Positions]) -> list[Scores]:
+    """For each view the scores of these places alone, which come in ascending order: the same numbers for a fraction of the work."""
+    query = list(dict.fromkeys(words.words(text)))
+    documents = sum(view.items for view in views)
+    length = sum(view.length for view in views)
+    result = [np.zeros(len(some)) for some in places]
+    if not query or not documents or not length:
+        return result
+    held = [_held(connection, view, query, some) for view, some in zip(views, places, strict=True)]
+    rarity = np.array([words.rarity(documents, sum(holders)) for holders in zip(*(holders for holders, _ in held), strict=True)])
+    for score, view, some, (_, counts) in zip(result, views, places, held, strict=True):
+        # Word after word, as `scores` adds them up: the same numbers to the last digit.
+        score += np.add.reduce(rarity[:, None] * counts / (counts + view.norms(documents / length)[some]), axis=0)
+        score /= sum(rarity.tolist())
+    return result
+
+
+def _held(connection: apsw.Connection, view: View, query: Sequence[str], places: Positions) -> tuple[list[int], Scores]:
+    """How many items hold each word; and, a row for each word, how often the items at these places do."""
+    counts = np.zeros((len(query), len(places)))
+    postings = view.postings(connection, query)
+    rows = [(number, block, data, len(data) // 3) for number, word in enumerate(query) for block, data in postings.get(word, ())]
+    for block in {block for _, block, _, _ in rows}:
+        own = [row for row in rows if row[1] == block]
+        first, last = np.searchsorted(places, (block * BLOCK, (block + 1) * BLOCK))
+        column = np.full(BLOCK, -1, np.intp)
+        column[places[first:last] - block * BLOCK] = np.arange(first, last)
+        columns = column[np.concatenate([np.frombuffer(data, "<u2", size) for _, _, data, size in own])]
+        asked = columns >= 0
+        row = np.repeat([number for number, _, _, _ in own], [size for *_, size in own])[asked]
+        counts[row, columns[asked]] = np.concatenate([np.frombuffer(data, np.uint8, offset=size * 2) for _, _, data, size in own])[asked]
+    for number, word in enumerate(query):
+        if fresh := view.fresh(word):
+            counts[number] += [fresh.get(place, 0) for place in places.tolist()]
+    return [sum(len(data) // 3 for _, data in postings.get(word, ())) + len(view.fresh(word)) for word in query], counts
 
 
 def add(connection: apsw.Connection, space: int, version: int, found: Mapping[int, Mapping[str, int]]) -> None:
