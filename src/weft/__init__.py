@@ -55,6 +55,10 @@ if TYPE_CHECKING:
         Unavailable,
         WeftError,
     )
+    from weft.evaluation.compare import Comparison, compare
+    from weft.evaluation.evaluate import evaluate
+    from weft.evaluation.questions import Question
+    from weft.evaluation.results import Evaluation
     from weft.ingest.notes import Ingested
     from weft.ingest.prepare import Report
     from weft.ingest.read import Skipped
@@ -84,6 +88,7 @@ __all__ = [
     "Caching",
     "Checked",
     "Client",
+    "Comparison",
     "Conflict",
     "Context",
     "ContextPreview",
@@ -95,6 +100,7 @@ __all__ = [
     "EmbeddingError",
     "Engine",
     "Entry",
+    "Evaluation",
     "Fact",
     "Forbidden",
     "Fragment",
@@ -121,6 +127,7 @@ __all__ = [
     "Problem",
     "Provider",
     "Provision",
+    "Question",
     "RankingOptions",
     "Recipe",
     "RelatedMemory",
@@ -152,6 +159,8 @@ __all__ = [
     "Weights",
     "attempt",
     "check_answer",
+    "compare",
+    "evaluate",
     "load_axioms",
     "merge_feed",
     "open",
@@ -191,6 +200,10 @@ _HOMES = {
         *("Conflict", "Corrupt", "EmbeddingError", "Forbidden", "Invalid", "MissingExtra", "NotFound", "SearchError", "TemplateNotFound"),
         *("Unavailable", "WeftError"),
     ),
+    "weft.evaluation.compare": ("Comparison", "compare"),
+    "weft.evaluation.evaluate": ("evaluate",),
+    "weft.evaluation.questions": ("Question",),
+    "weft.evaluation.results": ("Evaluation",),
     "weft.ingest.notes": ("Ingested",),
     "weft.ingest.prepare": ("Report",),
     "weft.ingest.read": ("Skipped",),
