@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from weft.evaluation.evaluate import evaluate
     from weft.evaluation.questions import Question
     from weft.evaluation.results import Evaluation
+    from weft.evaluation.tune import Tuning, tune
     from weft.ingest.notes import Ingested
     from weft.ingest.prepare import Report
     from weft.ingest.read import Skipped
@@ -152,6 +153,7 @@ __all__ = [
     "Template",
     "TemplateNotFound",
     "TermRanker",
+    "Tuning",
     "Turn",
     "Unavailable",
     "Violation",
@@ -167,6 +169,7 @@ __all__ = [
     "open_llm",
     "openai_agents_tool",
     "pydantic_ai_tool",
+    "tune",
 ]
 
 
@@ -204,6 +207,7 @@ _HOMES = {
     "weft.evaluation.evaluate": ("evaluate",),
     "weft.evaluation.questions": ("Question",),
     "weft.evaluation.results": ("Evaluation",),
+    "weft.evaluation.tune": ("Tuning", "tune"),
     "weft.ingest.notes": ("Ingested",),
     "weft.ingest.prepare": ("Report",),
     "weft.ingest.read": ("Skipped",),

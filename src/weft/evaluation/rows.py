@@ -9,6 +9,7 @@ import numpy as np
 from weft.evaluation.bootstrap import Difference, interval
 from weft.evaluation.compare import Change, Comparison
 from weft.evaluation.results import Answered, Evaluation
+from weft.evaluation.tune import Tuning
 
 Row = dict[str, Any]
 PLACES = 6  # decimals
@@ -57,6 +58,21 @@ def comparison(found: Comparison) -> Row:
         "differences": {measure: difference(one) for measure, one in found.differences.items()},
         "worse": [_change(one) for one in changes if one.by < 0],
         "better": [_change(one) for one in reversed(changes) if one.by > 0],
+    }
+
+
+def tuning(found: Tuning) -> Row:
+    return {
+        "measure": found.measure,
+        "questions": found.questions,
+        "adopted": found.adopted,
+        "numbers": found.numbers,
+        "found": dict(found.found),
+        "training": {"before": _short(found.before), "after": _short(found.after)},
+        "held_out": difference(found.held_out),
+        "verdict": found.verdict,
+        "tried": found.tried,
+        "seed": found.seed,
     }
 
 

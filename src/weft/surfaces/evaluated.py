@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -10,9 +11,15 @@ from rich.text import Text
 
 from weft.evaluation.compare import Change, Comparison, likely, points
 from weft.evaluation.results import Answered, Evaluation
+from weft.evaluation.tune import Tuning
+from weft.recipes import KNOWLEDGE
 from weft.surfaces.screen import BAR, safe
 
 MOST_QUESTIONS = 5  # of those that got worse
+DEFAULTS = {name: getattr(KNOWLEDGE[0], name) for name in ("bm25_weight", "vector_weight", "sharpness")} | {
+    "depth": KNOWLEDGE[1].depth,
+    **{f"walk_{one.name}": getattr(KNOWLEDGE[1].walk, one.name) for one in fields(KNOWLEDGE[1].walk)},
+}
 COLOURS = {True: "green", False: "red"}
 
 
@@ -36,6 +43,16 @@ def comparison(found: Comparison) -> list[RenderableType]:
         style = "bold" if measure == found.headline else ""
         table.add_row(Text(measure, style), f"{100 * before.mean(measure):.1f}", f"{100 * after.mean(measure):.1f}", told, between, p, Text(mark, told.style))
     return [_heading(after), table, *_latency([before, after]), "", Text(found.verdict, "bold"), *_worse(found)]
+
+
+def tuning(found: Tuning) -> list[RenderableType]:
+    table = _table("number", ("default", "right"), ("set", "right"), ("found", "right"))
+    for name in dict.fromkeys([*found.set_before, *found.found]):
+        before, after = found.set_before.get(name), found.found.get(name)
+        table.add_row(name, f"{DEFAULTS[name]:g}", "" if before is None else f"{before:g}", "" if after is None else f"{after:g}")
+    mean = f"{found.measure} on the {found.questions:,} training questions: {100 * found.before:.1f} as it is set, {100 * found.after:.1f} with what was found"
+    told = Text(f"{mean}; {found.tried:,} configurations tried", "dim")
+    return [*([table] if table.row_count else []), told, "", Text(found.verdict, "bold green" if found.adopted else "bold")]
 
 
 def _heading(found: Evaluation) -> Text:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from weft.evaluation.compare import Comparison
     from weft.evaluation.questions import Question
     from weft.evaluation.results import Evaluation
+    from weft.evaluation.tune import Tuning
     from weft.meaning import Progress
 
 LOADED = (".jsonl", ".ndjson", ".json", ".md", ".markdown", ".txt", ".rst")  # ends of files that are knowledge to load, not a store
@@ -183,7 +184,7 @@ def _knowledge(session: Session, given: str | None, tell: Progress | None) -> It
         return
     with _temporary(session) as built:
         with built.open(create=True) as kb:
-            report = kb.load(given, progress=tell)
+            report = kb.load(given, space=Path(given).stem if Path(given).is_file() else None, progress=tell)
         session.warn(*report.problems, *([f"{given}: {len(report.skipped):,} rows were skipped"] if report.skipped else []))
         yield lambda meaning: built.open(meaning=meaning)
 
@@ -212,4 +213,36 @@ def _evaluated(source: Source, way: Way, asked: Mapping[str, Any], tell: Progres
         )
 
 
-COMMANDS: tuple[click.Command, ...] = (evaluate,)
+@click.command(cls=Command, epilog=_examples("weft tune examples/questions.jsonl --write patch.toml --measure recall@5 --with mode=walk"))
+@sources
+@click.option("--write", metavar="FILE", help="Write the numbers as a TOML file, for the setting retrieval (WEFT_RETRIEVAL).")
+@click.option("--measure", default="evidence@1024", metavar="NAME", help="What is made better. Default: evidence@1024.")
+@click.option("--folds", default=4, type=click.IntRange(min=2), metavar="N", help="Parts of the questions that are left out in turn. Default: 4.")
+@click.option("--with", "with_", multiple=True, metavar="NAME=VALUE", help="How to ask, such as mode=walk; as for weft eval.")
+@click.pass_obj
+def tune(session: Session, /, paths: Sequence[str], write: str | None, with_: Sequence[str], **asked: Any) -> None:
+    """Search for better numbers of retrieval on training questions.
+
+    They are kept only if they are better on questions left out, by more than chance; else what is set stays. Takes minutes.
+    """
+    from weft.evaluation import rows
+    from weft.evaluation.tune import tune
+
+    way = _way(with_)
+    source_of = (asked.pop("space_by"), asked.pop("split"))
+    with session.progress() as tell, _source(session, paths, *source_of, tell) as source, source.opener(way.meaning) as kb:
+        found = tune(kb, source.questions, progress=tell, **asked, **way.options)
+    session.warn(*source.notes)
+    if write is not None:
+        with output_to(write) as file:
+            file.write(found.patch())
+    session.answer(rows.tuning(found), lambda _: _tuned(found, write))
+
+
+def _tuned(found: Tuning, write: str | None) -> list[Any]:
+    from weft.surfaces import evaluated
+
+    return [*evaluated.tuning(found), *([f"\nthe numbers are in {write}: WEFT_RETRIEVAL={write} uses them"] if write and write != "-" else [])]
+
+
+COMMANDS: tuple[click.Command, ...] = (evaluate, tune)
