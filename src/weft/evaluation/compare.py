@@ -75,8 +75,8 @@ def verdict(before: str, after: str, measure: str, found: Difference) -> str:
         return f"{after} is {'better' if found.mean > 0 else 'worse'} than {before}, and not by chance: {told}."
     room = 100 * (found.high - found.low) / 2
     return (
-        f"No difference that chance could not explain: {told}. "
-        f"With these {found.questions:,} questions, about {room:.1f} points would be needed to tell {after} from {before}."
+        f"No proven difference: {told}. "
+        f"It may be chance: with these {found.questions:,} questions, about {room:.1f} points would be needed to tell {after} from {before}."
     )
 
 

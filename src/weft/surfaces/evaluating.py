@@ -66,7 +66,7 @@ sources = options(
 @click.option("--html", metavar="FILE", help="Write a page with plots and every question that changed.")
 @click.pass_obj
 def evaluate(session: Session, /, paths: Sequence[str], with_: Sequence[str], against: Sequence[str], html: str | None, **asked: Any) -> None:
-    """Measure how well your questions are answered, and compare two ways to ask.
+    """Measure how well questions are answered, or compare two ways.
 
     QUESTIONS is a file of lines such as {"question": "…", "expected": ["id"], "spaces": ["support"]}, or a folder with corpus.jsonl and
     queries.jsonl. KNOWLEDGE is a store, or a file or folder that is loaded for the occasion; default: as for every command, --db.
@@ -213,25 +213,36 @@ def _evaluated(source: Source, way: Way, asked: Mapping[str, Any], tell: Progres
         )
 
 
-@click.command(cls=Command, epilog=_examples("weft tune examples/questions.jsonl --write patch.toml --measure recall@5 --with mode=walk"))
+@click.command(
+    cls=Command,
+    epilog=_examples(
+        "weft tune examples/questions.jsonl --only walk_onward --measure recall@5 --with mode=walk --write patch.toml",
+    ),
+)
 @sources
 @click.option("--write", metavar="FILE", help="Write the numbers as a TOML file, for the setting retrieval (WEFT_RETRIEVAL).")
 @click.option("--measure", default="evidence@1024", metavar="NAME", help="What is made better. Default: evidence@1024.")
 @click.option("--folds", default=4, type=click.IntRange(min=2), metavar="N", help="Parts of the questions that are left out in turn. Default: 4.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Tune only shares (words and meaning), sharpness, depth, walk_onward …; may be given several times."
+)
 @click.option("--with", "with_", multiple=True, metavar="NAME=VALUE", help="How to ask, such as mode=walk; as for weft eval.")
 @click.pass_obj
-def tune(session: Session, /, paths: Sequence[str], write: str | None, with_: Sequence[str], **asked: Any) -> None:
+def tune(session: Session, /, paths: Sequence[str], write: str | None, only: Sequence[str], with_: Sequence[str], **asked: Any) -> None:
     """Search for better numbers of retrieval on training questions.
 
     They are kept only if they are better on questions left out, by more than chance; else what is set stays. Takes minutes.
     """
     from weft.evaluation import rows
-    from weft.evaluation.tune import tune
+    from weft.evaluation.tune import TABLE, tune
 
-    way = _way(with_)
+    for name in only:
+        if name not in TABLE:
+            raise unknown("row of what is tuned", name, TABLE)
+    way, table = _way(with_), {name: choices for name, choices in TABLE.items() if not only or name in only}
     source_of = (asked.pop("space_by"), asked.pop("split"))
     with session.progress() as tell, _source(session, paths, *source_of, tell) as source, source.opener(way.meaning) as kb:
-        found = tune(kb, source.questions, progress=tell, **asked, **way.options)
+        found = tune(kb, source.questions, table=table, progress=tell, **asked, **way.options)
     session.warn(*source.notes)
     if write is not None:
         with output_to(write) as file:
