@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import weft
 from weft.errors import Invalid, NotFound
 from weft.evaluation import folders, plots, questions, report
-from weft.evaluation.bootstrap import interval, paired
+from weft.evaluation.bootstrap import Difference, interval, paired
 from weft.evaluation.compare import verdict
 from weft.evaluation.measures import all_found, facts_said, ndcg, recall
 from weft.evaluation.results import Evaluation
@@ -97,12 +97,22 @@ def test_measures_refuse_what_makes_no_sense():
 
 def test_without_a_true_difference_about_one_in_twenty_seems_real():
     """600 comparisons of two configurations that are equally good: 5 % is 30; beyond 3 standard deviations (16) is no chance."""
-    alarms = 0
+    found = []
     for seed in range(600):
         chance = np.random.default_rng(seed)
         first, second = chance.random(16), chance.random(16)
-        alarms += paired(first, second, np.random.default_rng(seed + 10_000), rounds=400).real
-    assert 14 <= alarms <= 46
+        found.append(paired(first, second, np.random.default_rng(seed + 10_000), rounds=400))
+    assert 14 <= sum(one.real for one in found) <= 46
+    assert 14 <= sum(one.p < 0.05 for one in found) <= 46, "p alone"
+    assert 263 <= sum(one.p < 0.5 for one in found) <= 337, "p is spread evenly"
+    assert 14 <= sum(not one.low <= 0 <= one.high for one in found) <= 65, "intervals of few questions are a little narrow"
+
+
+@pytest.mark.parametrize(
+    ("p", "low", "high", "real"), [(0.04, 0.01, 0.2, True), (0.04, -0.2, -0.01, True), (0.06, 0.01, 0.2, False), (0.04, -0.01, 0.2, False)]
+)
+def test_a_difference_is_real_if_p_and_the_interval_agree(p, low, high, real):
+    assert Difference((low + high) / 2, low, high, p, 5, 3, 2).real is real
 
 
 def test_equal_chances_on_few_answers_are_no_alarm_either():
@@ -325,7 +335,7 @@ def test_questions_without_spaces_look_everywhere_or_where_they_are_told(kings):
 
 def test_expected_ids_that_are_not_there_are_named(kings):
     wrong = [replace(ASKED[0], expected=("lothair", "pippin")), replace(ASKED[1], expected=("charles",))]
-    with pytest.raises(NotFound, match=r"2 expected items are not there: 'pippin' \(question second-hop, in kings\); 'charles' \(question plain") as caught:
+    with pytest.raises(NotFound, match=r"expected, but not in the knowledge: 'pippin' \(question second-hop, in kings\); 'charles' \(question plain") as caught:
         weft.evaluate(kings, wrong)
     assert caught.value.code == "unknown_ids"
 
@@ -466,12 +476,12 @@ def test_the_page_has_every_number_and_every_question_that_changed(kings):
         )
     place = plain.answers[0].place(("kings", "ermengarde")) or "not found"
     assert f"<code>ermengarde</code> {place} → 2</span>" in text
-    assert "Got better: 1 questions" in text and "No question, in nDCG@10." in text
+    assert "Got better: 1 question<" in text and "No question, in nDCG@10." in text
 
 
 def test_the_page_of_one_evaluation_lists_what_was_not_found(kings):
     text = report.page(weft.evaluate(kings, ASKED, mode="bm25"))
-    assert "Not perfect: 1 questions" in text and "<code>ermengarde</code> not found" in text
+    assert "Not perfect: 1 question<" in text and "<code>ermengarde</code> not found" in text
     assert Page(text).open == []
 
 
@@ -531,9 +541,15 @@ def test_two_ways_are_compared_in_words_and_as_json_and_on_a_page(place: Path):
     assert [one["name"] for one in row["configurations"]] == ["mode=bm25", "mode=walk"]
     means = [one["measures"]["nDCG@10"]["mean"] for one in row["configurations"]]
     assert row["comparison"]["differences"]["nDCG@10"]["mean"] == pytest.approx(means[1] - means[0], abs=1e-5)
-    assert len(row["answers"]["mode=walk"]) == 44
+    assert [len(one["answers"]) for one in row["configurations"]] == [44, 44]
     assert "mode=walk against mode=bm25" in (place / "page.html").read_text("utf-8")
     assert row["comparison"] == json.loads(run(*args, "--json").stdout)["comparison"], "the same seed, the same answer"
+
+
+def test_items_without_vectors_are_told_of(place: Path):
+    run("load", HARBOR, "--db", "k.db")
+    told = CliRunner().invoke(cli, ["eval", "k.db", QUESTIONS, "--embedder", "minilm", "--k", "5", "--budgets", "", "--json"], prog_name="weft")
+    assert (told.exit_code, "179 items have no vector yet" in told.stderr) == (0, True), told.output
 
 
 def test_a_patch_and_the_default_can_be_compared(place: Path):

@@ -69,14 +69,14 @@ def _headline(found: Mapping[str, Difference]) -> str:
 def verdict(before: str, after: str, measure: str, found: Difference) -> str:
     """In plain words, whether the one is better than the other."""
     if not found.better and not found.worse:
-        return f"No difference: {measure} is the same on all {found.questions:,} questions."
+        return f"No difference: {measure} is the same on {asked(found.questions, 'all ')}."
     told = f"{measure} {points(found.mean)} points (95 % interval {points(found.low)} to {points(found.high)}, {likely(found.p)}; {_counts(found)})"
     if found.real:
         return f"{after} is {'better' if found.mean > 0 else 'worse'} than {before}, and not by chance: {told}."
     room = 100 * (found.high - found.low) / 2
     return (
         f"No proven difference: {told}. "
-        f"It may be chance: with these {found.questions:,} questions, about {room:.1f} points would be needed to tell {after} from {before}."
+        f"It may be chance: with {asked(found.questions, 'these ')}, about {room:.1f} points would be needed to tell {after} from {before}."
     )
 
 
@@ -90,4 +90,9 @@ def likely(p: float) -> str:
 
 
 def _counts(found: Difference) -> str:
-    return f"{found.better:,} questions better, {found.worse:,} worse, {found.equal:,} the same"
+    return f"{asked(found.better)} better, {found.worse:,} worse, {found.equal:,} the same"
+
+
+def asked(count: int, which: str = "") -> str:
+    """So many questions, in words: which ones, if they are several."""
+    return "1 question" if count == 1 else f"{which}{count:,} questions"

@@ -22,6 +22,7 @@ from weft.retrieval import NAMES, known
 KS, BUDGETS = (2, 5, 10), (512, 1024, 2048)
 NDCG = 10
 MOST = 1000  # that k may be
+NAMED = 10  # ids that an error names
 OF_BOTH, OF_CONTEXT = ("mode", "min_score"), ("recipe", "agent", "format", "model")
 OPTIONS = (*OF_BOTH, *OF_CONTEXT, *NAMES)
 Given = str | Path | Sequence[Question]
@@ -129,7 +130,8 @@ def expected_keys(kb: Engine, asked: Sequence[Question]) -> list[frozenset[Key]]
             missing += [] if found else [f"{one!r} (question {question.id}, in {', '.join(question.spaces)})"]
         needed.append(frozenset(keys))
     if missing:
-        raise NotFound(f"{len(missing):,} expected items are not there: {'; '.join(missing[:10])}{'; …' if len(missing) > 10 else ''}", "unknown_ids")
+        more = f"; and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
+        raise NotFound(f"expected, but not in the knowledge: {'; '.join(missing[:NAMED])}{more}", "unknown_ids")
     return needed
 
 

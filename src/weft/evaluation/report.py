@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.evaluation import plots
 from weft.evaluation.bootstrap import interval
-from weft.evaluation.compare import Change, Comparison, likely, points
+from weft.evaluation.compare import Change, Comparison, asked, likely, points
 from weft.evaluation.plots import Mark
 from weft.evaluation.results import Answered, Evaluation
 from weft.model import Key
@@ -27,7 +27,7 @@ def page(found: Evaluation | Comparison, seed: int = 0) -> str:
     title = f"{both[-1].name} against {both[0].name}" if compared else f"Evaluation: {both[0].name}"
     body = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="quiet">{len(both[0].answers):,} questions{_options(both)}. Means in percent, with 95 % intervals of a bootstrap over the questions.</p>',
+        f'<p class="quiet">{asked(len(both[0].answers))}{_options(both)}. Means in percent, with 95 % intervals of a bootstrap over the questions.</p>',
         *([_verdict(compared)] if compared else []),
         _measures(both, seed),
         *([_differences(compared)] if compared else []),
@@ -103,7 +103,7 @@ def _steps(found: Comparison) -> str:
         return ""
     drawn = plots.steps(f"Change of {found.headline} of every question that changed", [(_told(one), 100 * one.by) for one in changes])
     same = found.differences[found.headline].equal
-    caption = f"{found.headline} of every question that changed, in points, worst first; {same:,} questions stayed the same."
+    caption = f"{found.headline} of every question that changed, in points, worst first; {asked(same)} stayed the same."
     return f"<h2>Question by question</h2><figure tabindex=0><figcaption>{escape(caption)}</figcaption>{drawn}</figure>"
 
 
@@ -160,7 +160,7 @@ def _list(title: str, changes: Sequence[Change], found: Comparison) -> str:
         for one in changes
         for keys in [sorted(one.before.expected)]
     ]
-    return f"<h2>{title}: {len(changes):,} questions</h2>{_unfolding(columns, rows)}"
+    return f"<h2>{title}: {asked(len(changes))}</h2>{_unfolding(columns, rows)}"
 
 
 def _unfound(found: Evaluation) -> str:
@@ -170,7 +170,7 @@ def _unfound(found: Evaluation) -> str:
     if not below:
         return "<h2>Every question found all it expects, first of all</h2>"
     rows = [_row(one, f"{100 * one.values[measure]:.1f}", "", [(key, _place(one, key)) for key in sorted(one.expected)]) for one in below]
-    return f"<h2>Not perfect: {len(below):,} questions</h2>{_unfolding(('question', measure, 'expected, and its place'), rows)}"
+    return f"<h2>Not perfect: {asked(len(below))}</h2>{_unfolding(('question', measure, 'expected, and its place'), rows)}"
 
 
 def _row(answer: Answered, number: str, style: str, expected: Sequence[tuple[Key, str]]) -> str:

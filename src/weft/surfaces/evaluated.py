@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from weft.evaluation.compare import Change, Comparison, likely, points
+from weft.evaluation.compare import Change, Comparison, asked, likely, points
 from weft.evaluation.results import Answered, Evaluation
 from weft.evaluation.tune import Tuning
 from weft.recipes import KNOWLEDGE
@@ -56,7 +56,7 @@ def tuning(found: Tuning) -> list[RenderableType]:
 
 
 def _heading(found: Evaluation) -> Text:
-    return Text.assemble((f"{len(found.answers):,} questions", "bold"), ("  means in %, times in ms without embedding the question", "dim"))
+    return Text.assemble((asked(len(found.answers)), "bold"), ("  means in %, times in ms without embedding the question", "dim"))
 
 
 def _latency(found: Sequence[Evaluation]) -> list[RenderableType]:

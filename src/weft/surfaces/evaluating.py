@@ -75,16 +75,16 @@ def evaluate(session: Session, /, paths: Sequence[str], with_: Sequence[str], ag
 
     ways = [_way(against), _way(with_)] if against else [_way(with_)]
     with session.progress() as tell, _source(session, paths, asked["space_by"], asked["split"], tell) as source:
-        found = [_evaluated(source, way, asked, tell) for way in ways]
+        found = [_evaluated(session, source, way, asked, tell) for way in ways]
     compared = compare.compare(*found, measure=asked["measure"], seed=asked["seed"]) if against else None
     if asked["measure"]:
         found[0].values(asked["measure"])  # an unknown one is refused without a comparison, too
     session.warn(*source.notes, *dict.fromkeys(problem for one in found for problem in one.problems))
     if html is not None:
         _write_page(html, found[-1], compared, asked["seed"])
-    row: dict[str, Any] = {"configurations": [rows.evaluation(one, asked["seed"]) for one in found]}
-    row |= {"comparison": rows.comparison(compared)} if compared else {}
-    session.answer(row | {"answers": {one.name: rows.answers(one) for one in found}}, lambda _: _shown(found[-1], compared, html))
+    row: dict[str, Any] = {"comparison": rows.comparison(compared)} if compared else {}
+    row |= {"configurations": [rows.evaluation(one, asked["seed"]) | {"answers": rows.answers(one)} for one in found]}
+    session.answer(row, lambda _: _shown(found[-1], compared, html))
 
 
 def _shown(found: Evaluation, compared: Comparison | None, html: str | None) -> list[Any]:
@@ -195,11 +195,13 @@ def _temporary(session: Session) -> Iterator[Session]:
         yield replace(session, db=str(Path(folder) / "knowledge.db"))
 
 
-def _evaluated(source: Source, way: Way, asked: Mapping[str, Any], tell: Progress | None) -> Evaluation:
+def _evaluated(session: Session, source: Source, way: Way, asked: Mapping[str, Any], tell: Progress | None) -> Evaluation:
     from weft.evaluation.evaluate import evaluate
 
     now: datetime | None = asked["now"]
     with source.opener(way.meaning) as kb:
+        missing = kb.stats().without_vector if kb.dimensions is not None else 0
+        session.warn(*([f"{missing:,} items have no vector yet and are found by words alone: weft embed makes them"] if missing else []))
         return evaluate(
             kb,
             source.questions,
