@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import weft
-from bench.retrieval import CachedOnDisk, read
+from bench.retrieval import CachedOnDisk
 from bench.speed import Made, timed
 from weft.embedders.cached import Cached
+from weft.evaluation.questions import rows as lines_of
 
 DEPTHS = (5, 10, 25, 50)
 BUDGETS = (512, 1024, 2048)
@@ -42,8 +43,8 @@ def spoken(row: dict[str, Any]) -> weft.Turn:
 def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, list[Asked]]:
     """Every conversation in a workspace of its own, told session by session, and the questions that have evidence."""
     sessions: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in read(folder / "corpus.jsonl"):
-        sessions.setdefault((row["conv"], row["session"]), []).append(row)
+    for _, row in lines_of(folder / "corpus.jsonl"):
+        sessions.setdefault((row["conv"], row["session"]), []).append(dict(row))
     kb = weft.open(tempfile.mkdtemp() + "/memory.db", embedder=embedder)
     ids: dict[str, str] = {}
     for (conversation, session), rows in sessions.items():
@@ -51,7 +52,7 @@ def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, list[Asked]
         ids |= {row["id"]: turn.id for row, turn in zip(rows, turns, strict=True)}
     embedder.warm("memory", [item.embeddable for item in kb.items()])
     kb.embed()
-    asked = [row for row in read(folder / "queries.jsonl") if row["gold"]]
+    asked = [row for _, row in lines_of(folder / "queries.jsonl") if row["gold"]]
     embedder.warm("memory-queries", [row["text"] for row in asked])
     return kb, [Asked(row["text"], row["conv"], frozenset(ids[id] for id in row["gold"])) for row in asked]
 

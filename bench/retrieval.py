@@ -8,33 +8,22 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import math
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import weft
 from weft.embedders.minilm import MiniLM
-from weft.model import Form
+from weft.evaluation import folders
 from weft.ports import Vector
-from weft.recipes import KNOWLEDGE, Recipe, resolved
+from weft.recipes import KNOWLEDGE
 
-BUDGETS = (512, 1024, 2048)
 SPLITS = {"scifact": "test"}  # sets that say which of their questions count
 SPACES = {"locomo": "conv"}  # sets whose questions are asked inside a part of the corpus, and the field that names it
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    text: str
-    space: str
-    gold: frozenset[str]
 
 
 class CachedOnDisk:
@@ -66,55 +55,35 @@ class CachedOnDisk:
         return [self._known[text] if text in self._known else self._inner.embed([text])[0] for text in texts]
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, list[Question]]:
+def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, Sequence[weft.Question]]:
     """An engine that holds the corpus, and the questions that have an answer in it."""
-    field = SPACES.get(folder.name)
-    rows = read(folder / "corpus.jsonl")
-    items = [weft.Item(row["id"], row[field] if field else "all", title=row.get("title", ""), text=row["text"]) for row in rows]
-    asked = [row for row in read(folder / "queries.jsonl") if row["gold"] and row.get("split") == SPLITS.get(folder.name, row.get("split"))]
-    questions = [Question(row["text"], row[field] if field else "all", frozenset(row["gold"])) for row in asked]
-    embedder.warm(folder.name, [item.embeddable for item in items])
-    embedder.warm(folder.name + "-queries", [question.text for question in questions])
-    items = [item for item in items if item.title or item.text]
+    data = folders.read(folder, space_by=SPACES.get(folder.name, ""), split=SPLITS.get(folder.name, ""))
+    embedder.warm(folder.name, [item.embeddable for item in data.items])
+    embedder.warm(folder.name + "-queries", [question.text for question in data.questions])
     kb = weft.open(tempfile.mkdtemp() + "/bench.db", embedder=embedder)
-    for start in range(0, len(items), 2000):
-        kb.add(items[start : start + 2000])
-    return kb, questions
+    for start in range(0, len(data.items), 2000):
+        kb.add(data.items[start : start + 2000])
+    return kb, data.questions
 
 
-def searched(kb: weft.Engine, questions: Iterable[Question], mode: str) -> dict[str, float]:
+def searched(kb: weft.Engine, questions: Sequence[weft.Question], mode: str) -> dict[str, float]:
     """Recall at 2, 5, 10 and nDCG at 10 of `search`, in percent."""
-    found = [([hit.item.id for hit in kb.search(q.text, spaces=[q.space], limit=10, mode=mode)], q.gold) for q in questions]  # type: ignore[arg-type]
-    result = {f"R@{k}": _mean(len(gold & set(ids[:k])) / len(gold) for ids, gold in found) for k in (2, 5, 10)}
-    return result | {"nDCG@10": _mean(_ndcg(ids, gold) for ids, gold in found)}
+    found = weft.evaluate(kb, questions, mode=mode, budgets=())
+    return {measure.replace("recall", "R"): _percent(found.mean(measure)) for measure in found.measures if not measure.startswith("all")}
 
 
-def evidence(kb: weft.Engine, questions: Sequence[Question], recipes: Sequence[Recipe]) -> dict[str, float]:
+def evidence(kb: weft.Engine, questions: Sequence[weft.Question], sharpness: float) -> dict[str, float]:
     """The share of the evidence that `context` shows whole inside a budget, and how much of the budget it uses."""
+    found = weft.evaluate(kb, questions, ks=(), sharpness=sharpness)
     result: dict[str, float] = {}
-    for budget in BUDGETS:
-        recalls, used = [], []
-        for question in questions:
-            context = kb.context(question.text, spaces=[question.space], max_tokens=budget, recipe=[resolved(one, budget) for one in recipes])
-            shown = {one.hit.item.id for part in context.fragments for one in part.chosen if one.form is Form.WHOLE}
-            recalls.append(len(question.gold & shown) / len(question.gold))
-            used.append(context.tokens / budget)
-        result |= {f"ev@{budget}": _mean(recalls), f"used@{budget}": _mean(used)}
+    for budget in found.budgets:
+        used = statistics.fmean(answer.tokens[budget] / budget for answer in found.answers)
+        result |= {f"ev@{budget}": _percent(found.mean(f"evidence@{budget}")), f"used@{budget}": _percent(used)}
     return result
 
 
-def _ndcg(ids: Sequence[str], gold: frozenset[str]) -> float:
-    gain = sum(1 / math.log2(place + 2) for place, id in enumerate(ids[:10]) if id in gold)
-    return gain / sum(1 / math.log2(place + 2) for place in range(min(10, len(gold))))
-
-
-def _mean(values: Iterable[float]) -> float:
-    return round(100 * statistics.fmean(values), 1)
+def _percent(share: float) -> float:
+    return round(100 * share, 1)
 
 
 def main() -> None:
@@ -137,8 +106,7 @@ def main() -> None:
         for mode in () if arguments.no_search else arguments.modes.split(","):
             print(f"  search {mode:7}", searched(kb, questions, mode), flush=True)
         for sharpness in arguments.sharpness or [KNOWLEDGE[0].sharpness]:
-            recipes = [replace(recipe, sharpness=sharpness) for recipe in KNOWLEDGE]
-            print(f"  context sharpness={sharpness:g}", evidence(kb, questions, recipes), flush=True)
+            print(f"  context sharpness={sharpness:g}", evidence(kb, questions, sharpness), flush=True)
         print(f"  {time.perf_counter() - started:.0f} s", flush=True)
 
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from weft.agents import Agent, AgentOptions
@@ -55,6 +55,11 @@ if TYPE_CHECKING:
         Unavailable,
         WeftError,
     )
+    from weft.evaluation.compare import Comparison, compare
+    from weft.evaluation.evaluate import evaluate
+    from weft.evaluation.questions import Question
+    from weft.evaluation.results import Evaluation
+    from weft.evaluation.tune import Tuning, tune
     from weft.ingest.notes import Ingested
     from weft.ingest.prepare import Report
     from weft.ingest.read import Skipped
@@ -62,6 +67,7 @@ if TYPE_CHECKING:
     from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
     from weft.ports import LLM, Caching, Embedder
     from weft.recipes import Recipe, Weights
+    from weft.retrieval import RetrievalSettings
     from weft.surfaces.client import Client
     from weft.surfaces.haystack import HaystackRetriever
     from weft.surfaces.llamaindex import LlamaIndexRetriever
@@ -83,6 +89,7 @@ __all__ = [
     "Caching",
     "Checked",
     "Client",
+    "Comparison",
     "Conflict",
     "Context",
     "ContextPreview",
@@ -94,6 +101,7 @@ __all__ = [
     "EmbeddingError",
     "Engine",
     "Entry",
+    "Evaluation",
     "Fact",
     "Forbidden",
     "Fragment",
@@ -120,6 +128,7 @@ __all__ = [
     "Problem",
     "Provider",
     "Provision",
+    "Question",
     "RankingOptions",
     "Recipe",
     "RelatedMemory",
@@ -128,6 +137,7 @@ __all__ = [
     "Report",
     "Result",
     "Retrieval",
+    "RetrievalSettings",
     "RetrievalStrategy",
     "Rollback",
     "SearchError",
@@ -143,6 +153,7 @@ __all__ = [
     "Template",
     "TemplateNotFound",
     "TermRanker",
+    "Tuning",
     "Turn",
     "Unavailable",
     "Violation",
@@ -150,12 +161,15 @@ __all__ = [
     "Weights",
     "attempt",
     "check_answer",
+    "compare",
+    "evaluate",
     "load_axioms",
     "merge_feed",
     "open",
     "open_llm",
     "openai_agents_tool",
     "pydantic_ai_tool",
+    "tune",
 ]
 
 
@@ -189,6 +203,11 @@ _HOMES = {
         *("Conflict", "Corrupt", "EmbeddingError", "Forbidden", "Invalid", "MissingExtra", "NotFound", "SearchError", "TemplateNotFound"),
         *("Unavailable", "WeftError"),
     ),
+    "weft.evaluation.compare": ("Comparison", "compare"),
+    "weft.evaluation.evaluate": ("evaluate",),
+    "weft.evaluation.questions": ("Question",),
+    "weft.evaluation.results": ("Evaluation",),
+    "weft.evaluation.tune": ("Tuning", "tune"),
     "weft.ingest.notes": ("Ingested",),
     "weft.ingest.prepare": ("Report",),
     "weft.ingest.read": ("Skipped",),
@@ -196,6 +215,7 @@ _HOMES = {
     "weft.model": ("Context", "Edge", "Fragment", "Hit", "Item", "Kind", "LeftOut", "Problem"),
     "weft.ports": ("Caching",),
     "weft.recipes": ("Recipe", "Weights"),
+    "weft.retrieval": ("RetrievalSettings",),
     "weft.surfaces.client": ("Client",),
     "weft.templates.sandbox": ("Limits",),
     "weft.templates.template": ("Template",),
@@ -236,6 +256,7 @@ def open(
     secret_rules: str | Path | None = None,
     cache: str | Path | Caching = "",
     agents: str | Path | Sequence[Agent] = (),
+    retrieval: str | Path | Mapping[str, float] | RetrievalSettings = "",
     **roles: str,
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:", or a URL. `metadata=` (profiles), `words=`, `vectors=`, `graph=`
@@ -245,7 +266,9 @@ def open(
     default as before, at first all.
     What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own.
     Vectors of texts are kept in memory; a path as `cache` keeps them in a file too, and a Caching says how many and how long.
-    `agents` are agents of your own, or the file that defines them."""
+    `agents` are agents of your own, or the file that defines them. `retrieval` are numbers of retrieval that differ from weft's, or the file
+    that `weft tune` wrote."""
+    from weft import retrieval as numbers
     from weft.agents import known
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen
@@ -254,10 +277,11 @@ def open(
 
     rules = chosen(secrets, secret_rules)
     table = known(agents)
+    tuned = numbers.known(retrieval)
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
     caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
-    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching, agents=table)
+    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching, agents=table, retrieval=tuned)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

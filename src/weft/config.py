@@ -40,6 +40,7 @@ class Settings:
     analytics: str = ""  # a file that counts what memory is asked, or "beside"; "" for none
     analytics_text: str = "no"  # "yes": it keeps the questions, too
     agents: str = ""  # a TOML or YAML file with agents of your own; weft.toml may hold them itself, as tables [agents.NAME]
+    retrieval: str = ""  # a TOML file with a table [retrieval], such as `weft tune` writes; weft.toml may hold the table itself
 
 
 def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:
@@ -48,7 +49,7 @@ def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:
     path = Path(environ.get("WEFT_CONFIG", folder / FILE))
     if path.is_file():
         said = _read(path)
-        inside = {"agents": str(path)} if isinstance(said.get("agents"), dict) else {}
+        inside = {name: str(path) for name in ("agents", "retrieval") if isinstance(said.get(name), dict)}
         settings = _with(settings, {**said, **inside}, str(path))
     elif "WEFT_CONFIG" in environ:
         raise Invalid(f"WEFT_CONFIG names {str(path)!r}, which does not exist")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,8 @@ from weft.meaning import Meaning, Progress
 from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
 from weft.ports import LLM, Caching, Embedder, Stores, Vector
 from weft.recipes import Mode, Recipe
+from weft.retrieval import AS_RECIPES_SAY, RetrievalSettings
+from weft.retrieval import known as known_numbers
 from weft.stages import explain
 from weft.stages.answer import answer
 from weft.stages.gather import Request
@@ -74,10 +77,12 @@ class Engine:
         links: Sequence[str] | None = None,
         caching: Caching | None = None,
         agents: Mapping[str, Agent] = agents.AGENTS,
+        retrieval: RetrievalSettings = AS_RECIPES_SAY,
     ) -> None:
         self._stores = stores
         self._linker = Linker(stores, links)
         self.agents = agents  # by name
+        self.retrieval = retrieval
         self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
         self._meaning = Meaning(stores, embedder, caching)
         self._clock = clock
@@ -92,6 +97,12 @@ class Engine:
         for store in self._stores.each():
             store.close()
         self._meaning.close()
+
+    def with_retrieval(self, retrieval: RetrievalSettings) -> Engine:
+        """The same knowledge, asked with other numbers. Closing one closes both."""
+        other = copy(self)
+        other.retrieval = known_numbers(retrieval)
+        return other
 
     # writing
 
@@ -298,7 +309,7 @@ class Engine:
     ) -> list[Hit]:
         """The best items, best first. Filters run inside the search: asking for 10 gives 10 if 10 exist. The mode "walk" also follows
         links from what it finds, for questions that need several pieces of knowledge. `tier` as for `context`."""
-        recipe = request.checked_recipe(Recipe("search", mode=mode, limit=limit, min_score=min_score))
+        recipe = request.checked_recipe(self.retrieval.applied(Recipe("search", mode=mode, limit=limit, min_score=min_score)))
         query = self._query(text, spaces, now=now, as_of=as_of, vector=vector)
         level = tiers.in_force(tier)
         seen, most = tiers.restricted_search(request.kinds(kinds), limit, level)
@@ -474,7 +485,10 @@ class Engine:
     def _request(self, text: str, spaces: Sequence[str], options: dict[str, Any]) -> tuple[Query, tuple[Recipe, ...]]:
         given = dict(options)
         tier = tiers.in_force(given.pop("tier", None))
-        recipes = request.named_recipes(given.pop("recipe", "knowledge"))
+        named = given.pop("recipe", "knowledge")
+        recipes = request.named_recipes(named)
+        if isinstance(named, str) and self.retrieval != AS_RECIPES_SAY:
+            recipes = tuple(self.retrieval.applied(one, given) for one in recipes)
         query = self._query(
             text,
             spaces,

@@ -38,6 +38,17 @@ RELEVANCE = Weights(match=0.0, semantic=0.35, mention=0.25, type=0.20, freshness
 
 
 @dataclass(frozen=True, slots=True)
+class Walk:
+    """The numbers of a walk along links that may be tuned. The defaults were chosen on two tuning sets (docs/walk.md)."""
+
+    starts: int = 10  # items the worth starts at, and items it flows on from at each hop
+    sharpness: float = 5.0  # a start has score ** 5 of the worth
+    named: float = 0.3  # added to the score of a start whose title stands in the question
+    onward: float = 0.5  # the part of the worth that flows on
+    bridge: float = 0.07  # the weight of a link to another hit that holds what one of the best names
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How one part of a context is gathered, scored, shared out and shown."""
 
@@ -65,6 +76,7 @@ class Recipe:
     most: float = 1.0  # of the budget: what this part may have at most
     sharpness: float = 6.0  # an item is worth score ** sharpness: how much one good item outweighs several fair ones
     forms: tuple[Form, ...] = (Form.WHOLE, Form.SUMMARY, Form.POINTER)
+    walk: Walk = field(default_factory=Walk)
     required: bool = False  # True: when its store is down the request fails, instead of an answer marked as degraded
 
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from weft.errors import Invalid, unknown
 from weft.ingest import check
 from weft.model import Kind
-from weft.recipes import RECIPES, Mode, Recipe, Source, resolved
+from weft.recipes import RECIPES, Mode, Recipe, Source, Walk, resolved
 
 MAX_LIMIT = 10_000
 MAX_QUERY = 100_000  # characters
@@ -72,6 +72,7 @@ def checked_recipe(recipe: Recipe) -> Recipe:
         fraction(name, getattr(recipe, name))
     for name in ("bm25_weight", "vector_weight", "sharpness"):
         _not_negative(name, getattr(recipe, name))
+    _check_walk(recipe.walk)
     for one in fields(recipe.weights):
         _not_negative(f"the weight of {one.name}", getattr(recipe.weights, one.name))
     if recipe.bm25_weight + recipe.vector_weight == 0:
@@ -80,6 +81,14 @@ def checked_recipe(recipe: Recipe) -> Recipe:
         raise Invalid("weights must not all be 0")
     names: dict[str, Any] = {field: check.names(field, getattr(recipe, field)) for field in ("types", "exclude_types", "tags", "edge_types")}
     return replace(recipe, name=check.name("a recipe's name", recipe.name), kinds=kinds(recipe.kinds), **names)
+
+
+def _check_walk(numbers: Walk) -> None:
+    whole("walk_starts", numbers.starts, 1, 1000)
+    for name in ("named", "onward", "bridge"):
+        fraction(f"walk_{name}", getattr(numbers, name))
+    if isinstance(numbers.sharpness, bool) or not isinstance(numbers.sharpness, int | float) or not 0.1 <= numbers.sharpness <= 100:
+        raise Invalid(f"walk_sharpness must be a number from 0.1 to 100, not {numbers.sharpness!r}")
 
 
 def named_recipes(given: str | Sequence[Recipe]) -> tuple[Recipe, ...]:

@@ -13,21 +13,17 @@ from typing import NamedTuple
 from weft.ingest.mentions import asked_about, spans, titles
 from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import Stores, Vector
-from weft.recipes import Recipe
+from weft.recipes import Recipe, Walk
 from weft.stages.search import Searched, search
 from weft.words import rarity, words
 
-# Chosen on the two tuning sets (docs/walk.md).
-STARTS = 10  # items the worth starts at, and items it flows on from at each hop
+# Chosen on the two tuning sets (docs/walk.md), as were the numbers of `Walk`.
 READ = 30  # of the hits: whose titles and texts are looked at
-SHARPNESS = 5  # a start has score ** 5 of the worth
-NAMED = 0.3  # added to the score of a start whose title stands in the question
-ONWARD = 0.5  # the part of the worth that flows on
 ENOUGH = 0.5  # links that together weigh less than this lead less of it on; the rest stays
 AGAINST = {"mentions": 0.3, "refers_to": 0.3}  # what a link of a type is worth when followed from its target to its source; others: 1
 READ_NEXT = (40, 20)  # items reached whose texts are looked at, at the first hop and at later ones
 LEAST_NEAR, LEAST_NEW = 0.01, 0.05  # so that an item without a vector, or without a word of the question, is not lost
-BRIDGED_FROM, BRIDGES, BRIDGE = 2, 10, 0.07  # the best starts are linked to hits that hold what they name: so many, at this weight
+BRIDGED_FROM, BRIDGES = 2, 10  # the best starts are linked to hits that hold what they name: so many
 BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
 LIGHTEST = 5e-324  # the least number above 0: a link that weighs nothing is not followed
@@ -60,7 +56,7 @@ def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[K
     """What the links of `found` lead to, within `recipe.depth` links; at most `recipe.limit` items. `pool` has the scores of what
     search found beyond that. Without links of their own the hits stay as they are."""
     best = sorted(found, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[:READ]
-    starts = _starts(text, best)
+    starts = _starts(text, best, recipe.walk)
     if not starts or not recipe.depth:
         return Walked()
     through = replace(only, kinds=())  # a walk may pass through what it may not show
@@ -89,7 +85,7 @@ def _signal(way: Walked, hit: Hit) -> dict[str, float]:
     return {"walk": way.worth[hit.item.key]} if hit.item.key in way.worth else {}
 
 
-def _starts(text: str, best: Sequence[Hit]) -> dict[Key, float]:
+def _starts(text: str, best: Sequence[Hit], numbers: Walk) -> dict[Key, float]:
     """The share of the worth that starts at each of the best hits. Those the question names come first."""
     called = {hit.item.key: titles(hit.item) for hit in best}
     known: dict[str, int] = {}
@@ -98,10 +94,10 @@ def _starts(text: str, best: Sequence[Hit]) -> dict[Key, float]:
             known[name] = known.get(name, 0) + 1
     asked = set(asked_about(text, known))
     bonus = {key: max((known[name] ** -0.5 for name in names if name in asked), default=0.0) for key, names in called.items()}
-    scores = {hit.item.key: hit.score + NAMED * bonus[hit.item.key] for hit in best if hit.score > 0}
-    chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[:STARTS]
-    total = sum(scores[key] ** SHARPNESS for key in chosen)
-    return {key: scores[key] ** SHARPNESS / total for key in chosen}
+    scores = {hit.item.key: hit.score + numbers.named * bonus[hit.item.key] for hit in best if hit.score > 0}
+    chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[: numbers.starts]
+    total = sum(scores[key] ** numbers.sharpness for key in chosen)
+    return {key: scores[key] ** numbers.sharpness / total for key in chosen}
 
 
 class Sight:
@@ -188,7 +184,7 @@ class _Way:
             scores = {key: pool[key] * held[key] for key in others if key in held}
             chosen = sorted((key for key in scores if scores[key] > 0), key=lambda key: (-scores[key], key[1], key[0]))[:BRIDGES]
             for key in chosen:
-                weight = BRIDGE * scores[key] / scores[chosen[0]]
+                weight = self.recipe.walk.bridge * scores[key] / scores[chosen[0]]
                 if weight > self.links.setdefault(here, {}).get(key, (0.0,))[0]:
                     self.links[here][key] = (
                         weight,
@@ -200,19 +196,20 @@ class _Way:
         """The worth of every item reached, and the link that brought it most when it was reached first."""
         worth: dict[Key, float] = dict(starts)
         ways: dict[Key, Flow] = {}
+        onward = self.recipe.walk.onward
         for hop in range(self.recipe.depth):
-            front = sorted(worth, key=lambda key: (-worth[key], key[1], key[0]))[:STARTS]
+            front = sorted(worth, key=lambda key: (-worth[key], key[1], key[0]))[: self.recipe.walk.starts]
             self.follow(front)
             self._read(front, worth, READ_NEXT[min(hop, len(READ_NEXT) - 1)])
             led = {here: self._led(here) for here in front}
             flows = [(there, flow) for here in front if here in self.links for there, flow in self._flows(here, worth[here] * led[here])]
             stay = {here: worth[here] * (1 - led[here]) for here in front}
-            worth = {key: (1 - ONWARD) * share for key, share in starts.items()}
+            worth = {key: (1 - onward) * share for key, share in starts.items()}
             for here, rest in stay.items():
-                worth[here] = worth.get(here, 0.0) + ONWARD * rest
+                worth[here] = worth.get(here, 0.0) + onward * rest
             news: dict[Key, Flow] = {}
             for there, flow in flows:
-                worth[there] = worth.get(there, 0.0) + ONWARD * flow.worth
+                worth[there] = worth.get(there, 0.0) + onward * flow.worth
                 if there not in starts and there not in ways and (there not in news or news[there].worth < flow.worth):
                     news[there] = flow
             ways |= news
@@ -267,7 +264,7 @@ def _result(
     reached = [key for key in ways if key not in known]
     top, most = max(known.values()), max(worth.values())
     told = {
-        key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * score) ** (1 / SHARPNESS), 6)
+        key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * score) ** (1 / recipe.walk.sharpness), 6)
         for key, score in (*known.items(), *((key, pool.get(key, 0.0)) for key in reached))
     }
     allowed = stores.items.visible(sorted(reached, key=lambda key: (-told[key], key[1], key[0])), only)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft import __version__, codec
-from weft.surfaces import agenting, assembling, checking, graphing, grounding, ingesting, life, linking, providing, remembering, serving, wire
+from weft.surfaces import agenting, assembling, checking, evaluating, graphing, grounding, ingesting, life, linking, providing, remembering, serving, wire
 from weft.surfaces.shell import (
     Command,
     Group,
@@ -269,7 +269,7 @@ def recipes(session: Session) -> None:
     session.answer(wire.recipes(RECIPES), lambda screen: [screen.recipes(RECIPES)])
 
 
-PARTS = (assembling, grounding, agenting, graphing, checking, ingesting, life, linking, providing, remembering, serving)
+PARTS = (assembling, grounding, agenting, graphing, checking, ingesting, life, linking, providing, remembering, evaluating, serving)
 for command in (command for part in PARTS for command in part.COMMANDS):
     cli.add_command(command)
 

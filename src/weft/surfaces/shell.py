@@ -72,7 +72,7 @@ class Session:
         if not create and file is not None and not file.exists():
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
-        secrets = {"secrets": settings.secrets, "secret_rules": settings.secret_rules}
+        more = {name: getattr(settings, name) for name in ("secrets", "secret_rules", "agents", "retrieval")}
         links = [] if settings.links == "none" else [name.strip() for name in settings.links.split(",")] if settings.links else None
         return partial(
             weft.open,
@@ -81,8 +81,7 @@ class Session:
             embedder_settings=remote,
             links=links,
             cache=self._caching(),
-            agents=settings.agents,
-            **secrets,
+            **more,
             **layers,
         )
 

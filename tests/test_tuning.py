@@ -1,0 +1,147 @@
+"""Tuning: it finds numbers that are better, keeps them only if they hold on questions left out, and writes what weft reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import weft
+from weft.errors import Invalid
+from weft.evaluation.tune import LEAST, TABLE
+from weft.recipes import KNOWLEDGE
+from weft.retrieval import RetrievalSettings, known, load
+from weft.surfaces.cli import cli
+
+TOPICS = 24
+
+
+class Marked:
+    """An embedder whose vectors say the topic of a text, whatever its words: "meaning 7" is a little like "meaning 7", and like no other."""
+
+    name, dimensions, fingerprint = "marked", TOPICS + 2, "marked"
+
+    def embed(self, texts):
+        vectors = []
+        for text in texts:
+            vector = np.full(TOPICS + 2, 0.01, dtype=np.float32)
+            vector[-1] = 3.9 if text.startswith("question") else 0.0
+            vector[int(text.rpartition("meaning ")[2])] = 1.0
+            vectors.append(vector / np.linalg.norm(vector))
+        return vectors
+
+
+@pytest.fixture
+def kb(tmp_path: Path):
+    """Words mislead here and meaning is right: every question shares its words with an item of another meaning."""
+    items = [weft.Item(f"true-{n}", "s", text=f"about something else entirely, meaning {n}") for n in range(TOPICS)]
+    items += [weft.Item(f"false-{n}", "s", text=f"An answer to question word{n} other{n} third{n}, meaning {TOPICS}") for n in range(TOPICS)]
+    with weft.open(str(tmp_path / "k.db"), embedder=Marked(), links=[]) as opened:
+        opened.add(items)
+        yield opened
+
+
+QUESTIONS = [weft.Question(f"question word{n} other{n} third{n} meaning {n}", (f"true-{n}",), str(n)) for n in range(TOPICS)]
+
+
+def test_better_numbers_are_found_kept_and_written_and_the_patch_gives_what_was_measured(kb, tmp_path: Path):
+    found = weft.tune(kb, QUESTIONS, measure="recall@1")
+    assert found.adopted and found.found["vector_weight"] > KNOWLEDGE[0].vector_weight
+    assert found.after > found.before + 0.2
+    path = tmp_path / "patch.toml"
+    path.write_text(found.patch())
+    assert load(path) == known(found.numbers) == RetrievalSettings(**found.found)
+    with weft.open(str(tmp_path / "k.db"), embedder=Marked(), retrieval=path) as patched:
+        assert weft.evaluate(patched, QUESTIONS, ks=(1,), budgets=()).mean("recall@1") == pytest.approx(found.after)
+    assert weft.evaluate(kb, QUESTIONS, ks=(1,), budgets=()).mean("recall@1") == pytest.approx(found.before)
+
+
+def test_what_helps_by_chance_is_not_kept(kb):
+    """Questions whose answers are drawn at random: some numbers are better on them, and on no others."""
+    chance = np.random.default_rng(3)
+    drawn = [weft.Question(one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id) for one in QUESTIONS]
+    found = weft.tune(kb, drawn, measure="recall@1")
+    assert found.after >= found.before and not found.adopted
+    assert found.numbers == {} and "[retrieval]\n" in found.patch() and "=" not in found.patch().partition("[retrieval]")[2]
+    assert "stays" in found.verdict or "Nothing to change" in found.verdict
+
+
+def test_noise_is_rarely_kept_whatever_the_seed(kb):
+    kept = 0
+    for seed in range(20):
+        chance = np.random.default_rng(seed)
+        drawn = [weft.Question(one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id) for one in QUESTIONS]
+        table = {"shares": TABLE["shares"]}
+        kept += weft.tune(kb, drawn, measure="recall@1", seed=seed, table=table).adopted
+    assert kept <= 3
+
+
+def test_what_was_set_before_is_the_start_and_stays_in_the_patch(kb):
+    own = kb.with_retrieval(RetrievalSettings(walk_onward=0.4, bm25_weight=0.9))
+    found = weft.tune(own, QUESTIONS, measure="recall@1")
+    assert found.set_before == {"walk_onward": 0.4, "bm25_weight": 0.9}
+    assert found.numbers["walk_onward"] == 0.4 and found.numbers["bm25_weight"] < 0.9
+
+
+def test_the_same_seed_tunes_the_same(kb):
+    assert weft.tune(kb, QUESTIONS, measure="nDCG@10", seed=4) == weft.tune(kb, QUESTIONS, measure="nDCG@10", seed=4)
+
+
+def test_numbers_that_cannot_matter_are_not_tried(kb):
+    plain = weft.tune(kb, QUESTIONS, measure="recall@1")
+    assert plain.tried <= 1 + len(TABLE["shares"]), "a search without links has only its shares"
+    with pytest.raises(Invalid, match="no number that can be tuned changes a search with mode=bm25"):
+        weft.tune(kb, QUESTIONS, measure="recall@1", mode="bm25")
+
+
+def test_contexts_can_be_tuned(kb):
+    found = weft.tune(kb, QUESTIONS, measure="evidence@30", table={"shares": TABLE["shares"], "sharpness": TABLE["sharpness"]})
+    assert found.adopted and found.after > found.before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"measure": "speed"}, "no measure 'speed'; known: all-found@K, evidence@TOKENS"),
+        ({"measure": "recall@many"}, "no measure 'recall@many'"),
+        ({"measure": "nDCG@5"}, "no measure 'nDCG@5'"),
+        ({"measure": "facts@100"}, "0 questions that have facts@100 are too few"),
+        ({"folds": 1}, "folds must be a whole number from 2 to 24, not 1"),
+        ({"table": {"mine": ({"walk_onward": 5},)}}, "walk_onward must be a number from 0 to 1"),
+        ({"bm25_weight": 0.3}, "bm25_weight is both given and in the row 'shares'"),
+        ({"colour": 1}, "no option 'colour'"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(kb, options, message):
+    with pytest.raises(Invalid) as caught:
+        weft.tune(kb, QUESTIONS, **options)
+    assert message in str(caught.value)
+
+
+def test_too_few_questions_are_refused(kb):
+    with pytest.raises(Invalid, match=f"11 questions .* at least {LEAST} are needed"):
+        weft.tune(kb, QUESTIONS[:11])
+
+
+def test_every_number_of_the_table_may_be_set_and_differs_from_the_default():
+    plain = [RetrievalSettings().applied(one) for one in KNOWLEDGE]
+    for choices in TABLE.values():
+        for choice in choices:
+            assert [known(choice).applied(one) for one in KNOWLEDGE] != plain
+
+
+def test_the_command_writes_a_patch_that_weft_eval_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    items = [{"id": f"a{n}", "text": f"alpha{n} beta{n}"} for n in range(14)]
+    (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in items))
+    asked = [{"question": f"alpha{n}", "expected": [f"a{n}"]} for n in range(14)]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    env = {"WEFT_EMBEDDER": "none"}
+    result = CliRunner().invoke(cli, ["tune", "s.jsonl", "q.jsonl", "--write", "p.toml", "--measure", "evidence@100"], prog_name="weft", env=env)
+    assert result.exit_code == 0, result.output
+    assert "Nothing to change" in result.stdout and "WEFT_RETRIEVAL=p.toml" in result.stdout
+    row = CliRunner().invoke(cli, ["eval", "s.jsonl", "q.jsonl", "--with", "p.toml", "--json"], prog_name="weft", env=env)
+    assert json.loads(row.stdout)["configurations"][0]["measures"]["recall@2"]["mean"] == 1
