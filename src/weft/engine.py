@@ -25,7 +25,7 @@ from weft.meaning import Meaning, Progress
 from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
 from weft.ports import LLM, Caching, Embedder, Stores, Vector
 from weft.recipes import Mode, Recipe, resolved
-from weft.stages import explain
+from weft.stages import explain, paths
 from weft.stages.answer import answer
 from weft.stages.gather import Request
 from weft.stages.render import layout
@@ -325,8 +325,8 @@ class Engine:
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context:
         """The best context for a request, within its budget. Options: max_tokens=2000 (None: no limit), recipe="knowledge" (a name
         or Recipe values) or agent (a name or an Agent), format="markdown", model="gpt-4", entity, now, as_of, vector, tier (a name, or
-        what finds it out; None allows everything); and, for every recipe that searches: types, exclude_types, tags, kinds, mode, limit,
-        min_score, bm25_weight, vector_weight; and depth for those that follow links."""
+        what finds it out; None allows everything), paths=False (True: what links led to says by which); and, for every recipe that
+        searches: types, exclude_types, tags, kinds, mode, limit, min_score, bm25_weight, vector_weight; and depth for those that follow links."""
         options, tier = self._settled(options)
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
@@ -355,6 +355,7 @@ class Engine:
                 request.ids(ids),
                 lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
             )
+            context = paths.explained(context, stores_then(self._stores, query.as_of))
         return replace(context, stats=replace(context.stats, timings=timings))
 
     @contextmanager
@@ -485,6 +486,7 @@ class Engine:
             format=layout(check.name("format", given.pop("format", "markdown"))).name,
             model=given.pop("model", "gpt-4"),
             entity=None if given.get("entity") is None else check.name("entity", given["entity"]),
+            paths=request.flag("paths", given.pop("paths", False)),
         )
         given.pop("entity", None)
         tokens.counter(query.model)

@@ -269,6 +269,7 @@ asking = options(
     click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya: its profile and its links count."),
     filters,
     click.option("--depth", type=int, metavar="N", help="How many links to follow."),
+    click.option("--paths", is_flag=True, help='Say in the text by which links an item came, by titles: "A" mentions "B".'),
     click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte."),
 )
 

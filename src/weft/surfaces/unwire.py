@@ -116,13 +116,16 @@ def _named(row: Row, items: Items) -> Hit:
 
 def _hit(row: Row, item: Item) -> Hit:
     path: Sequence[Row] = row["path"]
+    last = () if row["edge"] is None else (edge(row["edge"]),)
     return Hit(
         item=item,
         score=row["score"],
         signals=dict(row["signals"]),
         found_by=tuple(row["found_by"]),
         path=tuple(_key(one) for one in path),
-        edge=None if row["edge"] is None else edge(row["edge"]),
+        edge=last[0] if last else None,
+        links=tuple(edge(one) for one in row["links"]) if "links" in row else last if len(path) > 1 else (),
+        via=row.get("via", ""),
     )
 
 
@@ -137,6 +140,7 @@ def _query(row: Row) -> Query:
         entity=row["entity"],
         as_of=None if row["as_of"] is None else codec.text_to_time(row["as_of"]),
         vector=tuple(row["vector"]),
+        paths=row.get("paths", False),
     )
 
 
