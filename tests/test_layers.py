@@ -65,6 +65,7 @@ LAYERS: dict[str, set[str]] = {
     "stores": {"model", "errors", "codec", "words", "disk"},
     "embedders": {"model", "errors", "codec", "words", "ports", "remote"},
     "llms": {"errors", "ports", "remote"},
+    "names": {"errors"},
     "capabilities": {
         "model",
         "errors",
@@ -102,7 +103,7 @@ LAYERS: dict[str, set[str]] = {
         "",
     },
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "agents", "life", "axioms", "capabilities", "registry", "surfaces", "templates"},
+    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "linking", "agents", "life", "axioms", "capabilities", "registry", "surfaces", "templates"},
     "life": {"model", "errors", "ports", "codec", "ingest"},
     "__main__": {"surfaces"},
 }
@@ -179,7 +180,7 @@ def below(name: str, seen: set[str]) -> set[str]:
 
 
 def test_the_core_names_no_store_and_no_embedder():
-    kinds = ("stores", "embedders", "llms")
+    kinds = ("stores", "embedders", "llms", "names")
     adapters = [name for file in FILES if layer(module(file)) not in kinds for name in inside(file) if layer(name) in kinds]
     assert sorted(set(adapters)) == ["embedders.cached"]
 

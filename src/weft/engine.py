@@ -19,7 +19,7 @@ from weft.ingest.notes import Ingested
 from weft.ingest.prepare import Report
 from weft.ingest.secrets import Rules
 from weft.life import Rollback, State
-from weft.linking import Linker, ends
+from weft.linking import Linker, Naming, ends
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
 from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
@@ -74,9 +74,10 @@ class Engine:
         links: Sequence[str] | None = None,
         caching: Caching | None = None,
         agents: Mapping[str, Agent] = agents.AGENTS,
+        naming: Naming | None = None,
     ) -> None:
         self._stores = stores
-        self._linker = Linker(stores, links)
+        self._linker = Linker(stores, links, naming)
         self.agents = agents  # by name
         self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
         self._meaning = Meaning(stores, embedder, caching)

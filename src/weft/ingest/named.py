@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
+from weft.ingest.finding import Named
 from weft.ingest.keys import Text, key_of
 from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
 from weft.model import Item
@@ -47,10 +48,11 @@ class Move(NamedTuple):
 
 
 class Read(NamedTuple):
-    """An item and its text, as it was read."""
+    """An item and its text, as it was read, with what a finder of names found in it, if there is one."""
 
     item: Item
     text: Text
+    named: Named | None = None
 
 
 def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, Read]) -> Concerned:

@@ -175,9 +175,14 @@ def _match(hit: Hit) -> Row:
         "distance": hit.distance,
         "path": [_key(one) for one in hit.path],
         "edge": None if hit.edge is None else edge(hit.edge),
-        **({"links": [edge(one) for one in hit.links]} if len(hit.links) > 1 else {}),
+        **({"links": [edge(one) for one in hit.links]} if hit.links != lone_link(hit.path, hit.edge) else {}),
         **({"via": hit.via} if hit.via else {}),
     }
+
+
+def lone_link(path: Sequence[object], edge: Edge | None) -> tuple[Edge, ...]:
+    """The links of a path that has one: these are not told twice."""
+    return (edge,) if edge is not None and len(path) > 1 else ()
 
 
 def _named(item: Item) -> Row:
