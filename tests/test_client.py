@@ -546,6 +546,7 @@ queries = st.builds(
     entity=st.none() | names,
     as_of=st.none() | times,
     vector=st.lists(st.floats(-1, 1), max_size=3).map(tuple),
+    paths=st.booleans(),
 )
 
 
@@ -554,7 +555,8 @@ def contexts(draw: st.DrawFn) -> Context:
     known = draw(st.lists(items | numbered, min_size=1, max_size=4, unique_by=lambda item: item.key))
     paths = st.lists(st.tuples(names, names), max_size=3).map(tuple)
     found_by = st.lists(st.sampled_from(["bm25", "vector", "graph"]), unique=True).map(tuple)
-    hits = st.builds(Hit, st.sampled_from(known), fractions, st.dictionaries(names, fractions, max_size=2), found_by, paths, st.none() | edges)
+    signals, chains = st.dictionaries(names, fractions, max_size=2), st.lists(edges, max_size=2).map(tuple)
+    hits = st.builds(Hit, st.sampled_from(known), fractions, signals, found_by, paths, st.none() | edges, chains, words)
     counts = st.integers(0, 10_000)
     chosen = st.builds(Chosen, hits, st.sampled_from(Form), counts, words)
     fragments = st.builds(Fragment, names, st.lists(chosen, max_size=3).map(tuple), counts, words, words)

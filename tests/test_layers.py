@@ -68,6 +68,7 @@ LAYERS: dict[str, set[str]] = {
     "stores": {"model", "errors", "codec", "words", "disk", "quick"},
     "embedders": {"model", "errors", "codec", "words", "ports", "remote"},
     "llms": {"errors", "ports", "remote"},
+    "names": {"errors"},
     "capabilities": {
         "model",
         "errors",
@@ -115,6 +116,7 @@ LAYERS: dict[str, set[str]] = {
         "recipes",
         "ingest",
         "engine",
+        "linking",
         "agents",
         "life",
         "axioms",
@@ -201,7 +203,7 @@ def below(name: str, seen: set[str]) -> set[str]:
 
 
 def test_the_core_names_no_store_and_no_embedder():
-    kinds = ("stores", "embedders", "llms")
+    kinds = ("stores", "embedders", "llms", "names")
     adapters = [name for file in FILES if layer(module(file)) not in kinds for name in inside(file) if layer(name) in kinds]
     assert sorted(set(adapters)) == ["embedders.cached"]
 

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from weft.ingest.read import Skipped
     from weft.life import Rollback, State, Step
     from weft.model import Context, Edge, Fragment, Hit, Item, Kind, LeftOut, Problem
-    from weft.ports import LLM, Caching, Embedder
+    from weft.ports import LLM, Caching, Embedder, NameFinder
     from weft.recipes import Recipe, Weights
     from weft.retrieval import RetrievalSettings
     from weft.surfaces.client import Client
@@ -252,6 +252,7 @@ def open(
     embedder: str | Embedder | None = "minilm",
     embedder_settings: dict[str, Any] | None = None,
     links: Sequence[str] | None = None,
+    names: str | NameFinder | None = None,
     secrets: str = "refuse",
     secret_rules: str | Path | None = None,
     cache: str | Path | Caching = "",
@@ -263,7 +264,8 @@ def open(
     put a layer elsewhere, such as "file:profiles/" or "networkx:graph.json".
     `embedder` is a name ("minilm", "openai:MODEL", "openai:MODEL@URL"), an object, or None for words only. `links` are the kinds of
     links weft makes itself: ["shared_tag", "similar", "mentions", "refers_to", "shares", "foreign_key"], some of them, [] for none; by
-    default as before, at first all.
+    default as before, at first all. `names` says what finds names in texts for them, besides weft itself: "spacy:PIPELINE", an object, or
+    "builtin" for nothing; by default as before.
     What holds a secret is refused, unless `secrets` is "allow"; `secret_rules` is a TOML file with rules of your own.
     Vectors of texts are kept in memory; a path as `cache` keeps them in a file too, and a Caching says how many and how long.
     `agents` are agents of your own, or the file that defines them. `retrieval` are numbers of retrieval that differ from weft's, or the file
@@ -272,16 +274,21 @@ def open(
     from weft.agents import known
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen
+    from weft.linking import BUILTIN, Naming
     from weft.ports import Caching
-    from weft.registry import open_embedder, open_stores
+    from weft.registry import open_embedder, open_names, open_stores
 
     rules = chosen(secrets, secret_rules)
     table = known(agents)
     tuned = numbers.known(retrieval)
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
+    if isinstance(names, str) and names != BUILTIN:
+        names = open_names(names)
     caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
-    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching, agents=table, retrieval=tuned)
+    return Engine(
+        open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching, agents=table, retrieval=tuned, naming=Naming(names, open_names)
+    )
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

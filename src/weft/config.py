@@ -34,6 +34,7 @@ class Settings:
     secrets: str = "refuse"  # or "allow": knowledge that holds a secret
     secret_rules: str = ""  # a TOML file with rules of your own
     links: str = ""  # the links weft makes itself: "shared_tag,similar,mentions", any of docs/links.md, or "none"; "": as before, at first all
+    names: str = ""  # what finds names in texts for links, besides weft: "spacy:PIPELINE" or "builtin" for nothing; "": as before
     embedding_cache: str = ""  # a file that keeps vectors of texts, or "beside" for one beside the knowledge
     embedding_cache_size: int = 1_000_000  # vectors in it
     embedding_cache_ttl_s: float = 0.0  # how long they are kept; 0: for ever

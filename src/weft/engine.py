@@ -20,7 +20,7 @@ from weft.ingest.notes import Ingested
 from weft.ingest.prepare import Report
 from weft.ingest.secrets import Rules
 from weft.life import Rollback, State
-from weft.linking import Linker, ends
+from weft.linking import Linker, Naming, ends
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
 from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
@@ -28,7 +28,7 @@ from weft.ports import LLM, Caching, Embedder, Stores, Vector
 from weft.recipes import Mode, Recipe
 from weft.retrieval import AS_RECIPES_SAY, RetrievalSettings
 from weft.retrieval import known as known_numbers
-from weft.stages import explain
+from weft.stages import explain, paths
 from weft.stages.answer import answer
 from weft.stages.gather import Request
 from weft.stages.render import layout
@@ -78,9 +78,10 @@ class Engine:
         caching: Caching | None = None,
         agents: Mapping[str, Agent] = agents.AGENTS,
         retrieval: RetrievalSettings = AS_RECIPES_SAY,
+        naming: Naming | None = None,
     ) -> None:
         self._stores = stores
-        self._linker = Linker(stores, links)
+        self._linker = Linker(stores, links, naming)
         self.agents = agents  # by name
         self.retrieval = retrieval
         self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
@@ -336,8 +337,8 @@ class Engine:
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context:
         """The best context for a request, within its budget. Options: max_tokens=2000 (None: no limit), recipe="knowledge" (a name
         or Recipe values) or agent (a name or an Agent), format="markdown", model="gpt-4", entity, now, as_of, vector, tier (a name, or
-        what finds it out; None allows everything); and, for every recipe that searches: types, exclude_types, tags, kinds, mode, limit,
-        min_score, bm25_weight, vector_weight; and depth for those that follow links."""
+        what finds it out; None allows everything), paths=False (True: what links led to says by which); and, for every recipe that
+        searches: types, exclude_types, tags, kinds, mode, limit, min_score, bm25_weight, vector_weight; and depth for those that follow links."""
         options, tier = self._settled(options)
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
@@ -366,6 +367,7 @@ class Engine:
                 request.ids(ids),
                 lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
             )
+            context = paths.explained(context, stores_then(self._stores, query.as_of))
         return replace(context, stats=replace(context.stats, timings=timings))
 
     @contextmanager
@@ -499,6 +501,7 @@ class Engine:
             format=layout(check.name("format", given.pop("format", "markdown"))).name,
             model=given.pop("model", "gpt-4"),
             entity=None if given.get("entity") is None else check.name("entity", given["entity"]),
+            paths=request.flag("paths", given.pop("paths", False)),
         )
         given.pop("entity", None)
         tokens.counter(query.model)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from urllib.parse import unquote
 
-from weft.errors import Conflict, Unavailable
+from weft.errors import Conflict, Invalid, Unavailable
 from weft.ingest.byname import ByName
 from weft.ingest.entries import told
+from weft.ingest.finding import remembered
 from weft.ingest.keys import Text
 from weft.ingest.named import Concerned, Read, enter, mention
 from weft.ingest.rules import COMMON, EVERYONE, RULES, Near, Rule, chosen
 from weft.model import MADE, Edge, EdgeKey, Filter, Item, Key, Links
-from weft.ports import LinkStore, Stores
+from weft.ports import LinkStore, NameFinder, Stores
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +24,35 @@ ROUND = 8 * PAGE  # items entered in the index of names before their texts are s
 KEPT = 10  # of a type: an item is linked to so many of the items before it, in the order of ids
 TRIES = 100  # a page is worked out again when somebody else wrote to its space meanwhile
 NONE = "none"  # what is stored when no rule was chosen
+BUILTIN = "builtin"  # names are found by weft alone
+NAMES = "names="  # what stands before the fingerprint of a finder of names, among the rules that are stored
 Progress = Callable[[str, int, int], None]
 Rules = tuple[Rule | ByName, ...]
+
+
+class Naming:
+    """What finds names in texts besides weft itself: a finder, BUILTIN for none, or None for the one that the knowledge was linked with
+    last, which `open` opens by its name."""
+
+    def __init__(self, given: NameFinder | str | None = None, open: Callable[[str], NameFinder] | None = None) -> None:
+        if isinstance(given, str) and given != BUILTIN:
+            raise Invalid(f"names are found by a NameFinder or by {BUILTIN!r}, not by {given!r}")
+        self._given, self._open = given, open
+        self._opened: dict[str, NameFinder] = {}
+
+    def finder(self, rules: Rules, stored: str) -> NameFinder | None:
+        """The one to link with by these rules; `stored` is what the knowledge was linked by."""
+        last = next((part.removeprefix(NAMES) for part in stored.split() if part.startswith(NAMES)), "")
+        if not any(isinstance(rule, ByName) for rule in rules) or self._given == BUILTIN or (self._given is None and not last):
+            return None
+        if self._given is not None and not isinstance(self._given, str):
+            return self._given
+        name = unquote(last.rpartition("@")[0])
+        if name not in self._opened:
+            if self._open is None:
+                raise Unavailable(f"the links were made with names of {name!r}, which is not at hand: open the knowledge with it, or with names={BUILTIN!r}")
+            self._opened[name] = self._open(name)
+        return self._opened[name]
 
 
 class Linker:
@@ -34,7 +63,8 @@ class Linker:
     changes, only its own list and those it stands in, or would now stand in, are made anew. A store without the methods of
     `LinkStore`, or roles that are spread over several stores, get no links of weft's own."""
 
-    def __init__(self, stores: Stores, names: Sequence[str] | None) -> None:
+    def __init__(self, stores: Stores, names: Sequence[str] | None, naming: Naming | None = None) -> None:
+        self._naming = naming or Naming()
         self._names = None if names is None else tuple(rule.type for rule in chosen(names))
         self._store = stores.items if len(stores.each()) == 1 and isinstance(stores.items, LinkStore) else None
 
@@ -51,14 +81,15 @@ class Linker:
         """Make the links that wait to be made; how many items were looked at."""
         if self._store is None:
             return 0
-        rules = self._agreed(self._store)
-        return sum(self._link_space(self._store, space, rules, progress) for space in spaces) if rules else 0
+        rules, finder = self._agreed(self._store)
+        return sum(self._link_space(self._store, space, rules, finder, progress) for space in spaces) if rules else 0
 
     def relink(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
         """Forget every link that weft made, in all spaces, and make them anew; how many items were looked at."""
         if self._store is None:
             return 0
-        self._store.forget_links(_named(self._wanted(self._store)))
+        rules = self._wanted(self._store)
+        self._store.forget_links(_named(rules, self._naming.finder(rules, self._store.linked_by())))
         return self.link(spaces, progress)
 
     def _wanted(self, store: LinkStore) -> Rules:
@@ -67,14 +98,15 @@ class Linker:
             return chosen(self._names)
         return chosen([name for name in RULES if not stored or name in (part.partition("/")[0] for part in stored.split())])
 
-    def _agreed(self, store: LinkStore) -> Rules:
-        """The rules, after what was linked by others is forgotten."""
-        rules = self._wanted(store)
-        if store.linked_by() != _named(rules):
-            store.forget_links(_named(rules))
-        return rules
+    def _agreed(self, store: LinkStore) -> tuple[Rules, NameFinder | None]:
+        """The rules and the finder of names, after what was linked by others is forgotten."""
+        rules, stored = self._wanted(store), store.linked_by()
+        finder = self._naming.finder(rules, stored)
+        if stored != _named(rules, finder):
+            store.forget_links(_named(rules, finder))
+        return rules, finder
 
-    def _link_space(self, store: LinkStore, space: str, rules: Rules, progress: Progress | None) -> int:
+    def _link_space(self, store: LinkStore, space: str, rules: Rules, finder: NameFinder | None, progress: Progress | None) -> int:
         """Page by page, in rounds: all items of a round are entered in the index of names before their texts are searched for names, and
         links by names come last, so that each is made once."""
         looked_at = 0
@@ -82,9 +114,9 @@ class Linker:
         by_name = [rule for rule in rules if isinstance(rule, ByName)]
         while (waiting := store.unlinked(space)) or (by_name and store.stale(space)):
             for round in _pages(waiting, ROUND):
-                seen = {id: item for page in _pages(round, PAGE) for id, item in _enter(store, space, page).items()} if by_name else None
+                seen = {id: item for page in _pages(round, PAGE) for id, item in _enter(store, space, page, finder).items()} if by_name else None
                 for page in _pages(round, PAGE):
-                    _link_page(store, space, page, near, seen)
+                    _link_page(store, space, page, near, seen, finder)
                     looked_at += len(page)
                     if progress is not None and len(waiting) > PAGE:
                         progress("links", looked_at, max(looked_at, len(waiting)))
@@ -97,8 +129,8 @@ def _pages(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (ids[start : start + size] for start in range(0, len(ids), size))
 
 
-def _named(rules: Rules) -> str:
-    return " ".join(f"{rule.type}/{rule.version}" for rule in rules) or NONE
+def _named(rules: Rules, finder: NameFinder | None) -> str:
+    return " ".join([f"{rule.type}/{rule.version}" for rule in rules] + ([f"{NAMES}{finder.fingerprint}"] if finder is not None else [])) or NONE
 
 
 def _put(store: LinkStore, space: str, work_out: Callable[[], Links]) -> Links:
@@ -111,13 +143,15 @@ def _put(store: LinkStore, space: str, work_out: Callable[[], Links]) -> Links:
     raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")
 
 
-def _enter(store: LinkStore, space: str, page: Sequence[str]) -> dict[str, Read]:
+def _enter(store: LinkStore, space: str, page: Sequence[str], finder: NameFinder | None) -> dict[str, Read]:
     """Enter items in the index of names; the items as they are there."""
     seen: dict[str, Read] = {}
 
     def work_out() -> Links:
         seen.clear()
-        seen.update({id: Read(item, Text(item.text)) for id, item in _now(store, space, page).items()})
+        held = {} if finder is None else store.entries(space, page)
+        for id, item in _now(store, space, page).items():
+            seen[id] = Read(item, Text(item.text), None if finder is None else remembered(finder, item.text, held.get(id, ())))
         version, found = store.marks(space, []).version, enter(store, space, page, seen)
         return Links(space, version, entered=found.entered, marked=tuple(sorted(found.marked)), stale=tuple(sorted(found.stale)))
 
@@ -129,13 +163,13 @@ def _now(store: LinkStore, space: str, page: Sequence[str]) -> dict[str, Item]:
     return {item.id: item for item in store.get([(space, id) for id in page])}
 
 
-def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Read] | None) -> None:
+def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Read] | None, finder: NameFinder | None) -> None:
     for _ in range(TRIES):
         with store.reading():
             changed = seen is not None and _now(store, space, page) != {id: seen[id].item for id in page if id in seen}
             links = Links(space, 0) if changed else _worked_out(store, space, page, rules, seen)
         if changed:
-            seen = _enter(store, space, page)
+            seen = _enter(store, space, page, finder)
         elif store.put_links(links) and links.done:
             return
     raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")

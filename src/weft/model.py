@@ -256,6 +256,8 @@ class Hit:
     found_by: tuple[str, ...] = ()  # "bm25", "vector", "graph", "key", "subject"
     path: tuple[Key, ...] = ()
     edge: Edge | None = None  # the link it was reached by
+    links: tuple[Edge, ...] = ()  # all links of the path, in its order; the last is `edge`
+    via: str = ""  # the path in words, by titles, where it was asked for
 
     @property
     def relevance(self) -> float:
@@ -287,6 +289,7 @@ class Query:
     entity: str | None = None  # the entity the agent works for, such as "user:maya"
     as_of: datetime | None = None  # nothing that became known or valid later is seen
     vector: tuple[float, ...] = ()  # a ready query vector; empty: the engine embeds the text
+    paths: bool = field(default=False, repr=False)  # True: what links led to says by which, in one line
 
 
 class Form(StrEnum):

@@ -230,6 +230,17 @@ class LLM(Protocol):
         """The answer, whatever it says; Unavailable when there is none."""
 
 
+class NameFinder(Protocol):
+    """Names of things in texts. The same text always gives the same names, whatever was read before."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the names would: "NAME@…", without blanks, where `NAME` opens it again."""
+
+    def find(self, text: str) -> list[tuple[int, str]]:
+        """Where each name begins, and the name as it is written, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """The four roles. By default one object plays them all."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from weft.errors import Invalid, MissingExtra, unknown
 from weft.layers import Layers
-from weft.ports import LLM, Embedder, Stores
+from weft.ports import LLM, Embedder, NameFinder, Stores
 
-# Plug-ins add to these through the entry point groups "weft.stores", "weft.embedders" and "weft.llms".
+# Plug-ins add to these through the entry point groups "weft.stores", "weft.embedders", "weft.llms" and "weft.names".
 STORES = {
     "file": "weft.stores.file.store:FileStore",
     "memory": "weft.stores.memory:MemoryStore",
@@ -22,6 +22,7 @@ STORES = {
 }
 EMBEDDERS = {"minilm": "weft.embedders.minilm:MiniLM", "openai": "weft.embedders.openai:OpenAI"}
 LLMS = {"openai": "weft.llms.openai:OpenAI"}
+NAMES = {"spacy": "weft.names.spacy:SpacyNames"}
 ROLES = ("items", "metadata", "words", "vectors", "graph")
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):")  # two letters or more: "C:" is a drive
@@ -80,6 +81,15 @@ def open_llm(name: str, **settings: Any) -> LLM:
     scheme, _, rest = name.partition(":")
     llm: LLM = _load("LLM", "weft.llms", LLMS, scheme).open(rest, **settings)
     return llm
+
+
+def open_names(name: str) -> NameFinder:
+    """Open "spacy:PIPELINE" or what a plug-in offers."""
+    if not isinstance(name, str) or not name:
+        raise Invalid(f"names are found by 'builtin' or by a pipeline such as spacy:en_core_web_sm, not by {name!r}")
+    scheme, _, rest = name.partition(":")
+    finder: NameFinder = _load("finder of names", "weft.names", NAMES, scheme).open(rest)
+    return finder
 
 
 def _load(what: str, group: str, table: Mapping[str, str], name: str) -> Any:

@@ -26,7 +26,7 @@ WHOLE_NUMBERS = {  # of a recipe, with the least and the most they may be
     "max_properties": (0, 10_000),
 }
 
-_OF_REQUESTS = ("agent", "as_of", "entity", "format", "max_tokens", "model", "now", "recipe", "tier", "vector")
+_OF_REQUESTS = ("agent", "as_of", "entity", "format", "max_tokens", "model", "now", "paths", "recipe", "tier", "vector")
 # For every recipe that searches; `depth` is for those that follow links.
 _OVERRIDES = ("bm25_weight", "exclude_types", "kinds", "limit", "min_score", "mode", "tags", "types", "vector_weight")
 
@@ -123,6 +123,12 @@ def budget(value: object) -> int | None:
 def whole(name: str, value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Invalid(f"{name} must be a whole number from {least} to {most:,}, not {value!r}")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise Invalid(f"{name} must be True or False, not {value!r}")
     return value
 
 

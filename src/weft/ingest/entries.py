@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
+from weft.ingest.finding import Named, label
 from weft.ingest.keys import Text, key_of
-from weft.ingest.links import addresses, references, shared
-from weft.ingest.mentions import names
+from weft.ingest.links import NOTHING, addresses, called_by, references, shared
 from weft.model import Item
 
 # What the first letters of a label say. MENTIONS alone depends on other items: on the names they go by.
 CALLED, KEY, SAYS, SPAN, AT, REFERS_TO, MENTIONS = "c:", "k:", "s:", "p:", "a:", "r:", "m:"
 
 
-def labels(item: Item, text: Text) -> tuple[str, ...]:
-    """All that can be told from the item alone, each once; `text` is its text. What that mentions is not told: it depends on the names
-    of others. The keys in the text, which are many, come last."""
-    called = names(item)
+def labels(item: Item, text: Text, named: Named | None = None) -> tuple[str, ...]:
+    """All that can be told from the item alone, each once; `text` is its text, `named` what a finder of names found in it. What that
+    mentions is not told: it depends on the names of others. The keys in the text, which are many, come last."""
+    called = called_by(item, named or NOTHING)
     found = [f"{CALLED}{name}" for name in called]
     found += dict.fromkeys(f"{KEY}{key_of(name)}" for name in called)
-    found += [f"{SPAN}{name}" for name in shared(item)]
+    found += [f"{SPAN}{name}" for name in shared(item, named or NOTHING)]
     found += [f"{AT}{address}" for address in addresses(item)]
     found += [f"{REFERS_TO}{type} {address}" for type, address in references(item)]
+    found += [] if named is None else [label(item.text, named)]
     return (*found, *[f"{SAYS}{one}" for one in text.keys])
 
 

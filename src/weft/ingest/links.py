@@ -11,9 +11,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from weft.ingest.finding import Named, find
 from weft.ingest.keys import Text, key_of
 from weft.ingest.mentions import MAX_NAMED, mentioned, names, normal, spans
 from weft.model import Edge, Item
+from weft.ports import NameFinder
 
 MENTIONS, REFERS, SHARES, FOREIGN_KEY = "mentions", "refers_to", "shares", "foreign_key"
 MAX_HOLDERS = 5  # a name that more items go by names none of them
@@ -24,6 +26,8 @@ MAX_SPANS = 200  # names without an item in one text
 MAX_REFERENCES = 500  # of one item
 MAX_REFERRING = 1000  # an address that more items refer to is part of a frame
 MAX_ADDRESS = 1000  # characters
+
+NOTHING = Named()
 
 _MARKDOWN_LINK = re.compile(r"\[[^\]\n]{0,200}\]\(\s*<?([^()\s<>]{1,500})>?(?:\s+\"[^\"\n]*\")?\s*\)")
 _WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]*)?\]\]")
@@ -54,27 +58,33 @@ def references(item: Item) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(one for one in found if 0 < len(one[1]) <= MAX_ADDRESS))[:MAX_REFERENCES]
 
 
-def shared(item: Item) -> tuple[str, ...]:
-    """Names in its text that may tie it to other texts, if no item goes by them."""
-    return spans(item.text)[:MAX_SPANS]
+def called_by(item: Item, named: Named = NOTHING) -> tuple[str, ...]:
+    """The names it goes by; without any, the one that a finder of names found at the beginning of its text."""
+    return names(item) or ((named.opening,) if named.opening else ())
 
 
-def links(items: Iterable[Item]) -> list[Edge]:
-    """All links inside each space, ordered by key; between two items at most one of each type."""
+def shared(item: Item, named: Named = NOTHING) -> tuple[str, ...]:
+    """Names in its text that may tie it to other texts, if no item goes by them; those that a finder found come first."""
+    return tuple(dict.fromkeys((*named.names, *spans(item.text))))[:MAX_SPANS]
+
+
+def links(items: Iterable[Item], finder: NameFinder | None = None) -> list[Edge]:
+    """All links inside each space, ordered by key; between two items at most one of each type. `finder` finds more names in texts."""
     spaces: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         spaces[item.space].append(item)
-    found = {edge.key: edge for space in sorted(spaces) for edge in _in_space(sorted(spaces[space], key=lambda item: item.id))}
+    found = {edge.key: edge for space in sorted(spaces) for edge in _in_space(sorted(spaces[space], key=lambda item: item.id), finder)}
     return [found[key] for key in sorted(found)]
 
 
-def _in_space(items: Sequence[Item]) -> Iterator[Edge]:
+def _in_space(items: Sequence[Item], finder: NameFinder | None) -> Iterator[Edge]:
+    named = {item.id: NOTHING if finder is None else find(finder, item.text) for item in items}
     called: dict[str, list[Item]] = defaultdict(list)
     for item in items:
-        for name in names(item):
+        for name in called_by(item, named[item.id]):
             called[name].append(item)
     yield from _mentions(items, called)
-    yield from _shares(items, called)
+    yield from _shares(items, called, named)
     yield from _references(items)
 
 
@@ -98,10 +108,10 @@ def _mentions(items: Sequence[Item], called: Mapping[str, Sequence[Item]]) -> It
     yield from best.values()
 
 
-def _shares(items: Sequence[Item], called: Mapping[str, Sequence[Item]]) -> Iterator[Edge]:
+def _shares(items: Sequence[Item], called: Mapping[str, Sequence[Item]], named: Mapping[str, Named]) -> Iterator[Edge]:
     holding: dict[str, list[Item]] = defaultdict(list)
     for item in items:
-        for name in shared(item):
+        for name in shared(item, named[item.id]):
             holding[name].append(item)
     best: dict[tuple[str, str], Edge] = {}
     for name in sorted(holding):

@@ -21,6 +21,7 @@ MAX_NAMES = 24  # of one item
 MAX_HEADINGS = 8
 MAX_NAMED = 500  # names of others that count in one text
 MAX_READ = 100_000  # characters of a text that are looked at
+LOOKED_FOR = 50  # names in one text: to read it as a whole is then as quick
 LEAST_LETTERS = 3  # of a name of one word in a script with spaces
 
 # Words that name nothing when they stand alone, and that no span begins with.
@@ -178,6 +179,17 @@ def mentions(text: str, known: Container[str]) -> Iterator[tuple[str, int]]:
         if length:
             behind = start + length
             yield name, words[start].start
+
+
+def folded(text: str) -> str:
+    """What `holds_one` looks at. Folded, as what small letters of a whole text are depends on the letters beside them."""
+    return _plain(text).casefold()
+
+
+def holds_one(text: str, names: Sequence[str]) -> bool:
+    """Whether a folded text has all words of one of the normalised names, wherever they stand: if not, it mentions none of them. Of very
+    many names it may be said without looking."""
+    return len(names) > LOOKED_FOR or any(all(word in text for word in name.casefold().split(" ")) for name in names)
 
 
 def asked_about(text: str, known: Container[str]) -> tuple[str, ...]:

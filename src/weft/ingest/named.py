@@ -13,8 +13,10 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
+from weft.ingest.finding import Named
 from weft.ingest.keys import Text, key_of
 from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
+from weft.ingest.mentions import folded, holds_one
 from weft.model import Item
 from weft.ports import LinkStore
 
@@ -47,10 +49,11 @@ class Move(NamedTuple):
 
 
 class Read(NamedTuple):
-    """An item and its text, as it was read."""
+    """An item and its text, as it was read, with what a finder of names found in it, if there is one."""
 
     item: Item
     text: Text
+    named: Named | None = None
 
 
 def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, Read]) -> Concerned:
@@ -117,10 +120,16 @@ class Moves:
                 found.update(before)
         return found
 
-    def saying(self, keys: Iterable[str], most: int) -> set[str]:
-        """Who says one of these keys, of those that not more than `most` say, before or after."""
-        stored = self._store.under(self._space, [f"{SAYS}{one}" for one in keys], most + 1 + self._size)
-        return {id for ids in stored.values() if len(ids) <= most + self._size for id in ids}
+    def saying(self, names: Iterable[str], most: int) -> set[str]:
+        """Whose texts may hold one of these names: who says its key, if not more than `most` do, before or after, and has all its words."""
+        by_key: dict[str, list[str]] = {}
+        for name in names:
+            by_key.setdefault(f"{SAYS}{key_of(name)}", []).append(name)
+        stored = self._store.under(self._space, sorted(by_key), most + 1 + self._size)
+        few = {label: ids for label, ids in stored.items() if len(ids) <= most + self._size}
+        keys = sorted({(self._space, id) for ids in few.values() for id in ids})
+        texts = {item.id: folded(item.text) for item in (self._store.get(keys) if keys else ())}
+        return {id for label, ids in few.items() for id in ids if id in texts and holds_one(texts[id], by_key[label])}
 
     def names(self, role: str) -> list[str]:
         """Of a role: what gains or loses items."""
@@ -173,7 +182,7 @@ def _names_changed(moves: Moves, concerned: Concerned) -> None:
     fewer items go by gives its links another weight."""
     called = moves.of(CALLED, MAX_HOLDERS, new=True)
     turned = [name for name, move in called.items() if bool(move.before) != bool(move.after)]
-    concerned.marked |= moves.saying(sorted({key_of(name) for name in turned}), MAX_SAYING)
+    concerned.marked |= moves.saying(turned, MAX_SAYING)
     concerned.stale |= moves.under(SPAN, turned, MAX_SHARING)
     recounted = [name for name, move in called.items() if move.within(MAX_HOLDERS)]
     concerned.stale |= moves.under(MENTIONS, recounted, MAX_MENTIONS)

@@ -17,6 +17,7 @@ from weft.quick import maker
 from weft.recipes import Recipe, Weights
 from weft.stages.fit import Part, fit
 from weft.stages.gather import Gathered, Request, gather
+from weft.stages.paths import told_in
 from weft.stages.rank import rank
 from weft.stages.render import layout
 from weft.trace import span
@@ -55,7 +56,7 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
         pool |= result.pool
         gathered.append(result)
         found = tuple(hit for part in parts for hit in part.hits)
-    return parts, gathered, problems
+    return told_in(parts, stores) if query.paths else parts, gathered, problems
 
 
 def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...]:
@@ -64,7 +65,7 @@ def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...
 
 
 def _with_worth(hit: Hit, worth: float) -> Hit:
-    return _hit(hit.item, hit.score, {**hit.signals, "walk": worth}, hit.found_by, hit.path, hit.edge)
+    return _hit(hit.item, hit.score, {**hit.signals, "walk": worth}, hit.found_by, hit.path, hit.edge, hit.links)
 
 
 def _shown(hit: Hit, recipe: Recipe) -> Hit:
@@ -114,5 +115,6 @@ def digest(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
         replace(query, vector=()),
         tuple(recipes),
         counter.name,
+        *(("paths",) if query.paths else ()),
     )
     return hashlib.sha256(repr(inputs).encode()).hexdigest()

@@ -54,7 +54,7 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         ways.update({key: steps[key].path for key in allowed})
         frontier = allowed[: FRONTIER_PER_HIT * recipe.limit]
     best = [key for key in sorted(reached, key=lambda key: _order(reached, key)) if reached[key].score >= recipe.min_score]
-    hits = tuple(_hit(item, reached[item.key]) for item in items.get(best[: recipe.limit]))
+    hits = tuple(_hit(item, reached) for item in items.get(best[: recipe.limit]))
     return Expanded(hits, len(reached), max((len(step.path) - 1 for step in reached.values()), default=0))
 
 
@@ -85,5 +85,7 @@ def _order(steps: dict[Key, Step], key: Key) -> tuple[float, str, str]:
     return (-steps[key].score, key[1], key[0])
 
 
-def _hit(item: Item, step: Step) -> Hit:
-    return Hit(item, min(1.0, step.score), {"graph": step.score}, ("graph",), step.path, step.edge)
+def _hit(item: Item, reached: dict[Key, Step]) -> Hit:
+    step = reached[item.key]
+    links = tuple([reached[key].edge for key in step.path[1:]])
+    return Hit(item, min(1.0, step.score), {"graph": step.score}, ("graph",), step.path, step.edge, links)

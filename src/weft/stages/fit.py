@@ -76,7 +76,7 @@ def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter)
         return _rendered(hit, recipe, layout, counter)
     item = hit.item
     properties = repr(item.properties) if item.properties else ""
-    shown = (layout.name, counter, recipe.forms, item.id, item.kind, item.type, item.title, item.text, item.summary, item.tags, properties)
+    shown = (layout.name, counter, recipe.forms, item.id, item.kind, item.type, item.title, item.text, item.summary, item.tags, properties, hit.via)
     found = _remembered.get(shown)
     if found is None:
         if len(_remembered) >= REMEMBERED:

@@ -38,7 +38,7 @@ class Layout:
     block: Callable[[Hit, Form], str]  # one item in one form
     final_newline: bool = False  # the last line break belongs to a value
     separators: Mapping[str, str] = field(default_factory=dict)  # by section, where it is not `between`
-    lasting: bool = True  # a block shows nothing but the item's id, kind, type, texts, tags and properties, and may be remembered
+    lasting: bool = True  # a block shows nothing but the item's id, kind, type, texts, tags, properties and path, and may be remembered
 
 
 def layout(name: str) -> Layout:
@@ -121,8 +121,10 @@ def _markdown(hit: Hit, form: Form) -> str:
     name = _name(item)
     if form is Form.POINTER:
         detail = f"{kind}, id: {one_line(item.id)}" if kind else f"id: {one_line(item.id)}"
-        return f"- {listed_text(f'{name} ({detail})')}\n"
+        way = f", via: {hit.via}" if hit.via else ""  # the last sign of a line without one is a bracket
+        return f"- {listed_text(f'{name} ({detail}){way}')}\n"
     head = f"### {heading_text(f'{name} ({kind})' if kind else name)}\n"
+    head += f"#### via: {hit.via}\n" if hit.via else ""  # a heading, as that is what no text can write
     text = _body(item, form, _MARKDOWN_BREAK)
     facts = [f"- **{bold_text(one_line(key))}**: {on_one_line(value)}\n" for key, value in _shown_properties(item, form).items()]
     # The blank line keeps the facts out of HTML and of a list's last line.
@@ -134,24 +136,28 @@ def _plain_section(name: str) -> str:
 
 
 def _plain(hit: Hit, form: Form) -> str:
-    """Only the first line is not indented. It always has its brackets, or a title ending in a colon would be a section."""
+    """Only the first line is not indented, and the one that says by which links it came. The first always has its brackets, or a
+    title ending in a colon would be a section."""
     item = hit.item
     head = f"[{one_line(item.type) or item.kind}] {_name(item)}"
+    way = [f"via: {hit.via}"] if hit.via else []
     if form is Form.POINTER:
-        return f"{head} ({one_line(item.id)})\n"
+        return "\n".join([f"{head} ({one_line(item.id)})", *way]) + "\n"
     text = _body(item, form, _ANY_BREAK)
     lines = [line.rstrip() for line in text.split("\n")] if text else []
     facts = [f"{one_line(key)}: {on_one_line(value)}" for key, value in _shown_properties(item, form).items()]
-    return "\n".join([head, *(line and f"  {line}" for line in [*lines, *facts])]) + "\n"
+    return "\n".join([head, *way, *(line and f"  {line}" for line in [*lines, *facts])]) + "\n"
 
 
-def _fields(item: Item, form: Form) -> dict[str, Any]:
+def _fields(hit: Hit, form: Form) -> dict[str, Any]:
     """What JSON and YAML say of an item, exactly as stored; empty fields are left out."""
+    item = hit.item
     text = item.text if form is Form.WHOLE else ""
     fields = {
         "id": item.id,
         "type": item.type if form is not Form.POINTER else "",
         "title": item.title,
+        "via": hit.via,
         "text": text,
         "summary": item.summary if form is Form.SUMMARY or (form is Form.WHOLE and not text) else "",
         "properties": json_like(_shown_properties(item, form)),
@@ -161,7 +167,7 @@ def _fields(item: Item, form: Form) -> dict[str, Any]:
 
 
 def _json(hit: Hit, form: Form) -> str:
-    return as_json(_fields(hit.item, form))
+    return as_json(_fields(hit, form))
 
 
 def _json_section(name: str) -> str:
@@ -171,7 +177,7 @@ def _json_section(name: str) -> str:
 # Written by hand: for an item of 500 characters PyYAML's C emitter takes 130 microseconds and its Python one, used where there
 # is no libyaml, 1,000; both quote every text with a blank at the end of a line. This takes 35 and reads back the same.
 def _yaml(hit: Hit, form: Form) -> str:
-    return yaml_element(_fields(hit.item, form), "")
+    return yaml_element(_fields(hit, form), "")
 
 
 def _yaml_section(name: str) -> str:

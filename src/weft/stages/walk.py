@@ -274,7 +274,7 @@ def _result(
     for item in (items[key] for key in best if key in items):
         edge, path = ways[item.key].edge, _path(item.key, ways)
         score = round(edge.weight / (len(path) - 1 + recipe.near), 6)
-        hits.append(Hit(item, min(1.0, score), {"graph": score, "walk": told[item.key]}, ("graph",), path, edge))
+        hits.append(Hit(item, min(1.0, score), {"graph": score, "walk": told[item.key]}, ("graph",), path, edge, tuple([ways[key].edge for key in path[1:]])))
     return Walked(tuple(hits), told, len(reached), _farthest(ways, known))
 
 

@@ -18,7 +18,7 @@ except ImportError as error:
 
 class WeftRetriever(BaseRetriever):
     """Without `max_tokens`: the `k` best items, each as its title and text. With it: the blocks of one context, which together fit
-    the budget; `recipe`, `format`, `model` and `entity` are those of the context, and `k` is the most candidates to look at."""
+    the budget; `recipe`, `format`, `model`, `entity` and `paths` are those of the context, and `k` is the most candidates to look at."""
 
     kb: Knowledge
     spaces: list[str]
@@ -36,6 +36,7 @@ class WeftRetriever(BaseRetriever):
     entity: str | None = None
     as_of: datetime | None = None
     now: datetime | None = None
+    paths: bool = False
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         return self._found(query)

@@ -68,7 +68,7 @@ def forbid(session: Session, source: str, target: str, space: str, types: Sequen
 @click.pass_obj
 def rebuild(session: Session) -> None:
     """Make weft's own links anew. They come out as they were: this is for doubt."""
-    with session.open(meaning=False) as kb, session.progress() as tell:
+    with session.open(meaning=False, naming=True) as kb, session.progress() as tell:
         looked_at = kb.relink(tell)
         made = sum(info.links for info in kb.stats().spaces)
     session.answer({"items": looked_at, "links": made}, lambda _: [f"links: {made:,}, of {looked_at:,} items"])

@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     entity: str | None
     as_of: datetime | None
     now: datetime | None
+    paths: bool
 
 
 OPTIONS = tuple(Options.__annotations__)
@@ -87,6 +88,7 @@ class Lookup:
     entity: str | None = None
     as_of: datetime | None = None
     now: datetime | None = None
+    paths: bool = False
 
     def __post_init__(self) -> None:
         """What can be known to be wrong before the first question is refused at once."""
@@ -112,7 +114,7 @@ class Lookup:
 
     def context(self, query: str) -> Context:
         how = {"max_tokens": self.max_tokens, "recipe": self.recipe, "format": self.format, "model": self.model, "entity": self.entity}
-        narrower = {"limit": self.limit, "kinds": self.kinds or None}
+        narrower = {"limit": self.limit, "kinds": self.kinds or None, "paths": self.paths or None}
         context = self.kb.context(query, **how, **self._filters(), **{name: value for name, value in narrower.items() if value is not None})
         for problem in context.degraded:
             log.warning("context %s: %s", problem.part, problem.reason)

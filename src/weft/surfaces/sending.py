@@ -21,7 +21,7 @@ PART_ROWS, PART_BYTES = 500, 4_000_000  # of one request while loading
 TIMES = ("as_of", "created_from", "created_to", "now")
 OPTIONS = (
     *("bm25_weight", "exclude_types", "kinds", "limit", "min_score", "mode", "tags", "types", "vector_weight"),
-    *("depth", "agent", "as_of", "entity", "format", "max_tokens", "model", "now", "recipe", "tier", "vector"),
+    *("depth", "agent", "as_of", "entity", "format", "max_tokens", "model", "now", "paths", "recipe", "tier", "vector"),
 )
 
 Row = dict[str, Any]

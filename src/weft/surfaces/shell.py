@@ -57,18 +57,17 @@ class Session:
     def settings(self) -> config.Settings:
         return config.load(os.environ)
 
-    def open(self, *, create: bool = False, meaning: bool = True) -> Engine:
-        """The knowledge. Only what writes may `create` it; what needs no `meaning` does not load the embedder."""
-        return self.opener(create=create, meaning=meaning)()
+    def open(self, *, create: bool = False, meaning: bool = True, naming: bool = False) -> Engine:
+        """The knowledge. Only what writes may `create` it; what needs no `meaning` does not load the embedder, nor what finds names."""
+        return self.opener(create=create, meaning=meaning, naming=naming)()
 
-    def opener(self, *, create: bool = False, meaning: bool = True) -> Callable[[], Engine]:
+    def opener(self, *, create: bool = False, meaning: bool = True, naming: bool = False) -> Callable[[], Engine]:
         """What opens the knowledge; another process can be given it."""
         import weft
 
         settings = self.settings()
         url, embedder = self.db or settings.store, self.embedder or settings.embedder
-        layers = self._layers(settings)
-        file = file_of(url)
+        layers, file = self._layers(settings), file_of(url)
         if not create and file is not None and not file.exists():
             raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
@@ -80,6 +79,7 @@ class Session:
             embedder=embedder if meaning else None,
             embedder_settings=remote,
             links=links,
+            names=(settings.names if create or naming else "") or None,
             cache=self._caching(),
             **more,
             **layers,
@@ -268,6 +268,7 @@ asking = options(
     click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya: its profile and its links count."),
     filters,
     click.option("--depth", type=int, metavar="N", help="How many links to follow."),
+    click.option("--paths", is_flag=True, help='Say in the text by which links an item came, by titles: "A" mentions "B".'),
     click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte."),
 )
 

@@ -15,6 +15,7 @@ from weft.ingest.read import Skipped
 from weft.life import Rollback, State, Step
 from weft.model import Chosen, Context, Edge, Form, Fragment, Hit, Item, Key, LeftOut, Problem, Query, SpaceInfo, Stats
 from weft.recipes import Recipe, Weights
+from weft.surfaces.wire import lone_link
 
 Row = Mapping[str, Any]
 Items = Mapping[Key, Item]
@@ -116,13 +117,16 @@ def _named(row: Row, items: Items) -> Hit:
 
 def _hit(row: Row, item: Item) -> Hit:
     path: Sequence[Row] = row["path"]
+    last = None if row["edge"] is None else edge(row["edge"])
     return Hit(
         item=item,
         score=row["score"],
         signals=dict(row["signals"]),
         found_by=tuple(row["found_by"]),
         path=tuple(_key(one) for one in path),
-        edge=None if row["edge"] is None else edge(row["edge"]),
+        edge=last,
+        links=tuple(edge(one) for one in row["links"]) if "links" in row else lone_link(path, last),
+        via=row.get("via", ""),
     )
 
 
@@ -137,6 +141,7 @@ def _query(row: Row) -> Query:
         entity=row["entity"],
         as_of=None if row["as_of"] is None else codec.text_to_time(row["as_of"]),
         vector=tuple(row["vector"]),
+        paths=row.get("paths", False),
     )
 
 

@@ -146,6 +146,8 @@ def error(error: WeftError) -> Row:
 
 def why(hit: Hit) -> str:
     """What led to an item, in words: "found by words and meaning (bm25 .41, vector .63)"."""
+    if hit.via and hit.edge is not None:
+        return f"{hit.via} (weight {short(hit.edge.weight)})"
     if hit.edge is not None and len(hit.path) > 1:
         verb = "linked from" if hit.item.key == hit.edge.target_key else "links to"
         return f"{verb} {hit.path[-2][1]} by {hit.edge.type} (weight {short(hit.edge.weight)})"
@@ -173,7 +175,14 @@ def _match(hit: Hit) -> Row:
         "distance": hit.distance,
         "path": [_key(one) for one in hit.path],
         "edge": None if hit.edge is None else edge(hit.edge),
+        **({"links": [edge(one) for one in hit.links]} if hit.links != lone_link(hit.path, hit.edge) else {}),
+        **({"via": hit.via} if hit.via else {}),
     }
+
+
+def lone_link(path: Sequence[object], edge: Edge | None) -> tuple[Edge, ...]:
+    """The links of a path that has one: these are not told twice."""
+    return (edge,) if edge is not None and len(path) > 1 else ()
 
 
 def _named(item: Item) -> Row:
@@ -202,6 +211,7 @@ def _query(query: Query) -> Row:
         "model": query.model,
         "entity": query.entity,
         "vector": list(query.vector),
+        **({"paths": True} if query.paths else {}),
     }
 
 

@@ -40,7 +40,7 @@ def linked(relations: Sequence[Relation], only: Filter, stores: Stores) -> tuple
     items = {item.key: item for item in stores.items.get(stores.items.visible(sorted(set(named.values())), only))}
     told = tuple(replace(one, piece=named.get(one.edge.key) if named.get(one.edge.key) in items else None) for one in relations)
     pieces = tuple(
-        Hit(items[one.piece], one.score, {"graph": one.score}, ("graph",), (one.edge.source_key, one.edge.target_key), one.edge)
+        Hit(items[one.piece], one.score, {"graph": one.score}, ("graph",), (one.edge.source_key, one.edge.target_key), one.edge, (one.edge,))
         for one in sorted(told, key=lambda one: (-one.score, one.type, one.edge.key))
         if one.piece is not None
     )

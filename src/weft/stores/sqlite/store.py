@@ -86,12 +86,14 @@ class SqliteStore:
         reader.connection.close()
 
     @contextmanager
-    def _writing(self) -> Iterator[apsw.Connection]:
+    def _writing(self, lasting: bool = True) -> Iterator[apsw.Connection]:
+        """One transaction. What is not `lasting` is not waited for until it is on the disk: it gets there with the next write that is."""
         with self._write_lock, translated(self._path):
             if self._closed:
                 raise Unavailable(f"{self._path!r} was closed", "closed")
             if self._writer is None:
                 self._writer = connect(self._path)
+            self._writer.execute(f"PRAGMA synchronous={'FULL' if lasting else 'NORMAL'}")
             with writing(self._writer):
                 yield self._writer
 
@@ -333,7 +335,7 @@ class SqliteStore:
             return Marks(0, {}) if view is None else linking.marks(reader.connection, space, view, ids)
 
     def put_links(self, made: Links) -> bool:
-        with self._writing() as connection:
+        with self._writing(lasting=False) as connection:  # marks that are back after a power cut are worked off again
             return linking.put(connection, made)
 
     def forget_links(self, rules: str) -> None:

@@ -139,9 +139,26 @@ def _changed(old: bytes, changes: Mapping[int, int]) -> bytes:
     if behind and all(changes.values()):
         # New items come behind the stored ones: nothing to look for, and five times as fast as the general way.
         return old[:middle] + struct.pack(f"<{len(changes)}H", *changes) + old[middle:] + bytes(map(_capped, changes.values()))
-    counts = {**dict(zip(np.frombuffer(old, "<u2", middle // 2).tolist(), old[middle:], strict=True)), **changes}
-    kept = sorted((place, _capped(count)) for place, count in counts.items() if count)
-    return struct.pack(f"<{len(kept)}H", *(place for place, _ in kept)) + bytes(count for _, count in kept)
+    return _one_changed(old, middle, *next(iter(changes.items()))) if len(changes) == 1 else _many_changed(old, middle, changes)
+
+
+# A posting of a common word has tens of thousands of places: they are moved as a whole, never one by one.
+def _one_changed(old: bytes, middle: int, place: int, count: int) -> bytes:
+    places = np.frombuffer(old, "<u2", middle // 2)
+    at = int(places.searchsorted(place))
+    end = at + (at < len(places) and int(places[at]) == place)
+    new = (struct.pack("<H", place), bytes([_capped(count)])) if count else (b"", b"")
+    return b"".join((old[: 2 * at], new[0], old[2 * end : middle], old[middle : middle + at], new[1], old[middle + end :]))
+
+
+def _many_changed(old: bytes, middle: int, changes: Mapping[int, int]) -> bytes:
+    places, counts = np.frombuffer(old, "<u2", middle // 2), np.frombuffer(old, np.uint8, offset=middle)
+    kept = np.isin(places, np.fromiter(changes, "<u2", len(changes)), invert=True)
+    places, counts = places[kept], counts[kept]
+    added = {place: _capped(count) for place, count in changes.items() if count}
+    new = np.fromiter(added, "<u2", len(added))
+    where = places.searchsorted(new)
+    return bytes(np.insert(places, where, new).tobytes() + np.insert(counts, where, list(added.values())).tobytes())
 
 
 def _capped(count: int) -> int:

@@ -17,12 +17,12 @@ SCHEMA_TYPES = ("schema_index", "schema_field")
 EXAMPLE_TYPES = ("example",)
 ENTITY_LIMIT = 10
 SAID = {"format": "format", "max_tokens": "max_tokens", "min_score": "min_score", "search_method": "mode", "tags": "tags"}  # also of an agent
-SHAPING = frozenset(ContextRequest.model_fields) - {"agent", "as_of", "now", "query", "tenant_ids", "tier", "token_model", *SAID}
+SHAPING = frozenset(ContextRequest.model_fields) - {"agent", "as_of", "now", "paths", "query", "tenant_ids", "tier", "token_model", *SAID}
 SHARES = {"entry_points": 0.6, "context": 0.3, "entities": 0.1}
 
 
 def recipes(asked: ContextRequest) -> list[Recipe]:
-    """Entry points 60, context 30, entities 10: shares, not walls."""
+    """Entry points 60, context 30, entities 10: shares, not walls. What a walk finds has no sure share: it is worth what the walk says."""
     unwanted = (() if asked.include_schemas else SCHEMA_TYPES) + (() if asked.include_examples else EXAMPLE_TYPES)
     wanted = ENTRY_TYPES + (SCHEMA_TYPES if asked.include_schemas else ()) + (EXAMPLE_TYPES if asked.include_examples else ())
     found = [
@@ -46,14 +46,14 @@ def recipes(asked: ContextRequest) -> list[Recipe]:
         found.append(
             Recipe(
                 "context",
-                "neighbours",
+                asked.expansion,
                 kinds=() if types else kinds,
                 types=types,
                 exclude_types=excluded,
                 limit=asked.context_limit,
                 depth=asked.max_depth,
                 starts=asked.entry_limit,
-                share=SHARES["context"],
+                share=0.0 if asked.expansion == "walk" else SHARES["context"],
             )
         )
     if asked.include_entities:
@@ -72,6 +72,7 @@ def answer(kb: Engine, asked: ContextRequest, tier: Tier) -> tuple[Context, dict
         as_of=asked.as_of,
         now=asked.now,
         tier=tier,
+        paths=asked.paths,
         **(_of_agent(asked) if asked.agent else {"recipe": Own(recipes(asked)), "max_tokens": asked.max_tokens, "format": asked.format or "json"}),
     )
     chosen = _by_agent(context) if asked.agent else _by_part(context)
@@ -142,7 +143,7 @@ def _way(one: Chosen, ids: dict[Key, int | str]) -> dict[str, Any]:
         "distance": one.hit.distance,
         "path": [ids.get(key, key[1]) for key in one.hit.path],
         "edge_type": one.hit.edge.type if one.hit.edge else None,
-    }
+    } | ({"via": one.hit.via} if one.hit.via else {})
 
 
 def _public_ids(kb: Engine, context: Context, reached: Sequence[Chosen]) -> dict[Key, int | str]:

@@ -19,7 +19,9 @@ Text = Annotated[str, Field(max_length=1_000_000)]
 Id = int | Name
 Format = Literal["json", "markdown", "plain", "yaml"]
 Method = Literal["hybrid", "bm25", "vector"]
+Expansion = Literal["neighbours", "walk"]
 Mode = Literal["hybrid", "bm25", "vector", "walk"]
+Paths = Annotated[bool, Field(description="What links led to says by which, by titles: in `text` and as `via`")]
 TierName = Annotated[Literal["core", "writer_pro", "teams", "enterprise"], Field(description="A lower tier than the key's; never a higher one")]
 
 
@@ -61,6 +63,7 @@ class ContextRequest(Shape):
     entry_limit: Annotated[int, Field(ge=1, le=1000)] = 10
     expand: bool = True
     expansion_types: Annotated[Types | None, Field(description="Types that links may lead to; null: all")] = None
+    expansion: Annotated[Expansion, Field(description="Follow links by weight, near ones first, or those that lead towards the question")] = "neighbours"
     max_depth: Annotated[int, Field(ge=0, le=10)] = 2
     context_limit: Annotated[int, Field(ge=1, le=1000)] = 50
     include_entities: bool = True
@@ -76,6 +79,7 @@ class ContextRequest(Shape):
     agent: Annotated[Name | None, Field(description="Ask as this agent does, instead of with entry types, limits and depth")] = None
     tier: TierName | None = None
     format: Annotated[Format | None, Field(description="Also give the context as text, ready for a prompt")] = None
+    paths: Paths = False
     as_of: Annotated[Time | None, Field(description="As it was known and valid at that time")] = None
     now: Annotated[Time | None, Field(description="The time of the request, for answers that can be repeated byte by byte")] = None
 
@@ -102,6 +106,7 @@ class ContextNode(Node):
     distance: int
     path: list[Id]
     edge_type: str | None
+    via: Annotated[str | None, Field(description="The path by titles, if `paths` was asked for")] = None
 
 
 class Entity(BaseModel):
@@ -199,6 +204,7 @@ class ExplainRequest(Shape):
     min_score: Fraction | None = None
     as_of: Time | None = None
     now: Time | None = None
+    paths: Paths = False
     remedies: Annotated[bool, Field(description="Also find out what would bring the rest in; costs a few more fittings")] = True
 
 

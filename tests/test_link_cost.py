@@ -1,0 +1,90 @@
+"""What a change must not cost: texts that cannot hold a new name are not read, postings are not taken apart, links wait for no disk."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft import Item, linking
+from weft.ingest.keys import Text
+from weft.ingest.mentions import LOOKED_FOR, folded, holds_one, mentioned, names
+from weft.stores.sqlite import store as sqlite
+from weft.stores.sqlite import words
+
+places = st.integers(0, 65_535) | st.integers(0, 40)
+postings = st.dictionaries(places, st.integers(1, 255), max_size=30)
+changes = st.dictionaries(places, st.sampled_from([0, 0, 1, 3, 999]), min_size=1, max_size=6)
+
+
+def packed(counts: dict[int, int]) -> bytes:
+    kept = sorted((place, min(count, words.words.MAX_COUNT)) for place, count in counts.items() if count)
+    return struct.pack(f"<{len(kept)}H", *(place for place, _ in kept)) + bytes(count for _, count in kept)
+
+
+@given(postings, changes)
+@settings(max_examples=500, deadline=None)
+def test_a_posting_changes_as_a_table_of_places_would(stored: dict[int, int], changed: dict[int, int]) -> None:
+    old = packed(stored)
+    before = dict(zip(struct.unpack(f"<{len(old) // 3}H", old[: len(old) // 3 * 2]), old[len(old) // 3 * 2 :], strict=True))
+    assert words._changed(old, dict(sorted(changed.items()))) == packed({**before, **changed})
+
+
+PARTS = ["New", "York", "Office", "office", "ΑΣ", "ΑΣ.Β", "Straße", "STRASSE", "İstanbul", "Ada's", "ﬁsh", "東京", "the", ",", "\n\n", "x_y"]
+written = st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map(" ".join)
+
+
+@given(written, written)
+@settings(max_examples=500, deadline=None)
+def test_a_text_that_mentions_a_name_has_all_its_words(text: str, title: str) -> None:
+    for name in names(Item("a", "s", title=title)):
+        if mentioned(text, {name}):
+            assert holds_one(folded(text), [name])
+
+
+def test_very_many_names_are_not_looked_for_one_by_one():
+    assert holds_one("", ["absent"] * (LOOKED_FOR + 1))
+    assert not holds_one("", ["absent"] * LOOKED_FOR)
+
+
+@pytest.mark.parametrize("url", ["memory:", "file"])
+def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_path, monkeypatch):
+    read: list[str] = []
+    monkeypatch.setattr(linking, "Text", lambda text: read.append(text) or Text(text))
+    with weft.open("memory:" if url == "memory:" else str(tmp_path / "k.db"), embedder=None) as kb:
+        kb.add([Item(f"t{n}", "s", title=f"Page {n}", text=f"The New York {'Office' if n < 3 else 'Desk'} has number {n}.") for n in range(40)])
+        read.clear()
+        kb.add(Item("new", "s", title="New York Office", text="Here."))
+        assert sorted(read) == ["Here.", *sorted(f"The New York Office has number {n}." for n in range(3))]
+        linked = {edge.source for edge in kb.edges(["s"], made=True) if edge.target == "new"}
+        assert linked == {"t0", "t1", "t2"}
+        read.clear()
+        kb.delete("new", space="s")
+        assert len(read) == 3
+        assert not [edge for edge in kb.edges(["s"], made=True) if edge.target == "new"]
+
+
+def test_knowledge_waits_for_the_disk_and_links_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[int] = []
+    real = sqlite.writing
+
+    @contextmanager
+    def watched(connection: Any) -> Any:
+        levels.append(connection.execute("PRAGMA synchronous").fetchall()[0][0])
+        with real(connection):
+            yield
+
+    monkeypatch.setattr(sqlite, "writing", watched)
+    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        kb.add(Item("a", "s", title="Alpha Desk", text="x"))
+        kb.add(Item("b", "s", title="Beta", text="Ask the Alpha Desk."))
+    full, normal = 2, 1
+    assert levels[0] == full
+    assert normal in levels
+    assert levels.count(full) == 2 + 1  # two writes, and the choice of rules at first
