@@ -715,9 +715,13 @@ def stop(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def servers(parent: int) -> list[int]:
-    """The server processes that it started, not those that keep track of them."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    """The server processes that it started: copies of a process that has imported everything and does nothing else."""
+    prepared = [child for child in children(parent) if b"multiprocessing.forkserver" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [child for process in prepared for child in children(process)]
+
+
+def children(parent: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
 def alive(process: int) -> bool:
@@ -732,6 +736,14 @@ def free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port := random.SystemRandom().randint(15_000, 32_000)))
             return port
+
+
+def answers(port: int) -> bool:
+    for _ in range(600):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def refused(file: Path, *options: str) -> str:
@@ -796,6 +808,34 @@ class TestProcess:
         connection.close()
         process.communicate(timeout=40)
         assert process.returncode == 0
+
+    def test_the_knowledge_may_be_named_as_an_argument(self, own: Path) -> None:
+        port = free_port()
+        command = [sys.executable, "-m", "weft", "serve", str(own), "--port", str(port), "--processes", "1"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none"}
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, cwd=own.parent)
+        assert process.stderr is not None and process.stderr.readline() == f"weft serves at http://127.0.0.1:{port}\n"
+        spaces = httpx.get(f"http://127.0.0.1:{port}/api/spaces", timeout=30).json()["spaces"] if answers(port) else []
+        assert "support" in [space["name"] for space in spaces] and stop(process)[0] == 0
+
+    def test_knowledge_that_is_named_twice_is_refused(self) -> None:
+        result = CliRunner().invoke(cli, ["serve", "a.db", "--db", "b.db"], prog_name="weft")
+        assert (result.exit_code, "named twice: 'a.db' and --db 'b.db'" in result.stderr) == (2, True)
+
+    @pytest.mark.parametrize("trickling", [False, True])
+    def test_a_body_that_does_not_arrive_in_time_ends_its_connection(self, own: Path, trickling: bool) -> None:
+        with running(own, "--body-timeout", "1", "--processes", "1") as base, socket.create_connection(("127.0.0.1", int(base.rpartition(":")[2]))) as slow:
+            slow.sendall(b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+            slow.settimeout(0.2)
+            said, until = b"", time.monotonic() + 30
+            while time.monotonic() < until:
+                with suppress(TimeoutError, BrokenPipeError, ConnectionResetError):
+                    if trickling:
+                        slow.sendall(b" ")
+                    if not (part := slow.recv(10_000)):
+                        break
+                    said += part
+        assert time.monotonic() < until and b" 408 " in said.splitlines()[0] and b'"code":"body_too_slow"' in said
 
     def test_several_processes_answer_count_and_limit_together(self, own: Path) -> None:
         with running(own, "--processes", "2", "--requests-per-minute", "12") as base:

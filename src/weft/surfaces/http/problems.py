@@ -25,6 +25,7 @@ TITLES = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
+    408: "Body too slow",
     409: "Conflict",
     412: "Precondition failed",
     413: "Body too large",
@@ -36,7 +37,7 @@ TITLES = {
     501: "Not installed",
     503: "Unavailable",
 }
-CODES = {400: "malformed", 404: "no_route", 405: "method_not_allowed", 413: "body_too_large"}
+CODES = {400: "malformed", 404: "no_route", 405: "method_not_allowed", 408: "body_too_slow", 413: "body_too_large"}
 PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "code"],
