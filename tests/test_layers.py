@@ -99,10 +99,11 @@ LAYERS: dict[str, set[str]] = {
         "capabilities",
         "registry",
         "config",
+        "disk",
         "",
     },
     "testing": {"model", "errors", "ports", "codec", "words"},
-    "": {"model", "errors", "ports", "recipes", "ingest", "engine", "agents", "life", "axioms", "capabilities", "registry", "surfaces", "templates"},
+    "": {"disk", "model", "errors", "ports", "recipes", "ingest", "engine", "agents", "life", "axioms", "capabilities", "registry", "surfaces", "templates"},
     "life": {"model", "errors", "ports", "codec", "ingest"},
     "__main__": {"surfaces"},
 }

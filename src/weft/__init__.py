@@ -247,6 +247,7 @@ def open(
     Vectors of texts are kept in memory; a path as `cache` keeps them in a file too, and a Caching says how many and how long.
     `agents` are agents of your own, or the file that defines them."""
     from weft.agents import known
+    from weft.disk import CHECKINS, beside, file_of
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen
     from weft.ports import Caching
@@ -257,7 +258,8 @@ def open(
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
     caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
-    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching, agents=table)
+    records = beside(str(url), CHECKINS) if file_of(str(url)) else None
+    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching, agents=table, records=records)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

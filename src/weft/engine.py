@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, Self
 
 from weft import agents, codec, life, request, tiers, tokens
@@ -74,6 +75,7 @@ class Engine:
         links: Sequence[str] | None = None,
         caching: Caching | None = None,
         agents: Mapping[str, Agent] = agents.AGENTS,
+        records: Path | None = None,
     ) -> None:
         self._stores = stores
         self._linker = Linker(stores, links)
@@ -81,6 +83,7 @@ class Engine:
         self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
         self._meaning = Meaning(stores, embedder, caching)
         self._clock = clock
+        self._records = records  # where check-in records go unless told
 
     def __enter__(self) -> Self:
         return self
@@ -138,17 +141,18 @@ class Engine:
         *,
         llm: LLM,
         space: str,
-        record_dir: str | Path | None,
+        record_dir: str | Path | EllipsisType | None = ...,
         entity: str | None = None,
         now: datetime | None = None,
         embed: bool = True,
         progress: Progress | None = None,
         **options: Any,
     ) -> Ingested:
-        """Structure free text with a language model and store it. Every run leaves a check-in record in `record_dir` (None: no record,
-        and no way to know a text again); a text that has one is not asked about again. `entity` is whom it is about. Options:
-        source="", max_retries=3, max_chars=12000, again=False, dry_run=False."""
-        asked = notes.asked(text, space, entity, record_dir, check.time("now", now or self._clock()), options)
+        """Structure free text with a language model and store it. Every run leaves a check-in record in `record_dir` (not given:
+        beside the file of the knowledge; None: no record, and no way to know a text again); a text that has one is not asked about again.
+        `entity` is whom it is about. Options: source="", max_retries=3, max_chars=12000, again=False, dry_run=False."""
+        records = self._records if isinstance(record_dir, EllipsisType) else record_dir
+        asked = notes.asked(text, space, entity, records, check.time("now", now or self._clock()), options)
         return notes.ingest(asked, llm, self._knowledge(embed, progress), progress)
 
     def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:

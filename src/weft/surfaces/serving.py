@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.disk import file_of
 from weft.errors import Invalid, MissingExtra
-from weft.surfaces.shell import Command, Group, Session, file_of
+from weft.surfaces.shell import Command, Group, Session
 
 if TYPE_CHECKING:
     from weft.surfaces.http.access import Key, Keyring
@@ -54,7 +55,7 @@ def serve(session: Session, /, store: str | None, keys: str | None, processes: i
 
         if count > 1:
             together.warm_up()  # first of all: the rest is done meanwhile
-        import uvicorn  # noqa: F401 - without it no process could start: that is told before any does
+        together.needed()
     except ImportError as error:
         raise MissingExtra(f"the service needs a package that is not installed ({error.name}): pip install 'weft[server]'") from error
     limits = door.Limits(asked["max_body"], asked["requests_per_minute"], door.hosts(asked["host"], allowed), asked["body_timeout"])
@@ -135,10 +136,7 @@ def _keyring(session: Session, given: str | None) -> Keyring:
 
 def _path(session: Session, given: str | None) -> Path:
     """Beside the knowledge; for a store that is not a file, in this folder."""
-    if given is not None:
-        return Path(given)
-    file = file_of(session.db or session.settings().store) or Path("weft")
-    return file.with_name(f"{file.name}.keys.json")
+    return Path(session.beside("beside" if given is None else given, ".keys.json"))
 
 
 def _row(key: Key) -> dict[str, Any]:

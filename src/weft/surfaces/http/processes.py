@@ -60,6 +60,11 @@ def warm_up() -> None:
         forkserver.ensure_running()
 
 
+def needed() -> None:
+    """An ImportError if the packages of the service are missing: told before any process starts."""
+    import uvicorn  # noqa: F401
+
+
 def run(opened: Callable[[], Engine], host: str, port: int, keys: Path, *, processes: int, workers: int, limits: Limits, say: Callable[[str], None]) -> None:
     """Serve from several processes until SIGTERM or SIGINT. One that dies is started again; what waited for it is not lost,
     as its socket stays open here."""
