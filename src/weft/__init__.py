@@ -258,8 +258,9 @@ def open(
     if isinstance(embedder, str):
         embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
     caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
+    stores = open_stores(str(url), roles)
     records = beside(str(url), CHECKINS) if file_of(str(url)) else None
-    return Engine(open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching, agents=table, records=records)
+    return Engine(stores, embedder, secrets=rules, links=links, caching=caching, agents=table, records=records)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

@@ -42,7 +42,9 @@ keys_file = click.option("--keys", "keys", metavar="FILE", help="The file of the
 @click.option("--body-timeout", default=60.0, type=click.FloatRange(min=0.1), metavar="SECONDS", help="For the body of a request to arrive. Default: 60.")
 @click.pass_obj
 def serve(session: Session, /, store: str | None, keys: str | None, processes: int | None, workers: int | None, allowed: Sequence[str], **asked: Any) -> None:
-    """Answer over HTTP until told to stop; the knowledge may be named here as well as by --db.
+    """Answer over HTTP until told to stop.
+
+    The knowledge may be named here as well as by --db.
 
     On this machine no key is needed until there is one; from other machines always. Running requests are finished before it ends.
     """
