@@ -756,6 +756,14 @@ def test_explaining_tells_nothing_of_what_another_space_says(support):
     assert "launch code" not in told and "Launch" not in told
 
 
+def test_explaining_knows_nothing_of_the_pages_on_which_weft_remembers_its_sources(kb, tmp_path):
+    (tmp_path / "s.jsonl").write_text('{"id": "a", "text": "refund"}')
+    kb.load(tmp_path)
+    page = next(item.id for item in kb._stores.items.find(weft.model.Filter((weft.ingest.check.LEDGER,)), 10))
+    (told,) = [one for one in kb.explain("refund", spaces=["s"], ids=[page], now=NOW).left_out if one.hit.item.id == page]
+    assert (told.reason, told.remedy) == ("no such item is stored", "")
+
+
 SCRIPT = """
     import sys, weft
     kb = weft.open("memory:", embedder=None)

@@ -357,6 +357,7 @@ class Engine:
                 stores_then(self._stores, query.as_of),
                 tokens.counter(query.model),
                 request.ids(ids),
+                [info.name for info in self._spaces()],
                 lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
             )
         return replace(context, stats=replace(context.stats, timings=timings))
