@@ -110,8 +110,8 @@ class Engine:
         """Store items and edges in one write: all of them, or none with the reason. Words are searchable at once; vectors follow
         before this returns, unless `embed` is False (then `embed()` makes them later) or ready `vectors`, one per item, are given.
         `expected` are versions (see `version`) that must still be the stored ones, "" for items that must be new."""
-        checked = [self._door.item(one) for one in ([items] if isinstance(items, Item) else items)]
-        checked_edges = [self._door.edge(one) for one in edges]
+        checked = [self._door.item(one) for one in ([items] if isinstance(items, Item) else check.several("items", items))]
+        checked_edges = [self._door.edge(one) for one in check.several("edges", edges)]
         self._refuse_duplicates(checked, checked_edges)
         ready = self._meaning.ready(checked, vectors)
         for number, reason in prepare.dangling(checked_edges, {item.key for item in checked}, self._stores).items():
