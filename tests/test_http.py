@@ -235,6 +235,10 @@ class TestContext:
         assert ids(ask(client, query="alpha", tenant_ids=["t"], max_tokens=1)["left_out"])[0] == 1
         assert client.get("/api/spaces/t/items/2").json()["id"] == 2
         assert ids(client.get("/api/spaces/t/items").json()["items"]) == [-7, "007", 1, 2, 3, 4]
+        edges = client.get("/api/spaces/t/edges").json()["edges"]
+        assert [(edge["source"], edge["target"]) for edge in edges] == [("007", 3), (1, -7), (1, 2), (2, "007")]
+        made = client.post("/api/spaces/t/edges", json={"source": 3, "target": "007"}).json()
+        assert (made["source"], made["target"]) == (3, "007")
 
     def test_no_space_reads_nothing(self, client: TestClient) -> None:
         found = ask(client, query="refund", tenant_ids=[], max_tokens=4000)
@@ -553,6 +557,11 @@ BAD = [
 
 
 class TestBadInput:
+    @pytest.mark.parametrize("address", ["/api/spaces?x=1", "/api/spaces/support/items?typ=faq", "/api/export?space=support&x=1", "/api/stats?x"])
+    def test_a_parameter_that_a_route_does_not_have_is_refused(self, client: TestClient, address: str) -> None:
+        answer = client.get(address + ("=" if address.endswith("x") else ""))
+        assert (answer.status_code, "no such parameter; known: " in answer.json()["detail"]) == (422, True)
+
     @pytest.mark.parametrize(("body", "field"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
     def test_the_message_names_the_field(self, client: TestClient, body: dict[str, Any], field: str) -> None:
         answer = client.post("/api/context", content=json.dumps(body), headers={"content-type": "application/json"})

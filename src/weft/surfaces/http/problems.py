@@ -81,6 +81,16 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
 
 
+async def known_parameters(request: Request) -> None:
+    """A dependency of every route: a parameter that it does not have was meant to be another. Async, as others take a worker."""
+    if not request.query_params:
+        return
+    known = {field.alias for field in request.scope["route"].dependant.query_params}
+    message = f"no such parameter; known: {', '.join(sorted(known)) or 'none'}"
+    if wrong := [name for name in request.query_params if name not in known]:
+        raise RequestValidationError([{"loc": ("query", name), "type": "extra_forbidden", "msg": message} for name in wrong])
+
+
 async def _weft(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, WeftError)
     if error.status >= 500:
