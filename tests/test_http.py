@@ -827,6 +827,16 @@ class TestProcess:
         spaces = httpx.get(f"http://127.0.0.1:{port}/api/spaces", timeout=30).json()["spaces"] if answers(port) else []
         assert "support" in [space["name"] for space in spaces] and stop(process)[0] == 0
 
+    @pytest.mark.parametrize("stop_by", [signal.SIGTERM, signal.SIGINT])
+    def test_a_server_that_is_stopped_while_it_starts_ends_in_silence(self, own: Path, stop_by: signal.Signals) -> None:
+        command = [sys.executable, "-m", "weft", "serve", str(own), "--port", str(free_port()), "--processes", "2"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none"}
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, cwd=own.parent, start_new_session=True)
+        assert process.stderr is not None and process.stderr.readline().startswith("weft serves at")
+        os.killpg(process.pid, stop_by) if stop_by is signal.SIGINT else process.send_signal(stop_by)  # Ctrl-C reaches all processes
+        said = process.communicate(timeout=60)[1]
+        assert (process.returncode, "Traceback" in said) == (0, False), said
+
     def test_knowledge_that_is_named_twice_is_refused(self) -> None:
         result = CliRunner().invoke(cli, ["serve", "a.db", "--db", "b.db"], prog_name="weft")
         assert (result.exit_code, "named twice: 'a.db' and --db 'b.db'" in result.stderr) == (2, True)

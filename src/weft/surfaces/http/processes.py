@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -33,6 +33,7 @@ log = logging.getLogger("weft.http")
 
 BACKLOG = 2048
 LEAST_LIFE_S = 5  # a process that ends sooner would end again
+STOPS = (signal.SIGTERM, signal.SIGINT)
 COPIED = sys.platform == "linux"  # elsewhere a copy of a process is not safe: each imports everything itself
 
 
@@ -56,7 +57,8 @@ def warm_up() -> None:
     if not COPIED:
         return
     multiprocessing.set_forkserver_preload(["weft.surfaces.http.serve", "weft.stores.sqlite.store"])
-    with _counting_together(tempfile.gettempdir()):
+    resource_tracker.ensure_running()  # it lets signals through again when it starts
+    with _counting_together(tempfile.gettempdir()), _blocked():
         forkserver.ensure_running()
 
 
@@ -85,7 +87,8 @@ def _supervise(starts: Sequence[Callable[[], BaseProcess]]) -> None:
     running: dict[int, tuple[BaseProcess, float]] = {}
     try:
         for number, start in enumerate(starts):
-            running[number] = (start(), time.monotonic())
+            with _later():  # one that is just being started would not be ended
+                running[number] = (start(), time.monotonic())
         while True:
             wait([process.sentinel for process, _ in running.values()])
             for number, (process, since) in list(running.items()):
@@ -120,6 +123,8 @@ def _started(starting: BaseContext, task: Task, listening: socket.socket) -> Bas
 
 def _work(task: Task, listening: socket.socket) -> None:
     """What a server process does, from its start to its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all, also those that are not ready: the first one ends them
+    _let_through()
     os.environ[door.METRICS_FOLDER] = task.metrics
     from weft.surfaces.http import serve  # here: it takes half a second, which the process that starts the others can save
 
@@ -171,6 +176,36 @@ def _listening(host: str, port: int, spread: bool) -> socket.socket:
         made.close()
         raise
     return made
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """A signal to stop takes effect at the end of the block. Blocking it would not do: any other thread would take it."""
+    asked: list[int] = []
+    before = {stop: signal.signal(stop, lambda number, _: asked.append(number)) for stop in STOPS}
+    try:
+        yield
+    finally:
+        for stop, handler in before.items():
+            signal.signal(stop, handler)
+    if asked:
+        raise SystemExit(0)
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    """What is started in the block gets no signal to stop until it lets them through."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        yield
+    finally:
+        _let_through()
+
+
+def _let_through() -> None:
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
 
 @contextmanager
