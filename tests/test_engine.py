@@ -756,6 +756,14 @@ def test_explaining_tells_nothing_of_what_another_space_says(support):
     assert "launch code" not in told and "Launch" not in told
 
 
+def test_explaining_knows_nothing_of_the_pages_on_which_weft_remembers_its_sources(kb, tmp_path):
+    (tmp_path / "s.jsonl").write_text('{"id": "a", "text": "refund"}')
+    kb.load(tmp_path)
+    page = next(item.id for item in kb._stores.items.find(weft.model.Filter((weft.ingest.check.LEDGER,)), 10))
+    (told,) = [one for one in kb.explain("refund", spaces=["s"], ids=[page], now=NOW).left_out if one.hit.item.id == page]
+    assert (told.reason, told.remedy) == ("no such item is stored", "")
+
+
 SCRIPT = """
     import sys, weft
     kb = weft.open("memory:", embedder=None)
@@ -837,7 +845,7 @@ def test_the_memory_store_and_the_file_give_the_same_answer(tmp_path):
 
 REFUSED_ITEMS: list[tuple[Any, str]] = [
     ("a text", "an item must be an Item, not str"),
-    ({"id": "a"}, "an item must be an Item, not str"),
+    ({"id": "a"}, "an item must be an Item, not dict"),
     (node(""), "id must not be empty"),
     (node(5), "id must be text, not int"),
     (node("a", space=""), "space must not be empty"),
@@ -860,6 +868,8 @@ REFUSED_ITEMS: list[tuple[Any, str]] = [
     (node("a", properties=[1]), "properties must be an object, not list"),
     (node("a", properties={"n": float("nan")}), "properties must be plain JSON"),
     (node("a", properties={"n": {1}}), "properties must be plain JSON"),
+    (node("a", properties={"n": ["a\0"]}), r"'a\x00' cannot be stored as text"),
+    (node("a", properties={"n\0": 1}), r"'n\x00' cannot be stored as text"),
     (node("a", properties={5: 1}), "the name 5 is not text"),
     (node("a", properties={"n": "\ud800"}), "properties contains"),
     (node("a", valid_from=LATER, valid_to=NOW), "valid_from 2026-03-02 12:00:00+00:00 is not before valid_to 2026-03-01"),
@@ -871,7 +881,7 @@ REFUSED_ITEMS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("item", "message"), REFUSED_ITEMS)
 def test_an_item_that_cannot_be_kept_is_refused_with_the_reason(kb, item, message):
     with pytest.raises(Invalid) as caught:
-        kb.add([node("good"), *item] if isinstance(item, dict) else [node("good"), item])
+        kb.add([node("good"), item])
     assert message in str(caught.value)
     assert list(kb.items()) == []
 
@@ -1040,11 +1050,30 @@ def test_an_unknown_space_is_not_found_and_has_a_code(kb):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [("", "a store is named by a path or a URL"), ("oracle://x", "no store 'oracle'; known: file, memory, networkx, sqlite")]
+    ("given", "message"),
+    [
+        ("", "a store is named by a path or a URL"),
+        ("oracle://x", "no store 'oracle'; known: file, memory, networkx, sqlite"),
+        ("a\0b.db", "cannot be the name of a file"),
+        ("a\ud800.db", "cannot be the name of a file"),
+    ],
 )
 def test_an_unknown_store_is_refused(given, message):
     with pytest.raises(Invalid, match=message):
         weft.open(given, embedder=None)
+
+
+@pytest.mark.parametrize("given", ["ab", b"ab", {"id": "a"}, None, 5])
+def test_what_is_no_list_of_items_or_edges_is_refused(kb, given):
+    with pytest.raises(Invalid, match=f"items must be a list, not {type(given).__name__}"):
+        kb.add(given)
+    with pytest.raises(Invalid, match=f"edges must be a list, not {type(given).__name__}"):
+        kb.add([], given)
+
+
+def test_a_path_that_is_too_long_is_named_with_the_reason():
+    with pytest.raises(Unavailable, match=r"cannot open 'aaa.*name too long"):
+        weft.open("a" * 500, embedder=None)
 
 
 def test_an_unknown_embedder_or_role_is_refused():

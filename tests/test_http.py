@@ -235,6 +235,10 @@ class TestContext:
         assert ids(ask(client, query="alpha", tenant_ids=["t"], max_tokens=1)["left_out"])[0] == 1
         assert client.get("/api/spaces/t/items/2").json()["id"] == 2
         assert ids(client.get("/api/spaces/t/items").json()["items"]) == [-7, "007", 1, 2, 3, 4]
+        edges = client.get("/api/spaces/t/edges").json()["edges"]
+        assert [(edge["source"], edge["target"]) for edge in edges] == [("007", 3), (1, -7), (1, 2), (2, "007")]
+        made = client.post("/api/spaces/t/edges", json={"source": 3, "target": "007"}).json()
+        assert (made["source"], made["target"]) == (3, "007")
 
     def test_no_space_reads_nothing(self, client: TestClient) -> None:
         found = ask(client, query="refund", tenant_ids=[], max_tokens=4000)
@@ -553,6 +557,11 @@ BAD = [
 
 
 class TestBadInput:
+    @pytest.mark.parametrize("address", ["/api/spaces?x=1", "/api/spaces/support/items?typ=faq", "/api/export?space=support&x=1", "/api/stats?x"])
+    def test_a_parameter_that_a_route_does_not_have_is_refused(self, client: TestClient, address: str) -> None:
+        answer = client.get(address + ("=" if address.endswith("x") else ""))
+        assert (answer.status_code, "no such parameter; known: " in answer.json()["detail"]) == (422, True)
+
     @pytest.mark.parametrize(("body", "field"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
     def test_the_message_names_the_field(self, client: TestClient, body: dict[str, Any], field: str) -> None:
         answer = client.post("/api/context", content=json.dumps(body), headers={"content-type": "application/json"})
@@ -715,9 +724,13 @@ def stop(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def servers(parent: int) -> list[int]:
-    """The server processes that it started, not those that keep track of them."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    """The server processes that it started: copies of a process that has imported everything and does nothing else."""
+    prepared = [child for child in children(parent) if b"multiprocessing.forkserver" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [child for process in prepared for child in children(process)]
+
+
+def children(parent: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
 def alive(process: int) -> bool:
@@ -732,6 +745,14 @@ def free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port := random.SystemRandom().randint(15_000, 32_000)))
             return port
+
+
+def answers(port: int) -> bool:
+    for _ in range(600):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def refused(file: Path, *options: str) -> str:
@@ -796,6 +817,44 @@ class TestProcess:
         connection.close()
         process.communicate(timeout=40)
         assert process.returncode == 0
+
+    def test_the_knowledge_may_be_named_as_an_argument(self, own: Path) -> None:
+        port = free_port()
+        command = [sys.executable, "-m", "weft", "serve", str(own), "--port", str(port), "--processes", "1"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none"}
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, cwd=own.parent)
+        assert process.stderr is not None and process.stderr.readline() == f"weft serves at http://127.0.0.1:{port}\n"
+        spaces = httpx.get(f"http://127.0.0.1:{port}/api/spaces", timeout=30).json()["spaces"] if answers(port) else []
+        assert "support" in [space["name"] for space in spaces] and stop(process)[0] == 0
+
+    @pytest.mark.parametrize("stop_by", [signal.SIGTERM, signal.SIGINT])
+    def test_a_server_that_is_stopped_while_it_starts_ends_in_silence(self, own: Path, stop_by: signal.Signals) -> None:
+        command = [sys.executable, "-m", "weft", "serve", str(own), "--port", str(free_port()), "--processes", "2"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none"}
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, cwd=own.parent, start_new_session=True)
+        assert process.stderr is not None and process.stderr.readline().startswith("weft serves at")
+        os.killpg(process.pid, stop_by) if stop_by is signal.SIGINT else process.send_signal(stop_by)  # Ctrl-C reaches all processes
+        said = process.communicate(timeout=60)[1]
+        assert (process.returncode, "Traceback" in said) == (0, False), said
+
+    def test_knowledge_that_is_named_twice_is_refused(self) -> None:
+        result = CliRunner().invoke(cli, ["serve", "a.db", "--db", "b.db"], prog_name="weft")
+        assert (result.exit_code, "named twice: 'a.db' and --db 'b.db'" in result.stderr) == (2, True)
+
+    @pytest.mark.parametrize("trickling", [False, True])
+    def test_a_body_that_does_not_arrive_in_time_ends_its_connection(self, own: Path, trickling: bool) -> None:
+        with running(own, "--body-timeout", "1", "--processes", "1") as base, socket.create_connection(("127.0.0.1", int(base.rpartition(":")[2]))) as slow:
+            slow.sendall(b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+            slow.settimeout(0.2)
+            said, until = b"", time.monotonic() + 30
+            while time.monotonic() < until:
+                with suppress(TimeoutError, BrokenPipeError, ConnectionResetError):
+                    if trickling:
+                        slow.sendall(b" ")
+                    if not (part := slow.recv(10_000)):
+                        break
+                    said += part
+        assert time.monotonic() < until and b" 408 " in said.splitlines()[0] and b'"code":"body_too_slow"' in said
 
     def test_several_processes_answer_count_and_limit_together(self, own: Path) -> None:
         with running(own, "--processes", "2", "--requests-per-minute", "12") as base:

@@ -97,6 +97,16 @@ def records(tmp_path: Path) -> list[Path]:
 
 
 class TestStoring:
+    def test_records_lie_beside_the_file_of_the_knowledge_unless_told(self, serve: Serve, tmp_path: Path) -> None:
+        llm, server = serve(say())
+        with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+            first = kb.ingest(TEXT, llm=llm, space="team", now=NOW)
+            again = kb.ingest(TEXT, llm=llm, space="team", now=NOW)
+        assert first.record is not None and (first.record.parent, again.duplicate, len(server.requests)) == (tmp_path / "k.db.checkins", True, 1)
+
+    def test_knowledge_that_is_not_a_file_has_no_place_for_records(self, kb: weft.Engine, serve: Serve) -> None:
+        assert kb.ingest(TEXT, llm=serve(say())[0], space="team", now=NOW).record is None
+
     def test_a_text_becomes_items_and_edges(self, kb: weft.Engine, take: Take, serve: Serve) -> None:
         found = take(serve(say())[0], entity="user:alice", source="notes.txt")
         (item,) = kb.get("warm-start", space="team")

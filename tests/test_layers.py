@@ -106,10 +106,12 @@ LAYERS: dict[str, set[str]] = {
         "retrieval",
         "registry",
         "config",
+        "disk",
         "",
     },
     "testing": {"model", "errors", "ports", "codec", "words"},
     "": {
+        "disk",
         "model",
         "errors",
         "ports",

@@ -320,6 +320,8 @@ DAMAGE = {
     "a line of the log that is no JSON": "UPDATE change SET before = '{' WHERE action = 'delete'",
     "a line of the log without what was there": "UPDATE change SET before = NULL WHERE action = 'delete'",
     "a line of the log that happened to nothing": "UPDATE change SET action = 'delete' WHERE id = 'a' AND action = 'add'",
+    "lines missing in the middle of the log": "DELETE FROM change WHERE number = 2",
+    "an item whose line is missing at the end": "DELETE FROM change WHERE number >= (SELECT max(number) FROM change WHERE id = 'b')",
     "a link that the log forgot": "DELETE FROM edge WHERE source = 'a'",
 }
 
@@ -333,6 +335,14 @@ def test_verify_proves_that_the_deleted_is_gone_and_the_rest_is_there(tmp_path: 
         assert kb.verify() == []
         raw(path, damage)
         assert kb.verify() != []
+
+
+def test_verify_misses_the_last_line_of_the_log(tmp_path: Path) -> None:
+    with engine(str(tmp_path / "k.db")) as kb:
+        kb.add([node("a"), node("b")])
+        kb.add([], [link("a", "b")])
+        raw(tmp_path / "k.db", "DELETE FROM change WHERE action = 'link'")
+        assert kb.verify() == ["space 's': the edge a -[related]-> b is stored, but the change log did not link it"]
 
 
 # The shell and the service

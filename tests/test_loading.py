@@ -524,6 +524,22 @@ class TestBadFiles:
         report = loading.run(parts, keep=False)
         assert (whys(report), report.removed, ids(kb)) == (["cannot be read: No such file or directory"], 0, ["a", "b"])
 
-    def test_pages_without_a_space_are_reported(self, kb: Engine, tmp_path: Path) -> None:
-        report = kb.load(write(tmp_path, a_md="# A\nx") / "a.md")
-        assert whys(report) == ["no space: name one for the whole load, or give each row its own"]
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("a.md", "# A\nx"),
+            ("a.jsonl", '\n{"id": "x", "text": "y"}\n'),
+            ("a.json", '[{"id": "x"}]'),
+            ("a.json", '{"pieces": [{"piece_id": "p", "content": "c"}]}'),
+        ],
+    )
+    def test_one_file_that_names_no_space_is_refused(self, kb: Engine, tmp_path: Path, name: str, text: str) -> None:
+        (tmp_path / name).write_text(text)
+        with pytest.raises(weft.Invalid, match="does not say which space it belongs to: name one, such as 'a'"):
+            kb.load(tmp_path / name)
+        assert kb.stats().spaces == ()
+
+    def test_a_row_without_a_space_behind_one_that_has_it_is_reported(self, kb: Engine, tmp_path: Path) -> None:
+        (tmp_path / "a.jsonl").write_text('{"id": "x", "space": "s", "text": "t"}\n{"id": "y", "text": "t"}\n')
+        report = kb.load(tmp_path / "a.jsonl")
+        assert (report.added, whys(report)) == (1, ["no space: name one for the whole load, or give each row its own"])

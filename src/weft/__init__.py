@@ -272,6 +272,7 @@ def open(
     that `weft tune` wrote."""
     from weft import retrieval as numbers
     from weft.agents import known
+    from weft.disk import CHECKINS, beside, file_of
     from weft.engine import Engine
     from weft.ingest.secret_rules import chosen
     from weft.linking import BUILTIN, Naming
@@ -286,9 +287,10 @@ def open(
     if isinstance(names, str) and names != BUILTIN:
         names = open_names(names)
     caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
-    return Engine(
-        open_stores(str(url), roles), embedder, secrets=rules, links=links, caching=caching, agents=table, retrieval=tuned, naming=Naming(names, open_names)
-    )
+    stores = open_stores(str(url), roles)
+    records = beside(str(url), CHECKINS) if file_of(str(url)) else None
+    naming = Naming(names, open_names)
+    return Engine(stores, embedder, secrets=rules, links=links, caching=caching, agents=table, retrieval=tuned, naming=naming, records=records)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

@@ -20,6 +20,7 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK_TIMEOUT_S = 30.0  # how long a writer waits for another process
+CHECKINS = ".checkins"  # the records of texts taken in lie beside the knowledge
 LONG = 120  # characters; most file systems allow 255 bytes
 _PLAIN = re.compile(rb"[a-z0-9_-]")
 
@@ -31,6 +32,20 @@ def safe_name(prefix: str, name: str) -> str:
     if len(plain) > LONG:
         plain = f"{plain[:60]}.{hashlib.blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
     return f"{prefix}-{plain}"
+
+
+def file_of(url: str) -> Path | None:
+    """The file behind a path or an SQLite URL; None for other stores."""
+    scheme, colon, rest = url.partition(":")
+    if not colon or len(scheme) == 1:  # a path, perhaps on a drive
+        return Path(url)
+    return Path(rest.removeprefix("///")) if scheme == "sqlite" else None
+
+
+def beside(url: str, end: str) -> Path:
+    """A name beside the file of a store; for a store that is not a file, in this folder."""
+    file = file_of(url) or Path("weft")
+    return file.with_name(f"{file.name}{end}")
 
 
 def write_whole(path: Path, data: bytes) -> None:

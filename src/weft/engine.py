@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, Self
 
 from weft import agents, codec, life, request, tiers, tokens
@@ -79,6 +80,7 @@ class Engine:
         agents: Mapping[str, Agent] = agents.AGENTS,
         retrieval: RetrievalSettings = AS_RECIPES_SAY,
         naming: Naming | None = None,
+        records: Path | None = None,
     ) -> None:
         self._stores = stores
         self._linker = Linker(stores, links, naming)
@@ -87,6 +89,7 @@ class Engine:
         self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
         self._meaning = Meaning(stores, embedder, caching)
         self._clock = clock
+        self._records = records  # where check-in records go unless told
 
     def __enter__(self) -> Self:
         return self
@@ -119,8 +122,8 @@ class Engine:
         """Store items and edges in one write: all of them, or none with the reason. Words are searchable at once; vectors follow
         before this returns, unless `embed` is False (then `embed()` makes them later) or ready `vectors`, one per item, are given.
         `expected` are versions (see `version`) that must still be the stored ones, "" for items that must be new."""
-        checked = [self._door.item(one) for one in ([items] if isinstance(items, Item) else items)]
-        checked_edges = [self._door.edge(one) for one in edges]
+        checked = [self._door.item(one) for one in ([items] if isinstance(items, Item) else check.several("items", items))]
+        checked_edges = [self._door.edge(one) for one in check.several("edges", edges)]
         self._refuse_duplicates(checked, checked_edges)
         ready = self._meaning.ready(checked, vectors)
         for number, reason in prepare.dangling(checked_edges, {item.key for item in checked}, self._stores).items():
@@ -150,17 +153,18 @@ class Engine:
         *,
         llm: LLM,
         space: str,
-        record_dir: str | Path | None,
+        record_dir: str | Path | EllipsisType | None = ...,
         entity: str | None = None,
         now: datetime | None = None,
         embed: bool = True,
         progress: Progress | None = None,
         **options: Any,
     ) -> Ingested:
-        """Structure free text with a language model and store it. Every run leaves a check-in record in `record_dir` (None: no record,
-        and no way to know a text again); a text that has one is not asked about again. `entity` is whom it is about. Options:
-        source="", max_retries=3, max_chars=12000, again=False, dry_run=False."""
-        asked = notes.asked(text, space, entity, record_dir, check.time("now", now or self._clock()), options)
+        """Structure free text with a language model and store it. Every run leaves a check-in record in `record_dir` (not given:
+        beside the file of the knowledge; None: no record, and no way to know a text again); a text that has one is not asked about again.
+        `entity` is whom it is about. Options: source="", max_retries=3, max_chars=12000, again=False, dry_run=False."""
+        records = self._records if isinstance(record_dir, EllipsisType) else record_dir
+        asked = notes.asked(text, space, entity, records, check.time("now", now or self._clock()), options)
         return notes.ingest(asked, llm, self._knowledge(embed, progress), progress)
 
     def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:
@@ -365,6 +369,7 @@ class Engine:
                 stores_then(self._stores, query.as_of),
                 tokens.counter(query.model),
                 request.ids(ids),
+                [info.name for info in self._spaces()],
                 lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
             )
             context = paths.explained(context, stores_then(self._stores, query.as_of))

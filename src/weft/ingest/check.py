@@ -31,6 +31,13 @@ ITEM_FIELDS = tuple(one.name for one in fields(Item))
 EDGE_FIELDS = tuple(one.name for one in fields(Edge))
 
 
+def several(what: str, given: object) -> Iterable[Any]:
+    """Many of something. A dict or a text can be walked through as well, but not by somebody who knows what he does."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise Invalid(f"{what} must be a list, not {type(given).__name__}")
+    return given
+
+
 def item(given: Item) -> Item:
     """The item as it will be stored, or Invalid with the field and what is wrong with it."""
     if not isinstance(given, Item):
@@ -221,12 +228,15 @@ def _properties(where: str, value: object) -> Mapping[str, Any]:
 
 
 def _plain(value: object, depth: int) -> object:
-    """The value unchanged, if JSON gives back what went in: keys are texts and nothing is nested too deeply."""
+    """The value unchanged, if JSON gives back what went in: keys are texts, no text has a NUL and nothing is nested too deeply."""
     if depth < 0:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError(f"{value[:80]!r} cannot be stored as text")
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
                 raise TypeError(f"the name {name!r} is not text")
+            _plain(name, 0)
         return {name: _plain(one, depth - 1) for name, one in value.items()}
     return [_plain(one, depth - 1) for one in value] if isinstance(value, list | tuple) else value

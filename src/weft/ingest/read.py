@@ -77,11 +77,21 @@ def parts(source: Given, space: str | None) -> list[Part]:
     if not os.path.exists(path):  # False for what can be no path at all, where Path.exists raises
         raise NotFound(f"no file or folder {str(source)[:200]!r}")
     if not path.is_dir():
-        return [Part(path.name, partial(_from_file, File(path, path.name), space))]
+        return [Part(path.name, partial(_from_file if space is not None else _with_spaces, File(path, path.name), space))]
     found = files.listed(path, SUFFIXES)
     if not any(isinstance(one, File) for one in found):
         raise Invalid(f"no {', '.join(SUFFIXES)} file in {str(source)!r}")
     return [_part(one, space, path.resolve().name) for one in found]
+
+
+def _with_spaces(file: File, space: str | None) -> Iterator[Row | Skipped]:
+    """One file, for which no space was named, is refused when its first row names none: skipping every row would look like success."""
+    seen = False
+    for row in _from_file(file, space):
+        if isinstance(row, Row) and not seen and row.values.get("space") is None:
+            raise Invalid(f"{str(file.path)!r} does not say which space it belongs to: name one, such as {file.path.stem!r}", "no_space")
+        seen = seen or isinstance(row, Row)
+        yield row
 
 
 def _part(one: File | Skipped, space: str | None, folder: str) -> Part:

@@ -24,9 +24,11 @@ def explained(
     stores: Stores,
     counter: TokenCounter,
     ids: Sequence[str],
+    spaces: Sequence[str],
     with_budget: Callable[[int], Sequence[Recipe]],
 ) -> Context:
-    """The context with remedies, with the candidates that came just too late, and with a reason for every id asked about.
+    """The context with remedies, with the candidates that came just too late, and with a reason for every id asked about: where else it
+    is, too, if that is one of the `spaces`.
     `with_budget` gives the recipes of the same request with more tokens, which may take more candidates."""
 
     usual, _, _ = candidates(context.query, recipes, vector, stores)
@@ -40,7 +42,7 @@ def explained(
     wide = [replace(recipe, limit=recipe.limit * WIDER, room=0, min_score=0.0) for recipe in recipes]
     beyond = tuple(_beyond(candidates(context.query, wide, vector, stores)[0], recipes, known))
     known |= {one.hit.item.key for one in beyond}
-    asked = tuple(_asked(context, recipes, stores, ids, known))
+    asked = tuple(_asked(context, recipes, stores, ids, spaces, known))
     return replace(context, left_out=(*fitted, *beyond, *asked))
 
 
@@ -85,9 +87,8 @@ def _found_order(hit: Hit) -> tuple[float, str, str]:
     return (-hit.signals.get("match", hit.score), hit.item.id, hit.item.space)
 
 
-def _asked(context: Context, recipes: Sequence[Recipe], stores: Stores, ids: Sequence[str], known: set[Key]) -> Iterator[LeftOut]:
+def _asked(context: Context, recipes: Sequence[Recipe], stores: Stores, ids: Sequence[str], spaces: Sequence[str], known: set[Key]) -> Iterator[LeftOut]:
     """A reason for each id asked about that is neither in the context nor among its candidates."""
-    spaces = [info.name for info in stores.items.spaces()]
     for id in ids:
         items = stores.items.get([(space, id) for space in spaces])
         here = [item for item in items if item.space in context.query.spaces]

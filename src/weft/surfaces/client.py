@@ -25,6 +25,7 @@ from weft.meaning import Progress
 from weft.model import Context, Edge, Hit, Item, Key
 from weft.recipes import Mode
 from weft.surfaces import sending, unwire, wire
+from weft.surfaces.remote_memory import RemoteMemory
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,10 @@ class Client:
 
     def close(self) -> None:
         self._server.close()
+
+    def memory(self, workspace: str) -> RemoteMemory:
+        """The memories of a workspace on the server: the calls of `weft.Memory` that ask, tell and forget."""
+        return RemoteMemory(self._server, check.name("workspace", workspace))
 
     # writing
 

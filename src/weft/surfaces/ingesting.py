@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.disk import CHECKINS
 from weft.errors import Invalid, NotFound, Unavailable, WeftError
 from weft.surfaces import wire
-from weft.surfaces.shell import Command, Session, file_of, stdin, time
+from weft.surfaces.shell import Command, Session, stdin, time
 
 if TYPE_CHECKING:
     from weft.engine import Engine
@@ -117,8 +118,7 @@ def _llm(session: Session, given: str | None) -> Any:
 
 def _beside(session: Session) -> Path:
     """Beside the knowledge; for a store that is not a file, in this folder."""
-    file = file_of(session.db or session.settings().store) or Path("weft")
-    return file.with_name(f"{file.name}.checkins")
+    return Path(session.beside("beside", CHECKINS))
 
 
 def _read(name: str) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.disk import file_of
 from weft.errors import Invalid, MissingExtra
-from weft.surfaces.shell import Command, Group, Session, file_of
+from weft.surfaces.shell import Command, Group, Session
 
 if TYPE_CHECKING:
     from weft.surfaces.http.access import Key, Keyring
@@ -25,7 +27,8 @@ def _examples(*lines: str) -> str:
 keys_file = click.option("--keys", "keys", metavar="FILE", help="The file of the keys. Default: where the knowledge is, with .keys.json at its end.")
 
 
-@click.command(cls=Command, epilog=_examples("weft serve", "weft serve --host 0.0.0.0 --port 8080 --allow-host weft.example.com"))
+@click.command(cls=Command, epilog=_examples("weft serve knowledge.db", "weft serve --host 0.0.0.0 --port 8080 --allow-host weft.example.com"))
+@click.argument("store", required=False, metavar="[PATH_OR_URL]")
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1. Other machines need a key.")
 @click.option("--port", default=8000, type=click.IntRange(1, 65535), metavar="N", help="Default: 8000.")
 @keys_file
@@ -36,23 +39,31 @@ keys_file = click.option("--keys", "keys", metavar="FILE", help="The file of the
 @click.option("--allow-host", "allowed", multiple=True, metavar="NAME", help="A host name to answer to, * for any; may be given several times.")
 @click.option("--requests-per-minute", default=6000, type=click.IntRange(min=0), metavar="N", help="Of one key; 0 for no limit. Default: 6000.")
 @click.option("--max-body", default=20_000_000, type=click.IntRange(min=1000), metavar="BYTES", help="Of one request. Default: 20000000.")
+@click.option("--body-timeout", default=60.0, type=click.FloatRange(min=0.1), metavar="SECONDS", help="For the body of a request to arrive. Default: 60.")
 @click.pass_obj
-def serve(session: Session, /, keys: str | None, processes: int | None, workers: int | None, allowed: Sequence[str], **asked: Any) -> None:
+def serve(session: Session, /, store: str | None, keys: str | None, processes: int | None, workers: int | None, allowed: Sequence[str], **asked: Any) -> None:
     """Answer over HTTP until told to stop.
+
+    The knowledge may be named here as well as by --db.
 
     On this machine no key is needed until there is one; from other machines always. Running requests are finished before it ends.
     """
+    session = _named(session, store)
+    cores = os.cpu_count() or 1
+    count = _processes(session, processes, cores)
     try:
         from weft.surfaces.http import door
         from weft.surfaces.http import processes as together
+
+        if count > 1:
+            together.warm_up()  # first of all: the rest is done meanwhile
+        together.needed()
     except ImportError as error:
         raise MissingExtra(f"the service needs a package that is not installed ({error.name}): pip install 'weft[server]'") from error
-    limits = door.Limits(asked["max_body"], asked["requests_per_minute"], door.hosts(asked["host"], allowed))
+    limits = door.Limits(asked["max_body"], asked["requests_per_minute"], door.hosts(asked["host"], allowed), asked["body_timeout"])
     where = (asked["host"], asked["port"], _path(session, keys))
     door.keyring_for(where[0], where[2])  # refused before a file is made
     logging.getLogger("weft").removeHandler(session.notes)  # it keeps every warning, and a server runs for long
-    cores = os.cpu_count() or 1
-    count = _processes(session, processes, cores)
     with session.open(create=True, meaning=count == 1) as kb:  # a file that cannot be opened is told before anything starts
         if count == 1:
             from weft.surfaces.http import serve as alone
@@ -60,6 +71,12 @@ def serve(session: Session, /, keys: str | None, processes: int | None, workers:
             alone.serve(kb, *where, workers=workers or cores, limits=limits, say=_say)
     if count > 1:
         together.run(session.opener(create=True), *where, processes=count, workers=workers or 2, limits=limits, say=_say)
+
+
+def _named(session: Session, store: str | None) -> Session:
+    if None not in (store, session.db) and store != session.db:
+        raise click.UsageError(f"the knowledge is named twice: {store!r} and --db {session.db!r}")
+    return replace(session, db=store or session.db)
 
 
 def _processes(session: Session, asked: int | None, cores: int) -> int:
@@ -121,10 +138,7 @@ def _keyring(session: Session, given: str | None) -> Keyring:
 
 def _path(session: Session, given: str | None) -> Path:
     """Beside the knowledge; for a store that is not a file, in this folder."""
-    if given is not None:
-        return Path(given)
-    file = file_of(session.db or session.settings().store) or Path("weft")
-    return file.with_name(f"{file.name}.keys.json")
+    return Path(session.beside("beside" if given is None else given, ".keys.json"))
 
 
 def _row(key: Key) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from weft import codec, config
+from weft.disk import beside, file_of
 from weft.errors import Invalid, NotFound, Unavailable, WeftError, unknown
 from weft.surfaces import wire
 
@@ -96,8 +97,7 @@ class Session:
         """The file that a setting names: "beside" is one beside the knowledge; for a store that is not a file, in this folder."""
         if setting != "beside":
             return setting
-        file = file_of(self.db or self.settings().store) or Path("weft")
-        return str(file.with_name(f"{file.name}{end}"))
+        return str(beside(self.db or self.settings().store, end))
 
     def analytics(self, *, create: bool = True) -> Analytics | None:
         """Where what memory is asked is counted, if the settings say so; not made anew unless `create`."""
@@ -271,14 +271,6 @@ asking = options(
     click.option("--paths", is_flag=True, help='Say in the text by which links an item came, by titles: "A" mentions "B".'),
     click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte."),
 )
-
-
-def file_of(url: str) -> Path | None:
-    """The file behind a path or an SQLite URL; None for other stores."""
-    scheme, colon, rest = url.partition(":")
-    if not colon or len(scheme) == 1:  # a path, perhaps on a drive
-        return Path(url)
-    return Path(rest.removeprefix("///")) if scheme == "sqlite" else None
 
 
 def stdin() -> str:

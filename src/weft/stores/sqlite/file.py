@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from weft import words
-from weft.errors import Corrupt, Unavailable
+from weft.errors import Corrupt, Invalid, Unavailable
 
 APPLICATION = 0x57454654  # "WEFT": tells our files from other people's
 BUSY_TIMEOUT_MS = 30_000  # how long a writer waits for another process's commit
@@ -100,6 +101,7 @@ def connect(path: str) -> apsw.Connection:
 
 
 def _open(path: str) -> apsw.Connection:
+    _check_name(path)
     if not Path(path).exists() and not Path(path).absolute().parent.is_dir():
         raise Unavailable(f"cannot create {path!r}: the folder {str(Path(path).absolute().parent)!r} does not exist")
     try:
@@ -113,6 +115,17 @@ def _open(path: str) -> apsw.Connection:
         if not Path(path).is_file():
             raise
         return _open_in_read_only_folder(path)
+
+
+def _check_name(path: str) -> None:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return
+    except ValueError as error:
+        raise Invalid(f"{path!r} cannot be the name of a file: {error}") from None
+    except OSError as error:
+        raise Unavailable(f"cannot open {path[:200]!r}: {error.strerror}") from error
 
 
 def _open_in_read_only_folder(path: str) -> apsw.Connection:

@@ -61,7 +61,29 @@ def problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str
             yield f"space {name!r}: line {row[0]} of the change log does not say what was there before {change.action!r}"
     yield from (f"space {name!r}: item {id!r} {what}" for id, what in _drifted(connection, _ITEMS, space))
     yield from (f"space {name!r}: the edge {id} {what}" for id, what in _drifted(connection, _EDGES, space))
+    yield from unlogged(connection, space, name)
 
+
+def gaps(connection: apsw.Connection) -> Iterator[str]:
+    """Lines are numbered from 1 on and never taken out. Those at the end are missed by what they told of: see `unlogged`."""
+    ((lines, last),) = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM change")
+    if lines != last:
+        yield f"{last - lines} lines of the change log are missing"
+
+
+def unlogged(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
+    """What is stored, but nobody added by the log."""
+    for (id,) in connection.execute(_UNLOGGED_ITEMS, (space,)):
+        yield f"space {name!r}: item {id!r} is stored, but the change log did not add it"
+    for (id,) in connection.execute(_UNLOGGED_EDGES, (space,)):
+        yield f"space {name!r}: the edge {id} is stored, but the change log did not link it"
+
+
+_UNLOGGED_ITEMS = """SELECT id FROM item WHERE space = ?
+    AND NOT EXISTS (SELECT 1 FROM change WHERE change.space = item.space AND change.id = item.id AND change.action IN ('add', 'update'))"""
+_UNLOGGED_EDGES = """SELECT source || ' -[' || type || ']-> ' || target FROM edge WHERE space = ? AND origin = ''
+    AND NOT EXISTS (SELECT 1 FROM change WHERE change.space = edge.space AND change.id = edge.source AND change.action = 'link'
+        AND (change.target IS NULL OR (change.target_space = edge.target_space AND change.target = edge.target AND change.type = edge.type)))"""
 
 # The last line about each, and whether it is stored. Of a new link of schema 1 the log does not know which edge it was.
 _ITEMS = """SELECT id, action, EXISTS (SELECT 1 FROM item WHERE item.space = change.space AND item.id = change.id)

@@ -49,6 +49,7 @@ def problems(connection: apsw.Connection, elsewhere: frozenset[Key] = frozenset(
 
 def _problems(connection: apsw.Connection, elsewhere: frozenset[Key]) -> Iterator[str]:
     yield from _strays(connection)
+    yield from log.gaps(connection)
     for no, name in list(connection.execute("SELECT no, name FROM space ORDER BY name")):
         yield from _space_problems(connection, no, name, elsewhere)
 

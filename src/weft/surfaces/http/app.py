@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio.to_thread
 import fastapi_offline
-from fastapi import FastAPI, Security
+from fastapi import Depends, FastAPI, Security
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.security import HTTPBearer
@@ -47,7 +47,7 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
         description=ABOUT,
         lifespan=lifespan,
         responses=ERRORS,
-        dependencies=[Security(HTTPBearer(auto_error=False, description="A key made by `weft keys add`"))],
+        dependencies=[Security(HTTPBearer(auto_error=False, description="A key made by `weft keys add`")), Depends(problems.known_parameters)],
         redirect_slashes=False,
         redoc_url=None,
         docs_url=None,

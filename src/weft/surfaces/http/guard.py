@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from time import perf_counter
@@ -114,13 +115,18 @@ class Guard:
         return self._keyring.find(secret) if secret else None
 
     def _counted(self, receive: Receive) -> Receive:
-        """The body, up to the limit, also when it comes without a length."""
-        seen = 0
+        """The body, up to the limits of size and time, also when it comes without a length."""
+        seen, until, complete = 0, asyncio.get_running_loop().time() + self._limits.body_timeout_s, False
 
         async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
+            nonlocal seen, complete
+            try:
+                async with asyncio.timeout_at(None if complete else until):  # behind the body comes only the end of the connection
+                    message = await receive()
+            except TimeoutError:
+                # Closed: whoever sends slowly on purpose would else keep the connection.
+                raise HTTPException(408, f"the body took more than {self._limits.body_timeout_s:g} seconds", {"Connection": "close"}) from None
+            seen, complete = seen + len(message.get("body", b"")), not message.get("more_body", False)
             if seen > self._limits.max_body:
                 raise HTTPException(413, f"a body may have {self._limits.max_body:,} bytes")
             return message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Annotated, Any
@@ -125,7 +125,7 @@ def list_edges(request: Request, space: Space, limit: Limit = 100, cursor: Curso
     found = engine(request).edge_page([space], limit=limit + 1, after=edge)
     last = found[limit - 1] if len(found) > limit else None
     following = _cursor([last.source, last.target, last.type, last.target_space]) if last else None
-    return JSONResponse({"edges": [wire.edge(one) for one in found[:limit]], "next": following})
+    return JSONResponse({"edges": _edge_rows(request, found[:limit]), "next": following})
 
 
 @routes.post("/spaces/{space}/edges", status_code=201)
@@ -133,7 +133,7 @@ def create_edge(request: Request, space: Space, body: EdgeBody) -> JSONResponse:
     """A link between two items that exist. One with the same ends and type is replaced."""
     edge = _edge(request, space, body)
     engine(request).add([], [edge])
-    return JSONResponse(wire.edge(edge), 201)
+    return JSONResponse(_edge_rows(request, [edge])[0], 201)
 
 
 @routes.post("/spaces/{space}/edges/delete")
@@ -173,6 +173,20 @@ def _edge(request: Request, space: str, body: EdgeBody) -> Edge:
     edge = check.edge_from_row({name: getattr(body, name) for name in EdgeBody.model_fields}, space)
     key_of(request).check_read([edge.target_key[0]])
     return edge
+
+
+def _edge_rows(request: Request, edges: Sequence[Edge]) -> list[dict[str, Any]]:
+    """Ends that came as numbers are given back as numbers, like the items themselves."""
+    ends: dict[str, list[str]] = {}
+    for space, id in (key for edge in edges for key in (edge.source_key, edge.target_key)):
+        if id.lstrip("-").isdecimal():
+            ends.setdefault(space, []).append(id)
+    numbered = {item.key for space, ids in ends.items() for item in engine(request).get(ids, space=space) if item.numbered}
+    rows = []
+    for edge in edges:
+        numbers = {name: int(key[1]) for name, key in (("source", edge.source_key), ("target", edge.target_key)) if key in numbered}
+        rows.append(wire.edge(edge) | numbers)
+    return rows
 
 
 def _found(request: Request, space: str, id: str) -> Item:

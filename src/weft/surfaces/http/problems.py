@@ -25,6 +25,7 @@ TITLES = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
+    408: "Body too slow",
     409: "Conflict",
     412: "Precondition failed",
     413: "Body too large",
@@ -36,7 +37,7 @@ TITLES = {
     501: "Not installed",
     503: "Unavailable",
 }
-CODES = {400: "malformed", 404: "no_route", 405: "method_not_allowed", 413: "body_too_large"}
+CODES = {400: "malformed", 404: "no_route", 405: "method_not_allowed", 408: "body_too_slow", 413: "body_too_large"}
 PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "code"],
@@ -78,6 +79,16 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(WeftError, _weft)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+
+
+async def known_parameters(request: Request) -> None:
+    """A dependency of every route: a parameter that it does not have was meant to be another. Async, as others take a worker."""
+    if not request.query_params:
+        return
+    known = {field.alias for field in request.scope["route"].dependant.query_params}
+    message = f"no such parameter; known: {', '.join(sorted(known)) or 'none'}"
+    if wrong := [name for name in request.query_params if name not in known]:
+        raise RequestValidationError([{"loc": ("query", name), "type": "extra_forbidden", "msg": message} for name in wrong])
 
 
 async def _weft(_: Request, error: Exception) -> JSONResponse:

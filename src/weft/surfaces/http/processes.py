@@ -13,23 +13,28 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
-import uvicorn  # noqa: F401 - light, and without it no process could start: that is told before any does
-
-from weft.engine import Engine
 from weft.errors import Unavailable
 from weft.surfaces.http import door, logs
 from weft.surfaces.http.door import Limits
 from weft.surfaces.http.rate import Rate
 
+if TYPE_CHECKING:
+    from weft.engine import Engine
+
 log = logging.getLogger("weft.http")
 
 BACKLOG = 2048
 LEAST_LIFE_S = 5  # a process that ends sooner would end again
+STOPS = (signal.SIGTERM, signal.SIGINT)
+COPIED = sys.platform == "linux"  # elsewhere a copy of a process is not safe: each imports everything itself
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,23 @@ class Task:
     workers: int
     limits: Limits
     rate: Rate
+    metrics: str  # the folder where processes add up what they count
+
+
+def warm_up() -> None:
+    """Have another process begin to import what every server needs, which takes a second: the servers are copies of it, made when
+    it is ready. It is a process of its own, as one that has opened a file, or has threads, must not be copied."""
+    if not COPIED:
+        return
+    multiprocessing.set_forkserver_preload(["weft.surfaces.http.serve", "weft.stores.sqlite.store"])
+    resource_tracker.ensure_running()  # it lets signals through again when it starts
+    with _counting_together(tempfile.gettempdir()), _blocked():
+        forkserver.ensure_running()
+
+
+def needed() -> None:
+    """An ImportError if the packages of the service are missing: told before any process starts."""
+    import uvicorn  # noqa: F401
 
 
 def run(opened: Callable[[], Engine], host: str, port: int, keys: Path, *, processes: int, workers: int, limits: Limits, say: Callable[[str], None]) -> None:
@@ -50,21 +72,23 @@ def run(opened: Callable[[], Engine], host: str, port: int, keys: Path, *, proce
     as its socket stays open here."""
     keyring = door.keyring_for(host, keys)
     logs.to_stderr()
-    spawning = multiprocessing.get_context("spawn")  # a copy of a process with threads would not work
-    task = Task(opened, host, port, keys, workers, limits, Rate.shared(limits.requests_per_minute, spawning))
-    with _sockets(host, port, processes) as sockets, _metrics_folder():
+    starting = multiprocessing.get_context("forkserver" if COPIED else "spawn")
+    warm_up()
+    with _sockets(host, port, processes) as sockets, tempfile.TemporaryDirectory(prefix="weft-metrics-") as metrics:
+        task = Task(opened, host, port, keys, workers, limits, Rate.shared(limits.requests_per_minute, starting), metrics)
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, _stop)
         for line in door.greeting(host, port, keyring):
             say(line)
-        _supervise([lambda listening=one: _started(spawning, task, listening) for one in sockets])  # type: ignore[misc]
+        _supervise([lambda listening=one: _started(starting, task, listening) for one in sockets])  # type: ignore[misc]
 
 
-def _supervise(starts: Sequence[Callable[[], SpawnProcess]]) -> None:
-    running: dict[int, tuple[SpawnProcess, float]] = {}
+def _supervise(starts: Sequence[Callable[[], BaseProcess]]) -> None:
+    running: dict[int, tuple[BaseProcess, float]] = {}
     try:
         for number, start in enumerate(starts):
-            running[number] = (start(), time.monotonic())
+            with _later():  # one that is just being started would not be ended
+                running[number] = (start(), time.monotonic())
         while True:
             wait([process.sentinel for process, _ in running.values()])
             for number, (process, since) in list(running.items()):
@@ -78,7 +102,7 @@ def _supervise(starts: Sequence[Callable[[], SpawnProcess]]) -> None:
         _end([process for process, _ in running.values()])
 
 
-def _end(running: Sequence[SpawnProcess]) -> None:
+def _end(running: Sequence[BaseProcess]) -> None:
     """Each finishes its requests; what does not end in time is killed."""
     for process in running:
         process.terminate()
@@ -91,14 +115,17 @@ def _end(running: Sequence[SpawnProcess]) -> None:
             process.join()
 
 
-def _started(spawning: multiprocessing.context.SpawnContext, task: Task, listening: socket.socket) -> SpawnProcess:
-    process = spawning.Process(target=_work, args=(task, listening))
+def _started(starting: BaseContext, task: Task, listening: socket.socket) -> BaseProcess:
+    process: BaseProcess = starting.Process(target=_work, args=(task, listening))  # type: ignore[attr-defined]
     process.start()
     return process
 
 
 def _work(task: Task, listening: socket.socket) -> None:
     """What a server process does, from its start to its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all, also those that are not ready: the first one ends them
+    _let_through()
+    os.environ[door.METRICS_FOLDER] = task.metrics
     from weft.surfaces.http import serve  # here: it takes half a second, which the process that starts the others can save
 
     Thread(target=_end_with_parent, daemon=True).start()
@@ -152,14 +179,44 @@ def _listening(host: str, port: int, spread: bool) -> socket.socket:
 
 
 @contextmanager
-def _metrics_folder() -> Iterator[None]:
-    with tempfile.TemporaryDirectory(prefix="weft-metrics-") as folder:
-        before = os.environ.get(door.METRICS_FOLDER)
-        os.environ[door.METRICS_FOLDER] = folder  # the processes inherit it
-        try:
-            yield
-        finally:
-            os.environ.pop(door.METRICS_FOLDER) if before is None else os.environ.update({door.METRICS_FOLDER: before})
+def _later() -> Iterator[None]:
+    """A signal to stop takes effect at the end of the block. Blocking it would not do: any other thread would take it."""
+    asked: list[int] = []
+    before = {stop: signal.signal(stop, lambda number, _: asked.append(number)) for stop in STOPS}
+    try:
+        yield
+    finally:
+        for stop, handler in before.items():
+            signal.signal(stop, handler)
+    if asked:
+        raise SystemExit(0)
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    """What is started in the block gets no signal to stop until it lets them through."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        yield
+    finally:
+        _let_through()
+
+
+def _let_through() -> None:
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+
+
+@contextmanager
+def _counting_together(folder: str) -> Iterator[None]:
+    """prometheus_client looks once, when it is imported, whether there is such a folder; which one, it asks when it counts."""
+    before = os.environ.get(door.METRICS_FOLDER)
+    os.environ[door.METRICS_FOLDER] = folder
+    try:
+        yield
+    finally:
+        os.environ.pop(door.METRICS_FOLDER) if before is None else os.environ.update({door.METRICS_FOLDER: before})
 
 
 def _stop(*_: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from hashlib import blake2b
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import BaseContext
 from threading import Lock
 from time import monotonic
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ class Rate:
         self._lock: AbstractContextManager[Any] = Lock()
 
     @classmethod
-    def shared(cls, per_minute: int, processes: SpawnContext) -> Rate:
+    def shared(cls, per_minute: int, processes: BaseContext) -> Rate:
         """One that several processes count down together."""
         rate = cls(per_minute)
         rate._buckets, rate._lock = _Shared(processes), processes.Lock()
@@ -58,7 +58,7 @@ class _Shared:
 
     PLACES = 4096  # keys that can be told apart; should there be more, the last ones share a bucket
 
-    def __init__(self, processes: SpawnContext) -> None:
+    def __init__(self, processes: BaseContext) -> None:
         self._names = processes.RawArray("Q", self.PLACES)
         self._used, self._since = processes.RawArray("d", self.PLACES), processes.RawArray("d", self.PLACES)
 
