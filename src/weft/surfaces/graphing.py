@@ -127,6 +127,7 @@ def answer(found: GraphAnswer) -> wire.Row:
         "violations": [checking.violation(one) for one in found.violations],
         "left_out": [wire.left_out(one) for one in found.left_out],
         "degraded": [wire.problem(one) for one in found.degraded],
+        "digest": found.digest,
         "stats": wire.stats(found.stats),
     }
 

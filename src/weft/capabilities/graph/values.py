@@ -56,4 +56,5 @@ class GraphAnswer:
     violations: tuple[Violation, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     degraded: tuple[Problem, ...] = ()
+    digest: str = ""  # names all that the answer depends on; "" where the knowledge could not be read
     stats: Stats = field(default_factory=Stats)

@@ -267,7 +267,9 @@ class SqliteStore:
 
     # graph
 
-    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
+    def edges_of(
+        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+    ) -> list[Edge]:
         with self.reading() as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
@@ -275,7 +277,7 @@ class SqliteStore:
             for name, view in views.items():
                 ids = list(dict.fromkeys(id for space, id in keys if space == name))
                 for side in links.SIDES:
-                    rows = links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight)
+                    rows = links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight, made)
                     found.update({row[:5]: row for row in rows})
         # Rows are sorted, not edges: there are hundreds in a request, and a row is a bare tuple.
         best = sorted(found.values(), key=lambda row: (-row[5], row[1], row[3], row[4], names[row[0]], names[row[2]]))
