@@ -16,6 +16,7 @@ from weft.ports import Stores, TokenCounter, Vector
 from weft.recipes import Recipe, Weights
 from weft.stages.fit import Part, fit
 from weft.stages.gather import Gathered, Request, gather
+from weft.stages.linked import needs, tolerance
 from weft.stages.rank import rank
 from weft.stages.render import layout
 from weft.trace import span
@@ -48,7 +49,7 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
             ranked = [hit for hit in rank(result.hits, query, recipe.weights, recipe.types) if hit.score >= recipe.min_score]
             hits = tuple(_shown(hit, recipe) for hit in (ranked[: recipe.limit] if recipe.consider > 1 else ranked))
         parts = [replace(part, hits=_revalued(part.hits, result.worth)) for part in parts] if result.worth else parts
-        parts.append(Part(recipe, hits))
+        parts.append(Part(recipe, hits, needs(hits, parts) if recipe.source == "links" else ()))
         pool |= result.pool
         gathered.append(result)
         found = tuple(hit for part in parts for hit in part.hits)
@@ -75,7 +76,7 @@ def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
     """The context for a query. `problems` are those that were met before the first stage."""
     parts, gathered, more = candidates(query, recipes, vector, stores)
     with span("fit"):
-        fitted = fit(parts, query.max_tokens, layout(query.format), counter)
+        fitted = fit(parts, query.max_tokens, layout(query.format), counter, tolerance(parts))
     stats = Stats(
         searched=sum(one.searched for one in gathered),
         expanded=sum(one.expanded for one in gathered),

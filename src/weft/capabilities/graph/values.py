@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from weft.axioms.values import Axiom, Violation, relationship_id
+from weft.axioms.values import Axiom, Violation
 from weft.model import Edge, Form, Hit, Item, Kind, LeftOut, Problem, Stats
 
 
@@ -77,7 +77,7 @@ def _seen(one: GraphEntity) -> Item:
 
 def _told(one: Relationship) -> Item:
     text = f"{one.source_name} {one.edge.type.replace('_', ' ').lower()} {one.target_name}."
-    return Item(relationship_id(one.edge), one.edge.space, type=one.edge.type, text=text, properties=one.edge.properties)
+    return Item(one.edge.name, one.edge.space, type=one.edge.type, text=text, properties=one.edge.properties)
 
 
 def _ruled(one: Axiom) -> Item:

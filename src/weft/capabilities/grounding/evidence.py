@@ -15,7 +15,7 @@ from weft.capabilities.grounding.facts import Facts, facts
 from weft.capabilities.grounding.numbers import Amounts
 from weft.capabilities.grounding.sentences import sentences
 from weft.errors import Invalid
-from weft.model import Chosen, Form, Fragment, Hit, Item
+from weft.model import LINK, OWN, Chosen, Form, Fragment, Hit, Item
 from weft.words import words
 
 CANDIDATES = 30  # lines that a sentence is compared with
@@ -124,7 +124,7 @@ def _items(context: Given) -> list[Item]:
 
 def _item(given: object, number: int) -> Item:
     if isinstance(given, Hit):
-        return given.item
+        return _linked(given) if given.found_by == LINK else given.item
     if isinstance(given, str):
         return Item(f"text-{number}", "", text=given)
     if not isinstance(given, Item):
@@ -139,10 +139,17 @@ def shown_items(context: InFragments) -> list[Item]:
 
 def _shown(chosen: Chosen) -> Item:
     """Of an item only what the context shows of it."""
-    item = chosen.hit.item
+    item = _item(chosen.hit, 0)
     if chosen.form is Form.WHOLE:
         return item
     return Item(item.id, item.space, item.kind, item.type, item.title, text=item.summary if chosen.form is Form.SUMMARY else "")
+
+
+def _linked(hit: Hit) -> Item:
+    """A link in words."""
+    item, said = hit.item, hit.item.properties
+    text = f"{said['from']} {item.type.replace('_', ' ').lower()} {said['to']}."
+    return Item(item.id, item.space, type=item.type, text=text, properties=said.get("properties", {}))
 
 
 def _add(found: Evidence, item: Item) -> None:
@@ -151,6 +158,8 @@ def _add(found: Evidence, item: Item) -> None:
     texts = [sentence.text for part in (item.text, item.summary) for sentence in sentences(part)] or ([item.title] if item.title else [])
     lines = [Line(number, said, said.every | title) for said in map(facts, texts)]
     for name, value in item.properties.items():
+        if name.startswith(OWN):
+            continue
         frame = title | frozenset(words(name.replace("_", " ")))
         said = facts(f"{item.title} {name.replace('_', ' ')}: {_plain(value)}")
         lines.append(Line(number, said, said.every, frame))
