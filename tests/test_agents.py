@@ -57,18 +57,18 @@ def values(name: str) -> tuple[object, ...]:
 
 def test_the_five_agents_want_what_they_should():
     assert sorted(AGENTS) == ["copilot", "editor", "simplifier", "summarizer", "tuning"]
-    assert values("editor") == (30, 5000, (), 0.4, ("related", "axioms"), "yaml")
+    assert values("editor") == (30, 5000, (), 0.4, ("related", "relationships", "axioms"), "yaml")
     assert values("simplifier") == (10, 2000, ("Concept", "Term", "Definition"), 0.6, (), "yaml")
-    assert values("tuning") == (20, 4000, ("Endpoint", "Parameter", "Response", "Schema"), 0.5, ("related", "axioms"), "yaml")
-    assert values("summarizer") == (15, 3000, ("Product", "Component", "Feature", "Service"), 0.5, ("related",), "yaml")
-    assert values("copilot") == (25, 4000, (), 0.4, ("related", "axioms"), "yaml")
+    assert values("tuning") == (20, 4000, ("Endpoint", "Parameter", "Response", "Schema"), 0.5, ("related", "relationships", "axioms"), "yaml")
+    assert values("summarizer") == (15, 3000, ("Product", "Component", "Feature", "Service"), 0.5, ("related", "relationships"), "yaml")
+    assert values("copilot") == (25, 4000, (), 0.4, ("related", "relationships", "axioms"), "yaml")
     assert all((one.recipes[0].consider, one.recipes[0].max_properties, one.recipes[0].weights) == (3, 10, RELEVANCE) for one in AGENTS.values())
 
 
 def test_an_agent_gathers_its_types_their_links_and_their_rules(kb):
     found = kb.context("how do I create an order with an order id", spaces=["api"], agent="tuning", now=NOW)
     ids = {fragment.name: [hit.item.id for hit in fragment.hits] for fragment in found.fragments}
-    assert ids == {"entities": ["create-order", "order-id"], "related": [], "axioms": ["rule"]}
+    assert ids == {"entities": ["create-order", "order-id"], "related": [], "relationships": ["create-order -[has_parameter]-> order-id"], "axioms": ["rule"]}
     assert found.query.max_tokens == 4000
     assert [row["title"] for row in yaml.safe_load(found.text)["entities"]] == ["create order", "order id"]
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft import Assembler, Engine, Invalid, Piece, tokens
+from weft import Assembler, Engine, Hit, Invalid, Item, Piece, tokens
 from weft.capabilities.assembler import alike
 from weft.capabilities.assembler.taking import PIECE, pieces
 
@@ -123,6 +123,38 @@ def test_one_that_hangs_raises_or_floods_does_not_spoil_the_others():
     assert "100,000,000 characters" in report(found, "flood").reasons[0]
     assert "score of its piece 1 must be a number from 0 to 1, not 7" in report(found, "wrong_piece").reasons[0]
     assert {one.part for one in found.degraded} == {"hang", "raise", "exit", "wrong", "wrong_piece"}
+
+
+RIGHT = Item("right", "", text="This one is right.")
+NESTED: dict[str, object] = {}
+NESTED["again"] = NESTED
+WRONG = {
+    "its score must be": Hit(RIGHT, float("nan")),
+    "its score must be a number from 0 to 1, not 7": Hit(RIGHT, 7.0),
+    "its signal 'walk' must be": Hit(RIGHT, 0.5, {"walk": float("inf")}),
+    "the item of a hit must be an Item": Hit("text", 0.5),  # type: ignore[arg-type]
+    "text contains": Item("wrong", "", text="half a \ud800 character"),
+    "text must be text": Item("wrong", "", text=None),  # type: ignore[arg-type]
+    "id must be text": Item(5, "", text="a number for a name"),  # type: ignore[arg-type]
+    "tags must be": Item("wrong", "", text="words", tags=5),  # type: ignore[arg-type]
+    "properties must be plain JSON": Item("wrong", "", text="words", properties={"n": float("nan")}),
+    "piece 1": Item("wrong", "", text="words", properties=NESTED),
+}
+
+
+@pytest.mark.parametrize(("told", "wrong"), WRONG.items(), ids=range(len(WRONG)))
+@pytest.mark.parametrize("format", ["json", "markdown", "plain", "yaml"])
+def test_an_item_that_is_not_right_spoils_neither_the_others_nor_its_own_strategy(format, told, wrong):
+    found = Assembler([Mine("good", "all of this stays"), Mine("mixed", [wrong, RIGHT]), Mine("bad", [wrong])]).assemble("x", format=format)
+    assert "all of this stays" in found.text and found.text.count("This one is right.") == 1
+    good, mixed, bad = (next(one for one in found.strategies if one.name == name) for name in ("good", "mixed", "bad"))
+    assert (good.status, mixed.status, bad.status) == ("used", "cut", "failed")
+    assert told in mixed.reasons[0] and told in bad.reasons[0] and "bad" in [one.part for one in found.degraded]
+
+
+def test_of_many_items_that_are_not_right_ten_are_told():
+    found = Assembler([Mine("one", [*([WRONG["text contains"]] * 25), RIGHT])]).assemble("x")
+    assert len(found.strategies[0].reasons) == 11 and "15 more" in found.strategies[0].reasons[-1]
 
 
 def test_a_strategy_that_never_comes_back_is_not_called_for_ever():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft import Invalid, Item, check_answer
+from weft import Edge, Invalid, Item, Kind, check_answer
 from weft.capabilities.grounding.numbers import numbers
 from weft.capabilities.grounding.sentences import sentences
 from weft.surfaces.cli import cli
@@ -196,3 +196,61 @@ def test_the_shell_checks_answers_against_files_and_knowledge(tmp_path):
     assert (bad.exit_code, found["grounded"], found["sentences"][0]["item"]) == (1, False, {"space": "s", "id": "limits"})
     assert run(cli, ["check-answer", "x"]).exit_code == 2
     assert run(cli, ["check-answer", "x", "--context", str(Path("nowhere"))]).exit_code == 1
+
+
+class TestWhatIsAContext:
+    """Whatever a request gave is one: what it shows counts, and nothing else."""
+
+    @pytest.fixture
+    def kb(self):
+        items = [
+            Item("gangway", "s", Kind.ENTITY, "System", "Gangway", "Gangway pays refunds within 3 days.", properties={"owner": "Ada", "tier": "gold"}),
+            Item("tidewater", "s", Kind.ENTITY, "System", "Tidewater"),
+            Item("rule", "s", Kind.RULE, "axiom", "Owners", "Every system has exactly 2 owners.", subject="System"),
+            Item("claim", "s", Kind.CLAIM, "speed", subject="gangway", confidence=0.9, properties={"predicate": "speed", "object": "40 requests"}),
+        ]
+        with weft.open("memory:", embedder=None) as kb:
+            kb.add(items, [Edge("tidewater", "gangway", "CALLS", space="s")])
+            yield kb
+
+    def verdicts(self, context, *said):
+        return [weft.check_answer(one, context).sentences[0].verdict for one in said]
+
+    def test_an_assembly(self, kb):
+        found = weft.Assembler([weft.KnowledgeStrategy(kb, recipe="search"), weft.DocumentStrategy()]).assemble(
+            "Gangway refunds", spaces=("s",), document="The harbor opened in 1987."
+        )
+        said = ("Gangway pays refunds within 3 days.", "The harbor opened in 1987.", "Gangway pays refunds within 9 days.")
+        assert self.verdicts(found, *said) == ["supported", "supported", "contradicted"]
+
+    def test_a_graph_context(self, kb):
+        found = weft.GraphContext(kb, ["s"]).for_query("Gangway", include_claims=True, max_properties_per_entity=1)
+        said = ("Gangway pays refunds within 3 days.", "The owner of Gangway is Ada.", "Tidewater calls Gangway.", "Every system has exactly 2 owners.")
+        assert self.verdicts(found, *said, "The speed of Gangway is 40 requests.") == ["supported"] * 5
+        assert self.verdicts(found, "The tier of Gangway is gold.") == ["unsupported"]  # it is not shown
+        assert weft.check_answer("Gangway pays refunds within 9 days.", found).sentences[0].item.id == "gangway"
+
+    def test_of_an_entity_shown_by_name_its_name_counts(self, kb):
+        found = weft.GraphContext(kb, ["s"]).for_entities(["gangway"], max_tokens=20, relationship_depth=0)
+        assert [one.form.value for one in found.entities] == ["pointer"] and self.verdicts(found, "Gangway pays refunds within 3 days.") == ["unsupported"]
+
+    @pytest.mark.parametrize("wrong", [None, 5, b"bytes", {"a": 1}, [5], object()])
+    def test_anything_else_is_refused(self, wrong):
+        with pytest.raises(weft.Invalid, match="a context is what a request gave, a text, or a list of items and texts, not"):
+            weft.check_answer("The sky is blue.", wrong)
+
+
+def test_long_numbers_are_compared_to_their_last_digit():
+    found = weft.check_answer(f"The account is {'123456789' * 5}1.", [f"The account is {'123456789' * 5}2."])
+    assert [one.verdict for one in found.sentences] == ["contradicted"]
+
+
+def test_what_is_said_twice_is_told_twice_with_its_places():
+    found = weft.check_answer("Gift cards are paid. Gift cards are paid.", ["Gift cards are paid."])
+    assert [(one.start, one.end, one.verdict) for one in found.sentences] == [(0, 20, "supported"), (21, 41, "supported")]
+
+
+def test_the_numbers_of_a_sentence_are_all_looked_at_however_many_there_are():
+    many = ", ".join(str(number) for number in range(400))
+    found = weft.check_answer(f"The parts are {many}.", [f"The parts are {many.replace(' 399', ' 777')}."])
+    assert [(one.verdict, one.missing) for one in found.sentences] == [("contradicted", ("399",))]

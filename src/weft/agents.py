@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,16 @@ from weft.tiers import Own, Tier, check_custom
 
 OVER_FETCH = 3  # times the entities wanted are scored
 FOLLOWED = 10  # of the entities found, the links of so many are followed
-SHARES = {"entities": 0.6, "related": 0.3, "axioms": 0.1}
+SHARES = {"entities": 0.6, "related": 0.2, "relationships": 0.1, "axioms": 0.1}
+MAX_RELATIONSHIPS = 100
+ALSO = {  # what GraphOptions calls the same
+    "include_entity_types": "include_types",
+    "entity_types": "include_types",
+    "exclude_entity_types": "exclude_types",
+    "min_relevance_score": "min_score",
+    "relationship_depth": "depth",
+    "max_properties_per_entity": "max_properties",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +38,7 @@ class AgentOptions:
     include_types: tuple[str, ...] = ()  # none: all
     exclude_types: tuple[str, ...] = ()
     min_score: float = 0.5
-    include_relationships: bool = True  # what links lead to
+    include_relationships: bool = True  # what links lead to, and the links themselves
     depth: int = 1
     include_axioms: bool = True  # rules for the types found
     max_entities: int = 20
@@ -54,10 +63,19 @@ class Agent:
 def agent(name: str, **options: Any) -> Agent:
     """An agent from the fields of AgentOptions."""
     known = [one.name for one in fields(AgentOptions)]
-    for option in options:
+    given = _named(name, options)
+    for option in given:
         if option not in known:
             raise unknown(f"option of the agent {name!r}", option, known)
-    return built(name, AgentOptions(**options))
+    return built(name, AgentOptions(**given))
+
+
+def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options by their names here; those of a graph context will do as well."""
+    for also, own in ALSO.items():
+        if also in options and own in options:
+            raise Invalid(f"agent {name!r}: {also} and {own} are the same option: give one of them")
+    return {ALSO.get(option, option): value for option, value in options.items()}
 
 
 def built(name: str, asked: AgentOptions) -> Agent:
@@ -81,7 +99,9 @@ def built(name: str, asked: AgentOptions) -> Agent:
     kinds = tuple(kind for kind in Kind if kind is not Kind.RULE)
     related = Recipe("related", "neighbours", kinds=kinds, limit=asked.max_entities, depth=depth, starts=FOLLOWED, share=SHARES["related"])
     axioms = Recipe("axioms", "subjects", kinds=(Kind.RULE,), limit=20, share=SHARES["axioms"])
-    recipes = (entities, *([related] if asked.include_relationships and depth else []), *([axioms] if asked.include_axioms else []))
+    told = Recipe("relationships", "links", limit=MAX_RELATIONSHIPS, share=SHARES["relationships"])
+    linked = [*([related] if depth else []), told] if asked.include_relationships else []
+    recipes = (entities, *linked, *([axioms] if asked.include_axioms else []))
     budget = whole("max_tokens", asked.max_tokens, 1, 100_000_000)
     return Agent(name, tuple(checked_recipe(one) for one in recipes), budget, layout(check.name("format", asked.format)).name, asked.description)
 
@@ -129,14 +149,24 @@ def applied(options: Mapping[str, Any], table: Mapping[str, Agent], tier: Tier) 
     elif not isinstance(asked, str) or asked not in table:
         raise unknown("agent", asked, table)
     found = asked if isinstance(asked, Agent) else table[asked]
-    return {"recipe": Own(found.recipes), "max_tokens": found.max_tokens, "format": found.format} | given
+    return {"recipe": Own(_as_deep(found.recipes, given.get("depth"))), "max_tokens": found.max_tokens, "format": found.format} | given
+
+
+def _as_deep(recipes: tuple[Recipe, ...], depth: object) -> tuple[Recipe, ...]:
+    """An agent that follows one link at most follows as many as a request asks for. Where a recipe follows more by itself, it alone is
+    changed, as without an agent (see request.overridden)."""
+    following = [one for one in recipes if one.source in ("neighbours", "walk") and one.depth]
+    if depth is None or any(one.depth > 1 for one in following):
+        return recipes
+    links = whole("depth", depth, 0, 10)
+    return tuple(replace(one, depth=links) if one in following else one for one in recipes)
 
 
 def read(name: str, row: object) -> Agent:
     """An agent from a table of options, as a file or a request has it."""
     if not isinstance(row, Mapping):
         raise Invalid(f"agent {name!r} must be a table of options, not {type(row).__name__}")
-    values = dict(row)
+    values = _named(name, {str(option): value for option, value in row.items()})
     for option in ("include_types", "exclude_types"):
         if option in values:
             values[option] = check.names(option, values[option])

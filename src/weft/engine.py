@@ -381,7 +381,7 @@ class Engine:
         query, _ = self._request(text, spaces, options)
         with self._reading():
             vector, problems = self._meaning.of_query(query, recipes)
-            yield Asked(query, vector, tuple(problems), self._stores)
+            yield Asked(query, vector, tuple(problems), stores_then(self._stores, query.as_of))
 
     def check(self, spaces: str | Sequence[str] | None = None) -> Checked:
         """Every entity, relationship and claim of the spaces (None: of all) against the axioms stored there."""

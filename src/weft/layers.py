@@ -202,8 +202,10 @@ class Layers:
 
     # graph
 
-    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
-        return self._graph.edges_of(keys, spaces, types, limit, min_weight)
+    def edges_of(
+        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+    ) -> list[Edge]:
+        return self._graph.edges_of(keys, spaces, types, limit, min_weight, made)
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         return self._graph.get_edges(keys)

@@ -111,6 +111,11 @@ class Edge:
             return True
 
     @property
+    def name(self) -> str:
+        """What to call it; unlike its key it is one text. The space of its target is told where it is another one."""
+        return f"{self.source} -[{self.type}]-> {self.target}{f' ({self.target_space})' if self.target_space else ''}"
+
+    @property
     def key(self) -> EdgeKey:
         return (self.source_key, self.target_key, self.type)
 
@@ -246,6 +251,10 @@ class Found:
     others: Mapping[Key, float] = field(default_factory=dict)  # scores of keys that were asked about by name
 
 
+LINK = ("link",)
+"""How a hit was found that is itself a link between two others: it is shown as one line, with `from`, `type` and `to` as properties."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """An item, how well it fits, and why: which searches found it, the numbers behind its score, the path that led to it."""
@@ -253,7 +262,7 @@ class Hit:
     item: Item
     score: float
     signals: Mapping[str, float] = field(default_factory=dict)
-    found_by: tuple[str, ...] = ()  # "bm25", "vector", "graph", "key", "subject"
+    found_by: tuple[str, ...] = ()  # "bm25", "vector", "graph", "key", "subject", "link"
     path: tuple[Key, ...] = ()
     edge: Edge | None = None  # the link it was reached by
     links: tuple[Edge, ...] = ()  # all links of the path, in its order; the last is `edge`

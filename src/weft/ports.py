@@ -100,10 +100,12 @@ class VectorIndex(Index, Protocol):
 
 
 class GraphStore(Store, Protocol):
-    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
+    def edges_of(
+        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+    ) -> list[Edge]:
         """Edges that touch one of the keys, in either direction, both of whose ends lie in the spaces: for each key the `limit`
-        heaviest in each direction that weigh `min_weight` or more, ties by the other end. One call per hop, never one per item. No edge twice; ordered by
-        (-weight, source, target, type)."""
+        heaviest in each direction that weigh `min_weight` or more, ties by the other end. `made`: of weft's own alone, or of people's; the
+        others do not count towards the limit. One call per hop, never one per item. No edge twice; ordered by (-weight, source, target, type)."""
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         """The edges in the order asked; unknown keys are left out."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from weft.model import Form, Kind
 
-Source = Literal["search", "neighbours", "walk", "profile", "subjects"]
+Source = Literal["search", "neighbours", "walk", "profile", "subjects", "links"]
 Mode = Literal["hybrid", "bm25", "vector", "walk"]
 
 # Shares of the fused score, chosen on the tuning sets (docs/ARCHITECTURE.md, "Fusion").

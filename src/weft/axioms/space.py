@@ -80,7 +80,8 @@ def _pages(space: str, kind: Kind, stores: Stores) -> Iterator[list[Item]]:
 
 
 def _edge_pages(space: str, stores: Stores) -> Iterator[list[Edge]]:
+    """What people said, not what weft noticed; a weight of 0 forbids a link."""
     after: Edge | None = None
-    while page := stores.graph.edges([space], PAGE, after):
-        yield page
+    while page := stores.graph.edges([space], PAGE, after, made=False):
+        yield [edge for edge in page if edge.weight > 0]
         after = page[-1]

@@ -97,17 +97,12 @@ def entity_fact(item: Item) -> Fact:
     return Fact("entity", item.space, item.id, item.name, (item.type,), {"name": item.name, "type": item.type, **item.properties})
 
 
-def relationship_id(edge: Edge) -> str:
-    """What to call a link; unlike its key it is one text. The space of its target is told where it is another one."""
-    return f"{edge.source} -[{edge.type}]-> {edge.target}{f' ({edge.target_space})' if edge.target_space else ''}"
-
-
 def relationship_fact(edge: Edge, names: Mapping[Key, str] | None = None) -> Fact:
     """Its properties, and what every link has: type, weight, source and target."""
     known = names or {}
     ends = [known.get(key, key[1]) for key in (edge.source_key, edge.target_key)]
     values = {"type": edge.type, "weight": edge.weight, "source": edge.source, "target": edge.target, **edge.properties}
-    return Fact("relationship", edge.space, relationship_id(edge), f"{ends[0]} -[{edge.type}]-> {ends[1]}", (edge.type,), values)
+    return Fact("relationship", edge.space, edge.name, f"{ends[0]} -[{edge.type}]-> {ends[1]}", (edge.type,), values)
 
 
 def claim_fact(item: Item) -> Fact:

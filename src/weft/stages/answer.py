@@ -17,6 +17,7 @@ from weft.quick import maker
 from weft.recipes import Recipe, Weights
 from weft.stages.fit import Part, fit
 from weft.stages.gather import Gathered, Request, gather
+from weft.stages.linked import needs, tolerance
 from weft.stages.paths import told_in
 from weft.stages.rank import rank
 from weft.stages.render import layout
@@ -52,7 +53,7 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
             ranked = [hit for hit in rank(result.hits, query, recipe.weights, recipe.types) if hit.score >= recipe.min_score]
             hits = tuple(_shown(hit, recipe) for hit in (ranked[: recipe.limit] if recipe.consider > 1 else ranked))
         parts = [replace(part, hits=_revalued(part.hits, result.worth)) for part in parts] if result.worth else parts
-        parts.append(Part(recipe, hits))
+        parts.append(Part(recipe, hits, needs(hits, parts) if recipe.source == "links" else ()))
         pool |= result.pool
         gathered.append(result)
         found = tuple(hit for part in parts for hit in part.hits)
@@ -79,7 +80,7 @@ def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
     """The context for a query. `problems` are those that were met before the first stage."""
     parts, gathered, more = candidates(query, recipes, vector, stores)
     with span("fit"):
-        fitted = fit(parts, query.max_tokens, layout(query.format), counter)
+        fitted = fit(parts, query.max_tokens, layout(query.format), counter, tolerance(parts))
     stats = Stats(
         searched=sum(one.searched for one in gathered),
         expanded=sum(one.expanded for one in gathered),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from weft.model import MADE, Edge, Filter, Hit, Item, Key
+from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import GraphStore, ItemStore
 from weft.recipes import Recipe
 
@@ -45,9 +45,9 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         least = _least(reached, recipe, hop)
         if least > 1.0:
             break
-        read = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST))
-        if only.created_to is not None or not made:
-            read = [edge for edge in read if edge.known_at(only.created_to) and (made or edge.origin != MADE)]
+        read = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST), None if made else False)
+        if only.created_to is not None:
+            read = [edge for edge in read if edge.known_at(only.created_to)]
         steps = _steps(read, ways, hop, recipe.near)
         allowed = items.visible(sorted(steps, key=lambda key: _order(steps, key)), only)
         reached.update({key: steps[key] for key in allowed})

@@ -11,6 +11,7 @@ from weft.recipes import Recipe
 from weft.stages.answer import candidates
 from weft.stages.fit import Part, fit
 from weft.stages.gather import allowed
+from weft.stages.linked import tolerance
 from weft.stages.render import layout
 
 LARGER = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)  # budgets tried, as multiples of the one asked for
@@ -53,7 +54,8 @@ def _with_budget(context: Context, parts: Callable[[int], Sequence[Part]], count
     if budget is not None and context.left_out:
         for factor in LARGER:
             larger = max(int(budget * factor), budget + 50)
-            for fragment in fit(parts(larger), larger, layout(context.query.format), counter).fragments:
+            wider = parts(larger)
+            for fragment in fit(wider, larger, layout(context.query.format), counter, tolerance(wider)).fragments:
                 for chosen in fragment.chosen:
                     found.setdefault((fragment.name, chosen.hit.item.key), f"max_tokens={larger} shows it ({chosen.form.value})")
     for one in context.left_out:
@@ -102,7 +104,7 @@ def _asked(context: Context, recipes: Sequence[Recipe], stores: Stores, ids: Seq
 
 
 def _objection(context: Context, recipes: Sequence[Recipe], item: Item) -> str:
-    refusals = {recipe.name: allowed(context.query, recipe).refuses(item) for recipe in recipes}
+    refusals = {recipe.name: allowed(context.query, recipe).refuses(item) for recipe in recipes if recipe.source != "links"}
     if all(refusals.values()):
         return "; ".join(f"{name}: {why}" for name, why in refusals.items())
     return "not among the candidates: other items match the words and the meaning better, and no link leads to it"

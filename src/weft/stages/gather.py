@@ -10,6 +10,7 @@ from weft.ports import Stores, Vector
 from weft.quick import maker
 from weft.recipes import Recipe, Source
 from weft.stages.expand import expand
+from weft.stages.linked import links
 from weft.stages.rank import UNKNOWN_CONFIDENCE
 from weft.stages.search import search
 from weft.stages.walk import walk, walked_search
@@ -112,6 +113,10 @@ def by_subject(request: Request, recipe: Recipe) -> Gathered:
     return Gathered(_new(hits, request.found))
 
 
+def by_links(request: Request, recipe: Recipe) -> Gathered:
+    return Gathered(tuple(links(request.query, request.found, recipe, request.stores.graph)))
+
+
 def _new(hits: Sequence[Hit], found: Sequence[Hit]) -> tuple[Hit, ...]:
     seen = {hit.item.key for hit in found}
     return tuple(hit for hit in hits if hit.item.key not in seen)
@@ -123,4 +128,5 @@ SOURCES: dict[Source, Callable[[Request, Recipe], Gathered]] = {
     "walk": by_walk,
     "profile": by_key,
     "subjects": by_subject,
+    "links": by_links,
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import unknown
-from weft.model import OWN, Form, Hit, Item
+from weft.model import LINK, OWN, Form, Hit, Item
 from weft.stages.escape import body_text, bold_text, heading_text, listed_text, one_line
 
 _LEADING_BLANK_LINES = re.compile(r"\A\s*\n")
@@ -112,11 +112,30 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
+def link_line(fields: Mapping[str, Any], name: Callable[[str], str]) -> str:
+    """`Tidewater --[USES]--> Gangway`, with ids and properties where they are given; `name` writes each name."""
+    ends = [name(fields[end]) + (f" (id: {name(fields[f'{end}_id'])})" if f"{end}_id" in fields else "") for end in ("from", "to")]
+    facts = f" ({', '.join(f'{name(key)}: {on_one_line(value)}' for key, value in fields['properties'].items())})" if "properties" in fields else ""
+    return f"{ends[0]} --[{name(fields['type'])}]--> {ends[1]}{facts}"
+
+
+def in_bold(text: str) -> str:
+    return bold_text(one_line(text))
+
+
+def in_quotes(text: str) -> str:
+    """A name as it is, or in quotes where it has a sign in it that lines are built with."""
+    line = one_line(text)
+    return as_json(text) if not line or any(sign in line for sign in ("--[", "]-->", ": ", '"')) or line.endswith(":") else line
+
+
 def _markdown_section(name: str) -> str:
     return f"## {heading_text(_section_title(name))}\n\n"
 
 
 def _markdown(hit: Hit, form: Form) -> str:
+    if hit.found_by == LINK:
+        return f"- {listed_text(link_line(hit.item.properties, in_bold))}\n"
     item, kind = hit.item, one_line(hit.item.type)
     name = _name(item)
     if form is Form.POINTER:
@@ -138,6 +157,8 @@ def _plain_section(name: str) -> str:
 def _plain(hit: Hit, form: Form) -> str:
     """Only the first line is not indented, and the one that says by which links it came. The first always has its brackets, or a
     title ending in a colon would be a section."""
+    if hit.found_by == LINK:
+        return f"- {link_line(hit.item.properties, in_quotes)}\n"
     item = hit.item
     head = f"[{one_line(item.type) or item.kind}] {_name(item)}"
     way = [f"via: {hit.via}"] if hit.via else []
@@ -166,8 +187,13 @@ def _fields(hit: Hit, form: Form) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
+def _said(hit: Hit, form: Form) -> dict[str, Any]:
+    fields: dict[str, Any] = json_like(hit.item.properties) if hit.found_by == LINK else _fields(hit, form)
+    return fields
+
+
 def _json(hit: Hit, form: Form) -> str:
-    return as_json(_fields(hit, form))
+    return as_json(_said(hit, form))
 
 
 def _json_section(name: str) -> str:
@@ -177,7 +203,7 @@ def _json_section(name: str) -> str:
 # Written by hand: for an item of 500 characters PyYAML's C emitter takes 130 microseconds and its Python one, used where there
 # is no libyaml, 1,000; both quote every text with a blank at the end of a line. This takes 35 and reads back the same.
 def _yaml(hit: Hit, form: Form) -> str:
-    return yaml_element(_fields(hit, form), "")
+    return yaml_element(_said(hit, form), "")
 
 
 def _yaml_section(name: str) -> str:

@@ -310,11 +310,14 @@ class MemoryStore:
     # graph
 
     @_in_turn
-    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
+    def edges_of(
+        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+    ) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         for key in keys:
             visible = (edge for edge in self._touching.get(key, {}).values() if _inside(edge, spaces))
-            touching = [edge for edge in visible if (not types or edge.type in types) and edge.weight >= min_weight]
+            whose = (edge for edge in visible if made is None or made == (edge.origin == MADE))
+            touching = [edge for edge in whose if (not types or edge.type in types) and edge.weight >= min_weight]
             for end in ("source_key", "target_key"):
                 side = [edge for edge in touching if getattr(edge, end) == key]
                 found.update({edge.key: edge for edge in heapq.nsmallest(limit, side, key=_heaviest)})

@@ -92,13 +92,16 @@ class NetworkxStore:
                 write_whole(self._path, codec.to_json({"format": FORMAT, "edges": rows}).encode())
                 self._refresh()
 
-    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
+    def edges_of(
+        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+    ) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         with self.reading():
             for key in dict.fromkeys(keys):
                 for edges in (self._graph.out_edges, self._graph.in_edges):
                     side = (edge for *_, edge in edges([key], data="edge") if edge.space in spaces and edge.target_key[0] in spaces)
-                    wanted = (edge for edge in side if edge.weight >= min_weight and (not types or edge.type in types))
+                    whose = (edge for edge in side if made is None or made == (edge.origin == MADE))
+                    wanted = (edge for edge in whose if edge.weight >= min_weight and (not types or edge.type in types))
                     found.update({edge.key: edge for edge in heapq.nsmallest(limit, wanted, key=_heaviest)})
         return sorted(found.values(), key=_heaviest)
 

@@ -127,13 +127,15 @@ def answer(found: GraphAnswer) -> wire.Row:
         "violations": [checking.violation(one) for one in found.violations],
         "left_out": [wire.left_out(one) for one in found.left_out],
         "degraded": [wire.problem(one) for one in found.degraded],
+        "digest": found.digest,
         "stats": wire.stats(found.stats),
     }
 
 
 def _entity(one: GraphEntity) -> wire.Row:
     said = {"score": one.score, "signals": dict(sorted(one.signals.items())), "matched_terms": list(one.matched_terms)}
-    return {"item": wire.item(one.item)} | said | {"form": one.form.value, "tokens": one.tokens, "why": wire.why(one.hit)}
+    shown = {"form": one.form.value, "tokens": one.tokens, "shown_properties": list(one.shown_properties)}
+    return {"item": wire.item(one.item)} | said | shown | {"why": wire.why(one.hit)}
 
 
 def _relationship(one: Relationship) -> wire.Row:

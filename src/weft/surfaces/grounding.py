@@ -1,4 +1,4 @@
-"""The command `weft check-answer`."""
+"""The command `weft check-answer`, and checks of answers as plain dicts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_answer(session: Session, /, text: str | None, answer: str | None, cont
         sources += _found(session, question or said[:2000], asked)
     found = check_answer(said, sources, embedder=_embedder(session) if asked["meaning"] else None)
     if session.as_json:
-        session.write(_row(found))
+        session.write(row(found))
     else:
         session.write_text("".join(_line(one) for one in found.sentences))
     sys.exit(0 if found.grounded else 1)
@@ -76,7 +76,7 @@ def _embedder(session: Session) -> Any:
     return open_embedder(name, **remote)
 
 
-def _row(found: AnswerCheck) -> wire.Row:
+def row(found: AnswerCheck) -> wire.Row:
     return {"grounded": found.grounded, "share": found.share, "sentences": [_sentence(one) for one in found.sentences]}
 
 

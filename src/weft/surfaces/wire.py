@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from weft import codec
-from weft.model import Chosen, Context, Edge, Fragment, Hit, Item, Key, LeftOut, Problem, Query, Stats
+from weft.model import LINK, Chosen, Context, Edge, Fragment, Hit, Item, Key, LeftOut, Problem, Query, Stats
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -146,6 +146,8 @@ def error(error: WeftError) -> Row:
 
 def why(hit: Hit) -> str:
     """What led to an item, in words: "found by words and meaning (bm25 .41, vector .63)"."""
+    if hit.edge is not None and hit.found_by == LINK:
+        return f"links {hit.edge.source} to {hit.edge.target} (weight {short(hit.edge.weight)})"
     if hit.via and hit.edge is not None:
         return f"{hit.via} (weight {short(hit.edge.weight)})"
     if hit.edge is not None and len(hit.path) > 1:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft.errors import WeftError
-from weft.model import Edge
+from weft.model import MADE, Edge
 from weft.ports import GraphStore
 from weft.testing.knowledge import (
     batch,
@@ -113,6 +115,13 @@ class GraphStoreContract:
     def test_edges_lighter_than_asked_are_left_out(self, store: GraphStore) -> None:
         link(store, edge("a", "b", 0.5), edge("a", "c", 0.4999), edge("d", "a", 0.7), edge("e", "a", 0.1))
         assert store.edges_of([("acme", "a")], ["acme"], min_weight=0.5) == [edge("d", "a", 0.7), edge("a", "b", 0.5)]
+
+    def test_those_of_weft_or_of_people_alone_are_counted_alone(self, store: GraphStore) -> None:
+        own = [replace(edge("a", name, 0.9), origin=MADE) for name in "xyz"]
+        link(store, *own, edge("a", "p", 0.5), edge("q", "a", 0.4))
+        assert store.edges_of([("acme", "a")], ["acme"], limit=1, made=False) == [edge("a", "p", 0.5), edge("q", "a", 0.4)]
+        assert store.edges_of([("acme", "a")], ["acme"], limit=2, made=True) == own[:2]
+        assert len(store.edges_of([("acme", "a")], ["acme"], limit=2)) == 3
 
     def test_edges_asked_for_by_key_come_in_the_order_asked(self, store: GraphStore) -> None:
         one, two, three = edge("a", "b", 0.5), edge("a", "b", type="x", properties={"x": 1}), edge("a", "b", target_space="zoo")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from weft.capabilities.assembler.values import TEXT, Answered, Gift, Piece
 from weft.errors import Invalid
+from weft.ingest import check
 from weft.model import Context, Hit, Item
 from weft.request import fraction
 
 MOST_SEEN = 10_000  # pieces taken from a strategy
 MOST_PIECES = 500  # of those, the best are offered
+MOST_TOLD = 10  # of those that are not right
 CHARACTERS_PER_TOKEN = 40
 LEAST_ROOM, MOST_ROOM = 20_000, 20_000_000  # characters
 PIECE = 1200  # characters of a piece that a long text is cut into, at a sentence
@@ -33,8 +36,8 @@ def taken(name: str, given: Gift, max_tokens: int | None) -> Answered:
         given = list(pieces(given[:room]))
     elif isinstance(given, Context):
         notes += [f"{one.part}: {one.reason}" for one in given.degraded]
-        given = list(given.hits)
-    hits = list(_hits(name, [] if given is None else given))
+    # What a context shows, weft itself has checked.
+    hits = list(given.hits if isinstance(given, Context) else _hits(name, [] if given is None else given, notes))
     if len(hits) > MOST_SEEN:
         notes.append(f"it gave more than {MOST_SEEN:,} pieces; the first were looked at")
     best = _best(hits[:MOST_SEEN], room, notes)
@@ -61,20 +64,43 @@ def _parts(paragraph: str) -> list[str]:
     return parts
 
 
-def _hits(name: str, given: object) -> Iterator[Hit]:
-    if not isinstance(given, Iterable):
+def _hits(name: str, given: object, notes: list[str]) -> Iterator[Hit]:
+    """One by one. An item that could not be stored could not be shown either: it is left out, and that is told."""
+    wrong: list[str] = []
+    right = False
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
         raise Invalid(f"it gave {type(given).__name__}: a strategy gives a text, or pieces, items or hits")
     for number, one in enumerate(islice(given, MOST_SEEN + 1)):
-        hit = _hit(name, number, one)
+        try:
+            hit = _checked(name, one) if isinstance(one, Item | Hit) else _hit(name, number, one)
+        except (Invalid, RecursionError, TypeError) as error:
+            if not isinstance(one, Item | Hit):
+                raise
+            wrong.append(f"its piece {number + 1}: {str(error)[:200]}")
+            continue
         if hit.item.text.strip() or hit.item.title or hit.item.summary or hit.item.properties:
+            right = True
             yield hit
+    if wrong and not right:
+        raise Invalid(wrong[0])
+    notes += wrong[:MOST_TOLD]
+    if len(wrong) > MOST_TOLD:
+        notes.append(f"{len(wrong) - MOST_TOLD:,} more of its pieces are not right")
+
+
+def _checked(name: str, given: Item | Hit) -> Hit:
+    """With an item as every store would keep it; one that belongs to no space belongs to none afterwards."""
+    hit = given if isinstance(given, Hit) else Hit(given, 0.5)
+    if not isinstance(hit.item, Item):
+        raise Invalid(f"the item of a hit must be an Item, not {type(hit.item).__name__}")
+    fraction("its score", hit.score)
+    for signal in ("walk", "start"):
+        fraction(f"its signal {signal!r}", hit.signals.get(signal, 0.0))
+    item = check.item(hit.item if hit.item.space else replace(hit.item, space=name))
+    return replace(hit, item=replace(item, space=hit.item.space))
 
 
 def _hit(name: str, number: int, given: object) -> Hit:
-    if isinstance(given, Hit):
-        return given
-    if isinstance(given, Item):
-        return Hit(given, 0.5)
     piece = Piece(given) if isinstance(given, str) else given
     if not isinstance(piece, Piece) or not isinstance(piece.text, str) or not isinstance(piece.title, str):
         raise Invalid(f"its piece {number + 1} is {type(given).__name__}: a strategy gives texts, Piece, Item or Hit values")

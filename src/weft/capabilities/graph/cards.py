@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.axioms.read import described
-from weft.axioms.values import Axiom, Violation, relationship_id
+from weft.axioms.values import Axiom, Violation
 from weft.capabilities.graph.layouts import AXIOMS, CLAIMS, ENTITIES, RELATIONSHIPS, VIOLATIONS
 from weft.capabilities.graph.options import GraphOptions
 from weft.model import Hit, Item, Key, Kind
@@ -45,7 +45,7 @@ def link(edge_hit: Hit) -> Hit:
     """A hit for a link: its item only names it."""
     edge = edge_hit.edge
     assert edge is not None
-    return replace(edge_hit, item=Item(relationship_id(edge), edge.space, Kind.NODE, edge.type, section=RELATIONSHIPS))
+    return replace(edge_hit, item=Item(edge.name, edge.space, Kind.NODE, edge.type, section=RELATIONSHIPS))
 
 
 def axiom(hit: Hit, one: Axiom) -> Hit:

@@ -15,7 +15,7 @@ from weft.engine import Asked
 from weft.errors import Invalid
 from weft.model import MADE, Edge, Hit, Item, Key, Kind, Problem
 from weft.recipes import Recipe
-from weft.stages.expand import expand
+from weft.stages.expand import LIGHTEST, expand
 from weft.stages.gather import allowed
 from weft.stages.search import search
 from weft.trace import span
@@ -116,10 +116,11 @@ def links(asked: Asked, entities: Sequence[Hit], options: GraphOptions) -> list[
         return []
     scores = {hit.item.key: hit.score for hit in entities}
     with span("links"):
-        read = asked.stores.graph.edges_of(list(scores), asked.query.spaces, (), HUB_CAP)
-        touching = [edge for edge in read if edge.origin != MADE]  # what people said, not what weft noticed
-        edges = {edge.key: edge for edge in touching if edge.source_key in scores and edge.target_key in scores}
-        edges |= {edge.key: edge for edge in _between_hubs(asked, read, list(scores)) if edge.origin != MADE}
+        # What people said, not what weft noticed; a weight of 0 forbids a link.
+        touching = asked.stores.graph.edges_of(list(scores), asked.query.spaces, (), HUB_CAP, LIGHTEST, made=False)
+        hidden = [edge for edge in _between_hubs(asked, touching, list(scores)) if edge.origin != MADE and edge.weight > 0]
+        inside = [edge for edge in (*touching, *hidden) if edge.source_key in scores and edge.target_key in scores]
+        edges = {edge.key: edge for edge in inside if edge.known_at(asked.query.as_of)}
     hits = [Hit(Item("", edge.space), round(min(scores[edge.source_key], scores[edge.target_key]) * edge.weight, 6), edge=edge) for edge in edges.values()]
     return sorted(hits, key=lambda hit: (-hit.score, hit.edge.key if hit.edge else ()))
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from weft.model import Form, Hit
-from weft.stages.escape import body_text, bold_text, heading_text, listed_text, one_line
-from weft.stages.render import FORMATS, Layout, as_json, json_like, on_one_line, yaml_element
+from weft.stages.escape import body_text, heading_text, listed_text, one_line
+from weft.stages.render import FORMATS, Layout, as_json, in_bold, in_quotes, json_like, link_line, on_one_line, yaml_element
 
 Fields = Mapping[str, Any]
 ENTITIES, RELATIONSHIPS, AXIOMS, CLAIMS, VIOLATIONS = "entities", "relationships", "axioms", "claims", "violations"
@@ -54,7 +54,7 @@ def _named(fields: Fields) -> str:
 
 
 def _markdown(section: str, fields: Fields) -> str:
-    return f"- {listed_text(LINES[section](fields, _bold))}\n" if section != ENTITIES else _markdown_entity(fields)
+    return f"- {listed_text(LINES[section](fields, in_bold))}\n" if section != ENTITIES else _markdown_entity(fields)
 
 
 def _markdown_entity(fields: Fields) -> str:
@@ -62,19 +62,19 @@ def _markdown_entity(fields: Fields) -> str:
     text = body_text(fields.get("text", "").strip().replace("\r\n", "\n").replace("\r", "\n"))
     quote = "".join(f"> {line}\n" if line else ">\n" for line in text.split("\n")) if text else ""
     about = fields.get("property_descriptions", {})
-    facts = "".join(f"- **{_bold(key)}**: {on_one_line(value)}{_about(about, key)}\n" for key, value in fields.get("properties", {}).items())
+    facts = "".join(f"- **{in_bold(key)}**: {on_one_line(value)}{_about(about, key)}\n" for key, value in fields.get("properties", {}).items())
     return f"### {heading_text(_named(fields))}\n{quote}{facts}"
 
 
 def _plain(section: str, fields: Fields) -> str:
-    return f"- {LINES[section](fields, _quoted)}\n" if section != ENTITIES else _plain_entity(fields)
+    return f"- {LINES[section](fields, in_quotes)}\n" if section != ENTITIES else _plain_entity(fields)
 
 
 def _plain_entity(fields: Fields) -> str:
     """Only the first line is not indented; lines of the text have a bar in front, so that none can pass for a property."""
     text = [f"  | {one_line(line)}".rstrip() for line in fields.get("text", "").strip().splitlines()]
     about = fields.get("property_descriptions", {})
-    facts = [f"  {_quoted(key)}: {on_one_line(value)}{_about(about, key)}" for key, value in fields.get("properties", {}).items()]
+    facts = [f"  {in_quotes(key)}: {on_one_line(value)}{_about(about, key)}" for key, value in fields.get("properties", {}).items()]
     return "\n".join([_named(fields), *text, *facts]) + "\n"
 
 
@@ -82,24 +82,8 @@ def _about(descriptions: Fields, key: str) -> str:
     return f" ({on_one_line(descriptions[key])})" if key in descriptions else ""
 
 
-def _bold(text: str) -> str:
-    return bold_text(one_line(text))
-
-
-def _quoted(text: str) -> str:
-    """A name as it is, or in quotes where it has a sign in it that lines are built with."""
-    line = one_line(text)
-    return as_json(text) if not line or any(sign in line for sign in ("--[", "]-->", ": ", '"')) or line.endswith(":") else line
-
-
-def _relationship(fields: Fields, name: Callable[[str], str]) -> str:
-    ends = [name(fields[end]) + (f" (id: {name(fields[f'{end}_id'])})" if f"{end}_id" in fields else "") for end in ("from", "to")]
-    facts = f" ({', '.join(f'{name(key)}: {on_one_line(value)}' for key, value in fields['properties'].items())})" if "properties" in fields else ""
-    return f"{ends[0]} --[{name(fields['type'])}]--> {ends[1]}{facts}"
-
-
 def _axiom(fields: Fields, name: Callable[[str], str]) -> str:
-    title = f"**{name(fields['name'])}**" if name is _bold else name(fields["name"])
+    title = f"**{name(fields['name'])}**" if name is in_bold else name(fields["name"])
     return f"{title}: {one_line(fields['rule'])}"
 
 
@@ -124,7 +108,7 @@ def _violation(fields: Fields, name: Callable[[str], str]) -> str:
 
 
 LINES: dict[str, Callable[[Fields, Callable[[str], str]], str]] = {
-    RELATIONSHIPS: _relationship,
+    RELATIONSHIPS: link_line,
     AXIOMS: _axiom,
     CLAIMS: _claim,
     VIOLATIONS: _violation,

@@ -13,6 +13,7 @@ from weft.ingest import check
 from weft.recipes import Mode
 from weft.stages.render import layout
 
+MODES = tuple(mode for mode in get_args(Mode) if mode != "walk")  # links have options of their own
 MAX_SEPARATOR = 200  # characters
 WHOLE_NUMBERS = {
     "max_entities": (0, 1000),
@@ -80,8 +81,8 @@ def checked(options: GraphOptions) -> GraphOptions:
     if not isinstance(options.entity_separator, str) or len(options.entity_separator) > MAX_SEPARATOR:
         raise Invalid(f"entity_separator must be a text of at most {MAX_SEPARATOR} characters, not {options.entity_separator!r}")
     request.text(options.entity_separator)
-    if options.mode not in get_args(Mode):
-        raise unknown("mode", options.mode, get_args(Mode))
+    if options.mode not in MODES:
+        raise unknown("mode", options.mode, MODES)
     ranker(options)
     return replace(
         options,

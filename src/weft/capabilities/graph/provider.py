@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from weft import request, tiers
-from weft.capabilities.graph import documents, find
+from weft.capabilities.graph import documents, find, naming
 from weft.capabilities.graph.documents import Document, Reading
 from weft.capabilities.graph.find import Found
 from weft.capabilities.graph.layouts import ENTITIES
@@ -95,8 +95,8 @@ class GraphContext:
             found, considered = find.searched(asked, reading, options)
         except Unavailable as error:
             return GraphAnswer("", 0, query, left_out=tuple(left_out), degraded=(*asked.problems, Problem(ENTITIES, str(error), error.code)))
-        stats = Stats(searched=considered, timings=timings)
-        return self._answer(asked, found, reading, query, options, left_out, stats)
+        answer = self._answer(asked, found, reading, query, options, left_out, Stats(searched=considered, timings=timings))
+        return replace(answer, digest=naming.digest(asked, options, reading, (), left_out, answer.degraded))
 
     def _by_id(
         self,
@@ -119,7 +119,8 @@ class GraphContext:
         missing = [LeftOut(Hit(Item(id, "", Kind.ENTITY), 0.0), ENTITIES, "no such entity is stored") for id, _ in wanted if id not in known]
         sure = dict(wanted)
         found = [Found(Hit(item, sure[item.id], {"given": sure[item.id]}, ("key",), (item.key,))) for item in items if only.allows(item)]
-        return self._answer(asked, found, reading, query, options, [*left_out, *missing, *refused], Stats(timings=timings))
+        answer = self._answer(asked, found, reading, query, options, [*left_out, *missing, *refused], Stats(timings=timings))
+        return replace(answer, digest=naming.digest(asked, options, reading, wanted, left_out, answer.degraded))
 
     def _answer(
         self, asked: Asked, found: Sequence[Found], reading: Reading, query: str | None, options: GraphOptions, left_out: Sequence[LeftOut], stats: Stats

@@ -135,7 +135,11 @@ def _violations(matter: Matter, chosen: dict[str, tuple[Chosen, ...]]) -> tuple[
 def _entities(matter: Matter, chosen: Sequence[Chosen]) -> tuple[GraphEntity, ...]:
     found = {one.hit.item.key: one for one in matter.entities}
     pairs = [(found[one.hit.item.key], one) for one in chosen]
-    return tuple(GraphEntity(own.hit, own.matched_terms, one.form, one.tokens) for own, one in pairs)
+    return tuple(GraphEntity(own.hit, own.matched_terms, one.form, one.tokens, _named(one)) for own, one in pairs)
+
+
+def _named(one: Chosen) -> tuple[str, ...]:
+    return tuple(one.hit.item.properties.get("properties", ())) if one.form is Form.WHOLE else ()
 
 
 def _relationship(card: Hit, names: dict[Key, str]) -> Relationship:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,16 +30,22 @@ class _Match:
 
 
 def check_answer(answer: str, context: Given, *, embedder: Embedder | None = None) -> AnswerCheck:
-    """Every sentence of the answer against the items of a context (a Context, items, or texts). Supported means: one item has all its
-    numbers and names and most of its other words, or, with an `embedder`, a line of that meaning. No language model is asked: what is said
-    in quite other words counts as unsupported, and logic beyond one sentence is not followed."""
+    """Every sentence of the answer against a context: what `context`, an assembler or a graph context gave, items, or texts. Supported
+    means: one item has all its numbers and names and most of its other words, or, with an `embedder`, a line of that meaning. No language
+    model is asked: what is said in quite other words counts as unsupported, and logic beyond one sentence is not followed."""
     if not isinstance(answer, str):
         raise Invalid(f"an answer is a text, not {type(answer).__name__}")
     if len(answer) > MOST:
         raise Invalid(f"an answer has at most {MOST:,} characters, not {len(answer):,}")
     known = evidence(context)
     vectors: dict[str, Vector] = {}
-    return AnswerCheck(tuple(_checked(one, known, embedder, vectors) for one in sentences(answer)))
+    found: dict[str, SentenceCheck] = {}
+    told = []
+    for one in sentences(answer):
+        if one.text not in found:
+            found[one.text] = _checked(one, known, embedder, vectors)
+        told.append(replace(found[one.text], start=one.start, end=one.end))
+    return AnswerCheck(tuple(told))
 
 
 def _checked(one: Sentence, known: Evidence, embedder: Embedder | None, vectors: dict[str, Vector]) -> SentenceCheck:
@@ -67,7 +73,7 @@ def _checked(one: Sentence, known: Evidence, embedder: Embedder | None, vectors:
 
 def _match(said: Facts, known: Evidence, number: int) -> _Match:
     source = known.sources[number]
-    numbers = [one.said for one in said.numbers if not any(one.same(other) for other in source.numbers)]
+    numbers = [one.said for one in said.numbers if not source.amounts.has(one)]
     names = [name for name in said.names if not source.has_name(name)]
     return _Match(source, known.covered(said.every, source.stems), (*numbers, *names))
 

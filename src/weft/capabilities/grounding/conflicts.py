@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from weft.capabilities.grounding.evidence import Evidence, Line
 from weft.capabilities.grounding.facts import Facts
-from weft.capabilities.grounding.numbers import Number
+from weft.capabilities.grounding.numbers import Amounts, Number
 
 Found = tuple[Line, str, tuple[str, ...]]
 
@@ -34,19 +34,22 @@ def _of_number(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]
     lines = [line for covered, line in framed if covered >= least and _names_known(said, known, line)]
     best = framed[0][0] if framed else 0.0
     fitting = 0.85 * best if best >= SURE_FRAME else least / 2
-    for number in said.numbers:
-        if any(number.same(other) for covered, line in framed if covered >= fitting for other in line.facts.numbers):
-            continue
-        for line in lines:
-            others = [other for other in line.facts.numbers if _answers(number, other) and not any(other.same(own) for own in said.numbers)]
-            if others:
-                return line, f"it says {number.said}, the context {others[0].said}", (number.said,)
+    there, own = Amounts(other for covered, line in framed if covered >= fitting for other in line.facts.numbers), Amounts(said.numbers)
+    wrong = [number for number in said.numbers if not there.has(number)]
+    if not wrong:
+        return None
+    # The first number of each kind that a line has and the sentence has not: one look for each number said, however many there are.
+    firsts = [(line, {_kind(other): other for other in reversed(line.facts.numbers) if not own.has(other)}) for line in lines]
+    for number in wrong:
+        for line, others in firsts:
+            if other := others.get(_kind(number)):
+                return line, f"it says {number.said}, the context {other.said}", (number.said,)
     return None
 
 
-def _answers(one: Number, other: Number) -> bool:
-    years = bool(_YEAR.fullmatch(one.value)) == bool(_YEAR.fullmatch(other.value))
-    return one.comparable(other) and one.value != other.value and (one.unit != "" or years)
+def _kind(one: Number) -> tuple[str, bool]:
+    """Numbers of one kind could answer the same question. Of those without a unit, years and others are not of one kind."""
+    return one.unit, one.unit == "" and bool(_YEAR.fullmatch(one.value))
 
 
 def _of_denial(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]]) -> Found | None:
@@ -64,7 +67,8 @@ def _of_name(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]])
         source = known.sources[line.source]
         missing = [name for name in said.names if not source.has_name(name)]
         others = [name for name in line.facts.names if name not in said.names]
-        shared = len(said.names) - len(missing) + sum(any(one.same(other) for other in line.facts.numbers) for one in said.numbers)
+        amounts = Amounts(line.facts.numbers)
+        shared = len(said.names) - len(missing) + sum(amounts.has(one) for one in said.numbers)
         if not 0 < len(missing) <= 2 or not others or not (shared or len(said.stems & line.stems) >= 3):
             continue
         back = known.covered(line.facts.stems, said.every | line.stems - line.facts.every)
@@ -81,7 +85,7 @@ def _of_property(said: Facts, line: Line) -> Found | None:
     numbers = line.facts.numbers
     extra = said.every - line.frame
     if numbers:
-        if not said.numbers or any(one.same(other) or one.value == other.value for one in said.numbers for other in numbers):
+        if not said.numbers or {one.value for one in said.numbers} & {other.value for other in numbers}:
             return None
         return line, f"it says {said.numbers[0].said}, the context {numbers[0].said}", (said.numbers[0].said,)
     if value and 0 < len(extra) <= 2 and not value & said.every and not said.numbers:

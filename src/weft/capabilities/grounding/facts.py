@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from weft.capabilities.grounding.numbers import Number, numbers
+from weft.capabilities.grounding.numbers import Number, Spans, numbers
 from weft.words import words
 
 _TOKEN = re.compile(r"[^\W_](?:[\w.\-/’']*[^\W_])?")
@@ -48,11 +48,11 @@ def facts(text: str) -> Facts:
 
 def _names(text: str, found: tuple[Number, ...]) -> list[str]:
     """Words written large or mixed with digits. The first word of a sentence is always written large: it is one only if another letter is."""
-    spans = [(one.start, one.end) for one in found]
+    spans = Spans([(one.start, one.end) for one in found])
     names = []
     for place, token in enumerate(_TOKEN.finditer(text)):
         word = token.group()
-        if word.lower() in _COMMON or any(start <= token.start() < end for start, end in spans):
+        if word.lower() in _COMMON or spans.touch(token.start(), token.start() + 1):
             continue
         mixed = any(letter.isupper() or letter.isdigit() for letter in word[1:])
         if mixed or (place > 0 and word[0].isupper()):
@@ -61,6 +61,5 @@ def _names(text: str, found: tuple[Number, ...]) -> list[str]:
 
 
 def _without(text: str, found: tuple[Number, ...]) -> str:
-    for one in reversed(found):
-        text = f"{text[: one.start]} {text[one.end :]}"
-    return text
+    starts, ends = [one.start for one in found], [one.end for one in found]
+    return " ".join(text[start:end] for start, end in zip([0, *ends], [*starts, len(text)], strict=True))

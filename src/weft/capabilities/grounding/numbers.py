@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from decimal import Context, Decimal, InvalidOperation
 from typing import NamedTuple
 
 _MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec"
@@ -33,6 +34,12 @@ _NUMBER = re.compile(
     re.I,
 )
 
+_EXACT = Context(prec=10_000)  # digits: more than any sentence has
+_BETWEEN_DIGITS = re.compile(r"[’' \u00a0\u202f]")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_POINTED_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?")
+_DECIMAL_COMMA = re.compile(r"\d+,\d+")
+
 
 class Number(NamedTuple):
     """A value, what it counts (a unit, a currency, "date", or ""), and how it was written."""
@@ -43,20 +50,46 @@ class Number(NamedTuple):
     start: int
     end: int
 
-    def same(self, other: Number) -> bool:
-        return self.value == other.value and (self.unit == other.unit or not self.unit or not other.unit)
 
-    def comparable(self, other: Number) -> bool:
-        """Whether the two could answer the same question."""
-        return self.unit == other.unit
+class Spans:
+    """Places in a text that do not overlap, to be asked for again and again."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._spans = sorted(spans)
+
+    def touch(self, start: int, end: int) -> bool:
+        """Whether one of them has a character of this place."""
+        before = bisect_left(self._spans, (end, 0))
+        return before > 0 and self._spans[before - 1][1] > start
+
+
+class Amounts:
+    """Numbers to be asked for by value. A number without a unit is the same as one with any."""
+
+    def __init__(self, numbers: Iterable[Number]) -> None:
+        self._units: dict[str, set[str]] = {}
+        for one in numbers:
+            self._units.setdefault(one.value, set()).add(one.unit)
+
+    def has(self, one: Number) -> bool:
+        units = self._units.get(one.value, ())
+        return bool(units) and (not one.unit or one.unit in units or "" in units)
 
 
 def numbers(text: str) -> list[Number]:
     """All numbers and dates, in their order."""
-    dates = list(_dates(text))
-    taken = [(one.start, one.end) for one in dates]
-    found = [one for one in _plain(text) if not any(start < one.end and one.start < end for start, end in taken)]
-    return sorted([*dates, *found], key=lambda one: one.start)
+    dates = _apart(_dates(text))
+    taken = Spans([(one.start, one.end) for one in dates])
+    return sorted([*dates, *(one for one in _plain(text) if not taken.touch(one.start, one.end))], key=lambda one: one.start)
+
+
+def _apart(dates: Iterable[Number]) -> list[Number]:
+    """The first of those that overlap."""
+    kept: list[Number] = []
+    for one in sorted(dates, key=lambda one: (one.start, -one.end)):
+        if not kept or one.start >= kept[-1].end:
+            kept.append(one)
+    return kept
 
 
 def _dates(text: str) -> Iterator[Number]:
@@ -80,21 +113,23 @@ def _plain(text: str) -> Iterator[Number]:
 def _value(found: re.Match[str]) -> str | None:
     digits = _WORDS[found["word"].lower()] if found["word"] else _decimal(found["digits"])
     try:
-        number = Decimal(digits).scaleb(_SCALES[found["scale"].lower()] if found["scale"] else 0)
+        number = Decimal(digits).scaleb(_SCALES[found["scale"].lower()] if found["scale"] else 0, _EXACT)
     except InvalidOperation:
         return digits  # a version such as 1.2.3
-    plain = f"{-number if found['sign'] else number:f}"
+    plain = f"{number.copy_negate() if found['sign'] else number:f}"
     return plain.rstrip("0").rstrip(".") or "0" if "." in plain else plain
 
 
 def _decimal(digits: str) -> str:
     """With a point for decimals: groups of three digits are thousands, a comma before others is a decimal one."""
-    digits = re.sub(r"[’' \u00a0\u202f]", "", digits)
-    if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", digits):
+    if digits.isdecimal():
+        return digits
+    digits = _BETWEEN_DIGITS.sub("", digits)
+    if _THOUSANDS.fullmatch(digits):
         return digits.replace(",", "")
-    if re.fullmatch(r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?", digits):
+    if _POINTED_THOUSANDS.fullmatch(digits):
         return digits.replace(".", "").replace(",", ".")
-    return digits.replace(",", ".") if re.fullmatch(r"\d+,\d+", digits) else digits
+    return digits.replace(",", ".") if _DECIMAL_COMMA.fullmatch(digits) else digits
 
 
 def _unit(found: re.Match[str]) -> tuple[str, int]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from weft.capabilities.provider.values import Relation
-from weft.model import MADE, Edge, EdgeKey, Filter, Hit, Key
+from weft.model import Edge, EdgeKey, Filter, Hit, Key
 from weft.ports import Stores
+from weft.stages.expand import LIGHTEST
 
 HUB_CAP = 30  # links followed per item and direction, heaviest first
 
@@ -19,8 +20,8 @@ def walk(starts: Sequence[Key], only: Filter, depth: int, limit: int, edge_types
     seen = set(stores.items.visible(list(starts), only))
     frontier = sorted(seen)
     for hop in range(1, depth + 1):
-        read = stores.graph.edges_of(frontier, only.spaces, edge_types, HUB_CAP)
-        edges = [edge for edge in read if edge.key not in met and edge.origin != MADE]  # what people said, not what weft noticed
+        read = stores.graph.edges_of(frontier, only.spaces, edge_types, HUB_CAP, LIGHTEST, made=False)  # what people said, not what weft noticed
+        edges = [edge for edge in read if edge.key not in met and edge.known_at(only.created_to)]
         ends = dict.fromkeys(end for edge in edges for end in (edge.source_key, edge.target_key) if end not in seen)
         reached = stores.items.visible(list(ends), only)
         seen.update(reached)

@@ -195,12 +195,15 @@ class FileStore:
 
     # graph
 
-    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
+    def edges_of(
+        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+    ) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         with self.reading():
             for key in dict.fromkeys(keys):
                 seen = [edge for edge in self._touching.get(key, {}).values() if edge.space in spaces and edge.target_key[0] in spaces]
                 seen = [edge for edge in seen if edge.weight >= min_weight and (not types or edge.type in types)]
+                seen = [edge for edge in seen if made is None or made == (edge.origin == MADE)]
                 for end in ("source_key", "target_key"):
                     side = (edge for edge in seen if getattr(edge, end) == key)
                     found.update({edge.key: edge for edge in heapq.nsmallest(limit, side, key=_heaviest)})

@@ -35,12 +35,14 @@ def heaviest(
     types: Sequence[str],
     limit: int,
     min_weight: float,
+    made: bool | None,
 ) -> Iterator[tuple[Any, ...]]:
     """For each id its `limit` heaviest links to the spaces, ties by the other end. Items with few links, which most are, are read
     in one statement; those with more are asked one by one, each for its best alone."""
     inside = f"edge.{side.far_space} = {spaces[0]}" if len(spaces) == 1 else f"edge.{side.far_space} IN ({','.join(map(str, spaces))})"
     chosen = f"AND edge.type IN ({','.join('?' * len(types))})" if types else ""
-    where = f"edge.{side.space} = {space} AND edge.{side.id} = {{}} AND edge.weight >= ? AND {inside} {chosen}"
+    whose = "" if made is None else f"AND edge.origin {'<>' if made else '='} ''"
+    where = f"edge.{side.space} = {space} AND edge.{side.id} = {{}} AND edge.weight >= ? AND {inside} {chosen} {whose}"
     asked, values = json.dumps(list(ids), ensure_ascii=False), (min_weight, *types)
     more = f"SELECT 1 FROM edge WHERE {where.format('asked.value')} LIMIT 1 OFFSET {limit}"
     hubs = {id for (id,) in connection.execute(f"SELECT asked.value FROM json_each(?) AS asked WHERE EXISTS ({more})", (asked, *values))}

@@ -280,7 +280,9 @@ class SqliteStore:
 
     # graph
 
-    def edges_of(self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0) -> list[Edge]:
+    def edges_of(
+        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+    ) -> list[Edge]:
         with self.reading() as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
@@ -288,7 +290,7 @@ class SqliteStore:
             for name, view in views.items():
                 ids = list(dict.fromkeys(id for space, id in keys if space == name))
                 for side in links.SIDES:
-                    heaviest = links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight)
+                    heaviest = links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight, made)
                     found.update({row[:5]: row for row in heaviest})
         # Rows are sorted, not edges, and by what counts least first: there are hundreds in a request, and keys made in Python cost as much as all the rest.
         rows = list(found.values())

@@ -17,7 +17,7 @@ from fastapi.staticfiles import StaticFiles
 
 from weft import __version__
 from weft.engine import Engine
-from weft.surfaces.http import asking, assembling, graphing, knowledge, operations, past, problems, providing, remembering
+from weft.surfaces.http import asking, assembling, graphing, grounding, knowledge, operations, past, problems, providing, remembering
 from weft.surfaces.http.access import Keyring
 from weft.surfaces.http.door import Limits
 from weft.surfaces.http.guard import ASSETS, Guard
@@ -58,6 +58,7 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
     app.include_router(providing.routes)
     app.include_router(graphing.routes)
     app.include_router(assembling.routes)
+    app.include_router(grounding.routes)
     app.include_router(knowledge.routes)
     app.include_router(operations.routes)
     app.include_router(past.routes)
