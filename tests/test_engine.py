@@ -995,7 +995,7 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"recipe": [Recipe(5)]}, Invalid, "a recipe's name must be text, not int"),
     ({"recipe": [Recipe("x", types="faq")]}, Invalid, "types must be a list of names, not 'faq'"),
     ({"recipe": [Recipe("x", kinds=("animal",))]}, Invalid, "no kind 'animal'"),
-    ({"recipe": [Recipe("x", source="web")]}, Invalid, "no source 'web'; known: neighbours, profile, search, subjects, walk"),
+    ({"recipe": [Recipe("x", source="web")]}, Invalid, "no source 'web'; known: links, neighbours, profile, search, subjects, walk"),
     ({"recipe": [Recipe("x", share=-0.5)]}, Invalid, "share must be a number from 0 to 1, not -0.5"),
     ({"recipe": [Recipe("x", most=2)]}, Invalid, "most must be a number from 0 to 1, not 2"),
     ({"recipe": [Recipe("x", sharpness=-1)]}, Invalid, "sharpness must be a number that is not negative, not -1"),

@@ -66,7 +66,7 @@ def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...
 
 
 def _with_worth(hit: Hit, worth: float) -> Hit:
-    return _hit(hit.item, hit.score, {**hit.signals, "walk": worth}, hit.found_by, hit.path, hit.edge, hit.links)
+    return _hit(hit.item, hit.score, {**hit.signals, "walk": worth}, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
 
 
 def _shown(hit: Hit, recipe: Recipe) -> Hit:

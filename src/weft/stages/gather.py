@@ -76,7 +76,8 @@ def by_link(request: Request, recipe: Recipe) -> Gathered:
     result = expand(list(dict.fromkeys(starts)), only, recipe, items=request.stores.items, graph=request.stores.graph)
     relevance = {hit.item.key: hit.relevance for hit in best}
     hits = [
-        _hit(hit.item, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)}, hit.found_by, hit.path, hit.edge, hit.links) for hit in result.hits
+        _hit(hit.item, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)}, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
+        for hit in result.hits
     ]
     return Gathered(_new(hits, request.found), expanded=result.reached, max_depth=result.max_depth)
 

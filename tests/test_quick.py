@@ -1,0 +1,37 @@
+"""Values made fast are the values of the ordinary constructor."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from weft.model import Edge, Hit, Item, Kind
+from weft.quick import maker
+
+ITEM = Item("a", "acme", Kind.ENTITY, title="A", properties={"size": 1}, tags=("x",), confidence=0.5)
+VALUES = [ITEM, Edge("a", "b", weight=0.5, space="acme", properties={"since": 1}), Hit(ITEM, 0.5, {"bm25": 0.5}, ("bm25",), (ITEM.key,))]
+
+
+def made(value: Any) -> Any:
+    return maker(type(value))(*(getattr(value, one.name) for one in fields(value)))
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_made_fast_is_that_of_the_constructor(value: Any) -> None:
+    found = made(value)
+    assert (type(found), found, repr(found)) == (type(value), value, repr(value))
+    assert pickle.loads(pickle.dumps(found)) == copy.deepcopy(found) == value
+
+
+def test_a_value_made_fast_is_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        made(ITEM).title = "B"
+
+
+def test_no_field_is_forgotten() -> None:
+    with pytest.raises(TypeError):
+        maker(Edge)("a", "b")
