@@ -6,9 +6,10 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 
 from weft.errors import Unavailable
@@ -68,6 +69,36 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class Turns:
+    """Memory that follows files: one thread at a time, and nothing any more once it is closed. `refresh` looks what other processes wrote."""
+
+    def __init__(self, name: str, refresh: Callable[[], None]) -> None:
+        self._name, self._refresh = name, refresh
+        self._lock, self._depth, self._closed = RLock(), 0, False
+
+    def close(self) -> None:
+        self._closed = True
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """The outermost block looks what other processes wrote; inside it nothing changes."""
+        with self.alone():
+            if not self._depth:
+                self._refresh()
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise Unavailable(f"{self._name!r} was closed", "closed")
+            yield
 
 
 @contextmanager

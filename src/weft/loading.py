@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeVar
 
 from weft import codec
 from weft.ingest import check, layers, ledger, prepare
@@ -14,6 +15,8 @@ from weft.ingest.read import Part, Row, Seen, Skipped
 from weft.meaning import Progress
 from weft.model import Batch, Edge, EdgeKey, Item, Key, Kind
 from weft.ports import Stores
+
+K = TypeVar("K", Key, EdgeKey)
 
 BATCH = 2000  # items per write
 
@@ -189,25 +192,22 @@ class Loading:
         """Items that this source brought and has no more. Those of a file that could not be read stay, and so does what another
         source has too or what was changed by hand since."""
         gone = {key: claim for key, claim in self.before.items.items() if key not in self.seen.keys}
-        stay = {key: claim for key, claim in gone.items() if keep or claim.part in self.failed}
-        self.claims.items |= stay
-        leaving = [key for key in gone if key not in stay and key not in self.others.items]
-        for start in range(0, len(leaving), BATCH):
-            stored = self.stores.items.get(leaving[start : start + BATCH])
-            removed = tuple(item.key for item in stored if ledger.item_mark(item) == gone[item.key].mark)
+        self.claims.items |= (stay := self._stays(gone, keep))
+        for keys in _batches([key for key in gone if key not in stay and key not in self.others.items]):
+            removed = tuple(item.key for item in self.stores.items.get(keys) if ledger.item_mark(item) == gone[item.key].mark)
             self._apply(Batch(self.now, deleted=removed))
             self.report += Report(removed=len(removed))
 
     def _remove_edges(self, keep: bool) -> None:
         gone = {key: claim for key, claim in self.before.edges.items() if key not in self.claims.edges}
-        stay = {key: claim for key, claim in gone.items() if keep or claim.part in self.failed}
-        self.claims.edges |= stay
-        leaving = [key for key in gone if key not in stay and key not in self.others.edges]
-        for start in range(0, len(leaving), BATCH):
-            stored = self.stores.graph.get_edges(leaving[start : start + BATCH])
-            removed = tuple(edge.key for edge in stored if ledger.edge_mark(edge) == gone[edge.key].mark)
+        self.claims.edges |= (stay := self._stays(gone, keep))
+        for keys in _batches([key for key in gone if key not in stay and key not in self.others.edges]):
+            removed = tuple(edge.key for edge in self.stores.graph.get_edges(keys) if ledger.edge_mark(edge) == gone[edge.key].mark)
             self._apply(Batch(self.now, deleted_edges=removed))
             self.report += Report(edges=len(removed))
+
+    def _stays(self, gone: Mapping[K, Claim], keep: bool) -> dict[K, Claim]:
+        return {key: claim for key, claim in gone.items() if keep or claim.part in self.failed}
 
     # what is remembered
 
@@ -244,6 +244,10 @@ class Loading:
     def _tell(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(what, done, total)
+
+
+def _batches(keys: Sequence[K]) -> Iterator[Sequence[K]]:
+    return (keys[start : start + BATCH] for start in range(0, len(keys), BATCH))
 
 
 def _unexplained(edge: Edge) -> Edge:

@@ -6,15 +6,14 @@ import heapq
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 import networkx
 
 from weft import codec
-from weft.disk import locked, translated, write_whole
+from weft.disk import Turns, locked, translated, write_whole
 from weft.errors import Corrupt, Unavailable
 from weft.model import MADE, Batch, Edge, EdgeKey, Key
 
@@ -31,9 +30,7 @@ class NetworkxStore:
         self._path = Path(path) if path else None
         self._graph: Any = networkx.MultiDiGraph()
         self._seen: tuple[int, int, int] | None = None  # number, time and size of the file that is in memory
-        self._lock = RLock()
-        self._depth = 0
-        self._closed = False
+        self._turns = Turns(str(self._path), self._refresh)
         if self._path is not None and not self._path.absolute().parent.is_dir():
             raise Unavailable(f"cannot create {path!r}: the folder {str(self._path.absolute().parent)!r} does not exist")
         with self.reading():
@@ -44,7 +41,7 @@ class NetworkxStore:
         return cls(path)
 
     def close(self) -> None:
-        self._closed = True
+        self._turns.close()
 
     @property
     def graph(self) -> Any:
@@ -52,19 +49,9 @@ class NetworkxStore:
         with self.reading():
             return self._graph
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """The outermost block looks what other processes wrote; inside it nothing changes."""
-        with self._lock:
-            if self._closed:
-                raise Unavailable(f"{str(self._path)!r} was closed", "closed")
-            if not self._depth:
-                self._refresh()
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
+        return self._turns.reading()
 
     def _refresh(self) -> None:
         if self._path is None or not self._path.exists():
@@ -79,9 +66,7 @@ class NetworkxStore:
             self._seen = found
 
     def apply(self, batch: Batch) -> None:
-        with self._lock:
-            if self._closed:
-                raise Unavailable(f"{str(self._path)!r} was closed", "closed")
+        with self._turns.alone():
             if self._path is None:
                 self._graph = _changed(self._graph, batch)
                 return

@@ -6,14 +6,13 @@ import heapq
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 from weft import codec
-from weft.disk import translated
-from weft.errors import Corrupt, Invalid, Unavailable
+from weft.disk import Turns, translated
+from weft.errors import Corrupt, Invalid
 from weft.model import MADE, Batch, Change, Edge, EdgeKey, Filter, Item, Key, SpaceInfo
 from weft.stores.file.folder import Folder
 
@@ -27,9 +26,7 @@ class FileStore:
 
     def __init__(self, path: str) -> None:
         self._folder = Folder(Path(path))
-        self._lock = RLock()
-        self._depth = 0  # of reading blocks of the thread that has the lock
-        self._closed = False
+        self._turns = Turns(str(self._folder.path), self._look)
         self._offset = 0  # bytes of the log that are in memory
         self._log: list[Change] = []
         self._items: dict[Key, Item] = {}
@@ -45,22 +42,15 @@ class FileStore:
         return cls(path)
 
     def close(self) -> None:
-        self._closed = True
+        self._turns.close()
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """The outermost block looks what other processes wrote; inside it nothing changes."""
-        with self._lock:
-            if self._closed:
-                raise Unavailable(f"{str(self._folder.path)!r} was closed", "closed")
-            if not self._depth:
-                with translated(str(self._folder.path)), self._folder.reading():
-                    self._refresh()
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
+        return self._turns.reading()
+
+    def _look(self) -> None:
+        with translated(str(self._folder.path)), self._folder.reading():
+            self._refresh()
 
     def _refresh(self) -> None:
         """Take in what was logged since, and read the files it is about."""
@@ -106,15 +96,12 @@ class FileStore:
     # writing
 
     def apply(self, batch: Batch) -> None:
-        with self._lock, translated(str(self._folder.path)):
-            if self._closed:
-                raise Unavailable(f"{str(self._folder.path)!r} was closed", "closed")
-            with self._folder.writing():
+        with self._turns.alone(), translated(str(self._folder.path)), self._folder.writing():
+            self._refresh()
+            write = _Write(self._items, self._edges, self._touching, batch, len(self._log))
+            if write.log:
+                self._folder.commit(self._files(write), "".join(write.log))
                 self._refresh()
-                write = _Write(self._items, self._edges, self._touching, batch, len(self._log))
-                if write.log:
-                    self._folder.commit(self._files(write), "".join(write.log))
-                    self._refresh()
 
     def _files(self, write: _Write) -> dict[str, dict[str, Any] | None]:
         files: dict[str, dict[str, Any] | None] = {}
