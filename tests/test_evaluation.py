@@ -531,6 +531,15 @@ def test_long_lists_are_folded(kings):
     assert "<details><summary>30 more</summary>" in text
 
 
+def test_marks_stand_where_their_values_are():
+    drawn = plots.dots("x", [("recall@5", [plots.Mark(50, 25, 75, "told")])], least=0, most=100, label=104)
+    assert 'cx="404.0"' in drawn and '<line x1="254.0" x2="554.0"' in drawn, "from 104 to 704 are 6 pixels a point"
+    up, down = re.findall(r'<rect class="(\w+)" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', plots.steps("x", [("a", -50), ("b", 100)]))[::-1]
+    assert (up[0], down[0]) == ("better", "worse")
+    assert float(up[2]) == pytest.approx(2 * float(down[2]), abs=0.1)
+    assert float(up[1]) + float(up[2]) == pytest.approx(float(down[1])), "both stand on 0"
+
+
 @settings(max_examples=200)
 @given(st.floats(-100, 100), st.floats(0.02, 200))
 def test_ticks_are_few_round_and_inside(least, span):
@@ -578,6 +587,10 @@ def test_two_ways_are_compared_in_words_and_as_json_and_on_a_page(place: Path):
     assert row["comparison"]["differences"]["nDCG@10"]["mean"] == pytest.approx(means[1] - means[0], abs=1e-5)
     assert [len(one["answers"]) for one in row["configurations"]] == [44, 44]
     assert "mode=walk against mode=bm25" in (place / "page.html").read_text("utf-8")
+    changed = row["comparison"]["better"][0]
+    answer = next(one for one in row["configurations"][1]["answers"] if one["id"] == changed["id"])
+    places = [answer["found"].index({"space": one["space"], "id": one["id"]}) + 1 for one in changed["after"] if one["place"]]
+    assert places and places == [one["place"] for one in changed["after"] if one["place"]]
     assert row["comparison"] == json.loads(run(*args, "--json").stdout)["comparison"], "the same seed, the same answer"
 
 
