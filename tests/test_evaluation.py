@@ -23,7 +23,7 @@ from weft.evaluation import folders, plots, questions, report
 from weft.evaluation.bootstrap import Difference, interval, paired
 from weft.evaluation.compare import verdict
 from weft.evaluation.measures import all_found, facts_said, ndcg, recall
-from weft.evaluation.results import Evaluation
+from weft.evaluation.results import Answered, Evaluation
 from weft.surfaces.cli import cli
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -308,6 +308,14 @@ def test_what_is_measured_is_what_search_and_context_give(kings):
     assert [measure in found.answers[1].values for measure in ("facts@60", "recall@5")] == [False, True]
 
 
+def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add(weft.Item("zebra", "s", title="Zebra", text="The zebra has stripes. " * 40, summary="Stripes."))
+        found = weft.evaluate(kb, [weft.Question("zebra stripes", ("zebra",), facts=(("Stripes",),))], budgets=(40, 2000))
+        assert [hit.item.id for hit in kb.context("zebra stripes", spaces=["s"], max_tokens=40).hits] == ["zebra"]
+    assert found.means() == {**found.means(), "evidence@40": 0, "evidence@2000": 1, "facts@40": 1, "facts@2000": 1}
+
+
 def test_a_walk_is_better_than_plain_search_where_two_pieces_are_needed(kings):
     plain, walk = (weft.evaluate(kings, ASKED[:1], mode=mode, ks=(2,), budgets=()) for mode in ("bm25", "walk"))
     assert (plain.mean("all-found@2"), walk.mean("all-found@2")) == (0, 1)
@@ -373,6 +381,12 @@ def test_what_cannot_be_evaluated_is_refused(kings, asked, options, message):
     assert message in str(caught.value)
 
 
+def test_only_engines_are_measured():
+    for ask in (weft.evaluate, weft.tune):
+        with pytest.raises(Invalid, match=r"only an engine that weft.open gave can be measured, not str"):
+            ask("knowledge.db", ASKED)  # type: ignore[arg-type]
+
+
 def test_knowledge_without_items_is_refused():
     with weft.open("memory:", embedder=None) as kb, pytest.raises(NotFound, match="the knowledge is empty"):
         weft.evaluate(kb, [weft.Question("a", ("x",))])
@@ -408,6 +422,27 @@ def test_two_evaluations_are_compared_question_by_question(kings):
     }
     assert [(one.before.question.id, one.by > 0) for one in compared.changes()] == [("second-hop", True)]
     assert compared.verdict.startswith("No proven difference"), "one question of two proves nothing"
+
+
+def made(name: str, **values: float) -> Evaluation:
+    """An evaluation with these values of recall@5, by question."""
+    return Evaluation(
+        name, {}, tuple(Answered(weft.Question(id, ("x",), id), frozenset({("s", "x")}), (), {"recall@5": value}) for id, value in values.items())
+    )
+
+
+def test_questions_that_changed_come_worst_first_then_by_id():
+    compared = weft.compare(made("old", a=0.5, b=0.5, c=0.5, d=0.5, e=1), made("new", a=1, b=0, c=0.25, d=0, e=1))
+    assert [(one.before.question.id, one.by) for one in compared.changes()] == [("b", -0.5), ("d", -0.5), ("c", -0.25), ("a", 0.5)]
+    assert (compared.differences["recall@5"].better, compared.differences["recall@5"].worse, compared.differences["recall@5"].equal) == (1, 3, 1)
+
+
+def test_a_real_difference_is_told_in_its_direction():
+    many = {f"q{number}": number / 100 for number in range(40)}
+    better = weft.compare(made("old", **many), made("new", **{id: value + 0.2 + 0.001 * (len(id) % 3) for id, value in many.items()}))
+    assert better.verdict.startswith("new is better than old, and not by chance: recall@5 +20.")
+    worse = weft.compare(better.after, better.before)
+    assert worse.verdict.startswith("old is worse than new, and not by chance: recall@5 −20.") and "p < 0.001; 0 questions better, 40 worse" in worse.verdict
 
 
 def test_where_rankings_are_the_same_the_headline_is_one_of_contexts(kings):
@@ -496,6 +531,15 @@ def test_long_lists_are_folded(kings):
     assert "<details><summary>30 more</summary>" in text
 
 
+def test_marks_stand_where_their_values_are():
+    drawn = plots.dots("x", [("recall@5", [plots.Mark(50, 25, 75, "told")])], least=0, most=100, label=104)
+    assert 'cx="404.0"' in drawn and '<line x1="254.0" x2="554.0"' in drawn, "from 104 to 704 are 6 pixels a point"
+    up, down = re.findall(r'<rect class="(\w+)" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', plots.steps("x", [("a", -50), ("b", 100)]))[::-1]
+    assert (up[0], down[0]) == ("better", "worse")
+    assert float(up[2]) == pytest.approx(2 * float(down[2]), abs=0.1)
+    assert float(up[1]) + float(up[2]) == pytest.approx(float(down[1])), "both stand on 0"
+
+
 @settings(max_examples=200)
 @given(st.floats(-100, 100), st.floats(0.02, 200))
 def test_ticks_are_few_round_and_inside(least, span):
@@ -543,6 +587,10 @@ def test_two_ways_are_compared_in_words_and_as_json_and_on_a_page(place: Path):
     assert row["comparison"]["differences"]["nDCG@10"]["mean"] == pytest.approx(means[1] - means[0], abs=1e-5)
     assert [len(one["answers"]) for one in row["configurations"]] == [44, 44]
     assert "mode=walk against mode=bm25" in (place / "page.html").read_text("utf-8")
+    changed = row["comparison"]["better"][0]
+    answer = next(one for one in row["configurations"][1]["answers"] if one["id"] == changed["id"])
+    places = [answer["found"].index({"space": one["space"], "id": one["id"]}) + 1 for one in changed["after"] if one["place"]]
+    assert places and places == [one["place"] for one in changed["after"] if one["place"]]
     assert row["comparison"] == json.loads(run(*args, "--json").stdout)["comparison"], "the same seed, the same answer"
 
 

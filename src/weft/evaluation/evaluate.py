@@ -44,6 +44,7 @@ def evaluate(
     """How well the knowledge answers questions (a JSONL file, or Question values), as `search` and `context` do by default, or with options:
     mode and min_score of both, recipe, agent, format and model of `context`, and the numbers of RetrievalSettings. `spaces` are for
     questions that name none; by default all. Times leave out the embedding of the question, and the first question is asked twice."""
+    check_engine(kb)
     for option in options:
         if option not in OPTIONS:
             raise unknown("option", option, OPTIONS)
@@ -133,6 +134,12 @@ def expected_keys(kb: Engine, asked: Sequence[Question]) -> list[frozenset[Key]]
         more = f"; and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
         raise NotFound(f"expected, but not in the knowledge: {'; '.join(missing[:NAMED])}{more}", "unknown_ids")
     return needed
+
+
+def check_engine(kb: object) -> None:
+    """A client cannot be asked with other numbers: those are the server's."""
+    if not isinstance(kb, Engine):
+        raise Invalid(f"only an engine that weft.open gave can be measured, not {type(kb).__name__}")
 
 
 def numbers(what: str, given: Sequence[int], most: int) -> tuple[int, ...]:

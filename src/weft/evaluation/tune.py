@@ -16,7 +16,7 @@ from weft.errors import Invalid, unknown
 from weft.evaluation import questions
 from weft.evaluation.bootstrap import Difference, paired
 from weft.evaluation.compare import verdict
-from weft.evaluation.evaluate import Given, evaluate
+from weft.evaluation.evaluate import Given, check_engine, evaluate
 from weft.evaluation.questions import Question
 from weft.meaning import Progress
 from weft.request import whole
@@ -103,6 +103,7 @@ def tune(
 ) -> Tuning:
     """Coordinate search over the table, one number after the other, judged by cross-validation over `folds` parts of the questions, and a
     paired bootstrap. Other options as for `evaluate`, such as mode="walk"."""
+    check_engine(kb)
     family, at = _measured(measure)
     given = tuple(questions.read(asked) if isinstance(asked, str | Path) else asked)
     if family == "facts":
