@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -234,6 +235,9 @@ def test_the_shell_says_which_tier_is_in_force(tmp_path):
         )
         == 10
     )
+    entities = run(cli, ["graph", "refund", "--space", "s", "--tier", "writer_pro", "--min-score", "0", "--db", file, "--embedder", "none", "--json"])
+    assert (len(json.loads(entities.stdout)["entities"]), json.loads(entities.stdout)["relationships"]) == (10, [])
+    assert run(cli, ["graph", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"]).stdout == ""
     wrong = run(cli, ["context", "refund", "--space", "s", "--tier", "gold", "--db", file, "--embedder", "none"])
     assert (wrong.exit_code, "no tier 'gold'; known: core, enterprise, teams, writer_pro" in wrong.stderr) == (1, True)
 

@@ -62,6 +62,7 @@ class AssembleRequest(Shape):
     as_of: Time | None = None
     now: Time | None = None
     strategies: dict[str, StrategyBody] = Field({}, max_length=50, description="What is changed of a strategy, by its name")
+    fragments: Annotated[bool, Field(description="Also give the pieces that the text is made of")] = False
 
 
 @routes.post("/assemble")
@@ -88,7 +89,8 @@ def assemble(request: Request, asked: AssembleRequest) -> JSONResponse:
     metrics(request).tokens.inc(found.tokens)
     for one in found.degraded:
         metrics(request).degraded.labels(one.code).inc()
-    return JSONResponse(assembled.row(found) | {"timings_ms": dict(found.timings)})
+    made_of = assembled.made_of(found) if asked.fragments else {}
+    return JSONResponse(assembled.row(found) | made_of | {"timings_ms": dict(found.timings)})
 
 
 @routes.get("/agents")
