@@ -143,6 +143,11 @@ def test_a_provision_is_the_same(harbor: tuple[Engine, Client]) -> None:
     assert [(one.type, one.score) for one in here.retrieval.graph_context] == [(one.type, one.score) for one in there.retrieval.graph_context]
 
 
+def test_a_provision_asks_for_a_lower_tier(harbor: tuple[Engine, Client]) -> None:
+    with pytest.raises(Forbidden, match="the provider needs the tier"):
+        harbor[1].provide("refund", spaces=["support"], tier="core")
+
+
 def test_a_check_is_the_same(harbor: tuple[Engine, Client]) -> None:
     assert harbor[0].check("shared") == harbor[1].check("shared") and harbor[1].check(["shared"]).violations
 

@@ -66,8 +66,8 @@ class Capable:
     def provide(self, query: str, *, spaces: Sequence[str], **options: Any) -> Provision:
         """What is known for a request by prompt section, as `Provider.provide` gives it; of what was found its names alone. Options are the
         fields of `POST /api/provide`."""
-        given = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
-        body = {"query": query, "spaces": sending.names("spaces", spaces)} | sending.sendable(given)
+        given = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items() if name != "tier"}
+        body = {"query": query, "spaces": sending.names("spaces", spaces)} | sending.sendable(given) | sending.tier(options.get("tier"))
         return self._server.ask("/api/provide", body, lambda row: regained.provision(query, row))
 
     def check(self, spaces: str | Sequence[str]) -> Checked:
