@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
-from weft.capabilities.assembler.usual import usual
+from weft.capabilities.assembler.usual import known_agent, usual
 from weft.capabilities.assembler.values import AssemblyRequest
 from weft.surfaces import agenting, assembled
 from weft.surfaces.http.shapes import Format, Fraction, Model, Name, Names, Shape, TierName, Time
@@ -69,6 +69,7 @@ class AssembleRequest(Shape):
 def assemble(request: Request, asked: AssembleRequest) -> JSONResponse:
     """One text within the budget, and of each strategy what it asked for, what it got, and why."""
     key_of(request).check_read(asked.spaces)
+    known_agent(engine(request).agents, asked.agent)
     changed = {name: one.model_dump(exclude_none=True) for name, one in asked.strategies.items()}
     found = usual(engine(request), changed).assemble(
         AssemblyRequest(
