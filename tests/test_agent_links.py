@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from weft.errors import Unavailable
 from weft.model import SINCE
 from weft.ports import Stores
 from weft.stores.memory import MemoryStore
+from weft.surfaces.cli import cli
 from weft.surfaces.http.app import create
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -170,6 +172,23 @@ def asked_whole(client: TestClient, asking: dict[str, Any]) -> dict[str, Any]:
 def test_what_a_link_says_supports_an_answer(kb: Engine) -> None:
     found = weft.check_answer("Alpha harbor uses beta harbor.", asked(kb))
     assert found.grounded and [one.item.id for one in found.sentences if one.item] == ["alpha -[USES]-> beta"]
+
+
+def test_rules_are_told_in_words_not_as_they_are_run(kb: Engine) -> None:
+    rules = {"rules": [{"property": "owner", "constraint": "required"}], "severity": "error"}
+    kb.add(Item("owned", "s", Kind.RULE, "axiom", "Owned", "Every system has an owner.", subject="System", properties=rules))
+    text = asked(kb, format="markdown").text
+    assert "Every system has an owner." in text and "constraint" not in text and "severity" not in text
+
+
+def test_an_assembly_for_an_unknown_agent_is_refused_over_http_and_in_the_shell(kb: Engine, tmp_path: Path) -> None:
+    told = "no agent 'nobody'; known: copilot, editor, simplifier, summarizer, tuning"
+    answer = TestClient(create(kb), base_url="http://127.0.0.1").post("/api/assemble", json={"query": "x", "agent": "nobody"})
+    assert (answer.status_code, answer.json()["detail"]) == (422, told)
+    with weft.open(str(tmp_path / "k.db"), embedder=None) as file:
+        file.add(entity("alpha"))
+    shell = CliRunner().invoke(cli, ["assemble", "x", "--agent", "nobody", "--db", str(tmp_path / "k.db"), "--embedder", "none"])
+    assert shell.exit_code == 1 and told in shell.stderr
 
 
 def test_an_agent_understands_the_names_of_graph_options(tmp_path: Path) -> None:

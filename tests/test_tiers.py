@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -145,6 +146,17 @@ def test_the_assembler_shows_the_users_own_text_in_every_tier(kb):
     assert texts["enterprise"] == texts["teams"]
 
 
+@pytest.mark.parametrize(("tier", "seen"), [("core", False), ("writer_pro", False), ("teams", True), ("enterprise", True), (lambda: 1 / 0, False)])
+def test_a_provider_is_for_the_full_tiers(kb, tier, seen):
+    provider = weft.Provider(kb, spaces=["s"], tier=tier)
+    for call in (provider, provider.retrieve, provider.provide, provider.text):
+        if seen:
+            call("refund")
+        else:
+            with pytest.raises(weft.Forbidden, match="the provider needs the tier 'teams' or 'enterprise'"):
+                call("refund")
+
+
 def test_a_graph_context_shows_what_its_tier_may(kb):
     graph = weft.GraphContext(kb, ["s"])
     counts = {tier: len(graph.for_query("refund endpoint", tier=tier, max_tokens=None).entities) for tier in TIERS}
@@ -234,6 +246,11 @@ def test_the_shell_says_which_tier_is_in_force(tmp_path):
         )
         == 10
     )
+    entities = run(cli, ["graph", "refund", "--space", "s", "--tier", "writer_pro", "--min-score", "0", "--db", file, "--embedder", "none", "--json"])
+    assert (len(json.loads(entities.stdout)["entities"]), json.loads(entities.stdout)["relationships"]) == (10, [])
+    assert run(cli, ["graph", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"]).stdout == ""
+    refused = run(cli, ["provide", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"])
+    assert (refused.exit_code, refused.stdout) == (1, "") and "the provider needs the tier" in refused.stderr
     wrong = run(cli, ["context", "refund", "--space", "s", "--tier", "gold", "--db", file, "--embedder", "none"])
     assert (wrong.exit_code, "no tier 'gold'; known: core, enterprise, teams, writer_pro" in wrong.stderr) == (1, True)
 

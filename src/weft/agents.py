@@ -98,7 +98,7 @@ def built(name: str, asked: AgentOptions) -> Agent:
     depth = whole("depth", asked.depth, 0, 10)
     kinds = tuple(kind for kind in Kind if kind is not Kind.RULE)
     related = Recipe("related", "neighbours", kinds=kinds, limit=asked.max_entities, depth=depth, starts=FOLLOWED, share=SHARES["related"])
-    axioms = Recipe("axioms", "subjects", kinds=(Kind.RULE,), limit=20, share=SHARES["axioms"])
+    axioms = Recipe("axioms", "subjects", kinds=(Kind.RULE,), limit=20, max_properties=0, share=SHARES["axioms"])  # in words, not as they are run
     told = Recipe("relationships", "links", limit=MAX_RELATIONSHIPS, share=SHARES["relationships"])
     linked = [*([related] if depth else []), told] if asked.include_relationships else []
     recipes = (entities, *linked, *([axioms] if asked.include_axioms else []))

@@ -18,3 +18,9 @@ def row(found: Assembly) -> wire.Row:
         "token_counter": found.token_counter,
         "optimality_gap": found.optimality_gap,
     }
+
+
+def made_of(found: Assembly) -> wire.Row:
+    """What the text is made of, for programs; its items apart, as the rest only names them."""
+    items = {hit.item.key: hit.item for fragment in found.fragments for hit in fragment.hits}
+    return {"fragments": [wire.fragment(one) for one in found.fragments], "items": [wire.item(items[key]) for key in sorted(items)]}

@@ -48,7 +48,7 @@ def assemble(session: Session, /, query: str, document: str | None, only: Sequen
     Document, selection, retrieval, knowledge and memory are asked side by side and fitted under one budget. What became of each is told on
     standard error, and with --json in the answer.
     """
-    from weft.capabilities.assembler.usual import usual
+    from weft.capabilities.assembler.usual import known_agent, usual
     from weft.capabilities.assembler.values import AssemblyRequest
 
     settings = session.settings()
@@ -57,6 +57,7 @@ def assemble(session: Session, /, query: str, document: str | None, only: Sequen
     given["max_tokens"] = None if given["max_tokens"] == "none" else given["max_tokens"]
     text = None if document is None else read_text(document)
     with session.open() as kb:
+        known_agent(kb.agents, asked["agent"])
         found = usual(kb, {name: {"required": True} for name in required}, only).assemble(AssemblyRequest(query, document=text, **given))
     session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded))
     if session.as_json:

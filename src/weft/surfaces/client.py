@@ -25,6 +25,7 @@ from weft.meaning import Progress
 from weft.model import Context, Edge, Hit, Item, Key
 from weft.recipes import Mode
 from weft.surfaces import sending, unwire, wire
+from weft.surfaces.capable import Capable
 from weft.surfaces.remote_memory import RemoteMemory
 
 log = logging.getLogger(__name__)
@@ -38,9 +39,11 @@ Row = dict[str, Any]
 T = TypeVar("T")
 
 
-class Client:
+class Client(Capable):
     """Open until `close` or the end of a `with` block; may be used by several threads. Takes and gives the values of the engine and
     raises its errors. What only reads is asked again when the server does not answer, up to `max_retries` times."""
+
+    _server: _Server
 
     def __init__(self, url: str, *, key: str = "", timeout_s: float = 30.0, max_retries: int = 2) -> None:
         if max_retries < 0 or not timeout_s > 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 
 from weft.errors import Invalid
 from weft.surfaces import checking, wire
-from weft.surfaces.shell import Command, Session, budget, several_spaces, time
+from weft.surfaces.shell import Command, Session, budget, several_spaces, tier, time
 from weft.surfaces.shell import options as several
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def _selection(text: str) -> tuple[int, int]:
 @click.option("--document", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="What this text is about, instead of a query.")
 @click.option("--select", "selection", type=_selection, metavar="START:END", help="Only these characters of the document.")
 @several_spaces
+@tier
 @choices
 @click.pass_obj
 def graph(session: Session, /, query: str | None, ids: Sequence[str], document: str | None, spaces: Sequence[str], **asked: Any) -> None:
@@ -133,9 +135,8 @@ def answer(found: GraphAnswer) -> wire.Row:
 
 
 def _entity(one: GraphEntity) -> wire.Row:
-    said = {"score": one.score, "signals": dict(sorted(one.signals.items())), "matched_terms": list(one.matched_terms)}
     shown = {"form": one.form.value, "tokens": one.tokens, "shown_properties": list(one.shown_properties)}
-    return {"item": wire.item(one.item)} | said | shown | {"why": wire.why(one.hit)}
+    return {"item": wire.item(one.item)} | wire.match(one.hit) | {"matched_terms": list(one.matched_terms)} | shown
 
 
 def _relationship(one: Relationship) -> wire.Row:
@@ -153,6 +154,8 @@ def _axiom(one: Axiom) -> wire.Row:
         "severity": one.severity,
         "category": one.category,
         "tags": list(one.tags),
+        "enabled": one.enabled,
+        "rules": [asdict(rule) | {"properties": list(rule.properties), "values": list(rule.values)} for rule in one.rules],
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.surfaces import wire
-from weft.surfaces.shell import Command, Session, several_spaces, time
+from weft.surfaces.shell import Command, Session, several_spaces, tier, time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,6 +57,7 @@ Examples:
 @click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("query")
 @several_spaces
+@tier
 @click.option("--entity", "entity_id", metavar="ID", help="The entity the agent works for, such as user:maya.")
 @click.option("--max-tokens", type=_budget, metavar="N|none", help="For all sections together. Default: the setting, else 2000.")
 @click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4.")

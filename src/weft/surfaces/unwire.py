@@ -32,7 +32,7 @@ def edge(row: Row) -> Edge:
 
 
 def hits(row: Row) -> list[Hit]:
-    return [_hit(one, item(one["item"])) for one in row["hits"]]
+    return [hit(one, item(one["item"])) for one in row["hits"]]
 
 
 def context(row: Row) -> Context:
@@ -42,7 +42,7 @@ def context(row: Row) -> Context:
         text=row["text"],
         tokens=row["tokens"],
         query=_query(row["query"]),
-        fragments=tuple(_fragment(one, items) for one in row["fragments"]),
+        fragments=tuple(fragment(one, items) for one in row["fragments"]),
         left_out=tuple(_left_out(one, items) for one in row["left_out"]),
         degraded=tuple(Problem(one["part"], one["reason"], one["code"]) for one in row["degraded"]),
         digest=row["digest"],
@@ -102,7 +102,7 @@ def _known(row: object, kind: type[Recipe] | type[Weights] | type[SpaceInfo]) ->
     return dict(row)
 
 
-def _fragment(row: Row, items: Items) -> Fragment:
+def fragment(row: Row, items: Items) -> Fragment:
     chosen = tuple(Chosen(_named(one, items), Form(one["form"]), one["tokens"], one["text"]) for one in row["chosen"])
     return Fragment(row["name"], chosen, row["tokens"], row["text"], row["problem"])
 
@@ -112,10 +112,10 @@ def _left_out(row: Row, items: Items) -> LeftOut:
 
 
 def _named(row: Row, items: Items) -> Hit:
-    return _hit(row, items[_key(row)])
+    return hit(row, items[_key(row)])
 
 
-def _hit(row: Row, item: Item) -> Hit:
+def hit(row: Row, item: Item) -> Hit:
     path: Sequence[Row] = row["path"]
     last = None if row["edge"] is None else edge(row["edge"])
     return Hit(

@@ -61,16 +61,16 @@ def items(found: Sequence[Item], missing: Sequence[str]) -> Row:
 
 
 def hits(found: Sequence[Hit], notes: Sequence[str] = ()) -> Row:
-    return {"hits": [{"item": item(one.item)} | _match(one) for one in found], "notes": list(notes)}
+    return {"hits": [{"item": item(one.item)} | match(one) for one in found], "notes": list(notes)}
 
 
 def chosen(chosen: Chosen) -> Row:
-    return _named(chosen.hit.item) | {"form": chosen.form.value, "tokens": chosen.tokens, "text": chosen.text} | _match(chosen.hit)
+    return _named(chosen.hit.item) | {"form": chosen.form.value, "tokens": chosen.tokens, "text": chosen.text} | match(chosen.hit)
 
 
 def left_out(one: LeftOut) -> Row:
     said = {"fragment": one.fragment, "reason": one.reason, "remedy": one.remedy, "tokens": one.tokens}
-    return _named(one.hit.item) | said | _match(one.hit)
+    return _named(one.hit.item) | said | match(one.hit)
 
 
 def problem(problem: Problem) -> Row:
@@ -94,7 +94,7 @@ def context(context: Context) -> Row:
         "text": context.text,
         "tokens": context.tokens,
         "query": _query(context.query),
-        "fragments": [_fragment(one) for one in context.fragments],
+        "fragments": [fragment(one) for one in context.fragments],
         "left_out": [left_out(one) for one in context.left_out],
         "degraded": [problem(one) for one in context.degraded],
         "stats": stats(context.stats),
@@ -167,7 +167,7 @@ def short(number: float) -> str:
     return "1.0" if round(number, 2) >= 1 else f"{number:.2f}"[1:]
 
 
-def _match(hit: Hit) -> Row:
+def match(hit: Hit) -> Row:
     return {
         "score": hit.score,
         "why": why(hit),
@@ -191,7 +191,7 @@ def _named(item: Item) -> Row:
     return {"id": item.id, "space": item.space, "kind": item.kind.value, "type": item.type, "title": item.title, "section": item.section}
 
 
-def _fragment(fragment: Fragment) -> Row:
+def fragment(fragment: Fragment) -> Row:
     said = {"name": fragment.name, "tokens": fragment.tokens, "problem": fragment.problem, "text": fragment.text}
     return said | {"chosen": [chosen(one) for one in fragment.chosen]}
 

@@ -38,6 +38,12 @@ def usual(kb: Knowledge, changed: Mapping[str, Mapping[str, Any]], only: Collect
     return Assembler([_changed(STRATEGIES[name](kb), changed.get(name, {})) for name in chosen])
 
 
+def known_agent(agents: Collection[str], name: str | None) -> None:
+    """Refused before anything runs: a strategy that cannot ask as it would only be left out."""
+    if name is not None and name not in agents:
+        raise unknown("agent", name, agents)
+
+
 def _changed(one: Usual, options: Mapping[str, Any]) -> Usual:
     known = [field.name for field in fields(one) if field.name in OPTIONS]
     for name in options:

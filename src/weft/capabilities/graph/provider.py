@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from weft import request, tiers
 from weft.capabilities.graph import documents, find, naming
@@ -28,12 +28,19 @@ from weft.trace import traced
 NOTHING = Reading("", (), "")
 
 
-class GraphContext:
-    """Asks an engine for what its spaces know. `options` are the defaults of every request."""
+@runtime_checkable
+class Remote(Protocol):
+    """What answers elsewhere, such as a client of a server."""
 
-    def __init__(self, kb: Engine, spaces: Sequence[str], options: GraphOptions | None = None) -> None:
-        if not isinstance(kb, Engine):
-            raise Invalid(f"a graph context needs an engine from weft.open, not {type(kb).__name__}; a server answers at POST /api/graph")
+    def graph(self, *, spaces: Sequence[str], **asked: Any) -> GraphAnswer: ...
+
+
+class GraphContext:
+    """Asks an engine, or a server by its client, for what its spaces know. `options` are the defaults of every request."""
+
+    def __init__(self, kb: Engine | Remote, spaces: Sequence[str], options: GraphOptions | None = None) -> None:
+        if not isinstance(kb, Engine | Remote):
+            raise Invalid(f"a graph context needs an engine from weft.open or a weft.Client, not {type(kb).__name__}")
         self._kb = kb
         self._spaces = check.names("spaces", spaces)
         self.options = changed(options or GraphOptions(), {})
@@ -43,6 +50,8 @@ class GraphContext:
     ) -> GraphAnswer:
         """Entities that the text is about, what they are linked to, and what is known of them. Options: those of GraphOptions,
         and `tier` (as for `Engine.context`)."""
+        if isinstance(self._kb, Remote):
+            return self._elsewhere(self._kb, options, now, as_of, query=text, vector=vector)
         asking, tier = self._settled(options)
         reading = Reading(text, (text,), text)
         with self._asked(text, asking, now, as_of, vector) as (asked, timings):
@@ -50,6 +59,8 @@ class GraphContext:
 
     def for_entities(self, ids: str | Sequence[str], *, now: datetime | None = None, as_of: datetime | None = None, **options: Any) -> GraphAnswer:
         """These entities, in the order given, and what is known of them. Ids that are none are left out and reported."""
+        if isinstance(self._kb, Remote):
+            return self._elsewhere(self._kb, options, now, as_of, entities=request.ids(ids))
         asking, tier = self._settled(options)
         wanted = [(id, 1.0) for id in dict.fromkeys(request.ids(ids))]
         with self._asked("", asking, now, as_of, None) as (asked, timings):
@@ -59,6 +70,8 @@ class GraphContext:
         self, document: Document, *, now: datetime | None = None, as_of: datetime | None = None, vector: Sequence[float] | None = None, **options: Any
     ) -> GraphAnswer:
         """What a document, or the selection in it, is about: the entities it is linked to; without links, those its text speaks of."""
+        if isinstance(self._kb, Remote):
+            return self._elsewhere(self._kb, options, now, as_of, document=document, vector=vector)
         asking, tier = self._settled(options)
         document = documents.checked(document)
         reading = documents.read(document)
@@ -67,6 +80,12 @@ class GraphContext:
             if linked:
                 return _told(self._by_id(asked, linked, reading.query, reading, asking, unlinked, timings), tier)
             return _told(self._by_search(asked, reading, reading.query, asking, unlinked, timings), tier)
+
+    def _elsewhere(self, server: Remote, options: dict[str, Any], now: datetime | None, as_of: datetime | None, **about: Any) -> GraphAnswer:
+        tier = options.pop("tier", None)
+        asking = changed(self.options, options)
+        said = {one.name: getattr(asking, one.name) for one in fields(asking)}
+        return server.graph(spaces=self._spaces, now=now, as_of=as_of, tier=tier, **said, **about)
 
     def _settled(self, options: dict[str, Any]) -> tuple[GraphOptions, Tier]:
         """The options of a request, within what its tier may see."""
@@ -85,6 +104,7 @@ class GraphContext:
     ) -> Iterator[tuple[Asked, dict[str, float]]]:
         more: dict[str, Any] = {"max_tokens": options.max_tokens, "format": options.format, "model": options.model}
         recipes = [find.recipe(options)] if text and options.max_entities else []
+        assert isinstance(self._kb, Engine)
         with traced() as timings, self._kb.asked(text, spaces=self._spaces, recipes=recipes, now=now, as_of=as_of, vector=vector, **more) as asked:
             yield asked, timings
 

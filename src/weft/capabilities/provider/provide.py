@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, get_args
 
-from weft import request, tokens
+from weft import request, tiers, tokens
 from weft.capabilities.provider import formats as formatting
 from weft.capabilities.provider.fitting import Section, fit
 from weft.capabilities.provider.formats import Format
@@ -35,7 +35,8 @@ class Provider:
     `formats` says how a section is written ("*": all others): a `.format` text per entry, a Template or a function of the entries.
     `max_tokens` is for all sections together (None: no limit), `caps` for single ones; both are counted on what is returned.
     Options of the retrieval: top_k=10, types, tags, mode="hybrid", min_score=0.0, scope="entity" (or "all"), graph_traversal_depth=2,
-    graph_limit=50, edge_types; a call may give others, and `now` and `as_of`."""
+    graph_limit=50, edge_types; a call may give others, and `now` and `as_of`. `tier` as for `Engine.context`: profiles and links are for `teams`
+    and `enterprise`, so that a call under another tier is Forbidden."""
 
     def __init__(
         self,
@@ -49,11 +50,12 @@ class Provider:
         model: str = "gpt-4",
         metadata_info_type: str = "user_profile",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        tier: tiers.Given = None,
         **options: Any,
     ) -> None:
         if not isinstance(kb, Engine):
             raise Invalid(f"a provider needs an engine that weft.open gave, not {type(kb).__name__}")
-        self._kb, self._clock, self._options = kb, clock, options
+        self._kb, self._clock, self._options, self._tier = kb, clock, options, tier
         self._spaces = _the_only_one(kb) if spaces is None else check.names("spaces", spaces)
         if not self._spaces:
             raise Invalid("spaces must name at least one space")
@@ -76,6 +78,7 @@ class Provider:
 
     def retrieve(self, query: str, **options: Any) -> Retrieval:
         """What the three layers found, before anything is left out."""
+        tiers.check_full(tiers.in_force(self._tier), "the provider")
         return retrieve(self._kb, self._wanted(query, options))
 
     def provide(self, query: str, *, max_tokens: int | str | None = "as set", **options: Any) -> Provision:

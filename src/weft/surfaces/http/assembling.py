@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
-from weft.capabilities.assembler.usual import usual
+from weft.capabilities.assembler.usual import known_agent, usual
 from weft.capabilities.assembler.values import AssemblyRequest
 from weft.surfaces import agenting, assembled
 from weft.surfaces.http.shapes import Format, Fraction, Model, Name, Names, Shape, TierName, Time
@@ -62,12 +62,14 @@ class AssembleRequest(Shape):
     as_of: Time | None = None
     now: Time | None = None
     strategies: dict[str, StrategyBody] = Field({}, max_length=50, description="What is changed of a strategy, by its name")
+    fragments: Annotated[bool, Field(description="Also give the pieces that the text is made of")] = False
 
 
 @routes.post("/assemble")
 def assemble(request: Request, asked: AssembleRequest) -> JSONResponse:
     """One text within the budget, and of each strategy what it asked for, what it got, and why."""
     key_of(request).check_read(asked.spaces)
+    known_agent(engine(request).agents, asked.agent)
     changed = {name: one.model_dump(exclude_none=True) for name, one in asked.strategies.items()}
     found = usual(engine(request), changed).assemble(
         AssemblyRequest(
@@ -88,7 +90,8 @@ def assemble(request: Request, asked: AssembleRequest) -> JSONResponse:
     metrics(request).tokens.inc(found.tokens)
     for one in found.degraded:
         metrics(request).degraded.labels(one.code).inc()
-    return JSONResponse(assembled.row(found) | {"timings_ms": dict(found.timings)})
+    made_of = assembled.made_of(found) if asked.fragments else {}
+    return JSONResponse(assembled.row(found) | made_of | {"timings_ms": dict(found.timings)})
 
 
 @routes.get("/agents")

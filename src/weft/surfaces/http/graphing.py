@@ -80,6 +80,7 @@ class GraphRequest(Shape):
     model: Model = "gpt-4"
     as_of: Time | None = None
     now: Time | None = None
+    vector: Annotated[list[float] | None, Field(max_length=10_000, description="A ready vector of the query or the document")] = None
     tier: TierName | None = None
 
 
@@ -113,9 +114,13 @@ def _answer(provider: GraphContext, asked: GraphRequest, tier: Tier) -> GraphAns
     if sum(one is not None for one in (asked.query, asked.entities, asked.document)) != 1:
         raise Invalid("give exactly one of query, entities and document")
     options: dict[str, Any] = {name: getattr(asked, name) for name in (*OPTIONS, "as_of", "now")} | {"tier": tier}
+    if asked.entities is not None:
+        if asked.vector is not None:
+            raise Invalid("a vector goes with a query or a document: entities are not searched for")
+        return provider.for_entities(asked.entities, **options)
     if asked.document is not None:
-        return provider.for_document(_document(asked.document), **options)
-    return provider.for_entities(asked.entities, **options) if asked.entities is not None else provider.for_query(asked.query or "", **options)
+        return provider.for_document(_document(asked.document), vector=asked.vector, **options)
+    return provider.for_query(asked.query or "", vector=asked.vector, **options)
 
 
 def _document(body: DocumentBody) -> Document:

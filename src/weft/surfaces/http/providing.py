@@ -8,9 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft import tiers
 from weft.capabilities.provider.provide import Provider
-from weft.surfaces.http.shapes import Fraction, Label, Method, Model, Name, Names, ProblemNote, Shape, Time
+from weft.surfaces.http.shapes import Fraction, Label, Method, Model, Name, Names, ProblemNote, Shape, TierName, Time
 from weft.surfaces.http.state import engine, key_of, metrics, tier_of
 from weft.surfaces.providing import provision
 
@@ -43,6 +42,7 @@ class ProvideRequest(Shape):
     edge_types: Names = Field(default_factory=list)
     as_of: Time | None = None
     now: Time | None = None
+    tier: TierName | None = None
 
 
 class ProvideResponse(BaseModel):
@@ -60,8 +60,7 @@ class ProvideResponse(BaseModel):
 def provide(request: Request, asked: ProvideRequest) -> JSONResponse:
     """What is known for a request by prompt section: the entity's profile, pieces found by words and meaning, and its links."""
     key_of(request).check_read(asked.spaces)
-    tiers.check_full(tier_of(request), "the provider")
-    options = asked.model_dump(exclude={"query", "now", "as_of"})
+    options = asked.model_dump(exclude={"query", "now", "as_of", "tier"}) | {"tier": tier_of(request, asked.tier)}
     found = Provider(engine(request), **options).provide(asked.query, now=asked.now, as_of=asked.as_of)
     metrics(request).tokens.inc(found.tokens)
     for one in found.degraded:
