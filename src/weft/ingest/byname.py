@@ -103,7 +103,7 @@ def _referring(type: str) -> ByName:
             if len(groups.under(role, address)) <= MAX_REFERRING:
                 yield from ((target, (1.0, address)) for target in groups.under(AT, address))
 
-    return ByName(type, needs, links)
+    return ByName(type, needs, links, version=2)
 
 
-BY_NAME = (ByName(MENTIONING, _need_mentions, _mentions), _referring(REFERS), ByName(SHARES, _need_spans, _shares), _referring(FOREIGN_KEY))
+BY_NAME = (ByName(MENTIONING, _need_mentions, _mentions, version=2), _referring(REFERS), ByName(SHARES, _need_spans, _shares), _referring(FOREIGN_KEY))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from weft.ingest.finding import Named, find
 from weft.ingest.keys import Text, key_of
-from weft.ingest.mentions import MAX_NAMED, mentioned, names, normal, spans
+from weft.ingest.mentions import MAX_NAMED, mentioned, names, normal, spans, useful
 from weft.model import Edge, Item
 from weft.ports import NameFinder
 
@@ -28,8 +28,13 @@ MAX_REFERRING = 1000  # an address that more items refer to is part of a frame
 MAX_ADDRESS = 1000  # characters
 
 NOTHING = Named()
+_ADDRESSED = ("path", "file", "url", "table", "symbol", "qualified_name")
 
 _MARKDOWN_LINK = re.compile(r"\[[^\]\n]{0,200}\]\(\s*<?([^()\s<>]{1,500})>?(?:\s+\"[^\"\n]*\")?\s*\)")
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*<?([^\s<>]{1,500})", re.M)  # of a link in another place
+_URL = re.compile(r"\bhttps?://[^\s<>()\[\]\"'`]{1,500}")
+_CODE = re.compile(r"`([^`\n]{3,120})`")
+_FILE = re.compile(r"(?<![\w/@:.-])(?:[\w.-]{1,100}/){1,20}[\w.-]{0,100}\.[A-Za-z]\w{0,9}(?![\w/])")
 _WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]*)?\]\]")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.I)
 
@@ -46,7 +51,7 @@ def closeness(texts: int) -> float:
 
 def addresses(item: Item) -> tuple[str, ...]:
     """What a reference may point to when it means this item: its id, the file it came from, the table or column it describes."""
-    found = [item.id, item.source or "", *(str(item.properties[field]) for field in ("path", "url", "table") if field in item.properties)]
+    found = [item.id, item.source or "", *(str(item.properties[field]) for field in _ADDRESSED if field in item.properties)]
     found += [normal(item.title)] if item.title else []
     return tuple(dict.fromkeys(one for one in map(_address, found) if 0 < len(one) <= MAX_ADDRESS))
 
@@ -140,17 +145,26 @@ def _references(items: Sequence[Item]) -> Iterator[Edge]:
 
 
 def _linked(item: Item) -> Iterator[str]:
-    """Addresses of links: a relative path counts from the folder of the file that the item came from, too."""
-    folder = posixpath.dirname(item.source or str(item.properties.get("path", "")))
-    for found in _MARKDOWN_LINK.findall(item.text):
-        target = found.split("#")[0].split("?")[0]
-        if target and not _SCHEME.match(target):
+    """Addresses of links, and of what stands in the text as code, file or URL. A relative path counts from the folder of the file that the
+    item came from, too; a link to a part of a page also leads to the item of that part."""
+    page, text = item.source or str(item.properties.get("path", "")), item.text
+    folder = posixpath.dirname(page)
+    for found in (*_MARKDOWN_LINK.findall(text), *(_DEFINITION.findall(text) if "]:" in text else ()), *(_FILE.findall(text) if "/" in text else ())):
+        target, _, part = found.partition("#")
+        target = target.split("?")[0]
+        if _SCHEME.match(target):
+            yield _address(found)
+        elif target:
             yield _address(target)
             yield _address(posixpath.join(folder, target))
-        elif target:
-            yield _address(found)
-    yield from (_address(found) for found in _WIKI_LINK.findall(item.text))
-    yield from (normal(found) for found in _WIKI_LINK.findall(item.text))
+        if part and not _SCHEME.match(target):
+            yield f"{posixpath.splitext(_address(posixpath.join(folder, target)) if target else page)[0]}#{part}"
+    yield from (_address(found.rstrip(".,;:!?")) for found in (_URL.findall(text) if "://" in text else ()))
+    yield from (_address(found) for found in _WIKI_LINK.findall(text))
+    yield from (normal(found) for found in _WIKI_LINK.findall(text))
+    for found in _CODE.findall(text) if "`" in text else ():
+        if useful(normal(found)):
+            yield _address(found.removesuffix("()"))
 
 
 def _foreign_keys(properties: Mapping[str, object]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from weft.model import Item
 
 MAX_WORDS = 10  # of a name; what is longer is a sentence
+MAX_SIGNS = 24  # of a name in a script without spaces, where every sign counts as a word
 MAX_NAME = 200  # characters of a title that are looked at
 MAX_NAMES = 24  # of one item
 MAX_HEADINGS = 8
@@ -52,6 +53,7 @@ _QUESTIONS = frozenset(_ASKING.split())
 _ONE_SIGN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_ONE_SIGN}]|[^\W{_ONE_SIGN}]+(?:'[^\W{_ONE_SIGN}]+)*")
 _SIGN = re.compile(f"[{_ONE_SIGN}]")
+_GEORGIAN = re.compile("[\u10d0-\u10ff]")  # small letters to Unicode, yet nobody writes names with others
 _GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
 _QUALIFIER = re.compile(r"\s*[(\[（【][^()\[\]（）【】]*[)\]）】]\s*$")
 _TRAIL = re.compile(r"\s*(?:>|›|»|→|::)\s*")  # between the headings of a trail
@@ -61,7 +63,6 @@ _ASIDE = r"(?:\([^()\n]{1,120}\)\s*)?(?:,[^,.\n]{1,80},\s*)?"
 _IS = re.compile(rf"\s*(?:(?:the|an?)\s+)?([^\W\d_][^.!?:;,()\n]{{1,80}}?)\s*{_ASIDE}\b(?:is|are|was|were|means|refers to)\b", re.I)
 _INSIDE = re.compile(r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d")  # what a symbol of a program has and a word has not
 _CODE = re.compile(r"`([^`\n]{2,120})`")
-_GLUE = frozenset(("", ".", "::", "/", "#", "->", "-"))
 _NAMED_BY = ("name", "symbol", "qualified_name", "path", "file", "table", "column", "heading")
 _CAPITAL = r"[A-ZÀ-ÖØ-ÞĆČĎĐĘĚĞİŁŃŇŐŒŘŚŞŠŢŤŮŰŹŻŽΑ-ΩА-ЯЁ][\w'.-]*"
 _SMALL = "of|the|de|la|del|von|van|der|and|for|in|on|at|to|di|da|du|le|&"
@@ -111,7 +112,9 @@ def _forms(title: str) -> tuple[str, ...]:
 def useful(name: str) -> bool:
     """Whether a normalised name tells one thing from others: no stop word, no letter or number alone, no sentence, no question."""
     words = name.split(" ")
-    if len(words) > MAX_WORDS or all(map(tells_nothing, words)):
+    if len(words) > MAX_WORDS and (len(words) > MAX_SIGNS or not _SIGN.match(name)):
+        return False
+    if all(map(tells_nothing, words)):
         return False
     if words[0] in _QUESTIONS and len(words) > 3:
         return False
@@ -151,12 +154,12 @@ def read(text: str) -> tuple[list[str], list[tuple[int, int]]]:
         told = False  # whether the next word that says something may begin a name
         for number in range(len(written) - 1, -1, -1):
             word, small = written[number], lower[number]
-            begins = word != small or not (word.isalpha() and word.islower())
+            begins = word != small or not (word.isalpha() and word.islower()) or bool(_GEORGIAN.match(word))
             begins = begins and _may_begin(word)
             if small not in STOP:
                 told = begins
             if begins and told:
-                starts.append((first + number, min(MAX_WORDS, end - first - number)))
+                starts.append((first + number, min(_most(word), end - first - number)))
         words += lower
     starts.sort()
     return words, starts
@@ -196,7 +199,7 @@ def asked_about(text: str, known: Container[str]) -> tuple[str, ...]:
     """The known names that a question holds, each once. Questions are typed carelessly: names of several words count in any case."""
     words = _words(_plain(text))
     capital = frozenset(candidates(text))
-    runs = (run for start in range(len(words)) for run, _ in _runs(words, start, min(MAX_WORDS, len(words) - start)))
+    runs = (run for start in range(len(words)) for run, _ in _runs(words, start, min(_most(words[start].text), len(words) - start)))
     return tuple(dict.fromkeys(run for run in runs if run in known and (" " in run or run in capital)))
 
 
@@ -268,7 +271,7 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
     for number, word in enumerate(words):
         end = ends[number] if ends else len(words)
         if _begins_name(text, word) and (word.text not in STOP or _leads_to_name(text, words[number:end])):
-            yield number, min(MAX_WORDS, end - number)
+            yield number, min(_most(word.text), end - number)
 
 
 def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
@@ -290,7 +293,12 @@ def _leads_to_name(text: str, words: Sequence[Word]) -> bool:
 
 
 def _may_begin(written: str) -> bool:
-    return not written[0].islower() or bool(_INSIDE.search(written))
+    return not written[0].islower() or bool(_INSIDE.search(written) or _GEORGIAN.match(written))
+
+
+def _most(first: str) -> int:
+    """Words of a name that begins with this one."""
+    return MAX_SIGNS if len(first) == 1 and _SIGN.match(first) else MAX_WORDS
 
 
 def _runs(words: Sequence[Word], start: int, most: int) -> Iterator[tuple[str, int]]:

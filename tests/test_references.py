@@ -1,0 +1,117 @@
+"""What a reader takes for a reference is one: links of every shape, files, code, URLs, parts of pages; and names in every script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+from weft import Edge, Item
+from weft.engine import Engine
+from weft.ingest import links as batch
+
+X = "https://example.org/b"
+
+
+def made(items: list[Item], edges: list[Edge] | None = None) -> set[tuple[str, str, str]]:
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add(items, edges or [])
+        found = {(edge.source, edge.type, edge.target) for edge in kb.edges(["s"], made=True)}
+    if not edges:
+        assert found == {(edge.source, edge.type, edge.target) for edge in batch.links(items)}
+    return found
+
+
+def item(id: str, title: str = "", text: str = "text", **more: Any) -> Item:
+    return Item(id, "s", title=title, text=text, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("See [it](b.md).", {"source": "docs/b.md"}),
+        ("See [it](../docs/b.md?raw=1#part).", {"source": "docs/b.md"}),
+        ("See [it][1].\n\n[1]: b.md", {"source": "docs/b.md"}),
+        ("See [it][1].\n\n[1]: <b.md> 'A title'", {"source": "docs/b.md"}),
+        (f"See <{X}>.", {"properties": {"url": X}}),
+        (f"It is at {X}.", {"properties": {"url": X}}),
+        ("Look into src/weft/engine.py for it.", {"properties": {"path": "src/weft/engine.py"}}),
+        ("Look into ./src/weft/engine.py, please", {"properties": {"file": "src/weft/engine.py"}}),
+        ("Rows come from `orders`.", {"properties": {"table": "orders"}}),
+        ("Then `os.path.join()` is called.", {"properties": {"symbol": "os.path.join"}}),
+        ("See [[Some Where|there]].", {"title": "Some Where"}),
+        ("See [the part](page.md#deep-part).", {"source": "docs/elsewhere.md", "id": "docs/page#deep-part"}),
+    ],
+)
+def test_every_shape_of_a_reference_leads_to_what_it_means(text, more):
+    target = item(**{"id": "b", **more})
+    assert ("a", "refers_to", target.id) in made([item("a", "First page", text, source="docs/a.md"), target])
+
+
+@pytest.mark.parametrize("text", ["Say `the` or `x` or `42`.", "Either and/or both, 1/2 of it.", "We met, e.g. him.", "See http://", "`" * 50, "[a]: "])
+def test_what_only_looks_like_a_reference_leads_nowhere(text):
+    others = [item(id, properties={"table": id}) for id in ("the", "x", "42", "and/or", "1/2", "and", "e.g", "http:")]
+    assert not [one for one in made([item("a", "First page", text), *others]) if one[0] == "a"]
+
+
+def test_a_link_to_a_part_of_a_loaded_page_leads_to_that_part(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Alpha\nSee [policy](b.md#refund-policy) and [below](#more).\n\n## More\nAll of it.\n")
+    (tmp_path / "b.md").write_text("# Bee\nIntro.\n\n## Refund Policy\nFive days.\n")
+    with weft.open("memory:", embedder=None) as kb:
+        kb.load(tmp_path, space="s")
+        linked = {(edge.source, edge.target): edge.properties["name"] for edge in kb.edges(["s"], made=True) if edge.type == "refers_to"}
+    assert linked["a", "b#refund-policy"] == "b#refund-policy"
+    assert linked["a", "a#more"] == "a#more"
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("จุฬาลงกรณ์มหาวิทยาลัย", "ฉันเรียนที่จุฬาลงกรณ์มหาวิทยาลัยมาก่อน"),
+        ("コンピュータネットワーク", "昨日はコンピュータネットワークを学んだ"),
+        ("北京大学", "我在北京大学学习。"),
+        ("თბილისი", "მე ვნახე თბილისი გუშინ"),
+        ("جامعة القاهرة", "زرت جامعة القاهرة أمس"),
+        ("दिल्ली विश्वविद्यालय", "मैं दिल्ली विश्वविद्यालय गया"),
+    ],
+)
+def test_names_in_scripts_without_capitals_or_spaces_are_found(title, text):
+    assert ("a", "mentions", "b") in made([item("a", "First page", text), item("b", title)])
+
+
+def test_a_long_run_of_signs_is_no_name():
+    assert made([item("a", "First page", "漢" * 300), item("b", "漢" * 25)]) == set()
+
+
+@pytest.mark.parametrize("again", ["relink", "re-add", "change"])
+def test_what_people_forbid_or_say_stays_in_one_space_through_rebuilds_and_new_versions(again):
+    pair = [item("a", "First page", "Ask the Fraud Desk."), item("b", "Fraud Desk")]
+    elsewhere = [Item(one.id, "t", title=one.title, text=one.text) for one in pair]
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add([*pair, *elsewhere], [Edge("a", "b", "mentions", 0, "s")])
+        if again == "relink":
+            kb.relink()
+        elif again == "change":
+            kb.add(item("a", "First page", "Ask the Fraud Desk again."))
+        else:
+            kb.add([item("b", "Fraud Desk", "Other text."), *pair[:1]])
+            kb.add(pair)
+        assert not list(kb.edges(["s"], made=True))
+        assert [edge.weight for edge in kb.edges(["s"])] == [0]
+        assert len(list(kb.edges(["t"], made=True))) == 1
+
+
+def test_knowledge_linked_by_older_rules_is_linked_anew(tmp_path: Path) -> None:
+    def linked(kb: Engine) -> int:
+        return len(list(kb.edges(["s"], made=True)))
+
+    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        kb.add([item("a", "First page", "See `orders`."), item("b", properties={"table": "orders"})])
+        store: Any = kb._linker._store
+        store.forget_links(store.linked_by().replace("refers_to/2", "refers_to/1"))
+        assert linked(kb) == 0
+    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        kb.link()
+        assert linked(kb) == 1
