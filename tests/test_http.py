@@ -152,6 +152,10 @@ class TestContext:
         assert ids(ask(client, query="alpha", tenant_ids=["t"], include_schemas=True)["context"]) == ["s"]
         assert ids(ask(client, query="alpha", tenant_ids=["t"], expansion_types=["example"])["context"]) == ["e"]
 
+    def test_what_weft_notes_of_an_item_is_not_shown(self, client: TestClient) -> None:
+        fill(client, "t", [{"id": "a", "type": "faq", "text": "alpha", "properties": {"size": 2, "weft:since": "2026-01-01"}}])
+        assert [node["content"] for node in ask(client, query="alpha", tenant_ids=["t"])["entry_points"]] == [{"text": "alpha", "size": 2}]
+
     def test_entities_can_be_left_away(self, client: TestClient) -> None:
         assert ask(client, query="refund", include_entities=True)["entities"]
         assert ask(client, query="refund", include_entities=False)["entities"] == []

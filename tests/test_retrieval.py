@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ from weft import config
 from weft.errors import Invalid, NotFound
 from weft.recipes import KNOWLEDGE, SEARCH, Recipe, Walk
 from weft.retrieval import NAMES, RetrievalSettings, known, load
+from weft.surfaces import unwire
+from weft.tiers import TIERS
 
 ITEMS = [
     weft.Item("lothair", "kings", title="Lothair II", text="Lothair II was a son of Lothair I and Ermengarde of Tours."),
@@ -127,3 +129,27 @@ def test_a_file_that_is_not_there_and_values_of_other_kinds_are_refused(kings):
         known(5)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="walk_bridge must be a number from 0 to 1, not 2"):
         kings.with_retrieval(RetrievalSettings(walk_bridge=2))
+
+
+def test_a_recipe_that_a_program_sends_keeps_its_walk():
+    sent = Recipe("x", "walk", walk=Walk(starts=3))
+    assert unwire.recipe(asdict(sent)).walk == Walk(starts=3)
+    with pytest.raises(Invalid, match="no field of a Walk 'stars'"):
+        unwire.recipe({"name": "x", "walk": {"stars": 3}})
+
+
+def test_a_server_uses_its_numbers_unless_a_request_says_others():
+    pytest.importorskip("fastapi")
+    from weft.surfaces.http.context import answer
+    from weft.surfaces.http.shapes import ContextRequest
+
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add(ITEMS)
+        at = {"query": ASKED, "tenant_ids": ["kings"], "now": "2026-01-01T00:00:00Z"}
+        other = kb.with_retrieval(RetrievalSettings(bm25_weight=0.9, vector_weight=0.1))
+        digests = [
+            answer(one, ContextRequest(**at, **said), TIERS["enterprise"])[1]["digest"]
+            for one, said in ((kb, {}), (other, {}), (other, {"bm25_weight": 0.6, "vector_weight": 0.4}))
+        ]
+        said = answer(kb, ContextRequest(**at, bm25_weight=0.6, vector_weight=0.4), TIERS["enterprise"])[1]["digest"]
+    assert digests[0] != digests[1] and digests[2] == said

@@ -63,11 +63,14 @@ class Item:
         return self.title or self.id
 
     @property
+    def shown_properties(self) -> dict[str, Any]:
+        """Those that are not weft's own."""
+        return {name: value for name, value in self.properties.items() if not name.startswith(OWN)}
+
+    @property
     def searchable(self) -> str:
         """The text whose words find this item."""
-        own = any(name.startswith(OWN) for name in self.properties)
-        shown = [value for name, value in self.properties.items() if not name.startswith(OWN)] if own else self.properties.values()
-        values = (str(value) for value in shown)
+        values = (str(value) for value in self.shown_properties.values())
         return "\n".join(part for part in (self.title, self.text, self.summary, " ".join(self.tags), *values) if part)
 
     @property

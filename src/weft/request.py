@@ -84,6 +84,8 @@ def checked_recipe(recipe: Recipe) -> Recipe:
 
 
 def _check_walk(numbers: Walk) -> None:
+    if not isinstance(numbers, Walk):
+        raise Invalid(f"the walk of a recipe is a Walk value, not {numbers!r}")
     whole("walk_starts", numbers.starts, 1, 1000)
     for name in ("named", "onward", "bridge"):
         fraction(f"walk_{name}", getattr(numbers, name))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import unknown
-from weft.model import LINK, OWN, Form, Hit, Item
+from weft.model import LINK, Form, Hit, Item
 from weft.stages.escape import body_text, bold_text, heading_text, listed_text, one_line
 
 _LEADING_BLANK_LINES = re.compile(r"\A\s*\n")
@@ -86,7 +86,7 @@ def _body(item: Item, form: Form, line_break: re.Pattern[str]) -> str:
 
 
 def _shown_properties(item: Item, form: Form) -> Mapping[str, Any]:
-    return {name: value for name, value in item.properties.items() if not name.startswith(OWN)} if form is Form.WHOLE else {}
+    return item.shown_properties if form is Form.WHOLE else {}
 
 
 def on_one_line(value: Any) -> str:

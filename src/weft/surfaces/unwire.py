@@ -14,7 +14,7 @@ from weft.ingest.prepare import Report
 from weft.ingest.read import Skipped
 from weft.life import Rollback, State, Step
 from weft.model import Chosen, Context, Edge, Form, Fragment, Hit, Item, Key, LeftOut, Problem, Query, SpaceInfo, Stats
-from weft.recipes import Recipe, Weights
+from weft.recipes import Recipe, Walk, Weights
 from weft.surfaces.wire import lone_link
 
 Row = Mapping[str, Any]
@@ -80,7 +80,7 @@ def statistics(row: Row) -> Statistics:
 
 def recipe(row: Row) -> Recipe:
     """The one that `wire` does not write as it is: programs send it, so it is not trusted. The engine checks its numbers and names."""
-    values = _known(row, Recipe) | {"weights": Weights(**_known(row.get("weights", {}), Weights))}
+    values = _known(row, Recipe) | {"weights": Weights(**_known(row.get("weights", {}), Weights)), "walk": Walk(**_known(row.get("walk", {}), Walk))}
     if "name" not in values:
         raise Invalid("a recipe needs a name")
     for name in ("kinds", "types", "exclude_types", "tags", "edge_types", "forms"):
@@ -92,7 +92,7 @@ def recipe(row: Row) -> Recipe:
     return Recipe(**values | ({"forms": tuple(Form(one) for one in values["forms"])} if "forms" in values else {}))
 
 
-def _known(row: object, kind: type[Recipe] | type[Weights] | type[SpaceInfo]) -> dict[str, Any]:
+def _known(row: object, kind: type[Recipe] | type[Weights] | type[Walk] | type[SpaceInfo]) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise Invalid(f"{kind.__name__.lower()} must be an object, not {type(row).__name__}")
     names = [one.name for one in fields(kind)]

@@ -11,7 +11,7 @@ from weft import codec
 from weft.capabilities.memory.values import ACCESSED, ACCESSES
 from weft.engine import Engine
 from weft.errors import Conflict, NotFound
-from weft.model import OWN, Edge, Item, Kind
+from weft.model import Edge, Item, Kind
 
 log = logging.getLogger(__name__)
 
@@ -68,5 +68,5 @@ def _same(given: Item, stored: Item) -> bool:
 
 
 def _told(item: Item) -> tuple[object, ...]:
-    metadata = {name: value for name, value in item.properties.items() if not name.startswith(OWN)}
+    metadata = item.shown_properties
     return (item.kind, item.text, item.type, item.subject, item.confidence, item.tags, item.valid_from, metadata)

@@ -49,7 +49,7 @@ class Remembered:
             item.type,
             item.subject,
             DEFAULT_CONFIDENCE if item.confidence is None else item.confidence,
-            {name: value for name, value in item.properties.items() if not name.startswith(OWN)},
+            item.shown_properties,
             item.created_at,
             item.updated_at,
             seen,

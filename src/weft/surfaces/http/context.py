@@ -63,6 +63,13 @@ def recipes(asked: ContextRequest) -> list[Recipe]:
     return found
 
 
+def _tuned(kb: Engine, asked: ContextRequest) -> list[Recipe]:
+    """The recipes with the server's numbers of retrieval, but for those that the request says itself."""
+    names = {"bm25_weight": "bm25_weight", "vector_weight": "vector_weight", "max_depth": "depth"}
+    said = {option: getattr(asked, name) for name, option in names.items() if name in asked.model_fields_set}
+    return [kb.retrieval.applied(one, said) for one in recipes(asked)]
+
+
 def answer(kb: Engine, asked: ContextRequest, tier: Tier) -> tuple[Context, dict[str, Any]]:
     """The context and its shape on the wire. Without a format tokens are counted on the items as JSON."""
     context = kb.context(
@@ -72,8 +79,8 @@ def answer(kb: Engine, asked: ContextRequest, tier: Tier) -> tuple[Context, dict
         as_of=asked.as_of,
         now=asked.now,
         tier=tier,
+        **(_of_agent(asked) if asked.agent else {"recipe": Own(_tuned(kb, asked)), "max_tokens": asked.max_tokens, "format": asked.format or "json"}),
         paths=asked.paths,
-        **(_of_agent(asked) if asked.agent else {"recipe": Own(recipes(asked)), "max_tokens": asked.max_tokens, "format": asked.format or "json"}),
     )
     chosen = _by_agent(context) if asked.agent else _by_part(context)
     ids = _public_ids(kb, context, chosen["context"])
@@ -130,7 +137,7 @@ def _node(one: Chosen) -> dict[str, Any]:
         "node_type": item.type,
         "title": item.title,
         "summary": (item.summary or None) if one.form is not Form.POINTER else None,
-        "content": ({"text": item.text} if item.text else {}) | dict(item.properties) if whole else {},
+        "content": ({"text": item.text} if item.text else {}) | item.shown_properties if whole else {},
         "tags": list(item.tags),
         "score": one.hit.score,
         "form": one.form.value,
