@@ -106,7 +106,7 @@ def test_an_item_on_the_way_that_is_not_shown_is_told_by_its_title():
         for source in ("walk", "neighbours"):
             recipe = [Recipe("found", limit=1), Recipe("linked", source, kinds=() if source == "neighbours" else (Kind.NODE,), depth=2)]
             ways = {hit.item.id: hit.via for hit in kb.context("zebra", spaces=["s"], recipe=recipe, paths=True).hits}
-            assert ways["b"] == '"Alpha plan" related "Omega"; "Omega" related "Beta"'
+            assert ways["b"] == '"Alpha plan" is related to "Omega"; "Omega" is related to "Beta"'
 
 
 def test_what_has_no_title_is_told_by_its_id_and_a_long_title_is_shortened():
@@ -124,7 +124,7 @@ def test_every_type_of_link_that_weft_makes_has_words_for_it():
     from weft.ingest.rules import RULES
     from weft.stages.walk import BRIDGED
 
-    assert set(SAID) == {*RULES, BRIDGED}
+    assert {*RULES, BRIDGED} <= set(SAID)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -103,6 +103,15 @@ def test_what_people_forbid_or_say_stays_in_one_space_through_rebuilds_and_new_v
         assert len(list(kb.edges(["t"], made=True))) == 1
 
 
+def test_where_a_person_takes_a_link_back_weft_may_make_it_and_all_is_well(tmp_path: Path) -> None:
+    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        kb.add([item("a", "First page", "Ask the Fraud Desk."), item("b", "Fraud Desk")], [Edge("a", "b", "mentions", 0.5, "s")])
+        assert not list(kb.edges(["s"], made=True))
+        kb.delete_edges([Edge("a", "b", "mentions", space="s")])
+        assert [edge.weight for edge in kb.edges(["s"], made=True)] == [1.0]
+        assert kb.verify() == []
+
+
 def test_knowledge_linked_by_older_rules_is_linked_anew(tmp_path: Path) -> None:
     def linked(kb: Engine) -> int:
         return len(list(kb.edges(["s"], made=True)))

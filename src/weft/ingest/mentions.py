@@ -151,10 +151,11 @@ def read(text: str) -> tuple[list[str], list[tuple[int, int]]]:
         written = _WORD.findall(part)
         first, end = len(words), len(words) + len(written)
         lower = [word.lower() for word in written]
+        georgian = not part.isascii() and _GEORGIAN.search(part) is not None
         told = False  # whether the next word that says something may begin a name
         for number in range(len(written) - 1, -1, -1):
             word, small = written[number], lower[number]
-            begins = word != small or not (word.isalpha() and word.islower()) or bool(_GEORGIAN.match(word))
+            begins = word != small or not (word.isalpha() and word.islower()) or georgian
             begins = begins and _may_begin(word)
             if small not in STOP:
                 told = begins

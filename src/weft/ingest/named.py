@@ -7,6 +7,7 @@ is, where so many share a label that it links nobody, before and after: so no ch
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -112,10 +113,12 @@ class Moves:
         keys = of(SAYS, sorted({label for gained, lost in self._says for label in (*gained, *lost)}))
         named = [f"{SAYS}{one}" for one in sorted(self.known(KEY, keys))]
         stored = self._store.under(self._space, named, most + 1 + self._size)
+        gains = Counter(label for gained, _ in self._says for label in gained)
+        losses = Counter(label for _, lost in self._says for label in lost)
         found: set[str] = set()
         for label in named:
             before = stored.get(label, [])
-            after = len(before) + sum((label in gained) - (label in lost) for gained, lost in self._says)
+            after = len(before) + gains[label] - losses[label]
             if (len(before) > most) != (after > most):
                 found.update(before)
         return found

@@ -15,9 +15,12 @@ from weft.stages.fit import Part
 LONGEST = 100  # characters of a title; longer ones end behind a word, with a sign that there is more
 SAID = {  # by the type of a link, what stands between the titles of its source and its target
     "bridge": "names what is in",
+    "example_of": "is an example of",
     "foreign_key": "has a foreign key to",
     "mentions": "mentions",
+    "parent": "has the parent",
     "refers_to": "refers to",
+    "related": "is related to",
     "shared_tag": "shares tags with",
     "shares": "shares a rare name with",
     "similar": "is similar to",

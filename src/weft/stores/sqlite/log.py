@@ -85,11 +85,11 @@ _UNLOGGED_EDGES = """SELECT source || ' -[' || type || ']-> ' || target FROM edg
     AND NOT EXISTS (SELECT 1 FROM change WHERE change.space = edge.space AND change.id = edge.source AND change.action = 'link'
         AND (change.target IS NULL OR (change.target_space = edge.target_space AND change.target = edge.target AND change.type = edge.type)))"""
 
-# The last line about each, and whether it is stored. Of a new link of schema 1 the log does not know which edge it was.
+# The last line about each, and whether it is stored; links of weft's own leave no line. Of a new link of schema 1 the log does not know which edge it was.
 _ITEMS = """SELECT id, action, EXISTS (SELECT 1 FROM item WHERE item.space = change.space AND item.id = change.id)
     FROM change WHERE number IN (SELECT max(number) FROM change WHERE space = ? AND action IN ('add', 'update', 'delete') GROUP BY id)"""
 _EDGES = """SELECT id || ' -[' || type || ']-> ' || target, action, EXISTS (SELECT 1 FROM edge WHERE edge.space = change.space AND edge.source = change.id
-        AND edge.target_space = change.target_space AND edge.target = change.target AND edge.type = change.type)
+        AND edge.target_space = change.target_space AND edge.target = change.target AND edge.type = change.type AND edge.origin = '')
     FROM change WHERE number IN (SELECT max(number) FROM change WHERE space = ? AND target IS NOT NULL GROUP BY id, target_space, target, type)
     AND NOT EXISTS (SELECT 1 FROM change AS unnamed WHERE unnamed.space = change.space AND unnamed.id = change.id AND unnamed.action = 'link'
         AND unnamed.target IS NULL AND unnamed.number > change.number)"""
