@@ -67,6 +67,8 @@ def _held(connection: apsw.Connection, view: View, query: Sequence[str], places:
     for block in {block for _, block, _, _ in rows}:
         own = [row for row in rows if row[1] == block]
         first, last = np.searchsorted(places, (block * BLOCK, (block + 1) * BLOCK))
+        if first == last:
+            continue
         column = np.full(BLOCK, -1, np.intp)
         column[places[first:last] - block * BLOCK] = np.arange(first, last)
         columns = column[np.concatenate([np.frombuffer(data, "<u2", size) for _, _, data, size in own])]
