@@ -14,13 +14,14 @@ from weft.ingest.mentions import asked_about, spans, titles
 from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import Stores, Vector
 from weft.recipes import Recipe
+from weft.stages.said import linked, worth_less
 from weft.stages.search import Searched, search
 from weft.words import rarity, words
 
 # Chosen on the two tuning sets (docs/walk.md).
 STARTS = 10  # items the worth starts at, and items it flows on from at each hop
 READ = 30  # of the hits: whose titles and texts are looked at
-SHARPNESS = 5  # a start has score ** 5 of the worth
+SHARPNESS = 6  # a start has score ** 6 of the worth, which is also what a budget takes an item to be worth (`Recipe.sharpness`)
 NAMED = 0.3  # added to the score of a start whose title stands in the question
 ONWARD = 0.5  # the part of the worth that flows on
 ENOUGH = 0.5  # links that together weigh less than this lead less of it on; the rest stays
@@ -29,6 +30,7 @@ READ_NEXT = (40, 20)  # items reached whose texts are looked at, at the first ho
 LEAST_NEAR, LEAST_NEW = 0.01, 0.05  # so that an item without a vector, or without a word of the question, is not lost
 BRIDGED_FROM, BRIDGES, BRIDGE = 2, 10, 0.07  # the best starts are linked to hits that hold what they name: so many, at this weight
 BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
+GUESSES = frozenset((BRIDGED, "shares", "similar"))  # likeness: neither end names the other
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
 LIGHTEST = 5e-324  # the least number above 0: a link that weighs nothing is not followed
 LONGEST = 20_000  # characters of a text that are looked at
@@ -69,8 +71,9 @@ def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[K
     if not way.links:
         return Walked()
     way.bridge([hit for hit in best if hit.item.key in starts], {**pool, **{hit.item.key: hit.score for hit in found}}, starts)
+    way.linked = linked([(share, way.named(key) / ENOUGH) for key, share in starts.items()])
     worth, flows = way.spread(starts)
-    return _result(worth, flows, found, pool, only, recipe, stores, way.sight.items)
+    return _result(worth, flows, found, pool, only, recipe, stores, way)
 
 
 def walked_search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores) -> Searched:
@@ -108,6 +111,7 @@ class Sight:
 
     def __init__(self, text: str) -> None:
         self._stems = [(f" {word}", 1 << place) for place, word in enumerate(dict.fromkeys(words(text)))]
+        self._all = (1 << len(self._stems)) - 1
         self.items: dict[Key, Item] = {}
         self._seen: dict[Key, int] = {}
         self._weights: dict[int, float] = {}  # of sets of words
@@ -124,10 +128,16 @@ class Sight:
 
     def new(self, source: Key, target: Key) -> float:
         """How much of the question the target has and the source has not."""
-        new = self._seen.get(target, 0) & ~self._seen.get(source, -1)
-        if new not in self._weights:
-            self._weights[new] = sum(self._weights[bit] for _, bit in self._stems if new & bit)
-        return self._weights[new]
+        return self._weigh(self._seen.get(target, 0) & ~self._seen.get(source, -1))
+
+    def same(self, one: Key, other: Key) -> float:
+        """How much of the question both have. What was not looked at is taken to have all of it."""
+        return self._weigh(self._seen.get(one, self._all) & self._seen.get(other, self._all))
+
+    def _weigh(self, stems: int) -> float:
+        if stems not in self._weights:
+            self._weights[stems] = sum(self._weights[bit] for _, bit in self._stems if stems & bit)
+        return self._weights[stems]
 
 
 @dataclass(slots=True)
@@ -143,6 +153,7 @@ class _Way:
     links: Links = field(default_factory=dict)
     near: dict[Key, float] = field(default_factory=dict)
     asked: set[Key] = field(default_factory=set)
+    linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
 
     def follow(self, keys: Sequence[Key]) -> None:
         """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
@@ -225,11 +236,16 @@ class _Way:
         return max(LEAST_NEAR, self.near.get(key, 0.0)) if self.vector is not None else 1.0
 
     def _led(self, here: Key) -> float:
-        """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter.
-        Bridges are guesses, however many: together they count as the best of them."""
+        """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter. Bridges,
+        however many, count as the best of them."""
         far = self.links.get(here, {}).values()
-        stored = sum(weight for weight, edge in far if edge.type != BRIDGED)
-        return min(1.0, (stored + max((weight for weight, edge in far if edge.type == BRIDGED), default=0.0)) / ENOUGH)
+        alike = sum(weight for weight, edge in far if edge.type in GUESSES and edge.type != BRIDGED)
+        guessed = alike + max((weight for weight, edge in far if edge.type == BRIDGED), default=0.0)
+        return min(1.0, (self.named(here) + self.linked * guessed) / ENOUGH)
+
+    def named(self, here: Key) -> float:
+        """What an item's links weigh, guesses left out."""
+        return sum(weight for weight, edge in self.links.get(here, {}).values() if edge.type not in GUESSES)
 
     def _flows(self, here: Key, worth: float) -> list[tuple[Key, Flow]]:
         far = self.links[here]
@@ -247,13 +263,18 @@ def _result(
     only: Filter,
     recipe: Recipe,
     stores: Stores,
-    known_items: Mapping[Key, Item],
+    way: _Way,
 ) -> Walked:
-    """Worth in the measure of the search's scores: what starts with a score and gets nothing by links keeps its distance to the best."""
+    """Worth in the measure of the search's scores: what starts with a score and gets nothing by links keeps its distance to the best,
+    and goes further behind the more it repeats of the best."""
     scores = {**pool, **{hit.item.key: hit.score for hit in found}}
     top, most = max(hit.score for hit in found), max(worth.values())
     keys = dict.fromkeys([*worth, *scores, *ways])
+    known_items = way.sight.items
     told = {key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * scores.get(key, 0.0)) ** (1 / SHARPNESS), 6) for key in keys}
+    told = worth_less(told, way.sight.same, way.linked)
+    say = min(1.0, 2 * way.linked)  # where hardly anything is linked by names, search has more to say than the walk
+    told = {key: round(say * one + (1 - say) * scores.get(key, 0.0), 6) for key, one in told.items()}
     known = {hit.item.key for hit in found}
     reached = [key for key in ways if key not in known]
     allowed = stores.items.visible(sorted(reached, key=lambda key: (-told[key], key[1], key[0])), only)
