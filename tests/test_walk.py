@@ -13,6 +13,7 @@ from weft.errors import Unavailable
 from weft.ingest.links import MENTIONS
 from weft.model import SINCE, Kind
 from weft.recipes import KNOWLEDGE, Recipe
+from weft.stages.said import NAMING, REPEATED, linked, worth_less
 
 QUESTION = "When did the mother of Lothair II die?"
 FAMILY = [
@@ -151,3 +152,31 @@ def test_a_link_that_was_made_later_is_not_followed_back_then():
         kb.add(items, [Edge("lothair", "abbey", space="s", properties={SINCE: "2026-03-01T00:00:00+00:00"})])
         seen = {month: ids(kb.search("Lothair", spaces=["s"], mode="walk", as_of=datetime(2026, month, 1, tzinfo=UTC))) for month in (2, 4)}
     assert seen == {2: ["lothair"], 4: ["lothair", "abbey"]}
+
+
+def test_where_texts_only_share_names_the_order_of_search_stays():
+    turns = [Item(f"turn-{n}", "s", text=f"Yesterday {('Anna', 'Ben')[n % 2]} went to Cafe Luna for {word}.") for n, word in enumerate(["tea", "cake", "soup"])]
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add(turns)
+        assert {edge.type for edge in kb.edges(["s"], made=True)} == {"shares"}
+        found = [(hit.item.id, hit.score) for hit in kb.search("Who went for cake?", spaces=["s"])]
+        assert [(hit.item.id, hit.score) for hit in kb.search("Who went for cake?", spaces=["s"], mode="walk")] == found
+        assert [hit.relevance for hit in kb.context("Who went for cake?", spaces=["s"]).hits] == [score for _, score in found]
+
+
+def test_how_far_knowledge_is_linked_is_said_by_most_starts_or_by_the_best_one():
+    assert linked([]) == 0
+    assert linked([(0.9, 0.0), (0.1, 0.0)]) == 0
+    assert linked([(1.0, 0.2), (0.0, 0.2)]) == pytest.approx(0.2 / NAMING)
+    assert linked([(0.9, 3.0), *[(0.01, 0.0)] * 10]) == 1  # one that matters is enough
+    assert linked([(0.9, 0.0), *[(0.01, 3.0)] * 10]) == 1  # so are many that matter less
+
+
+def test_an_item_is_worth_less_by_what_it_repeats_of_the_best():
+    worth = {("s", "a"): 0.8, ("s", "b"): 0.6, ("s", "c"): 0.6}
+    common = {"a": 0.5, "b": 0.5, "c": 0.0}
+    told = worth_less(worth, lambda _, key: common[key[1]], 1.0)
+    assert told == {("s", "a"): 0.8, ("s", "b"): pytest.approx(0.6 * (1 - REPEATED * 0.25)), ("s", "c"): 0.6}
+    assert told["s", "b"] < told["s", "c"]
+    assert worth_less(worth, lambda _, key: common[key[1]], 0.0) == worth  # nothing is linked
+    assert worth_less(worth, lambda *_: 1.0, 1.0) == worth  # the best has the whole question: others may tell it again

@@ -14,6 +14,7 @@ from weft.ingest.mentions import asked_about, spans, titles
 from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import Stores, Vector
 from weft.recipes import Recipe, Walk
+from weft.stages.said import linked, worth_less
 from weft.stages.search import Searched, search
 from weft.words import rarity, words
 
@@ -25,6 +26,7 @@ READ_NEXT = (40, 20)  # items reached whose texts are looked at, at the first ho
 LEAST_NEAR, LEAST_NEW = 0.01, 0.05  # so that an item without a vector, or without a word of the question, is not lost
 BRIDGED_FROM, BRIDGES = 2, 10  # the best starts are linked to hits that hold what they name: so many
 BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
+GUESSES = frozenset((BRIDGED, "shares", "similar"))  # likeness: neither end names the other
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
 LIGHTEST = 5e-324  # the least number above 0: a link that weighs nothing is not followed
 NO_LINK = (0.0,)
@@ -66,8 +68,9 @@ def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[K
     if not way.links:
         return Walked()
     way.bridge([hit for hit in best if hit.item.key in starts], {**pool, **{hit.item.key: hit.score for hit in found}}, starts)
+    way.linked = linked([(share, way.named(key) / ENOUGH) for key, share in starts.items()])
     worth, flows = way.spread(starts)
-    return _result(worth, flows, found, pool, only, recipe, stores, way.sight.items)
+    return _result(worth, flows, found, pool, only, recipe, stores, way)
 
 
 def walked_search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores) -> Searched:
@@ -105,6 +108,7 @@ class Sight:
 
     def __init__(self, text: str) -> None:
         self._stems = [(f" {word}", 1 << place) for place, word in enumerate(dict.fromkeys(words(text)))]
+        self._all = (1 << len(self._stems)) - 1
         self.items: dict[Key, Item] = {}
         self._seen: dict[Key, int] = {}
         self._weights: dict[int, float] = {}  # of sets of words
@@ -125,10 +129,17 @@ class Sight:
         found = []
         for target in targets:
             new = seen.get(target, 0) & lacking
-            if new not in weights:
-                weights[new] = sum(weights[bit] for _, bit in self._stems if new & bit)
-            found.append(weights[new])
+            found.append(weights[new] if new in weights else self._weigh(new))
         return found
+
+    def same(self, one: Key, other: Key) -> float:
+        """How much of the question both have. What was not looked at is taken to have all of it."""
+        return self._weigh(self._seen.get(one, self._all) & self._seen.get(other, self._all))
+
+    def _weigh(self, stems: int) -> float:
+        if stems not in self._weights:
+            self._weights[stems] = sum(self._weights[bit] for _, bit in self._stems if stems & bit)
+        return self._weights[stems]
 
 
 @dataclass(slots=True)
@@ -144,6 +155,7 @@ class _Way:
     links: Links = field(default_factory=dict)
     near: dict[Key, float] = field(default_factory=dict)
     asked: set[Key] = field(default_factory=set)
+    linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
 
     def follow(self, keys: Sequence[Key]) -> None:
         """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
@@ -231,15 +243,21 @@ class _Way:
         return 1.0 if self.vector is None else LEAST_NEAR
 
     def _led(self, here: Key) -> float:
-        """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter.
-        Bridges are guesses, however many: together they count as the best of them."""
-        stored = guessed = 0.0
+        """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter. Bridges,
+        however many, count as the best of them."""
+        named = alike = bridged = 0.0
         for weight, edge in self.links.get(here, {}).values():
-            if edge.type != BRIDGED:
-                stored += weight
-            elif weight > guessed:
-                guessed = weight
-        return min(1.0, (stored + guessed) / ENOUGH)
+            if edge.type not in GUESSES:
+                named += weight
+            elif edge.type != BRIDGED:
+                alike += weight
+            elif weight > bridged:
+                bridged = weight
+        return min(1.0, (named + self.linked * (alike + bridged)) / ENOUGH)
+
+    def named(self, here: Key) -> float:
+        """What an item's links weigh, guesses left out."""
+        return sum(weight for weight, edge in self.links.get(here, {}).values() if edge.type not in GUESSES)
 
     def _flows(self, here: Key, worth: float) -> list[tuple[Key, Flow]]:
         far = self.links[here]
@@ -257,16 +275,19 @@ def _result(
     only: Filter,
     recipe: Recipe,
     stores: Stores,
-    known_items: Mapping[Key, Item],
+    way: _Way,
 ) -> Walked:
-    """Worth in the measure of the search's scores: what starts with a score and gets nothing by links keeps its distance to the best."""
+    """Worth in the measure of the search's scores: what starts with a score and gets nothing by links keeps its distance to the best,
+    and goes further behind the more it repeats of the best."""
+    known_items = way.sight.items
     known = {hit.item.key: hit.score for hit in found}
     reached = [key for key in ways if key not in known]
     top, most = max(known.values()), max(worth.values())
-    told = {
-        key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * score) ** (1 / recipe.walk.sharpness), 6)
-        for key, score in (*known.items(), *((key, pool.get(key, 0.0)) for key in reached))
-    }
+    scores = {**known, **{key: pool.get(key, 0.0) for key in reached}}
+    told = {key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * score) ** (1 / recipe.walk.sharpness), 6) for key, score in scores.items()}
+    told = worth_less(told, way.sight.same, way.linked)
+    say = min(1.0, 2 * way.linked)  # where hardly anything is linked by names, search has more to say than the walk
+    told = {key: round(say * one + (1 - say) * scores[key], 6) for key, one in told.items()}
     allowed = stores.items.visible(sorted(reached, key=lambda key: (-told[key], key[1], key[0])), only)
     best = allowed[: recipe.limit]
     items = {**known_items, **{item.key: item for item in stores.items.get([key for key in best if key not in known_items])}}

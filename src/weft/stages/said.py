@@ -1,0 +1,28 @@
+"""What the best item says already: where items name each other, the rest of an answer is what says something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from weft.model import Key
+
+# Chosen on the two tuning sets (docs/walk.md).
+REPEATED = 1.0  # how much less an item is worth that repeats the best one
+NAMING = 0.4  # of the starts having enough links by names: then all knowledge here is taken to be linked
+
+
+def linked(starts: Sequence[tuple[float, float]]) -> float:
+    """How far knowledge is linked by names, from 0 to 1, as most starts are or those with most of the worth. Of each start: its share of
+    the worth, and how much it has of the links that are enough. Items that only resemble each other tell the same again, and are no
+    further pieces of an answer."""
+    held = [(share, min(1.0, enough)) for share, enough in starts]
+    usual = sum(enough for _, enough in held) / len(held) if held else 0.0
+    return min(1.0, max(usual, sum(share * enough for share, enough in held)) / NAMING)
+
+
+def worth_less(worth: Mapping[Key, float], same: Callable[[Key, Key], float], linked: float) -> dict[Key, float]:
+    """Less for each item but the best, by the part of the question that it has in common with the best (`same`); not where the best
+    one has the whole question, nor where nothing is linked."""
+    best = min(worth, key=lambda key: (-worth[key], key[1], key[0]))
+    rate = REPEATED * linked * (1 - same(best, best))
+    return {key: one if key == best else round(one * (1 - rate * same(best, key)), 6) for key, one in worth.items()}
