@@ -392,7 +392,7 @@ def test_processes_that_write_at_once_all_succeed(path: str, start: Start) -> No
 def test_a_killed_writer_loses_only_its_batch(path: str, start: Start) -> None:
     writer = start("""
         class Slow(dict):
-            def values(self):
+            def items(self):
                 say("in the middle")
                 time.sleep(60)
         store = SqliteStore.open(path)
