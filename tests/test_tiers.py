@@ -157,6 +157,32 @@ def test_a_provider_is_for_the_full_tiers(kb, tier, seen):
                 call("refund")
 
 
+@pytest.mark.parametrize(("tier", "seen"), [("core", False), ("writer_pro", False), ("teams", True), ("enterprise", True), (lambda: 1 / 0, False)])
+def test_memory_is_for_the_full_tiers(kb, tier, seen):
+    weft.Memory(kb, "m").remember("the refund was paid", id="a")
+    memory = weft.Memory(kb, "m", tier=tier)
+    calls = {
+        "remember": ("b",),
+        "relate": ("a", "a"),
+        "get": ("a",),
+        "search": ("refund",),
+        "search_many": (["refund"],),
+        "build_context": ("refund",),
+        "preview": ("refund",),
+        "forget": ("a",),
+    }
+    for name, given in calls.items():
+        if seen:
+            getattr(memory, name)(*given)
+        else:
+            with pytest.raises(weft.Forbidden, match="memory needs the tier 'teams' or 'enterprise'"):
+                getattr(memory, name)(*given)
+    if not seen:
+        with pytest.raises(weft.Forbidden):
+            memory.add_conversation([{"speaker": "A", "content": "b"}], conversation="c")
+        assert [one.id for one in weft.Memory(kb, "m").get(["a", "b"])] == ["a"]
+
+
 def test_a_graph_context_shows_what_its_tier_may(kb):
     graph = weft.GraphContext(kb, ["s"])
     counts = {tier: len(graph.for_query("refund endpoint", tier=tier, max_tokens=None).entities) for tier in TIERS}

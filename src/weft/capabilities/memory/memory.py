@@ -9,7 +9,7 @@ from datetime import datetime
 from time import perf_counter
 from typing import Any, TypeVar
 
-from weft import request, tokens
+from weft import request, tiers, tokens
 from weft.capabilities.memory import finding, fitting, templates, writing
 from weft.capabilities.memory.analytics import Analytics
 from weft.capabilities.memory.options import ContextOptions, SearchOptions
@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 
 class Memory:
-    """The memories of one workspace, which is a space of the engine. What every method may be asked is in `options.py`."""
+    """The memories of one workspace, which is a space of the engine. What every method may be asked is in `options.py`. `tier` as for
+    `Engine.context`: memory is for `teams` and `enterprise`, so that a call under another tier is Forbidden."""
 
     def __init__(
         self,
@@ -42,8 +43,9 @@ class Memory:
         expected_dimensions: int | None = None,
         track_access: bool = False,
         analytics: Analytics | None = None,
+        tier: tiers.Given = None,
     ) -> None:
-        self._kb, self.workspace = kb, _workspace(workspace)
+        self._kb, self.workspace, self._tier = kb, _workspace(workspace), tier
         self._shelf = Shelf(kb, self.workspace)
         self._templates, self._rankers = dict(TEMPLATES), dict(RANKERS)
         self._template = templates.chosen(default_template, self._templates).name
@@ -61,6 +63,7 @@ class Memory:
         """Store a memory. Fields: type, conversation, confidence=0.5, metadata, pinned=False, expires_at, valid_from, valid_to, created_at, speaker,
         title, tags, source, id. `supersedes` names memories whose place it takes: they are kept and linked, and found only for times before.
         `related` links it to others, by id, with the type of each link."""
+        self._check_tier()
         at = self._time("created_at", fields.get("created_at"))
         item = writing.memory(self.workspace, content, at, fields)
         old = self._shelf.known(request.ids(supersedes)) if supersedes else []
@@ -82,6 +85,7 @@ class Memory:
     ) -> list[Remembered]:
         """Store what was said, turn by turn, with who said it and when; each turn is linked to the next, and the first to `after`. A summary and
         facts are stored beside the turns and point to them. Telling it again changes nothing. Gives turns, summary, facts."""
+        self._check_tier()
         before = self._shelf.known([after])[0].text if after else ""
         said = writing.turns(self.workspace, _named("conversation", conversation), messages, self._time("now", now), before)
         at = self._time("now", now or max((one.created_at for one in said if one.created_at), default=None))
@@ -91,14 +95,17 @@ class Memory:
 
     def relate(self, source: str, target: str, type: str = "related", *, confidence: float = 1.0, now: datetime | None = None) -> None:
         """Link two memories."""
+        self._check_tier()
         self._kb.add([], [writing.link(self.workspace, source, target, type, confidence, self._time("now", now))])
 
     def get(self, ids: str | Sequence[str]) -> list[Remembered]:
         """Memories by id; unknown ids are left out."""
+        self._check_tier()
         return [Remembered.of(item) for item in self._shelf.stored(request.ids(ids))]
 
     def forget(self, ids: str | Sequence[str]) -> int:
         """Delete memories with their links; how many were there."""
+        self._check_tier()
         found = [item.id for item in self._shelf.stored(request.ids(ids))]
         return self._kb.delete(found, space=self.workspace) if found else 0
 
@@ -116,6 +123,7 @@ class Memory:
 
     def search_many(self, queries: Sequence[str], **options: Any) -> list[list[SearchResult]]:
         """One answer per question; the questions are embedded in one batch."""
+        self._check_tier()
         asked = [_question(query) for query in _list(queries)]
         if SearchOptions.of(options).mode != "bm25":
             with _embedding():
@@ -148,7 +156,12 @@ class Memory:
 
     # inside
 
+    def _check_tier(self) -> None:
+        if self._tier is not None:
+            tiers.check_full(tiers.in_force(self._tier), "memory")
+
     def _search(self, text: str, vector: Sequence[float] | None, given: Mapping[str, Any]) -> list[SearchResult]:
+        self._check_tier()
         options = SearchOptions.of(given)
         if options.limit is None:
             raise Invalid("limit must be a whole number: only a context has a budget that could set it")
@@ -163,6 +176,7 @@ class Memory:
         return self._noted("search", text, run, len)
 
     def _context(self, operation: str, text: str, vector: Sequence[float] | None, given: Mapping[str, Any]) -> ContextPreview:
+        self._check_tier()
         options = ContextOptions.of(given)
         template = templates.chosen(self._template if options.template is None else options.template, self._templates)
         budget = self._budget if options.token_budget is None else options.token_budget
