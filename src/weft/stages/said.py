@@ -25,4 +25,6 @@ def worth_less(worth: Mapping[Key, float], same: Callable[[Key, Key], float], li
     one has the whole question, nor where nothing is linked."""
     best = min(worth, key=lambda key: (-worth[key], key[1], key[0]))
     rate = REPEATED * linked * (1 - same(best, best))
+    if not rate:
+        return dict(worth)
     return {key: one if key == best else round(one * (1 - rate * same(best, key)), 6) for key, one in worth.items()}

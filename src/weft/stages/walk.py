@@ -287,7 +287,8 @@ def _result(
     told = {key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * score) ** (1 / recipe.walk.sharpness), 6) for key, score in scores.items()}
     told = worth_less(told, way.sight.same, way.linked)
     say = min(1.0, 2 * way.linked)  # where hardly anything is linked by names, search has more to say than the walk
-    told = {key: round(say * one + (1 - say) * scores[key], 6) for key, one in told.items()}
+    if say < 1.0:
+        told = {key: round(say * one + (1 - say) * scores[key], 6) for key, one in told.items()}
     allowed = stores.items.visible(sorted(reached, key=lambda key: (-told[key], key[1], key[0])), only)
     best = allowed[: recipe.limit]
     items = {**known_items, **{item.key: item for item in stores.items.get([key for key in best if key not in known_items])}}
