@@ -99,10 +99,15 @@ def health(port: int, process: multiprocessing.Process) -> list[float]:
 def memory_mb(pid: int) -> float:
     """What the server's processes hold together, as Linux counts it; nan elsewhere."""
     try:
-        family = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
-        return sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in family) * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in family(pid)) * os.sysconf("SC_PAGE_SIZE") / 1e6
     except OSError:
         return float("nan")
+
+
+def family(pid: int) -> list[int]:
+    """A process, those it started, those they started, and so on."""
+    children = [int(one) for thread in Path(f"/proc/{pid}/task").iterdir() for one in (thread / "children").read_text().split()]
+    return [pid, *(one for child in children for one in family(child))]
 
 
 def measured(port: int, connections: int, seconds: float, bodies: Sequence[str]) -> tuple[list[float], list[float]]:

@@ -13,19 +13,16 @@ import numpy as np
 from weft.errors import Conflict, Unavailable
 from weft.model import Context, Hit, Key, Problem, Query, Stats
 from weft.ports import Stores, TokenCounter, Vector
-from weft.quick import maker
 from weft.recipes import Recipe, Weights
 from weft.stages.fit import Part, fit
 from weft.stages.gather import Gathered, Request, gather
 from weft.stages.linked import needs, tolerance
 from weft.stages.paths import told_in
-from weft.stages.rank import rank
+from weft.stages.rank import rank, rescored
 from weft.stages.render import layout
 from weft.trace import span
 
 log = logging.getLogger(__name__)
-
-_hit = maker(Hit)
 
 RENDERER = 1  # raised whenever the same choice would be written differently
 
@@ -66,7 +63,7 @@ def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...
 
 
 def _with_worth(hit: Hit, worth: float) -> Hit:
-    return _hit(hit.item, hit.score, {**hit.signals, "walk": worth}, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
+    return rescored(hit, hit.score, {**hit.signals, "walk": worth})
 
 
 def _shown(hit: Hit, recipe: Recipe) -> Hit:

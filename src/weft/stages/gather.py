@@ -7,15 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from weft.model import Filter, Hit, Key, Kind, Query
 from weft.ports import Stores, Vector
-from weft.quick import maker
 from weft.recipes import Recipe, Source
 from weft.stages.expand import expand
 from weft.stages.linked import links
-from weft.stages.rank import UNKNOWN_CONFIDENCE
+from weft.stages.rank import UNKNOWN_CONFIDENCE, rescored
 from weft.stages.search import search
 from weft.stages.walk import walk, walked_search
-
-_hit = maker(Hit)
 
 EVERYBODY = "global"  # the id of the profile that holds for every entity
 
@@ -75,10 +72,7 @@ def by_link(request: Request, recipe: Recipe) -> Gathered:
     only = allowed(request.query, recipe)
     result = expand(list(dict.fromkeys(starts)), only, recipe, items=request.stores.items, graph=request.stores.graph)
     relevance = {hit.item.key: hit.relevance for hit in best}
-    hits = [
-        _hit(hit.item, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)}, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
-        for hit in result.hits
-    ]
+    hits = [rescored(hit, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)}) for hit in result.hits]
     return Gathered(_new(hits, request.found), expanded=result.reached, max_depth=result.max_depth)
 
 

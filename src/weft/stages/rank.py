@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 
 from weft.model import Hit, Query
+from weft.quick import maker
 from weft.recipes import Weights
 
 DAY_S = 86_400
@@ -15,6 +16,14 @@ YEAR_DAYS = 365
 UNKNOWN_CONFIDENCE = 0.5
 MENTIONS_FOR_ALL = 5
 _APART = re.compile(r"[\s,./\-_:;()\[\]?!]+")
+
+
+_hit = maker(Hit)
+
+
+def rescored(hit: Hit, score: float, signals: Mapping[str, float]) -> Hit:
+    """The same hit with another score. A request does this hundreds of times, and `replace` takes five times as long."""
+    return _hit(hit.item, score, signals, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
 
 
 def rank(hits: Sequence[Hit], query: Query, weights: Weights, types: Sequence[str] = ()) -> list[Hit]:
@@ -31,7 +40,7 @@ def _scored(hit: Hit, query: Query, weights: Weights, types: Sequence[str]) -> H
     values = {name: round(value, 6) for name in used if (value := said[name]) is not None}
     total = sum(used[name] for name in values)
     score = sum(used[name] * value for name, value in values.items()) / total if total else 0.0
-    return replace(hit, score=round(score, 6), signals={**hit.signals, **values})
+    return rescored(hit, round(score, 6), {**hit.signals, **values})
 
 
 def match(hit: Hit, _: Query) -> float:

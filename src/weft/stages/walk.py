@@ -14,6 +14,7 @@ from weft.ingest.mentions import asked_about, spans, titles
 from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import Stores, Vector
 from weft.recipes import Recipe, Walk
+from weft.stages.rank import rescored
 from weft.stages.said import linked, worth_less
 from weft.stages.search import Searched, search
 from weft.words import rarity, words
@@ -78,8 +79,8 @@ def walked_search(text: str, vector: Vector | None, only: Filter, recipe: Recipe
     wide = replace(recipe, mode="hybrid", limit=max(READ, recipe.limit), min_score=0.0, room=0)
     result = search(text, vector, only, wide, stores=stores)
     way = walk(text, vector, result.hits, result.pool, only, replace(recipe, depth=recipe.depth or 2), stores=stores)
-    hits = [replace(hit, score=way.worth.get(hit.item.key, hit.score), signals={**hit.signals, **_signal(way, hit)}) for hit in result.hits]
-    hits += [replace(hit, score=hit.relevance) for hit in way.hits]
+    hits = [rescored(hit, way.worth.get(hit.item.key, hit.score), {**hit.signals, **_signal(way, hit)}) for hit in result.hits]
+    hits += [rescored(hit, hit.relevance, hit.signals) for hit in way.hits]
     hits.sort(key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
     return Searched(tuple(hit for hit in hits if hit.score >= recipe.min_score)[: recipe.limit], result.considered, result.pool)
 

@@ -17,6 +17,7 @@ from weft.model import MADE, Edge, Hit, Item, Key, Kind, Problem
 from weft.recipes import Recipe
 from weft.stages.expand import LIGHTEST, expand
 from weft.stages.gather import allowed
+from weft.stages.rank import rescored
 from weft.stages.search import search
 from weft.trace import span
 
@@ -81,7 +82,7 @@ def ranked(asked: Asked, reading: Reading, options: GraphOptions, hits: Sequence
 def _scored(hit: Hit, one: Scored) -> Hit:
     if not 0 <= one.score <= 1:
         raise Invalid(f"the ranker gave {hit.item.id!r} the score {one.score!r}; scores are from 0 to 1")
-    return replace(hit, score=one.score, signals={**hit.signals, "match": hit.score, **one.signals})
+    return rescored(hit, one.score, {**hit.signals, "match": hit.score, **one.signals})
 
 
 def _kept(found: Sequence[Found], options: GraphOptions) -> list[Found]:
@@ -98,7 +99,7 @@ def neighbours(asked: Asked, starts: Sequence[Found], reading: Reading, options:
         wanted = replace(recipe(options), limit=options.max_entities + SPARE)
         reached = expand(keys, allowed(asked.query, wanted), wanted, items=asked.stores.items, graph=asked.stores.graph)
     worth = {one.hit.item.key: one.hit.score for one in starts}
-    own = ranked(asked, reading, options, reached.hits) if reading.text else [Found(replace(hit, score=0.0)) for hit in reached.hits]
+    own = ranked(asked, reading, options, reached.hits) if reading.text else [Found(rescored(hit, 0.0, hit.signals)) for hit in reached.hits]
     found = [_linked(one, way, worth[way.path[0]]) for one, way in zip(own, reached.hits, strict=True)]
     return _kept(found, options), reached.reached, reached.max_depth
 
@@ -107,7 +108,7 @@ def _linked(own: Found, way: Hit, start: float) -> Found:
     linked = round(start * way.score, 6)
     signals = {**own.hit.signals, "graph": way.score, "link_start": start}
     signals.pop("match", None)
-    return replace(own, hit=replace(own.hit, score=max(own.hit.score, linked), signals=signals), raw=max(own.raw, linked))
+    return Found(rescored(own.hit, max(own.hit.score, linked), signals), own.matched_terms, max(own.raw, linked))
 
 
 def links(asked: Asked, entities: Sequence[Hit], options: GraphOptions) -> list[Hit]:
