@@ -432,6 +432,11 @@ class Engine:
         return self._clock()
 
     @property
+    def asks_nobody(self) -> bool:
+        """Whether questions are answered by this process alone, computing all the time."""
+        return self._meaning.asks_nobody
+
+    @property
     def dimensions(self) -> int | None:
         """Of the embedder's vectors; None without one."""
         return self._meaning.dimensions

@@ -14,6 +14,7 @@ from weft.trace import span
 
 PAGE = 4096  # items looked up at a time
 BATCH = 64  # vectors per write
+BUNDLED = "minilm"  # the embedder that works without anybody else
 Progress = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 
 
@@ -44,6 +45,11 @@ class Meaning:
         """Hits and misses of the cache; of its file the vectors, the hits since it was made, and what is wrong with it."""
         counted = (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
         return (*counted, *((*self._disk.counts(), self._disk.problem) if self._disk else (0, 0, "")))
+
+    @property
+    def asks_nobody(self) -> bool:
+        """Whether vectors of questions are made here: an embedder that weft does not know may wait for another machine."""
+        return self._embedder is None or self._embedder.name == BUNDLED
 
     @property
     def dimensions(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import anyio.to_thread
@@ -53,7 +54,7 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
         docs_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
-    app.state.engine, app.state.metrics = kb, Metrics()
+    app.state.engine, app.state.metrics, app.state.turn = kb, Metrics(), Lock()
     app.include_router(asking.routes)
     app.include_router(providing.routes)
     app.include_router(graphing.routes)

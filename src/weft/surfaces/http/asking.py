@@ -14,7 +14,7 @@ from weft.surfaces.http import context as context_answer
 from weft.surfaces.http.access import Key
 from weft.surfaces.http.logs import noted
 from weft.surfaces.http.shapes import ContextRequest, ContextResponse, ExplainRequest, SearchRequest
-from weft.surfaces.http.state import engine, key_of, metrics, tier_of
+from weft.surfaces.http.state import engine, key_of, metrics, tier_of, turn
 
 routes = APIRouter()
 
@@ -23,9 +23,10 @@ routes = APIRouter()
 def context(request: Request, asked: ContextRequest) -> JSONResponse:
     """The best context for a request: entry points, related nodes, entities, within one token budget."""
     key_of(request).check_read(asked.tenant_ids)
-    found, body = context_answer.answer(engine(request), asked, tier_of(request, asked.tier))
-    _count(request, found)
-    return JSONResponse(body)
+    with turn(request):
+        found, body = context_answer.answer(engine(request), asked, tier_of(request, asked.tier))
+        _count(request, found)
+        return JSONResponse(body)
 
 
 @routes.post("/api/search", tags=["context"])
@@ -33,7 +34,7 @@ def search(request: Request, asked: SearchRequest) -> JSONResponse:
     """Items by words and meaning, best first, with the numbers behind each score."""
     key_of(request).check_read(asked.spaces)
     given = asked.model_dump(exclude={"query", "spaces", "tier"}) | {"tier": tier_of(request, asked.tier)}
-    with noted() as notes:
+    with turn(request), noted() as notes:
         found = engine(request).search(asked.query, spaces=asked.spaces, **given)
     return JSONResponse(wire.hits(found, notes))
 
@@ -44,10 +45,11 @@ def explain(request: Request, asked: ExplainRequest) -> JSONResponse:
     key_of(request).check_read(asked.spaces)
     kb = engine(request)
     given = options(request, asked)
-    if asked.remedies or asked.ids:
-        found = _discreet(kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **given), key_of(request))
-    else:
-        found = kb.context(asked.query, spaces=asked.spaces, **given)
+    with turn(request):
+        if asked.remedies or asked.ids:
+            found = _discreet(kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **given), key_of(request))
+        else:
+            found = kb.context(asked.query, spaces=asked.spaces, **given)
     _count(request, found)
     return JSONResponse(wire.context(found) | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}})
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
@@ -22,7 +22,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from weft.errors import Unavailable
-from weft.surfaces.http import door, logs
+from weft.surfaces.http import door, handing, logs
 from weft.surfaces.http.door import Limits
 from weft.surfaces.http.rate import Rate
 
@@ -129,6 +129,8 @@ def _work(task: Task, listening: socket.socket) -> None:
     from weft.surfaces.http import serve  # here: it takes half a second, which the process that starts the others can save
 
     Thread(target=_end_with_parent, daemon=True).start()
+    if handing.POSSIBLE:
+        listening = handing.Handed(fileno=listening.detach())
     try:
         with task.opened() as kb:
             serve.listen(kb, task.keys, task.host, task.port, task.workers, task.limits, rate=task.rate, listening=listening)
@@ -149,13 +151,24 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _sockets(host: str, port: int, count: int) -> Iterator[list[socket.socket]]:
-    """One for each process where the system then spreads connections evenly (Linux), else one for all."""
-    spread = sys.platform == "linux"
+    """One for each process: connections are handed out in turn, where that is possible, else all accept from one."""
     made: list[socket.socket] = []
     try:
-        _listening(host, port, spread=False).close()  # with SO_REUSEPORT it would not notice another server on this port
-        made.extend(_listening(host, port, spread) for _ in range(count if spread else 1))
-        yield made if spread else made * count
+        listening = _listening(host, port)
+        made.append(listening)
+        if not handing.POSSIBLE:
+            yield made * count
+            return
+        pairs = [socket.socketpair() for _ in range(count)]
+        made.extend(end for pair in pairs for end in pair)
+        for given, _ in pairs:
+            given.setblocking(False)
+        Thread(target=handing.hand_out, args=(listening, [given for given, _ in pairs]), daemon=True).start()
+        try:
+            yield [taken for _, taken in pairs]
+        finally:
+            with suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
     except OSError as error:
         raise Unavailable(f"cannot listen on {door.address(host, port)}: {error.strerror}") from error
     finally:
@@ -163,13 +176,11 @@ def _sockets(host: str, port: int, count: int) -> Iterator[list[socket.socket]]:
             one.close()
 
 
-def _listening(host: str, port: int, spread: bool) -> socket.socket:
+def _listening(host: str, port: int) -> socket.socket:
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if spread:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         made.bind((host, port))
         made.listen(BACKLOG)
     except OSError:

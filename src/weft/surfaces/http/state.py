@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from fastapi import Request
 
 from weft import tiers
@@ -14,6 +17,17 @@ from weft.tiers import Tier
 def engine(request: Request) -> Engine:
     found: Engine = request.app.state.engine
     return found
+
+
+@contextmanager
+def turn(request: Request) -> Iterator[None]:
+    """One question at a time, where answering it is nothing but computing: two at once would take turns every few milliseconds, and both
+    take as long as both together. Requests that wait for others, or write, do not wait for a turn."""
+    if not engine(request).asks_nobody:
+        yield
+        return
+    with request.app.state.turn:
+        yield
 
 
 def metrics(request: Request) -> Metrics:
