@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,12 +49,12 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         if only.created_to is not None:
             read = [edge for edge in read if edge.known_at(only.created_to)]
         steps = _steps(read, ways, hop, recipe.near)
-        allowed = items.visible(sorted(steps, key=lambda key: _order(steps, key)), only)
+        allowed = items.visible(_ordered(steps, steps), only)
         reached.update({key: steps[key] for key in allowed})
         ways.update({key: steps[key].path for key in allowed})
         frontier = allowed[: FRONTIER_PER_HIT * recipe.limit]
-    best = [key for key in sorted(reached, key=lambda key: _order(reached, key)) if reached[key].score >= recipe.min_score]
-    hits = tuple(_hit(item, reached) for item in items.get(best[: recipe.limit]))
+    best = _best(reached, recipe)
+    hits = tuple(_hit(item, reached) for item in items.get(best))
     return Expanded(hits, len(reached), max((len(step.path) - 1 for step in reached.values()), default=0))
 
 
@@ -81,8 +81,15 @@ def _steps(edges: Sequence[Edge], ways: dict[Key, tuple[Key, ...]], hop: int, ne
     return steps
 
 
-def _order(steps: dict[Key, Step], key: Key) -> tuple[float, str, str]:
-    return (-steps[key].score, key[1], key[0])
+def _ordered(keys: Iterable[Key], steps: dict[Key, Step]) -> list[Key]:
+    return sorted(keys, key=lambda key: (-steps[key].score, key[1], key[0]))
+
+
+def _best(reached: dict[Key, Step], recipe: Recipe) -> list[Key]:
+    """The best `recipe.limit` items. Only what may be among them is put in order: hundreds were reached."""
+    scores = sorted((step.score for step in reached.values()), reverse=True)
+    least = max(recipe.min_score, scores[recipe.limit - 1]) if 0 < recipe.limit <= len(scores) else recipe.min_score
+    return _ordered((key for key, step in reached.items() if step.score >= least), reached)[: recipe.limit]
 
 
 def _hit(item: Item, reached: dict[Key, Step]) -> Hit:
