@@ -136,7 +136,7 @@ REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 530, "model.py": 420, "stores/memory.py": 480, "stores/sqlite/store.py": 440, "surfaces/client.py": 370, "testing/items.py": 340}
+LARGER = {"engine.py": 520, "model.py": 420, "stores/memory.py": 480, "stores/sqlite/store.py": 440, "surfaces/client.py": 370, "testing/items.py": 340}
 
 
 def module(file: Path) -> str:

@@ -361,18 +361,13 @@ class Engine:
         query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
             found, problems = self._meaning.of_query(query, recipes)
-            context = answer(query, recipes, found, stores_then(self._stores, query.as_of), tokens.counter(query.model), problems)
+            then, counter = stores_then(self._stores, query.as_of), tokens.counter(query.model)
+            context = answer(query, recipes, found, then, counter, problems)
+            known = [info.name for info in self._spaces()]
             context = explain.explained(
-                context,
-                recipes,
-                found,
-                stores_then(self._stores, query.as_of),
-                tokens.counter(query.model),
-                request.ids(ids),
-                [info.name for info in self._spaces()],
-                lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
+                context, recipes, found, then, counter, request.ids(ids), known, lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1]
             )
-            context = paths.explained(context, stores_then(self._stores, query.as_of))
+            context = paths.explained(context, then)
         return replace(context, stats=replace(context.stats, timings=timings))
 
     @contextmanager
