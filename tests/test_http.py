@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from http.client import HTTPConnection
@@ -25,6 +25,7 @@ from typing import Any
 
 import httpx
 import hypothesis
+import numpy as np
 import pytest
 import schemathesis
 from click.testing import CliRunner
@@ -955,6 +956,40 @@ def test_no_request_brings_the_server_down_or_gets_an_answer_that_is_not_describ
             case.call_and_validate(checks=CHECKS)
 
         ask()
+
+
+class Turns:
+    """Counts who took a turn."""
+
+    taken = 0
+
+    def __enter__(self) -> None:
+        self.taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Elsewhere:
+    """An embedder that weft does not know: it may be a service."""
+
+    name, dimensions, fingerprint = "elsewhere", 2, "elsewhere@1"
+
+    def embed(self, texts: Sequence[str]) -> list[Any]:
+        return [np.array([1.0, 0.0], np.float32) for _ in texts]
+
+
+@pytest.mark.parametrize(("embedder", "turns"), [(None, 3), (Elsewhere(), 0)])
+def test_questions_take_turns_unless_they_wait_for_another_machine(embedder: Any, turns: int) -> None:
+    with weft.open("memory:", embedder=embedder) as kb:
+        kb.add(weft.Item("a", "t", type="faq", text="alpha"))
+        app = application.create(kb, limits=Limits(hosts=("*",)))
+        app.state.turn = Turns()
+        with TestClient(app) as client:
+            for path, asked in (("context", {"tenant_ids": ["t"]}), ("search", {"spaces": ["t"]}), ("explain", {"spaces": ["t"]})):
+                assert client.post(f"/api/{path}", json={"query": "alpha", **asked}).status_code == 200
+            assert client.get("/api/spaces").status_code == 200
+        assert app.state.turn.taken == turns
 
 
 def test_the_documentation_needs_no_network(client):
