@@ -23,6 +23,8 @@ def given() -> Iterator[Given]:
     for end, _ in pairs:
         end.setblocking(False)
     taken = [Handed(fileno=end.detach()) for _, end in pairs]
+    for handed in taken:
+        handed.settimeout(30)
     thread = Thread(target=hand_out, args=(listening, [end for end, _ in pairs]), daemon=True)
     thread.start()
     yield listening, [end for end, _ in pairs], taken, thread

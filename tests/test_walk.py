@@ -124,6 +124,15 @@ def test_depth_0_follows_no_links_and_depth_1_only_those_of_hits(kb):
     assert ids(kb.context("xylophone", spaces=["s"], recipe=[recipe[0], Recipe("linked", "walk", limit=50, depth=3)]).hits) == ["c0", "c1", "c2", "c3"]
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_context_says_how_far_it_went_and_how_much_it_reached(depth):
+    with weft.open("memory:", embedder=None, links=[]) as kb:
+        kb.add([Item("start", "s", text="zebra"), *(Item(f"n{n}", "s", text=f"x{n}") for n in range(4))])
+        kb.add([], [Edge("start" if n == 0 else f"n{n - 1}", f"n{n}", space="s") for n in range(4)])
+        stats = kb.context("zebra", spaces=["s"], depth=depth).stats
+        assert (stats.max_depth, stats.expanded) == (depth, depth)
+
+
 def test_explain_tells_the_path_and_the_worth(kb):
     context = kb.explain(QUESTION, spaces=["s"])
     signals = {hit.item.id: hit.signals for hit in context.hits}
