@@ -638,7 +638,7 @@ class TestBadInput:
         kb.close()
         assert (answer.status_code, answer.json()["code"]) == (500, "error")
         assert "Traceback" not in answer.text and "NoneType" not in answer.text and "measles" not in caplog.text
-        assert "AttributeError at context.py:" in caplog.text
+        assert "AttributeError at state.py:" in caplog.text
 
     def test_a_store_that_is_gone_is_said_without_its_place(self, own: Path, caplog: pytest.LogCaptureFixture) -> None:
         kb = weft.open(str(own), embedder=None)
