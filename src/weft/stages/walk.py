@@ -6,18 +6,19 @@ its words that the item before lacks. Answers that need two or three pieces of k
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from weft.ingest.mentions import asked_about, spans, titles
-from weft.model import Edge, Filter, Hit, Item, Key
+from weft.model import Edge, Filter, Hit, Key
 from weft.ports import Stores, Vector
 from weft.recipes import Recipe, Walk
 from weft.stages.rank import rescored
 from weft.stages.said import linked, worth_less
 from weft.stages.search import Searched, search
-from weft.words import rarity, words
+from weft.stages.sight import LONGEST, Sight
+from weft.words import words
 
 # Chosen on the two tuning sets (docs/walk.md), as were the numbers of `Walk`.
 READ = 30  # of the hits: whose titles and texts are looked at
@@ -31,7 +32,6 @@ GUESSES = frozenset((BRIDGED, "shares", "similar"))  # likeness: neither end nam
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
 LIGHTEST = 5e-324  # the least number above 0: a link that weighs nothing is not followed
 NO_LINK = (0.0,)
-LONGEST = 20_000  # characters of a text that are looked at
 
 
 class Flow(NamedTuple):
@@ -102,45 +102,6 @@ def _starts(text: str, best: Sequence[Hit], numbers: Walk) -> dict[Key, float]:
     chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[: numbers.starts]
     total = sum(scores[key] ** numbers.sharpness for key in chosen)
     return {key: scores[key] ** numbers.sharpness / total for key in chosen}
-
-
-class Sight:
-    """Which words of the question each item looked at has, as bits of a number. A word counts by how few of these items have it."""
-
-    def __init__(self, text: str) -> None:
-        self._stems = [(f" {word}", 1 << place) for place, word in enumerate(dict.fromkeys(words(text)))]
-        self._all = (1 << len(self._stems)) - 1
-        self.items: dict[Key, Item] = {}
-        self._seen: dict[Key, int] = {}
-        self._weights: dict[int, float] = {}  # of sets of words
-
-    def look(self, items: Iterable[Item]) -> None:
-        for item in items:
-            text = f" {item.title} {item.text[:LONGEST]}".lower()
-            self.items[item.key] = item
-            self._seen[item.key] = sum(bit for stem, bit in self._stems if stem in text)
-        seen = list(self._seen.values())
-        weights = {bit: rarity(len(seen), sum(1 for one in seen if one & bit)) for _, bit in self._stems}
-        total = sum(weights.values()) or 1.0
-        self._weights = {bit: weight / total for bit, weight in weights.items()}
-
-    def new(self, source: Key, targets: Iterable[Key]) -> list[float]:
-        """How much of the question each target has and the source has not."""
-        lacking, seen, weights = ~self._seen.get(source, -1), self._seen, self._weights
-        found = []
-        for target in targets:
-            new = seen.get(target, 0) & lacking
-            found.append(weights[new] if new in weights else self._weigh(new))
-        return found
-
-    def same(self, one: Key, other: Key) -> float:
-        """How much of the question both have. What was not looked at is taken to have all of it."""
-        return self._weigh(self._seen.get(one, self._all) & self._seen.get(other, self._all))
-
-    def _weigh(self, stems: int) -> float:
-        if stems not in self._weights:
-            self._weights[stems] = sum(self._weights[bit] for _, bit in self._stems if stems & bit)
-        return self._weights[stems]
 
 
 @dataclass(slots=True)
@@ -215,16 +176,15 @@ class _Way:
             self.follow(front)
             self._read(front, worth, READ_NEXT[min(hop, len(READ_NEXT) - 1)])
             led = {here: self._led(here) for here in front}
-            flows = [(there, flow) for here in front if here in self.links for there, flow in self._flows(here, worth[here] * led[here])]
-            stay = {here: worth[here] * (1 - led[here]) for here in front}
-            worth = {key: (1 - onward) * share for key, share in starts.items()}
-            for here, rest in stay.items():
-                worth[here] = worth.get(here, 0.0) + onward * rest
+            before, worth = worth, {key: (1 - onward) * share for key, share in starts.items()}
+            for here in front:
+                worth[here] = worth.get(here, 0.0) + onward * (before[here] * (1 - led[here]))
             news: dict[Key, Flow] = {}
-            for there, flow in flows:
-                worth[there] = worth.get(there, 0.0) + onward * flow.worth
-                if there not in starts and there not in ways and (there not in news or news[there].worth < flow.worth):
-                    news[there] = flow
+            for here in front:
+                for there, flow, edge in self._flows(here, before[here] * led[here]):
+                    worth[there] = worth.get(there, 0.0) + onward * flow
+                    if there not in starts and there not in ways and (there not in news or news[there].worth < flow):
+                        news[there] = Flow(flow, here, edge)
             ways |= news
         return worth, ways
 
@@ -260,12 +220,13 @@ class _Way:
         """What an item's links weigh, guesses left out."""
         return sum(weight for weight, edge in self.links.get(here, {}).values() if edge.type not in GUESSES)
 
-    def _flows(self, here: Key, worth: float) -> list[tuple[Key, Flow]]:
-        far = self.links[here]
+    def _flows(self, here: Key, worth: float) -> list[tuple[Key, float, Edge]]:
+        """Where an item's links lead: the items at their other ends, how much of the worth each gets, and the link."""
+        far = self.links.get(here, {})
         near, unknown, news = self.near, self.unknown, self.sight.new(here, far)
         pulls = [weight * near.get(there, unknown) * (LEAST_NEW + new) for (there, (weight, _)), new in zip(far.items(), news, strict=True)]
         total = sum(pulls)
-        return [(there, Flow(worth * pull / total, here, edge)) for (there, (_, edge)), pull in zip(far.items(), pulls, strict=True)]
+        return [(there, worth * pull / total, edge) for (there, (_, edge)), pull in zip(far.items(), pulls, strict=True)]
 
 
 def _result(

@@ -76,7 +76,8 @@ def carriers(connection: apsw.Connection, view: View, tags: Sequence[str], most:
 
 
 def alike(connection: apsw.Connection, view: View, ids: Sequence[str], least: float) -> dict[str, list[tuple[float, str]]]:
-    own = {place: id for id, place in view.places(connection, ids).items() if view.embedded[place]}
+    places = view.places(connection, ids)
+    own = {places[id]: id for id in ids if id in places and view.embedded[places[id]]}
     if not own:
         return {}
     found = vectors.alike(connection, view, np.fromiter(own, np.intp, len(own)), least)

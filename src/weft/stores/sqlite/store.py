@@ -16,7 +16,7 @@ from weft import codec
 from weft import words as analyser
 from weft.errors import Conflict, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
-from weft.stores.sqlite import entries, linking, links, log, vectors, verify, words
+from weft.stores.sqlite import best, entries, linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.reader import Reader
 from weft.stores.sqlite.view import EDGE, View, edge_from_row, item_from_body
@@ -118,10 +118,10 @@ class SqliteStore:
         with self.reading() as reader:
             views = reader.views(only.spaces)
             masks = {name: view.mask(reader.connection, only) for name, view in views.items()}
-            asked = [(space, id) for space, id in keys if space in views]
-            rows = self._places(reader, views, asked)
-        allowed = {key: (mask := masks[key[0]]) is None or bool(mask[place]) for key, place in rows.items()}
-        return [key for key in asked if allowed.get(key)]
+            places = self._places(reader, views, keys)
+        if all(mask is None for mask in masks.values()):
+            return [key for key in keys if key in places]
+        return [key for key in keys if key in places and ((mask := masks[key[0]]) is None or mask[places[key]])]
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         found: list[Item] = []
@@ -181,9 +181,9 @@ class SqliteStore:
                 mask = view.mask(reader.connection, only)
                 if mask is not None:
                     score *= mask
-                places, best, matching = _best(score, limit)
+                places, values, matching = best.largest(score, limit)
                 considered += matching
-                found += [((name, id), value) for id, value in zip(view.ids(reader.connection, places), best, strict=True)]
+                found += [((name, id), value) for id, value in zip(view.ids(reader.connection, places), values, strict=True)]
             for (name, id), place in self._places(reader, views, also).items():
                 value = float(scores[list(views).index(name)][place])
                 others.update({(name, id): round(value, 6)} if value else {})
@@ -263,17 +263,17 @@ class SqliteStore:
                 places = vectors.nearest(view, vector, mask, max(vectors.RESCORED, vectors.RESCORED_PER_HIT * limit))
                 scored = vectors.similarities(reader.connection, view, vector, places, limit)
                 considered += int(np.count_nonzero(view.embedded if mask is None else view.embedded & mask))
-                best = dict(_cut(scored, limit))
-                found += [((name, id), cosine) for id, cosine in zip(view.ids(reader.connection, list(best)), best.values(), strict=True)]
+                kept = dict(_cut(scored, limit))
+                found += [((name, id), cosine) for id, cosine in zip(view.ids(reader.connection, list(kept)), kept.values(), strict=True)]
         return Found(tuple(sorted(found, key=_best_first)[:limit]), considered)
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         scored: dict[Key, float] = {}
         with self.reading() as reader:
             views = reader.views([space for space, _ in keys])
-            places = self._places(reader, views, keys)
             for name, view in views.items():
-                own = {place: key for key, place in places.items() if key[0] == name}
+                known = view.places(reader.connection, [id for space, id in keys if space == name])
+                own = {known[key[1]]: key for key in keys if key[0] == name and key[1] in known}
                 cosines = vectors.similarities(reader.connection, view, vector, np.fromiter(own, np.intp, len(own)))
                 scored.update({own[place]: cosine for place, cosine in cosines})
         return scored
@@ -382,8 +382,8 @@ class SqliteStore:
 
     def _places(self, reader: Reader, views: Mapping[str, View], keys: Sequence[Key]) -> dict[Key, int]:
         """The place of each key that is stored."""
-        found = {name: view.places(reader.connection, [id for space, id in keys if space == name]) for name, view in views.items()}
-        return {(space, id): found[space][id] for space, id in keys if space in found and id in found[space]}
+        known = {name: view.places(reader.connection, [id for space, id in keys if space == name]) for name, view in views.items()}
+        return {key: known[key[0]][key[1]] for key in keys if key[0] in known and key[1] in known[key[0]]}
 
 
 def _embedder(connection: apsw.Connection) -> tuple[str, int]:
@@ -391,17 +391,6 @@ def _embedder(connection: apsw.Connection) -> tuple[str, int]:
     query = "SELECT key, value FROM meta WHERE key IN ('embedder', 'dimensions') AND EXISTS (SELECT 1 FROM vector)"
     rows = dict(list(connection.execute(query)))
     return rows.get("embedder", ""), rows.get("dimensions", 0)
-
-
-def _best(score: npt.NDArray[np.float64], limit: int) -> tuple[list[int], list[float], int]:
-    """The places of the best scores, all of the last tie included, and how many scored at all."""
-    places = np.flatnonzero(score > 0)  # of truth values: ten times as fast as of numbers
-    values, matching = score[places], len(places)
-    if 0 < limit < matching:
-        # Rounding makes ties: what may round to the same as the last is kept, and only what is kept is rounded.
-        near = values >= np.partition(values, matching - limit)[matching - limit] - 1e-6
-        places, values = places[near], values[near]
-    return places.tolist(), np.round(values, 6).tolist(), matching
 
 
 def _cut(scored: list[tuple[int, float]], limit: int) -> list[tuple[int, float]]:

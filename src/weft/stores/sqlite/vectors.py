@@ -8,6 +8,7 @@ import apsw
 import numpy as np
 import numpy.typing as npt
 
+from weft.stores.sqlite.best import smallest
 from weft.stores.sqlite.view import CHUNK, Mask, View
 
 Vector = npt.NDArray[np.float32]
@@ -60,8 +61,7 @@ def nearest(view: View, vector: Vector, mask: Mask | None, wanted: int) -> npt.N
         distance += np.bitwise_count(row ^ bits)
     if few is None and count < view.next:
         distance += ~allowed * np.uint16(len(signs) * 64 + 1)  # farther than any
-    # Distances are small whole numbers: counting them finds the wanted-th smallest faster than sorting does.
-    near = np.flatnonzero(distance <= np.searchsorted(np.cumsum(np.bincount(distance)), wanted))
+    near = smallest(distance, wanted)
     return near if few is None else few[near]
 
 

@@ -185,13 +185,13 @@ class View:
             self._ids.update({row & 0xFFFFFFFF: id for row, id in connection.execute(query, (json.dumps(rows),))})
         return [self._ids[place] for place in places]
 
-    def places(self, connection: apsw.Connection, ids: Sequence[str]) -> dict[str, int]:
-        """The places of those of the ids that are stored, in the order asked."""
+    def places(self, connection: apsw.Connection, ids: Iterable[str]) -> Mapping[str, int]:
+        """A place for each of the ids that is stored, among those of others asked for before."""
         missing = [id for id in ids if id not in self._places]
         if missing:
             query = "SELECT item.id, item.row FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
             self._places.update({id: row & 0xFFFFFFFF for id, row in connection.execute(query, (codec.to_json(missing), self.no))})
-        return {id: self._places[id] for id in ids if id in self._places}
+        return self._places
 
     def stored(self, connection: apsw.Connection, space: str, ids: Sequence[str]) -> dict[str, Item]:
         """The items behind those of the ids that are stored. The same ones come back in request after request, so their fields are kept;

@@ -1,0 +1,45 @@
+"""Finding the best of many numbers by way of a sample must find what sorting them all finds."""
+
+import numpy as np
+import pytest
+
+from weft.stores.sqlite.best import EVERY, ROUNDING, largest, smallest
+
+
+def sorted_largest(scores, limit):
+    above = [(value, place) for place, value in enumerate(scores.tolist()) if value > 0]
+    least = sorted((value for value, _ in above), reverse=True)[limit - 1] - ROUNDING if 0 < limit < len(above) else 0
+    return [place for value, place in above if value >= least], [round(value, 6) for value, _ in above if value >= least], len(above)
+
+
+def sorted_smallest(distances, wanted):
+    least = sorted(distances.tolist())[wanted - 1]
+    return [place for place, value in enumerate(distances.tolist()) if value <= least]
+
+
+SCORES = {
+    "spread": lambda chance, size: chance.random(size),
+    "mostly nothing": lambda chance, size: chance.random(size) * (chance.random(size) < 0.01),
+    "nothing": lambda chance, size: np.zeros(size),
+    "ties": lambda chance, size: chance.integers(0, 4, size) / 4,
+    "all the same": lambda chance, size: np.full(size, 0.5),
+    "the best out of the sample": lambda chance, size: np.where(np.arange(size) % EVERY == 0, 0.1, 0.2 + chance.random(size) / 2),
+    "the best in the sample alone": lambda chance, size: np.where(np.arange(size) % EVERY == 0, 0.9, 0.2 + chance.random(size) / 2),
+    "differing by less than rounding": lambda chance, size: 0.5 + chance.random(size) * 3 * ROUNDING,
+}
+
+
+@pytest.mark.parametrize("size", [1, 5, 200, 5000])
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("made", SCORES.values(), ids=SCORES)
+def test_the_largest_are_those_that_sorting_finds(made, limit, size):
+    scores = made(np.random.default_rng(size + limit), size)
+    assert largest(scores, limit) == sorted_largest(scores, limit)
+
+
+@pytest.mark.parametrize("size", [200, 5000])
+@pytest.mark.parametrize("wanted", [1, 3, 100])
+@pytest.mark.parametrize("made", SCORES.values(), ids=SCORES)
+def test_the_smallest_are_those_that_sorting_finds(made, wanted, size):
+    distances = (made(np.random.default_rng(size + wanted), size) * 384).astype(np.uint16)
+    assert smallest(distances, wanted).tolist() == sorted_smallest(distances, wanted)
