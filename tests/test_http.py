@@ -890,6 +890,25 @@ class TestProcess:
             assert time.monotonic() < until
             time.sleep(0.1)
 
+    def test_processes_that_end_finish_what_they_began_and_nobody_else_is_let_in(self, own: Path) -> None:
+        process, base = started(own, "--processes", "2")
+        port, body = int(base.rpartition(":")[2]), b'{"query": "refund", "spaces": ["support"]}'
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
+            slow.sendall(b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n")
+            slow.sendall(b"Content-Length: %d\r\n\r\n" % len(body))
+            assert slow.recv(1000).startswith(b"HTTP/1.1 100 ")  # it is being answered
+            process.send_signal(signal.SIGTERM)
+            until = time.monotonic() + 20
+            with pytest.raises(ConnectionRefusedError):
+                while time.monotonic() < until:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    time.sleep(0.05)
+            assert process.poll() is None
+            slow.sendall(body)
+            assert b" 200 " in slow.recv(10_000).splitlines()[0]
+        process.communicate(timeout=40)
+        assert process.returncode == 0
+
     def test_what_is_in_memory_is_served_by_one_process(self, own: Path) -> None:
         assert "a memory of its own" in refused(Path("memory:"), "--processes", "2")
 

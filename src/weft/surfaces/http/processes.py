@@ -74,16 +74,16 @@ def run(opened: Callable[[], Engine], host: str, port: int, keys: Path, *, proce
     logs.to_stderr()
     starting = multiprocessing.get_context("forkserver" if COPIED else "spawn")
     warm_up()
-    with _sockets(host, port, processes) as sockets, tempfile.TemporaryDirectory(prefix="weft-metrics-") as metrics:
+    with _sockets(host, port, processes) as (sockets, refuse), tempfile.TemporaryDirectory(prefix="weft-metrics-") as metrics:
         task = Task(opened, host, port, keys, workers, limits, Rate.shared(limits.requests_per_minute, starting), metrics)
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, _stop)
         for line in door.greeting(host, port, keyring):
             say(line)
-        _supervise([lambda listening=one: _started(starting, task, listening) for one in sockets])  # type: ignore[misc]
+        _supervise([lambda listening=one: _started(starting, task, listening) for one in sockets], refuse)  # type: ignore[misc]
 
 
-def _supervise(starts: Sequence[Callable[[], BaseProcess]]) -> None:
+def _supervise(starts: Sequence[Callable[[], BaseProcess]], refuse: Callable[[], None]) -> None:
     running: dict[int, tuple[BaseProcess, float]] = {}
     try:
         for number, start in enumerate(starts):
@@ -99,6 +99,7 @@ def _supervise(starts: Sequence[Callable[[], BaseProcess]]) -> None:
                 log.error("a server process ended with status %s and is started again", process.exitcode)
                 running[number] = (starts[number](), time.monotonic())
     finally:
+        refuse()  # first: whoever comes while requests are finished would be handed to a process that takes no more
         _end([process for process, _ in running.values()])
 
 
@@ -150,14 +151,15 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _sockets(host: str, port: int, count: int) -> Iterator[list[socket.socket]]:
-    """One for each process: connections are handed out in turn, where that is possible, else all accept from one."""
+def _sockets(host: str, port: int, count: int) -> Iterator[tuple[list[socket.socket], Callable[[], None]]]:
+    """One for each process, and what refuses connections from then on. They are handed out in turn, where that is possible, else all
+    processes accept from one socket, until each of them ends."""
     made: list[socket.socket] = []
     try:
         listening = _listening(host, port)
         made.append(listening)
         if not handing.POSSIBLE:
-            yield made * count
+            yield made * count, lambda: None
             return
         pairs = [socket.socketpair() for _ in range(count)]
         made.extend(end for pair in pairs for end in pair)
@@ -165,15 +167,19 @@ def _sockets(host: str, port: int, count: int) -> Iterator[list[socket.socket]]:
             given.setblocking(False)
         Thread(target=handing.hand_out, args=(listening, [given for given, _ in pairs]), daemon=True).start()
         try:
-            yield [taken for _, taken in pairs]
+            yield [taken for _, taken in pairs], lambda: _shut(listening)
         finally:
-            with suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)
+            _shut(listening)
     except OSError as error:
         raise Unavailable(f"cannot listen on {door.address(host, port)}: {error.strerror}") from error
     finally:
         for one in made:
             one.close()
+
+
+def _shut(listening: socket.socket) -> None:
+    with suppress(OSError):  # it was before
+        listening.shutdown(socket.SHUT_RDWR)
 
 
 def _listening(host: str, port: int) -> socket.socket:
