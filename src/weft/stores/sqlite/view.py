@@ -18,11 +18,11 @@ from weft import words as analyser
 from weft.errors import Corrupt
 from weft.model import Edge, Filter, Item, Kind
 from weft.quick import maker
+from weft.stores.sqlite.kept import Kept
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
 MASKS = 64  # filters a view remembers
-KEPT_BYTES = 400_000_000  # of vectors, per reader: larger spaces read the few they need every time
 KEPT_ITEMS = 16_384  # per view, about 1 KB each
 LONGEST_KEPT = 5_000  # characters
 LABEL = "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
@@ -115,8 +115,7 @@ class View:
         self.unembedded = np.zeros(0, np.intp)  # the places of those that have none
         self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per item
         self._per_word, self._norms = 0.0, np.zeros(0)  # see norms
-        self._vectors = np.zeros((0, 0), np.float32)  # those read before, one row per item
-        self._read = np.zeros(0, np.bool_)  # which those are
+        self._vectors = Kept()
         self._expires = False  # whether any item is valid for a time only
         self._reset = -1
         self._fresh: dict[str, dict[int, int]] = {}  # word -> place -> count, of items not in `posting` yet
@@ -160,7 +159,7 @@ class View:
                 self.signs = np.zeros((part.shape[1], 0), np.uint64)
             self.signs = _grown(self.signs, self.next)
             self.signs[:, chunk * CHUNK : (chunk + 1) * CHUNK] = part.T
-            self._read[chunk * CHUNK : (chunk + 1) * CHUNK] = False
+            self._vectors.forget(chunk * CHUNK, (chunk + 1) * CHUNK)
 
     def _load_fresh(self, connection: apsw.Connection, seen: int, reset: int) -> None:
         if reset != self._reset:
@@ -216,19 +215,8 @@ class View:
                 self._decoded[item.id] = (_FIRST(item), dict(item.properties), _REST(item))
 
     def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
-        """The vectors at these places, which must have one. What was read is kept, as long as the space is of moderate size."""
-        if self.next * len(self.signs) * 256 > KEPT_BYTES:
-            return self._fetched(connection, places)
-        if len(self._read) < self.next:
-            self._vectors, self._read = self._vectors[:0], np.zeros(len(self.records), np.bool_)
-        missing = places[~self._read[places]]
-        if len(missing):
-            fetched = self._fetched(connection, missing)
-            if self._vectors.shape != (len(self._read), fetched.shape[1]):
-                self._vectors = np.zeros((len(self._read), fetched.shape[1]), np.float32)
-            self._vectors[missing] = fetched
-            self._read[missing] = True
-        return self._vectors[places]
+        """The vectors at these places, which must have one, each asked for once."""
+        return self._vectors.get(places, self.next, lambda missing: self._fetched(connection, missing))
 
     def _fetched(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         query = "SELECT vector.data FROM json_each(?) AS asked CROSS JOIN vector ON vector.row = asked.value"

@@ -1,0 +1,68 @@
+"""Vectors that were read before: the same ones are asked for in request after request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+KEPT_BYTES = 400_000_000  # per space and reader: when these are full, it begins anew
+NONE = -1
+
+Places = npt.NDArray[np.intp]
+Vectors = npt.NDArray[np.float32]
+
+
+class Kept:
+    """Some of the vectors of a space, one row for each, in the order in which they were first read."""
+
+    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._rows: Vectors = np.zeros((0, 0), np.float32)
+        self._used = 0
+        self._row_of = np.zeros(0, np.int32)  # by place
+        self._true = np.zeros(0, np.bool_)  # by place: whether its row is what is stored
+
+    def forget(self, first: int, last: int) -> None:
+        """Those at the places from `first` on, up to `last`, have changed."""
+        self._true[first:last] = False
+
+    def get(self, places: Places, size: int, read: Callable[[Places], Vectors]) -> Vectors:
+        """The vectors at these places of a space of `size` places, each asked for once; `read` reads those that are not here."""
+        self._widen(size)
+        missing = places[~self._true[places]]
+        if len(missing):
+            vectors = read(missing)
+            if not self._take(missing, vectors):
+                self._begin(vectors.shape[1])
+                vectors = vectors if len(missing) == len(places) else read(places)
+                if not self._take(places, vectors):
+                    return vectors
+        return self._rows[self._row_of[places]]
+
+    def _widen(self, size: int) -> None:
+        more = size + size // 8 - len(self._true)
+        if len(self._true) < size:
+            self._row_of = np.concatenate([self._row_of, np.full(more, NONE, np.int32)])
+            self._true = np.concatenate([self._true, np.zeros(more, np.bool_)])
+
+    def _take(self, places: Places, vectors: Vectors) -> bool:
+        """Whether there was room for them."""
+        rows = self._row_of[places]
+        new = rows == NONE
+        used = self._used + int(np.count_nonzero(new))
+        if vectors.shape[1] != self._rows.shape[1] or used > len(self._rows):
+            return False
+        rows[new] = np.arange(self._used, used)
+        self._rows[rows], self._row_of[places], self._true[places], self._used = vectors, rows, True, used
+        return True
+
+    def _begin(self, dimensions: int) -> None:
+        """Room for all there may be, of which the system gives only what is written to."""
+        room = min(len(self._row_of), self._most_bytes // (4 * dimensions))
+        if self._rows.shape != (room, dimensions):
+            self._rows = np.zeros((room, dimensions), np.float32)
+        self._row_of.fill(NONE)
+        self._true.fill(False)
+        self._used = 0

@@ -1,0 +1,62 @@
+"""Vectors that are kept must be the ones that are stored, whatever was asked before and however little room there is."""
+
+import numpy as np
+import pytest
+
+from weft.stores.sqlite.kept import Kept
+
+DIMENSIONS = 4
+
+
+class Stored:
+    """What a file holds, and which places were read from it."""
+
+    def __init__(self, size):
+        self.vectors = np.random.default_rng(size).random((size, DIMENSIONS)).astype(np.float32)
+        self.read = []
+
+    def __call__(self, places):
+        self.read += places.tolist()
+        return self.vectors[places]
+
+
+@pytest.mark.parametrize("room", [0, 1, 7, 30, 1000])
+def test_what_is_asked_for_is_what_is_stored(room):
+    chance, stored, kept = np.random.default_rng(room), Stored(40), Kept(room * DIMENSIONS * 4)
+    for _ in range(300):
+        if chance.random() < 0.2:
+            first = int(chance.integers(0, 40))
+            stored.vectors[first : first + 5] += 1
+            kept.forget(first, first + 5)
+        size = int(chance.integers(30, 41))
+        places = chance.permutation(size)[: chance.integers(1, 20)]
+        assert np.array_equal(kept.get(places, size, stored), stored.vectors[places])
+
+
+def test_what_was_read_is_not_read_again():
+    stored, kept = Stored(10), Kept()
+    for asked in ([1, 2], [2, 1, 5], [5], [1, 2, 5]):
+        kept.get(np.array(asked), 10, stored)
+    assert stored.read == [1, 2, 5]
+
+
+def test_only_what_changed_is_read_again():
+    stored, kept = Stored(10), Kept()
+    kept.get(np.arange(10), 10, stored)
+    kept.forget(3, 5)
+    kept.get(np.arange(10), 10, stored)
+    assert stored.read == [*range(10), 3, 4]
+
+
+def test_when_it_is_full_it_begins_anew():
+    stored, kept = Stored(10), Kept(4 * DIMENSIONS * 4)
+    for asked in ([0, 1, 2], [2, 3, 4], [2, 3, 4]):
+        kept.get(np.array(asked), 10, stored)
+    assert stored.read == [0, 1, 2, 3, 4, 2, 3, 4]
+
+
+def test_vectors_of_another_width_are_no_error():
+    kept = Kept()
+    kept.get(np.array([1]), 10, lambda places: np.ones((len(places), 3), np.float32))
+    kept.forget(0, 10)
+    assert kept.get(np.array([2, 1]), 10, lambda places: np.full((len(places), 5), 2.0, np.float32)).tolist() == [[2.0] * 5] * 2
