@@ -46,7 +46,8 @@ class Sight:
 
     def same(self, one: Key, other: Key) -> float:
         """How much of the question both have. What was not looked at is taken to have all of it."""
-        return self._weigh(self._seen.get(one, self._all) & self._seen.get(other, self._all))
+        both = self._seen.get(one, self._all) & self._seen.get(other, self._all)
+        return self._weights[both] if both in self._weights else self._weigh(both)
 
     def _weigh(self, stems: int) -> float:
         if stems not in self._weights:

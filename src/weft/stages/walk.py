@@ -122,13 +122,15 @@ class _Way:
     def follow(self, keys: Sequence[Key]) -> None:
         """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
         asked = [key for key in keys if key not in self.asked]
+        if not asked:
+            return
         self.asked.update(asked)
-        recipe = self.recipe
+        recipe, until = self.recipe, self.through.created_to
         read: Links = {}
-        for edge in self.stores.graph.edges_of(asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST) if asked else ():
+        for edge in self.stores.graph.edges_of(asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST):
             space, weight = edge.space, edge.weight
             source, target = (space, edge.source), (edge.target_space or space, edge.target)  # the keys, without the cost of two calls
-            if source == target or not edge.known_at(self.through.created_to):
+            if source == target or (until is not None and not edge.known_at(until)):
                 continue
             if source in self.asked and weight > read.setdefault(source, {}).get(target, NO_LINK)[0]:
                 read[source][target] = (weight, edge)
