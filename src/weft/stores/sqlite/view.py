@@ -45,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVER = np.iinfo(np.int64).max
 
 Mask = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.uint32]
+Places = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.uint8]
 
 
@@ -244,14 +244,14 @@ class View:
 
     def holders(self, word: str, rows: Sequence[tuple[int, bytes]]) -> tuple[Places, Counts]:
         """The places of the items that hold a word, and how often. `rows` are its postings."""
-        places = [np.frombuffer(data, "<u2", len(data) // 3) + np.uint32(block * BLOCK) for block, data in rows]
+        places = [np.add(np.frombuffer(data, "<u2", len(data) // 3), block * BLOCK, dtype=np.intp) for block, data in rows]
         counts = [np.frombuffer(data, np.uint8, offset=len(data) // 3 * 2) for _, data in rows]
         if fresh := self._fresh.get(word):
-            places.append(np.fromiter(fresh.keys(), np.uint32, len(fresh)))
+            places.append(np.fromiter(fresh.keys(), np.intp, len(fresh)))
             counts.append(np.fromiter(fresh.values(), np.uint8, len(fresh)))
         if len(places) == 1:
             return places[0], counts[0]
-        return (np.concatenate(places), np.concatenate(counts)) if places else (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+        return (np.concatenate(places), np.concatenate(counts)) if places else (np.zeros(0, np.intp), np.zeros(0, np.uint8))
 
     def mask(self, connection: apsw.Connection, only: Filter) -> Mask | None:
         """Which places a filter allows; None when it allows every live item. Made once per filter and state of the space, but
