@@ -865,6 +865,28 @@ class TestProcess:
                     ended = True
         assert ended and b" 408 " in said.splitlines()[0] and b'"code":"body_too_slow"' in said
 
+    @pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"])
+    @pytest.mark.parametrize("used_before", [False, True])
+    def test_headers_that_do_not_arrive_in_time_end_their_connection(self, own: Path, sent: bytes, used_before: bool) -> None:
+        with running(own, "--body-timeout", "1", "--processes", "1") as base, socket.create_connection(("127.0.0.1", int(base.rpartition(":")[2]))) as slow:
+            slow.settimeout(60)
+            if used_before:
+                slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                answer = b""
+                while not answer.endswith(b"}"):
+                    answer += slow.recv(10_000)
+                assert b" 200 " in answer.splitlines()[0]
+            slow.sendall(sent)
+            assert slow.recv(10_000) == b""
+
+    def test_a_connection_that_was_kept_waiting_is_answered_all_the_same(self, own: Path) -> None:
+        with running(own, "--body-timeout", "3", "--processes", "1") as base, socket.create_connection(("127.0.0.1", int(base.rpartition(":")[2]))) as slow:
+            slow.settimeout(60)
+            for part in (b"GET /healthz HT", b"TP/1.1\r\nHost: local", b"host\r\n\r\n"):
+                slow.sendall(part)
+                time.sleep(0.5)
+            assert b" 200 " in slow.recv(10_000)
+
     def test_several_processes_answer_count_and_limit_together(self, own: Path) -> None:
         with running(own, "--processes", "2", "--requests-per-minute", "12") as base:
             statuses = [httpx.get(f"{base}/api/spaces").status_code for _ in range(20)]  # each on a connection of its own

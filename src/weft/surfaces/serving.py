@@ -39,7 +39,7 @@ keys_file = click.option("--keys", "keys", metavar="FILE", help="The file of the
 @click.option("--allow-host", "allowed", multiple=True, metavar="NAME", help="A host name to answer to, * for any; may be given several times.")
 @click.option("--requests-per-minute", default=6000, type=click.IntRange(min=0), metavar="N", help="Of one key; 0 for no limit. Default: 6000.")
 @click.option("--max-body", default=20_000_000, type=click.IntRange(min=1000), metavar="BYTES", help="Of one request. Default: 20000000.")
-@click.option("--body-timeout", default=60.0, type=click.FloatRange(min=0.1), metavar="SECONDS", help="For the body of a request to arrive. Default: 60.")
+@click.option("--body-timeout", default=60.0, type=click.FloatRange(min=0.1), metavar="SECONDS", help="For the headers, then the body, to arrive. Default: 60.")
 @click.pass_obj
 def serve(session: Session, /, store: str | None, keys: str | None, processes: int | None, workers: int | None, allowed: Sequence[str], **asked: Any) -> None:
     """Answer over HTTP until told to stop.

@@ -22,7 +22,7 @@ class Limits:
     max_body: int = 20_000_000
     requests_per_minute: int = 6000  # of one key; 0 for no limit
     hosts: tuple[str, ...] = LOOPBACK  # names the server answers to; "*" for any
-    body_timeout_s: float = 60  # how long the body of a request may take to arrive
+    body_timeout_s: float = 60  # how long the headers, and then the body of a request may take to arrive
 
 
 def keyring_for(host: str, keys: Path) -> Keyring | None:

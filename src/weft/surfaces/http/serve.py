@@ -11,7 +11,7 @@ import uvicorn
 
 from weft.engine import Engine
 from weft.errors import Unavailable
-from weft.surfaces.http import app, logs
+from weft.surfaces.http import app, logs, slow
 from weft.surfaces.http.door import GRACE_S, Limits, address, greeting, keyring_for
 from weft.surfaces.http.rate import Rate
 
@@ -38,6 +38,7 @@ def listen(
             log_config=None,
             access_log=False,
             server_header=False,
+            http=slow.ending_after(limits.body_timeout_s),
             ws="none",
             timeout_graceful_shutdown=GRACE_S,
         )
