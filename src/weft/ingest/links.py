@@ -180,4 +180,5 @@ def _foreign_keys(properties: Mapping[str, object]) -> Iterator[str]:
 
 def _address(text: str) -> str:
     cleaned = text.strip()
-    return cleaned if _SCHEME.match(cleaned) or not cleaned else posixpath.normpath(cleaned).removeprefix("/")
+    # Most are ids and titles without a path, and normpath takes longer than all the rest.
+    return cleaned if "/" not in cleaned or _SCHEME.match(cleaned) else posixpath.normpath(cleaned).removeprefix("/")

@@ -10,9 +10,9 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Container, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
+from weft.ingest.kept import Kept
 from weft.model import Item
 
 MAX_WORDS = 10  # of a name; what is longer is a sentence
@@ -52,6 +52,7 @@ _QUESTIONS = frozenset(_ASKING.split())
 # A sign of a script without spaces is a word of its own.
 _ONE_SIGN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_ONE_SIGN}]|[^\W{_ONE_SIGN}]+(?:'[^\W{_ONE_SIGN}]+)*")
+_ASCII_WORD = re.compile("[A-Za-z0-9_]+(?:'[A-Za-z0-9_]+)*")  # the same in a text of ASCII alone, in half the time
 _SIGN = re.compile(f"[{_ONE_SIGN}]")
 _GEORGIAN = re.compile("[\u10d0-\u10ff]")  # small letters to Unicode, yet nobody writes names with others
 _GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
@@ -78,11 +79,10 @@ class Word(NamedTuple):
     end: int
 
 
-@lru_cache(maxsize=65_536)
 def normal(name: str) -> str:
     """The form in which names are compared: words in lower case, one blank between them. Signs between words do not count, so
     `Engine.search`, "engine search" and "Engine/search" are one name."""
-    return " ".join([word.lower() for word in _WORD.findall(_plain(name[:MAX_NAME]))])
+    return " ".join([word.lower() for word in _written(_plain(name[:MAX_NAME]))])
 
 
 def names(item: Item) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def names(item: Item) -> tuple[str, ...]:
     title is called by the first thing it defines."""
     found: list[str] = []
     for called in _called(item):
-        found += _forms(called)
+        found += _forms[called]
     if not found and (term := defined(item.text)):
         found.append(term)
     return tuple(dict.fromkeys(found))[:MAX_NAMES]
@@ -100,13 +100,16 @@ def names(item: Item) -> tuple[str, ...]:
 def titles(item: Item) -> tuple[str, ...]:
     """The names that an item has by its title and its aliases alone: quicker to tell than all its names."""
     called = (item.title if len(item.title) <= MAX_NAME else "", *_aliases(item))
-    return tuple(dict.fromkeys(name for title in called for name in _forms(title)))
+    return tuple(dict.fromkeys(name for title in called for name in _forms[title]))
 
 
-@lru_cache(maxsize=65_536)
-def _forms(title: str) -> tuple[str, ...]:
+def _formed(title: str) -> tuple[str, ...]:
     """A title as a name, with and without a qualifier in brackets."""
-    return tuple(name for name in (normal(title), normal(_QUALIFIER.sub("", title))) if useful(name))
+    bare = _QUALIFIER.sub("", title)
+    return tuple([name for name in map(normal, (title,) if bare == title else (title, bare)) if useful(name)])
+
+
+_forms = Kept(_formed)
 
 
 def useful(name: str) -> bool:
@@ -121,7 +124,6 @@ def useful(name: str) -> bool:
     return len(words) > 1 or len(name) >= LEAST_LETTERS
 
 
-@lru_cache(1 << 16)
 def tells_nothing(word: str) -> bool:
     """Whether a word alone is no name: a stop word, the title of any part of a text, a number, a letter."""
     return word in STOP or word in PLAIN_TITLES or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))
@@ -143,27 +145,11 @@ def candidates(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in runs if " " in name or useful(name)))
 
 
-def read(text: str) -> tuple[list[str], list[tuple[int, int]]]:
-    """The words of a text as names have them; and where a name may begin, by the number of its first word, with how many words at most."""
-    words: list[str] = []
-    starts: list[tuple[int, int]] = []
-    for part in _GAP.split(_plain(text)):
-        written = _WORD.findall(part)
-        first, end = len(words), len(words) + len(written)
-        lower = [word.lower() for word in written]
-        georgian = not part.isascii() and _GEORGIAN.search(part) is not None
-        told = False  # whether the next word that says something may begin a name
-        for number in range(len(written) - 1, -1, -1):
-            word, small = written[number], lower[number]
-            begins = word != small or not (word.isalpha() and word.islower()) or georgian
-            begins = begins and _may_begin(word)
-            if small not in STOP:
-                told = begins
-            if begins and told:
-                starts.append((first + number, min(_most(word), end - first - number)))
-        words += lower
-    starts.sort()
-    return words, starts
+def parts(text: str) -> Iterator[tuple[list[str], bool]]:
+    """The words of each part of a text, as they stand there, and whether it has Georgian ones; no name reaches from one part into another."""
+    plain = _plain(text)
+    for part in _GAP.split(plain) if "\n" in plain or "|" in plain or "•" in plain else (plain,):
+        yield _written(part), not part.isascii() and _GEORGIAN.search(part) is not None
 
 
 def mentioned(text: str, known: Container[str]) -> tuple[str, ...]:
@@ -200,30 +186,35 @@ def asked_about(text: str, known: Container[str]) -> tuple[str, ...]:
     """The known names that a question holds, each once. Questions are typed carelessly: names of several words count in any case."""
     words = _words(_plain(text))
     capital = frozenset(candidates(text))
-    runs = (run for start in range(len(words)) for run, _ in _runs(words, start, min(_most(words[start].text), len(words) - start)))
+    runs = (run for start in range(len(words)) for run, _ in _runs(words, start, min(most_words(words[start].text), len(words) - start)))
     return tuple(dict.fromkeys(run for run in runs if run in known and (" " in run or run in capital)))
 
 
 def spans(text: str) -> tuple[str, ...]:
     """Runs of capitalised words and symbols of programs in a text: names of things that may have no item of their own. Two texts
     that share a rare one belong together a little."""
-    found: dict[str, None] = {}
     text = _plain(text)
-    for run in _SPAN.findall(text):
-        words = normal(run).split(" ")
-        while words and words[0] in STOP:
-            words = words[1:]
-        while words and words[-1] in _SMALL_WORDS:
-            words = words[:-1]
-        if words:
-            words[-1] = words[-1].removesuffix("'s")
-        name = " ".join(words)
-        if useful(name):
-            found[name] = None
-    for symbol in _CODE.findall(text):
+    found = dict.fromkeys([name for run in _SPAN.findall(text) if (name := _spans[run])])
+    for symbol in _CODE.findall(text) if "`" in text else ():
         if _INSIDE.search(symbol) and useful(normal(symbol)):
             found[normal(symbol)] = None
     return tuple(found)
+
+
+def _span(run: str) -> str:
+    """A run of capitalised words as a name, without small words around it; "" if it is none."""
+    words = normal(run).split(" ")
+    while words and words[0] in STOP:
+        words = words[1:]
+    while words and words[-1] in _SMALL_WORDS:
+        words = words[:-1]
+    if words:
+        words[-1] = words[-1].removesuffix("'s")
+    name = " ".join(words)
+    return name if useful(name) else ""
+
+
+_spans = Kept(_span)
 
 
 def _called(item: Item) -> Iterator[str]:
@@ -232,12 +223,13 @@ def _called(item: Item) -> Iterator[str]:
         yield title
         yield from _TRAIL.split(title)[-1:]
     yield from _aliases(item)
-    for field in _NAMED_BY:
+    for field in _NAMED_BY if item.properties else ():
         value = item.properties.get(field)
         if isinstance(value, str):
             yield value[-MAX_NAME:]
             yield from _short_forms(value[-MAX_NAME:])
-    yield from _HEADING.findall(item.text[:MAX_READ])[:MAX_HEADINGS]
+    if "#" in item.text:
+        yield from _HEADING.findall(item.text[:MAX_READ])[:MAX_HEADINGS]
 
 
 def _aliases(item: Item) -> list[str]:
@@ -261,6 +253,10 @@ def _plain(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")
 
 
+def _written(plain: str) -> list[str]:
+    return (_ASCII_WORD if plain.isascii() else _WORD).findall(plain)
+
+
 def _words(plain: str) -> list[Word]:
     return [Word(found.group().lower(), found.start(), found.end()) for found in _WORD.finditer(plain)]
 
@@ -272,7 +268,7 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
     for number, word in enumerate(words):
         end = ends[number] if ends else len(words)
         if _begins_name(text, word) and (word.text not in STOP or _leads_to_name(text, words[number:end])):
-            yield number, min(_most(word.text), end - number)
+            yield number, min(most_words(word.text), end - number)
 
 
 def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
@@ -285,7 +281,7 @@ def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
 def _begins_name(text: str, word: Word) -> bool:
     """A capital, a number, a script without capitals or a symbol may begin a name; a small letter may not, so that common words are
     never taken for names."""
-    return _may_begin(text[word.start : word.end])
+    return may_begin(text[word.start : word.end])
 
 
 def _leads_to_name(text: str, words: Sequence[Word]) -> bool:
@@ -293,11 +289,11 @@ def _leads_to_name(text: str, words: Sequence[Word]) -> bool:
     return next((_begins_name(text, word) for word in words if word.text not in STOP), False)
 
 
-def _may_begin(written: str) -> bool:
+def may_begin(written: str) -> bool:
     return not written[0].islower() or bool(_INSIDE.search(written) or _GEORGIAN.match(written))
 
 
-def _most(first: str) -> int:
+def most_words(first: str) -> int:
     """Words of a name that begins with this one."""
     return MAX_SIGNS if len(first) == 1 and _SIGN.match(first) else MAX_WORDS
 

@@ -9,17 +9,18 @@ import apsw
 
 from weft import codec
 
-Rows = list[tuple[int, str, str]]
-
 
 def put(connection: apsw.Connection, space: int, entered: Mapping[str, tuple[str, ...]]) -> None:
     """Enter items under these labels and no others; without any, they are forgotten."""
     before = of(connection, space, list(entered))
     gone = ((space, label, id) for id, labels in before.items() for label in set(labels).difference(entered[id]))
-    new: Rows = [(space, label, id) for id, labels in entered.items() for label in set(labels).difference(before.get(id, ()))]
     connection.executemany("DELETE FROM entry WHERE space = ? AND label = ? AND id = ?", gone)
-    new.sort()  # neighbours are written together
-    connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", new)
+    new: dict[str, list[str]] = {}
+    for id, labels in entered.items():
+        for label in set(labels).difference(before[id]) if id in before else labels:
+            new.setdefault(label, []).append(id)
+    # Neighbours are written together; to sort labels takes a third of the time to sort rows.
+    connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", ((space, label, id) for label in sorted(new) for id in new[label]))
     connection.executemany("DELETE FROM entered WHERE space = ? AND id = ?", ((space, id) for id, labels in entered.items() if not labels))
     rows = ((space, id, codec.to_json(labels)) for id, labels in entered.items() if labels)
     connection.executemany("INSERT INTO entered VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET labels = excluded.labels", rows)
@@ -36,9 +37,18 @@ def under(connection: apsw.Connection, space: int, labels: Sequence[str], most: 
     if most == 1:
         rows = connection.execute(f"SELECT asked.value, ({held} LIMIT 1) AS first FROM json_each(?1) AS asked WHERE first NOT NULL", asked)
         return {label: [id] for label, id in rows}
-    every = f"(SELECT json_group_array(id) FROM ({held} LIMIT ?3))"
-    rows = connection.execute(f"SELECT asked.value, {every} AS ids FROM json_each(?1) AS asked WHERE ids <> '[]'", (*asked, most))
-    return {label: sorted(json.loads(ids)) for label, ids in rows}
+    # Up to the last id wanted, if there are so many: any text comes before a blob. Half the time of a list in JSON for each label.
+    last = f"coalesce(({held} LIMIT 1 OFFSET ?3), x'')"
+    query = (
+        f"SELECT entry.label, entry.id FROM json_each(?1) AS asked CROSS JOIN entry ON entry.space = ?2 AND entry.label = asked.value AND entry.id <= {last}"
+    )
+    found: dict[str, list[str]] = {}
+    for label, id in connection.execute(query, (*asked, most - 1)):
+        if label in found:
+            found[label].append(id)
+        else:
+            found[label] = [id]
+    return found
 
 
 def stale(connection: apsw.Connection, space: int) -> list[str]:

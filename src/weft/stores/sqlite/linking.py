@@ -9,10 +9,12 @@ import apsw
 import numpy as np
 
 from weft import codec
-from weft.model import Item, Links, Marks
+from weft.model import MADE, Edge, Item, Links, Marks
 from weft.stores.sqlite import entries, vectors
-from weft.stores.sqlite.view import View, label
+from weft.stores.sqlite.view import EDGE, View, edge_from_row, label
 from weft.stores.sqlite.write import Writer
+
+Ends = tuple[str, str, str]  # of an edge: source, target, type
 
 
 def unlinked(connection: apsw.Connection, view: View) -> list[str]:
@@ -39,19 +41,33 @@ def put(connection: apsw.Connection, links: Links) -> bool:
     if links.entered:
         entries.put(connection, no, links.entered)
     if links.made or links.dropped or links.marked or links.entered or links.stale:
-        _write(Writer(connection, ""), links)
+        _write(connection, links)
     return True
 
 
-def _write(writer: Writer, links: Links) -> None:
-    writer.tally(links.space)  # the space counts as changed: who works out links on what it was before is refused
-    for key in links.dropped:
-        writer.drop_made(key)
-    for edge in links.made:
-        writer.put_made(edge)
-    for id in links.marked:
-        writer.mark(links.space, id)
+def _write(connection: apsw.Connection, links: Links) -> None:
+    writer = Writer(connection, "")
+    tally = writer.tally(links.space)  # the space counts as changed: who works out links on what it was before is refused
+    dropped = [(source[1], target[1], type) for source, target, type in links.dropped]
+    made = {(edge.source, edge.target, edge.type): edge for edge in links.made}
+    stored = _between(connection, tally.no, links.space, [*dropped, *made])
+    own = {ends: edge for ends, edge in stored.items() if edge.origin == MADE}
+    for edge in own.values():
+        tally.count(codec.edge_to_dict(edge), -1)
+    delete = "DELETE FROM edge WHERE space = ?1 AND source = ?2 AND target_space = ?1 AND target = ?3 AND type = ?4"
+    connection.executemany(delete, [(tally.no, *ends) for ends in own])
+    writer.put_edges(made[ends] for ends in sorted(made) if ends in own or ends not in stored)  # people's stay
+    writer.mark(links.space, links.marked)
     writer.finish()
+
+
+def _between(connection: apsw.Connection, no: int, space: str, ends: Sequence[Ends]) -> dict[Ends, Edge]:
+    """The stored edges inside a space that have these ends and types. In one statement: one for each would take half as long as all of linking."""
+    columns = ", ".join(f"edge.{column}" for column in EDGE.split(", "))
+    query = f"""SELECT {columns} FROM json_each(?1) AS asked CROSS JOIN edge ON edge.space = ?2 AND edge.source = asked.value ->> 0
+        AND edge.target_space = ?2 AND edge.target = asked.value ->> 1 AND edge.type = asked.value ->> 2"""
+    rows = connection.execute(query, (codec.to_json(ends), no))
+    return {(row[1], row[3], row[4]): edge_from_row({no: space}, row) for row in rows}
 
 
 def forget(connection: apsw.Connection, rules: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import apsw
 import numpy as np
@@ -39,10 +40,10 @@ class Tally:
         if self.marked.get(id, "") == "":
             self.marked[id] = before
 
-    def count(self, edge: Edge, sign: int) -> None:
-        """Count an edge in, or out: weft's own apart from people's."""
-        number = sign * codec.fingerprint(codec.edge_to_dict(edge))
-        if edge.origin == MADE:
+    def count(self, edge: Mapping[str, Any], sign: int) -> None:
+        """Count an edge, as `codec.edge_to_dict` gives it, in or out: weft's own apart from people's."""
+        number = sign * codec.fingerprint(edge)
+        if edge.get("origin") == MADE:
             self.links, self.links_digest = self.links + sign, self.links_digest + number
         else:
             self.edges, self.digest = self.edges + sign, self.digest + number
@@ -74,7 +75,7 @@ class Writer:
             self._link(edge)
         for space, id in batch.marked:
             if self.knows(space):
-                self.mark(space, id)
+                self.mark(space, [id])
         self.finish()
 
     def finish(self) -> None:
@@ -188,15 +189,15 @@ class Writer:
     def put_vectors(self, space: str, pairs: Iterable[tuple[str, Vector]]) -> None:
         """Store vectors of one space and mark their items as embedded; ids that are not stored are ignored."""
         pairs, tally = list(pairs), self.tally(space)
-        placed = [(self._place(tally.no, id), vector) for id, vector in pairs]
-        known = [(place, vector) for place, vector in placed if place >= 0]
+        stored = self._places(tally.no, [id for id, _ in pairs])
+        known = [(stored[id], vector) for id, vector in pairs if id in stored]
         vectors.write(self._connection, tally.no, self.version, known)
         for chunk, places in _by_chunk(place for place, _ in known).items():
             array = self._records(tally.no, chunk)
             array["vector"][places] = 1
             self._store_records(tally.no, chunk, array)
-        for id, _ in pairs:
-            self.mark(space, id)
+        for id in stored:
+            tally.mark(id, "")
 
     def clear_vector_flags(self) -> None:
         for space, chunk in list(self._connection.execute("SELECT space, chunk FROM record")):
@@ -206,8 +207,12 @@ class Writer:
         self._connection.execute("UPDATE space SET version = ?", (self.version,))
 
     def _place(self, space: int, id: str) -> int:
-        rows = list(self._connection.execute("SELECT row FROM item WHERE space = ? AND id = ?", (space, id)))
-        return rows[0][0] & 0xFFFFFFFF if rows else -1
+        return self._places(space, [id]).get(id, -1)
+
+    def _places(self, space: int, ids: Sequence[str]) -> dict[str, int]:
+        """The places of those of the ids that are stored."""
+        query = "SELECT item.id, item.row FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
+        return {id: row & 0xFFFFFFFF for id, row in self._connection.execute(query, (codec.to_json(list(ids)), space))}
 
     def _has_vector(self, space: int, place: int) -> bool:
         return bool(list(self._connection.execute("SELECT 1 FROM vector WHERE row = ?", ((space << 32) + place,))))
@@ -230,24 +235,11 @@ class Writer:
 
     # links that weft makes
 
-    def mark(self, space: str, id: str) -> None:
-        """Say that an item that stays as it is must be linked anew."""
+    def mark(self, space: str, ids: Sequence[str]) -> None:
+        """Say that items that stay as they are must be linked anew."""
         tally = self.tally(space)
-        if self._place(tally.no, id) >= 0:
+        for id in self._places(tally.no, ids):
             tally.mark(id, "")
-
-    def put_made(self, edge: Edge) -> None:
-        """Keep a link of weft's own, unless a person's is there."""
-        if not self._is_peoples(edge.key):
-            self._link(edge)
-
-    def drop_made(self, key: EdgeKey) -> None:
-        if not self._is_peoples(key):
-            self._forget_edge(key)
-
-    def _is_peoples(self, key: EdgeKey) -> bool:
-        query = "SELECT 1 FROM edge WHERE space = ?1 AND source = ?2 AND target_space = ?1 AND target = ?3 AND type = ?4 AND origin = ''"
-        return bool(list(self._connection.execute(query, (self.tally(key[0][0]).no, key[0][1], key[1][1], key[2]))))
 
     def _write_marks(self, tally: Tally) -> None:
         # What only waits for a vector or a link, and then changes itself, is remembered as it was before that.
@@ -260,13 +252,22 @@ class Writer:
     def _link(self, edge: Edge) -> None:
         tally = self.tally(edge.space)
         before = self._forget_edge(edge.key)
-        plain = edge.item_id is None and not edge.properties and edge.target_space != edge.space
-        body = None if plain else codec.to_json(codec.edge_to_dict(edge))
-        values = (tally.no, edge.source, self.tally(edge.target_key[0]).no, edge.target, edge.type, edge.weight, body, edge.origin)
-        self._connection.execute("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
-        tally.count(edge, 1)
+        self.put_edges([edge])
         if edge.origin != MADE:
-            self._log(tally.no, edge.source, "link", before if before and before.origin != MADE else None, (values[2], edge.target, edge.type))
+            link = (self.tally(edge.target_key[0]).no, edge.target, edge.type)
+            self._log(tally.no, edge.source, "link", before if before and before.origin != MADE else None, link)
+
+    def put_edges(self, edges: Iterable[Edge]) -> None:
+        """Write edges that are not there, and count them."""
+        self._connection.executemany("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [self._counted(edge) for edge in edges])
+
+    def _counted(self, edge: Edge) -> tuple[Any, ...]:
+        """Count an edge in; its columns."""
+        tally, row = self.tally(edge.space), codec.edge_to_dict(edge)
+        tally.count(row, 1)
+        plain = edge.item_id is None and not edge.properties and edge.target_space != edge.space
+        body = None if plain else codec.to_json(row)
+        return (tally.no, edge.source, self.tally(edge.target_key[0]).no, edge.target, edge.type, edge.weight, body, edge.origin)
 
     def _unlink(self, key: EdgeKey) -> None:
         before = self._forget_edge(key) if self.knows(key[0][0]) and self.knows(key[1][0]) else None
@@ -284,7 +285,7 @@ class Writer:
             return None
         self._connection.execute(f"DELETE FROM edge {where}", values)
         edge = edge_from_row(self._names, rows[0])
-        tally.count(edge, -1)
+        tally.count(codec.edge_to_dict(edge), -1)
         return edge
 
     def _edges_at(self, space: int, id: str) -> list[Edge]:
