@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from weft.stages import knapsack
+from weft.stages import knapsack, table
+from weft.stages.bounds import settled
 from weft.stages.knapsack import Choice, Group, Offer, Option, choose
+from weft.stages.table import Ruling
 
 EXAMPLES = int(os.environ.get("WEFT_EXAMPLES", "150"))
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
@@ -20,6 +23,14 @@ Picks = tuple[int, ...]
 
 options = st.builds(Option, tokens=st.integers(0, 9), value=st.integers(0, 12))
 offers = st.builds(Offer, options=st.lists(options, min_size=1, max_size=3).map(tuple))
+
+
+@pytest.fixture(scope="module", autouse=True, params=[0, knapsack.SMALL], ids=["settled before", "tables of all"])
+def small(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The problems here are small: they are solved both with tables of all offers, and with tables of those that bounds do not settle."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knapsack, "SMALL", request.param)
+        yield
 
 
 @st.composite
@@ -199,7 +210,7 @@ def test_with_a_tolerance_a_choice_that_keeps_dependencies_is_nearly_the_best(pr
 def test_a_coarse_table_still_fits_and_bounds_what_it_may_have_missed(problem, cells):
     groups, budget = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(knapsack, "MAX_CELLS", cells)
+        patch.setattr(table, "MAX_CELLS", cells)
         choice = choose(groups, budget)
     assert_possible(groups, budget, choice)
     assert choice.value <= best(groups, budget) <= choice.bound
@@ -211,7 +222,7 @@ def test_a_coarse_table_still_fits_and_bounds_what_it_may_have_missed(problem, c
 def test_a_coarse_table_with_shares_and_needs_still_fits(problem, cells):
     groups, budget = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(knapsack, "MAX_CELLS", cells)
+        patch.setattr(table, "MAX_CELLS", cells)
         choice = choose(groups, budget)
     assert_possible(groups, budget, choice)
     assert not broken(groups, choice.options)
@@ -285,7 +296,51 @@ def test_a_worthless_offer_comes_along_when_a_good_one_needs_it():
 
 
 def test_a_coarse_table_costs_nothing_where_everything_fits(monkeypatch):
-    monkeypatch.setattr("weft.stages.knapsack.MAX_CELLS", 20)
+    monkeypatch.setattr("weft.stages.table.MAX_CELLS", 20)
     group = Group(tuple(Offer((Option(7, 5), Option(1, 1))) for _ in range(9)), sure=63, most=63)
     choice = choose([group], 63)
     assert (choice.options, choice.gap) == ((0,) * 9, 0.0)
+
+
+def some_offer(chance: random.Random, worth: int) -> Offer:
+    tokens = chance.randint(1, 120)
+    shorter = [Option(tokens * chance.randint(10, 90) // 100, max(2, worth * 35 // 100)), Option(chance.randint(0, 15), max(1, worth // 20))]
+    found = [Option(tokens, max(3, worth)), *(option for option in shorter if chance.random() < 0.6)]
+    return Offer(tuple(chance.sample(found, len(found)) if chance.random() < 0.1 else found if chance.random() < 0.9 else ()))
+
+
+def some_problem(seed: int) -> tuple[list[Group], int]:
+    """As large as those of requests, some with many equal values."""
+    chance = random.Random(seed)
+    budget = chance.choice([chance.randint(1, 400), chance.randint(400, 2500)])
+    worth = chance.choice([lambda: chance.randint(0, 3), lambda: int(10**12 * chance.random() ** 6), lambda: 0])
+    left, groups = budget, []
+    for _ in range(chance.randint(1, 4)):
+        sure = chance.choice([0, 0, chance.randint(0, left // 2)])
+        left -= sure
+        most = chance.choice([budget, budget, chance.randint(0, budget)])
+        groups.append(Group(tuple(some_offer(chance, worth()) for _ in range(chance.choice([0, 3, 20, 40]))), sure, most, chance.choice([0, 3, 20])))
+    return groups, budget
+
+
+def test_what_is_settled_before_is_what_tables_of_all_offers_would_choose(monkeypatch):
+    monkeypatch.setattr(knapsack, "SMALL", 0)
+    for seed in range(max(300, EXAMPLES)):
+        groups, budget = some_problem(seed)
+        assert choose(groups, budget) == knapsack._solve(groups, budget, Ruling())
+
+
+def test_most_of_a_large_problem_is_settled_before_any_table_is_made():
+    chance = random.Random(3)
+    groups = [Group(tuple(some_offer(chance, int(10**12 * chance.random() ** 6)) for _ in range(40)), 0, 2000, 3) for _ in range(2)]
+    parts = settled(groups, 2000, {})
+    assert parts is not None
+    assert sum(len(part.rest.offers) for part in parts) < 30
+
+
+def test_a_problem_too_large_for_exact_tables_is_solved_exactly_when_what_is_left_of_it_is_small(monkeypatch):
+    chance = random.Random(3)
+    group = Group(tuple(some_offer(chance, int(10**12 * chance.random() ** 6)) for _ in range(80)), 0, 2000)
+    exact = choose([group], 2000)
+    monkeypatch.setattr(table, "MAX_CELLS", 40_000)
+    assert choose([group], 2000) == exact

@@ -221,8 +221,29 @@ def plain(request):
 
 
 @settings(max_examples=400)
-@given(words=st.lists(texts, max_size=12), between=st.sampled_from([" ", "  ", "\n", " \n", "\n\n"]))
+@given(words=st.lists(texts, max_size=12), between=st.sampled_from([" ", "  ", "\n", " \n", "\n\n", "\n  ", "\n   ", "\n    ", "\n  \n", ".\n  "]))
 def test_words_counted_one_by_one_make_the_count_of_the_whole(plain, words, between):
     ours, whole = plain
     text = between.join(words)
     assert ours.count(text) == len(whole.encode_ordinary(text))
+
+
+@settings(max_examples=400)
+@given(
+    pieces=st.lists(
+        st.sampled_from(["a", "The", "USA", "iPhone", "word.", "(note)", "n59781)", "-", "1.", "/x", "#", " ", " ", "\n", "\n\n", "\n  ", "\0", "'s"]),
+        max_size=14,
+    )
+)
+def test_lines_counted_one_by_one_make_the_count_of_the_whole(plain, pieces):
+    ours, whole = plain
+    text = "".join(pieces)
+    assert ours.count(text) == len(whole.encode_ordinary(text))
+
+
+def test_every_plain_word_that_is_a_token_is_one_token(plain):
+    ours, whole = plain
+    known = [token.decode() for token in tokens._ranks(ours.name) if token.isascii()]
+    words = [word for word in known if tokens.PLAIN.fullmatch(word.removeprefix(" "))]
+    assert len(words) > 40_000
+    assert [word for word in words if len(whole.encode_ordinary(word)) != 1] == []

@@ -10,52 +10,21 @@ the distance to the optimum is bounded and reported.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, count
-from typing import NamedTuple
+from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
-MAX_CELLS = 4_000_000  # of one group's table, 8 bytes each
+from weft.stages.bounds import settled
+from weft.stages.table import IMPOSSIBLE, Gains, Group, Offer, Option, Ruling, Solver, Table
+
+__all__ = ["Choice", "Group", "Offer", "Option", "choose"]
+
 SPARE = 100  # tokens more that a table has room for at first: about what the last item that does not fit leaves
 MAX_NODES = 48  # relaxed problems solved for dependencies, 1-2 ms each
-IMPOSSIBLE = np.int64(-(2**62))
-
-Table = npt.NDArray[np.int64]
-Gains = tuple[Table, Table]  # extra tokens, beginning with none, and the value of a group that has them
-
-
-class Option(NamedTuple):
-    """One way to take an offer. There are hundreds in a problem, so it is a bare tuple."""
-
-    tokens: int
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """Something that may be taken in one of several ways. `needs`: of each tuple at least one other offer must be taken."""
-
-    options: tuple[Option, ...]
-    needs: tuple[tuple[int, ...], ...] = ()  # numbers of offers, counted through all groups
-
-
-@dataclass(frozen=True)
-class Group:
-    """Offers that share a heading (`overhead` tokens if any is taken), a guaranteed and a largest amount of tokens."""
-
-    offers: tuple[Offer, ...]
-    sure: int
-    most: int
-    overhead: int = 0
-
-    @cached_property
-    def wanted(self) -> int:
-        """The tokens of all offers, each in its largest form, without the heading."""
-        return sum(max((option.tokens for option in offer.options), default=0) for offer in self.offers)
+SMALL = 20_000  # cells: such tables are made as quickly as bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +40,6 @@ class Choice:
         return 0.0 if self.bound <= self.value else (self.bound - self.value) / self.bound
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
-    """What a branch of the search has settled: offers that must not, and offers that must be taken."""
-
-    forbidden: frozenset[int] = field(default_factory=frozenset)
-    forced: frozenset[int] = field(default_factory=frozenset)
-
-
 def choose(groups: Sequence[Group], budget: int, tolerance: float = 0.0) -> Choice:
     """The best choice whose tokens, headings included, stay within the budget. The shares must fit into it together. Where offers
     need others, a choice that misses at most this share (`tolerance`) of the optimum will do; the gap says how much it can be."""
@@ -88,10 +49,27 @@ def choose(groups: Sequence[Group], budget: int, tolerance: float = 0.0) -> Choi
         value = sum(option.value for option in best)
         return Choice(tuple(offer.options.index(option) for offer, option in zip(offers, best, strict=True)), value, value)
     budget = min(budget, sum(group.overhead + group.wanted for group in groups))  # the tables are as long as the budget
+    if not any(offer.needs for offer in offers):
+        return _best(groups, budget) or Choice((-1,) * len(offers), 0, 0)
     relaxed = _solve(groups, budget, Ruling())
-    if not any(offer.needs for offer in offers) or relaxed is None:
-        return relaxed or Choice((-1,) * len(offers), 0, 0)
-    return _branch(groups, budget, offers, relaxed, tolerance)
+    return Choice((-1,) * len(offers), 0, 0) if relaxed is None else _branch(groups, budget, offers, relaxed, tolerance)
+
+
+def _best(groups: Sequence[Group], budget: int) -> Choice | None:
+    """Where no offer needs another, few of them have to be weighed: what is taken or left in any case is settled before."""
+    if sum(len(group.offers) for group in groups) * budget < SMALL:
+        return _solve(groups, budget, Ruling())
+    tables = {number: Solver(group, 0, min(group.most, budget), Ruling()) for number, group in enumerate(groups) if group.sure and group.offers}
+    parts = settled(groups, budget, tables)
+    if parts is None:
+        return _solve(groups, budget, Ruling())
+    left = [number for number, part in enumerate(parts) if part.rest.offers or part.rest.opened]
+    ready = {place: tables[number] for place, number in enumerate(left) if number in tables}
+    rest = _solve([parts[number].rest for number in left], budget, Ruling(), ready) if left else Choice((), 0, 0)
+    if rest is None:
+        return None
+    picks, sure = iter(rest.options), sum(part.value for part in parts)
+    return Choice(tuple(pick for part in parts for pick in part.with_rest(picks)), sure + rest.value, sure + rest.bound)
 
 
 def _all_fit(groups: Sequence[Group], budget: int) -> bool:
@@ -160,32 +138,34 @@ def _repaired(groups: Sequence[Group], budget: int, offers: Sequence[Offer], cho
     return Choice(choice.options, choice.value, max(bound, choice.value))
 
 
-def _solve(groups: Sequence[Group], budget: int, ruling: Ruling) -> Choice | None:
-    """The best choice without regard to needs; None when what is forced does not fit."""
-    solvers = _solvers(groups, budget, ruling)
+def _solve(groups: Sequence[Group], budget: int, ruling: Ruling, ready: Mapping[int, Solver] = MappingProxyType({})) -> Choice | None:
+    """The best choice without regard to needs; None when what is forced does not fit. `ready` are tables of groups that were made before."""
+    solvers = _solvers(groups, budget, ruling, ready)
     grants = _grants(solvers, [group.sure for group in groups], budget)
     if grants is None:
         return None
     picks = tuple(option for solver, grant in zip(solvers, grants, strict=True) for option in solver.pick(grant))
-    value = sum(solver.value(picks) for solver in solvers)
+    offers = (offer for group in groups for offer in group.offers)
+    value = sum(offer.options[pick].value for offer, pick in zip(offers, picks, strict=True) if pick >= 0)
     return Choice(picks, value, value if all(solver.exact for solver in solvers) else max(value, _bound(solvers, budget)))
 
 
-def _solvers(groups: Sequence[Group], budget: int, ruling: Ruling) -> list[_Solver]:
+def _solvers(groups: Sequence[Group], budget: int, ruling: Ruling, ready: Mapping[int, Solver]) -> list[Solver]:
     """A table for each group, no longer than it can need: its share, what the others cannot use of theirs, and a little more.
     Only when the groups leave more than that unused are the tables made again, long enough for all of it."""
     firsts = list(accumulate((len(group.offers) for group in groups), initial=0))
     longest = [min(group.most, budget) for group in groups]
-    pool = budget - sum(min(group.sure, group.overhead + group.wanted) for group in groups) + SPARE
-    short = [min(most, group.sure + pool) for group, most in zip(groups, longest, strict=True)]
-    solvers = [_Solver(group, first, most, ruling) for group, first, most in zip(groups, firsts, short, strict=False)]
+    shares = [max(group.sure, group.overhead) if group.opened else group.sure for group in groups]
+    pool = budget - sum(min(share, group.overhead + group.wanted) for group, share in zip(groups, shares, strict=True)) + SPARE
+    short = [min(most, share + pool) for share, most in zip(shares, longest, strict=True)]
+    solvers = [ready.get(number) or Solver(group, first, most, ruling) for number, (group, first, most) in enumerate(zip(groups, firsts, short, strict=False))]
     left = budget - sum(solver.used(group.sure) for solver, group in zip(solvers, groups, strict=True))
     if 0 <= left <= pool or short == longest:
         return solvers
-    return [_Solver(group, first, most, ruling) for group, first, most in zip(groups, firsts, longest, strict=False)]
+    return [ready.get(number) or Solver(group, first, most, ruling) for number, (group, first, most) in enumerate(zip(groups, firsts, longest, strict=False))]
 
 
-def _bound(solvers: Sequence[_Solver], budget: int) -> int:
+def _bound(solvers: Sequence[Solver], budget: int) -> int:
     """What no choice can exceed when tables are coarse: costs rounded down, no guarantees, one pool for all."""
     best: Table = np.zeros(budget + 1, np.int64)
     for solver in solvers:
@@ -193,7 +173,7 @@ def _bound(solvers: Sequence[_Solver], budget: int) -> int:
     return int(best[-1])
 
 
-def _grants(solvers: Sequence[_Solver], sure: Sequence[int], budget: int) -> list[int] | None:
+def _grants(solvers: Sequence[Solver], sure: Sequence[int], budget: int) -> list[int] | None:
     """Tokens for each group: what it makes of its share, plus the best way to hand out what is left."""
     grants = [solver.used(tokens) for solver, tokens in zip(solvers, sure, strict=True)]
     left = budget - sum(grants)
@@ -226,95 +206,3 @@ def _share_out(best: Table, gains: Gains) -> Table:
     for extra, value in zip(tokens[1:].tolist(), values[1:].tolist(), strict=True):
         np.maximum(result[extra:], best[: len(best) - extra] + value, out=result[extra:])
     return result
-
-
-class _Solver:
-    """One group's table: row i, column c holds the best value of the first i offers within c units of tokens."""
-
-    def __init__(self, group: Group, first: int, capacity: int, ruling: Ruling) -> None:
-        self._group = group
-        self._first = first
-        self._ruling = ruling
-        self._overhead = group.overhead
-        self._room = max(-1, min(capacity - group.overhead, group.wanted))
-        cells = (len(group.offers) + 1) * (self._room + 1)
-        self._unit = max(1, -(-cells // MAX_CELLS))  # tokens per column: 1 is exact
-        self.exact = self._unit == 1
-        self._rows = self._fill(round_up=True)
-        self._must = any(first <= number < first + len(group.offers) for number in ruling.forced)
-
-    def _fill(self, round_up: bool) -> Table:
-        columns = self._room // self._unit + 1
-        rows = np.empty((len(self._group.offers) + 1, max(0, columns)), np.int64)
-        rows[0] = 0
-        taken = np.empty(max(0, columns), np.int64)  # one array for all options: making a new one each time costs a third more
-        for number, offer in enumerate(self._group.offers):
-            before, after = rows[number], rows[number + 1]
-            after[:] = IMPOSSIBLE if self._first + number in self._ruling.forced else before
-            if self._first + number in self._ruling.forbidden:
-                continue
-            for tokens, value in offer.options:
-                units = -(-tokens // self._unit) if round_up else tokens // self._unit
-                if units < columns:
-                    better = after[units:]
-                    np.maximum(better, np.add(before[: columns - units], value, out=taken[: columns - units]), out=better)
-        return rows
-
-    def _best(self, tokens: int) -> int:
-        """The best value within `tokens`, heading included."""
-        inside = min(tokens - self._overhead, self._room)
-        nothing = int(IMPOSSIBLE) if self._must else 0
-        return nothing if inside < 0 else max(nothing, int(self._rows[-1][inside // self._unit]))
-
-    def used(self, tokens: int) -> int:
-        """How few of these tokens give the same value; more than these when what is forced needs more."""
-        last = self._rows[-1]
-        inside = min(tokens - self._overhead, self._room)
-        value = self._best(tokens)
-        if value == 0 or not len(last):
-            return 0
-        if inside < 0 or value <= IMPOSSIBLE // 2:
-            fits = np.flatnonzero(last > IMPOSSIBLE // 2)
-            return self._overhead + int(fits[0]) * self._unit if len(fits) else self._overhead + self._room + 1
-        return self._overhead + int(np.searchsorted(last, value)) * self._unit
-
-    def gains(self, own: int, pool: int) -> Gains:
-        """Where the value rises when tokens of the pool are added to the group's own, beginning with none of them."""
-        now = self._best(own)
-        first = max(0, -(-(own - self._overhead) // self._unit))
-        last = self._rows[-1][first : max(0, own + pool - self._overhead) // self._unit + 1]
-        if not len(last) or own + pool < self._overhead:
-            return np.zeros(1, np.int64), np.array([now])
-        rises = np.flatnonzero(np.diff(last, prepend=IMPOSSIBLE))
-        extra, value = self._overhead + (first + rises) * self._unit - own, last[rises]
-        gained = (extra > 0) & (extra <= pool) & (value > now)
-        return np.append(0, extra[gained]), np.append(now, value[gained])
-
-    def pick(self, grant: int) -> list[int]:
-        """The options that make the best value within the grant."""
-        picks = [-1] * len(self._group.offers)
-        column = min(grant - self._overhead, self._room) // self._unit
-        if column < 0 or (self._best(grant) <= 0 and not self._must):
-            return picks
-        for number in reversed(range(len(picks))):
-            before, value = self._rows[number], self._rows[number + 1][column]
-            if value == before[column] and self._first + number not in self._ruling.forced:
-                continue
-            for place, option in enumerate(self._group.offers[number].options):
-                units = -(-option.tokens // self._unit)
-                if units <= column and before[column - units] + option.value == value:
-                    picks[number] = place
-                    column -= units
-                    break
-        return picks
-
-    def value(self, picks: Sequence[int]) -> int:
-        own = picks[self._first : self._first + len(self._group.offers)]
-        return sum(offer.options[pick].value for offer, pick in zip(self._group.offers, own, strict=True) if pick >= 0)
-
-    def optimistic(self, budget: int) -> Gains:
-        """Where the value would rise if every cost were rounded down to whole columns."""
-        last = self._fill(round_up=False)[-1]
-        rises = np.flatnonzero(np.diff(last)) + 1
-        tokens, free = self._overhead + rises * self._unit, max(0, int(last[0])) if len(last) else 0
-        return np.append(0, tokens[tokens <= budget]), np.append(free, last[rises[tokens <= budget]])
