@@ -75,6 +75,7 @@ LAYERS: dict[str, set[str]] = {
         "ports",
         "recipes",
         "codec",
+        "quick",
         "words",
         "tokens",
         "trace",

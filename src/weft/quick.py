@@ -9,10 +9,23 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def maker(cls: type[T]) -> Callable[..., T]:
-    """A constructor of a frozen dataclass with slots that wants every field, in order. A frozen class sets each field by a call; this one
-    fills in an open twin that has the same slots, then gives it the class: a third of the time."""
+def opened(cls: type[T]) -> tuple[Callable[..., Any], Callable[[list[Any]], list[T]]]:
+    """An open twin of a frozen dataclass with slots, and what turns the twins in a list into values of the class, in place. A twin wants
+    every field, in order. A frozen class sets each field by a call; an open one that has the same slots can be given the class afterwards."""
     twin: Any = make_dataclass(f"Open{cls.__name__}", [one.name for one in fields(cls)], slots=True)  # type: ignore[arg-type]
+
+    def made(twins: list[Any]) -> list[T]:
+        for value in twins:
+            if value.__class__ is twin:
+                value.__class__ = cls
+        return twins
+
+    return twin, made
+
+
+def maker(cls: type[T]) -> Callable[..., T]:
+    """A constructor of a frozen dataclass with slots that wants every field, in order, and takes a third of the time (see `opened`)."""
+    twin, _ = opened(cls)
 
     def make(*values: Any) -> T:
         value = twin(*values)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import GraphStore, ItemStore
@@ -15,84 +14,83 @@ LIGHTEST = 5e-324  # the least number above 0: a weight of 0 forbids a link
 FRONTIER_PER_HIT = 2  # a hop goes on from at most this many items per hit wanted
 
 
-class Step(NamedTuple):
-    """How an item was reached: the best link to it, and the way there. There are hundreds in a request, so it is a bare tuple."""
-
-    score: float
-    path: tuple[Key, ...]
-    edge: Edge
-
-
 @dataclass(frozen=True, slots=True)
 class Expanded:
     hits: tuple[Hit, ...] = ()
     reached: int = 0
     max_depth: int = 0
+    first: tuple[Edge, ...] = ()  # the links of the starts, as they were read
 
 
-def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemStore, graph: GraphStore, made: bool = True) -> Expanded:
+def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemStore, graph: GraphStore, made: bool = True, sure: bool = False) -> Expanded:
     """The best `recipe.limit` items within `recipe.depth` links of the starts, the starts themselves left out. Without `made` only links
-    that people gave are followed."""
-    ways: dict[Key, tuple[Key, ...]] = {key: (key,) for key in starts}
-    reached: dict[Key, Step] = {}
-    frontier: Sequence[Key] = list(ways)
+    that people gave are followed. `sure`: something passes the filter; else that is asked first."""
+    hops = dict.fromkeys(starts, 0)  # links between a start and each item known so far
+    scores: dict[Key, float] = {}
+    by: dict[Key, Edge] = {}  # the best link to each item reached
+    first: tuple[Edge, ...] | None = None
+    frontier: Sequence[Key] = list(hops)
     hop = 0
-    if not items.find(only, 1):  # no link can lead to what does not exist
+    if not sure and not items.find(only, 1):  # no link can lead to what does not exist
         graph.edges_of([], only.spaces)  # asked all the same: a graph that is down must be told
         return Expanded()
     while frontier and hop < recipe.depth:
         hop += 1
-        least = _least(reached, recipe, hop)
+        least = _least(scores, recipe, hop)
         if least > 1.0:
             break
         read = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST), None if made else False)
+        first = tuple(read) if first is None else first
         if only.created_to is not None:
             read = [edge for edge in read if edge.known_at(only.created_to)]
-        steps = _steps(read, ways, hop, recipe.near)
-        allowed = items.visible(_ordered(steps, steps), only)
-        reached.update({key: steps[key] for key in allowed})
-        ways.update({key: steps[key].path for key in allowed})
-        frontier = allowed[: FRONTIER_PER_HIT * recipe.limit]
-    best = _best(reached, recipe)
-    hits = tuple(_hit(item, reached) for item in items.get(best))
-    return Expanded(hits, len(reached), max((len(step.path) - 1 for step in reached.values()), default=0))
+        steps = _steps(read, hops, hop)
+        allowed = items.visible(list(steps), only)
+        scores.update({key: round(steps[key].weight / (hop + recipe.near), 6) for key in allowed})
+        by.update({key: steps[key] for key in allowed})
+        hops.update(dict.fromkeys(allowed, hop))
+        frontier = _best(allowed, scores, FRONTIER_PER_HIT * recipe.limit)
+    best = _best([key for key, score in scores.items() if score >= recipe.min_score], scores, recipe.limit)
+    hits = tuple([_hit(item, scores, by, hops) for item in items.get(best)])
+    return Expanded(hits, len(scores), max((hops[key] for key in scores), default=0), first or ())
 
 
-def _least(reached: dict[Key, Step], recipe: Recipe, hop: int) -> float:
+def _least(scores: Mapping[Key, float], recipe: Recipe, hop: int) -> float:
     """The least weight a link of the last hop must have to lead to a better item than the worst kept so far; above 1 no link
     can. Earlier hops follow all links, as a weak one may lead on to a strong one."""
-    if hop < recipe.depth or len(reached) < recipe.limit:
+    if hop < recipe.depth or len(scores) < recipe.limit:
         return 0.0
-    worst = sorted((step.score for step in reached.values()), reverse=True)[recipe.limit - 1]
+    worst = sorted(scores.values(), reverse=True)[recipe.limit - 1]
     return (worst - ROUNDING) * (hop + recipe.near)
 
 
-def _steps(edges: Sequence[Edge], ways: dict[Key, tuple[Key, ...]], hop: int, near: int) -> dict[Key, Step]:
-    """The best step to every item not reached before. Edges come heaviest first, so the first step to an item is its best."""
-    steps: dict[Key, Step] = {}
+def _steps(edges: Sequence[Edge], hops: Mapping[Key, int], hop: int) -> dict[Key, Edge]:
+    """The best link to every item not reached before. Edges come heaviest first, so the first link to an item is its best."""
+    steps: dict[Key, Edge] = {}
+    before = hop - 1
     for edge in edges:
         space = edge.space
         source, target = (space, edge.source), (edge.target_space or space, edge.target)  # the keys, without the cost of two calls
-        way, back = ways.get(source), ways.get(target)
-        if way is not None and back is None and len(way) == hop and target not in steps:
-            steps[target] = Step(round(edge.weight / (hop + near), 6), (*way, target), edge)
-        elif back is not None and way is None and len(back) == hop and source not in steps:
-            steps[source] = Step(round(edge.weight / (hop + near), 6), (*back, source), edge)
+        if target not in hops:
+            if target not in steps and hops.get(source) == before:
+                steps[target] = edge
+        elif source not in hops and source not in steps and hops[target] == before:
+            steps[source] = edge
     return steps
 
 
-def _ordered(keys: Iterable[Key], steps: dict[Key, Step]) -> list[Key]:
-    return sorted(keys, key=lambda key: (-steps[key].score, key[1], key[0]))
+def _best(keys: Sequence[Key], scores: Mapping[Key, float], most: int) -> list[Key]:
+    """The best of the keys, in order. Only what may be among them is put in order: hundreds are reached."""
+    if 0 < most < len(keys):
+        least = sorted([scores[key] for key in keys], reverse=True)[most - 1]
+        keys = [key for key in keys if scores[key] >= least]
+    return sorted(keys, key=lambda key: (-scores[key], key[1], key[0]))[:most]
 
 
-def _best(reached: dict[Key, Step], recipe: Recipe) -> list[Key]:
-    """The best `recipe.limit` items. Only what may be among them is put in order: hundreds were reached."""
-    scores = sorted((step.score for step in reached.values()), reverse=True)
-    least = max(recipe.min_score, scores[recipe.limit - 1]) if 0 < recipe.limit <= len(scores) else recipe.min_score
-    return _ordered((key for key, step in reached.items() if step.score >= least), reached)[: recipe.limit]
-
-
-def _hit(item: Item, reached: dict[Key, Step]) -> Hit:
-    step = reached[item.key]
-    links = tuple([reached[key].edge for key in step.path[1:]])
-    return Hit(item, min(1.0, step.score), {"graph": step.score}, ("graph",), step.path, step.edge, links)
+def _hit(item: Item, scores: Mapping[Key, float], by: Mapping[Key, Edge], hops: Mapping[Key, int]) -> Hit:
+    score = scores[item.key]
+    path, links = [item.key], []
+    while hops[path[-1]]:
+        edge = by[path[-1]]
+        links.append(edge)
+        path.append(edge.source_key if edge.target_key == path[-1] else edge.target_key)
+    return Hit(item, min(1.0, score), {"graph": score}, ("graph",), tuple(path[::-1]), links[0], tuple(links[::-1]))

@@ -4,7 +4,6 @@ as its section."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from weft.axioms.read import described
@@ -12,8 +11,10 @@ from weft.axioms.values import Axiom, Violation
 from weft.capabilities.graph.layouts import AXIOMS, CLAIMS, ENTITIES, RELATIONSHIPS, VIOLATIONS
 from weft.capabilities.graph.options import GraphOptions
 from weft.model import Hit, Item, Key, Kind
+from weft.quick import maker
 
 DESCRIPTIONS = "property_descriptions"  # of an entity, or of a rule for its type: what properties mean; never shown as a property
+_hit, _item = maker(Hit), maker(Item)
 
 
 def entity(hit: Hit, options: GraphOptions, descriptions: Mapping[str, Any]) -> Hit:
@@ -45,7 +46,7 @@ def link(edge_hit: Hit) -> Hit:
     """A hit for a link: its item only names it."""
     edge = edge_hit.edge
     assert edge is not None
-    return replace(edge_hit, item=Item(edge.name, edge.space, Kind.NODE, edge.type, section=RELATIONSHIPS))
+    return _with(edge_hit, Item(edge.name, edge.space, Kind.NODE, edge.type, section=RELATIONSHIPS))
 
 
 def axiom(hit: Hit, one: Axiom) -> Hit:
@@ -79,4 +80,12 @@ def _card(hit: Hit, section: str, fields: Mapping[str, Any], kept: tuple[str, ..
     """Fields that say nothing are left out, but for those that must be kept."""
     said = {name: value for name, value in fields.items() if name in kept or (value is not None and value not in ("", {}, []))}
     item = hit.item
-    return replace(hit, item=Item(item.id, item.space, item.kind, item.type, item.title, text, summary, said, section=section))
+    shown = _item(
+        item.id, item.space, item.kind, item.type, item.title, text, summary, said, (), section, None, None, None, None, None, None, None, None, False
+    )
+    return _with(hit, shown)
+
+
+def _with(hit: Hit, item: Item) -> Hit:
+    """The hit with another item. `replace` takes five times as long, and a request has dozens."""
+    return _hit(item, hit.score, hit.signals, hit.found_by, hit.path, hit.edge, hit.links, hit.via)

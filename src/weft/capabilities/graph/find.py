@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from weft.axioms.space import usable
 from weft.axioms.values import Axiom
@@ -14,6 +15,7 @@ from weft.capabilities.graph.rankers import Ranking, Scored
 from weft.engine import Asked
 from weft.errors import Invalid
 from weft.model import MADE, Edge, Hit, Item, Key, Kind, Problem
+from weft.quick import maker
 from weft.recipes import Recipe
 from weft.stages.expand import LIGHTEST, expand
 from weft.stages.gather import allowed
@@ -27,6 +29,7 @@ HUB_CAP = 30  # links followed per entity and direction, heaviest first
 MAX_CLAIMS = 1000
 MAX_RULES = 500
 PROBED_HUBS, PROBED_TYPES = 8, 12  # links between two hubs may be hidden behind heavier ones: these are asked for by name
+_SOURCE, _TARGET = attrgetter("source"), attrgetter("target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,9 @@ class Found:
     @property
     def order(self) -> tuple[float, float, str, str]:
         return (-self.hit.score, -self.raw, self.hit.item.id, self.hit.item.space)
+
+
+_found = maker(Found)
 
 
 def recipe(options: GraphOptions) -> Recipe:
@@ -76,7 +82,7 @@ def ranked(asked: Asked, reading: Reading, options: GraphOptions, hits: Sequence
     scores = chosen.rank(Ranking(reading.passages, reading.text, asked.query.now, options.preferred_types, semantic), hits)
     if len(scores) != len(hits):
         raise Invalid(f"the ranker gave {len(scores)} scores for {len(hits)} entities")
-    return [Found(_scored(hit, one), one.matched_terms, one.raw) for hit, one in zip(hits, scores, strict=True)]
+    return [_found(_scored(hit, one), one.matched_terms, one.raw) for hit, one in zip(hits, scores, strict=True)]
 
 
 def _scored(hit: Hit, one: Scored) -> Hit:
@@ -89,50 +95,73 @@ def _kept(found: Sequence[Found], options: GraphOptions) -> list[Found]:
     return sorted((one for one in found if one.hit.score >= options.min_relevance_score and one.hit.score > 0), key=lambda one: one.order)
 
 
-def neighbours(asked: Asked, starts: Sequence[Found], reading: Reading, options: GraphOptions) -> tuple[list[Found], int, int]:
-    """Entities that links lead to, with how many were reached and how far. A neighbour is worth what its link makes of its start,
-    or what it is worth to the request by itself, whichever is more."""
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Entities that links lead to, best first, how many were reached and how far. The links of the starts were read for it: they are kept,
+    as those between entities are among them."""
+
+    found: tuple[Found, ...] = ()
+    reached: int = 0
+    depth: int = 0
+    starts: tuple[Key, ...] = ()
+    links: tuple[Edge, ...] = ()
+
+
+def neighbours(asked: Asked, starts: Sequence[Found], reading: Reading, options: GraphOptions) -> Near:
+    """A neighbour is worth what its link makes of its start, or what it is worth to the request by itself, whichever is more."""
     if not starts or not options.relationship_depth:
-        return [], 0, 0
-    keys = [one.hit.item.key for one in starts]
+        return Near()
+    worth = {one.hit.item.key: one.hit.score for one in starts}
     with span("neighbours"):
         wanted = replace(recipe(options), limit=options.max_entities + SPARE)
-        reached = expand(keys, allowed(asked.query, wanted), wanted, items=asked.stores.items, graph=asked.stores.graph)
-    worth = {one.hit.item.key: one.hit.score for one in starts}
+        reached = expand(list(worth), allowed(asked.query, wanted), wanted, items=asked.stores.items, graph=asked.stores.graph, sure=True)
     own = ranked(asked, reading, options, reached.hits) if reading.text else [Found(rescored(hit, 0.0, hit.signals)) for hit in reached.hits]
     found = [_linked(one, way, worth[way.path[0]]) for one, way in zip(own, reached.hits, strict=True)]
-    return _kept(found, options), reached.reached, reached.max_depth
+    return Near(tuple(_kept(found, options)), reached.reached, reached.max_depth, tuple(worth), reached.first)
 
 
 def _linked(own: Found, way: Hit, start: float) -> Found:
     linked = round(start * way.score, 6)
     signals = {**own.hit.signals, "graph": way.score, "link_start": start}
     signals.pop("match", None)
-    return Found(rescored(own.hit, max(own.hit.score, linked), signals), own.matched_terms, max(own.raw, linked))
+    return _found(rescored(own.hit, max(own.hit.score, linked), signals), own.matched_terms, max(own.raw, linked))
 
 
-def links(asked: Asked, entities: Sequence[Hit], options: GraphOptions) -> list[Hit]:
+def links(asked: Asked, entities: Sequence[Hit], options: GraphOptions, near: Near) -> list[Hit]:
     """The links between these entities, best first: a link is worth its weight, times the lesser of its ends."""
     if not entities or not options.include_relationships or not options.max_relationships:
         return []
     scores = {hit.item.key: hit.score for hit in entities}
+    ids = {id for _, id in scores}
     with span("links"):
         # What people said, not what weft noticed; a weight of 0 forbids a link.
-        touching = asked.stores.graph.edges_of(list(scores), asked.query.spaces, (), HUB_CAP, LIGHTEST, made=False)
-        hidden = [edge for edge in _between_hubs(asked, touching, list(scores)) if edge.origin != MADE and edge.weight > 0]
-        inside = [edge for edge in (*touching, *hidden) if edge.source_key in scores and edge.target_key in scores]
-        edges = {edge.key: edge for edge in inside if edge.known_at(asked.query.as_of)}
+        known = _known(near).intersection(scores)
+        others = [key for key in scores if key not in known]
+        read = asked.stores.graph.edges_of(others, asked.query.spaces, (), HUB_CAP, LIGHTEST, made=False) if others else []
+        hidden = _between_hubs(asked, near, known, read, others)
+        # By ids first, which are at hand: nearly all links lead elsewhere.
+        inside = [edge for edge in (*near.links, *read, *hidden) if edge.source in ids and edge.target in ids and edge.origin != MADE and edge.weight > 0]
+        between = [edge for edge in inside if edge.source_key in scores and edge.target_key in scores]
+        edges = {edge.key: edge for edge in between if edge.known_at(asked.query.as_of)}
     hits = [Hit(Item("", edge.space), round(min(scores[edge.source_key], scores[edge.target_key]) * edge.weight, 6), edge=edge) for edge in edges.values()]
     return sorted(hits, key=lambda hit: (-hit.score, hit.edge.key if hit.edge else ()))
 
 
-def _between_hubs(asked: Asked, touching: Sequence[Edge], keys: Sequence[Key]) -> list[Edge]:
-    """Of an entity with more links than were read, those to another such entity may be missing."""
-    leaving, arriving = Counter(edge.source_key for edge in touching), Counter(edge.target_key for edge in touching)
+def _known(near: Near) -> set[Key]:
+    """The starts whose links have all been read: as many as were asked for may not be all."""
+    leaving, arriving = Counter(map(_SOURCE, near.links)), Counter(map(_TARGET, near.links))
+    return {key for key in near.starts if leaving[key[1]] < HUB_CAP and arriving[key[1]] < HUB_CAP}
+
+
+def _between_hubs(asked: Asked, near: Near, known: set[Key], read: Sequence[Edge], keys: Sequence[Key]) -> list[Edge]:
+    """Of an entity with more links than were read, those to another such entity may be missing. `read` are the links of the keys."""
+    leaving, arriving = Counter(edge.source_key for edge in read), Counter(edge.target_key for edge in read)
     sources, targets = ([key for key in keys if counts[key] >= HUB_CAP][:PROBED_HUBS] for counts in (leaving, arriving))
-    types = sorted({edge.type for edge in touching})[:PROBED_TYPES] if sources and targets else []
-    probes = [(source, target, type) for source in sources for target in targets for type in types]
-    return asked.stores.graph.get_edges(probes) if probes else []
+    if not sources or not targets:
+        return []
+    touching = [edge for edge in near.links if edge.origin != MADE and (edge.source_key in known or edge.target_key in known)]
+    types = sorted({edge.type for edge in (*touching, *read)})[:PROBED_TYPES]
+    return asked.stores.graph.get_edges([(source, target, type) for source in sources for target in targets for type in types])
 
 
 def rules(asked: Asked, types: Sequence[str]) -> tuple[list[Item], list[Axiom], list[Problem]]:

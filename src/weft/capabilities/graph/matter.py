@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from weft.axioms.judge import Judge, contradictions
 from weft.axioms.values import Axiom, Violation, claim_fact, entity_fact, relationship_fact
 from weft.capabilities.graph import cards, find
-from weft.capabilities.graph.find import Found
+from weft.capabilities.graph.find import Found, Near
 from weft.capabilities.graph.layouts import RELATIONSHIPS
 from weft.capabilities.graph.options import GraphOptions
 from weft.engine import Asked
@@ -34,12 +34,12 @@ class Matter:
     more: bool = False  # links or claims beyond the limits
 
 
-def gathered(asked: Asked, entities: Sequence[Found], options: GraphOptions) -> Matter:
+def gathered(asked: Asked, entities: Sequence[Found], options: GraphOptions, near: Near) -> Matter:
     """What is known of the entities, and what is wrong with it. A graph that is down leaves the links out, and says so."""
     hits = [one.hit for one in entities]
     problems: list[Problem] = []
     try:
-        links = find.links(asked, hits, options)
+        links = find.links(asked, hits, options, near)
     except (Unavailable, Conflict) as error:
         problems.append(Problem(RELATIONSHIPS, str(error), error.code))
         links = []

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from weft import request, tiers
 from weft.capabilities.graph import documents, find, naming
 from weft.capabilities.graph.documents import Document, Reading
-from weft.capabilities.graph.find import Found
+from weft.capabilities.graph.find import Found, Near
 from weft.capabilities.graph.layouts import ENTITIES
 from weft.capabilities.graph.matter import gathered
 from weft.capabilities.graph.options import GraphOptions, changed
@@ -147,23 +147,23 @@ class GraphContext:
     ) -> GraphAnswer:
         starts = list(found[: options.max_entities])
         problems = asked.problems
-        linked: list[Found] = []
-        reached = depth = 0
+        near = Near()
         if options.include_relationships:
             try:
-                linked, reached, depth = find.neighbours(asked, starts, reading, options)
+                near = find.neighbours(asked, starts, reading, options)
             except (Unavailable, Conflict) as error:
                 problems = (*problems, Problem("neighbours", str(error), error.code))
         taken = {one.hit.item.key for one in starts}
-        free = [one for one in linked if one.hit.item.key not in taken]
+        free = [one for one in near.found if one.hit.item.key not in taken]
         entities = (
             sorted([*starts, *free], key=lambda one: one.order)[: options.max_entities] if query is not None else [*starts, *free][: options.max_entities]
         )
         kept = {one.hit.item.key for one in entities}
-        beyond = [LeftOut(one.hit, ENTITIES, f"{BEYOND} the best {options.max_entities} entities") for one in [*found, *free] if one.hit.item.key not in kept]
+        reason = f"{BEYOND} the best {options.max_entities} entities"
+        beyond = [LeftOut(one.hit, ENTITIES, reason) for one in [*found, *free] if one.hit.item.key not in kept]
         asked = replace(asked, problems=problems)
-        stats = replace(stats, expanded=reached, max_depth=depth)
-        return woven(asked, gathered(asked, entities, options), query, options, [*left_out, *beyond], stats)
+        stats = replace(stats, expanded=near.reached, max_depth=near.depth)
+        return woven(asked, gathered(asked, entities, options, near), query, options, [*left_out, *beyond], stats)
 
 
 def _told(answer: GraphAnswer, tier: Tier) -> GraphAnswer:

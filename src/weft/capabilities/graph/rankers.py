@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import ClassVar, Protocol
 
 from weft.model import Hit, Item, Key
+from weft.quick import maker
 from weft.words import split_unspaced
 
 DAY_S = 86_400
@@ -36,6 +37,9 @@ class Scored:
     signals: Mapping[str, float] = field(default_factory=dict)
     matched_terms: tuple[str, ...] = ()
     raw: float = 0.0
+
+
+_made = maker(Scored)
 
 
 class Ranker(Protocol):
@@ -69,15 +73,20 @@ class TermRanker:
     property: float = 0.3
 
     def rank(self, request: Ranking, hits: Sequence[Hit]) -> list[Scored]:
-        asked = [terms(passage) for passage in request.passages]
-        return [self._best(asked, hit.item) for hit in hits]
+        asked = [one for one in map(terms, request.passages) if one]
+        nothing = self._scored((), 1, "", "", ()) if asked else Scored(0.0)
+        return [self._best(asked, hit.item, nothing) for hit in hits]
 
-    def _best(self, asked: Sequence[Sequence[str]], item: Item) -> Scored:
-        name, kind = item.name.lower(), item.type.lower()
-        values = [str(value).lower() for value in item.properties.values()]
-        whole = "\n".join((name, kind, *values))
-        scores = [self._scored([term for term in one if term in whole], len(one), name, kind, values) for one in asked if one]
-        return max(scores, key=lambda one: one.raw, default=Scored(0.0))
+    def _best(self, asked: Sequence[Sequence[str]], item: Item, nothing: Scored) -> Scored:
+        """Most items have none of the terms, so all that an item says is looked through at once, and first. No term has a line break."""
+        values = [str(value) for value in item.properties.values()]
+        whole = "\n".join((item.name, item.type, *values)).lower()
+        present = [[term for term in one if term in whole] for one in asked]
+        if not any(present):
+            return nothing
+        name, kind, values = item.name.lower(), item.type.lower(), [value.lower() for value in values]
+        scores = [self._scored(some, len(one), name, kind, values) if some else nothing for some, one in zip(present, asked, strict=True)]
+        return scores[0] if len(scores) == 1 else max(scores, key=lambda one: one.raw)
 
     def _scored(self, present: Sequence[str], count: int, name: str, kind: str, values: Sequence[str]) -> Scored:
         in_name = [term for term in present if term in name]
@@ -86,7 +95,7 @@ class TermRanker:
         parts = {"name": self.name * len(in_name), "type": self.type * len(in_type), "property": self.property * len(in_values)}
         raw = sum(parts.values()) / count
         matched = tuple(dict.fromkeys([*in_name, *in_values]))
-        return Scored(round(min(1.0, raw), 6), {part: round(value / count, 6) for part, value in parts.items()}, matched, round(raw, 6))
+        return _made(round(min(1.0, raw), 6), {part: round(value / count, 6) for part, value in parts.items()}, matched, round(raw, 6))
 
 
 @dataclass(frozen=True, slots=True)

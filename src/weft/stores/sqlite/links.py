@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import apsw
 
 from weft.model import Edge
-from weft.stores.sqlite.view import EDGE
+from weft.quick import opened
+from weft.stores.sqlite.view import EDGE, edge_from_row
+
+_open, _made = opened(Edge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ def heaviest(
     limit: int,
     min_weight: float,
     made: bool | None,
-) -> Iterator[tuple[Any, ...]]:
+) -> list[tuple[Any, ...]]:
     """For each id its `limit` heaviest links to the spaces, ties by the other end. Items with few links, which most are, are read
     in one statement; those with more are asked one by one, each for its best alone."""
     inside = f"edge.{side.far_space} = {spaces[0]}" if len(spaces) == 1 else f"edge.{side.far_space} IN ({','.join(map(str, spaces))})"
@@ -48,12 +53,40 @@ def heaviest(
     hubs = {id for (id,) in connection.execute(f"SELECT asked.value FROM json_each(?) AS asked WHERE EXISTS ({more})", (asked, *values))}
     few = json.dumps([id for id in ids if id not in hubs], ensure_ascii=False) if hubs else asked
     columns = ", ".join(f"edge.{column}" for column in EDGE.split(", "))
-    yield from connection.execute(f"SELECT {columns} FROM json_each(?) AS asked CROSS JOIN edge ON {where.format('asked.value')}", (few, *values))
+    read = f"SELECT {columns} FROM json_each(?) AS asked CROSS JOIN edge ON {where.format('asked.value')}"
+    found: list[tuple[Any, ...]] = connection.execute(read, (few, *values)).fetchall()
     # Numbers of spaces tell when they were made, names do not. One space needs neither, and its index is in order already.
     by_name = f", (SELECT name FROM space WHERE no = edge.{side.far_space})" if len(spaces) > 1 else ""
     best = f"SELECT {columns} FROM edge WHERE {where.format('?')} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
     for id in sorted(hubs):
-        yield from connection.execute(best, (id, *values))
+        found += connection.execute(best, (id, *values))
+    return found
+
+
+def ordered(rows: Iterable[tuple[Any, ...]], names: Mapping[int, str]) -> list[tuple[Any, ...]]:
+    """Heaviest first, ties by source, target and type, then by the names of the spaces. Weights alone are sorted in a tenth of the time,
+    and there are hundreds of rows in a request: only those that weigh the same are compared by more."""
+    ranked = sorted(rows, key=itemgetter(5), reverse=True)
+    weights = [row[5] for row in ranked]
+    ends = [place for place, (before, behind) in enumerate(pairwise(weights), 1) if before != behind]
+    if len(ends) + 1 < len(ranked):
+        for start, end in zip([0, *ends], [*ends, len(ranked)], strict=True):
+            if end - start > 1:
+                ranked[start:end] = sorted(ranked[start:end], key=lambda row: (row[1], row[3], row[4], names[row[0]], names[row[2]]))
+    return ranked
+
+
+def edges(rows: Sequence[tuple[Any, ...]], names: Mapping[int, str]) -> list[Edge]:
+    """What the rows say; `names` are the names of the spaces by number. Most rows have no body: these are made in one go, which takes two
+    thirds of the time."""
+    return _made(
+        [
+            _open(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
+            if body is None
+            else edge_from_row(names, (space, source, target_space, target, type, weight, body, origin))
+            for space, source, target_space, target, type, weight, body, origin in rows
+        ]
+    )
 
 
 def page(rows: Iterable[Edge], limit: int, after: Edge | None) -> list[Edge]:

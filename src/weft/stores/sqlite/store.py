@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import itemgetter
+from dataclasses import replace
 from threading import Lock, local
 from typing import Any
 
@@ -19,7 +19,7 @@ from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, L
 from weft.stores.sqlite import best, entries, linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.reader import Reader
-from weft.stores.sqlite.view import EDGE, View, edge_from_row, item_from_body
+from weft.stores.sqlite.view import EDGE, View, edge_from_row, item_from_body, label
 from weft.stores.sqlite.write import Writer
 
 Vector = npt.NDArray[np.float32]
@@ -133,10 +133,13 @@ class SqliteStore:
         return found
 
     def _find(self, reader: Reader, name: str, view: View, only: Filter, limit: int, behind: str) -> list[Item]:
-        mask = view.mask(reader.connection, only)
+        places = self._about(reader, view, only) if only.subjects else None
+        mask = view.mask(reader.connection, only) if places is None else None
         base = view.no << 32
-        if mask is not None and mask.sum() < FEW:
-            ids = sorted(id for id in view.ids(reader.connection, np.flatnonzero(mask).tolist()) if id > behind)
+        if mask is not None and np.count_nonzero(mask) < FEW:
+            places = np.flatnonzero(mask).tolist()
+        if places is not None:
+            ids = sorted(id for id in view.ids(reader.connection, places) if id > behind)
             return self.get([(name, id) for id in ids[:limit]])
         found: list[Item] = []
         for row, body in reader.connection.execute("SELECT row, body FROM item WHERE space = ? AND id > ? ORDER BY id", (view.no, behind)):
@@ -145,6 +148,18 @@ class SqliteStore:
             if mask is None or mask[row - base]:
                 found.append(item_from_body(body, name))
         return found
+
+    def _about(self, reader: Reader, view: View, only: Filter) -> list[int] | None:
+        """The places that a filter by subjects allows; None when very many items are about them. Subjects are others in nearly every request,
+        and a mask for them would cost a pass over all items each time."""
+        named = [label("subject", subject) for subject in only.subjects]
+        postings = view.postings(reader.connection, named)
+        held = [view.holders(word, postings.get(word, ()))[0] for word in named]
+        if sum(map(len, held)) >= FEW:
+            return None
+        mask = view.mask(reader.connection, replace(only, subjects=()))
+        places = {place for some in held for place in some.tolist()}
+        return sorted(places) if mask is None else [place for place in sorted(places) if mask[place]]
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         with self.reading() as reader:
@@ -286,19 +301,12 @@ class SqliteStore:
         with self.reading() as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
-            found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+            rows: list[tuple[Any, ...]] = []
             for name, view in views.items():
-                ids = list(dict.fromkeys(id for space, id in keys if space == name))
+                ids = list(dict.fromkeys([id for space, id in keys if space == name]))
                 for side in links.SIDES:
-                    heaviest = links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight, made)
-                    found.update({row[:5]: row for row in heaviest})
-        # Rows are sorted, not edges, and by what counts least first: there are hundreds in a request, and keys made in Python cost as much as all the rest.
-        rows = list(found.values())
-        if len(names) > 1:
-            rows.sort(key=lambda row: (names[row[0]], names[row[2]]))
-        rows.sort(key=itemgetter(1, 3, 4))
-        rows.sort(key=itemgetter(5), reverse=True)
-        return [edge_from_row(names, row) for row in rows]
+                    rows += links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight, made)
+        return links.edges(links.ordered(dict.fromkeys(rows), names), names)  # a link between two of the keys was read twice
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
