@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from weft.errors import Conflict, Invalid, Unavailable
 from weft.ingest.byname import ByName
-from weft.ingest.entries import told
+from weft.ingest.entries import by_role, told
 from weft.ingest.finding import remembered
 from weft.ingest.keys import Text
 from weft.ingest.named import Concerned, Read, enter, mention
@@ -166,8 +166,9 @@ def _now(store: LinkStore, space: str, page: Sequence[str]) -> dict[str, Item]:
 def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Read] | None, finder: NameFinder | None) -> None:
     for _ in range(TRIES):
         with store.reading():
-            changed = seen is not None and _now(store, space, page) != {id: seen[id].item for id in page if id in seen}
-            links = Links(space, 0) if changed else _worked_out(store, space, page, rules, seen)
+            now = _now(store, space, page)
+            changed = seen is not None and now != {id: seen[id].item for id in page if id in seen}
+            links = Links(space, 0) if changed else _worked_out(store, space, page, now, rules, seen)
         if changed:
             seen = _enter(store, space, page, finder)
         elif store.put_links(links) and links.done:
@@ -175,11 +176,10 @@ def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequenc
     raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")
 
 
-def _worked_out(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[Rule], seen: Mapping[str, Read] | None) -> Links:
+def _worked_out(store: LinkStore, space: str, page: Sequence[str], now: dict[str, Item], rules: Sequence[Rule], seen: Mapping[str, Read] | None) -> Links:
     """What must be written to be done with the page. Labels that became common, or no longer are, come first and alone: all who
     carry them must be looked at again, even if this process ends in between."""
     marks = store.marks(space, page)
-    now = _now(store, space, page)
     for rule in rules:
         both = [item for item in (*now.values(), *marks.before.values()) if item is not None]
         labels = sorted({label for item in both for label in rule.labels(item)})
@@ -202,15 +202,18 @@ def _renewed(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[
     """The links by names of these items: those that go out from them."""
     version = store.marks(space, []).version
     keys = store.visible([(space, id) for id in page], Filter((space,)))
-    entered = {id: told(held) for id, held in store.entries(space, [id for _, id in keys]).items()}
+    entered = {id: by_role(told(held)) for id, held in store.entries(space, [id for _, id in keys]).items()}
     touching = store.edges_of(keys, [space], [rule.type for rule in rules], EVERYONE)
     stored = {edge.key: edge for edge in touching if edge.origin == MADE and edge.source in entered}
     settled = {(*ends, edge.type) for edge in touching if edge.origin != MADE for ends in ((edge.source, edge.target), (edge.target, edge.source))}
+    links = {rule.type: rule.wanted(store, space, entered) for rule in rules}
+    targets = sorted({target for pairs in links.values() for _, target in pairs})
+    there = {id for _, id in store.visible([(space, id) for id in targets], Filter((space,)))}
     wanted: dict[EdgeKey, Edge] = {}
-    for rule in rules:
-        for (source, target), (weight, name) in rule.wanted(store, space, entered).items():
-            if (source, target, rule.type) not in settled:
-                edge = Edge(source, target, rule.type, weight, space, properties={"name": name}, origin=MADE)
+    for type, pairs in links.items():
+        for (source, target), (weight, name) in pairs.items():
+            if target in there and (source, target, type) not in settled:
+                edge = Edge(source, target, type, weight, space, properties={"name": name}, origin=MADE)
                 wanted[edge.key] = edge
     made = tuple(edge for key, edge in wanted.items() if stored.get(key) != edge)
     return Links(space, version, made, tuple(key for key in stored if key not in wanted), renewed=tuple(page))

@@ -18,10 +18,9 @@ from weft.ingest.links import (
     strength,
 )
 from weft.ingest.links import MENTIONS as MENTIONING
-from weft.model import Filter
 from weft.ports import LinkStore
 
-Entries = Mapping[str, tuple[str, ...]]
+Told = Mapping[str, Sequence[str]]  # what an item is entered under, by role
 Link = tuple[float, str]  # what a link weighs, and the name it is made by
 
 
@@ -30,12 +29,13 @@ class Groups:
 
     def __init__(self, store: LinkStore, space: str) -> None:
         self._store, self._space = store, space
-        self._held: dict[str, list[str]] = {}
+        self._held: dict[str, Sequence[str]] = {}
 
     def read(self, role: str, names: Iterable[str], most: int) -> None:
         """All under each name, unless they are more than `most`: then one more than that."""
         asked = [f"{role}{name}" for name in dict.fromkeys(names)]
-        self._held.update(dict.fromkeys(asked, ()), **self._store.under(self._space, asked, most + 1))  # type: ignore[arg-type]
+        self._held.update(dict.fromkeys(asked, ()))
+        self._held.update(self._store.under(self._space, asked, most + 1))
 
     def under(self, role: str, name: str) -> Sequence[str]:
         return self._held[f"{role}{name}"]
@@ -46,12 +46,12 @@ class ByName:
     """A type of link by names: which groups it needs of an item's labels, and the links of the item, by target."""
 
     type: str
-    needs: Callable[[Groups, list[tuple[str, ...]]], None]
-    links: Callable[[Groups, str, tuple[str, ...]], Iterator[tuple[str, Link]]]
+    needs: Callable[[Groups, Sequence[Told]], None]
+    links: Callable[[Groups, str, Told], Iterator[tuple[str, Link]]]
     version: int = 1
 
-    def wanted(self, store: LinkStore, space: str, entered: Entries) -> dict[tuple[str, str], Link]:
-        """(source, target) -> the heaviest link, of equal ones that by the first name."""
+    def wanted(self, store: LinkStore, space: str, entered: Mapping[str, Told]) -> dict[tuple[str, str], Link]:
+        """(source, target) -> the heaviest link, of equal ones that by the first name. A target may be gone."""
         groups = Groups(store, space)
         self.needs(groups, list(entered.values()))
         best: dict[tuple[str, str], Link] = {}
@@ -60,46 +60,46 @@ class ByName:
                 known = best.get((source, target))
                 if target != source and (known is None or (-link[0], link[1]) < (-known[0], known[1])):
                     best[source, target] = link
-        there = {id for _, id in store.visible([(space, target) for target in sorted({target for _, target in best})], Filter((space,)))}
-        return {pair: link for pair, link in best.items() if pair[1] in there}
+        return best
 
 
-def _need_mentions(groups: Groups, entered: list[tuple[str, ...]]) -> None:
-    names = list(dict.fromkeys(name for held in entered for name in of(MENTIONS, held)))
+def _need_mentions(groups: Groups, entered: Sequence[Told]) -> None:
+    names = list(dict.fromkeys(name for told in entered for name in told.get(MENTIONS, ())))
     groups.read(CALLED, names, MAX_HOLDERS)
     groups.read(MENTIONS, names, MAX_MENTIONS)
 
 
-def _mentions(groups: Groups, _: str, held: tuple[str, ...]) -> Iterator[tuple[str, Link]]:
-    for name in of(MENTIONS, held):
+def _mentions(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
+    for name in told.get(MENTIONS, ()):
         holders, texts = groups.under(CALLED, name), groups.under(MENTIONS, name)
         if len(holders) <= MAX_HOLDERS and len(texts) <= MAX_MENTIONS:
             yield from ((target, (strength(len(holders), len(texts)), name)) for target in holders)
 
 
-def _need_spans(groups: Groups, entered: list[tuple[str, ...]]) -> None:
-    names = list(dict.fromkeys(name for held in entered for name in of(SPAN, held)))
+def _need_spans(groups: Groups, entered: Sequence[Told]) -> None:
+    names = list(dict.fromkeys(name for told in entered for name in told.get(SPAN, ())))
     groups.read(SPAN, names, MAX_SHARING)
     groups.read(CALLED, [name for name in names if 2 <= len(groups.under(SPAN, name)) <= MAX_SHARING], 0)
 
 
-def _shares(groups: Groups, source: str, held: tuple[str, ...]) -> Iterator[tuple[str, Link]]:
-    for name in of(SPAN, held):
+def _shares(groups: Groups, source: str, told: Told) -> Iterator[tuple[str, Link]]:
+    for name in told.get(SPAN, ()):
         texts = groups.under(SPAN, name)
         if 2 <= len(texts) <= MAX_SHARING and not groups.under(CALLED, name):
             yield from ((target, (closeness(len(texts)), name)) for target in texts if target > source)
 
 
 def _referring(type: str) -> ByName:
-    role = f"{REFERS_TO}{type} "
+    own = f"{type} "
+    role = f"{REFERS_TO}{own}"
 
-    def needs(groups: Groups, entered: list[tuple[str, ...]]) -> None:
-        addresses = list(dict.fromkeys(address for held in entered for address in of(role, held)))
+    def needs(groups: Groups, entered: Sequence[Told]) -> None:
+        addresses = list(dict.fromkeys(address for told in entered for address in of(own, told.get(REFERS_TO, ()))))
         groups.read(role, addresses, MAX_REFERRING)
         groups.read(AT, addresses, MAX_HOLDERS - 1)
 
-    def links(groups: Groups, _: str, held: tuple[str, ...]) -> Iterator[tuple[str, Link]]:
-        for address in of(role, held):
+    def links(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
+        for address in of(own, told.get(REFERS_TO, ())):
             if len(groups.under(role, address)) <= MAX_REFERRING:
                 yield from ((target, (1.0, address)) for target in groups.under(AT, address))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import takewhile
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 from weft.ingest.finding import Named, label
 from weft.ingest.keys import Text, key_of
@@ -32,6 +32,18 @@ def of(role: str, entered: Iterable[str]) -> list[str]:
     return [label[len(role) :] for label in entered if label.startswith(role)]
 
 
-def told(entered: Iterable[str]) -> tuple[str, ...]:
-    """The labels without the keys in the text."""
-    return tuple(takewhile(lambda label: not label.startswith(SAYS), entered))
+def told(entered: Sequence[str]) -> Sequence[str]:
+    """The labels without the keys in the text, which come last."""
+    return entered[: bisect_left(entered, True, key=_says)]
+
+
+def by_role(entered: Iterable[str]) -> dict[str, list[str]]:
+    """What stands behind the role of each label, by role."""
+    found: dict[str, list[str]] = {}
+    for one in entered:
+        found.setdefault(one[:2], []).append(one[2:])
+    return found
+
+
+def _says(label: str) -> bool:
+    return label.startswith(SAYS)

@@ -82,7 +82,12 @@ class Word(NamedTuple):
 def normal(name: str) -> str:
     """The form in which names are compared: words in lower case, one blank between them. Signs between words do not count, so
     `Engine.search`, "engine search" and "Engine/search" are one name."""
-    return " ".join([word.lower() for word in _written(_plain(name[:MAX_NAME]))])
+    return " ".join(_normal(name))
+
+
+def _normal(name: str) -> list[str]:
+    plain = _plain(name[:MAX_NAME])
+    return [word.lower() for word in (_ASCII_WORD if plain.isascii() else _WORD).findall(plain)]
 
 
 def names(item: Item) -> tuple[str, ...]:
@@ -149,7 +154,10 @@ def parts(text: str) -> Iterator[tuple[list[str], bool]]:
     """The words of each part of a text, as they stand there, and whether it has Georgian ones; no name reaches from one part into another."""
     plain = _plain(text)
     for part in _GAP.split(plain) if "\n" in plain or "|" in plain or "•" in plain else (plain,):
-        yield _written(part), not part.isascii() and _GEORGIAN.search(part) is not None
+        if part.isascii():
+            yield _ASCII_WORD.findall(part), False
+        else:
+            yield _WORD.findall(part), _GEORGIAN.search(part) is not None
 
 
 def mentioned(text: str, known: Container[str]) -> tuple[str, ...]:
@@ -203,7 +211,7 @@ def spans(text: str) -> tuple[str, ...]:
 
 def _span(run: str) -> str:
     """A run of capitalised words as a name, without small words around it; "" if it is none."""
-    words = normal(run).split(" ")
+    words = _normal(run)
     while words and words[0] in STOP:
         words = words[1:]
     while words and words[-1] in _SMALL_WORDS:
@@ -251,10 +259,6 @@ def _plain(text: str) -> str:
     """What is looked at of a text, in the form in which signs that look the same are the same."""
     text = text[:MAX_READ]
     return text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")
-
-
-def _written(plain: str) -> list[str]:
-    return (_ASCII_WORD if plain.isascii() else _WORD).findall(plain)
 
 
 def _words(plain: str) -> list[Word]:

@@ -65,8 +65,8 @@ def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, 
     concerned = Concerned(moves.changed)
     _names_changed(moves, concerned)
     concerned.marked |= moves.turned(MAX_SAYING)  # names are looked for only if not too many texts have their key
-    concerned.stale |= {id for move in moves.of(SPAN, MAX_SHARING).values() for id in move.within(MAX_SHARING)}
-    concerned.stale |= {id for move in moves.of(MENTIONS, MAX_MENTIONS).values() for id in move.within(MAX_MENTIONS)}
+    concerned.stale |= moves.under(SPAN, moves.names(SPAN), MAX_SHARING)
+    concerned.stale |= moves.under(MENTIONS, moves.names(MENTIONS), MAX_MENTIONS)
     _addresses_changed(moves, concerned)
     concerned.marked.difference_update(ids)
     return concerned
@@ -79,7 +79,7 @@ def mention(store: LinkStore, space: str, items: Mapping[str, Read]) -> Concerne
     found = _mentioned(store, space, {id: read.text for id, read in items.items()})
     moves = Moves(store, space, old, {id: (*[f"{MENTIONS}{name}" for name in found[id]], *alone[id]) for id in items})
     concerned = Concerned(moves.changed, stale=set(items))
-    concerned.stale |= {id for move in moves.of(MENTIONS, MAX_MENTIONS).values() for id in move.within(MAX_MENTIONS)}
+    concerned.stale |= moves.under(MENTIONS, moves.names(MENTIONS), MAX_MENTIONS)
     return concerned
 
 
@@ -94,27 +94,28 @@ class Moves:
     def __init__(self, store: LinkStore, space: str, old: Entries, new: Entries) -> None:
         self._store, self._space, self._size = store, space, len(new)
         self.changed = {id: entered for id, entered in new.items() if entered != old.get(id, ())}
-        self._gained: dict[str, set[str]] = {}
-        self._lost: dict[str, set[str]] = {}
+        self._gained: dict[str, list[str]] = {}
+        self._lost: dict[str, list[str]] = {}
         self._names: dict[str, list[str]] = {}
         self._says: list[tuple[set[str], set[str]]] = []  # of each item: keys it gains, keys it loses
         for id, entered in self.changed.items():
-            before, after = told(old.get(id, ())), told(entered)
+            held = old.get(id, ())
+            before, after = told(held), told(entered)
             for label in set(after).difference(before):
-                self._gained.setdefault(label, set()).add(id)
+                self._gained.setdefault(label, []).append(id)
             for label in set(before).difference(after):
-                self._lost.setdefault(label, set()).add(id)
-            keys = set(entered[len(after) :]), set(old.get(id, ())[len(before) :])
-            if keys[0] != keys[1]:
+                self._lost.setdefault(label, []).append(id)
+            if entered[len(after) :] != held[len(before) :]:
+                keys = set(entered[len(after) :]), set(held[len(before) :])
                 self._says.append((keys[0] - keys[1], keys[1] - keys[0]))
 
     def turned(self, most: int) -> set[str]:
         """Who says a key that more than `most` say before or after, and not both; of the keys that names have."""
-        keys = of(SAYS, sorted({label for gained, lost in self._says for label in (*gained, *lost)}))
-        named = [f"{SAYS}{one}" for one in sorted(self.known(KEY, keys))]
-        stored = self._store.under(self._space, named, most + 1 + self._size)
-        gains = Counter(label for gained, _ in self._says for label in gained)
-        losses = Counter(label for _, lost in self._says for label in lost)
+        keys = of(SAYS, sorted(set().union(*[keys for both in self._says for keys in both])))
+        named = {f"{SAYS}{one}": None for one in sorted(self.known(KEY, keys))}
+        stored = self._store.under(self._space, list(named), most + 1 + self._size)
+        gains = Counter(label for gained, _ in self._says for label in gained & named.keys())
+        losses = Counter(label for _, lost in self._says for label in lost & named.keys())
         found: set[str] = set()
         for label in named:
             before = stored.get(label, [])
@@ -141,40 +142,49 @@ class Moves:
                 self._names.setdefault(label[: len(role)], []).append(label[len(role) :])
         return self._names.get(role, [])
 
-    def of(self, role: str, most: int, only: Iterable[str] | None = None, new: bool = False) -> dict[str, Move]:
-        """By name, without the role. A name under which more than `most` are, and stay, says only that. Names under which nobody is yet
-        are left out unless `new`: they concern nobody but the items of this step."""
-        names = self.names(role) if only is None else list(only)
-        enough = most + 1 + self._size
-        stored = self._store.under(self._space, [f"{role}{name}" for name in names], enough)
-        return {name: self._move(label, stored, enough) for name in names if (label := f"{role}{name}") in stored or new}
+    def of(self, role: str, most: int) -> dict[str, Move]:
+        """The names of a role that gain or lose items, without it. One under which more than `most` are, and stay, says only that."""
+        stored = self._stored(role, self.names(role), most + 1)
+        return {name: self._move(f"{role}{name}", stored.get(f"{role}{name}", []), most) for name in self.names(role)}
 
     def under(self, role: str, names: Iterable[str], most: int) -> set[str]:
-        """All who are entered under one of the names now, or will be; not of names under which more than `most` are, and stay."""
-        moves = self.of(role, most, names)
-        return {id for move in moves.values() for id in move.within(most)}
+        """All who are entered under one of the names now, and who will be there with them; not of names under which more than `most` are,
+        and stay. A name under which nobody is yet concerns nobody but the items of this step."""
+        found: set[str] = set()
+        for label, held in self._stored(role, names, most + 1).items():
+            if label in self._lost:
+                found |= self._move(label, held, most).within(most)
+            elif len(held) <= most:
+                found.update(held, self._gained.get(label, ()))
+        return found
 
-    def known(self, role: str, names: Iterable[str]) -> set[str]:
+    def _stored(self, role: str, names: Iterable[str], most: int) -> dict[str, list[str]]:
+        """Who is under the labels now: the first `most`, and of labels that lose items so many more that `most` of them stay."""
+        labels = [f"{role}{name}" for name in names]
+        losing = [label for label in labels if label in self._lost] if self._lost else []
+        found = self._store.under(self._space, [label for label in labels if label not in self._lost], most)
+        return {**found, **self._store.under(self._space, losing, most + self._size)} if losing else found
+
+    def known(self, role: str, names: Sequence[str]) -> set[str]:
         """Those of the names under which somebody is now, or will be."""
-        asked = list(names)
-        stored = self._store.under(self._space, [f"{role}{name}" for name in asked], 1)
-        return {name for name in asked if f"{role}{name}" in stored or f"{role}{name}" in self._gained}
+        stored = self._store.under(self._space, [f"{role}{name}" for name in names], 1)
+        return {label[len(role) :] for label in stored} | set(names).intersection(self.names(role))
 
-    def _move(self, label: str, stored: Mapping[str, list[str]], enough: int) -> Move:
-        held = stored.get(label, [])
-        if len(held) >= enough:
+    def _move(self, label: str, held: Sequence[str], most: int) -> Move:
+        lost = self._lost.get(label, ())
+        if len(held) > most + (self._size if lost else 0):
             return Move(None, None)
         before = set(held)
-        return Move(before, (before - self._lost.get(label, set())) | self._gained.get(label, set()))
+        return Move(before, before.difference(lost).union(self._gained.get(label, ())))
 
     def first(self, role: str, most: int) -> list[str]:
         """The names whose first `most` items, by id, change."""
-        stored = self._store.under(self._space, [f"{role}{name}" for name in self.names(role)], most + self._size)
+        stored = self._stored(role, self.names(role), most)
         changed = []
         for name in self.names(role):
             label = f"{role}{name}"
             before = stored.get(label, [])
-            after = sorted((set(before) - self._lost.get(label, set())) | self._gained.get(label, set()))
+            after = sorted(set(before).difference(self._lost.get(label, ())).union(self._gained.get(label, ())))
             if before[:most] != after[:most]:
                 changed.append(name)
         return changed
@@ -183,7 +193,7 @@ class Moves:
 def _names_changed(moves: Moves, concerned: Concerned) -> None:
     """A name that appears or vanishes is to be looked for in texts, and ties those that share it no longer, or again; one that more or
     fewer items go by gives its links another weight."""
-    called = moves.of(CALLED, MAX_HOLDERS, new=True)
+    called = moves.of(CALLED, MAX_HOLDERS)
     turned = [name for name, move in called.items() if bool(move.before) != bool(move.after)]
     concerned.marked |= moves.saying(turned, MAX_SAYING)
     concerned.stale |= moves.under(SPAN, turned, MAX_SHARING)
