@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from weft.model import Chosen, Form, Fragment, Hit, LeftOut
 from weft.ports import TokenCounter
+from weft.quick import maker
 from weft.recipes import Recipe
 from weft.stages import knapsack
 from weft.stages.knapsack import Choice, Group, Offer, Option
@@ -38,8 +40,12 @@ class Rendered:
 
 Offered = list[list[tuple[Rendered, ...]]]  # by part and by hit
 
+_made, _chosen, _left_out, _offer_of = maker(Rendered), maker(Chosen), maker(LeftOut), maker(Offer)
+_option: Callable[[tuple[int, int]], Option] = partial(tuple.__new__, Option)
+
 REMEMBERED = 16_384  # items, about 1 KB each
 LONGEST_REMEMBERED = 5_000  # characters
+LONGEST_SUM = 100_000  # characters; longer texts may be bounded where blocks are counted
 _remembered: dict[tuple[object, ...], tuple[Rendered, ...]] = {}
 
 
@@ -88,12 +94,13 @@ def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter)
 def _rendered(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> tuple[Rendered, ...]:
     """The fullest form first; a form that saves nothing is not offered."""
     found: list[Rendered] = []
+    between = layout.separators.get(recipe.name, layout.between)
     for form in forms(hit.item):
         if form is Form.WHOLE or form in recipe.forms:
             text = layout.block(hit, form)
-            tokens = counter.count(text + layout.separators.get(recipe.name, layout.between))
+            tokens = counter.count(text + between)
             if not found or tokens < found[-1].tokens:
-                found.append(Rendered(form, text, tokens))
+                found.append(_made(form, text, tokens))
     return tuple(found)
 
 
@@ -117,28 +124,45 @@ def _groups(parts: Sequence[Part], offered: Offered, overheads: Sequence[int], b
 
 def _offer(hit: Hit, renderings: tuple[Rendered, ...], part: Part, number: int) -> Offer:
     worth = SCALE * hit.relevance**part.recipe.sharpness
-    options = [Option(one.tokens, max(FORM_LEAST[one.form], round(worth * FORM_VALUE[one.form]))) for one in renderings]
-    return Offer(tuple(options), part.needs[number] if part.needs else ())
+    options = [_option((one.tokens, max(FORM_LEAST[one.form], round(worth * FORM_VALUE[one.form])))) for one in renderings]
+    return _offer_of(tuple(options), part.needs[number] if part.needs else ())
 
 
 def _result(parts: Sequence[Part], offered: Offered, overheads: Sequence[int], choice: Choice, layout: Layout, counter: TokenCounter, room: int) -> Fitted:
     fragments: list[Fragment] = []
     left_out: list[LeftOut] = []
-    number = 0
+    picks = iter(choice.options)
     for part, hits, overhead in zip(parts, offered, overheads, strict=True):
         chosen: list[Chosen] = []
-        for hit, renderings in zip(part.hits, hits, strict=True):
-            pick = choice.options[number]
-            number += 1
+        name, most = part.recipe.name, int(room * part.recipe.most)
+        for hit, renderings, pick in zip(part.hits, hits, picks, strict=False):
             if pick >= 0:
-                chosen.append(Chosen(hit, renderings[pick].form, renderings[pick].tokens, renderings[pick].text))
+                one = renderings[pick]
+                chosen.append(_chosen(hit, one.form, one.tokens, one.text))
             else:
-                left_out.append(LeftOut(hit, part.recipe.name, _reason(renderings, overhead, int(room * part.recipe.most)), renderings[0].tokens))
-        text = assemble(layout, [(part.recipe.name, [one.text for one in chosen])])
+                left_out.append(_left_out(hit, name, _reason(renderings, overhead, most), renderings[0].tokens, ""))
+        text = assemble(layout, [(name, [one.text for one in chosen])])
         tokens = sum(one.tokens for one in chosen) + (overhead if chosen else 0)
-        fragments.append(Fragment(part.recipe.name, tuple(chosen), tokens, text))
+        fragments.append(Fragment(name, tuple(chosen), tokens, text))
     text = assemble(layout, [(fragment.name, [one.text for one in fragment.chosen]) for fragment in fragments])
-    return Fitted(text, counter.count(text), tuple(fragments), tuple(left_out), choice.gap)
+    return Fitted(text, _tokens(text, fragments, layout, counter), tuple(fragments), tuple(left_out), choice.gap)
+
+
+def _tokens(text: str, fragments: Sequence[Fragment], layout: Layout, counter: TokenCounter) -> int:
+    """Of the whole text. Where every block is a run of lines that can be counted by itself, nearly all of it has been: only the last one
+    is counted again, as it ends where the text ends."""
+    shown = [fragment for fragment in fragments if fragment.chosen]
+    lines = [part for fragment in shown for part in (layout.opening(fragment.name), *(one.text for one in fragment.chosen))]
+    if not (lines and layout.glued and counter.additive and len(text) <= LONGEST_SUM and all(map(_lines, lines))):
+        return counter.count(text)
+    last = shown[-1].chosen[-1]
+    ending = last.tokens if layout.final_newline else counter.count(last.text.rstrip("\n"))
+    return sum(fragment.tokens for fragment in shown) - last.tokens + ending
+
+
+def _lines(text: str) -> bool:
+    """Whether no token goes on from a line before to this, or from this to a line that is like it."""
+    return text[-1:] == "\n" and text[0] != "/" and not text[0].isspace()
 
 
 def _reason(renderings: tuple[Rendered, ...], overhead: int, most: int) -> str:

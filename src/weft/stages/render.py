@@ -40,6 +40,11 @@ class Layout:
     separators: Mapping[str, str] = field(default_factory=dict)  # by section, where it is not `between`
     lasting: bool = True  # a block shows nothing but the item's id, kind, type, texts, tags, properties and path, and may be remembered
 
+    @property
+    def glued(self) -> bool:
+        """Whether a document is nothing but openings and blocks."""
+        return not (self.start or self.end or self.closing or self.between_sections or self.between or self.separators)
+
 
 def layout(name: str) -> Layout:
     if name not in FORMATS:
