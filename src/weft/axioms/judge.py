@@ -31,10 +31,14 @@ class Judge:
         together (none: in its own space alone)."""
         found: list[Violation] = []
         references: list[tuple[Fact, Axiom, Rule, str, Any]] = []
+        holding: dict[tuple[str, str, tuple[str, ...]], list[Axiom]] = {}
         for fact in facts:
-            for axiom in self._of(fact, spaces):
+            about = (fact.space, fact.kind, fact.types)
+            if about not in holding:
+                holding[about] = self._of(fact, spaces)
+            for axiom in holding[about]:
                 for number, rule in enumerate(axiom.rules):
-                    if not applies(rule.when, fact.values):
+                    if rule.when is not None and not applies(rule.when, fact.values):
                         continue
                     if rule.constraint == "reference_exists":
                         references += [(fact, axiom, rule, name, one) for name in rule.properties for one in _values(fact, name)]
@@ -90,15 +94,17 @@ def _values(fact: Fact, name: str) -> list[Any]:
     return [one for one in each(fact.values.get(name)) if given(one)]
 
 
-def _broken(rule: Rule, values: Mapping[str, Any]) -> Iterable[tuple[tuple[str, ...], str]]:
+def _broken(rule: Rule, values: Mapping[str, Any]) -> list[tuple[tuple[str, ...], str]]:
     if rule.constraint in FACT_CHECKS:
-        if said := FACT_CHECKS[rule.constraint](values, rule):
-            yield rule.properties, said
-        return
+        said = FACT_CHECKS[rule.constraint](values, rule)
+        return [(rule.properties, said)] if said else []
+    check, absent_too = VALUE_CHECKS[rule.constraint], rule.constraint in ABSENT_TOO
+    found: list[tuple[tuple[str, ...], str]] = []
     for name in rule.properties:
         value = values.get(name)
-        if (given(value) or rule.constraint in ABSENT_TOO) and (said := VALUE_CHECKS[rule.constraint](value, rule)):
-            yield (name,), f"{name} {said}"
+        if (absent_too or given(value)) and (said := check(value, rule)):
+            found.append(((name,), f"{name} {said}"))
+    return found
 
 
 def _violation(fact: Fact, axiom: Axiom, rule: Rule, said: str, names: tuple[str, ...], others: tuple[str, ...] = ()) -> Violation:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import GraphStore, ItemStore
+from weft.quick import maker
 from weft.recipes import Recipe
 
 ROUNDING = 1e-6  # scores are rounded to this: a link that makes an exact tie must not be lost to it
 LIGHTEST = 5e-324  # the least number above 0: a weight of 0 forbids a link
 FRONTIER_PER_HIT = 2  # a hop goes on from at most this many items per hit wanted
+_made = maker(Hit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +95,4 @@ def _hit(item: Item, scores: Mapping[Key, float], by: Mapping[Key, Edge], hops: 
         edge = by[path[-1]]
         links.append(edge)
         path.append(edge.source_key if edge.target_key == path[-1] else edge.target_key)
-    return Hit(item, min(1.0, score), {"graph": score}, ("graph",), tuple(path[::-1]), links[0], tuple(links[::-1]))
+    return _made(item, min(1.0, score), {"graph": score}, ("graph",), tuple(path[::-1]), links[0], tuple(links[::-1]), "")

@@ -38,12 +38,11 @@ def section_of(hit: Hit) -> str:
 
 
 def _fields(hit: Hit, form: Form) -> dict[str, Any]:
-    fields: dict[str, Any] = json_like(hit.item.properties)
-    if form is Form.POINTER:
-        return {name: value for name, value in fields.items() if name in POINTER_FIELDS}
-    if form is Form.SUMMARY:
-        return {name: value for name, value in fields.items() if name in POINTER_FIELDS} | {"text": hit.item.summary}
-    return fields
+    said = hit.item.properties
+    if form is not Form.WHOLE:
+        said = {name: said[name] for name in said if name in POINTER_FIELDS}
+    fields: dict[str, Any] = json_like(said)
+    return fields | {"text": hit.item.summary} if form is Form.SUMMARY else fields
 
 
 def _named(fields: Fields) -> str:

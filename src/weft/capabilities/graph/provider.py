@@ -21,11 +21,13 @@ from weft.engine import Asked, Engine
 from weft.errors import Conflict, Invalid, Unavailable
 from weft.ingest import check
 from weft.model import Hit, Item, Kind, LeftOut, Problem, Stats
+from weft.quick import maker
 from weft.stages.gather import allowed
 from weft.tiers import Tier
 from weft.trace import traced
 
 NOTHING = Reading("", (), "")
+_left_out = maker(LeftOut)
 
 
 @runtime_checkable
@@ -160,7 +162,7 @@ class GraphContext:
         )
         kept = {one.hit.item.key for one in entities}
         reason = f"{BEYOND} the best {options.max_entities} entities"
-        beyond = [LeftOut(one.hit, ENTITIES, reason) for one in [*found, *free] if one.hit.item.key not in kept]
+        beyond = [_left_out(one.hit, ENTITIES, reason, 0, "") for one in [*found, *free] if one.hit.item.key not in kept]
         asked = replace(asked, problems=problems)
         stats = replace(stats, expanded=near.reached, max_depth=near.depth)
         return woven(asked, gathered(asked, entities, options, near), query, options, [*left_out, *beyond], stats)

@@ -78,13 +78,13 @@ class TermRanker:
         return [self._best(asked, hit.item, nothing) for hit in hits]
 
     def _best(self, asked: Sequence[Sequence[str]], item: Item, nothing: Scored) -> Scored:
-        """Most items have none of the terms, so all that an item says is looked through at once, and first. No term has a line break."""
-        values = [str(value) for value in item.properties.values()]
-        whole = "\n".join((item.name, item.type, *values)).lower()
+        """All that an item says is looked through at once, and first. No term has a line break, so none is found across two values."""
+        said = [item.name, item.type, *map(str, item.properties.values())]
+        whole = "\n".join(said).lower()
         present = [[term for term in one if term in whole] for one in asked]
         if not any(present):
             return nothing
-        name, kind, values = item.name.lower(), item.type.lower(), [value.lower() for value in values]
+        name, kind, *values = lines if len(lines := whole.split("\n")) == len(said) else [one.lower() for one in said]
         scores = [self._scored(some, len(one), name, kind, values) if some else nothing for some, one in zip(present, asked, strict=True)]
         return scores[0] if len(scores) == 1 else max(scores, key=lambda one: one.raw)
 
@@ -92,10 +92,11 @@ class TermRanker:
         in_name = [term for term in present if term in name]
         in_type = [term for term in present if term in kind]
         in_values = [term for value in values for term in present if term in value]
-        parts = {"name": self.name * len(in_name), "type": self.type * len(in_type), "property": self.property * len(in_values)}
-        raw = sum(parts.values()) / count
-        matched = tuple(dict.fromkeys([*in_name, *in_values]))
-        return _made(round(min(1.0, raw), 6), {part: round(value / count, 6) for part, value in parts.items()}, matched, round(raw, 6))
+        by_name, by_type, by_property = self.name * len(in_name), self.type * len(in_type), self.property * len(in_values)
+        raw = sum((by_name, by_type, by_property)) / count
+        signals = {"name": round(by_name / count, 6), "type": round(by_type / count, 6), "property": round(by_property / count, 6)}
+        rounded = round(raw, 6)
+        return _made(rounded if raw < 1.0 else 1.0, signals, tuple(dict.fromkeys([*in_name, *in_values])), rounded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,11 +154,12 @@ class SqliteStore:
         and a mask for them would cost a pass over all items each time."""
         named = [label("subject", subject) for subject in only.subjects]
         postings = view.postings(reader.connection, named)
-        held = [view.holders(word, postings.get(word, ()))[0] for word in named]
-        if sum(map(len, held)) >= FEW:
+        if sum(len(data) for rows in postings.values() for _, data in rows) // 3 >= FEW:  # three bytes an item
             return None
         mask = view.mask(reader.connection, replace(only, subjects=()))
-        places = {place for some in held for place in some.tolist()}
+        places: set[int] = set()
+        for word in named:
+            places.update(view.holders(word, postings[word])[0].tolist() if word in postings else view.fresh(word))
         return sorted(places) if mask is None else [place for place in sorted(places) if mask[place]]
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:

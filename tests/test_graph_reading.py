@@ -1,0 +1,153 @@
+"""What a graph context reads of the stores: the links of an entity once, whoever needs them, and items about a subject without a pass over all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from weft import Edge, GraphContext, Item
+from weft.capabilities.graph import find
+from weft.capabilities.graph.documents import Reading
+from weft.capabilities.graph.find import Found, Near
+from weft.capabilities.graph.options import GraphOptions
+from weft.capabilities.graph.rankers import Ranking, TermRanker, terms
+from weft.engine import Engine
+from weft.model import MADE, Batch, Filter, Hit, Key, Kind, Links
+from weft.ports import Stores
+from weft.stores.memory import MemoryStore
+from weft.stores.sqlite import links
+from weft.stores.sqlite.store import SqliteStore
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+TYPES = ("OWNS", "PART_OF", "USES")
+SPACES = ("one", "two")
+
+
+def entity(id: str, space: str = "one", **properties: object) -> Item:
+    return Item(id, space, Kind.ENTITY, "System", id.title(), properties=properties, created_at=NOW)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStore | SqliteStore]:
+    opened = MemoryStore() if request.param == "memory" else SqliteStore.open(str(tmp_path / "a.weft"))
+    yield opened
+    opened.close()
+
+
+class Watched(MemoryStore):
+    """Keeps what was asked of the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[list[str]] = []
+
+    def edges_of(self, keys: Sequence[Key], *rest: Any, **more: Any) -> list[Edge]:
+        self.asked.append([id for _, id in keys])
+        return super().edges_of(keys, *rest, **more)
+
+
+def watched(*edges: Edge, ids: Sequence[str]) -> tuple[Engine, Watched]:
+    store = Watched()
+    kb = Engine(Stores(store, store, store, store))
+    kb.add([entity(id) for id in ids], list(edges))
+    store.asked.clear()
+    return kb, store
+
+
+def test_the_links_of_what_was_found_are_read_once() -> None:
+    kb, store = watched(Edge("alpha", "beta", "USES", 0.5, "one"), ids=("alpha", "beta"))
+    answer = GraphContext(kb, ["one"]).for_entities(["alpha", "beta"])
+    assert [one.edge.type for one in answer.relationships] == ["USES"] and store.asked == [["alpha", "beta"]]
+
+
+def test_only_the_links_of_new_entities_are_read_besides() -> None:
+    kb, store = watched(Edge("alpha", "beta", "USES", 0.5, "one"), Edge("beta", "beta", "OWNS", 0.5, "one"), ids=("alpha", "beta"))
+    answer = GraphContext(kb, ["one"]).for_entities(["alpha"])
+    assert sorted(one.edge.type for one in answer.relationships) == ["OWNS", "USES"] and store.asked == [["alpha"], ["beta"]]
+
+
+def test_an_entity_with_more_links_than_were_read_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "HUB_CAP", 2)
+    kb, store = watched(*(Edge("alpha", id, "USES", 0.5, "one") for id in ("beta", "gamma", "delta")), ids=("alpha", "beta", "gamma", "delta"))
+    answer = GraphContext(kb, ["one"]).for_entities(["alpha", "beta", "gamma", "delta"])
+    assert len(answer.relationships) == 3 and store.asked == [["alpha", "beta", "gamma", "delta"], ["alpha"]]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_links_are_the_same_whether_or_not_some_were_read_before(store: MemoryStore | SqliteStore, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hubs, forbidden links, links across spaces, and links of weft's own, which fill the places of people's."""
+    monkeypatch.setattr(find, "HUB_CAP", 3)
+    chance = Random(seed)
+    keys = [(space, f"e{number}") for space in SPACES for number in range(9)]
+    store.apply(Batch(NOW, tuple(entity(id, space) for space, id in keys), tuple(_edges(chance, keys, 60))))
+    for space in SPACES:
+        own = [key for key in keys if key[0] == space]
+        store.put_links(Links(space, store.marks(space, []).version, tuple(_edges(chance, own, 12, MADE))))
+    kb = Engine(Stores(store, store, store, store))
+    with kb.asked("", spaces=SPACES, recipes=[]) as asked:
+        options = GraphOptions(relationship_depth=chance.randrange(1, 3), max_entities=8)
+        starts = [Found(Hit(item, 0.5)) for item in store.get(chance.sample(keys, 6))]
+        near = find.neighbours(asked, starts, Reading("", (), ""), options)
+        shown = [one.hit for one in (*starts[: chance.randrange(6)], *near.found[: chance.randrange(8)])]
+        found = find.links(asked, shown, options, near)
+        assert near.links and found == find.links(asked, shown, options, Near())
+
+
+def _edges(chance: Random, keys: Sequence[Key], count: int, origin: str = "") -> list[Edge]:
+    found = {}
+    for _ in range(count):
+        (space, source), (target_space, target) = keys[chance.randrange(4)] if chance.random() < 0.5 else chance.choice(keys), chance.choice(keys)
+        edge = Edge(source, target, chance.choice(TYPES), chance.choice((0.0, 0.5, 0.5, 1.0, chance.random())), space, None, {}, target_space, origin)
+        edge = edge if target_space != space else Edge(source, target, edge.type, edge.weight, space, origin=origin)
+        found[edge.key] = edge
+    return list(found.values())
+
+
+@pytest.mark.parametrize("few", [0, 3, 20_000])
+@pytest.mark.parametrize("settled", [False, True])
+def test_items_about_subjects_are_found_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, settled: bool) -> None:
+    monkeypatch.setattr("weft.stores.sqlite.store.FEW", few)
+    files, memory = SqliteStore.open(str(tmp_path / "a.weft")), MemoryStore()
+    rows = [Item(f"r{number}", SPACES[number % 2], (Kind.RULE, Kind.CLAIM)[number % 3 == 0], subject=f"s{number % 5}", created_at=NOW) for number in range(30)]
+    for some in (files, memory):
+        some.apply(Batch(NOW, (*rows, entity("s1"))))
+        some.apply(Batch(NOW, deleted=(rows[6].key, rows[11].key)))
+    if settled:
+        files.rebuild_words(files.find(Filter(SPACES), 100))
+    for only in (Filter(SPACES, (Kind.RULE,), subjects=("s1", "s2", "none")), Filter(SPACES[:1], subjects=("s1", "s4")), Filter(SPACES, subjects=("none",))):
+        for limit, after in ((100, None), (2, None), (3, ("one", "r14"))):
+            assert files.find(only, limit, after) == memory.find(only, limit, after)
+    files.close()
+
+
+def test_rows_of_equal_weight_go_by_their_ends_then_by_the_names_of_spaces() -> None:
+    names = {1: "zoo", 2: "acme"}
+    rows = [(space, source, 1, "b", type, weight, None, "") for space in (1, 2) for source in ("a", "c") for type in ("x", "y") for weight in (0.5, 0.25)]
+    expected = sorted(rows, key=lambda row: (-row[5], row[1], row[3], row[4], names[row[0]], names[row[2]]))
+    for seed in range(20):
+        assert links.ordered(Random(seed).sample(rows, len(rows)), names) == expected
+    assert links.ordered([], names) == [] and links.ordered(rows[:1], names) == rows[:1]
+
+
+WORDS = ("red", "RED tent", "Straße", "ΟΔΟΣ", "İstanbul", "two\nlines", "", "tent", "des")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_terms_count_as_if_each_value_were_looked_through_by_itself(seed: int) -> None:
+    chance = Random(seed)
+    item = Item("a", "one", Kind.ENTITY, chance.choice(WORDS), chance.choice(WORDS), properties={str(n): chance.choice((*WORDS, 7, ["red"])) for n in range(5)})
+    passages = tuple(" ".join(chance.choices(WORDS, k=3)) for _ in range(chance.randrange(1, 4)))
+    (found,) = TermRanker().rank(Ranking(passages, "", NOW), [Hit(item, 0.5)])
+    values = [str(value).lower() for value in item.properties.values()]
+    counted = [
+        (sum(term in item.name.lower() for term in asked) + 0.5 * sum(term in item.type.lower() for term in asked), sum(t in v for t in asked for v in values))
+        for asked in map(terms, passages)
+        if asked
+    ]
+    raws = [(ends + 0.3 * inside) / len(asked) for (ends, inside), asked in zip(counted, filter(None, map(terms, passages)), strict=True)]
+    assert found.raw == pytest.approx(max(raws, default=0.0), abs=1e-6) and found.score == pytest.approx(min(1.0, max(raws, default=0.0)), abs=1e-6)
