@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -330,3 +332,22 @@ class TestShell:
 
     def test_nothing_stored_ends_with_1(self, db, tmp_path):
         assert CliRunner().invoke(cli, ["axioms", str(written(tmp_path, "r.yaml", "- id: bad\n")), "--space", "s", *db]).exit_code == 1
+
+
+def test_a_rule_that_says_something_else_is_another_axiom_even_if_it_was_read_before():
+    def read_with(value: object, **more: Any) -> read.Axiom:
+        return read.from_item(replace(Item("a", "s", Kind.RULE, subject="T", properties={"rules": [_equal(value)]}), **more))
+
+    assert [type(read_with(value).rules[0].value) for value in (1, True, 1.0, "1")] == [int, bool, float, str]
+    assert read_with(1) == read_with(1) and read_with(1, text="x").description == "x" and read_with(1, space="z").space == "z"
+    assert read_with(1, subject="U").target_type == "U" and read_with(1, title="N").name == "N" and read_with(1, tags=("t",)).tags == ("t",)
+
+
+def test_axioms_read_twice_share_no_list():
+    item = Item("a", "s", Kind.RULE, subject="T", properties={"rules": [_equal(["x"])]})
+    one, other = (read.from_item(replace(item, properties={"rules": [_equal(["x"])]})).rules[0].value for _ in range(2))
+    assert one == other and one is not other
+
+
+def _equal(value: object) -> dict[str, object]:
+    return {"property": "p", "constraint": "equals", "value": value}

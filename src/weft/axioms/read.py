@@ -16,6 +16,9 @@ CONDITION_FIELDS = ("property", "operator", "value")
 Path = tuple[str | int, ...]
 TYPE = "axiom"  # of the items that hold axioms
 SECTION = "instructions"
+REMEMBERED = 1024  # axioms
+LONGEST_REMEMBERED = 5_000  # characters
+_remembered: dict[tuple[object, ...], Axiom] = {}
 
 
 class Wrong(Invalid):
@@ -60,10 +63,25 @@ def axiom(row: Mapping[str, Any], space: str = "") -> Axiom:
 
 
 def from_item(item: Item) -> Axiom:
-    """The axiom in an item of kind rule: its subject is the type it is about, its text the description."""
+    """The axiom in an item of kind rule: its subject is the type it is about, its text the description. The same rules are asked for in
+    request after request: they are remembered by all they say."""
     said = {name: value for name, value in item.properties.items() if name in AXIOM_FIELDS}
-    row = {"target_type": item.subject or "", "name": item.title, "description": item.text, "tags": list(item.tags)} | said
-    return axiom(row | {"id": item.id}, item.space)
+    asked = (item.space, item.id, item.subject, item.title, item.text, item.tags, repr(said))
+    found = _remembered.get(asked)
+    if found is None:
+        row = {"target_type": item.subject or "", "name": item.title, "description": item.text, "tags": list(item.tags)} | said
+        found = axiom(row | {"id": item.id}, item.space)
+        if _lasting(found):
+            if len(_remembered) >= REMEMBERED:
+                _remembered.clear()
+            _remembered[asked] = found
+    return found
+
+
+def _lasting(one: Axiom) -> bool:
+    """Whether nobody can change it: what is remembered must not have lists that a caller could write to."""
+    values = [value for rule in one.rules for value in (*rule.values, rule.value, rule.min, rule.max, rule.when.value if rule.when else None)]
+    return all(value is None or isinstance(value, str | int | float) for value in values) and len(one.description) <= LONGEST_REMEMBERED
 
 
 def to_item(one: Axiom, row: Mapping[str, Any], space: str, source: str) -> Item:

@@ -61,8 +61,14 @@ def _markdown_entity(fields: Fields) -> str:
     text = body_text(fields.get("text", "").strip().replace("\r\n", "\n").replace("\r", "\n"))
     quote = "".join(f"> {line}\n" if line else ">\n" for line in text.split("\n")) if text else ""
     about = fields.get("property_descriptions", {})
-    facts = "".join(f"- **{in_bold(key)}**: {on_one_line(value)}{_about(about, key)}\n" for key, value in fields.get("properties", {}).items())
+    facts = "".join([f"- **{_property(key)}**: {on_one_line(value)}{_about(about, key)}\n" for key, value in fields.get("properties", {}).items()])
     return f"### {heading_text(_named(fields))}\n{quote}{facts}"
+
+
+@lru_cache(maxsize=1024)
+def _property(name: str) -> str:
+    """The name of a property. The same few come back in every entity."""
+    return in_bold(name)
 
 
 def _plain(section: str, fields: Fields) -> str:
