@@ -314,3 +314,13 @@ def test_what_hardly_matters_is_still_shown_whole_where_there_is_room():
     hardly = [Recipe("entry_points", sharpness=100.0)]
     shown = kb.context("refund zebra giraffe lion", spaces=["one"], recipe=hardly, max_tokens=500)
     assert [chosen.form.value for part in shown.fragments for chosen in part.chosen] == ["whole"]
+
+
+@pytest.mark.parametrize("texts", [("Done!\n", "/home\n"), ("Done!\n", " x\n"), ("Done!", "'s\n"), ("Done!\n\n", "x\n\n")])
+@pytest.mark.parametrize("model", ["gpt-4", "gpt-4o", "some-other-model"])
+def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, model):
+    bare = replace(layout("markdown"), name="bare", block=lambda hit, _: hit.item.text, lasting=False)
+    hits = tuple(Hit(Item(f"i{number}", "s", title="t", text=text), 1.0) for number, text in enumerate(texts))
+    fitted = fit([Part(Recipe("one", forms=(Form.WHOLE,)), hits)], 100, bare, counter(model))
+    assert len(fitted.fragments[0].chosen) == 2
+    assert fitted.tokens == counter(model).count(fitted.text)

@@ -74,7 +74,7 @@ def bold_text(text: str) -> str:
 
 def body_text(text: str) -> str:
     """A text that adds no heading or link definition, and that ends where it ends: nothing after it is swallowed."""
-    if not _SUSPECT.search("\n" + text):
+    if ("\n" not in text and text[:1].isalpha()) or not _SUSPECT.search("\n" + text):
         return text
     reader = _Reader(text)
     lines = [reader.read(line) for line in text.split("\n")]

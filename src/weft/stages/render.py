@@ -81,17 +81,14 @@ def _name(item: Item) -> str:
     return one_line(item.title) or one_line(item.id)
 
 
-def _body(item: Item, form: Form, line_break: re.Pattern[str]) -> str:
-    """The text without blank lines around it; the summary where it is asked for or all there is."""
+def _body(item: Item, form: Form) -> str:
+    """The summary where it is asked for or all there is, else the text; with nothing but the white space before it."""
     text = item.summary if form is Form.SUMMARY else item.text
-    text = text if text.strip() else item.summary
-    if text.isprintable():
-        return text.rstrip()  # one paragraph, as most are
-    return _LEADING_BLANK_LINES.sub("", line_break.sub("\n", text.rstrip()))
+    return text.rstrip() or item.summary.rstrip()
 
 
 def _shown_properties(item: Item, form: Form) -> Mapping[str, Any]:
-    return item.shown_properties if form is Form.WHOLE else {}
+    return item.shown_properties if form is Form.WHOLE and item.properties else {}
 
 
 def on_one_line(value: Any) -> str:
@@ -149,7 +146,9 @@ def _markdown(hit: Hit, form: Form) -> str:
         return f"- {listed_text(f'{name} ({detail}){way}')}\n"
     head = f"### {heading_text(f'{name} ({kind})' if kind else name)}\n"
     head += f"#### via: {hit.via}\n" if hit.via else ""  # a heading, as that is what no text can write
-    text = _body(item, form, _MARKDOWN_BREAK)
+    text = _body(item, form)
+    if text[:1].isspace() or "\r" in text:
+        text = _LEADING_BLANK_LINES.sub("", _MARKDOWN_BREAK.sub("\n", text))
     facts = [f"- **{bold_text(one_line(key))}**: {on_one_line(value)}\n" for key, value in _shown_properties(item, form).items()]
     # The blank line keeps the facts out of HTML and of a list's last line.
     return head + (f"{body_text(text)}\n\n" if text else "") + ("".join([*facts, "\n"]) if facts or not text else "")
@@ -169,7 +168,9 @@ def _plain(hit: Hit, form: Form) -> str:
     way = [f"via: {hit.via}"] if hit.via else []
     if form is Form.POINTER:
         return "\n".join([f"{head} ({one_line(item.id)})", *way]) + "\n"
-    text = _body(item, form, _ANY_BREAK)
+    text = _body(item, form)
+    if not text.isprintable():  # most are one paragraph
+        text = _LEADING_BLANK_LINES.sub("", _ANY_BREAK.sub("\n", text))
     lines = [line.rstrip() for line in text.split("\n")] if text else []
     facts = [f"{one_line(key)}: {on_one_line(value)}" for key, value in _shown_properties(item, form).items()]
     return "\n".join([head, *way, *(line and f"  {line}" for line in [*lines, *facts])]) + "\n"
