@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import weft
 from weft import Item, linking
+from weft.ingest import kept
+from weft.ingest.kept import Kept
 from weft.ingest.keys import Text
 from weft.ingest.mentions import LOOKED_FOR, folded, holds_one, mentioned, names
 from weft.stores.sqlite import store as sqlite
@@ -88,3 +90,33 @@ def test_knowledge_waits_for_the_disk_and_links_do_not(tmp_path: Path, monkeypat
     assert levels[0] == full
     assert normal in levels
     assert levels.count(full) == 2 + 1  # two writes, and the choice of rules at first
+
+
+def test_links_of_a_page_are_looked_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = sqlite.connect
+
+    def watched(path: str) -> Any:
+        connection = real(path)
+        connection.exec_trace = lambda _, sql, __: asked.append(sql) or True
+        return connection
+
+    monkeypatch.setattr(sqlite, "connect", watched)
+
+    def lookups(count: int) -> int:
+        with weft.open(str(tmp_path / f"{count}.db"), embedder=None, links=["mentions"]) as kb:
+            kb.add([Item(f"t{n}", "s", title=f"Zorro Desk {n}", text=f"Ask the Zorro Desk {n + 1}.") for n in range(count)], embed=False)
+            asked.clear()
+            kb.relink()
+            assert kb.stats().spaces[0].links == count - 1
+            return sum(sql.lstrip().startswith("SELECT") for sql in asked)
+
+    assert 0 < lookups(10) == lookups(40)
+
+
+def test_what_is_kept_is_made_once_and_forgotten_when_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    table = Kept(lambda text: made.append(text) or len(text))
+    monkeypatch.setattr(kept, "MOST", 2)
+    assert [table[word] for word in ("a", "bb", "a", "ccc", "a")] == [1, 2, 1, 3, 1]
+    assert made == ["a", "bb", "ccc", "a"] and len(table) <= 2

@@ -32,6 +32,8 @@ Shape = tuple[str, bool, bool, int, tuple[str, ...]]
 class Text:
     """A text, read once: the keys of the names it may hold, and, when it is known which keys matter, the names themselves."""
 
+    __slots__ = ("_places", "_words", "keys")
+
     def __init__(self, text: str) -> None:
         self._words: list[str] = []
         self._places: list[Place] = []

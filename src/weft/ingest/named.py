@@ -94,17 +94,17 @@ class Moves:
     def __init__(self, store: LinkStore, space: str, old: Entries, new: Entries) -> None:
         self._store, self._space, self._size = store, space, len(new)
         self.changed = {id: entered for id, entered in new.items() if entered != old.get(id, ())}
-        self._gained: dict[str, list[str]] = {}
-        self._lost: dict[str, list[str]] = {}
+        self._gained: dict[str, tuple[str, ...]] = {}
+        self._lost: dict[str, tuple[str, ...]] = {}
         self._names: dict[str, list[str]] = {}
         self._says: list[tuple[set[str], set[str]]] = []  # of each item: keys it gains, keys it loses
         for id, entered in self.changed.items():
             held = old.get(id, ())
             before, after = told(held), told(entered)
             for label in set(after).difference(before):
-                self._gained.setdefault(label, []).append(id)
+                self._gained[label] = (*self._gained.get(label, ()), id)
             for label in set(before).difference(after):
-                self._lost.setdefault(label, []).append(id)
+                self._lost[label] = (*self._lost.get(label, ()), id)
             if entered[len(after) :] != held[len(before) :]:
                 keys = set(entered[len(after) :]), set(held[len(before) :])
                 self._says.append((keys[0] - keys[1], keys[1] - keys[0]))

@@ -15,12 +15,15 @@ def put(connection: apsw.Connection, space: int, entered: Mapping[str, tuple[str
     before = of(connection, space, list(entered))
     gone = ((space, label, id) for id, labels in before.items() for label in set(labels).difference(entered[id]))
     connection.executemany("DELETE FROM entry WHERE space = ? AND label = ? AND id = ?", gone)
-    new: dict[str, list[str]] = {}
+    first: dict[str, str] = {}  # of each label; few have more
+    more: dict[str, list[str]] = {}
     for id, labels in entered.items():
         for label in set(labels).difference(before[id]) if id in before else labels:
-            new.setdefault(label, []).append(id)
+            if first.setdefault(label, id) != id:
+                more.setdefault(label, []).append(id)
     # Neighbours are written together; to sort labels takes a third of the time to sort rows.
-    connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", ((space, label, id) for label in sorted(new) for id in new[label]))
+    new = ((space, label, id) for label in sorted(first) for id in (first[label], *more.get(label, ())))
+    connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", new)
     connection.executemany("DELETE FROM entered WHERE space = ? AND id = ?", ((space, id) for id, labels in entered.items() if not labels))
     rows = ((space, id, codec.to_json(labels)) for id, labels in entered.items() if labels)
     connection.executemany("INSERT INTO entered VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET labels = excluded.labels", rows)
