@@ -316,7 +316,7 @@ def test_what_hardly_matters_is_still_shown_whole_where_there_is_room():
     assert [chosen.form.value for part in shown.fragments for chosen in part.chosen] == ["whole"]
 
 
-@pytest.mark.parametrize("texts", [("Done!\n", "/home\n"), ("Done!\n", " x\n"), ("Done!", "'s\n"), ("Done!\n\n", "x\n\n")])
+@pytest.mark.parametrize("texts", [("Done!\n", "/home\n"), ("Done!\n", " x\n"), ("Done!", "'s\n"), ("wor", "d\n"), ("Done!\n\n", "x\n\n")])
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o", "some-other-model"])
 def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, model):
     bare = replace(layout("markdown"), name="bare", block=lambda hit, _: hit.item.text, lasting=False)

@@ -344,3 +344,11 @@ def test_a_problem_too_large_for_exact_tables_is_solved_exactly_when_what_is_lef
     exact = choose([group], 2000)
     monkeypatch.setattr(table, "MAX_CELLS", 40_000)
     assert choose([group], 2000) == exact
+
+
+def test_what_is_taken_before_leaves_the_rest_its_room(monkeypatch):
+    monkeypatch.setattr(knapsack, "SMALL", 0)
+    large = [Offer((Option(400, 0), Option(1, 1)))]
+    sure = Offer((Option(300, 10**9),))
+    groups = [Group(tuple(large), 500, 1000), Group((sure, *(Offer((Option(23 + number % 7, 100 + number),)) for number in range(30))), 0, 1000, 3)]
+    assert choose(groups, 1000) == knapsack._solve(groups, 1000, Ruling())

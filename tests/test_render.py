@@ -467,3 +467,8 @@ class TestJson:
         facts = {"day": date(2024, 1, 2), "kind": Kind.NODE, "pair": (1, date(2024, 1, 3))}
         found = json.loads(block("json", item(properties=facts)))["properties"]
         assert found == {"day": "2024-01-02", "kind": "node", "pair": [1, "2024-01-03"]}
+
+
+@pytest.mark.parametrize("name", ["markdown", "plain"])
+def test_blank_lines_before_a_text_are_not_shown(name):
+    assert block(name, Item("i", "s", title="T", text=" \n\nBody of it\n"), Form.WHOLE) == block(name, Item("i", "s", title="T", text="Body of it"), Form.WHOLE)

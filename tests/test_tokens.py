@@ -247,3 +247,11 @@ def test_every_plain_word_that_is_a_token_is_one_token(plain):
     words = [word for word in known if tokens.PLAIN.fullmatch(word.removeprefix(" "))]
     assert len(words) > 40_000
     assert [word for word in words if len(whole.encode_ordinary(word)) != 1] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["a getElementById b", "an iPhoneApp x", "on eBayUser toStringValue y", "x Done!\n/home c", "x a!\n//y c", "x a\n\0b c", "a\n  b c\0"]
+)
+def test_words_that_are_cut_and_lines_that_are_not_are_counted_as_in_the_whole(plain, text):
+    ours, whole = plain
+    assert ours.count(text) == len(whole.encode_ordinary(text))
