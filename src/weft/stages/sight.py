@@ -5,35 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.model import Item, Key
+from weft.stages.synonyms import synonyms
 from weft.words import rarity, words
 
-LONGEST = 20_000  # characters of a text that are looked at
+LONGEST = 20_000  # characters of a text in which words of the question, and names, are looked for
+BEGINNING = 4_000  # characters of a text in which synonyms, and names of others, are looked for: there are many, and most texts are short
 
 
 class Sight:
-    """Which words of the question each item looked at has, as bits of a number. A word counts by how few of these items have it."""
+    """Which words of the question each item looked at has, as bits of a number. A word counts by how few of these items have it; half
+    of that for one that means nearly the same."""
 
     def __init__(self, text: str) -> None:
-        self._stems = [(f" {word}", 1 << place) for place, word in enumerate(dict.fromkeys(words(text)))]
-        self._all = (1 << len(self._stems)) - 1
+        stems = list(dict.fromkeys(words(text)))
+        small = set(words(" ".join([word for word in text.split() if word.islower()])))  # names have no synonyms
+        self._stems = [(f" {stem}", 1 << place) for place, stem in enumerate(stems)]
+        self._alike = [(f" {one}", bit << len(stems)) for stem, bit in self._stems if stem[1:] in small for one in synonyms(stem[1:])]
+        self._all = (1 << 2 * len(stems)) - 1
         self.items: dict[Key, Item] = {}
         self._seen: dict[Key, int] = {}
         self._holding = dict.fromkeys((bit for _, bit in self._stems), 0)  # how many items have each word
-        self._weights: dict[int, float] = {}  # of sets of words
+        self._single: dict[int, float] = {}  # what each bit weighs
+        self._weights: dict[int, float] = {}  # and sets of them
 
     def look(self, items: Iterable[Item]) -> None:
         for item in items:
             key, text = item.key, f" {item.title} {item.text[:LONGEST]}".lower()
-            if key in self.items:
-                continue
-            self.items[key] = item
-            held = [bit for stem, bit in self._stems if stem in text]
-            for bit in held:
-                self._holding[bit] += 1
-            self._seen[key] = sum(held)
+            if key not in self.items:
+                self.items[key] = item
+                self._seen[key] = self._bits(text)
         weights = {bit: rarity(len(self._seen), holding) for bit, holding in self._holding.items()}
         total = sum(weights.values()) or 1.0
-        self._weights = {bit: weight / total for bit, weight in weights.items()}
+        self._single = {part: weight / total / 2 for bit, weight in weights.items() for part in (bit, bit << len(weights))}
+        self._weights = dict(self._single)
+
+    def _bits(self, text: str) -> int:
+        """The lower half for the words of the question, the upper half for these and their synonyms."""
+        held = [bit for stem, bit in self._stems if stem in text]
+        for bit in held:
+            self._holding[bit] += 1
+        seen, beginning = sum(held), text[:BEGINNING]
+        seen |= seen << len(self._stems)
+        for other, bit in self._alike:
+            if other in beginning:
+                seen |= bit
+        return seen
 
     def new(self, source: Key, targets: Iterable[Key]) -> list[float]:
         """How much of the question each target has and the source has not."""
@@ -51,5 +67,5 @@ class Sight:
 
     def _weigh(self, stems: int) -> float:
         if stems not in self._weights:
-            self._weights[stems] = sum(self._weights[bit] for _, bit in self._stems if stems & bit)
+            self._weights[stems] = sum(weight for bit, weight in self._single.items() if stems & bit)
         return self._weights[stems]

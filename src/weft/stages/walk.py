@@ -10,15 +10,15 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from weft.ingest.mentions import asked_about, spans, titles
 from weft.model import Edge, Filter, Hit, Key
 from weft.ports import Stores, Vector
-from weft.recipes import Recipe, Walk
+from weft.recipes import Recipe
+from weft.stages.bridge import held, plain
 from weft.stages.rank import rescored
 from weft.stages.said import linked, worth_less
 from weft.stages.search import Searched, search
-from weft.stages.sight import LONGEST, Sight
-from weft.words import words
+from weft.stages.sight import Sight
+from weft.stages.starts import asked_for, by_use, shares
 
 # Chosen on the two tuning sets (docs/walk.md), as were the numbers of `Walk`.
 READ = 30  # of the hits: whose titles and texts are looked at
@@ -59,7 +59,8 @@ def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[K
     """What the links of `found` lead to, within `recipe.depth` links; at most `recipe.limit` items. `pool` has the scores of what
     search found beyond that. Without links of their own the hits stay as they are."""
     best = sorted(found, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[:READ]
-    starts = _starts(text, best, recipe.walk)
+    names = asked_for(text, best)
+    starts = shares(best, names, recipe.walk)
     if not starts or not recipe.depth:
         return Walked()
     through = replace(only, kinds=())  # a walk may pass through what it may not show
@@ -68,7 +69,8 @@ def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[K
     way.follow(list(starts))
     if not way.links:
         return Walked()
-    way.bridge([hit for hit in best if hit.item.key in starts], {**pool, **{hit.item.key: hit.score for hit in found}}, starts)
+    starts = shares([hit for hit in best if hit.item.key in starts], by_use(names, way.links), recipe.walk)
+    way.bridge(starts, {**pool, **{hit.item.key: hit.score for hit in found}})
     way.linked = linked([(share, way.named(key) / ENOUGH) for key, share in starts.items()])
     worth, flows = way.spread(starts)
     return _result(worth, flows, found, pool, only, recipe, stores, way)
@@ -87,21 +89,6 @@ def walked_search(text: str, vector: Vector | None, only: Filter, recipe: Recipe
 
 def _signal(way: Walked, hit: Hit) -> dict[str, float]:
     return {"walk": way.worth[hit.item.key]} if hit.item.key in way.worth else {}
-
-
-def _starts(text: str, best: Sequence[Hit], numbers: Walk) -> dict[Key, float]:
-    """The share of the worth that starts at each of the best hits. Those the question names come first."""
-    called = {hit.item.key: titles(hit.item) for hit in best}
-    known: dict[str, int] = {}
-    for names in called.values():
-        for name in names:
-            known[name] = known.get(name, 0) + 1
-    asked = set(asked_about(text, known))
-    bonus = {key: max((known[name] ** -0.5 for name in names if name in asked), default=0.0) for key, names in called.items()}
-    scores = {hit.item.key: hit.score + numbers.named * bonus[hit.item.key] for hit in best if hit.score > 0}
-    chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[: numbers.starts]
-    total = sum(scores[key] ** numbers.sharpness for key in chosen)
-    return {key: scores[key] ** numbers.sharpness / total for key in chosen}
 
 
 @dataclass(slots=True)
@@ -149,23 +136,18 @@ class _Way:
             scored = self.stores.vectors.score_vectors(self.vector, [key for key in keys if key not in self.near])
             self.near.update({key: max(LEAST_NEAR, near) for key, near in scored.items()})
 
-    def bridge(self, best: Sequence[Hit], pool: Mapping[Key, float], starts: Mapping[Key, float]) -> None:
+    def bridge(self, starts: Mapping[Key, float], pool: Mapping[Key, float]) -> None:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
-        asked = set(words(self.text))
-        for hit in sorted(best, key=lambda hit: (-starts[hit.item.key], hit.item.id, hit.item.space))[:BRIDGED_FROM]:
-            here = hit.item.key
-            named = dict.fromkeys(word for name in spans(hit.item.text[:LONGEST]) for word in name.split(" ") if not asked.issuperset(words(word)))
-            others = [key for key in pool if key != here]
-            held = self.stores.words.search_text(" ".join(named), self.through, 0, also=others).others if named and others else {}
-            scores = {key: pool[key] * held[key] for key in others if key in held}
-            chosen = sorted((key for key in scores if scores[key] > 0), key=lambda key: (-scores[key], key[1], key[0]))[:BRIDGES]
+        texts = {key: plain(item) for key, item in self.sight.items.items()}
+        for here in list(starts)[:BRIDGED_FROM]:
+            holding = held(self.sight.items[here], self.text, list(pool), texts, self.stores.words, self.through)
+            scores = {key: pool[key] * one for key, one in holding.items() if pool[key] > 0}
+            chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[:BRIDGES]
             for key in chosen:
                 weight = self.recipe.walk.bridge * scores[key] / scores[chosen[0]]
-                if weight > self.links.setdefault(here, {}).get(key, (0.0,))[0]:
-                    self.links[here][key] = (
-                        weight,
-                        Edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], target_space="" if key[0] == here[0] else key[0]),
-                    )
+                if weight > self.links.setdefault(here, {}).get(key, NO_LINK)[0]:
+                    edge = Edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], target_space="" if key[0] == here[0] else key[0])
+                    self.links[here][key] = (weight, edge)
             self._measure(chosen)
 
     def spread(self, starts: Mapping[Key, float]) -> tuple[dict[Key, float], dict[Key, Flow]]:

@@ -1,0 +1,52 @@
+"""Which hits hold what another hit names: often the next piece of an answer, though no stored link leads there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weft.ingest.mentions import spans
+from weft.model import Filter, Item, Key
+from weft.ports import TextIndex
+from weft.stages.sight import BEGINNING, LONGEST
+from weft.words import rarity, words
+
+_DROPPED = '."(['  # signs that stand before a word or inside a name; names are compared without them
+_PARTING = "-\n"
+
+
+def held(item: Item, question: str, pool: Sequence[Key], texts: Mapping[Key, str], index: TextIndex, only: Filter) -> dict[Key, float]:
+    """How much of what the item names, and the question does not, each of the pool holds, from 0 to 2: words of the names, as the index
+    weighs them, and whole names, as far as texts (by `plain`) are known."""
+    asked = set(words(question))
+    names = [name for name in spans(f"{item.title}. {item.text[:LONGEST]}") if not asked.issuperset(words(name))]
+    parts = dict.fromkeys(word for name in names for word in name.split(" ") if not asked.issuperset(words(word)))
+    others = [key for key in pool if key != item.key]
+    found = index.search_text(" ".join(parts), only, 0, also=others).others if parts and others else {}
+    most = max(found.values(), default=0.0)
+    whole = whole_names(names, {key: text for key, text in texts.items() if key != item.key})
+    return {key: one / most + whole.get(key, 0.0) for key, one in found.items() if one > 0}
+
+
+def whole_names(names: Sequence[str], texts: Mapping[Key, str]) -> dict[Key, float]:
+    """How much of these names each text holds, from 0 to 1: half for all of them, half for the rarest one, each against the text that
+    holds most. A name counts by how few of the texts hold it: one rare name in common says as much as many usual ones."""
+    every: dict[Key, float] = {}
+    rarest: dict[Key, float] = {}
+    for name in names:
+        holding = [key for key, text in texts.items() if f" {name}" in text]
+        worth = rarity(len(texts), len(holding))
+        for key in holding:
+            every[key] = every.get(key, 0.0) + worth
+            rarest[key] = max(rarest.get(key, 0.0), worth)
+    most, rare = max(every.values(), default=0.0), max(rarest.values(), default=0.0)
+    return {key: (one / most + rarest[key] / rare) / 2 for key, one in every.items()}
+
+
+def plain(item: Item) -> str:
+    """The text in which names are looked for: small letters, one blank before each word."""
+    text = f" {item.title} {item.text[:BEGINNING]}".lower()
+    for sign in _DROPPED:  # a pattern takes five times as long
+        text = text.replace(sign, "")
+    for sign in _PARTING:
+        text = text.replace(sign, " ")
+    return text

@@ -1,0 +1,55 @@
+"""Where a walk starts: at the best hits, and before others at those that the question calls by their names."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+from weft.ingest.mentions import asked_about, titles
+from weft.model import Edge, Hit, Key
+from weft.recipes import Walk
+
+FIRST_ACCENT, LAST_ACCENT = "\u0300", "\u036f"
+
+Names = dict[Key, dict[str, float]]  # by item: its names that stand in the question, and what each tells, from 0 to 1
+
+
+def asked_for(text: str, best: Sequence[Hit]) -> Names:
+    """The hits whose titles stand in the question. A name tells less the more of the hits have it. Accents do not count: few people
+    type them when they ask."""
+    called = {hit.item.key: [unaccented(name) for name in titles(hit.item)] for hit in best}
+    known: dict[str, int] = {}
+    for names in called.values():
+        for name in names:
+            known[name] = known.get(name, 0) + 1
+    asked = set(asked_about(unaccented(text), known))
+    found = {key: {name: known[name] ** -0.5 for name in names if name in asked} for key, names in called.items()}
+    return {key: names for key, names in found.items() if names}
+
+
+def shares(best: Sequence[Hit], names: Names, numbers: Walk) -> dict[Key, float]:
+    """The share of the worth that starts at each of the best hits, most first."""
+    scores = {hit.item.key: hit.score + numbers.named * max(names.get(hit.item.key, {}).values(), default=0.0) for hit in best if hit.score > 0}
+    chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[: numbers.starts]
+    total = sum(scores[key] ** numbers.sharpness for key in chosen)
+    return {key: scores[key] ** numbers.sharpness / total for key in chosen}
+
+
+def by_use(names: Names, links: Mapping[Key, Mapping[Key, tuple[float, Edge]]]) -> Names:
+    """The same names, each telling no more than the links by it weigh: a name that many texts hold ("Germany") says little of where to
+    start."""
+    return {key: {name: min(told, _heaviest(key, name, links.get(key, {}))) for name, told in own.items()} for key, own in names.items()}
+
+
+def _heaviest(key: Key, name: str, links: Mapping[Key, tuple[float, Edge]]) -> float:
+    """What the links weigh by which others mention an item under this name; 1 if none does."""
+    mentions = [edge for _, edge in links.values() if edge.type == "mentions" and edge.target_key == key]
+    return max((edge.weight for edge in mentions if unaccented(str(edge.properties.get("name", ""))) == name), default=1.0)
+
+
+def unaccented(text: str) -> str:
+    """Without the accents that letters of Latin, Greek and Cyrillic script bear; marks of other scripts make other letters, and stay."""
+    if text.isascii():
+        return text
+    bare = "".join([sign for sign in unicodedata.normalize("NFD", text) if not FIRST_ACCENT <= sign <= LAST_ACCENT])
+    return unicodedata.normalize("NFC", bare)

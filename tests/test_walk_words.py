@@ -1,0 +1,141 @@
+"""What a walk takes from words and names: synonyms, where it starts, and which hits hold what another names."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from weft import Edge, Hit, Item
+from weft.model import Filter
+from weft.recipes import Walk
+from weft.stages.bridge import held, plain, whole_names
+from weft.stages.sight import Sight
+from weft.stages.starts import asked_for, by_use, shares, unaccented
+from weft.stages.synonyms import TABLE, synonyms
+from weft.words import words
+
+
+def item(id: str, text: str = "", title: str = "") -> Item:
+    return Item(id, "s", title=title, text=text)
+
+
+def hit(id: str, score: float, title: str = "") -> Hit:
+    return Hit(item(id, title=title), score)
+
+
+@pytest.mark.parametrize(("asked", "told"), [("spouse", "wife"), ("film", "movie"), ("birthplace", "hometown"), ("city", "town"), ("wrote", "written")])
+def test_synonyms_are_found_by_stem(asked, told):
+    assert words(told)[0] in synonyms(words(asked)[0])
+
+
+@pytest.mark.parametrize("stem", ["", " ", "xylqz", "spous husband", "spous: husband", "\n", "of", "zzzz"])
+def test_what_is_no_word_of_the_table_has_no_synonyms(stem):
+    assert synonyms(stem) == ()
+
+
+def test_every_line_of_the_table_is_a_stem_and_others_that_do_not_begin_alike():
+    lines = TABLE.read_text(encoding="ascii").splitlines()
+    assert lines == sorted(lines)
+    rows = [line.split(" ") for line in lines]
+    assert len({row[0] for row in rows}) == len(rows) > 8000
+    assert all(row[0].endswith(":") for row in rows)
+    for stem, *others in ([row[0].removesuffix(":"), *row[1:]] for row in rows):
+        assert 1 <= len(set(others)) == len(others) <= 5
+        assert all(len(one) > 2 and not one.startswith(stem) and not stem.startswith(one) for one in others)
+
+
+def test_a_synonym_counts_half_of_the_word_itself():
+    sight = Sight("Who is the spouse of Ann?")
+    sight.look([item("none", "a hut"), item("near", "his wife"), item("same", "his spouse"), item("ann", "Ann sings")])
+    near, same, other = sight.new(("s", "none"), [("s", "near"), ("s", "same"), ("s", "none")])
+    assert 0 < near == pytest.approx(same / 2)
+    assert other == 0
+    assert sight.new(("s", "near"), [("s", "same")]) == [pytest.approx(same / 2)]
+
+
+def test_names_in_a_question_have_no_synonyms():
+    small, capital = Sight("the city of gold"), Sight("the City of gold")
+    for sight in (small, capital):
+        sight.look([item("none", "a hut"), item("near", "an old town")])
+    assert small.new(("s", "none"), [("s", "near")])[0] > 0
+    assert capital.new(("s", "none"), [("s", "near")]) == [0]
+
+
+def test_of_two_linked_items_the_one_that_answers_in_other_words_comes_first():
+    items = [
+        Item("a", "s", title="Anton Velde", text="Anton Velde met Berta Holm and Carla Munk."),
+        Item("b", "s", title="Berta Holm", text="She sold him bread for years."),
+        Item("c", "s", title="Carla Munk", text="She was his wife for years."),
+    ]
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add(items)
+        hits = kb.search("Who was the spouse of Anton Velde?", spaces=["s"], mode="walk")
+    assert [hit.item.id for hit in hits] == ["a", "c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [("Tekeze River", "Tekezé River"), ("Tekezé River", "Tekeze River"), ("Толстой", "Толстой"), ("서울특별시", "서울특별시"), ("がく", "がく")],
+)
+def test_a_question_names_a_hit_whatever_its_accents(typed, title):
+    assert list(asked_for(f"Where is {typed} ?", [hit("a", 0.5, title), hit("b", 0.4, "Nile")])) == [("s", "a")]
+
+
+def test_only_accents_are_taken_off():
+    assert unaccented("Aschenbrödel Ōsaka Čapek plain") == "Aschenbrodel Osaka Capek plain"
+    assert unaccented("が 서울 हिन्दी ß ł") == "が 서울 हिन्दी ß ł"
+
+
+def test_a_name_that_many_hits_have_tells_less():
+    names = asked_for("Who ruled Mercia?", [hit("a", 0.5, "Mercia"), hit("b", 0.5, "Mercia (kingdom)"), hit("c", 0.5, "Offa")])
+    assert names[("s", "a")]["mercia"] == pytest.approx(2**-0.5)
+    assert ("s", "c") not in names
+
+
+def test_the_starts_share_the_worth_and_those_that_are_named_come_first():
+    best = [hit("a", 0.5), hit("b", 0.4, "Mercia"), hit("c", 0.0)]
+    found = shares(best, {("s", "b"): {"mercia": 1.0}}, Walk())
+    assert list(found) == [("s", "b"), ("s", "a")]
+    assert sum(found.values()) == pytest.approx(1)
+    assert list(shares(best, {}, Walk(starts=1))) == [("s", "a")]
+
+
+def test_a_name_that_many_texts_hold_says_little_of_where_to_start():
+    germany, tekeze = ("s", "germany"), ("s", "tekeze")
+    names = {germany: {"germany": 1.0}, tekeze: {"tekeze river": 0.5}}
+    links = {
+        germany: {
+            ("s", "x"): (0.03, Edge("x", "germany", "mentions", 0.1, "s", properties={"name": "germany"})),
+            ("s", "y"): (0.9, Edge("germany", "y", "mentions", 0.9, "s", properties={"name": "germany"})),
+            ("s", "z"): (0.8, Edge("z", "germany", "mentions", 0.8, "s", properties={"name": "federal republic"})),
+        },
+        tekeze: {("s", "x"): (0.3, Edge("x", "tekeze", "mentions", 0.9, "s", properties={"name": "Tekezé River".lower()}))},
+    }
+    assert by_use(names, links) == {germany: {"germany": 0.1}, tekeze: {"tekeze river": 0.5}}
+    assert by_use(names, {}) == names
+
+
+def test_one_rare_name_in_common_counts_as_much_as_many_usual_ones():
+    texts = {("s", "rare"): " kariba lake", ("s", "many"): " london and paris", ("s", "one"): " london", ("s", "other"): " paris x", ("s", "none"): " x"}
+    found = whole_names(["kariba", "london", "paris"], texts)
+    assert found[("s", "rare")] > found[("s", "one")]
+    assert found[("s", "many")] > found[("s", "one")]
+    assert ("s", "none") not in found
+    assert all(0 < one <= 1 for one in found.values())
+    assert whole_names(["kariba"], {}) == whole_names([], texts) == {}
+
+
+def test_names_are_looked_for_without_the_signs_beside_them():
+    assert " st louis" in plain(item("a", '("St. Louis", once)'))
+    assert " saxon court" in plain(item("a", "an Anglo-Saxon\ncourt"))
+
+
+def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
+    start = item("river", "The Bubye River flows through Zimbabwe.", "Bubye River")
+    others = [item("falls", "Victoria Falls, in Zimbabwe."), item("bubye", "Bubye River again."), item("tea", "Tea.")]
+    with weft.open("memory:", embedder=None, links=[]) as kb:
+        kb.add([start, *others])
+        texts = {one.key: plain(one) for one in [start, *others]}
+        found = held(start, "Where is the Bubye River?", list(texts), texts, kb._stores.words, Filter(("s",)))
+        assert held(start, start.text, list(texts), texts, kb._stores.words, Filter(("s",))) == {}
+    assert found == {("s", "falls"): pytest.approx(2)}
