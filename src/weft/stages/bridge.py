@@ -18,7 +18,7 @@ def held(item: Item, question: str, pool: Sequence[Key], texts: Mapping[Key, str
     """How much of what the item names, and the question does not, each of the pool holds, from 0 to 2: words of the names, as the index
     weighs them, and whole names, as far as texts (by `plain`) are known."""
     asked = set(words(question))
-    names = [name for name in spans(f"{item.title}. {item.text[:LONGEST]}") if not asked.issuperset(words(name))]
+    names = [name for name in spans(item.text[:LONGEST]) if not asked.issuperset(words(name))]
     parts = dict.fromkeys(word for name in names for word in name.split(" ") if not asked.issuperset(words(word)))
     others = [key for key in pool if key != item.key]
     found = index.search_text(" ".join(parts), only, 0, also=others).others if parts and others else {}

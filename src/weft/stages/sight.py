@@ -21,7 +21,7 @@ class Sight:
         small = set(words(" ".join([word for word in text.split() if word.islower()])))  # names have no synonyms
         self._stems = [(f" {stem}", 1 << place) for place, stem in enumerate(stems)]
         self._alike = [(f" {one}", bit << len(stems)) for stem, bit in self._stems if stem[1:] in small for one in synonyms(stem[1:])]
-        self._all = (1 << 2 * len(stems)) - 1
+        self._all = (1 << len(stems)) - 1  # the words themselves
         self.items: dict[Key, Item] = {}
         self._seen: dict[Key, int] = {}
         self._holding = dict.fromkeys((bit for _, bit in self._stems), 0)  # how many items have each word
@@ -61,9 +61,9 @@ class Sight:
         return found
 
     def same(self, one: Key, other: Key) -> float:
-        """How much of the question both have. What was not looked at is taken to have all of it."""
-        both = self._seen.get(one, self._all) & self._seen.get(other, self._all)
-        return self._weights[both] if both in self._weights else self._weigh(both)
+        """How much of the question both have, in its own words. What was not looked at is taken to have all of it."""
+        both = self._seen.get(one, self._all) & self._seen.get(other, self._all) & self._all
+        return 2 * (self._weights[both] if both in self._weights else self._weigh(both))
 
     def _weigh(self, stems: int) -> float:
         if stems not in self._weights:
