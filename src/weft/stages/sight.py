@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+
+import re2
 
 from weft.model import Item, Key
 from weft.stages.synonyms import synonyms
@@ -10,6 +12,7 @@ from weft.words import rarity, words
 
 LONGEST = 20_000  # characters of a text in which words of the question, and names, are looked for
 BEGINNING = 4_000  # characters of a text in which synonyms, and names of others, are looked for: there are many, and most texts are short
+MEMORY = 1 << 26  # bytes that looking for a very long question's words may take: RE2 gives up when it has too little
 
 
 class Sight:
@@ -25,6 +28,7 @@ class Sight:
         self.items: dict[Key, Item] = {}
         self._seen: dict[Key, int] = {}
         self._holding = dict.fromkeys((bit for _, bit in self._stems), 0)  # how many items have each word
+        self._found = _finder([*self._stems, *self._alike])
         self._single: dict[int, float] = {}  # what each bit weighs
         self._weights: dict[int, float] = {}  # and sets of them
 
@@ -41,15 +45,12 @@ class Sight:
 
     def _bits(self, text: str) -> int:
         """The lower half for the words of the question, the upper half for these and their synonyms."""
-        held = [bit for stem, bit in self._stems if stem in text]
+        found = self._found(text[:BEGINNING])
+        held = [bit for bit in found if bit <= self._all] if len(text) <= BEGINNING else [bit for stem, bit in self._stems if stem in text]
         for bit in held:
             self._holding[bit] += 1
-        seen, beginning = sum(held), text[:BEGINNING]
-        seen |= seen << len(self._stems)
-        for other, bit in self._alike:
-            if other in beginning:
-                seen |= bit
-        return seen
+        has = sum(held)
+        return sum({bit for bit in found if bit > self._all}, has) | has << len(self._stems)
 
     def new(self, source: Key, targets: Iterable[Key]) -> list[float]:
         """How much of the question each target has and the source has not."""
@@ -69,3 +70,16 @@ class Sight:
         if stems not in self._weights:
             self._weights[stems] = sum(weight for bit, weight in self._single.items() if stems & bit)
         return self._weights[stems]
+
+
+def _finder(patterns: Sequence[tuple[str, int]]) -> Callable[[str], list[int]]:
+    """What finds the bits of the words that a text holds, all in one pass: twenty words one after the other take three times as long."""
+    if not patterns:
+        return lambda text: []
+    options = re2.Options()
+    options.literal, options.max_mem = True, MEMORY
+    known = re2.Set.SearchSet(options)
+    for word, _ in patterns:
+        known.Add(word)
+    known.Compile()
+    return lambda text: [patterns[number][1] for number in known.Match(text) or ()]
