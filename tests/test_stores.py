@@ -25,6 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from weft import codec
 from weft.errors import Conflict, Corrupt, Unavailable
 from weft.model import Batch, Edge, Filter, Item
 from weft.stores.memory import MemoryStore
@@ -496,6 +497,18 @@ def test_an_empty_file_is_a_new_store(path: str) -> None:
     store = SqliteStore.open(path)
     assert (store.spaces(), store.verify()) == ([], [])
     store.close()
+
+
+def test_edges_of_older_files_which_wrote_all_their_fields_are_read(tmp_path: Path) -> None:
+    edge = Edge("a", "b", "owns", 0.5, "one", "deed", {"since": "2020", "name": "harbour"})
+    with weft.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
+        kb.add([Item("a", "one", text="A"), Item("b", "one", text="B"), Item("deed", "one", text="A deed")], [edge])
+    older = apsw.Connection(str(tmp_path / "k.db"))
+    assert list(older.execute("SELECT body FROM edge")) == [('{"item_id":"deed","properties":{"since":"2020","name":"harbour"}}',)]
+    older.execute("UPDATE edge SET body = ?", (codec.to_json(codec.edge_to_dict(edge)),))
+    older.close()
+    with weft.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
+        assert (kb._stores.graph.edges_of([("one", "a")], ["one"]), kb.verify()) == ([edge], [])
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ MIGRATIONS = (
         UNIQUE(space, word, block));
     CREATE TABLE fresh(row INTEGER PRIMARY KEY, version INTEGER NOT NULL, words TEXT NOT NULL);
 
-    -- `body` is the whole edge as JSON, only where it says more than the columns: most links are just that, and read twice as fast.
+    -- `body` is JSON, only where an edge has more than the columns say: most links are just that, and read twice as fast.
     CREATE TABLE edge(space INTEGER, source TEXT, target_space INTEGER, target TEXT, type TEXT, weight REAL NOT NULL, body TEXT,
         PRIMARY KEY(space, source, target_space, target, type)) WITHOUT ROWID;
     CREATE INDEX edge_out ON edge(space, source, weight DESC, target, type, target_space, body);

@@ -88,6 +88,7 @@ _ITEM, _EDGE = maker(Item), maker(Edge)
 _FIRST, _REST = attrgetter(*_FIELDS[:_MIDDLE]), attrgetter(*_FIELDS[_MIDDLE + 1 :])
 
 EDGE = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
+UNUSUAL = ("item_id", "properties", "target_space")  # what an edge may have beside its columns: its body, which has all fields in older files
 
 
 def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:

@@ -16,7 +16,7 @@ from weft import words as analyser
 from weft.model import MADE, Batch, Edge, EdgeKey, Item, Key
 from weft.stores.sqlite import vectors, words
 from weft.stores.sqlite.vectors import Vector
-from weft.stores.sqlite.view import CHUNK, EDGE, RECORD, edge_from_row, labels, record
+from weft.stores.sqlite.view import CHUNK, EDGE, RECORD, UNUSUAL, edge_from_row, labels, record
 
 
 @dataclass
@@ -266,7 +266,7 @@ class Writer:
         tally, row = self.tally(edge.space), codec.edge_to_dict(edge)
         tally.count(row, 1)
         plain = edge.item_id is None and not edge.properties and edge.target_space != edge.space
-        body = None if plain else codec.to_json(row)
+        body = None if plain else codec.to_json({name: row[name] for name in UNUSUAL if name in row})
         return (tally.no, edge.source, self.tally(edge.target_key[0]).no, edge.target, edge.type, edge.weight, body, edge.origin)
 
     def _unlink(self, key: EdgeKey) -> None:
