@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from weft.model import Key
 
@@ -20,11 +20,12 @@ def linked(starts: Sequence[tuple[float, float]]) -> float:
     return min(1.0, max(usual, sum(share * enough for share, enough in held)) / NAMING)
 
 
-def worth_less(worth: Mapping[Key, float], same: Callable[[Key, Key], float], linked: float) -> dict[Key, float]:
+def worth_less(worth: Mapping[Key, float], same: Callable[[Key, Iterable[Key]], list[float]], linked: float) -> dict[Key, float]:
     """Less for each item but the best, by the part of the question that it has in common with the best (`same`); not where the best
     one has the whole question, nor where nothing is linked."""
     best = min(worth, key=lambda key: (-worth[key], key[1], key[0]))
-    rate = REPEATED * linked * (1 - same(best, best))
+    rate = REPEATED * linked * (1 - same(best, [best])[0])
     if not rate:
         return dict(worth)
-    return {key: one if key == best else round(one * (1 - rate * same(best, key)), 6) for key, one in worth.items()}
+    repeated = zip(worth.items(), same(best, worth), strict=True)
+    return {key: one if key == best else round(one * (1 - rate * shared), 6) for (key, one), shared in repeated}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from weft.model import Edge, Filter, Hit, Key
 from weft.ports import Stores, Vector
+from weft.quick import maker
 from weft.recipes import Recipe
 from weft.stages.bridge import held, plain
 from weft.stages.rank import rescored
@@ -32,6 +33,8 @@ GUESSES = frozenset((BRIDGED, "shares", "similar"))  # likeness: neither end nam
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
 LIGHTEST = 5e-324  # the least number above 0: a link that weighs nothing is not followed
 NO_LINK = (0.0,)
+
+_hit = maker(Hit)
 
 
 class Flow(NamedTuple):
@@ -242,7 +245,8 @@ def _result(
     for item in (items[key] for key in best if key in items):
         edge, path = ways[item.key].edge, _path(item.key, ways)
         score = round(edge.weight / (len(path) - 1 + recipe.near), 6)
-        hits.append(Hit(item, min(1.0, score), {"graph": score, "walk": told[item.key]}, ("graph",), path, edge, tuple([ways[key].edge for key in path[1:]])))
+        signals, links = {"graph": score, "walk": told[item.key]}, tuple([ways[key].edge for key in path[1:]])
+        hits.append(_hit(item, min(1.0, score), signals, ("graph",), path, edge, links, ""))
     return Walked(tuple(hits), told, len(reached), _farthest(ways, known))
 
 
