@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 
 import numpy as np
@@ -105,14 +106,17 @@ def digest(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
     Equal digests, equal bytes, as long as an embedder gives a text one vector only: vectors are named by their embedder."""
     knowledge = {info.name: (info.digest, info.links_digest) for info in stores.items.spaces() if info.name in query.spaces}
     inputs = (
-        RENDERER,
-        sorted(knowledge.items()),
-        () if vector is None else (stores.vectors.fingerprint(), stores.vectors.count_missing(query.spaces)),
-        [(problem.part, problem.code) for problem in problems],
-        np.array(query.vector).tobytes(),  # writing hundreds of numbers as text takes longer than all the rest
-        replace(query, vector=()),
-        tuple(recipes),
-        counter.name,
-        *(("paths",) if query.paths else ()),
+        repr(RENDERER),
+        repr(sorted(knowledge.items())),
+        repr(() if vector is None else (stores.vectors.fingerprint(), stores.vectors.count_missing(query.spaces))),
+        repr([(problem.part, problem.code) for problem in problems]),
+        repr(np.array(query.vector).tobytes()),  # writing hundreds of numbers as text takes longer than all the rest
+        repr(replace(query, vector=())),
+        _said(tuple(recipes)),
+        repr(counter.name),
+        *(("'paths'",) if query.paths else ()),
     )
-    return hashlib.sha256(repr(inputs).encode()).hexdigest()
+    return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()
+
+
+_said: Callable[[tuple[Recipe, ...]], str] = lru_cache(64)(repr)  # the same few in all requests, with dozens of fields each
