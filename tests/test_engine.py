@@ -992,6 +992,8 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"recipe": Recipe("x")}, Invalid, "or a list of Recipe values, not Recipe"),
     ({"recipe": ["search"]}, Invalid, "or a list of Recipe values, not ['search']"),
     ({"recipe": [Recipe("x"), Recipe("x")]}, Invalid, "two recipes have the name 'x'"),
+    ({"recipe": [Recipe("x", forms=("huge",))]}, Invalid, "no form 'huge'; known: pointer, summary, whole"),
+    ({"recipe": [Recipe("x", forms="whole")]}, Invalid, "forms must be a list of names, not 'whole'"),
     ({"recipe": [Recipe(5)]}, Invalid, "a recipe's name must be text, not int"),
     ({"recipe": [Recipe("x", types="faq")]}, Invalid, "types must be a list of names, not 'faq'"),
     ({"recipe": [Recipe("x", kinds=("animal",))]}, Invalid, "no kind 'animal'"),
@@ -1368,3 +1370,9 @@ def test_a_key_is_not_shown(tmp_path):
 
 def test_a_vector_of_the_largest_numbers_is_as_good_as_any():
     assert check.vector([3e38] * 4).tolist() == [0.5] * 4
+
+
+def test_the_forms_of_a_recipe_may_be_a_list(kb: Engine) -> None:
+    kb.add(Item("a", "acme", text="A refund takes five days."))
+    some, same = (kb.context("refund", spaces=["acme"], now=NOW, recipe=[Recipe("x", forms=forms)]) for forms in (["whole"], ("whole",)))
+    assert some.text and (some.text, some.digest) == (same.text, same.digest)

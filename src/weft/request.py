@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from weft.errors import Invalid, unknown
 from weft.ingest import check
-from weft.model import Kind
+from weft.model import Form, Kind
 from weft.recipes import RECIPES, Mode, Recipe, Source, Walk, resolved
 
 MAX_LIMIT = 10_000
@@ -80,7 +80,7 @@ def checked_recipe(recipe: Recipe) -> Recipe:
     if not any(getattr(recipe.weights, one.name) for one in fields(recipe.weights)):
         raise Invalid("weights must not all be 0")
     names: dict[str, Any] = {field: check.names(field, getattr(recipe, field)) for field in ("types", "exclude_types", "tags", "edge_types")}
-    return replace(recipe, name=check.name("a recipe's name", recipe.name), kinds=kinds(recipe.kinds), **names)
+    return replace(recipe, name=check.name("a recipe's name", recipe.name), kinds=kinds(recipe.kinds), forms=_forms(recipe.forms), **names)
 
 
 def _check_walk(numbers: Walk) -> None:
@@ -110,6 +110,13 @@ def kinds(given: Sequence[str]) -> tuple[Kind, ...]:
         if kind not in [known.value for known in Kind]:
             raise unknown("kind", kind, [known.value for known in Kind])
     return tuple(Kind(kind) for kind in given)
+
+
+def _forms(given: Sequence[str]) -> tuple[Form, ...]:
+    for form in check.names("forms", given):
+        if form not in [known.value for known in Form]:
+            raise unknown("form", form, [known.value for known in Form])
+    return tuple(Form(form) for form in given)
 
 
 def ids(given: str | Sequence[str]) -> tuple[str, ...]:
