@@ -78,23 +78,23 @@ def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: 
 
 def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> tuple[Rendered, ...]:
     """The forms a candidate may take. The same items come back in request after request: they are remembered by all they show."""
+    between = layout.separators.get(recipe.name, layout.between)
     if not layout.lasting or len(hit.item.text) > LONGEST_REMEMBERED:
-        return _rendered(hit, recipe, layout, counter)
+        return _rendered(hit, recipe, layout, between, counter)
     item = hit.item
     properties = repr(item.properties) if item.properties else ""
-    shown = (layout.name, counter, recipe.forms, item.id, item.kind, item.type, item.title, item.text, item.summary, item.tags, properties, hit.via)
+    shown = (layout.name, between, counter, recipe.forms, item.id, item.kind, item.type, item.title, item.text, item.summary, item.tags, properties, hit.via)
     found = _remembered.get(shown)
     if found is None:
         if len(_remembered) >= REMEMBERED:
             _remembered.clear()
-        found = _remembered[shown] = _rendered(hit, recipe, layout, counter)
+        found = _remembered[shown] = _rendered(hit, recipe, layout, between, counter)
     return found
 
 
-def _rendered(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> tuple[Rendered, ...]:
+def _rendered(hit: Hit, recipe: Recipe, layout: Layout, between: str, counter: TokenCounter) -> tuple[Rendered, ...]:
     """The fullest form first; a form that saves nothing is not offered."""
     found: list[Rendered] = []
-    between = layout.separators.get(recipe.name, layout.between)
     for form in forms(hit.item):
         if form is Form.WHOLE or form in recipe.forms:
             text = layout.block(hit, form)
