@@ -9,7 +9,7 @@ from weft import Edge, Hit, Item
 from weft.model import Filter
 from weft.recipes import Walk
 from weft.stages.bridge import held, plain, whole_names
-from weft.stages.sight import Sight
+from weft.stages.sight import BEGINNING, Sight
 from weft.stages.starts import asked_for, by_use, shares, unaccented
 from weft.stages.synonyms import TABLE, synonyms
 from weft.words import words
@@ -139,3 +139,14 @@ def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
         found = held(start, "Where is the Bubye River?", list(texts), texts, kb._stores.words, Filter(("s",)))
         assert held(start, start.text, list(texts), texts, kb._stores.words, Filter(("s",))) == {}
     assert found == {("s", "falls"): pytest.approx(2)}
+
+
+def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_beginning_alone() -> None:
+    far = "x " * BEGINNING
+    sight = Sight("Who is the spouse of Rey?")
+    items = [Item(name, "s", text=text) for name, text in (("none", far), ("word", f"{far} spouse"), ("near", f"spouse {far}"), ("like", f"{far} wife"))]
+    sight.look([*items, *items])  # what was looked at before is not counted again
+    assert "wife" in synonyms("spous")
+    none, word, near, like = sight.new(("s", "none"), [item.key for item in items])
+    assert none == like == 0 < word == near
+    assert sight.same(("s", "word"), [("s", "near"), ("s", "like")]) == [pytest.approx(word), 0]
