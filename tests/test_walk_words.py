@@ -145,8 +145,16 @@ def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_b
     far = "x " * BEGINNING
     sight = Sight("Who is the spouse of Rey?")
     items = [Item(name, "s", text=text) for name, text in (("none", far), ("word", f"{far} spouse"), ("near", f"spouse {far}"), ("like", f"{far} wife"))]
-    sight.look([*items, *items])  # what was looked at before is not counted again
+    sight.look(items)
     assert "wife" in synonyms("spous")
     none, word, near, like = sight.new(("s", "none"), [item.key for item in items])
     assert none == like == 0 < word == near
     assert sight.same(("s", "word"), [("s", "near"), ("s", "like")]) == [pytest.approx(word), 0]
+
+
+def test_what_was_looked_at_before_is_not_counted_again() -> None:
+    items = [Item("a", "s", text="the spouse of Rey"), Item("b", "s", text="a spouse"), Item("c", "s", text="Rey")]
+    once, twice = Sight("Who is the spouse of Rey?"), Sight("Who is the spouse of Rey?")
+    for sight, looked in ((once, items), (twice, [*items, items[1], items[1]])):
+        sight.look(looked)
+    assert once.new(("s", "c"), [("s", "b")]) == twice.new(("s", "c"), [("s", "b")]) != [0]
