@@ -9,7 +9,7 @@ from weft import Edge, Hit, Item
 from weft.model import Filter
 from weft.recipes import Walk
 from weft.stages.bridge import held, plain, whole_names
-from weft.stages.sight import BEGINNING, Sight
+from weft.stages.sight import ASKED, BEGINNING, Sight
 from weft.stages.starts import asked_for, by_use, shares, unaccented
 from weft.stages.synonyms import TABLE, synonyms
 from weft.words import words
@@ -158,3 +158,10 @@ def test_what_was_looked_at_before_is_not_counted_again() -> None:
     for sight, looked in ((once, items), (twice, [*items, items[1], items[1]])):
         sight.look(looked)
     assert once.new(("s", "c"), [("s", "b")]) == twice.new(("s", "c"), [("s", "b")]) != [0]
+
+
+def test_of_a_very_long_question_the_first_words_are_looked_for() -> None:
+    sight = Sight(" ".join(f"q{number}z" for number in range(2 * ASKED)))
+    sight.look([Item("none", "s", text="nothing"), Item("last", "s", text=f"q{ASKED - 1}z"), Item("beyond", "s", text=f"q{ASKED}z")])
+    last, beyond = sight.new(("s", "none"), [("s", "last"), ("s", "beyond")])
+    assert beyond == 0 < last

@@ -12,6 +12,7 @@ from weft.words import rarity, words
 
 LONGEST = 20_000  # characters of a text in which words of the question, and names, are looked for
 BEGINNING = 4_000  # characters of a text in which synonyms, and names of others, are looked for: there are many, and most texts are short
+ASKED = 500  # words of a question that are looked for: sets of very many are slow to weigh, and a text of that length is no question
 MEMORY = 1 << 26  # bytes that looking for a very long question's words may take: RE2 gives up when it has too little
 
 
@@ -20,7 +21,7 @@ class Sight:
     of that for one that means nearly the same."""
 
     def __init__(self, text: str) -> None:
-        stems = list(dict.fromkeys(words(text)))
+        stems = list(dict.fromkeys(words(text)))[:ASKED]
         small = set(words(" ".join([word for word in text.split() if word.islower()])))  # names have no synonyms
         self._stems = [(f" {stem}", 1 << place) for place, stem in enumerate(stems)]
         self._alike = [(f" {one}", bit << len(stems)) for stem, bit in self._stems if stem[1:] in small for one in synonyms(stem[1:])]

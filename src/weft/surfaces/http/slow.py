@@ -9,7 +9,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 def ending_after(seconds: float) -> type[H11Protocol]:
-    """uvicorn's protocol, which waits for the first line and the headers of a request so long and no longer. It waits for ever."""
+    """uvicorn's protocol, which waits for the first line and the headers of a request for ever, with an end to that."""
 
     class Impatient(H11Protocol):
         _patience: asyncio.TimerHandle | None = None
