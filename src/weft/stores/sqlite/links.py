@@ -7,13 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
 from weft.model import Edge
 from weft.quick import opened
 from weft.stores.sqlite.view import EDGE, edge_from_row
+
+LIGHTEST = 5e-324  # the least number above 0: a weight of 0 forbids a link
+KEPT_ROWS = 50_000  # links that a reader remembers, about 300 bytes each; when there are more it begins anew
+WEIGHT = 5  # its place among the columns
+
+Row = tuple[Any, ...]
 
 _open, _made = opened(Edge)
 
@@ -26,24 +32,59 @@ class Side:
     id: str
     far_space: str
     far_id: str
+    near: int  # the place of our end's id among the columns of a row
 
 
-SIDES = (Side("space", "source", "target_space", "target"), Side("target_space", "target", "space", "source"))
+SIDES = (Side("space", "source", "target_space", "target", 1), Side("target_space", "target", "space", "source", 3))
 
 
-def heaviest(
-    connection: apsw.Connection,
-    side: Side,
-    space: int,
-    ids: Sequence[str],
-    spaces: Sequence[int],
-    types: Sequence[str],
-    limit: int,
-    min_weight: float,
-    made: bool | None,
-) -> list[tuple[Any, ...]]:
+class Wanted(NamedTuple):
+    """Which links of an item are asked for: the `limit` heaviest that lead to these spaces."""
+
+    spaces: tuple[int, ...]
+    types: tuple[str, ...]
+    limit: int
+    made: bool | None
+    allowed: bool  # those that weigh more than nothing alone
+
+
+class Kept:
+    """Links that were read before, for as long as nothing in the file changes: the same items are asked for in request after request."""
+
+    def __init__(self, most_rows: int = KEPT_ROWS) -> None:
+        self._most_rows = most_rows
+        self._rows = 0
+        self._state = -1
+        self._links: dict[tuple[Side, int, Wanted], dict[str, list[Row]]] = {}
+
+    def heaviest(self, connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float) -> list[Row]:
+        """For each id its heaviest links of at least that weight. Needs a transaction in which something was read: only then is the state known."""
+        self._forget_if_changed(connection)
+        known = self._links.setdefault((side, space, wanted), {})
+        missing = [id for id in ids if id not in known]
+        least = LIGHTEST if wanted.allowed else 0.0
+        if missing and min_weight > least:  # the lightest are not read, so what is read is not all
+            some = [row for id in ids for row in known.get(id, ()) if row[WEIGHT] >= min_weight]
+            return some + heaviest(connection, side, space, missing, wanted, min_weight)
+        if missing:
+            read = heaviest(connection, side, space, missing, wanted, least)
+            self._rows += len(missing) + len(read)
+            known.update({id: [] for id in missing})
+            for row in read:
+                known[row[side.near]].append(row)
+        return [row for id in ids for row in known[id] if row[WEIGHT] >= min_weight]
+
+    def _forget_if_changed(self, connection: apsw.Connection) -> None:
+        state = connection.data_version()
+        if state != self._state or self._rows > self._most_rows:
+            self._links.clear()
+            self._state, self._rows = state, 0
+
+
+def heaviest(connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float) -> list[Row]:
     """For each id its `limit` heaviest links to the spaces, ties by the other end. Items with few links, which most are, are read
     in one statement; those with more are asked one by one, each for its best alone."""
+    spaces, types, limit, made, _ = wanted
     inside = f"edge.{side.far_space} = {spaces[0]}" if len(spaces) == 1 else f"edge.{side.far_space} IN ({','.join(map(str, spaces))})"
     chosen = f"AND edge.type IN ({','.join('?' * len(types))})" if types else ""
     whose = "" if made is None else f"AND edge.origin {'<>' if made else '='} ''"
@@ -54,7 +95,7 @@ def heaviest(
     few = json.dumps([id for id in ids if id not in hubs], ensure_ascii=False) if hubs else asked
     columns = ", ".join(f"edge.{column}" for column in EDGE.split(", "))
     read = f"SELECT {columns} FROM json_each(?) AS asked CROSS JOIN edge ON {where.format('asked.value')}"
-    found: list[tuple[Any, ...]] = connection.execute(read, (few, *values)).fetchall()
+    found: list[Row] = connection.execute(read, (few, *values)).fetchall()
     # Numbers of spaces tell when they were made, names do not. One space needs neither, and its index is in order already.
     by_name = f", (SELECT name FROM space WHERE no = edge.{side.far_space})" if len(spaces) > 1 else ""
     best = f"SELECT {columns} FROM edge WHERE {where.format('?')} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
@@ -63,11 +104,11 @@ def heaviest(
     return found
 
 
-def ordered(rows: Iterable[tuple[Any, ...]], names: Mapping[int, str]) -> list[tuple[Any, ...]]:
+def ordered(rows: Iterable[Row], names: Mapping[int, str]) -> list[Row]:
     """Heaviest first, ties by source, target and type, then by the names of the spaces. Weights alone are sorted in a tenth of the time,
     and there are hundreds of rows in a request: only those that weigh the same are compared by more."""
-    ranked = sorted(rows, key=itemgetter(5), reverse=True)
-    weights = [row[5] for row in ranked]
+    ranked = sorted(rows, key=itemgetter(WEIGHT), reverse=True)
+    weights = [row[WEIGHT] for row in ranked]
     ends = [place for place, (before, behind) in enumerate(pairwise(weights), 1) if before != behind]
     if len(ends) + 1 < len(ranked):
         for start, end in zip([0, *ends], [*ends, len(ranked)], strict=True):
@@ -76,7 +117,7 @@ def ordered(rows: Iterable[tuple[Any, ...]], names: Mapping[int, str]) -> list[t
     return ranked
 
 
-def edges(rows: Sequence[tuple[Any, ...]], names: Mapping[int, str]) -> list[Edge]:
+def edges(rows: Sequence[Row], names: Mapping[int, str]) -> list[Edge]:
     """What the rows say; `names` are the names of the spaces by number. Most rows have no body: these are made in one go, which takes two
     thirds of the time."""
     return _made(

@@ -1,10 +1,16 @@
-"""A connection for reading, and what it remembers of each space from one transaction to the next."""
+"""Connections for reading, and what each remembers of the spaces from one transaction to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock, local
+from types import TracebackType
 
-from weft.stores.sqlite.file import connect
+import apsw
+
+from weft.errors import Unavailable
+from weft.stores.sqlite.file import connect, translated
+from weft.stores.sqlite.links import Kept
 from weft.stores.sqlite.view import View
 
 
@@ -13,6 +19,7 @@ class Reader:
 
     def __init__(self, path: str) -> None:
         self.connection = connect(path)
+        self.links = Kept()
         self._views: dict[str, View] = {}
         self._current: dict[str, View | None] = {}  # those that are up to date in this transaction; None for spaces that do not exist
 
@@ -35,3 +42,73 @@ class Reader:
             view.refresh(self.connection)
         self._current[name] = view
         return view
+
+
+class Readers:
+    """The readers of a file: as many as threads were reading at once."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.mine = local()  # the reader this thread is inside of, if any
+        self._idle: list[Reader] = [Reader(path)]
+        self._lock = Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for reader in self._idle:
+                reader.connection.close()
+            self._idle.clear()
+
+    def borrow(self) -> Reader:
+        with self._lock:
+            if self._closed:
+                raise Unavailable(f"{self.path!r} was closed", "closed")
+            if self._idle:
+                return self._idle.pop()  # the one used last: it remembers most
+        return Reader(self.path)
+
+    def give_back(self, reader: Reader) -> None:
+        if reader.connection.in_transaction:
+            reader.connection.execute("ROLLBACK")
+        with self._lock:
+            if not self._closed:
+                self._idle.append(reader)
+                return
+        reader.connection.close()
+
+
+class Reading:
+    """One transaction for all reads of a block; a block inside a block joins it. A class, as a generator takes four times as long, and a request
+    reads thirty times."""
+
+    __slots__ = ("_joined", "_readers")
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+
+    def __enter__(self) -> Reader:
+        readers = self._readers
+        found: Reader | None = getattr(readers.mine, "reader", None)
+        self._joined = found is not None
+        if found is not None:
+            return found
+        reader = readers.borrow()
+        try:
+            with translated(readers.path):
+                reader.begin()
+        except BaseException:
+            readers.give_back(reader)
+            raise
+        readers.mine.reader = reader
+        return reader
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        readers = self._readers
+        if not self._joined:
+            reader, readers.mine.reader = readers.mine.reader, None
+            readers.give_back(reader)
+        if isinstance(error, (apsw.Error, UnicodeDecodeError)):
+            with translated(readers.path):
+                raise error

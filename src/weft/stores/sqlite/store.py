@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import Lock, local
-from typing import Any
+from threading import Lock
 
 import apsw
 import numpy as np
@@ -18,7 +17,7 @@ from weft.errors import Conflict, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
 from weft.stores.sqlite import best, entries, linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
-from weft.stores.sqlite.reader import Reader
+from weft.stores.sqlite.reader import Reader, Readers, Reading
 from weft.stores.sqlite.view import EDGE, View, edge_from_row, item_from_body, label
 from weft.stores.sqlite.write import Writer
 
@@ -30,11 +29,9 @@ FEW = 20_000  # a filter that allows fewer items than this is answered item by i
 class SqliteStore:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._idle: list[Reader] = [Reader(path)]
+        self._readers = Readers(path)
         self._writer: apsw.Connection | None = None
         self._write_lock = Lock()
-        self._pool_lock = Lock()
-        self._mine = local()  # the reader this thread is inside of, if any
         self._closed = False
 
     @classmethod
@@ -42,48 +39,16 @@ class SqliteStore:
         return cls(path)
 
     def close(self) -> None:
-        with self._write_lock, self._pool_lock:
+        with self._write_lock:
             self._closed = True
-            for reader in self._idle:
-                reader.connection.close()
-            self._idle.clear()
+            self._readers.close()
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
 
-    @contextmanager
-    def reading(self) -> Iterator[Reader]:
+    def reading(self) -> Reading:
         """One transaction for all reads of the block; a block inside a block joins it."""
-        if getattr(self._mine, "reader", None) is not None:
-            with translated(self._path):
-                yield self._mine.reader
-            return
-        reader = self._borrow()
-        try:
-            with translated(self._path):
-                reader.begin()
-                self._mine.reader = reader
-                yield reader
-        finally:
-            self._mine.reader = None
-            self._give_back(reader)
-
-    def _borrow(self) -> Reader:
-        with self._pool_lock:
-            if self._closed:
-                raise Unavailable(f"{self._path!r} was closed", "closed")
-            if self._idle:
-                return self._idle.pop()  # the one used last: it remembers most
-        return Reader(self._path)
-
-    def _give_back(self, reader: Reader) -> None:
-        if reader.connection.in_transaction:
-            reader.connection.execute("ROLLBACK")
-        with self._pool_lock:
-            if not self._closed:
-                self._idle.append(reader)
-                return
-        reader.connection.close()
+        return Reading(self._readers)
 
     @contextmanager
     def _writing(self, lasting: bool = True) -> Iterator[apsw.Connection]:
@@ -115,13 +80,13 @@ class SqliteStore:
         return [found[space][id] for space, id in keys if space in found and id in found[space]]
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
+        shown: dict[str, Container[str]] = {}
         with self.reading() as reader:
-            views = reader.views(only.spaces)
-            masks = {name: view.mask(reader.connection, only) for name, view in views.items()}
-            places = self._places(reader, views, keys)
-        if all(mask is None for mask in masks.values()):
-            return [key for key in keys if key in places]
-        return [key for key in keys if key in places and ((mask := masks[key[0]]) is None or mask[places[key]])]
+            for name, view in reader.views(only.spaces).items():
+                ids = [id for space, id in keys if space == name]
+                places, mask = view.places(reader.connection, ids), view.mask(reader.connection, only)
+                shown[name] = places if mask is None else {id for id in ids if id in places and mask[places[id]]}
+        return [key for key in keys if key[0] in shown and key[1] in shown[key[0]]]
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         found: list[Item] = []
@@ -200,19 +165,20 @@ class SqliteStore:
                 places, values, matching = best.largest(score, limit)
                 considered += matching
                 found += [((name, id), value) for id, value in zip(view.ids(reader.connection, places), values, strict=True)]
-            for (name, id), place in self._places(reader, views, also).items():
-                value = float(scores[list(views).index(name)][place])
-                others.update({(name, id): round(value, 6)} if value else {})
-        return Found(tuple(sorted(found, key=_best_first)[:limit]), considered, others)
+                own = self._places(reader, name, view, also)
+                scored = score[np.fromiter(own, np.intp, len(own))]
+                others.update({key: round(value, 6) for key, value in zip(own.values(), scored.tolist(), strict=True) if value})
+        return Found(tuple(sorted(found, key=_best_first)[:limit]), considered, {key: others[key] for key in also if key in others})
 
     def _text_scores(self, reader: Reader, views: Mapping[str, View], text: str, only: Filter, keys: Sequence[Key]) -> dict[Key, float]:
-        places = self._places(reader, views, keys)
-        masks = {name: view.mask(reader.connection, only) for name, view in views.items()}
-        shown = {key: place for key, place in places.items() if (mask := masks[key[0]]) is None or mask[place]}
-        wanted = [np.array(sorted({place for key, place in shown.items() if key[0] == name}), np.intp) for name in views]
-        scored = words.scores_at(reader.connection, list(views.values()), text, wanted)
-        values = {name: dict(zip(some.tolist(), score.tolist(), strict=True)) for name, some, score in zip(views, wanted, scored, strict=True)}
-        return {key: round(value, 6) for key, place in shown.items() if (value := values[key[0]][place])}
+        asked: list[dict[int, Key]] = []
+        for name, view in views.items():
+            own, mask = self._places(reader, name, view, keys), view.mask(reader.connection, only)
+            asked.append({place: own[place] for place in sorted(own) if mask is None or mask[place]})
+        places = [np.fromiter(own, np.intp, len(own)) for own in asked]
+        scored = words.scores_at(reader.connection, list(views.values()), text, places)
+        found = {key: value for own, score in zip(asked, scored, strict=True) for key, value in zip(own.values(), score.tolist(), strict=True)}
+        return {key: round(found[key], 6) for key in keys if found.get(key)}
 
     def _check_analyser(self, reader: Reader) -> None:
         ((stored,),) = reader.connection.execute("SELECT value FROM meta WHERE key = 'analyser'")
@@ -279,19 +245,17 @@ class SqliteStore:
                 places = vectors.nearest(view, vector, mask, max(vectors.RESCORED, vectors.RESCORED_PER_HIT * limit))
                 scored = vectors.similarities(reader.connection, view, vector, places, limit)
                 considered += int(np.count_nonzero(view.embedded if mask is None else view.embedded & mask))
-                kept = dict(_cut(scored, limit))
+                kept = _cut(scored, limit)
                 found += [((name, id), cosine) for id, cosine in zip(view.ids(reader.connection, list(kept)), kept.values(), strict=True)]
         return Found(tuple(sorted(found, key=_best_first)[:limit]), considered)
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         scored: dict[Key, float] = {}
         with self.reading() as reader:
-            views = reader.views([space for space, _ in keys])
-            for name, view in views.items():
-                known = view.places(reader.connection, [id for space, id in keys if space == name])
-                own = {known[key[1]]: key for key in keys if key[0] == name and key[1] in known}
+            for name, view in reader.views([space for space, _ in keys]).items():
+                own = self._places(reader, name, view, keys)
                 cosines = vectors.similarities(reader.connection, view, vector, np.fromiter(own, np.intp, len(own)))
-                scored.update({own[place]: cosine for place, cosine in cosines})
+                scored.update(zip([own[place] for place in cosines], cosines.values(), strict=True))
         return scored
 
     # graph
@@ -302,11 +266,12 @@ class SqliteStore:
         with self.reading() as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
-            rows: list[tuple[Any, ...]] = []
+            wanted = links.Wanted(tuple(names), tuple(types), limit, made, min_weight > 0)
+            rows: list[links.Row] = []
             for name, view in views.items():
                 ids = list(dict.fromkeys([id for space, id in keys if space == name]))
-                for side in links.SIDES:
-                    rows += links.heaviest(reader.connection, side, view.no, ids, list(names), types, limit, min_weight, made)
+                for side in links.SIDES if ids else ():
+                    rows += reader.links.heaviest(reader.connection, side, view.no, ids, wanted, min_weight)
         return links.edges(links.ordered(dict.fromkeys(rows), names), names)  # a link between two of the keys was read twice
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
@@ -389,10 +354,11 @@ class SqliteStore:
         with self.reading() as reader:
             yield reader, reader.views([space]).get(space)
 
-    def _places(self, reader: Reader, views: Mapping[str, View], keys: Sequence[Key]) -> dict[Key, int]:
-        """The place of each key that is stored."""
-        known = {name: view.places(reader.connection, [id for space, id in keys if space == name]) for name, view in views.items()}
-        return {key: known[key[0]][key[1]] for key in keys if key[0] in known and key[1] in known[key[0]]}
+    def _places(self, reader: Reader, name: str, view: View, keys: Sequence[Key]) -> dict[int, Key]:
+        """Those of the keys that are stored in a space, by their places there."""
+        own = [key for key in keys if key[0] == name]
+        known = view.places(reader.connection, [id for _, id in own])
+        return {known[key[1]]: key for key in own if key[1] in known}
 
 
 def _embedder(connection: apsw.Connection) -> tuple[str, int]:
@@ -402,12 +368,12 @@ def _embedder(connection: apsw.Connection) -> tuple[str, int]:
     return rows.get("embedder", ""), rows.get("dimensions", 0)
 
 
-def _cut(scored: list[tuple[int, float]], limit: int) -> list[tuple[int, float]]:
+def _cut(scored: dict[int, float], limit: int) -> dict[int, float]:
     """The best, all of the last tie included."""
     if len(scored) <= limit:
         return scored
-    least = sorted((cosine for _, cosine in scored), reverse=True)[limit - 1]
-    return [pair for pair in scored if pair[1] >= least]
+    least = sorted(scored.values(), reverse=True)[limit - 1]
+    return {place: cosine for place, cosine in scored.items() if cosine >= least}
 
 
 def _best_first(pair: tuple[Key, float]) -> tuple[float, str, str]:

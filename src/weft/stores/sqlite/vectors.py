@@ -65,12 +65,12 @@ def nearest(view: View, vector: Vector, mask: Mask | None, wanted: int) -> npt.N
     return near if few is None else few[near]
 
 
-def similarities(connection: apsw.Connection, view: View, vector: Vector, places: npt.NDArray[np.intp], limit: int = 0) -> list[tuple[int, float]]:
-    """(place, cosine) for the places that have a vector, or for those that may be among the best `limit`. Negative cosines count
+def similarities(connection: apsw.Connection, view: View, vector: Vector, places: npt.NDArray[np.intp], limit: int = 0) -> dict[int, float]:
+    """The cosine at each of the places that has a vector, or at those that may be among the best `limit`. Negative cosines count
     as 0; rounded, so that ties are ties everywhere."""
     wanted = places[view.embedded[places]]
     if not len(wanted):
-        return []
+        return {}
     stored = view.vectors(connection, wanted)
     # By vecdot: for a product of this size BLAS keeps the other cores busy and is no faster.
     if 0 < limit < len(wanted):
@@ -79,7 +79,7 @@ def similarities(connection: apsw.Connection, view: View, vector: Vector, places
         stored, wanted = stored[near], wanted[near]
     # Doubles: in single precision a cosine would depend, in its last digit, on the others it is computed with.
     cosines = np.round(np.clip(np.vecdot(stored.astype(np.float64), vector), 0.0, 1.0), 6)
-    return list(zip(wanted.tolist(), cosines.tolist(), strict=True))
+    return dict(zip(wanted.tolist(), cosines.tolist(), strict=True))
 
 
 def alike(connection: apsw.Connection, view: View, places: npt.NDArray[np.intp], least: float) -> list[list[tuple[int, float]]]:

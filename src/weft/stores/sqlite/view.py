@@ -187,7 +187,7 @@ class View:
 
     def places(self, connection: apsw.Connection, ids: Iterable[str]) -> Mapping[str, int]:
         """A place for each of the ids that is stored, among those of others asked for before."""
-        missing = [id for id in ids if id not in self._places]
+        missing = sorted(set(ids).difference(self._places))
         if missing:
             query = "SELECT item.id, item.row FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
             self._places.update({id: row & 0xFFFFFFFF for id, row in connection.execute(query, (codec.to_json(missing), self.no))})

@@ -1,0 +1,90 @@
+"""Links that a reader keeps must be those of the file, whatever was asked before and whoever changed it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from weft.model import Batch
+from weft.stores.memory import MemoryStore
+from weft.stores.sqlite import links
+from weft.stores.sqlite.store import SqliteStore
+from weft.testing.knowledge import NOW, batch, edge, item
+
+IDS = "abcdef"
+SPACES = ("acme", "beta")
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore.open(str(tmp_path / "weft.db"))
+    yield store
+    store.close()
+
+
+def statements(store: SqliteStore) -> list[str]:
+    """Every statement that the store's reader runs from now on."""
+    seen: list[str] = []
+    with store.reading() as reader:
+        reader.connection.exec_trace = lambda _, sql, __: seen.append(sql) is None
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_links_are_those_that_memory_knows(sqlite: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(links.Kept.__init__, "__defaults__", (seed,))
+    chance, memory, other = random.Random(seed), MemoryStore(), SqliteStore.open(str(tmp_path / "weft.db"))
+    items = batch([item(id, space=space) for space in SPACES for id in IDS])
+    memory.apply(items)
+    sqlite.apply(items)
+    for _ in range(60):
+        if chance.random() < 0.3:
+            near, far = chance.sample(SPACES, 2)
+            given = edge(
+                chance.choice(IDS),
+                chance.choice(IDS),
+                chance.choice((0.0, 0.2, 0.5, 1.0)),
+                type=chance.choice(("knows", "likes")),
+                space=near,
+                target_space=chance.choice(("", far)),
+            )
+            change = Batch(NOW, edges=(given,)) if chance.random() < 0.7 else Batch(NOW, deleted_edges=(given.key,))
+            memory.apply(change)
+            chance.choice((sqlite, other)).apply(change)
+        keys = [(chance.choice(SPACES), chance.choice(IDS)) for _ in range(chance.randint(0, 6))]
+        asked = (chance.sample(SPACES, chance.randint(1, 2)), chance.choice(((), ("knows",))), chance.choice((1, 2, 100)), chance.choice((0.0, 5e-324, 0.3)))
+        assert sqlite.edges_of(keys, *asked) == memory.edges_of(keys, *asked)
+    other.close()
+
+
+def test_what_was_read_is_not_read_again(sqlite: SqliteStore) -> None:
+    sqlite.apply(batch([item(id) for id in IDS], [edge("a", "b"), edge("a", "c", 0.2), edge("c", "d")]))
+    first = sqlite.edges_of([("acme", "a"), ("acme", "e")], ["acme"], min_weight=links.LIGHTEST)
+    seen = statements(sqlite)
+    assert sqlite.edges_of([("acme", "e"), ("acme", "a")], ["acme"], min_weight=links.LIGHTEST) == first
+    assert [one.target for one in sqlite.edges_of([("acme", "a")], ["acme"], min_weight=0.5)] == ["b"]
+    assert not [sql for sql in seen if "edge" in sql]
+    sqlite.edges_of([("acme", "c")], ["acme"])
+    assert [sql for sql in seen if "edge" in sql]
+
+
+def test_a_reader_does_not_remember_every_link_it_ever_saw(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links.Kept.__init__, "__defaults__", (10,))
+    sqlite.apply(batch([item(str(number)) for number in range(200)]))
+    with sqlite.reading() as reader:
+        reader.links = links.Kept()
+        for number in range(200):
+            sqlite.edges_of([("acme", str(number))], ["acme"])
+            assert sum(len(known) for known in reader.links._links.values()) <= 12
+
+
+def test_what_a_caller_does_to_a_link_stays_with_him(sqlite: SqliteStore) -> None:
+    sqlite.apply(batch([item("a"), item("b")], [edge("a", "b", properties={"since": "2020"})]))
+    for _ in range(3):
+        (found,) = sqlite.edges_of([("acme", "a")], ["acme"])
+        assert found.properties == {"since": "2020"}
+        assert isinstance(found.properties, dict)
+        found.properties["since"] = "2021"
