@@ -104,14 +104,16 @@ def names(item: Item) -> tuple[str, ...]:
 
 def titles(item: Item) -> tuple[str, ...]:
     """The names that an item has by its title and its aliases alone: quicker to tell than all its names."""
-    called = (item.title if len(item.title) <= MAX_NAME else "", *_aliases(item))
-    return tuple(dict.fromkeys(name for title in called for name in _forms[title]))
+    called = _forms[item.title if len(item.title) <= MAX_NAME else ""]
+    if "aliases" not in item.properties:
+        return called
+    return tuple(dict.fromkeys([*called, *(name for alias in _aliases(item) for name in _forms[alias])]))
 
 
 def _formed(title: str) -> tuple[str, ...]:
     """A title as a name, with and without a qualifier in brackets."""
     bare = _QUALIFIER.sub("", title)
-    return tuple([name for name in map(normal, (title,) if bare == title else (title, bare)) if useful(name)])
+    return tuple(dict.fromkeys([name for name in map(normal, (title,) if bare == title else (title, bare)) if useful(name)]))
 
 
 _forms = Kept(_formed)

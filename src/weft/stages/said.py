@@ -28,4 +28,4 @@ def worth_less(worth: Mapping[Key, float], same: Callable[[Key, Iterable[Key]], 
     if not rate:
         return dict(worth)
     repeated = zip(worth.items(), same(best, worth), strict=True)
-    return {key: one if key == best else round(one * (1 - rate * shared), 6) for (key, one), shared in repeated}
+    return {key: round(one * (1 - rate * shared), 6) if shared and key != best else one for (key, one), shared in repeated}

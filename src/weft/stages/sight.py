@@ -24,37 +24,34 @@ class Sight:
         stems = list(dict.fromkeys(words(text)))[:ASKED]
         small = set(words(" ".join([word for word in text.split() if word.islower()])))  # names have no synonyms
         self._stems = [(f" {stem}", 1 << place) for place, stem in enumerate(stems)]
-        self._alike = [(f" {one}", bit << len(stems)) for stem, bit in self._stems if stem[1:] in small for one in synonyms(stem[1:])]
+        alike = [(f" {one}", bit << len(stems)) for stem, bit in self._stems if stem[1:] in small for one in synonyms(stem[1:])]
+        self._bit = [bit for _, bit in (*self._stems, *alike)]  # by the number of a word
+        self._found = _finder([word for word, _ in (*self._stems, *alike)])
         self._all = (1 << len(stems)) - 1  # the words themselves
         self.items: dict[Key, Item] = {}
         self._seen: dict[Key, int] = {}
-        self._holding = [0] * len(stems)  # how many items have each word
-        self._found = _finder([word for word, _ in (*self._stems, *self._alike)])
+        self._having: dict[int, int] = {}  # how many items have just these words of the question
         self._single: dict[int, float] = {}  # what each bit weighs
-        self._weights: dict[int, float] = {}  # and sets of them
+        self._weights: dict[int, float] = {}  # and sets of them; none after more was looked at
 
     def look(self, items: Iterable[Item]) -> None:
         for item in items:
-            key, text = item.key, f" {item.title} {item.text[:LONGEST]}".lower()
+            key = item.key
             if key not in self.items:
                 self.items[key] = item
-                self._seen[key] = self._bits(text)
-        weights = {bit: rarity(len(self._seen), holding) for (_, bit), holding in zip(self._stems, self._holding, strict=True)}
-        total = sum(weights.values()) or 1.0
-        self._single = {part: weight / total / 2 for bit, weight in weights.items() for part in (bit, bit << len(weights))}
-        self._weights = dict(self._single)
+                self._seen[key] = self._bits(f" {item.title} {item.text[:LONGEST]}".lower())
+        self._weights.clear()
 
     def _bits(self, text: str) -> int:
         """The lower half for the words of the question, the upper half for these and their synonyms."""
-        seen, stems = 0, len(self._stems)
+        seen = 0
         for number in self._found(text[:BEGINNING]):
-            seen |= self._stems[number][1] if number < stems else self._alike[number - stems][1]
+            seen |= self._bit[number]
         if len(text) > BEGINNING:
             seen |= sum(bit for stem, bit in self._stems if stem in text)
         has = seen & self._all
-        for number in range(stems) if has else ():
-            self._holding[number] += has >> number & 1
-        return seen | has << stems
+        self._having[has] = self._having.get(has, 0) + 1
+        return seen | has << len(self._stems)
 
     def new(self, source: Key, targets: Iterable[Key]) -> list[float]:
         """How much of the question each target has and the source has not."""
@@ -76,6 +73,12 @@ class Sight:
         return found
 
     def _weigh(self, stems: int) -> float:
+        if not self._weights:
+            holding = {bit: sum([count for has, count in self._having.items() if has & bit]) for _, bit in self._stems}
+            weights = {bit: rarity(len(self._seen), count) for bit, count in holding.items()}
+            total = sum(weights.values()) or 1.0
+            self._single = {part: weight / total / 2 for bit, weight in weights.items() for part in (bit, bit << len(weights))}
+            self._weights.update(self._single)
         if stems not in self._weights:
             self._weights[stems] = sum(weight for bit, weight in self._single.items() if stems & bit)
         return self._weights[stems]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from weft.ingest.mentions import asked_about, titles
+from weft.ingest.mentions import asked_about, folded, holds_one, titles
 from weft.model import Edge, Hit, Key
 from weft.recipes import Walk
 
@@ -22,14 +22,19 @@ def asked_for(text: str, best: Sequence[Hit]) -> Names:
     for names in called.values():
         for name in names:
             known[name] = known.get(name, 0) + 1
-    asked = set(asked_about(unaccented(text), known))
+    question = unaccented(text)
+    words = folded(question)
+    if not any([holds_one(words, (name,)) for name in known]):  # as in most requests: to look closely takes five times as long
+        return {}
+    asked = set(asked_about(question, known))
     found = {key: {name: known[name] ** -0.5 for name in names if name in asked} for key, names in called.items()}
     return {key: names for key, names in found.items() if names}
 
 
 def shares(best: Sequence[Hit], names: Names, numbers: Walk) -> dict[Key, float]:
     """The share of the worth that starts at each of the best hits, most first."""
-    scores = {hit.item.key: hit.score + numbers.named * max(names.get(hit.item.key, {}).values(), default=0.0) for hit in best if hit.score > 0}
+    told = {key: max(own.values(), default=0.0) for key, own in names.items()}
+    scores = {(key := hit.item.key): hit.score + numbers.named * told.get(key, 0.0) for hit in best if hit.score > 0}
     chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[: numbers.starts]
     total = sum(scores[key] ** numbers.sharpness for key in chosen)
     return {key: scores[key] ** numbers.sharpness / total for key in chosen}

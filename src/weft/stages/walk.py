@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from weft.model import Edge, Filter, Hit, Key
 from weft.ports import Stores, Vector
@@ -37,14 +36,6 @@ NO_LINK = (0.0,)
 _hit = maker(Hit)
 
 
-class Flow(NamedTuple):
-    """Worth that comes to an item from another one, and the link it comes along."""
-
-    worth: float
-    source: Key
-    edge: Edge
-
-
 @dataclass(frozen=True, slots=True)
 class Walked:
     """Items that links lead to, best first, and the worth of every item that the walk or the search knows."""
@@ -55,6 +46,7 @@ class Walked:
     max_depth: int = 0
 
 
+Flow = tuple[float, Key, Edge]  # worth that comes to an item, the item it comes from, and the link it comes along
 Links = dict[Key, dict[Key, tuple[float, Edge]]]  # by the item we stand at and the one at the other end: a weight and the link
 
 
@@ -106,7 +98,7 @@ class _Way:
     sight: Sight
     links: Links = field(default_factory=dict)
     near: dict[Key, float] = field(default_factory=dict)
-    asked: set[Key] = field(default_factory=set)
+    asked: dict[Key, None] = field(default_factory=dict)
     linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
 
     def follow(self, keys: Sequence[Key]) -> None:
@@ -114,20 +106,20 @@ class _Way:
         asked = [key for key in keys if key not in self.asked]
         if not asked:
             return
-        self.asked.update(asked)
+        self.asked.update(dict.fromkeys(asked))
         recipe, until = self.recipe, self.through.created_to
-        read: Links = {}
+        read: Links = {key: {} for key in self.asked}
         for edge in self.stores.graph.edges_of(asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST):
             space, weight = edge.space, edge.weight
             source, target = (space, edge.source), (edge.target_space or space, edge.target)  # the keys, without the cost of two calls
             if source == target or (until is not None and not edge.known_at(until)):
                 continue
-            if source in self.asked and weight > read.setdefault(source, {}).get(target, NO_LINK)[0]:
+            if source in read and weight > read[source].get(target, NO_LINK)[0]:
                 read[source][target] = (weight, edge)
             weight *= AGAINST.get(edge.type, 1.0)
-            if target in self.asked and weight > read.setdefault(target, {}).get(source, NO_LINK)[0]:
+            if target in read and weight > read[target].get(source, NO_LINK)[0]:
                 read[target][source] = (weight, edge)
-        ends = list(dict.fromkeys(there for far in read.values() for there in far))
+        ends = list(dict.fromkeys([there for far in read.values() for there in far]))
         seen = set(self.stores.items.visible(ends, self.through))
         for here, far in read.items():
             if kept := {there: one for there, one in far.items() if there in seen}:
@@ -137,7 +129,8 @@ class _Way:
     def _measure(self, keys: Sequence[Key]) -> None:
         if self.vector is not None:
             scored = self.stores.vectors.score_vectors(self.vector, [key for key in keys if key not in self.near])
-            self.near.update({key: max(LEAST_NEAR, near) for key, near in scored.items()})
+            self.near.update(scored)
+            self.near.update({key: LEAST_NEAR for key, near in scored.items() if near < LEAST_NEAR})
 
     def bridge(self, starts: Mapping[Key, float], pool: Mapping[Key, float]) -> None:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
@@ -168,20 +161,25 @@ class _Way:
                 worth[here] = worth.get(here, 0.0) + onward * (before[here] * (1 - led[here]))
             news: dict[Key, Flow] = {}
             for here in front:
-                for there, flow, edge in self._flows(here, before[here] * led[here]):
+                far, given, pulls = self.links.get(here, {}), before[here] * led[here], self._pulls(here)
+                total = sum(pulls)
+                for (there, (_, edge)), pull in zip(far.items(), pulls, strict=True):
+                    flow = given * pull / total
                     worth[there] = worth.get(there, 0.0) + onward * flow
-                    if there not in starts and there not in ways and (there not in news or news[there].worth < flow):
-                        news[there] = Flow(flow, here, edge)
+                    if there not in ways and there not in starts and (there not in news or news[there][0] < flow):
+                        news[there] = (flow, here, edge)
             ways |= news
         return worth, ways
 
     def _read(self, front: Sequence[Key], worth: Mapping[Key, float], most: int) -> None:
         """Look at the texts of the items that will get most."""
         coming: dict[Key, float] = {}
+        near, unknown, seen = self.near, self.unknown, self.sight.items
         for here in front:
+            share = worth[here]
             for there, (weight, _) in self.links.get(here, {}).items():
-                if there not in self.sight.items:
-                    coming[there] = coming.get(there, 0.0) + worth[here] * weight * self.near.get(there, self.unknown)
+                if there not in seen:
+                    coming[there] = coming.get(there, 0.0) + share * weight * near.get(there, unknown)
         chosen = sorted(coming, key=lambda key: (-coming[key], key[1], key[0]))[:most]
         self.sight.look(self.stores.items.get(chosen))
 
@@ -207,13 +205,11 @@ class _Way:
         """What an item's links weigh, guesses left out."""
         return sum(weight for weight, edge in self.links.get(here, {}).values() if edge.type not in GUESSES)
 
-    def _flows(self, here: Key, worth: float) -> list[tuple[Key, float, Edge]]:
-        """Where an item's links lead: the items at their other ends, how much of the worth each gets, and the link."""
+    def _pulls(self, here: Key) -> list[float]:
+        """How much each of an item's links draws of its worth."""
         far = self.links.get(here, {})
         near, unknown, news = self.near, self.unknown, self.sight.new(here, far)
-        pulls = [weight * near.get(there, unknown) * (LEAST_NEW + new) for (there, (weight, _)), new in zip(far.items(), news, strict=True)]
-        total = sum(pulls)
-        return [(there, worth * pull / total, edge) for (there, (_, edge)), pull in zip(far.items(), pulls, strict=True)]
+        return [weight * near.get(there, unknown) * (LEAST_NEW + new) for (there, (weight, _)), new in zip(far.items(), news, strict=True)]
 
 
 def _result(
@@ -233,7 +229,8 @@ def _result(
     reached = [key for key in ways if key not in known]
     top, most = max(known.values()), max(worth.values())
     scores = {**known, **{key: pool.get(key, 0.0) for key in reached}}
-    told = {key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * score) ** (1 / recipe.walk.sharpness), 6) for key, score in scores.items()}
+    power = 1 / recipe.walk.sharpness
+    told = {key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * score) ** power, 6) for key, score in scores.items()}
     told = worth_less(told, way.sight.same, way.linked)
     say = min(1.0, 2 * way.linked)  # where hardly anything is linked by names, search has more to say than the walk
     if say < 1.0:
@@ -242,24 +239,25 @@ def _result(
     best = allowed[: recipe.limit]
     items = {**known_items, **{item.key: item for item in stores.items.get([key for key in best if key not in known_items])}}
     hits = []
-    for item in (items[key] for key in best if key in items):
-        edge, path = ways[item.key].edge, _path(item.key, ways)
-        score = round(edge.weight / (len(path) - 1 + recipe.near), 6)
-        signals, links = {"graph": score, "walk": told[item.key]}, tuple([ways[key].edge for key in path[1:]])
-        hits.append(_hit(item, min(1.0, score), signals, ("graph",), path, edge, links, ""))
+    for key in best:
+        if key in items:
+            path = _path(key, ways)
+            links = tuple([ways[one][2] for one in path[1:]])
+            score = round(links[-1].weight / (len(links) + recipe.near), 6)
+            hits.append(_hit(items[key], min(1.0, score), {"graph": score, "walk": told[key]}, ("graph",), path, links[-1], links, ""))
     return Walked(tuple(hits), told, len(reached), _farthest(ways, known))
 
 
 def _farthest(ways: Mapping[Key, Flow], known: Container[Key]) -> int:
     """How many links away the farthest item is. Items stand behind those that led to them."""
     depths: dict[Key, int] = {}
-    for key, way in ways.items():
-        depths[key] = 1 + depths.get(way.source, 0)
+    for key, (_, source, _) in ways.items():
+        depths[key] = 1 + depths.get(source, 0)
     return max((depth for key, depth in depths.items() if key not in known), default=0)
 
 
 def _path(key: Key, ways: Mapping[Key, Flow]) -> tuple[Key, ...]:
     path = [key]
     while path[-1] in ways:
-        path.append(ways[path[-1]].source)
+        path.append(ways[path[-1]][1])
     return tuple(reversed(path))
