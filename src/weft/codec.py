@@ -99,6 +99,11 @@ def check_version(key: Key, expected: str, stored: Item | None) -> None:
 SUM_LIMIT = 2**128  # sums of fingerprints wrap around here
 
 
+def sum_text(digest: int) -> str:
+    """A sum of fingerprints as it is stored and shown."""
+    return f"{digest % SUM_LIMIT:032x}"
+
+
 def _changed(value: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     row = {name: getattr(value, name) for name in defaults}
     return {name: found for name, found in row.items() if found != defaults[name]}

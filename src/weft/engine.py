@@ -397,10 +397,10 @@ class Engine:
     def known(self, spaces: Sequence[str]) -> list[str]:
         """The spaces, each once. An unknown one is an error that names the known ones."""
         wanted = check.names("spaces", spaces)
-        known = {info.name for info in self._spaces()}
+        known = {info.name for info in self._spaces(wanted)}
         for space in wanted:
             if space not in known:
-                raise NotFound(f"no space {space!r}; known: {', '.join(sorted(known)) or 'none yet'}", "unknown_space")
+                raise NotFound(f"no space {space!r}; known: {', '.join(info.name for info in self._spaces()) or 'none yet'}", "unknown_space")
         return list(dict.fromkeys(wanted))
 
     @contextmanager
@@ -448,9 +448,9 @@ class Engine:
     def _all_or(self, spaces: Sequence[str] | None) -> list[str]:
         return [info.name for info in self._spaces()] if spaces is None else self.known(spaces)
 
-    def _spaces(self) -> list[SpaceInfo]:
+    def _spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         """Those of users."""
-        return [info for info in self._stores.items.spaces() if info.name != check.LEDGER]
+        return [info for info in self._stores.items.spaces(names) if info.name != check.LEDGER]
 
     def _write(self, items: Sequence[Item], edges: Sequence[Edge], expected: Mapping[Key, str] | None = None) -> Report:
         now = self._clock()

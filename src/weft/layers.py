@@ -142,12 +142,12 @@ class Layers:
 
     # items
 
-    def spaces(self) -> list[SpaceInfo]:
+    def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         found: dict[str, SpaceInfo] = {}
-        for info in (info for store in self._truths() for info in store.spaces()):
+        for info in (info for store in self._truths() for info in store.spaces(names)):
             other = found.get(info.name, SpaceInfo(info.name, 0, 0, "0"))
-            digest = (int(info.digest, 16) + int(other.digest, 16)) % codec.SUM_LIMIT
-            found[info.name] = SpaceInfo(info.name, info.items + other.items, info.edges + other.edges, f"{digest:032x}")
+            digest = int(info.digest, 16) + int(other.digest, 16)
+            found[info.name] = SpaceInfo(info.name, info.items + other.items, info.edges + other.edges, codec.sum_text(digest))
         return [found[name] for name in sorted(found)]
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
@@ -217,7 +217,7 @@ class Layers:
 
     def apart(self, spaces: Sequence[str]) -> int:
         """How many items of the spaces have neither words nor vectors, because they are profiles in a layer of their own."""
-        return 0 if self._metadata is None else sum(info.items for info in self._metadata.spaces() if info.name in spaces)
+        return 0 if self._metadata is None else sum(info.items for info in self._metadata.spaces(spaces))
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         with self.reading():

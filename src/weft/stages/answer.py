@@ -104,7 +104,7 @@ def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
 def digest(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> str:
     """Names an answer by all that it depends on: knowledge, request, recipes, renderer, tokens, and what could not be reached.
     Equal digests, equal bytes, as long as an embedder gives a text one vector only: vectors are named by their embedder."""
-    knowledge = {info.name: (info.digest, info.links_digest) for info in stores.items.spaces() if info.name in query.spaces}
+    knowledge = {info.name: (info.digest, info.links_digest) for info in stores.items.spaces(query.spaces)}
     inputs = (
         repr(RENDERER),
         repr(sorted(knowledge.items())),

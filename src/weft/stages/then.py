@@ -33,8 +33,8 @@ class ItemsThen:
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
         return self.items.visible(keys, only)
 
-    def spaces(self) -> list[SpaceInfo]:
-        return self.items.spaces()
+    def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
+        return self.items.spaces(names)
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         return self.items.changes(space, after, limit)

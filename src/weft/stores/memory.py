@@ -35,6 +35,8 @@ class Shelf:
     length: int = 0  # words in all items
     digest: int = 0
     links_digest: int = 0
+    edges: int = 0  # of people
+    links: int = 0  # of weft
     marked: dict[str, Item | None] = field(default_factory=dict)  # id -> the item when its links were last made
     common: set[str] = field(default_factory=set)
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)  # id -> labels
@@ -51,8 +53,10 @@ class Shelf:
         number = sign * codec.fingerprint(codec.edge_to_dict(edge))
         if edge.origin == MADE:
             self.links_digest += number
+            self.links += sign
         else:
             self.digest += number
+            self.edges += sign
 
     def enter(self, id: str, labels: tuple[str, ...]) -> None:
         for label in self.entries.pop(id, ()):
@@ -197,13 +201,9 @@ class MemoryStore:
     # items
 
     @_in_turn
-    def spaces(self) -> list[SpaceInfo]:
-        owned = Counter((edge.space, edge.origin == MADE) for edge in self._edges.values())
-        digests = {name: [f"{digest % codec.SUM_LIMIT:032x}" for digest in (one.digest, one.links_digest)] for name, one in self._shelves.items()}
-        return [
-            SpaceInfo(name, len(shelf.items), owned[name, False], digests[name][0], owned[name, True], digests[name][1])
-            for name, shelf in sorted(self._shelves.items())
-        ]
+    def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
+        found = [(name, self._shelves[name]) for name in sorted(self._shelves if names is None else self._shelves.keys() & set(names))]
+        return [SpaceInfo(name, len(one.items), one.edges, codec.sum_text(one.digest), one.links, codec.sum_text(one.links_digest)) for name, one in found]
 
     @_in_turn
     def get(self, keys: Sequence[Key]) -> list[Item]:

@@ -138,9 +138,11 @@ class ItemStoreContract:
     def test_an_unused_store_has_no_spaces(self, store: ItemStore) -> None:
         assert store.spaces() == []
 
-    def test_spaces_come_by_name_with_their_counts(self, store: ItemStore) -> None:
+    def test_spaces_come_by_name_with_their_counts_all_or_those_asked_for(self, store: ItemStore) -> None:
         store.apply(batch([item("z", space="zoo"), item("a"), item("b")], [edge("a", "b"), edge("a", "z", target_space="zoo")]))
         assert [(space.name, space.items, space.edges) for space in store.spaces()] == [("acme", 2, 2), ("zoo", 1, 0)]
+        for names in ([], ["zoo"], ["zoo", "acme", "zoo", "O'Brien \"; --"], ["nowhere"]):
+            assert store.spaces(names) == [space for space in store.spaces() if space.name in names]
 
     def test_an_emptied_space_is_still_known(self, store: ItemStore) -> None:
         store.apply(batch([item("a"), item("b")], [edge("a", "b")]))

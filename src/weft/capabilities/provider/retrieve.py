@@ -93,7 +93,7 @@ def _layer(name: str, kb: Engine, wanted: Wanted) -> Found:
     """What a layer found; when its store is down the others still answer."""
     try:
         with kb.reading() as stores:
-            state = tuple((info.name, info.digest) for info in stores.items.spaces() if info.name in wanted.spaces)
+            state = tuple((info.name, info.digest) for info in stores.items.spaces(wanted.spaces))
             return replace(LAYERS[name](kb, wanted, stores), state=state)
     except (Unavailable, Conflict) as error:
         return Found(problems=(Problem(name, str(error), error.code),))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,23 @@ from weft.model import MADE, Batch, Change, Edge, EdgeKey, Filter, Item, Key, Sp
 from weft.stores.file.folder import Folder
 
 ITEMS, LINKS = ("add", "update", "delete"), ("link", "unlink")
+
+
+@dataclass
+class _Tally:
+    """What a space holds, kept up to date: to count it anew takes long, and every request asks."""
+
+    items: int = 0
+    edges: int = 0
+    digest: int = 0
+
+    def count_item(self, item: Item, sign: int) -> None:
+        self.items += sign
+        self.digest += sign * codec.fingerprint(codec.item_to_dict(item))
+
+    def count_edge(self, edge: Edge, sign: int) -> None:
+        self.edges += sign
+        self.digest += sign * codec.fingerprint(codec.edge_to_dict(edge))
 
 
 class FileStore:
@@ -30,6 +47,7 @@ class FileStore:
         self._offset = 0  # bytes of the log that are in memory
         self._log: list[Change] = []
         self._items: dict[Key, Item] = {}
+        self._tallies: dict[str, _Tally] = {}
         self._edges: dict[EdgeKey, Edge] = {}
         self._touching: dict[Key, dict[EdgeKey, Edge]] = {}
         with self.reading():
@@ -80,16 +98,22 @@ class FileStore:
 
     def _take(self, items: dict[Key, Item | None], edges: dict[Key, list[Edge]]) -> None:
         for key, item in items.items():
-            self._items.pop(key, None)
+            tally = self._tallies.setdefault(key[0], _Tally())
+            if (before := self._items.pop(key, None)) is not None:
+                tally.count_item(before, -1)
             if item is not None:
                 self._items[key] = item
+                tally.count_item(item, 1)
         for key, starting in edges.items():
+            tally = self._tallies.setdefault(key[0], _Tally())
             for edge in [one for one in self._touching.get(key, {}).values() if one.source_key == key]:
                 del self._edges[edge.key]
+                tally.count_edge(edge, -1)
                 for end in {edge.source_key, edge.target_key}:
                     del self._touching[end][edge.key]
             for edge in starting:
                 self._edges[edge.key] = edge
+                tally.count_edge(edge, 1)
                 for end in {edge.source_key, edge.target_key}:
                     self._touching.setdefault(end, {})[edge.key] = edge
 
@@ -116,15 +140,10 @@ class FileStore:
 
     # items
 
-    def spaces(self) -> list[SpaceInfo]:
+    def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         with self.reading():
-            items, edges = Counter(key[0] for key in self._items), Counter(edge.space for edge in self._edges.values())
-            sums = dict.fromkeys((change.space for change in self._log), 0)
-            for item in self._items.values():
-                sums[item.space] += codec.fingerprint(codec.item_to_dict(item))
-            for edge in self._edges.values():
-                sums[edge.space] += codec.fingerprint(codec.edge_to_dict(edge))
-        return [SpaceInfo(name, items[name], edges[name], f"{sums[name] % codec.SUM_LIMIT:032x}") for name in sorted(sums)]
+            found = [(name, self._tallies[name]) for name in sorted(self._tallies if names is None else self._tallies.keys() & set(names))]
+            return [SpaceInfo(name, one.items, one.edges, codec.sum_text(one.digest)) for name, one in found]
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self.reading():

@@ -68,9 +68,11 @@ class SqliteStore:
 
     # items
 
-    def spaces(self) -> list[SpaceInfo]:
+    def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
+        chosen, values = ("", ()) if names is None else ("WHERE name IN (SELECT value FROM json_each(?))", (codec.to_json(list(names)),))
+        query = f"SELECT name, items, edges, digest, links, links_digest FROM space {chosen} ORDER BY name"
         with self.reading() as reader:
-            rows = list(reader.connection.execute("SELECT name, items, edges, digest, links, links_digest FROM space ORDER BY name"))
+            rows = list(reader.connection.execute(query, values))
         return [SpaceInfo(name, items, edges, digest.zfill(32), links, apart.zfill(32)) for name, items, edges, digest, links, apart in rows]
 
     def get(self, keys: Sequence[Key]) -> list[Item]:

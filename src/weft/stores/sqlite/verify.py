@@ -123,9 +123,9 @@ def _count_problems(connection: apsw.Connection, name: str, view: View, counted:
         "live records": (live, counted.items),
         "edges": (edges, counted.edges),
         "length": (length, counted.length),
-        "digest": (digest.zfill(32), f"{counted.digest % codec.SUM_LIMIT:032x}"),
+        "digest": (digest.zfill(32), codec.sum_text(counted.digest)),
         "links": (links, counted.links),
-        "digest of links": (apart.zfill(32), f"{counted.links_digest % codec.SUM_LIMIT:032x}"),
+        "digest of links": (apart.zfill(32), codec.sum_text(counted.links_digest)),
     }
     for what, (stored, found) in pairs.items():
         if stored != found:

@@ -84,7 +84,7 @@ class Writer:
             words.add(self._connection, tally.no, self.version, tally.added)
             self._write_records(tally)
             self._write_marks(tally)
-            digests = (f"{digest % codec.SUM_LIMIT:032x}" for digest in (tally.digest, tally.links_digest))
+            digests = (codec.sum_text(tally.digest), codec.sum_text(tally.links_digest))
             self._connection.execute(
                 "UPDATE space SET next = ?, items = ?, edges = ?, links = ?, length = ?, digest = ?, links_digest = ?, version = ? WHERE no = ?",
                 (tally.next, tally.items, tally.edges, tally.links, tally.length, *digests, self.version, tally.no),
