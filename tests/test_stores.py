@@ -291,6 +291,21 @@ def test_items_kept_in_memory_are_those_of_the_file(sqlite: SqliteStore, monkeyp
     assert [one.text for one in sqlite.get([("acme", id) for id in "abc"])] == ["second", "b first", "c first"]
 
 
+def test_words_kept_in_memory_are_those_of_the_file(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "KEPT_HOLDERS", 3 * view.PER_WORD)
+    sqlite.apply(batch([item("a", "refund parcel"), item("b", "parcel"), item("c", "monday tuesday sunday friday")]))
+    other, memory = SqliteStore.open(sqlite._path), MemoryStore()
+    memory.apply(batch([item("a", "refund parcel"), item("b", "parcel"), item("c", "monday tuesday sunday friday")]))
+    for change in ([], [item("d", "refund")], [item("a", "friday")]):
+        other.apply(batch(change))
+        memory.apply(batch(change))
+        for text in ("refund", "parcel refund", "refund parcel unknown", "monday tuesday sunday friday", "refund"):
+            assert matches(sqlite.search_text(text, ACME, 10)) == matches(memory.search_text(text, ACME, 10))
+            with sqlite.reading() as reader:
+                assert len(reader.views(["acme"])["acme"]._held) <= 8
+    other.close()
+
+
 def test_a_reader_does_not_remember_every_filter_it_ever_saw(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a", "refund")]))
     for number in range(200):

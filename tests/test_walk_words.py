@@ -8,7 +8,7 @@ import weft
 from weft import Edge, Hit, Item
 from weft.model import Filter
 from weft.recipes import Walk
-from weft.stages.bridge import held, plain, whole_names
+from weft.stages.bridge import held, plain, unasked, whole_names
 from weft.stages.sight import ASKED, BEGINNING, Sight
 from weft.stages.starts import asked_for, by_use, shares, unaccented
 from weft.stages.synonyms import TABLE, synonyms
@@ -136,9 +136,10 @@ def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
     with weft.open("memory:", embedder=None, links=[]) as kb:
         kb.add([start, *others])
         texts = {one.key: plain(one) for one in [start, *others]}
-        found = held(start, "Where is the Bubye River?", list(texts), texts, kb._stores.words, Filter(("s",)))
-        assert held(start, start.text, list(texts), texts, kb._stores.words, Filter(("s",))) == {}
+        question = "Where is the Bubye River?"
+        found = held(start.key, unasked(start.text, question), question, list(texts), texts, kb._stores.words, Filter(("s",)))
     assert found == {("s", "falls"): pytest.approx(2)}
+    assert unasked(start.text, start.text) == []
 
 
 def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_beginning_alone() -> None:

@@ -14,16 +14,21 @@ _DROPPED = '."(['  # signs that stand before a word or inside a name; names are 
 _PARTING = "-\n"
 
 
-def held(item: Item, question: str, pool: Sequence[Key], texts: Mapping[Key, str], index: TextIndex, only: Filter) -> dict[Key, float]:
-    """How much of what the item names, and the question does not, each of the pool holds, from 0 to 2: words of the names, as the index
-    weighs them, and whole names, as far as texts (by `plain`) are known."""
+def unasked(text: str, question: str) -> list[str]:
+    """The names that a text holds and the question does not."""
     asked = set(words(question))
-    names = [name for name in spans(item.text[:LONGEST]) if not asked.issuperset(words(name))]
+    return [name for name in spans(text[:LONGEST]) if not asked.issuperset(words(name))]
+
+
+def held(here: Key, names: Sequence[str], question: str, pool: Sequence[Key], texts: Mapping[Key, str], index: TextIndex, only: Filter) -> dict[Key, float]:
+    """How much of these names, which an item holds, each other one of the pool holds, from 0 to 2: words of the names that the question
+    has not, as the index weighs them, and whole names, as far as texts (by `plain`) are known."""
+    asked = set(words(question))
     parts = dict.fromkeys(word for name in names for word in name.split(" ") if not asked.issuperset(words(word)))
-    others = [key for key in pool if key != item.key]
+    others = [key for key in pool if key != here]
     found = index.search_text(" ".join(parts), only, 0, also=others).others if parts and others else {}
     most = max(found.values(), default=0.0)
-    whole = whole_names(names, {key: text for key, text in texts.items() if key != item.key})
+    whole = whole_names(names, {key: text for key, text in texts.items() if key != here})
     return {key: one / most + whole.get(key, 0.0) for key, one in found.items() if one > 0}
 
 

@@ -9,6 +9,7 @@ from weft.model import Edge, Filter, Hit, Item, Key
 from weft.ports import GraphStore, ItemStore
 from weft.quick import maker
 from weft.recipes import Recipe
+from weft.stages.top import top
 
 ROUNDING = 1e-6  # scores are rounded to this: a link that makes an exact tie must not be lost to it
 LIGHTEST = 5e-324  # the least number above 0: a weight of 0 forbids a link
@@ -50,8 +51,8 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         scores.update({key: round(steps[key].weight / (hop + recipe.near), 6) for key in allowed})
         by.update({key: steps[key] for key in allowed})
         hops.update(dict.fromkeys(allowed, hop))
-        frontier = _best(allowed, scores, FRONTIER_PER_HIT * recipe.limit)
-    best = _best([key for key, score in scores.items() if score >= recipe.min_score], scores, recipe.limit)
+        frontier = top(allowed, scores, FRONTIER_PER_HIT * recipe.limit)
+    best = top([key for key, score in scores.items() if score >= recipe.min_score], scores, recipe.limit)
     hits = tuple([_hit(item, scores, by, hops) for item in items.get(best)])
     return Expanded(hits, len(scores), max((hops[key] for key in scores), default=0), first or ())
 
@@ -78,14 +79,6 @@ def _steps(edges: Sequence[Edge], hops: Mapping[Key, int], hop: int) -> dict[Key
         elif source not in hops and source not in steps and hops[target] == before:
             steps[source] = edge
     return steps
-
-
-def _best(keys: Sequence[Key], scores: Mapping[Key, float], most: int) -> list[Key]:
-    """The best of the keys, in order. Only what may be among them is put in order: hundreds are reached."""
-    if 0 < most < len(keys):
-        least = sorted([scores[key] for key in keys], reverse=True)[most - 1]
-        keys = [key for key in keys if scores[key] >= least]
-    return sorted(keys, key=lambda key: (-scores[key], key[1], key[0]))[:most]
 
 
 def _hit(item: Item, scores: Mapping[Key, float], by: Mapping[Key, Edge], hops: Mapping[Key, int]) -> Hit:

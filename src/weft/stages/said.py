@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from weft.model import Key
+from weft.stages.top import top
 
 # Chosen on the two tuning sets (docs/walk.md).
 REPEATED = 1.0  # how much less an item is worth that repeats the best one
@@ -23,7 +24,7 @@ def linked(starts: Sequence[tuple[float, float]]) -> float:
 def worth_less(worth: Mapping[Key, float], same: Callable[[Key, Iterable[Key]], list[float]], linked: float) -> dict[Key, float]:
     """Less for each item but the best, by the part of the question that it has in common with the best (`same`); not where the best
     one has the whole question, nor where nothing is linked."""
-    best = min(worth, key=lambda key: (-worth[key], key[1], key[0]))
+    (best,) = top(worth, worth, 1)
     rate = REPEATED * linked * (1 - same(best, [best])[0])
     if not rate:
         return dict(worth)

@@ -13,12 +13,13 @@ from weft.model import Edge, Filter, Hit, Key
 from weft.ports import Stores, Vector
 from weft.quick import maker
 from weft.recipes import Recipe
-from weft.stages.bridge import held, plain
+from weft.stages.bridge import held, plain, unasked
 from weft.stages.rank import rescored
 from weft.stages.said import linked, worth_less
 from weft.stages.search import Searched, search
 from weft.stages.sight import Sight
 from weft.stages.starts import asked_for, by_use, shares
+from weft.stages.top import top
 
 # Chosen on the two tuning sets (docs/walk.md), as were the numbers of `Walk`.
 READ = 30  # of the hits: whose titles and texts are looked at
@@ -134,11 +135,12 @@ class _Way:
 
     def bridge(self, starts: Mapping[Key, float], pool: Mapping[Key, float]) -> None:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
-        texts = {key: plain(item) for key, item in self.sight.items.items()}
-        for here in list(starts)[:BRIDGED_FROM]:
-            holding = held(self.sight.items[here], self.text, list(pool), texts, self.stores.words, self.through)
+        named = {here: unasked(self.sight.items[here].text, self.text) for here in list(starts)[:BRIDGED_FROM]}
+        texts = {key: plain(item) for key, item in self.sight.items.items()} if any(named.values()) else {}
+        for here, names in named.items():
+            holding = held(here, names, self.text, list(pool), texts, self.stores.words, self.through) if names else {}
             scores = {key: pool[key] * one for key, one in holding.items() if pool[key] > 0}
-            chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[:BRIDGES]
+            chosen = top(scores, scores, BRIDGES)
             for key in chosen:
                 weight = self.recipe.walk.bridge * scores[key] / scores[chosen[0]]
                 if weight > self.links.setdefault(here, {}).get(key, NO_LINK)[0]:
@@ -152,7 +154,7 @@ class _Way:
         ways: dict[Key, Flow] = {}
         onward = self.recipe.walk.onward
         for hop in range(self.recipe.depth):
-            front = sorted(worth, key=lambda key: (-worth[key], key[1], key[0]))[: self.recipe.walk.starts]
+            front = top(worth, worth, self.recipe.walk.starts)
             self.follow(front)
             self._read(front, worth, READ_NEXT[min(hop, len(READ_NEXT) - 1)])
             led = {here: self._led(here) for here in front}
@@ -180,8 +182,7 @@ class _Way:
             for there, (weight, _) in self.links.get(here, {}).items():
                 if there not in seen:
                     coming[there] = coming.get(there, 0.0) + share * weight * near.get(there, unknown)
-        chosen = sorted(coming, key=lambda key: (-coming[key], key[1], key[0]))[:most]
-        self.sight.look(self.stores.items.get(chosen))
+        self.sight.look(self.stores.items.get(top(coming, coming, most)))
 
     @property
     def unknown(self) -> float:
@@ -227,16 +228,16 @@ def _result(
     known_items = way.sight.items
     known = {hit.item.key: hit.score for hit in found}
     reached = [key for key in ways if key not in known]
-    top, most = max(known.values()), max(worth.values())
+    highest, most = max(known.values()), max(worth.values())
     scores = {**known, **{key: pool.get(key, 0.0) for key in reached}}
     power = 1 / recipe.walk.sharpness
-    told = {key: round(top * min(1.0, worth.get(key, 0.0) / most + AFTER * score) ** power, 6) for key, score in scores.items()}
+    parts = {key: worth.get(key, 0.0) / most + AFTER * score for key, score in scores.items()}
+    told = {key: round(highest * part**power if part < 1.0 else highest, 6) for key, part in parts.items()}
     told = worth_less(told, way.sight.same, way.linked)
     say = min(1.0, 2 * way.linked)  # where hardly anything is linked by names, search has more to say than the walk
     if say < 1.0:
         told = {key: round(say * one + (1 - say) * scores[key], 6) for key, one in told.items()}
-    allowed = stores.items.visible(sorted(reached, key=lambda key: (-told[key], key[1], key[0])), only)
-    best = allowed[: recipe.limit]
+    best = top(stores.items.visible(reached, only), told, recipe.limit)
     items = {**known_items, **{item.key: item for item in stores.items.get([key for key in best if key not in known_items])}}
     hits = []
     for key in best:

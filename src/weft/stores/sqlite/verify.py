@@ -14,8 +14,9 @@ from weft import codec
 from weft import words as analyser
 from weft.model import Key
 from weft.stores.sqlite import entries, log
+from weft.stores.sqlite.rows import RECORD, edge_from_row, labels, record
 from weft.stores.sqlite.vectors import packed
-from weft.stores.sqlite.view import RECORD, View, edge_from_row, labels, record
+from weft.stores.sqlite.view import View
 
 # Tables whose rows belong to a space, and the number of that space.
 _BY_SPACE = ("item", "record", "sign", "posting", "edge", "unlinked", "common", "entry", "entered", "stale")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
@@ -15,93 +14,27 @@ import numpy.typing as npt
 
 from weft import codec
 from weft import words as analyser
-from weft.errors import Corrupt
-from weft.model import Edge, Filter, Item, Kind
+from weft.model import Filter, Item
 from weft.quick import maker
 from weft.stores.sqlite.kept import Kept
+from weft.stores.sqlite.rows import EVER, KINDS, RECORD, item_from_body, label, microseconds
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
 MASKS = 64  # filters a view remembers
 KEPT_ITEMS = 16_384  # per view, about 1 KB each
 LONGEST_KEPT = 5_000  # characters
-LABEL = "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
-
-RECORD = np.dtype(
-    [
-        ("live", "u1"),
-        ("kind", "u1"),
-        ("vector", "u1"),
-        ("spare", "u1"),
-        ("length", "<u4"),
-        ("confidence", "<f8"),
-        ("created", "<i8"),
-        ("valid_from", "<i8"),
-        ("valid_to", "<i8"),
-    ]
-)
-KINDS = tuple(Kind)  # stored by place: append, never reorder
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EVER = np.iinfo(np.int64).max
-
+KEPT_HOLDERS = 3_000_000  # places of words, about 11 bytes each, that a view remembers; when there are more it begins anew
+PER_WORD = 50  # places that take as much room as a word does besides
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.uint8]
 
 
-def microseconds(time: datetime) -> int:
-    span = time - _EPOCH
-    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
-
-
-def record(item: Item, length: int, has_vector: bool) -> tuple[int, int, int, int, int, float, int, int, int]:
-    """The fixed-size part of an item, in the order of RECORD."""
-    return (
-        1,
-        KINDS.index(item.kind),
-        int(has_vector),
-        0,
-        length,
-        0.0 if item.confidence is None else item.confidence,
-        microseconds(item.created_at) if item.created_at else 0,
-        microseconds(item.valid_from) if item.valid_from else -_EVER,
-        microseconds(item.valid_to) if item.valid_to else _EVER,
-    )
-
-
-def labels(item: Item) -> list[str]:
-    """Words that stand for what users filter on."""
-    found = [label("type", item.type)] + [label("tag", tag) for tag in item.tags]
-    return found if item.subject is None else [*found, label("subject", item.subject)]
-
-
-def item_from_body(body: str, space: str) -> Item:
-    try:
-        return codec.item_from_dict({**json.loads(body), "space": space})
-    except (ValueError, TypeError) as error:
-        raise Corrupt(f"an item of space {space!r} cannot be read ({error}): restore the file from a backup or an export") from error
-
-
 _FIELDS = tuple(one.name for one in fields(Item))
 _MIDDLE = _FIELDS.index("properties")
-_ITEM, _EDGE = maker(Item), maker(Edge)
+_ITEM = maker(Item)
 _FIRST, _REST = attrgetter(*_FIELDS[:_MIDDLE]), attrgetter(*_FIELDS[_MIDDLE + 1 :])
-
-EDGE = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
-UNUSUAL = ("item_id", "properties", "target_space")  # what an edge may have beside its columns: its body, which has all fields in older files
-
-
-def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
-    """An edge from its columns; `names` are the names of the spaces by number."""
-    space, source, target_space, target, type, weight, body, origin = row
-    if body is None:
-        return _EDGE(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
-    more = json.loads(body)
-    return _EDGE(source, target, type, weight, names[space], more.get("item_id"), more.get("properties", {}), more.get("target_space", ""), origin)
-
-
-def label(field: str, value: str) -> str:
-    return f"{LABEL}{field}={value}"
 
 
 class View:
@@ -124,6 +57,8 @@ class View:
         self._ids: dict[int, str] = {}  # those asked for before: a place keeps its id for as long as it has one
         self._places: dict[str, int] = {}  # those asked for since the space last changed
         self._decoded: dict[str, tuple[Any, ...]] = {}  # the fields of items asked for since then
+        self._held: dict[str, tuple[Places, Counts]] = {}  # by word, since then
+        self._holding = 0  # how many places these are
 
     def refresh(self, connection: apsw.Connection) -> None:
         """Catch up with the file; costs nothing when the space did not change."""
@@ -134,6 +69,8 @@ class View:
         self._masks.clear()
         self._places.clear()
         self._decoded.clear()
+        self._held.clear()
+        self._holding = 0
         self._load_records(connection, self.version)
         self._load_signs(connection, self.version)
         self._load_fresh(connection, self.version, reset)
@@ -151,7 +88,7 @@ class View:
         self._per_word = 0.0
         self.embedded = records["vector"] == 1
         self.unembedded = np.flatnonzero(live & ~self.embedded)
-        self._expires = bool((live & ((records["valid_from"] > -_EVER) | (records["valid_to"] < _EVER))).any())
+        self._expires = bool((live & ((records["valid_from"] > -EVER) | (records["valid_to"] < EVER))).any())
 
     def _load_signs(self, connection: apsw.Connection, seen: int) -> None:
         for chunk, data in connection.execute("SELECT chunk, data FROM sign WHERE space = ? AND version > ?", (self.no, seen)):
@@ -179,8 +116,9 @@ class View:
 
     def ids(self, connection: apsw.Connection, places: Sequence[int]) -> list[str]:
         """The ids of the items at these places."""
-        rows = [(self.no << 32) + place for place in places if place not in self._ids]
-        if rows:
+        missing = set(places).difference(self._ids)
+        if missing:
+            rows = [(self.no << 32) + place for place in sorted(missing)]
             query = "SELECT item.row, item.id FROM json_each(?) AS asked CROSS JOIN item ON item.row = asked.value"
             self._ids.update({row & 0xFFFFFFFF: id for row, id in connection.execute(query, (json.dumps(rows),))})
         return [self._ids[place] for place in places]
@@ -253,6 +191,18 @@ class View:
         if len(places) == 1:
             return places[0], counts[0]
         return (np.concatenate(places), np.concatenate(counts)) if places else (np.zeros(0, np.intp), np.zeros(0, np.uint8))
+
+    def held(self, connection: apsw.Connection, words: Sequence[str]) -> list[tuple[Places, Counts]]:
+        """For each word the places of the items that hold it, and how often. Kept, as questions have many words in common."""
+        if self._holding > KEPT_HOLDERS:
+            self._held.clear()
+            self._holding = 0
+        missing = [word for word in words if word not in self._held]
+        postings = self.postings(connection, missing) if missing else {}
+        for word in missing:
+            self._held[word] = self.holders(word, postings.get(word, ()))
+            self._holding += PER_WORD + len(self._held[word][0])
+        return [self._held[word] for word in words]
 
     def mask(self, connection: apsw.Connection, only: Filter) -> Mask | None:
         """Which places a filter allows; None when it allows every live item. Made once per filter and state of the space, but

@@ -29,10 +29,8 @@ def scores(connection: apsw.Connection, views: Sequence[View], text: str) -> lis
     if not query or not documents or not length:
         return result
     norms = [view.norms(documents / length) for view in views]
-    postings = [view.postings(connection, query) for view in views]
     best = 0.0
-    for word in query:
-        held = [view.holders(word, rows.get(word, ())) for view, rows in zip(views, postings, strict=True)]
+    for held in zip(*(view.held(connection, query) for view in views), strict=True):
         rarity = words.rarity(documents, sum(len(places) for places, _ in held))
         best += rarity
         for (places, counts), norm, score in zip(held, norms, result, strict=True):

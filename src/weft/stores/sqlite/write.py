@@ -15,8 +15,9 @@ from weft import codec
 from weft import words as analyser
 from weft.model import MADE, Batch, Edge, EdgeKey, Item, Key
 from weft.stores.sqlite import vectors, words
+from weft.stores.sqlite.rows import EDGE, RECORD, UNUSUAL, edge_from_row, labels, record
 from weft.stores.sqlite.vectors import Vector
-from weft.stores.sqlite.view import CHUNK, EDGE, RECORD, UNUSUAL, edge_from_row, labels, record
+from weft.stores.sqlite.view import CHUNK
 
 
 @dataclass

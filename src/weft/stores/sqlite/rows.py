@@ -1,0 +1,84 @@
+"""What the rows of the file say of items and edges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from weft import codec
+from weft.errors import Corrupt
+from weft.model import Edge, Item, Kind
+from weft.quick import maker
+
+LABEL = "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
+
+RECORD = np.dtype(
+    [
+        ("live", "u1"),
+        ("kind", "u1"),
+        ("vector", "u1"),
+        ("spare", "u1"),
+        ("length", "<u4"),
+        ("confidence", "<f8"),
+        ("created", "<i8"),
+        ("valid_from", "<i8"),
+        ("valid_to", "<i8"),
+    ]
+)
+KINDS = tuple(Kind)  # stored by place: append, never reorder
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EVER = np.iinfo(np.int64).max
+
+EDGE = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
+UNUSUAL = ("item_id", "properties", "target_space")  # what an edge may have beside its columns: its body, which has all fields in older files
+_edge = maker(Edge)
+
+
+def microseconds(time: datetime) -> int:
+    span = time - _EPOCH
+    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
+
+
+def record(item: Item, length: int, has_vector: bool) -> tuple[int, int, int, int, int, float, int, int, int]:
+    """The fixed-size part of an item, in the order of RECORD."""
+    return (
+        1,
+        KINDS.index(item.kind),
+        int(has_vector),
+        0,
+        length,
+        0.0 if item.confidence is None else item.confidence,
+        microseconds(item.created_at) if item.created_at else 0,
+        microseconds(item.valid_from) if item.valid_from else -EVER,
+        microseconds(item.valid_to) if item.valid_to else EVER,
+    )
+
+
+def labels(item: Item) -> list[str]:
+    """Words that stand for what users filter on."""
+    found = [label("type", item.type)] + [label("tag", tag) for tag in item.tags]
+    return found if item.subject is None else [*found, label("subject", item.subject)]
+
+
+def item_from_body(body: str, space: str) -> Item:
+    try:
+        return codec.item_from_dict({**json.loads(body), "space": space})
+    except (ValueError, TypeError) as error:
+        raise Corrupt(f"an item of space {space!r} cannot be read ({error}): restore the file from a backup or an export") from error
+
+
+def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
+    """An edge from its columns; `names` are the names of the spaces by number."""
+    space, source, target_space, target, type, weight, body, origin = row
+    if body is None:
+        return _edge(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
+    more = json.loads(body)
+    return _edge(source, target, type, weight, names[space], more.get("item_id"), more.get("properties", {}), more.get("target_space", ""), origin)
+
+
+def label(field: str, value: str) -> str:
+    return f"{LABEL}{field}={value}"
