@@ -1,12 +1,22 @@
-"""Make frozen values fast, where a request makes hundreds of them."""
+"""Make frozen values, and round numbers, fast, where a request does it hundreds of times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, make_dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 T = TypeVar("T")
+
+DIGITS = 6  # of a score: what differs by less is a tie, on every machine
+
+
+def rounded(values: Sequence[float]) -> list[float]:
+    """The numbers with six digits; `round` takes six times as long for each."""
+    found: list[float] = np.round(values, DIGITS).tolist()
+    return found
 
 
 def opened(cls: type[T]) -> tuple[Callable[..., Any], Callable[[list[Any]], list[T]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from weft.model import Key
+from weft.quick import rounded
 from weft.stages.top import top
 
 # Chosen on the two tuning sets (docs/walk.md).
@@ -28,5 +29,5 @@ def worth_less(worth: Mapping[Key, float], same: Callable[[Key, Iterable[Key]], 
     rate = REPEATED * linked * (1 - same(best, [best])[0])
     if not rate:
         return dict(worth)
-    repeated = zip(worth.items(), same(best, worth), strict=True)
-    return {key: round(one * (1 - rate * shared), 6) if shared and key != best else one for (key, one), shared in repeated}
+    less = rounded([one * (1 - rate * shared) for one, shared in zip(worth.values(), same(best, worth), strict=True)])
+    return {**dict(zip(worth, less, strict=True)), best: worth[best]}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from weft.model import Filter, Hit, Item, Key
 from weft.ports import Stores, Vector
-from weft.quick import maker
+from weft.quick import maker, rounded
 from weft.recipes import LEAST, Recipe
 
 _hit = maker(Hit)
@@ -93,4 +93,5 @@ def fuse(by_words: Mapping[Key, float], by_meaning: Mapping[Key, float], words_s
     """A weighted sum of two scores that each reach from nothing in common (0) to all there is (1), so the sum means the same
     in every request. Rounded, so that ties are ties on every machine."""
     keys = dict.fromkeys([*by_words, *by_meaning])
-    return {key: round(words_share * by_words.get(key, 0.0) + meaning_share * by_meaning.get(key, 0.0), 6) for key in keys}
+    scores = rounded([words_share * by_words.get(key, 0.0) + meaning_share * by_meaning.get(key, 0.0) for key in keys])
+    return dict(zip(keys, scores, strict=True))

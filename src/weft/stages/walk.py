@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from weft.model import Edge, Filter, Hit, Key
 from weft.ports import Stores, Vector
-from weft.quick import maker
+from weft.quick import maker, rounded
 from weft.recipes import Recipe
 from weft.stages.bridge import held, plain, unasked
 from weft.stages.rank import rescored
@@ -231,8 +231,8 @@ def _result(
     highest, most = max(known.values()), max(worth.values())
     scores = {**known, **{key: pool.get(key, 0.0) for key in reached}}
     power = 1 / recipe.walk.sharpness
-    parts = {key: worth.get(key, 0.0) / most + AFTER * score for key, score in scores.items()}
-    told = {key: round(highest * part**power if part < 1.0 else highest, 6) for key, part in parts.items()}
+    parts = [worth.get(key, 0.0) / most + AFTER * score for key, score in scores.items()]
+    told = dict(zip(scores, rounded([highest * part**power if part < 1.0 else highest for part in parts]), strict=True))
     told = worth_less(told, way.sight.same, way.linked)
     say = min(1.0, 2 * way.linked)  # where hardly anything is linked by names, search has more to say than the walk
     if say < 1.0:

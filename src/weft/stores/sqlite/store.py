@@ -15,6 +15,7 @@ from weft import codec
 from weft import words as analyser
 from weft.errors import Conflict, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
+from weft.quick import rounded
 from weft.stores.sqlite import best, entries, linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.reader import Reader, Readers, Reading
@@ -169,8 +170,8 @@ class SqliteStore:
                 considered += matching
                 found += [((name, id), value) for id, value in zip(view.ids(reader.connection, places), values, strict=True)]
                 own = self._places(reader, name, view, also)
-                scored = score[np.fromiter(own, np.intp, len(own))]
-                others.update({key: round(value, 6) for key, value in zip(own.values(), scored.tolist(), strict=True) if value})
+                scored = score[np.fromiter(own, np.intp, len(own))].tolist()
+                others.update({key: value for key, exact, value in zip(own.values(), scored, rounded(scored), strict=True) if exact})
         return Found(tuple(sorted(found, key=_best_first)[:limit]), considered, {key: others[key] for key in also if key in others})
 
     def _text_scores(self, reader: Reader, views: Mapping[str, View], text: str, only: Filter, keys: Sequence[Key]) -> dict[Key, float]:

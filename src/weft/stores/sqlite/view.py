@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
@@ -34,6 +34,7 @@ Counts = npt.NDArray[np.uint8]
 _FIELDS = tuple(one.name for one in fields(Item))
 _MIDDLE = _FIELDS.index("properties")
 _ITEM = maker(Item)
+_LASTING = attrgetter(*(one.name for one in fields(Filter) if one.name not in ("spaces", "valid_at")))  # what does not change from request to request
 _FIRST, _REST = attrgetter(*_FIELDS[:_MIDDLE]), attrgetter(*_FIELDS[_MIDDLE + 1 :])
 
 
@@ -53,7 +54,7 @@ class View:
         self._expires = False  # whether any item is valid for a time only
         self._reset = -1
         self._fresh: dict[str, dict[int, int]] = {}  # word -> place -> count, of items not in `posting` yet
-        self._masks: dict[Filter, Mask | None] = {}
+        self._masks: dict[tuple[Any, ...], Mask | None] = {}
         self._ids: dict[int, str] = {}  # those asked for before: a place keeps its id for as long as it has one
         self._places: dict[str, int] = {}  # those asked for since the space last changed
         self._decoded: dict[str, tuple[Any, ...]] = {}  # the fields of items asked for since then
@@ -207,12 +208,12 @@ class View:
     def mask(self, connection: apsw.Connection, only: Filter) -> Mask | None:
         """Which places a filter allows; None when it allows every live item. Made once per filter and state of the space, but
         for the moment at which items must be valid, which is another one in every request."""
-        fields = replace(only, spaces=(), valid_at=None)
-        if fields not in self._masks:
+        lasting = _LASTING(only)
+        if lasting not in self._masks:
             if len(self._masks) >= MASKS:
                 self._masks.clear()
-            self._masks[fields] = None if fields == Filter(()) else self._make_mask(connection, fields)
-        mask = self._masks[fields]
+            self._masks[lasting] = None if lasting == _LASTING(Filter(())) else self._make_mask(connection, only)
+        mask = self._masks[lasting]
         if only.valid_at is None or not self._expires:
             return mask
         moment, records = microseconds(only.valid_at), self.records[: self.next]
