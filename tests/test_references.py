@@ -66,6 +66,19 @@ def test_a_link_to_a_part_of_a_loaded_page_leads_to_that_part(tmp_path: Path) ->
     assert linked["a", "a#more"] == "a#more"
 
 
+def test_links_whose_targets_a_page_names_at_its_end_lead_there_from_every_section(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(
+        "# Alpha\nSee [it][1].\n\n## More\nAnd [Bee][] again, with [site].\n\n[1]: b.md\n[bee]: <b.md> 'B'\n[site]: https://x.org/\n[no]: n.md\n"
+    )
+    (tmp_path / "b.md").write_text("# Bee\nIntro.\n")
+    with weft.open("memory:", embedder=None) as kb:
+        kb.load(tmp_path, space="s")
+        assert {edge.source for edge in kb.edges(["s"], made=True) if edge.type == "refers_to" and edge.target == "b"} == {"a", "a#more"}
+        first, more = kb.get(["a", "a#more"], space="s")
+    assert first.text == "See [it][1].\n\n[1]: b.md"
+    assert more.text == 'And [Bee][] again, with [site].\n\n[Bee]: b.md "B"\n[site]: https://x.org/'
+
+
 @pytest.mark.parametrize(
     ("title", "text"),
     [

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import normalizeReference
 from markdown_it.token import Token
 
 LONG = 2_000  # characters of a section before it is split, about 500 tokens
 _CODE = ("fence", "code_block")
+_LABEL = re.compile(r"\[((?:[^\[\]\\]|\\.){1,999})\]")  # of a link whose target stands elsewhere: [text][label], [label][] or [label]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +40,38 @@ def markdown(text: str) -> list[Section]:
     """The sections of a page. Headings inside code, lists and quotes are none."""
     parser = MarkdownIt("commonmark")
     parser.core.ruler.enableOnly(["normalize", "block"])  # blocks with their lines are all that is needed of a body
-    tokens = parser.parse(text)
+    known: dict[str, Any] = {}
+    tokens = parser.parse(text, known)
+    definitions = {name: _target(found) for name, found in known.get("references", {}).items()}
     heads = [number for number, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
     lines = text.split("\n")
-    found = [Section(0, "", 1, _parts(lines, _blocks(tokens[: heads[0] if heads else len(tokens)])))]
+    found = [Section(0, "", 1, _with_definitions(_parts(lines, _blocks(tokens[: heads[0] if heads else len(tokens)])), definitions))]
     for head, following in pairwise([*heads, len(tokens)]):
         (start, _), title = tokens[head].map or (0, 0), _spoken(tokens[head + 1].content)
-        found.append(Section(int(tokens[head].tag[1:]), title, start + 1, _parts(lines, _blocks(tokens[head + 3 : following]))))
+        parts = _with_definitions(_parts(lines, _blocks(tokens[head + 3 : following])), definitions)
+        found.append(Section(int(tokens[head].tag[1:]), title, start + 1, parts))
     return found
+
+
+def _target(found: Mapping[str, str]) -> str:
+    """What stands behind the label in a line such as `[1]: guide.md "The guide"`."""
+    target = found["href"] if found["href"] and not re.search(r"[\s<>]", found["href"]) else f"<{found['href']}>"
+    title = found["title"].replace('"', "'").replace("\n", " ")
+    return f'{target} "{title}"' if title else target
+
+
+def _with_definitions(parts: Sequence[str], definitions: Mapping[str, str]) -> tuple[str, ...]:
+    """Each part with the targets of the links in it: a page defines them in one place, mostly at its end."""
+    if not definitions:
+        return tuple(parts)
+    found: list[str] = []
+    for part in parts:
+        used: dict[str, str] = {}
+        for label in _LABEL.findall(part):
+            used.setdefault(normalizeReference(label), label)
+        lines = [f"[{label}]: {definitions[name]}" for name, label in used.items() if name in definitions]
+        found.append("\n\n".join([part, "\n".join(lines)]) if lines else part)
+    return tuple(found)
 
 
 def plain(text: str) -> list[Section]:
