@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from typing import NamedTuple
 
 from weft.ingest.kept import Kept
@@ -192,12 +192,14 @@ def holds_one(text: str, names: Sequence[str]) -> bool:
     return len(names) > LOOKED_FOR or any(all(word in text for word in name.casefold().split(" ")) for name in names)
 
 
-def asked_about(text: str, known: Container[str]) -> tuple[str, ...]:
+def asked_about(text: str, known: Collection[str]) -> tuple[str, ...]:
     """The known names that a question holds, each once. Questions are typed carelessly: names of several words count in any case."""
-    words = _words(_plain(text))
-    capital = frozenset(candidates(text))
-    runs = (run for start in range(len(words)) for run, _ in _runs(words, start, min(most_words(words[start].text), len(words) - start)))
-    return tuple(dict.fromkeys(run for run in runs if run in known and (" " in run or run in capital)))
+    words, firsts = _words(_plain(text)), {name.partition(" ")[0] for name in known}
+    starts = [start for start, word in enumerate(words) if word.text in firsts or word.text.removesuffix("'s") in firsts]
+    runs = (run for start in starts for run, _ in _runs(words, start, min(most_words(words[start].text), len(words) - start)))
+    found = dict.fromkeys(run for run in runs if run in known)
+    capital = frozenset(candidates(text)) if any(" " not in run for run in found) else frozenset()
+    return tuple(run for run in found if " " in run or run in capital)
 
 
 def spans(text: str) -> tuple[str, ...]:
