@@ -114,6 +114,7 @@ class Linker:
         by_name = [rule for rule in rules if isinstance(rule, ByName)]
         while (waiting := store.unlinked(space)) or (by_name and store.stale(space)):
             for round in _pages(waiting, ROUND):
+                seen = None  # else two rounds are in memory, and the garbage collector walks over both
                 seen = {id: item for page in _pages(round, PAGE) for id, item in _enter(store, space, page, finder).items()} if by_name else None
                 for page in _pages(round, PAGE):
                     _link_page(store, space, page, near, seen, finder)

@@ -6,7 +6,7 @@ that say something. A name's key is made of it in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from weft.ingest.kept import Kept
@@ -28,70 +28,85 @@ Place = tuple[int, int, tuple[str, ...]]
 # name, how many words a name that begins with it may have, and the keys of one that has no other word that says something.
 Shape = tuple[str, bool, bool, int, tuple[str, ...]]
 
+Runs = dict[str, int]  # runs of words that begin at one place, shortest first, each with its length
+
 
 class Text:
-    """A text, read once: the keys of the names it may hold, and, when it is known which keys matter, the names themselves."""
+    """A text, read once: the keys of the names it may hold, and, when it is known which keys matter, the names themselves. What it keeps is
+    tuples of texts and numbers: the garbage collector walks over lists again and again, which was a twentieth of the time of linking."""
 
     __slots__ = ("_places", "_words", "keys")
 
     def __init__(self, text: str) -> None:
-        self._words: list[str] = []
-        self._places: list[Place] = []
-        for words, georgian in parts(text):
-            self._read(list(map(_georgian if georgian else _shapes.__getitem__, words)))
-        self.keys = list(dict.fromkeys([one for _, _, keys in self._places for one in keys]))
-
-    def living(self, live: AbstractSet[str]) -> list[Place]:
-        """Where a name with one of these keys may begin."""
-        return [] if live.isdisjoint(self.keys) else [place for place in self._places if not live.isdisjoint(place[2])]
-
-    def runs(self, places: Iterable[Place]) -> set[str]:
-        """Every run of words that begins there."""
-        return {run for start, most, _ in places for run, _ in self._runs(start, most)}
-
-    def mentioned(self, places: Iterable[Place], known: Container[str]) -> list[str]:
-        """What `mentions.mentioned` finds of the known names, which all begin at one of these places; the first MAX_NAMED of them."""
-        found: dict[str, None] = {}
-        behind = 0
-        for start, most, _ in places:
-            if start < behind:
-                continue
-            name, length = max((run for run in self._runs(start, most) if run[0] in known), key=lambda run: run[1], default=("", 0))
-            if length:
-                behind = start + length
-                found[name] = None
-        return list(found)[:MAX_NAMED]
-
-    def _read(self, part: Sequence[Shape]) -> None:
-        """Backwards, as the keys of a name are of the next two words that say something."""
-        words = self._words
+        words: list[str] = []
         places: list[Place] = []
-        alone: tuple[str, ...] = ()
-        number = end = first = second = len(words) + len(part)
-        words += [shape[0] for shape in part]
-        word, told = "", False  # the next word that says something, and whether it may begin a name
-        for small, tells, begins, most, keys in reversed(part):
-            number -= 1
-            if tells:
-                first, second, word, alone, told = number, first, small, keys, begins
-            if begins and told:
-                stop = number + most
-                if stop > end:
-                    stop = end
-                if second < stop:
-                    places.append((number, stop - number, (*alone, *_pair(f"{word} {words[second]}"))))
-                elif alone and first < stop:
-                    places.append((number, stop - number, alone))
-        places.reverse()
-        self._places += places
+        for part, georgian in parts(text):
+            shapes = list(map(_georgian if georgian else _shapes.__getitem__, part))
+            places += _places(shapes, len(words))
+            words += [shape[0] for shape in shapes]
+        self._words, self._places = tuple(words), tuple(places)
+        self.keys = tuple(dict.fromkeys([one for place in places for one in place[2]]))
 
-    def _runs(self, start: int, most: int) -> Iterator[tuple[str, int]]:
-        name = ""
+    def runs(self, live: AbstractSet[str]) -> list[tuple[int, Runs]]:
+        """Where names with one of these keys may begin, and the runs of words from there that have one of them."""
+        if live.isdisjoint(self.keys):
+            return []
+        return [(start, self._runs(start, most, live)) for start, most, keys in self._places if not live.isdisjoint(keys)]
+
+    def _runs(self, start: int, most: int, live: AbstractSet[str]) -> Runs:
+        """A possessive also without its ending, which of the two counts more, so it comes last."""
+        found: Runs = {}
+        name = key = ""
+        wanted, saying = False, 0
         for length, word in enumerate(self._words[start : start + most], 1):
             name = f"{name} {word}" if name else word
-            if word.endswith("'s"):
-                yield name[:-2], length
-            yield name, length
+            if saying < 2 and word not in STOP:
+                saying += 1
+                key = f"{key} {word}" if key else word
+                wanted = key[:MAX_KEY] in live
+            if wanted:
+                found[name] = length
+            if word.endswith("'s") and key_of(name[:-2]) in live:
+                found[name[:-2]] = length
+            if saying == 2 and not wanted:
+                break  # what follows has the same key
+        return found
+
+
+def mentioned(runs: Iterable[tuple[int, Runs]], known: Container[str]) -> list[str]:
+    """What `mentions.mentioned` finds of the known names in a text with these runs; the first MAX_NAMED of them."""
+    found: dict[str, None] = {}
+    behind = 0
+    for start, lengths in runs:
+        name = next((run for run in reversed(lengths) if run in known), "") if start >= behind else ""
+        if name:
+            behind = start + lengths[name]
+            found[name] = None
+    return list(found)[:MAX_NAMED]
+
+
+def _places(part: Sequence[Shape], before: int) -> list[Place]:
+    """Where names may begin in a part of a text with so many words before it."""
+    places: list[Place] = []
+    end = len(part)
+    for number in [number for number, shape in enumerate(part) if shape[2]]:
+        stop = min(number + part[number][3], end)
+        first = number  # of the words that say something
+        while first < stop and not part[first][1]:
+            first += 1
+        if first == stop or not part[first][2]:
+            continue
+        word, _, _, _, alone = part[first]
+        second = first + 1
+        while second < stop and not part[second][1]:
+            second += 1
+        if second < stop:
+            pair = f"{word} {part[second][0]}"
+            keys = (*alone, pair) if len(pair) <= MAX_KEY and pair[-2:] != "'s" else (*alone, *_pair(pair))
+            places.append((before + number, stop - number, keys))
+        elif alone:
+            places.append((before + number, stop - number, alone))
+    return places
 
 
 def _pair(pair: str) -> tuple[str, ...]:

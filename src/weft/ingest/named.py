@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
 from weft.ingest.finding import Named
-from weft.ingest.keys import Text, key_of
+from weft.ingest.keys import Text, key_of, mentioned
 from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
 from weft.ingest.mentions import folded, holds_one
 from weft.model import Item
@@ -211,11 +211,11 @@ def _addresses_changed(moves: Moves, concerned: Concerned) -> None:
 
 def _mentioned(store: LinkStore, space: str, texts: Mapping[str, Text]) -> dict[str, list[str]]:
     """The names that each text mentions. Only where a key of a name stands are the runs of words asked for."""
-    live = _live(store, space, sorted({one for text in texts.values() for one in text.keys}))
-    places = {id: text.living(live) for id, text in texts.items()}
-    runs = sorted({run for id, text in texts.items() for run in text.runs(places[id])})
-    known = {name for name in of(CALLED, store.under(space, [f"{CALLED}{run}" for run in runs], 1)) if key_of(name) in live}
-    return {id: text.mentioned(places[id], known) if places[id] else [] for id, text in texts.items()}
+    live = _live(store, space, sorted(set().union(*[text.keys for text in texts.values()])))
+    runs = {id: text.runs(live) for id, text in texts.items()}
+    asked = sorted(set().union(*[lengths for places in runs.values() for _, lengths in places]))
+    known = set(of(CALLED, store.under(space, [f"{CALLED}{run}" for run in asked], 1)))
+    return {id: mentioned(places, known) if places else [] for id, places in runs.items()}
 
 
 def _live(store: LinkStore, space: str, keys: Sequence[str]) -> set[str]:

@@ -15,18 +15,15 @@ def put(connection: apsw.Connection, space: int, entered: Mapping[str, tuple[str
     before = of(connection, space, list(entered))
     gone = ((space, label, id) for id, labels in before.items() for label in set(labels).difference(entered[id]))
     connection.executemany("DELETE FROM entry WHERE space = ? AND label = ? AND id = ?", gone)
-    first: dict[str, str] = {}  # of each label; few have more
-    more: dict[str, list[str]] = {}
-    for id, labels in entered.items():
-        for label in set(labels).difference(before[id]) if id in before else labels:
-            if first.setdefault(label, id) != id:
-                more.setdefault(label, []).append(id)
-    # Neighbours are written together; to sort labels takes a third of the time to sort rows.
-    new = ((space, label, id) for label in sorted(first) for id in (first[label], *more.get(label, ())))
-    connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", new)
+    more = sorted([(label, id) for id, labels in before.items() for label in set(entered[id]).difference(labels)])
+    connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", ((space, *row) for row in more))
     connection.executemany("DELETE FROM entered WHERE space = ? AND id = ?", ((space, id) for id, labels in entered.items() if not labels))
     rows = ((space, id, codec.to_json(labels)) for id, labels in entered.items() if labels)
     connection.executemany("INSERT INTO entered VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET labels = excluded.labels", rows)
+    # New items have some fifty labels each: written from their lists, and sorted by SQLite, in two thirds of the time of a row for each.
+    listed = """SELECT ?2, label.value, entered.id FROM json_each(?1) AS asked CROSS JOIN entered ON entered.space = ?2 AND entered.id = asked.value
+        CROSS JOIN json_each(entered.labels) AS label ORDER BY label.value, entered.id"""
+    connection.execute(f"INSERT OR IGNORE INTO entry {listed}", (codec.to_json([id for id in entered if id not in before]), space))
 
 
 def of(connection: apsw.Connection, space: int, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
