@@ -13,16 +13,13 @@ from weft.ingest.kept import Kept
 from weft.ingest.mentions import MAX_NAMED, STOP, may_begin, most_words, parts, tells_nothing
 
 MAX_KEY = 80  # characters; what is cut off is looked at when the text is read again
+AT_MOST = 32  # more words than any name has
 
 
 def key_of(name: str) -> str:
     """The first two words of a normalised name that say something; the one, if it is alone. Every useful name has one."""
     return " ".join([word for word in name.split(" ") if word not in STOP][:2])[:MAX_KEY]
 
-
-# Where a name may begin in a text: the number of its first word, how many words it may have, and the keys that a name from here has. A
-# plain tuple, as a round has some hundred thousand: these are made in a fifth of the time, and the garbage collector forgets them.
-Place = tuple[int, int, tuple[str, ...]]
 
 # What is to be known of a word wherever it stands: how names have it, whether it says something (is no stop word), whether it may begin a
 # name, how many words a name that begins with it may have, and the keys of one that has no other word that says something.
@@ -32,26 +29,26 @@ Runs = dict[str, int]  # runs of words that begin at one place, shortest first, 
 
 
 class Text:
-    """A text, read once: the keys of the names it may hold, and, when it is known which keys matter, the names themselves. What it keeps is
-    tuples of texts and numbers: the garbage collector walks over lists again and again, which was a twentieth of the time of linking."""
+    """A text, read once: the keys of the names it may hold, and, when it is known which keys matter, the names themselves. It keeps nothing but
+    tuples of texts and numbers: the garbage collector would walk over others again and again, for a twentieth of the time of linking."""
 
-    __slots__ = ("_places", "_words", "keys")
+    __slots__ = ("_places", "_said", "_words", "keys")
 
     def __init__(self, text: str) -> None:
         words: list[str] = []
-        places: list[Place] = []
+        said: list[str] = []  # keys that names may have here
+        places: list[int] = []  # where a name with this key may begin: the number of the word, times AT_MOST, and how many words it may have
         for part, georgian in parts(text):
-            shapes = list(map(_georgian if georgian else _shapes.__getitem__, part))
-            places += _places(shapes, len(words))
-            words += [shape[0] for shape in shapes]
-        self._words, self._places = tuple(words), tuple(places)
-        self.keys = tuple(dict.fromkeys([one for place in places for one in place[2]]))
+            _read(list(map(_georgian if georgian else _shapes.__getitem__, part)), words, said, places)
+        self._words, self._said, self._places = tuple(words), tuple(said), tuple(places)
+        self.keys = tuple(dict.fromkeys(said))
 
     def runs(self, live: AbstractSet[str]) -> list[tuple[int, Runs]]:
         """Where names with one of these keys may begin, and the runs of words from there that have one of them."""
         if live.isdisjoint(self.keys):
             return []
-        return [(start, self._runs(start, most, live)) for start, most, keys in self._places if not live.isdisjoint(keys)]
+        places = dict.fromkeys([place for key, place in zip(self._said, self._places, strict=True) if key in live])
+        return [(place // AT_MOST, self._runs(*divmod(place, AT_MOST), live)) for place in places]
 
     def _runs(self, start: int, most: int, live: AbstractSet[str]) -> Runs:
         """A possessive also without its ending, which of the two counts more, so it comes last."""
@@ -85,28 +82,35 @@ def mentioned(runs: Iterable[tuple[int, Runs]], known: Container[str]) -> list[s
     return list(found)[:MAX_NAMED]
 
 
-def _places(part: Sequence[Shape], before: int) -> list[Place]:
-    """Where names may begin in a part of a text with so many words before it."""
-    places: list[Place] = []
-    end = len(part)
-    for number in [number for number, shape in enumerate(part) if shape[2]]:
-        stop = min(number + part[number][3], end)
-        first = number  # of the words that say something
-        while first < stop and not part[first][1]:
-            first += 1
-        if first == stop or not part[first][2]:
-            continue
-        word, _, _, _, alone = part[first]
-        second = first + 1
-        while second < stop and not part[second][1]:
-            second += 1
-        if second < stop:
-            pair = f"{word} {part[second][0]}"
-            keys = (*alone, pair) if len(pair) <= MAX_KEY and pair[-2:] != "'s" else (*alone, *_pair(pair))
-            places.append((before + number, stop - number, keys))
-        elif alone:
-            places.append((before + number, stop - number, alone))
-    return places
+def _read(part: Sequence[Shape], words: list[str], said: list[str], places: list[int]) -> None:
+    """Add a part of a text. Backwards, as the keys of a name are of the next two words that say something."""
+    begin = len(said)
+    alone: tuple[str, ...] = ()
+    number = end = first = second = len(words) + len(part)
+    words += [shape[0] for shape in part]
+    word, told = "", False  # the next word that says something, and whether it may begin a name
+    for small, tells, begins, most, keys in reversed(part):
+        number -= 1
+        if tells:
+            first, second, word, alone, told = number, first, small, keys, begins
+        if begins and told:
+            stop = number + most
+            if stop > end:
+                stop = end
+            place = number * AT_MOST + stop - number
+            if second < stop:
+                pair = f"{word} {words[second]}"
+                if len(pair) > MAX_KEY or pair[-2:] == "'s":
+                    pairs = _pair(pair)
+                    said += reversed(pairs)
+                    places += [place] * len(pairs)
+                else:
+                    said.append(pair)
+                    places.append(place)
+            if alone and first < stop:
+                said += reversed(alone)
+                places += [place] * len(alone)
+    said[begin:], places[begin:] = said[begin:][::-1], places[begin:][::-1]
 
 
 def _pair(pair: str) -> tuple[str, ...]:

@@ -101,37 +101,41 @@ class Moves:
         for id, entered in self.changed.items():
             held = old.get(id, ())
             before, after = told(held), told(entered)
-            for label in set(after).difference(before):
-                self._gained[label] = (*self._gained.get(label, ()), id)
+            for label in set(after).difference(before) if before else after:
+                self._gained[label] = (*self._gained[label], id) if label in self._gained else (id,)
             for label in set(before).difference(after):
                 self._lost[label] = (*self._lost.get(label, ()), id)
             if entered[len(after) :] != held[len(before) :]:
                 keys = set(entered[len(after) :]), set(held[len(before) :])
-                self._says.append((keys[0] - keys[1], keys[1] - keys[0]))
+                self._says.append((keys[0] - keys[1], keys[1] - keys[0]) if held else keys)
 
     def turned(self, most: int) -> set[str]:
         """Who says a key that more than `most` say before or after, and not both; of the keys that names have."""
-        keys = of(SAYS, sorted(set().union(*[keys for both in self._says for keys in both])))
-        named = {f"{SAYS}{one}": None for one in sorted(self.known(KEY, keys))}
-        stored = self._store.under(self._space, list(named), most + 1 + self._size)
-        gains = Counter(label for gained, _ in self._says for label in gained & named.keys())
-        losses = Counter(label for _, lost in self._says for label in lost & named.keys())
+        says = set().union(*[keys for both in self._says for keys in both])
+        stored = self._store.under(self._space, [f"{KEY}{one}" for one in of(SAYS, sorted(says))], 1)
+        named = says.intersection([f"{SAYS}{one}" for one in (*of(KEY, stored), *self.names(KEY))])
+        held = self._store.under(self._space, sorted(named), most + 1 + self._size)
+        gains = Counter(label for gained, _ in self._says for label in gained & named)
+        losses = Counter(label for _, lost in self._says for label in lost & named)
         found: set[str] = set()
         for label in named:
-            before = stored.get(label, [])
+            before = held.get(label, [])
             after = len(before) + gains[label] - losses[label]
             if (len(before) > most) != (after > most):
                 found.update(before)
         return found
 
     def saying(self, names: Iterable[str], most: int) -> set[str]:
-        """Whose texts may hold one of these names: who says its key, if not more than `most` do, before or after, and has all its words."""
+        """Whose texts may hold one of these names: who says its key, if not more than `most` do, before or after, and has all its words. Not
+        those who wait to be read in any case."""
         by_key: dict[str, list[str]] = {}
         for name in names:
             by_key.setdefault(f"{SAYS}{key_of(name)}", []).append(name)
         stored = self._store.under(self._space, sorted(by_key), most + 1 + self._size)
         few = {label: ids for label, ids in stored.items() if len(ids) <= most + self._size}
-        keys = sorted({(self._space, id) for ids in few.values() for id in ids})
+        ids = sorted(set().union(*few.values()))
+        waiting = self._store.marks(self._space, ids).before if ids else {}
+        keys = [(self._space, id) for id in ids if id not in waiting]
         texts = {item.id: folded(item.text) for item in (self._store.get(keys) if keys else ())}
         return {id for label, ids in few.items() for id in ids if id in texts and holds_one(texts[id], by_key[label])}
 
@@ -164,11 +168,6 @@ class Moves:
         losing = [label for label in labels if label in self._lost] if self._lost else []
         found = self._store.under(self._space, [label for label in labels if label not in self._lost], most)
         return {**found, **self._store.under(self._space, losing, most + self._size)} if losing else found
-
-    def known(self, role: str, names: Sequence[str]) -> set[str]:
-        """Those of the names under which somebody is now, or will be."""
-        stored = self._store.under(self._space, [f"{role}{name}" for name in names], 1)
-        return {label[len(role) :] for label in stored} | set(names).intersection(self.names(role))
 
     def _move(self, label: str, held: Sequence[str], most: int) -> Move:
         lost = self._lost.get(label, ())

@@ -32,22 +32,24 @@ def of(connection: apsw.Connection, space: int, ids: Sequence[str]) -> dict[str,
 
 
 def under(connection: apsw.Connection, space: int, labels: Sequence[str], most: int) -> dict[str, list[str]]:
+    named = list(dict.fromkeys(labels))
+    if not named:
+        return {}
     held = "SELECT id FROM entry WHERE entry.space = ?2 AND entry.label = asked.value ORDER BY id"
-    asked = (codec.to_json(list(dict.fromkeys(labels))), space)
     if most == 1:
-        rows = connection.execute(f"SELECT asked.value, ({held} LIMIT 1) AS first FROM json_each(?1) AS asked WHERE first NOT NULL", asked)
-        return {label: [id] for label, id in rows}
-    # Up to the last id wanted, if there are so many: any text comes before a blob. Half the time of a list in JSON for each label.
+        query = f"SELECT asked.value, ({held} LIMIT 1) AS first FROM json_each(?1) AS asked WHERE first NOT NULL"
+        return {label: [id] for label, id in connection.execute(query, (codec.to_json(named), space))}
+    # Up to the last id wanted, if there are so many: any text comes before a blob. Half the time of a list in JSON for each label. A label
+    # is told by its number, which is a sixth quicker.
     last = f"coalesce(({held} LIMIT 1 OFFSET ?3), x'')"
-    query = (
-        f"SELECT entry.label, entry.id FROM json_each(?1) AS asked CROSS JOIN entry ON entry.space = ?2 AND entry.label = asked.value AND entry.id <= {last}"
-    )
+    query = f"SELECT asked.key, entry.id FROM json_each(?1) AS asked CROSS JOIN entry ON entry.space = ?2 AND entry.label = asked.value AND entry.id <= {last}"
     found: dict[str, list[str]] = {}
-    for label, id in connection.execute(query, (*asked, most - 1)):
-        if label in found:
-            found[label].append(id)
-        else:
-            found[label] = [id]
+    before = -1
+    for number, id in connection.execute(query, (codec.to_json(named), space, most - 1)):
+        if number != before:
+            ids = found[named[number]] = []
+            before = number
+        ids.append(id)
     return found
 
 
