@@ -45,7 +45,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
             if hasattr(module, cap):
                 monkeypatch.setattr(module, cap, value)
     monkeypatch.setattr(linking, "PAGE", 3)
-    monkeypatch.setattr(linking, "ROUND", 6)
+    monkeypatch.setattr(linking, "ROUND", 60)  # characters: often two pages
 
 
 def item(id: str, title: str = "", text: str = "", space: str = "s", **more: Any) -> Item:

@@ -219,13 +219,15 @@ def _span(run: str) -> str:
     """A run of capitalised words as a name, without small words around it; "" if it is none."""
     words = _normal(run)
     while words and words[0] in STOP:
-        words = words[1:]
+        del words[0]
     while words and words[-1] in _SMALL_WORDS:
-        words = words[:-1]
-    if words:
-        words[-1] = words[-1].removesuffix("'s")
+        del words[-1]
+    if not words:
+        return ""
+    if words[-1].endswith("'s"):
+        words[-1] = words[-1][:-2]
     name = " ".join(words)
-    return name if words and _useful(name, words) else ""
+    return name if _useful(name, words) else ""
 
 
 _spans = Kept(_span)

@@ -89,7 +89,7 @@ def _mentions(entered: tuple[str, ...]) -> list[str]:
 
 
 class Moves:
-    """Which labels gain or lose items in a step. The keys in texts, which are most of them, are counted only when they are asked for."""
+    """Which labels gain or lose items in a step. Of the keys in texts, which are most of them, it is only counted how many."""
 
     def __init__(self, store: LinkStore, space: str, old: Entries, new: Entries) -> None:
         self._store, self._space, self._size = store, space, len(new)
@@ -97,7 +97,8 @@ class Moves:
         self._gained: dict[str, tuple[str, ...]] = {}
         self._lost: dict[str, tuple[str, ...]] = {}
         self._names: dict[str, list[str]] = {}
-        self._says: list[tuple[set[str], set[str]]] = []  # of each item: keys it gains, keys it loses
+        self._gains: Counter[str] = Counter()  # of the keys in texts: how many gain them
+        self._losses: Counter[str] = Counter()
         for id, entered in self.changed.items():
             held = old.get(id, ())
             before, after = told(held), told(entered)
@@ -105,22 +106,21 @@ class Moves:
                 self._gained[label] = (*self._gained[label], id) if label in self._gained else (id,)
             for label in set(before).difference(after):
                 self._lost[label] = (*self._lost.get(label, ()), id)
-            if entered[len(after) :] != held[len(before) :]:
-                keys = set(entered[len(after) :]), set(held[len(before) :])
-                self._says.append((keys[0] - keys[1], keys[1] - keys[0]) if held else keys)
+            says, said = entered[len(after) :], held[len(before) :]
+            if says != said:
+                self._gains.update(set(says).difference(said) if said else says)
+                self._losses.update(set(said).difference(says))
 
     def turned(self, most: int) -> set[str]:
         """Who says a key that more than `most` say before or after, and not both; of the keys that names have."""
-        says = set().union(*[keys for both in self._says for keys in both])
-        stored = self._store.under(self._space, [f"{KEY}{one}" for one in of(SAYS, sorted(says))], 1)
+        says = self._gains.keys() | self._losses.keys()
+        stored = self._store.under(self._space, [f"{KEY}{label[len(SAYS) :]}" for label in sorted(says)], 1)
         named = says.intersection([f"{SAYS}{one}" for one in (*of(KEY, stored), *self.names(KEY))])
         held = self._store.under(self._space, sorted(named), most + 1 + self._size)
-        gains = Counter(label for gained, _ in self._says for label in gained & named)
-        losses = Counter(label for _, lost in self._says for label in lost & named)
         found: set[str] = set()
         for label in named:
             before = held.get(label, [])
-            after = len(before) + gains[label] - losses[label]
+            after = len(before) + self._gains[label] - self._losses[label]
             if (len(before) > most) != (after > most):
                 found.update(before)
         return found
