@@ -12,13 +12,18 @@ from weft import codec
 
 def put(connection: apsw.Connection, space: int, entered: Mapping[str, tuple[str, ...]]) -> None:
     """Enter items under these labels and no others; without any, they are forgotten."""
-    before = of(connection, space, list(entered))
-    gone = ((space, label, id) for id, labels in before.items() for label in set(labels).difference(entered[id]))
+    before = dict(_lists(connection, space, list(entered)))
+    lists = {id: codec.to_json(labels) for id, labels in entered.items()}
+    more: list[tuple[int, str, str]] = []
+    gone: list[tuple[int, str, str]] = []
+    for id, held in before.items():
+        gained, lost = _differences(lists[id], held)
+        more += [(space, label, id) for label in gained]
+        gone += [(space, label, id) for label in lost]
     connection.executemany("DELETE FROM entry WHERE space = ? AND label = ? AND id = ?", gone)
-    more = sorted([(label, id) for id, labels in before.items() for label in set(entered[id]).difference(labels)])
-    connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", ((space, *row) for row in more))
-    connection.executemany("DELETE FROM entered WHERE space = ? AND id = ?", ((space, id) for id, labels in entered.items() if not labels))
-    rows = ((space, id, codec.to_json(labels)) for id, labels in entered.items() if labels)
+    connection.executemany("INSERT OR IGNORE INTO entry VALUES (?, ?, ?)", sorted(more))
+    connection.executemany("DELETE FROM entered WHERE space = ? AND id = ?", [(space, id) for id, labels in entered.items() if not labels])
+    rows = [(space, id, lists[id]) for id, labels in entered.items() if labels]
     connection.executemany("INSERT INTO entered VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET labels = excluded.labels", rows)
     # New items have some fifty labels each: written from their lists, and sorted by SQLite, in two thirds of the time of a row for each.
     listed = """SELECT ?2, label.value, entered.id FROM json_each(?1) AS asked CROSS JOIN entered ON entered.space = ?2 AND entered.id = asked.value
@@ -26,9 +31,22 @@ def put(connection: apsw.Connection, space: int, entered: Mapping[str, tuple[str
     connection.execute(f"INSERT OR IGNORE INTO entry {listed}", (codec.to_json([id for id in entered if id not in before]), space))
 
 
+def _differences(now: str, before: str) -> tuple[set[str], set[str]]:
+    """Of two lists in JSON: what the first has and the second has not, and the other way round. Mostly labels are put in front of those that
+    were there, which is seen without reading them."""
+    if now.endswith(f",{before[1:]}") and before != "[]":
+        return set(json.loads(f"{now[: -len(before)]}]")), set()
+    labels, held = set(json.loads(now)), set(json.loads(before))
+    return labels - held, held - labels
+
+
 def of(connection: apsw.Connection, space: int, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    return {id: tuple(json.loads(labels)) for id, labels in _lists(connection, space, ids)}
+
+
+def _lists(connection: apsw.Connection, space: int, ids: Sequence[str]) -> Iterator[tuple[str, str]]:
     query = "SELECT entered.id, entered.labels FROM json_each(?) AS asked CROSS JOIN entered ON entered.space = ? AND entered.id = asked.value"
-    return {id: tuple(json.loads(labels)) for id, labels in connection.execute(query, (codec.to_json(list(ids)), space))}
+    return connection.execute(query, (codec.to_json(list(ids)), space))
 
 
 def under(connection: apsw.Connection, space: int, labels: Sequence[str], most: int) -> dict[str, list[str]]:
