@@ -121,10 +121,7 @@ _forms = Kept(_formed)
 
 def useful(name: str) -> bool:
     """Whether a normalised name tells one thing from others: no stop word, no letter or number alone, no sentence, no question."""
-    return _useful(name, name.split(" "))
-
-
-def _useful(name: str, words: Sequence[str]) -> bool:
+    words = name.split(" ")
     if len(words) > MAX_WORDS and (len(words) > MAX_SIGNS or not _SIGN.match(name)):
         return False
     if all(map(tells_nothing, words)):
@@ -227,7 +224,7 @@ def _span(run: str) -> str:
     if words[-1].endswith("'s"):
         words[-1] = words[-1][:-2]
     name = " ".join(words)
-    return name if _useful(name, words) else ""
+    return name if useful(name) else ""
 
 
 _spans = Kept(_span)
