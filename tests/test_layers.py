@@ -42,7 +42,7 @@ LAYERS: dict[str, set[str]] = {
     "retrieval": {"errors", "recipes", "request"},
     "tiers": {"model", "errors", "recipes"},
     "agents": {"model", "errors", "recipes", "stages", "ingest", "request", "tiers"},
-    "linking": {"model", "errors", "ports", "ingest"},
+    "linking": {"model", "errors", "ports", "quick", "ingest"},
     "meaning": {"model", "errors", "ports", "recipes", "trace", "ingest", "embedders.cached"},
     "loading": {"model", "ports", "codec", "ingest", "meaning"},
     "engine": {

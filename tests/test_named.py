@@ -22,6 +22,7 @@ from weft.ingest import links as batch
 from weft.ingest.byname import BY_NAME
 from weft.ingest.entries import CALLED, of
 from weft.ingest.keys import Text, key_of
+from weft.ingest.keys import mentioned as mentioned_in
 from weft.ingest.mentions import mentioned, names
 from weft.model import MADE, Edge, Item
 
@@ -44,7 +45,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
             if hasattr(module, cap):
                 monkeypatch.setattr(module, cap, value)
     monkeypatch.setattr(linking, "PAGE", 3)
-    monkeypatch.setattr(linking, "ROUND", 6)
+    monkeypatch.setattr(linking, "ROUND", 60)  # characters: often two pages
 
 
 def item(id: str, title: str = "", text: str = "", space: str = "s", **more: Any) -> Item:
@@ -150,8 +151,8 @@ def test_they_can_be_chosen(tmp_path):
 def test_ten_thousand_items_of_one_title_link_nobody(kb, monkeypatch):
     kb.add([item(f"j{number:05}", "John Smith", f"number {number}") for number in range(300)])
     looks: list[int] = []
-    honest = named.Text.mentioned
-    monkeypatch.setattr(named.Text, "mentioned", lambda *args: looks.append(1) or honest(*args))
+    honest = named.Text.runs
+    monkeypatch.setattr(named.Text, "runs", lambda *args: looks.append(1) or honest(*args))
     kb.add([item("a", "Alpha page", "John Smith came."), item("j99999", "John Smith", "one more")])
     assert made(kb) == set() == expected(kb) and len(looks) <= 2
 
@@ -184,8 +185,8 @@ def test_keys_find_every_name_that_a_text_mentions(text, titles):
     found = mentioned(text, known)
     assert {key_of(name) for name in found} <= set(read.keys)
     live = {key_of(name) for name in known}
-    places = read.living(live)
-    assert set(found) <= read.runs(places) and tuple(read.mentioned(places, known)) == found
+    runs = read.runs(live)
+    assert set(found) <= {run for _, lengths in runs for run in lengths} and tuple(mentioned_in(runs, known)) == found
 
 
 # Step by step, at once, and after accidents

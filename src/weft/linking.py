@@ -16,11 +16,12 @@ from weft.ingest.named import Concerned, Read, enter, mention
 from weft.ingest.rules import COMMON, EVERYONE, RULES, Near, Rule, chosen
 from weft.model import MADE, Edge, EdgeKey, Filter, Item, Key, Links
 from weft.ports import LinkStore, NameFinder, Stores
+from weft.quick import maker
 
 log = logging.getLogger(__name__)
 
 PAGE = 512  # items linked in one write
-ROUND = 8 * PAGE  # items entered in the index of names before their texts are searched for names; they are kept in memory
+ROUND = 8_000_000  # characters of texts that are entered in the index of names before they are searched for names; kept in memory, about 100 MB
 KEPT = 10  # of a type: an item is linked to so many of the items before it, in the order of ids
 TRIES = 100  # a page is worked out again when somebody else wrote to its space meanwhile
 NONE = "none"  # what is stored when no rule was chosen
@@ -28,6 +29,7 @@ BUILTIN = "builtin"  # names are found by weft alone
 NAMES = "names="  # what stands before the fingerprint of a finder of names, among the rules that are stored
 Progress = Callable[[str, int, int], None]
 Rules = tuple[Rule | ByName, ...]
+_edge = maker(Edge)
 
 
 class Naming:
@@ -113,9 +115,8 @@ class Linker:
         near = [rule for rule in rules if not isinstance(rule, ByName)]
         by_name = [rule for rule in rules if isinstance(rule, ByName)]
         while (waiting := store.unlinked(space)) or (by_name and store.stale(space)):
-            for round in _pages(waiting, ROUND):
-                seen = {id: item for page in _pages(round, PAGE) for id, item in _enter(store, space, page, finder).items()} if by_name else None
-                for page in _pages(round, PAGE):
+            for pages, seen in _rounds(store, space, waiting, finder) if by_name else [(_pages(waiting, PAGE), None)]:
+                for page in pages:
                     _link_page(store, space, page, near, seen, finder)
                     looked_at += len(page)
                     if progress is not None and len(waiting) > PAGE:
@@ -127,6 +128,25 @@ class Linker:
 
 def _pages(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (ids[start : start + size] for start in range(0, len(ids), size))
+
+
+def _rounds(store: LinkStore, space: str, waiting: Sequence[str], finder: NameFinder | None) -> Iterator[tuple[list[Sequence[str]], dict[str, Read]]]:
+    """Pages whose items are entered in the index of names, with the items. The fewer rounds, the fewer texts are read again for names that
+    come later."""
+    round: list[Sequence[str]] = []
+    seen: dict[str, Read] = {}
+    size = 0
+    for page in _pages(waiting, PAGE):
+        entered = _enter(store, space, page, finder)
+        seen.update(entered)
+        round.append(page)
+        size += sum(len(read.item.text) for read in entered.values())
+        if size >= ROUND:
+            yield round, seen
+            round, size = [], 0
+            seen.clear()  # else two rounds are in memory
+    if round:
+        yield round, seen
 
 
 def _named(rules: Rules, finder: NameFinder | None) -> str:
@@ -213,8 +233,7 @@ def _renewed(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[
     for type, pairs in links.items():
         for (source, target), (weight, name) in pairs.items():
             if target in there and (source, target, type) not in settled:
-                edge = Edge(source, target, type, weight, space, properties={"name": name}, origin=MADE)
-                wanted[edge.key] = edge
+                wanted[(space, source), (space, target), type] = _edge(source, target, type, weight, space, None, {"name": name}, "", MADE)
     made = tuple(edge for key, edge in wanted.items() if stored.get(key) != edge)
     return Links(space, version, made, tuple(key for key in stored if key not in wanted), renewed=tuple(page))
 

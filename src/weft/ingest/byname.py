@@ -72,8 +72,9 @@ def _need_mentions(groups: Groups, entered: Sequence[Told]) -> None:
 def _mentions(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
     for name in told.get(MENTIONS, ()):
         holders, texts = groups.under(CALLED, name), groups.under(MENTIONS, name)
-        if len(holders) <= MAX_HOLDERS and len(texts) <= MAX_MENTIONS:
-            yield from ((target, (strength(len(holders), len(texts)), name)) for target in holders)
+        if 0 < len(holders) <= MAX_HOLDERS and len(texts) <= MAX_MENTIONS:
+            link = (strength(len(holders), len(texts)), name)
+            yield from [(target, link) for target in holders]
 
 
 def _need_spans(groups: Groups, entered: Sequence[Told]) -> None:
@@ -86,7 +87,8 @@ def _shares(groups: Groups, source: str, told: Told) -> Iterator[tuple[str, Link
     for name in told.get(SPAN, ()):
         texts = groups.under(SPAN, name)
         if 2 <= len(texts) <= MAX_SHARING and not groups.under(CALLED, name):
-            yield from ((target, (closeness(len(texts)), name)) for target in texts if target > source)
+            link = (closeness(len(texts)), name)
+            yield from [(target, link) for target in texts if target > source]
 
 
 def _referring(type: str) -> ByName:

@@ -6,13 +6,14 @@ that say something. A name's key is made of it in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from weft.ingest.kept import Kept
 from weft.ingest.mentions import MAX_NAMED, STOP, may_begin, most_words, parts, tells_nothing
 
 MAX_KEY = 80  # characters; what is cut off is looked at when the text is read again
+AT_MOST = 32  # more words than any name has
 
 
 def key_of(name: str) -> str:
@@ -20,78 +21,96 @@ def key_of(name: str) -> str:
     return " ".join([word for word in name.split(" ") if word not in STOP][:2])[:MAX_KEY]
 
 
-# Where a name may begin in a text: the number of its first word, how many words it may have, and the keys that a name from here has. A
-# plain tuple, as a round has some hundred thousand: these are made in a fifth of the time, and the garbage collector forgets them.
-Place = tuple[int, int, tuple[str, ...]]
-
 # What is to be known of a word wherever it stands: how names have it, whether it says something (is no stop word), whether it may begin a
 # name, how many words a name that begins with it may have, and the keys of one that has no other word that says something.
 Shape = tuple[str, bool, bool, int, tuple[str, ...]]
 
+Runs = dict[str, int]  # runs of words that begin at one place, shortest first, each with its length
+
 
 class Text:
-    """A text, read once: the keys of the names it may hold, and, when it is known which keys matter, the names themselves."""
+    """A text, read once: the keys of the names it may hold, and, when it is known which keys matter, the names themselves. It keeps nothing but
+    tuples of texts and numbers: the garbage collector would walk over others again and again, for a twentieth of the time of linking."""
 
-    __slots__ = ("_places", "_words", "keys")
+    __slots__ = ("_places", "_said", "_words", "keys")
 
     def __init__(self, text: str) -> None:
-        self._words: list[str] = []
-        self._places: list[Place] = []
-        for words, georgian in parts(text):
-            self._read(list(map(_georgian if georgian else _shapes.__getitem__, words)))
-        self.keys = list(dict.fromkeys([one for _, _, keys in self._places for one in keys]))
+        words: list[str] = []
+        said: list[str] = []  # keys that names may have here
+        places: list[int] = []  # where a name with this key may begin: the number of the word, times AT_MOST, and how many words it may have
+        for part, georgian in parts(text):
+            _read(list(map(_georgian if georgian else _shapes.__getitem__, part)), words, said, places)
+        self._words, self._said, self._places = tuple(words), tuple(said), tuple(places)
+        self.keys = tuple(dict.fromkeys(said))
 
-    def living(self, live: AbstractSet[str]) -> list[Place]:
-        """Where a name with one of these keys may begin."""
-        return [] if live.isdisjoint(self.keys) else [place for place in self._places if not live.isdisjoint(place[2])]
+    def runs(self, live: AbstractSet[str]) -> list[tuple[int, Runs]]:
+        """Where names with one of these keys may begin, and the runs of words from there that have one of them."""
+        if live.isdisjoint(self.keys):
+            return []
+        places = dict.fromkeys([place for key, place in zip(self._said, self._places, strict=True) if key in live])
+        return [(place // AT_MOST, self._runs(*divmod(place, AT_MOST), live)) for place in places]
 
-    def runs(self, places: Iterable[Place]) -> set[str]:
-        """Every run of words that begins there."""
-        return {run for start, most, _ in places for run, _ in self._runs(start, most)}
-
-    def mentioned(self, places: Iterable[Place], known: Container[str]) -> list[str]:
-        """What `mentions.mentioned` finds of the known names, which all begin at one of these places; the first MAX_NAMED of them."""
-        found: dict[str, None] = {}
-        behind = 0
-        for start, most, _ in places:
-            if start < behind:
-                continue
-            name, length = max((run for run in self._runs(start, most) if run[0] in known), key=lambda run: run[1], default=("", 0))
-            if length:
-                behind = start + length
-                found[name] = None
-        return list(found)[:MAX_NAMED]
-
-    def _read(self, part: Sequence[Shape]) -> None:
-        """Backwards, as the keys of a name are of the next two words that say something."""
-        words = self._words
-        places: list[Place] = []
-        alone: tuple[str, ...] = ()
-        number = end = first = second = len(words) + len(part)
-        words += [shape[0] for shape in part]
-        word, told = "", False  # the next word that says something, and whether it may begin a name
-        for small, tells, begins, most, keys in reversed(part):
-            number -= 1
-            if tells:
-                first, second, word, alone, told = number, first, small, keys, begins
-            if begins and told:
-                stop = number + most
-                if stop > end:
-                    stop = end
-                if second < stop:
-                    places.append((number, stop - number, (*alone, *_pair(f"{word} {words[second]}"))))
-                elif alone and first < stop:
-                    places.append((number, stop - number, alone))
-        places.reverse()
-        self._places += places
-
-    def _runs(self, start: int, most: int) -> Iterator[tuple[str, int]]:
-        name = ""
+    def _runs(self, start: int, most: int, live: AbstractSet[str]) -> Runs:
+        """A possessive also without its ending, which of the two counts more, so it comes last."""
+        found: Runs = {}
+        name = key = ""
+        wanted, saying = False, 0
         for length, word in enumerate(self._words[start : start + most], 1):
             name = f"{name} {word}" if name else word
-            if word.endswith("'s"):
-                yield name[:-2], length
-            yield name, length
+            if saying < 2 and word not in STOP:
+                saying += 1
+                key = f"{key} {word}" if key else word
+                wanted = key[:MAX_KEY] in live
+            if wanted:
+                found[name] = length
+            if word.endswith("'s") and key_of(name[:-2]) in live:
+                found[name[:-2]] = length
+            if saying == 2 and not wanted:
+                break  # what follows has the same key
+        return found
+
+
+def mentioned(runs: Iterable[tuple[int, Runs]], known: Container[str]) -> list[str]:
+    """What `mentions.mentioned` finds of the known names in a text with these runs; the first MAX_NAMED of them."""
+    found: dict[str, None] = {}
+    behind = 0
+    for start, lengths in runs:
+        name = next((run for run in reversed(lengths) if run in known), "") if start >= behind else ""
+        if name:
+            behind = start + lengths[name]
+            found[name] = None
+    return list(found)[:MAX_NAMED]
+
+
+def _read(part: Sequence[Shape], words: list[str], said: list[str], places: list[int]) -> None:
+    """Add a part of a text. Backwards, as the keys of a name are of the next two words that say something."""
+    begin = len(said)
+    alone: tuple[str, ...] = ()
+    number = end = first = second = len(words) + len(part)
+    words += [shape[0] for shape in part]
+    word, told = "", False  # the next word that says something, and whether it may begin a name
+    for small, tells, begins, most, keys in reversed(part):
+        number -= 1
+        if tells:
+            first, second, word, alone, told = number, first, small, keys, begins
+        if begins and told:
+            stop = number + most
+            if stop > end:
+                stop = end
+            place = number * AT_MOST + stop - number
+            if second < stop:
+                pair = f"{word} {words[second]}"
+                if len(pair) > MAX_KEY or pair[-2:] == "'s":
+                    pairs = _pair(pair)
+                    said += reversed(pairs)
+                    places += [place] * len(pairs)
+                else:
+                    said.append(pair)
+                    places.append(place)
+            if alone and first < stop:
+                said += reversed(alone)
+                places += [place] * len(alone)
+    said[begin:], places[begin:] = said[begin:][::-1], places[begin:][::-1]
 
 
 def _pair(pair: str) -> tuple[str, ...]:

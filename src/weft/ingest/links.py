@@ -149,7 +149,11 @@ def _linked(item: Item) -> Iterator[str]:
     item came from, too; a link to a part of a page also leads to the item of that part."""
     page, text = item.source or str(item.properties.get("path", "")), item.text
     folder = posixpath.dirname(page)
-    for found in (*_MARKDOWN_LINK.findall(text), *(_DEFINITION.findall(text) if "]:" in text else ()), *(_FILE.findall(text) if "/" in text else ())):
+    # A sign that each of them has is found in no time.
+    linked = _MARKDOWN_LINK.findall(text) if "](" in text else []
+    linked += _DEFINITION.findall(text) if "]:" in text else []
+    linked += _FILE.findall(text) if "/" in text else []
+    for found in linked:
         target, _, part = found.partition("#")
         target = target.split("?")[0]
         if _SCHEME.match(target):
@@ -160,8 +164,9 @@ def _linked(item: Item) -> Iterator[str]:
         if part and not _SCHEME.match(target):
             yield f"{posixpath.splitext(_address(posixpath.join(folder, target)) if target else page)[0]}#{part}"
     yield from (_address(found.rstrip(".,;:!?")) for found in (_URL.findall(text) if "://" in text else ()))
-    yield from (_address(found) for found in _WIKI_LINK.findall(text))
-    yield from (normal(found) for found in _WIKI_LINK.findall(text))
+    pages = _WIKI_LINK.findall(text) if "[[" in text else []
+    yield from map(_address, pages)
+    yield from map(normal, pages)
     for found in _CODE.findall(text) if "`" in text else ():
         if useful(normal(found)):
             yield _address(found.removesuffix("()"))

@@ -46,6 +46,7 @@ _PLAIN = """
     item links list main message misc name new node note notes other overview page part question questions readme reference references
     related results section settings step steps summary table tbd text title todo topic type untitled update usage value version"""
 PLAIN_TITLES = frozenset(_PLAIN.split())
+_NOTHING = STOP | PLAIN_TITLES
 _ASKING = "are can could did do does how is should was what when where which who why will would"
 _QUESTIONS = frozenset(_ASKING.split())
 
@@ -86,8 +87,9 @@ def normal(name: str) -> str:
 
 
 def _normal(name: str) -> list[str]:
-    plain = _plain(name[:MAX_NAME])
-    return [word.lower() for word in (_ASCII_WORD if plain.isascii() else _WORD).findall(plain)]
+    if name.isascii():
+        return _ASCII_WORD.findall(name[:MAX_NAME].lower())
+    return [word.lower() for word in _WORD.findall(_plain(name[:MAX_NAME]))]
 
 
 def names(item: Item) -> tuple[str, ...]:
@@ -133,7 +135,7 @@ def useful(name: str) -> bool:
 
 def tells_nothing(word: str) -> bool:
     """Whether a word alone is no name: a stop word, the title of any part of a text, a number, a letter."""
-    return word in STOP or word in PLAIN_TITLES or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))
+    return word in _NOTHING or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))
 
 
 def defined(text: str) -> str:
@@ -206,7 +208,8 @@ def spans(text: str) -> tuple[str, ...]:
     """Runs of capitalised words and symbols of programs in a text: names of things that may have no item of their own. Two texts
     that share a rare one belong together a little."""
     text = _plain(text)
-    found = dict.fromkeys([name for run in _SPAN.findall(text) if (name := _spans[run])])
+    # Most runs of several words are met once: to keep them would take longer than to make them again.
+    found = dict.fromkeys([name for run in _SPAN.findall(text) if (name := _span(run) if " " in run else _spans[run])])
     for symbol in _CODE.findall(text) if "`" in text else ():
         if _INSIDE.search(symbol) and useful(normal(symbol)):
             found[normal(symbol)] = None
@@ -217,11 +220,13 @@ def _span(run: str) -> str:
     """A run of capitalised words as a name, without small words around it; "" if it is none."""
     words = _normal(run)
     while words and words[0] in STOP:
-        words = words[1:]
+        del words[0]
     while words and words[-1] in _SMALL_WORDS:
-        words = words[:-1]
-    if words:
-        words[-1] = words[-1].removesuffix("'s")
+        del words[-1]
+    if not words:
+        return ""
+    if words[-1].endswith("'s"):
+        words[-1] = words[-1][:-2]
     name = " ".join(words)
     return name if useful(name) else ""
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
 from weft.ingest.finding import Named
-from weft.ingest.keys import Text, key_of
+from weft.ingest.keys import Text, key_of, mentioned
 from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
 from weft.ingest.mentions import folded, holds_one
 from weft.model import Item
@@ -89,7 +89,7 @@ def _mentions(entered: tuple[str, ...]) -> list[str]:
 
 
 class Moves:
-    """Which labels gain or lose items in a step. The keys in texts, which are most of them, are counted only when they are asked for."""
+    """Which labels gain or lose items in a step. Of the keys in texts, which are most of them, it is only counted how many."""
 
     def __init__(self, store: LinkStore, space: str, old: Entries, new: Entries) -> None:
         self._store, self._space, self._size = store, space, len(new)
@@ -97,41 +97,45 @@ class Moves:
         self._gained: dict[str, tuple[str, ...]] = {}
         self._lost: dict[str, tuple[str, ...]] = {}
         self._names: dict[str, list[str]] = {}
-        self._says: list[tuple[set[str], set[str]]] = []  # of each item: keys it gains, keys it loses
+        self._gains: Counter[str] = Counter()  # of the keys in texts: how many gain them
+        self._losses: Counter[str] = Counter()
         for id, entered in self.changed.items():
             held = old.get(id, ())
             before, after = told(held), told(entered)
-            for label in set(after).difference(before):
-                self._gained[label] = (*self._gained.get(label, ()), id)
+            for label in set(after).difference(before) if before else after:
+                self._gained[label] = (*self._gained[label], id) if label in self._gained else (id,)
             for label in set(before).difference(after):
                 self._lost[label] = (*self._lost.get(label, ()), id)
-            if entered[len(after) :] != held[len(before) :]:
-                keys = set(entered[len(after) :]), set(held[len(before) :])
-                self._says.append((keys[0] - keys[1], keys[1] - keys[0]))
+            says, said = entered[len(after) :], held[len(before) :]
+            if says != said:
+                self._gains.update(set(says).difference(said) if said else says)
+                self._losses.update(set(said).difference(says))
 
     def turned(self, most: int) -> set[str]:
         """Who says a key that more than `most` say before or after, and not both; of the keys that names have."""
-        keys = of(SAYS, sorted(set().union(*[keys for both in self._says for keys in both])))
-        named = {f"{SAYS}{one}": None for one in sorted(self.known(KEY, keys))}
-        stored = self._store.under(self._space, list(named), most + 1 + self._size)
-        gains = Counter(label for gained, _ in self._says for label in gained & named.keys())
-        losses = Counter(label for _, lost in self._says for label in lost & named.keys())
+        says = self._gains.keys() | self._losses.keys()
+        stored = self._store.under(self._space, [f"{KEY}{label[len(SAYS) :]}" for label in sorted(says)], 1)
+        named = says.intersection([f"{SAYS}{one}" for one in (*of(KEY, stored), *self.names(KEY))])
+        held = self._store.under(self._space, sorted(named), most + 1 + self._size)
         found: set[str] = set()
         for label in named:
-            before = stored.get(label, [])
-            after = len(before) + gains[label] - losses[label]
+            before = held.get(label, [])
+            after = len(before) + self._gains[label] - self._losses[label]
             if (len(before) > most) != (after > most):
                 found.update(before)
         return found
 
     def saying(self, names: Iterable[str], most: int) -> set[str]:
-        """Whose texts may hold one of these names: who says its key, if not more than `most` do, before or after, and has all its words."""
+        """Whose texts may hold one of these names: who says its key, if not more than `most` do, before or after, and has all its words. Not
+        those who wait to be read in any case."""
         by_key: dict[str, list[str]] = {}
         for name in names:
             by_key.setdefault(f"{SAYS}{key_of(name)}", []).append(name)
         stored = self._store.under(self._space, sorted(by_key), most + 1 + self._size)
         few = {label: ids for label, ids in stored.items() if len(ids) <= most + self._size}
-        keys = sorted({(self._space, id) for ids in few.values() for id in ids})
+        ids = sorted(set().union(*few.values()))
+        waiting = self._store.marks(self._space, ids).before if ids else {}
+        keys = [(self._space, id) for id in ids if id not in waiting]
         texts = {item.id: folded(item.text) for item in (self._store.get(keys) if keys else ())}
         return {id for label, ids in few.items() for id in ids if id in texts and holds_one(texts[id], by_key[label])}
 
@@ -164,11 +168,6 @@ class Moves:
         losing = [label for label in labels if label in self._lost] if self._lost else []
         found = self._store.under(self._space, [label for label in labels if label not in self._lost], most)
         return {**found, **self._store.under(self._space, losing, most + self._size)} if losing else found
-
-    def known(self, role: str, names: Sequence[str]) -> set[str]:
-        """Those of the names under which somebody is now, or will be."""
-        stored = self._store.under(self._space, [f"{role}{name}" for name in names], 1)
-        return {label[len(role) :] for label in stored} | set(names).intersection(self.names(role))
 
     def _move(self, label: str, held: Sequence[str], most: int) -> Move:
         lost = self._lost.get(label, ())
@@ -211,11 +210,11 @@ def _addresses_changed(moves: Moves, concerned: Concerned) -> None:
 
 def _mentioned(store: LinkStore, space: str, texts: Mapping[str, Text]) -> dict[str, list[str]]:
     """The names that each text mentions. Only where a key of a name stands are the runs of words asked for."""
-    live = _live(store, space, sorted({one for text in texts.values() for one in text.keys}))
-    places = {id: text.living(live) for id, text in texts.items()}
-    runs = sorted({run for id, text in texts.items() for run in text.runs(places[id])})
-    known = {name for name in of(CALLED, store.under(space, [f"{CALLED}{run}" for run in runs], 1)) if key_of(name) in live}
-    return {id: text.mentioned(places[id], known) if places[id] else [] for id, text in texts.items()}
+    live = _live(store, space, sorted(set().union(*[text.keys for text in texts.values()])))
+    runs = {id: text.runs(live) for id, text in texts.items()}
+    asked = sorted(set().union(*[lengths for places in runs.values() for _, lengths in places]))
+    known = set(of(CALLED, store.under(space, [f"{CALLED}{run}" for run in asked], 1)))
+    return {id: mentioned(places, known) if places else [] for id, places in runs.items()}
 
 
 def _live(store: LinkStore, space: str, keys: Sequence[str]) -> set[str]:
