@@ -87,6 +87,11 @@ def test_spans_are_capitalised_runs_and_symbols():
     assert spans("In March the Bank of England met `rate_table` and Ada's friend.") == ("bank of england", "ada", "rate_table")
 
 
+def test_no_span_reaches_across_the_end_of_a_sentence():
+    assert spans("It flows in Zimbabwe. Lake Kariba is near the Zambezi. It is a lake.") == ("zimbabwe", "lake kariba", "zambezi")
+    assert spans("We saw St. Louis with John F. Kennedy.") == ("st louis", "john f kennedy")
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
     every = set(candidates(text))

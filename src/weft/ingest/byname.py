@@ -106,4 +106,9 @@ def _referring(type: str) -> ByName:
     return ByName(type, needs, links, version=2)
 
 
-BY_NAME = (ByName(MENTIONING, _need_mentions, _mentions, version=2), _referring(REFERS), ByName(SHARES, _need_spans, _shares), _referring(FOREIGN_KEY))
+BY_NAME = (
+    ByName(MENTIONING, _need_mentions, _mentions, version=2),
+    _referring(REFERS),
+    ByName(SHARES, _need_spans, _shares, version=2),
+    _referring(FOREIGN_KEY),
+)
