@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.ingest import check
-from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MENTIONS, REFERS, SHARES, addresses, links, references
+from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_LINKS, MAX_MENTIONS, MENTIONS, REFERS, SHARES, addresses, links, references
 from weft.ingest.mentions import candidates, defined, mentioned, mentions, names, spans
 from weft.model import Edge, Item
 
@@ -133,6 +134,22 @@ def test_a_name_of_many_items_or_in_many_texts_links_nothing():
     assert found([item("a", "Alpha", "John Smith came."), *namesakes]) == set()
     crowd = [item(f"a{number}", f"Alpha {number}", "Back in France.") for number in range(MAX_MENTIONS + 1)]
     assert found([item("f", "France", "x"), *crowd]) == set()
+
+
+def test_parts_of_a_document_that_have_its_title_are_all_linked_and_weigh_as_much_as_one():
+    parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
+    edges = links([item("a", "Alpha", "See the Field Manual."), *parts])
+    assert {(edge.source, edge.target) for edge in edges} == {("a", part.id) for part in parts}
+    assert sum(edge.weight for edge in edges) == pytest.approx(1.0)
+
+
+def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
+    def made(texts: int) -> int:
+        parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
+        return len(links([*parts, *(item(f"a{number}", f"Alpha {number}", "See the Field Manual.") for number in range(texts))]))
+
+    assert made(MAX_LINKS // MAX_HOLDERS) == MAX_LINKS
+    assert made(MAX_LINKS // MAX_HOLDERS + 1) == 0
 
 
 def test_a_name_in_more_texts_links_less():

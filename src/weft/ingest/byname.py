@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from weft.ingest.entries import AT, CALLED, MENTIONS, REFERS_TO, SPAN, of
 from weft.ingest.links import (
     FOREIGN_KEY,
+    MAX_ADDRESSED,
     MAX_HOLDERS,
     MAX_MENTIONS,
     MAX_REFERRING,
@@ -15,6 +16,7 @@ from weft.ingest.links import (
     REFERS,
     SHARES,
     closeness,
+    leads,
     strength,
 )
 from weft.ingest.links import MENTIONS as MENTIONING
@@ -72,7 +74,7 @@ def _need_mentions(groups: Groups, entered: Sequence[Told]) -> None:
 def _mentions(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
     for name in told.get(MENTIONS, ()):
         holders, texts = groups.under(CALLED, name), groups.under(MENTIONS, name)
-        if len(holders) <= MAX_HOLDERS and len(texts) <= MAX_MENTIONS:
+        if leads(len(holders), len(texts)):
             yield from ((target, (strength(len(holders), len(texts)), name)) for target in holders)
 
 
@@ -96,7 +98,7 @@ def _referring(type: str) -> ByName:
     def needs(groups: Groups, entered: Sequence[Told]) -> None:
         addresses = list(dict.fromkeys(address for told in entered for address in of(own, told.get(REFERS_TO, ()))))
         groups.read(role, addresses, MAX_REFERRING)
-        groups.read(AT, addresses, MAX_HOLDERS - 1)
+        groups.read(AT, addresses, MAX_ADDRESSED - 1)
 
     def links(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
         for address in of(own, told.get(REFERS_TO, ())):
@@ -107,7 +109,7 @@ def _referring(type: str) -> ByName:
 
 
 BY_NAME = (
-    ByName(MENTIONING, _need_mentions, _mentions, version=2),
+    ByName(MENTIONING, _need_mentions, _mentions, version=3),
     _referring(REFERS),
     ByName(SHARES, _need_spans, _shares, version=2),
     _referring(FOREIGN_KEY),
