@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.ingest import check
-from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MENTIONS, REFERS, SHARES, addresses, links, references
+from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_LINKS, MAX_MENTIONS, MENTIONS, REFERS, SHARES, addresses, links, references
 from weft.ingest.mentions import candidates, defined, mentioned, mentions, names, spans
 from weft.model import Edge, Item
 
@@ -87,6 +88,11 @@ def test_spans_are_capitalised_runs_and_symbols():
     assert spans("In March the Bank of England met `rate_table` and Ada's friend.") == ("bank of england", "ada", "rate_table")
 
 
+def test_no_span_reaches_across_the_end_of_a_sentence():
+    assert spans("It flows in Zimbabwe. Lake Kariba is near the Zambezi. It is a lake.") == ("zimbabwe", "lake kariba", "zambezi")
+    assert spans("We saw St. Louis with John F. Kennedy.") == ("st louis", "john f kennedy")
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
     every = set(candidates(text))
@@ -128,6 +134,22 @@ def test_a_name_of_many_items_or_in_many_texts_links_nothing():
     assert found([item("a", "Alpha", "John Smith came."), *namesakes]) == set()
     crowd = [item(f"a{number}", f"Alpha {number}", "Back in France.") for number in range(MAX_MENTIONS + 1)]
     assert found([item("f", "France", "x"), *crowd]) == set()
+
+
+def test_parts_of_a_document_that_have_its_title_are_all_linked_and_weigh_as_much_as_one():
+    parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
+    edges = links([item("a", "Alpha", "See the Field Manual."), *parts])
+    assert {(edge.source, edge.target) for edge in edges} == {("a", part.id) for part in parts}
+    assert sum(edge.weight for edge in edges) == pytest.approx(1.0)
+
+
+def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
+    def made(texts: int) -> int:
+        parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
+        return len(links([*parts, *(item(f"a{number}", f"Alpha {number}", "See the Field Manual.") for number in range(texts))]))
+
+    assert made(MAX_LINKS // MAX_HOLDERS) == MAX_LINKS
+    assert made(MAX_LINKS // MAX_HOLDERS + 1) == 0
 
 
 def test_a_name_in_more_texts_links_less():

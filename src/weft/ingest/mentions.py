@@ -68,7 +68,8 @@ _CODE = re.compile(r"`([^`\n]{2,120})`")
 _NAMED_BY = ("name", "symbol", "qualified_name", "path", "file", "table", "column", "heading")
 _CAPITAL = r"[A-ZÀ-ÖØ-ÞĆČĎĐĘĚĞİŁŃŇŐŒŘŚŞŠŢŤŮŰŹŻŽΑ-ΩА-ЯЁ][\w'.-]*"
 _SMALL = "of|the|de|la|del|von|van|der|and|for|in|on|at|to|di|da|du|le|&"
-_SPAN = re.compile(rf"{_CAPITAL}(?:\s+(?:(?:{_SMALL})\s+){{0,2}}{_CAPITAL}|\s+\d+)*")
+_INNER = r"(?<!\w{4}\.)\s+"  # no name reaches across the end of a sentence; few abbreviations have four letters
+_SPAN = re.compile(rf"{_CAPITAL}(?:{_INNER}(?:(?:{_SMALL})\s+){{0,2}}{_CAPITAL}|{_INNER}\d+)*")
 _SMALL_WORDS = frozenset(_SMALL.split("|"))
 
 
