@@ -20,10 +20,11 @@ from weft.engine import Engine
 from weft.ingest import byname, named
 from weft.ingest import links as batch
 from weft.ingest.byname import BY_NAME
+from weft.ingest.called import names
 from weft.ingest.entries import CALLED, of
 from weft.ingest.keys import Text, key_of
 from weft.ingest.keys import mentioned as mentioned_in
-from weft.ingest.mentions import mentioned, names
+from weft.ingest.mentions import mentioned
 from weft.model import MADE, Edge, Item
 
 TYPES = tuple(rule.type for rule in BY_NAME)

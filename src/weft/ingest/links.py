@@ -11,9 +11,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from weft.ingest.called import names
 from weft.ingest.finding import Named, find
 from weft.ingest.keys import Text, key_of
-from weft.ingest.mentions import MAX_NAMED, mentioned, names, normal, spans, useful
+from weft.ingest.mentions import MAX_NAMED, mentioned, normal, spans, useful
 from weft.model import Edge, Item
 from weft.ports import NameFinder
 
