@@ -32,7 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "tokens": {"errors", "ports"},
     "remote": {"errors"},
     "templates": {"errors"},
-    "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace", "quick", "ingest.mentions"},
+    "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace", "quick", "ingest.called", "ingest.mentions"},
     "axioms": {"model", "errors", "ports", "codec"},
     "disk": {"errors"},
     "layers": {"model", "ports", "codec"},

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import weft
 from weft import Item, linking
 from weft.ingest import kept
+from weft.ingest.called import names
 from weft.ingest.kept import Kept
 from weft.ingest.keys import Text
-from weft.ingest.mentions import LOOKED_FOR, folded, holds_one, mentioned, names
+from weft.ingest.mentions import LOOKED_FOR, folded, holds_one, mentioned
 from weft.stores.sqlite import store as sqlite
 from weft.stores.sqlite import words
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.ingest import check
-from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MENTIONS, REFERS, SHARES, addresses, links, references
-from weft.ingest.mentions import candidates, defined, mentioned, mentions, names, spans
+from weft.ingest.called import defined, names
+from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_LINKS, MAX_MENTIONS, MENTIONS, REFERS, SHARES, addresses, links, references
+from weft.ingest.mentions import candidates, mentioned, mentions, spans
 from weft.model import Edge, Item
 
 
@@ -21,6 +23,21 @@ def found(items: list[Item]) -> set[tuple[str, str, str]]:
 
 def test_a_title_is_a_name_with_and_without_its_qualifier():
     assert names(item("m", "Mercury (planet)")) == ("mercury planet", "mercury")
+
+
+def test_a_title_is_a_name_without_the_place_or_rank_behind_a_comma():
+    assert names(item("r", "Rochester, New York")) == ("rochester new york", "rochester")
+    assert names(item("p", "Philip, Duke of Parma (born 1720)")) == ("philip duke of parma born 1720", "philip duke of parma", "philip")
+    assert names(item("c", "Crosby, Stills & Nash")) == ("crosby stills nash",)
+    assert names(item("c", "Earth, Wind and Fire")) == ("earth wind and fire",)
+    assert names(item("h", "Hello, world")) == ("hello world",)
+    assert names(item("t", "The, Band")) == ("the band",)
+
+
+def test_a_title_is_a_name_without_its_article_if_two_words_are_left():
+    assert names(item("r", "The Rolling Stones (band)")) == ("the rolling stones band", "the rolling stones", "rolling stones band", "rolling stones")
+    assert names(item("w", "The Wall")) == ("the wall",)
+    assert ("a", MENTIONS, "r") in found([item("a", "Mick", "He sang with the Rolling Stones."), item("r", "The Rolling Stones")])
 
 
 def test_aliases_are_names():
@@ -87,6 +104,17 @@ def test_spans_are_capitalised_runs_and_symbols():
     assert spans("In March the Bank of England met `rate_table` and Ada's friend.") == ("bank of england", "ada", "rate_table")
 
 
+def test_no_span_reaches_across_the_end_of_a_sentence():
+    assert spans("It flows in Zimbabwe. Lake Kariba is near the Zambezi. It is a lake.") == ("zimbabwe", "lake kariba", "zambezi")
+    assert spans("We saw St. Louis with John F. Kennedy.") == ("st louis", "john f kennedy")
+
+
+def test_a_word_that_has_its_capital_from_the_beginning_of_a_sentence_is_no_span():
+    assert spans('Mutations are rare. "Proteins fold. (Cells die.') == ()
+    assert spans("Zimbabwe is large. The Zambezi flows through Zimbabwe.") == ("zimbabwe", "zambezi")
+    assert spans("TGF binds. McDonald eats. Lake Kariba is deep. Indeed. O'Brien came.") == ("tgf", "mcdonald", "lake kariba", "o'brien")
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
     every = set(candidates(text))
@@ -128,6 +156,22 @@ def test_a_name_of_many_items_or_in_many_texts_links_nothing():
     assert found([item("a", "Alpha", "John Smith came."), *namesakes]) == set()
     crowd = [item(f"a{number}", f"Alpha {number}", "Back in France.") for number in range(MAX_MENTIONS + 1)]
     assert found([item("f", "France", "x"), *crowd]) == set()
+
+
+def test_parts_of_a_document_that_have_its_title_are_all_linked_and_weigh_as_much_as_one():
+    parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
+    edges = links([item("a", "Alpha", "See the Field Manual."), *parts])
+    assert {(edge.source, edge.target) for edge in edges} == {("a", part.id) for part in parts}
+    assert sum(edge.weight for edge in edges) == pytest.approx(1.0)
+
+
+def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
+    def made(texts: int) -> int:
+        parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
+        return len(links([*parts, *(item(f"a{number}", f"Alpha {number}", "See the Field Manual.") for number in range(texts))]))
+
+    assert made(MAX_LINKS // MAX_HOLDERS) == MAX_LINKS
+    assert made(MAX_LINKS // MAX_HOLDERS + 1) == 0
 
 
 def test_a_name_in_more_texts_links_less():

@@ -20,14 +20,15 @@ from weft.engine import Engine
 from weft.ingest import byname, named
 from weft.ingest import links as batch
 from weft.ingest.byname import BY_NAME
+from weft.ingest.called import names
 from weft.ingest.entries import CALLED, of
 from weft.ingest.keys import Text, key_of
 from weft.ingest.keys import mentioned as mentioned_in
-from weft.ingest.mentions import mentioned, names
+from weft.ingest.mentions import mentioned
 from weft.model import MADE, Edge, Item
 
 TYPES = tuple(rule.type for rule in BY_NAME)
-CAPS = {"MAX_HOLDERS": 2, "MAX_MENTIONS": 3, "MAX_SHARING": 3, "MAX_SAYING": 2, "MAX_REFERRING": 2}
+CAPS = {"MAX_HOLDERS": 2, "MAX_MENTIONS": 3, "MAX_LINKS": 3, "MAX_ADDRESSED": 2, "MAX_SHARING": 3, "MAX_SAYING": 2, "MAX_REFERRING": 2}
 Made = set[tuple[str, str, str, float, str]]
 
 
@@ -102,6 +103,16 @@ def test_markdown_links_and_foreign_keys_follow_what_they_point_to(kb):
 def test_the_walk_follows_them_without_being_told(kb):
     kb.add([item("a", "Lothair II", "His mother was Ermengarde of Tours."), item("b", "Ermengarde of Tours", "She passed away in 851.")])
     assert [hit.item.id for hit in kb.context("mother of Lothair II", spaces=["s"]).hits] == ["a", "b"]
+
+
+def test_a_name_that_would_make_too_many_links_makes_none_until_they_are_fewer(kb, small):
+    kb.add([item("b1", "Field Manual"), item("b2", "Field Manual"), item("a1", "Alpha page", "See the Field Manual.")])
+    assert {(source, target) for source, target, *_ in made(kb)} == {("a1", "b1"), ("a1", "b2")}
+    kb.add(item("a2", "Other page", "See the Field Manual."))
+    assert made(kb) == expected(kb) == set()
+    kb.delete("b2", space="s")
+    assert {(source, target) for source, target, *_ in made(kb)} == {("a1", "b1"), ("a2", "b1")}
+    assert made(kb) == expected(kb)
 
 
 def test_another_space_is_never_touched(kb):

@@ -10,7 +10,7 @@ from weft.model import Filter
 from weft.recipes import Walk
 from weft.stages.bridge import held, plain, unasked, whole_names
 from weft.stages.sight import ASKED, BEGINNING, Sight
-from weft.stages.starts import asked_for, by_use, shares, unaccented
+from weft.stages.starts import HOLDING, asked_for, by_names, by_use, shares, unaccented
 from weft.stages.synonyms import TABLE, synonyms
 from weft.words import words
 
@@ -123,6 +123,27 @@ def test_one_rare_name_in_common_counts_as_much_as_many_usual_ones():
     assert ("s", "none") not in found
     assert all(0 < one <= 1 for one in found.values())
     assert whole_names(["kariba"], {}) == whole_names([], texts) == {}
+
+
+def test_a_start_that_holds_the_names_of_the_question_starts_with_more():
+    best = [hit("a", 0.5), hit("b", 0.4)]
+    found = by_names(best, {("s", "b"): 0.5}, 0.8)
+    assert [one.score for one in found] == [0.5, pytest.approx(0.4 + HOLDING * 0.4)]
+    assert by_names(best, {("s", "b"): 1.0}, 0.0) == best
+
+
+def test_the_walk_starts_rather_where_the_names_of_the_question_stand():
+    river = Item("river", "s", title="Bubye", text="A river that Ada Lovelace crossed. See Kariba Dam.")
+    road = Item("road", "s", title="Lusaka", text="A road that a poet crossed. See Inga Dam.")
+    ends = [Item("kariba", "s", title="Kariba Dam", text="A wall."), Item("inga", "s", title="Inga Dam", text="A wall.")]
+    worth = {}
+    for name in ("Ada Lovelace", "a poet"):
+        with weft.open("memory:", embedder=None) as kb:
+            kb.add([river, road, *ends])
+            found = kb.search(f"What crossed a road or river and {name}?", spaces=["s"], mode="walk")
+            scores = {one.item.id: one.score for one in found}
+            worth[name] = scores["kariba"] - scores["inga"]
+    assert worth["Ada Lovelace"] > worth["a poet"]
 
 
 def test_names_are_looked_for_without_the_signs_beside_them():

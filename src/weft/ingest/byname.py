@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from weft.ingest.entries import AT, CALLED, MENTIONS, REFERS_TO, SPAN, of
 from weft.ingest.links import (
     FOREIGN_KEY,
+    MAX_ADDRESSED,
     MAX_HOLDERS,
     MAX_MENTIONS,
     MAX_REFERRING,
@@ -15,6 +16,7 @@ from weft.ingest.links import (
     REFERS,
     SHARES,
     closeness,
+    leads,
     strength,
 )
 from weft.ingest.links import MENTIONS as MENTIONING
@@ -72,7 +74,7 @@ def _need_mentions(groups: Groups, entered: Sequence[Told]) -> None:
 def _mentions(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
     for name in told.get(MENTIONS, ()):
         holders, texts = groups.under(CALLED, name), groups.under(MENTIONS, name)
-        if 0 < len(holders) <= MAX_HOLDERS and len(texts) <= MAX_MENTIONS:
+        if holders and leads(len(holders), len(texts)):
             link = (strength(len(holders), len(texts)), name)
             yield from [(target, link) for target in holders]
 
@@ -98,7 +100,7 @@ def _referring(type: str) -> ByName:
     def needs(groups: Groups, entered: Sequence[Told]) -> None:
         addresses = list(dict.fromkeys(address for told in entered for address in of(own, told.get(REFERS_TO, ()))))
         groups.read(role, addresses, MAX_REFERRING)
-        groups.read(AT, addresses, MAX_HOLDERS - 1)
+        groups.read(AT, addresses, MAX_ADDRESSED - 1)
 
     def links(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
         for address in of(own, told.get(REFERS_TO, ())):
@@ -108,4 +110,9 @@ def _referring(type: str) -> ByName:
     return ByName(type, needs, links, version=2)
 
 
-BY_NAME = (ByName(MENTIONING, _need_mentions, _mentions, version=2), _referring(REFERS), ByName(SHARES, _need_spans, _shares), _referring(FOREIGN_KEY))
+BY_NAME = (
+    ByName(MENTIONING, _need_mentions, _mentions, version=3),
+    _referring(REFERS),
+    ByName(SHARES, _need_spans, _shares, version=2),
+    _referring(FOREIGN_KEY),
+)

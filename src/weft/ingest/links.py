@@ -11,15 +11,18 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from weft.ingest.called import names
 from weft.ingest.finding import Named, find
 from weft.ingest.keys import Text, key_of
-from weft.ingest.mentions import MAX_NAMED, mentioned, names, normal, spans, useful
+from weft.ingest.mentions import MAX_NAMED, mentioned, normal, spans, useful
 from weft.model import Edge, Item
 from weft.ports import NameFinder
 
 MENTIONS, REFERS, SHARES, FOREIGN_KEY = "mentions", "refers_to", "shares", "foreign_key"
-MAX_HOLDERS = 5  # a name that more items go by names none of them
+MAX_HOLDERS = 20  # a name that more items go by names none of them; parts of one document often have its title in common
 MAX_MENTIONS = 200  # a name that more texts hold tells nothing
+MAX_LINKS = 1000  # by one name: of many items and many texts all links would be too many
+MAX_ADDRESSED = 5  # items that one address leads to
 MAX_SHARING = 10  # a name without an item links the texts that hold it if they are this few
 MAX_SAYING = 1000  # a name is not looked for if more texts than this have its first two words that say something (`keys.key_of`)
 MAX_SPANS = 200  # names without an item in one text
@@ -42,6 +45,11 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.I)
 def strength(holders: int, texts: int) -> float:
     """What a mention weighs: less if several items go by the name, and if many texts hold it."""
     return round(1 / holders / math.sqrt(1 + 0.1 * (texts - 1)), 6)
+
+
+def leads(holders: int, texts: int) -> bool:
+    """Whether a name links the texts that hold it with the items that go by it."""
+    return holders <= MAX_HOLDERS and texts <= MAX_MENTIONS and holders * texts <= MAX_LINKS
 
 
 def closeness(texts: int) -> float:
@@ -102,7 +110,7 @@ def _mentions(items: Sequence[Item], called: Mapping[str, Sequence[Item]]) -> It
             holding[name].append(item)
     best: dict[tuple[str, str], Edge] = {}
     for name in sorted(holding):
-        if len(called[name]) > MAX_HOLDERS or len(holding[name]) > MAX_MENTIONS:
+        if not leads(len(called[name]), len(holding[name])):
             continue
         for source in holding[name]:
             for target in called[name]:
@@ -139,7 +147,7 @@ def _references(items: Sequence[Item]) -> Iterator[Edge]:
     referring = Counter(reference for item in items for reference in references(item))
     for source in items:
         for type, address in sorted(references(source), reverse=True):  # of several addresses of one item the first counts
-            for target in at[address][:MAX_HOLDERS] if address in at and referring[type, address] <= MAX_REFERRING else ():
+            for target in at[address][:MAX_ADDRESSED] if address in at and referring[type, address] <= MAX_REFERRING else ():
                 if target.id != source.id:
                     yield Edge(source.id, target.id, type, 1.0, source.space, properties={"name": address})
 

@@ -1,4 +1,4 @@
-"""Which names an item goes by, and which names a text holds: pure functions whose results, joined, are the links between items.
+"""Which names a text holds: pure functions. With the names that items go by (`called.py`), joined, they are the links between items.
 
 Per item two short tables are enough to keep the links of a space up to date: `names` of the item and `candidates` of its text (or
 `mentioned`, once it is known which candidates are names). All names are normalised, so that the join is equality of texts.
@@ -13,13 +13,10 @@ from collections.abc import Collection, Container, Iterator, Sequence
 from typing import NamedTuple
 
 from weft.ingest.kept import Kept
-from weft.model import Item
 
 MAX_WORDS = 10  # of a name; what is longer is a sentence
 MAX_SIGNS = 24  # of a name in a script without spaces, where every sign counts as a word
 MAX_NAME = 200  # characters of a title that are looked at
-MAX_NAMES = 24  # of one item
-MAX_HEADINGS = 8
 MAX_NAMED = 500  # names of others that count in one text
 MAX_READ = 100_000  # characters of a text that are looked at
 LOOKED_FOR = 50  # names in one text: to read it as a whole is then as quick
@@ -57,19 +54,14 @@ _ASCII_WORD = re.compile("[A-Za-z0-9_]+(?:'[A-Za-z0-9_]+)*")  # the same in a te
 _SIGN = re.compile(f"[{_ONE_SIGN}]")
 _GEORGIAN = re.compile("[\u10d0-\u10ff]")  # small letters to Unicode, yet nobody writes names with others
 _GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
-_QUALIFIER = re.compile(r"\s*[(\[（【][^()\[\]（）【】]*[)\]）】]\s*$")
-_TRAIL = re.compile(r"\s*(?:>|›|»|→|::)\s*")  # between the headings of a trail
-_HEADING = re.compile(r"^ {0,3}#{1,4}[ \t]+(.+?)[ \t#]*$", re.M)
-_DEFINED = re.compile(r"\s*(?:\*\*|__)([^*_\n]{2,80})(?:\*\*|__)\s*(?:[:–—-]|\bis\b|\bare\b|\bmeans\b)")
-_ASIDE = r"(?:\([^()\n]{1,120}\)\s*)?(?:,[^,.\n]{1,80},\s*)?"
-_IS = re.compile(rf"\s*(?:(?:the|an?)\s+)?([^\W\d_][^.!?:;,()\n]{{1,80}}?)\s*{_ASIDE}\b(?:is|are|was|were|means|refers to)\b", re.I)
-_INSIDE = re.compile(r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d")  # what a symbol of a program has and a word has not
+INSIDE = re.compile(r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d")  # what a symbol of a program has and a word has not
 _CODE = re.compile(r"`([^`\n]{2,120})`")
-_NAMED_BY = ("name", "symbol", "qualified_name", "path", "file", "table", "column", "heading")
 _CAPITAL = r"[A-ZÀ-ÖØ-ÞĆČĎĐĘĚĞİŁŃŇŐŒŘŚŞŠŢŤŮŰŹŻŽΑ-ΩА-ЯЁ][\w'.-]*"
 _SMALL = "of|the|de|la|del|von|van|der|and|for|in|on|at|to|di|da|du|le|&"
-_SPAN = re.compile(rf"{_CAPITAL}(?:\s+(?:(?:{_SMALL})\s+){{0,2}}{_CAPITAL}|\s+\d+)*")
+_INNER = r"(?<!\w{4}\.)\s+"  # no name reaches across the end of a sentence; few abbreviations have four letters
+_SPAN = re.compile(rf"{_CAPITAL}(?:{_INNER}(?:(?:{_SMALL})\s+){{0,2}}{_CAPITAL}|{_INNER}\d+)*")
 _SMALL_WORDS = frozenset(_SMALL.split("|"))
+_OPENING, _ENDING = " \"'([“‘", ".!?:;\n"  # what may stand between two sentences, and what ends one
 
 
 class Word(NamedTuple):
@@ -92,35 +84,6 @@ def _normal(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(_plain(name[:MAX_NAME]))]
 
 
-def names(item: Item) -> tuple[str, ...]:
-    """The names an item can be called by, normalised, the best first: its title (with and without a qualifier in brackets), its aliases
-    (property `aliases`), the names of the symbol, file or table it describes, and the headings in its text. An item without a useful
-    title is called by the first thing it defines."""
-    found: list[str] = []
-    for called in _called(item):
-        found += _forms[called]
-    if not found and (term := defined(item.text)):
-        found.append(term)
-    return tuple(dict.fromkeys(found))[:MAX_NAMES]
-
-
-def titles(item: Item) -> tuple[str, ...]:
-    """The names that an item has by its title and its aliases alone: quicker to tell than all its names."""
-    called = _forms[item.title if len(item.title) <= MAX_NAME else ""]
-    if "aliases" not in item.properties:
-        return called
-    return tuple(dict.fromkeys([*called, *(name for alias in _aliases(item) for name in _forms[alias])]))
-
-
-def _formed(title: str) -> tuple[str, ...]:
-    """A title as a name, with and without a qualifier in brackets."""
-    bare = _QUALIFIER.sub("", title)
-    return tuple(dict.fromkeys([name for name in map(normal, (title,) if bare == title else (title, bare)) if useful(name)]))
-
-
-_forms = Kept(_formed)
-
-
 def useful(name: str) -> bool:
     """Whether a normalised name tells one thing from others: no stop word, no letter or number alone, no sentence, no question."""
     words = name.split(" ")
@@ -136,13 +99,6 @@ def useful(name: str) -> bool:
 def tells_nothing(word: str) -> bool:
     """Whether a word alone is no name: a stop word, the title of any part of a text, a number, a letter."""
     return word in _NOTHING or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))
-
-
-def defined(text: str) -> str:
-    """The term that a text defines at its beginning ("X is …", "**X**: …"), normalised; "" when there is none."""
-    found = _DEFINED.match(text[: MAX_NAME * 2]) or _IS.match(text[: MAX_NAME * 2])
-    name = normal(found.group(1)) if found else ""
-    return name if useful(name) and name.split(" ")[0] not in STOP and name.count(" ") < 6 else ""
 
 
 def candidates(text: str) -> tuple[str, ...]:
@@ -209,11 +165,24 @@ def spans(text: str) -> tuple[str, ...]:
     that share a rare one belong together a little."""
     text = _plain(text)
     # Most runs of several words are met once: to keep them would take longer than to make them again.
-    found = dict.fromkeys([name for run in _SPAN.findall(text) if (name := _span(run) if " " in run else _spans[run])])
+    found = dict.fromkeys([name for run in _SPAN.findall(text) if (name := _span(run) if " " in run else "" if _begins_only(text, run) else _spans[run])])
     for symbol in _CODE.findall(text) if "`" in text else ():
-        if _INSIDE.search(symbol) and useful(normal(symbol)):
+        if INSIDE.search(symbol) and useful(normal(symbol)):
             found[normal(symbol)] = None
     return tuple(found)
+
+
+def _begins_only(text: str, word: str) -> bool:
+    """Whether a word has its capital because sentences begin with it, and never inside one: then it is no name."""
+    if not word[1:].islower():
+        return False
+    start = text.find(word)
+    while start >= 0:
+        before = text[max(0, start - 4) : start].rstrip(_OPENING)
+        if before and before[-1] not in _ENDING:
+            return False
+        start = text.find(word, start + 1)
+    return True
 
 
 def _span(run: str) -> str:
@@ -232,36 +201,6 @@ def _span(run: str) -> str:
 
 
 _spans = Kept(_span)
-
-
-def _called(item: Item) -> Iterator[str]:
-    title = item.title[:MAX_NAME]
-    if len(item.title) <= MAX_NAME and not title.rstrip().endswith("?"):
-        yield title
-        yield from _TRAIL.split(title)[-1:]
-    yield from _aliases(item)
-    for field in _NAMED_BY if item.properties else ():
-        value = item.properties.get(field)
-        if isinstance(value, str):
-            yield value[-MAX_NAME:]
-            yield from _short_forms(value[-MAX_NAME:])
-    if "#" in item.text:
-        yield from _HEADING.findall(item.text[:MAX_READ])[:MAX_HEADINGS]
-
-
-def _aliases(item: Item) -> list[str]:
-    aliases = item.properties.get("aliases", ())
-    given = aliases.split(",") if isinstance(aliases, str) else aliases if isinstance(aliases, list | tuple) else ()
-    return [str(alias)[:MAX_NAME] for alias in given]
-
-
-def _short_forms(symbol: str) -> Iterator[str]:
-    """`Engine.search` for `weft.engine.Engine.search`, `engine.py` for `src/weft/engine.py`; one word only if no text has it by chance."""
-    parts = re.split(r"\.|::|/|#", symbol)
-    if " " not in symbol and len(parts) > 2:
-        yield ".".join(parts[-2:])
-    if len(parts) > 1 and _INSIDE.search(parts[-1]):
-        yield parts[-1]
 
 
 def _plain(text: str) -> str:
@@ -303,7 +242,7 @@ def _leads_to_name(text: str, words: Sequence[Word]) -> bool:
 
 
 def may_begin(written: str) -> bool:
-    return not written[0].islower() or bool(_INSIDE.search(written) or _GEORGIAN.match(written))
+    return not written[0].islower() or bool(INSIDE.search(written) or _GEORGIAN.match(written))
 
 
 def most_words(first: str) -> int:

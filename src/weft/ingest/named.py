@@ -16,7 +16,7 @@ from typing import NamedTuple
 from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
 from weft.ingest.finding import Named
 from weft.ingest.keys import Text, key_of, mentioned
-from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
+from weft.ingest.links import FOREIGN_KEY, MAX_ADDRESSED, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
 from weft.ingest.mentions import folded, holds_one
 from weft.model import Item
 from weft.ports import LinkStore
@@ -201,7 +201,7 @@ def _names_changed(moves: Moves, concerned: Concerned) -> None:
 
 
 def _addresses_changed(moves: Moves, concerned: Concerned) -> None:
-    moved = moves.first(AT, MAX_HOLDERS)
+    moved = moves.first(AT, MAX_ADDRESSED)
     concerned.stale |= moves.under(REFERS_TO, [f"{type} {address}" for address in moved for type in (REFERS, FOREIGN_KEY)], MAX_REFERRING)
     for move in moves.of(REFERS_TO, MAX_REFERRING).values():
         if move.crosses(MAX_REFERRING):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from weft.ingest.mentions import asked_about, folded, holds_one, titles
+from weft.ingest.called import titles
+from weft.ingest.mentions import asked_about, folded, holds_one
 from weft.model import Edge, Hit, Key
 from weft.recipes import Walk
+from weft.stages.rank import rescored
 
+HOLDING = 0.07  # chosen on the two tuning sets (docs/walk.md)
 FIRST_ACCENT, LAST_ACCENT = "\u0300", "\u036f"
 
 Names = dict[Key, dict[str, float]]  # by item: its names that stand in the question, and what each tells, from 0 to 1
@@ -38,6 +41,12 @@ def shares(best: Sequence[Hit], names: Names, numbers: Walk) -> dict[Key, float]
     chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[: numbers.starts]
     total = sum(scores[key] ** numbers.sharpness for key in chosen)
     return {key: scores[key] ** numbers.sharpness / total for key in chosen}
+
+
+def by_names(best: Sequence[Hit], held: Mapping[Key, float], linked: float) -> list[Hit]:
+    """The hits with the scores they start with: more for those whose texts hold names that the question has (`held`, from 0 to 1), as far as
+    items name each other here."""
+    return [rescored(hit, hit.score + HOLDING * linked * held.get(hit.item.key, 0.0), hit.signals) for hit in best]
 
 
 def by_use(names: Names, links: Mapping[Key, Mapping[Key, tuple[float, Edge]]]) -> Names:

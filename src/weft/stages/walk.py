@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from weft.ingest.mentions import spans
 from weft.model import Edge, Filter, Hit, Key
 from weft.ports import Stores, Vector
 from weft.quick import maker, rounded
 from weft.recipes import Recipe
-from weft.stages.bridge import held, plain, unasked
+from weft.stages.bridge import held, plain, unasked, whole_names
 from weft.stages.rank import rescored
 from weft.stages.said import linked, worth_less
 from weft.stages.search import Searched, search
 from weft.stages.sight import Sight
-from weft.stages.starts import asked_for, by_use, shares
+from weft.stages.starts import asked_for, by_names, by_use, shares
 from weft.stages.top import top
 
 # Chosen on the two tuning sets (docs/walk.md), as were the numbers of `Walk`.
 READ = 30  # of the hits: whose titles and texts are looked at
 ENOUGH = 0.5  # links that together weigh less than this lead less of it on; the rest stays
 AGAINST = {"mentions": 0.3, "refers_to": 0.3}  # what a link of a type is worth when followed from its target to its source; others: 1
+NAMES = 100  # of a question's names that are looked for: a text with more is no question
 READ_NEXT = (40, 20)  # items reached whose texts are looked at, at the first hop and at later ones
 LEAST_NEAR, LEAST_NEW = 0.01, 0.05  # so that an item without a vector, or without a word of the question, is not lost
 BRIDGED_FROM, BRIDGES = 2, 10  # the best starts are linked to hits that hold what they name: so many
@@ -65,9 +67,13 @@ def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[K
     way.follow(list(starts))
     if not way.links:
         return Walked()
-    starts = shares([hit for hit in best if hit.item.key in starts], by_use(names, way.links), recipe.walk)
+    way.linked = way.linked_from(starts)
+    chosen = [hit for hit in best if hit.item.key in starts]
+    if asked := spans(text)[:NAMES]:
+        chosen = by_names(chosen, whole_names(asked, way.texts()), way.linked)
+    starts = shares(chosen, by_use(names, way.links), recipe.walk)
     way.bridge(starts, {**pool, **{hit.item.key: hit.score for hit in found}})
-    way.linked = linked([(share, way.named(key) / ENOUGH) for key, share in starts.items()])
+    way.linked = way.linked_from(starts)
     worth, flows = way.spread(starts)
     return _result(worth, flows, found, pool, only, recipe, stores, way)
 
@@ -101,6 +107,7 @@ class _Way:
     near: dict[Key, float] = field(default_factory=dict)
     asked: dict[Key, None] = field(default_factory=dict)
     linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
+    read: dict[Key, str] = field(default_factory=dict)
 
     def follow(self, keys: Sequence[Key]) -> None:
         """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
@@ -133,12 +140,20 @@ class _Way:
             self.near.update(scored)
             self.near.update({key: LEAST_NEAR for key, near in scored.items() if near < LEAST_NEAR})
 
+    def texts(self) -> dict[Key, str]:
+        """The texts of the best hits, as names are looked for in them."""
+        if not self.read:
+            self.read = {key: plain(item) for key, item in self.sight.items.items()}
+        return self.read
+
+    def linked_from(self, starts: Mapping[Key, float]) -> float:
+        return linked([(share, self.named(key) / ENOUGH) for key, share in starts.items()])
+
     def bridge(self, starts: Mapping[Key, float], pool: Mapping[Key, float]) -> None:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
         named = {here: unasked(self.sight.items[here].text, self.text) for here in list(starts)[:BRIDGED_FROM]}
-        texts = {key: plain(item) for key, item in self.sight.items.items()} if any(named.values()) else {}
         for here, names in named.items():
-            holding = held(here, names, self.text, list(pool), texts, self.stores.words, self.through) if names else {}
+            holding = held(here, names, self.text, list(pool), self.texts(), self.stores.words, self.through) if names else {}
             scores = {key: pool[key] * one for key, one in holding.items() if pool[key] > 0}
             chosen = top(scores, scores, BRIDGES)
             for key in chosen:
