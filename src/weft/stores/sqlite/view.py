@@ -121,7 +121,9 @@ class View:
         if missing:
             rows = [(self.no << 32) + place for place in sorted(missing)]
             query = "SELECT item.row, item.id FROM json_each(?) AS asked CROSS JOIN item ON item.row = asked.value"
-            self._ids.update({row & 0xFFFFFFFF: id for row, id in connection.execute(query, (json.dumps(rows),))})
+            found = {row & 0xFFFFFFFF: id for row, id in connection.execute(query, (json.dumps(rows),))}
+            self._ids.update(found)
+            self._places.update({id: place for place, id in found.items()})  # what was found by its place is asked for by its id next
         return [self._ids[place] for place in places]
 
     def places(self, connection: apsw.Connection, ids: Iterable[str]) -> Mapping[str, int]:
