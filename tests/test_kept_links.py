@@ -81,6 +81,15 @@ def test_a_reader_does_not_remember_every_link_it_ever_saw(sqlite: SqliteStore, 
             assert sum(len(known) for known in reader.links._links.values()) <= 12
 
 
+def test_all_links_of_a_hub_are_not_kept(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links.Kept.__init__, "__defaults__", (10,))
+    sqlite.apply(batch([item(str(number)) for number in range(50)], [edge("0", str(number)) for number in range(50)]))
+    with sqlite.reading() as reader:
+        reader.links = links.Kept()
+        assert len(sqlite.edges_of([("acme", "0")], ["acme"], limit=1000)) == 50
+        assert sum(len(rows) for known in reader.links._links.values() for rows in known.values()) <= 10
+
+
 def test_what_a_caller_does_to_a_link_stays_with_him(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a"), item("b")], [edge("a", "b", properties={"since": "2020"})]))
     for _ in range(3):

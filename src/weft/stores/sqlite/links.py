@@ -60,15 +60,16 @@ class Kept:
     def heaviest(self, connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float) -> list[Row]:
         """For each id its heaviest links of at least that weight. Needs a transaction in which something was read: only then is the state known."""
         self._forget_if_changed(connection)
-        known = self._links.setdefault((side, space, wanted), {})
+        known = self._links.get((side, space, wanted), {})
         missing = [id for id in ids if id not in known]
         least = LIGHTEST if wanted.allowed else 0.0
-        if missing and min_weight > least:  # the lightest are not read, so what is read is not all
-            some = [row for id in ids for row in known.get(id, ()) if row[WEIGHT] >= min_weight]
-            return some + heaviest(connection, side, space, missing, wanted, min_weight)
         if missing:
-            read = heaviest(connection, side, space, missing, wanted, least)
+            read = heaviest(connection, side, space, missing, wanted, min_weight)
+            # Where the lightest were not read, what was read is not all; and all links of a hub are too many to keep.
+            if min_weight > least or len(read) > self._most_rows:
+                return [row for id in ids for row in known.get(id, ()) if row[WEIGHT] >= min_weight] + read
             self._rows += len(missing) + len(read)
+            self._links[side, space, wanted] = known
             known.update({id: [] for id in missing})
             for row in read:
                 known[row[side.near]].append(row)
