@@ -185,7 +185,7 @@ def test_an_item_is_worth_less_by_what_it_repeats_of_the_best():
     worth = {("s", "a"): 0.8, ("s", "b"): 0.6, ("s", "c"): 0.6}
     common = {"a": 0.5, "b": 0.5, "c": 0.0}
     told = worth_less(worth, lambda _, keys: [common[key[1]] for key in keys], 1.0)
-    assert told == {("s", "a"): 0.8, ("s", "b"): pytest.approx(0.6 * (1 - REPEATED * 0.25)), ("s", "c"): 0.6}
+    assert told == {("s", "a"): 0.8, ("s", "b"): pytest.approx(0.6 * (1 - REPEATED * 0.5**2 * 0.5)), ("s", "c"): 0.6}
     assert told["s", "b"] < told["s", "c"]
     assert worth_less(worth, lambda _, keys: [common[key[1]] for key in keys], 0.0) == worth  # nothing is linked
     assert worth_less(worth, lambda _, keys: [1.0 for _ in keys], 1.0) == worth  # the best has the whole question: others may tell it again

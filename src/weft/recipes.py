@@ -41,7 +41,7 @@ RELEVANCE = Weights(match=0.0, semantic=0.35, mention=0.25, type=0.20, freshness
 class Walk:
     """The numbers of a walk along links that may be tuned. The defaults were chosen on two tuning sets (docs/walk.md)."""
 
-    starts: int = 10  # items the worth starts at, and items it flows on from at each hop
+    starts: int = 12  # items the worth starts at, and items it flows on from at each hop
     sharpness: float = 6.0  # a start has score ** 6 of the worth, which is also what a budget takes an item to be worth (`Recipe.sharpness`)
     named: float = 0.3  # added to the score of a start whose title stands in the question
     onward: float = 0.5  # the part of the worth that flows on

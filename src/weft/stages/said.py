@@ -9,7 +9,7 @@ from weft.quick import rounded
 from weft.stages.top import top
 
 # Chosen on the two tuning sets (docs/walk.md).
-REPEATED = 1.0  # how much less an item is worth that repeats the best one
+REPEATED = 1.2  # how much less an item is worth that repeats the best one
 NAMING = 0.4  # of the starts having enough links by names: then all knowledge here is taken to be linked
 
 
@@ -26,7 +26,7 @@ def worth_less(worth: Mapping[Key, float], same: Callable[[Key, Iterable[Key]], 
     """Less for each item but the best, by the part of the question that it has in common with the best (`same`); not where the best
     one has the whole question, nor where nothing is linked."""
     (best,) = top(worth, worth, 1)
-    rate = REPEATED * linked * (1 - same(best, [best])[0])
+    rate = REPEATED * linked * (1 - same(best, [best])[0]) ** 2
     if not rate:
         return dict(worth)
     less = rounded([one * (1 - rate * shared) for one, shared in zip(worth.values(), same(best, worth), strict=True)])
