@@ -83,7 +83,7 @@ def test_a_reader_does_not_remember_every_link_it_ever_saw(sqlite: SqliteStore, 
 
 def test_all_links_of_a_hub_are_not_kept(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links.Kept.__init__, "__defaults__", (10,))
-    sqlite.apply(batch([item(str(number)) for number in range(50)], [edge("0", str(number)) for number in range(50)]))
+    sqlite.apply(batch([item(str(number)) for number in range(50)], [edge(str(number), "0") for number in range(50)]))
     with sqlite.reading() as reader:
         reader.links = links.Kept()
         assert len(sqlite.edges_of([("acme", "0")], ["acme"], limit=1000)) == 50

@@ -8,6 +8,7 @@ import weft
 from weft import Edge, Hit, Item
 from weft.model import Filter
 from weft.recipes import Walk
+from weft.stages import starts
 from weft.stages.bridge import held, plain, unasked, whole_names
 from weft.stages.sight import ASKED, BEGINNING, Sight
 from weft.stages.starts import HOLDING, asked_for, by_names, by_use, shares, unaccented
@@ -132,18 +133,18 @@ def test_a_start_that_holds_the_names_of_the_question_starts_with_more():
     assert by_names(best, {("s", "b"): 1.0}, 0.0) == best
 
 
-def test_the_walk_starts_rather_where_the_names_of_the_question_stand():
+def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatch):
     river = Item("river", "s", title="Bubye", text="A river that Ada Lovelace crossed. See Kariba Dam.")
     road = Item("road", "s", title="Lusaka", text="A road that a poet crossed. See Inga Dam.")
     ends = [Item("kariba", "s", title="Kariba Dam", text="A wall."), Item("inga", "s", title="Inga Dam", text="A wall.")]
-    worth = {}
-    for name in ("Ada Lovelace", "a poet"):
-        with weft.open("memory:", embedder=None) as kb:
-            kb.add([river, road, *ends])
-            found = kb.search(f"What crossed a road or river and {name}?", spaces=["s"], mode="walk")
-            scores = {one.item.id: one.score for one in found}
-            worth[name] = scores["kariba"] - scores["inga"]
-    assert worth["Ada Lovelace"] > worth["a poet"]
+    worth = []
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add([river, road, *ends])
+        for holding in (HOLDING, 0.0):
+            monkeypatch.setattr(starts, "HOLDING", holding)
+            scores = {one.item.id: one.score for one in kb.search("What road or river that a poet crossed, or Ada Lovelace?", spaces=["s"], mode="walk")}
+            worth.append(scores["kariba"] / scores["inga"])
+    assert worth[0] > worth[1]
 
 
 def test_names_are_looked_for_without_the_signs_beside_them():
