@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.ingest import check
+from weft.ingest import mentions as text_names
 from weft.ingest.called import defined, names
 from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_LINKS, MAX_MENTIONS, MENTIONS, REFERS, SHARES, addresses, links, references
 from weft.ingest.mentions import candidates, mentioned, mentions, spans
@@ -113,6 +114,14 @@ def test_a_word_that_has_its_capital_from_the_beginning_of_a_sentence_is_no_span
     assert spans('Mutations are rare. "Proteins fold. (Cells die.') == ()
     assert spans("Zimbabwe is large. The Zambezi flows through Zimbabwe.") == ("zimbabwe", "zambezi")
     assert spans("TGF binds. McDonald eats. Lake Kariba is deep. Indeed. O'Brien came.") == ("tgf", "mcdonald", "lake kariba", "o'brien")
+
+
+def test_a_word_that_begins_thousands_of_sentences_is_looked_at_once(monkeypatch):
+    looks: list[str] = []
+    honest = text_names._begins_only
+    monkeypatch.setattr(text_names, "_begins_only", lambda text, word: looks.append(word) or honest(text, word))
+    assert spans("Zebras run. " * 5000) == ()
+    assert looks == ["Zebras"]
 
 
 @given(st.text(max_size=300))

@@ -164,8 +164,10 @@ def spans(text: str) -> tuple[str, ...]:
     """Runs of capitalised words and symbols of programs in a text: names of things that may have no item of their own. Two texts
     that share a rare one belong together a little."""
     text = _plain(text)
-    # Most runs of several words are met once: to keep them would take longer than to make them again.
-    found = dict.fromkeys([name for run in _SPAN.findall(text) if (name := _span(run) if " " in run else "" if _begins_only(text, run) else _spans[run])])
+    # Most runs of several words are met once: to keep them would take longer than to make them again. A word is looked at once, however
+    # often it stands there.
+    runs = dict.fromkeys(_SPAN.findall(text))
+    found = dict.fromkeys([name for run in runs if (name := _span(run) if " " in run else "" if _begins_only(text, run) else _spans[run])])
     for symbol in _CODE.findall(text) if "`" in text else ():
         if INSIDE.search(symbol) and useful(normal(symbol)):
             found[normal(symbol)] = None
