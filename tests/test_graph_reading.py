@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -125,13 +126,19 @@ def test_items_about_subjects_are_found_however_many_there_are(tmp_path: Path, m
     files.close()
 
 
-def test_rows_of_equal_weight_go_by_their_ends_then_by_the_names_of_spaces() -> None:
-    names = {1: "zoo", 2: "acme"}
-    rows = [(space, source, 1, "b", type, weight, None, "") for space in (1, 2) for source in ("a", "c") for type in ("x", "y") for weight in (0.5, 0.25)]
-    expected = sorted(rows, key=lambda row: (-row[5], row[1], row[3], row[4], names[row[0]], names[row[2]]))
+def test_links_of_equal_weight_come_once_by_their_ends_then_by_the_names_of_spaces() -> None:
+    made = [
+        Edge(source, "b", type, weight, space, target_space="zoo" if space == "acme" else "")
+        for space in ("zoo", "acme")
+        for source in ("a", "c")
+        for type in ("x", "y")
+        for weight in (0.5, 0.25)
+    ]
+    expected = sorted(made, key=lambda edge: (-edge.weight, edge.source, edge.target, edge.type, edge.space))
     for seed in range(20):
-        assert links.ordered(Random(seed).sample(rows, len(rows)), names) == expected
-    assert links.ordered([], names) == [] and links.ordered(rows[:1], names) == rows[:1]
+        twice = [*made, *Random(seed).sample(made, 5)]
+        assert links.ordered(Random(seed).sample(twice, len(twice))) == expected
+    assert links.ordered([]) == [] and links.ordered(made[:1]) == made[:1] == links.ordered([made[0], replace(made[0])])
 
 
 WORDS = ("red", "RED tent", "Straße", "ΟΔΟΣ", "İstanbul", "two\nlines", "", "tent", "des")

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from weft.model import Batch
@@ -97,3 +98,31 @@ def test_what_a_caller_does_to_a_link_stays_with_him(sqlite: SqliteStore) -> Non
         assert found.properties == {"since": "2020"}
         assert isinstance(found.properties, dict)
         found.properties["since"] = "2021"
+
+
+def test_what_a_caller_does_to_an_item_stays_with_him(sqlite: SqliteStore) -> None:
+    sqlite.apply(batch([item("a", properties={"plan": "gold", "limits": {"seats": [1, 2]}}), item("b")]))
+    for _ in range(3):
+        first, second = sqlite.get([("acme", "a"), ("acme", "b")])
+        assert (first.properties, second.properties) == ({"plan": "gold", "limits": {"seats": [1, 2]}}, {})
+        assert isinstance(first.properties, dict) and isinstance(second.properties, dict)
+        first.properties["limits"]["seats"].append(3)
+        second.properties["plan"] = "none"
+
+
+def test_a_reader_asks_the_file_nothing_twice_until_somebody_writes(sqlite: SqliteStore, tmp_path: Path) -> None:
+    sqlite.apply(batch([item("a")]))
+    other = SqliteStore.open(str(tmp_path / "weft.db"))
+
+    def told() -> tuple[object, ...]:
+        return sqlite.spaces(), sqlite.spaces(["acme"]), sqlite.fingerprint(), sqlite.get([("acme", "a")]), sqlite.edges_of([("acme", "a")], ["acme"])
+
+    before = told()
+    seen = statements(sqlite)
+    assert told() == before
+    assert {sql.split(" ")[0] for sql in seen} <= {"BEGIN", "PRAGMA", "ROLLBACK"}
+    other.apply(batch([item("a", "new"), item("b")], [edge("a", "b")]))
+    other.put_vectors({("acme", "a"): np.array([1.0, 0.0], np.float32)}, "other")
+    after = told()
+    assert all(one != another for one, another in zip(before, after, strict=True))
+    other.close()

@@ -6,18 +6,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import apsw
 
 from weft.model import Edge
 from weft.quick import opened
-from weft.stores.sqlite.rows import EDGE, edge_from_row
+from weft.stores.sqlite.rows import EDGE, apart, edge_from_row, unchanged
 
 LIGHTEST = 5e-324  # the least number above 0: a weight of 0 forbids a link
 KEPT_ROWS = 50_000  # links that a reader remembers, about 300 bytes each; when there are more it begins anew
-WEIGHT = 5  # its place among the columns
 
 Row = tuple[Any, ...]
 
@@ -49,37 +48,41 @@ class Wanted(NamedTuple):
 
 
 class Kept:
-    """Links that were read before, for as long as nothing in the file changes: the same items are asked for in request after request."""
+    """Links that were read before, until they are forgotten: the same items are asked for in request after request."""
 
     def __init__(self, most_rows: int = KEPT_ROWS) -> None:
         self._most_rows = most_rows
         self._rows = 0
-        self._state = -1
-        self._links: dict[tuple[Side, int, Wanted], dict[str, list[Row]]] = {}
+        self._links: dict[tuple[Side, int, Wanted], dict[str, list[tuple[Edge, Mapping[str, Any]]]]] = {}  # see `rows.unchanged`
 
-    def heaviest(self, connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float) -> list[Row]:
-        """For each id its heaviest links of at least that weight. Needs a transaction in which something was read: only then is the state known."""
-        self._forget_if_changed(connection)
+    def heaviest(
+        self, connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float, names: Mapping[int, str]
+    ) -> list[Edge]:
+        """For each id its heaviest links of at least that weight; `names` are those of the wanted spaces by number."""
+        if self._rows > self._most_rows:
+            self.forget()
         known = self._links.get((side, space, wanted), {})
         missing = [id for id in ids if id not in known]
         least = LIGHTEST if wanted.allowed else 0.0
+        new: list[Edge] = []
         if missing:
-            read = heaviest(connection, side, space, missing, wanted, min_weight)
+            rows = heaviest(connection, side, space, missing, wanted, min_weight)
+            read = edges(rows, names)
             # Where the lightest were not read, what was read is not all; and all links of a hub are too many to keep.
             if min_weight > least or len(read) > self._most_rows:
-                return [row for id in ids for row in known.get(id, ()) if row[WEIGHT] >= min_weight] + read
-            self._rows += len(missing) + len(read)
-            self._links[side, space, wanted] = known
-            known.update({id: [] for id in missing})
-            for row in read:
-                known[row[side.near]].append(row)
-        return [row for id in ids for row in known[id] if row[WEIGHT] >= min_weight]
+                new = read
+            else:
+                self._rows += len(missing) + len(read)
+                self._links[side, space, wanted] = known
+                known.update({id: [] for id in missing})
+                for row, edge in zip(rows, read, strict=True):
+                    known[row[side.near]].append((edge, apart(edge.properties)))
+        found = [pair for id in ids if id in known for pair in known[id] if pair[0].weight >= min_weight]
+        return [edge if edge.properties == said else unchanged(edge, said) for edge, said in found] + new
 
-    def _forget_if_changed(self, connection: apsw.Connection) -> None:
-        state = connection.data_version()
-        if state != self._state or self._rows > self._most_rows:
-            self._links.clear()
-            self._state, self._rows = state, 0
+    def forget(self) -> None:
+        self._links.clear()
+        self._rows = 0
 
 
 def heaviest(connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float) -> list[Row]:
@@ -105,17 +108,22 @@ def heaviest(connection: apsw.Connection, side: Side, space: int, ids: Sequence[
     return found
 
 
-def ordered(rows: Iterable[Row], names: Mapping[int, str]) -> list[Row]:
-    """Heaviest first, ties by source, target and type, then by the names of the spaces. Weights alone are sorted in a tenth of the time,
-    and there are hundreds of rows in a request: only those that weigh the same are compared by more."""
-    ranked = sorted(rows, key=itemgetter(WEIGHT), reverse=True)
-    weights = [row[WEIGHT] for row in ranked]
-    ends = [place for place, (before, behind) in enumerate(pairwise(weights), 1) if before != behind]
-    if len(ends) + 1 < len(ranked):
-        for start, end in zip([0, *ends], [*ends, len(ranked)], strict=True):
-            if end - start > 1:
-                ranked[start:end] = sorted(ranked[start:end], key=lambda row: (row[1], row[3], row[4], names[row[0]], names[row[2]]))
-    return ranked
+def ordered(found: Iterable[Edge]) -> list[Edge]:
+    """Each link once, heaviest first, ties by source, target and type, then by the spaces. Weights alone are sorted in a tenth of the time, and
+    there are hundreds of links in a request: only those that weigh the same are compared by more."""
+    ranked = sorted(found, key=attrgetter("weight"), reverse=True)
+    weights = [edge.weight for edge in ranked]
+    starts = [place for place, (before, behind) in enumerate(pairwise(weights), 1) if before != behind]
+    if len(starts) + 1 >= len(ranked):
+        return ranked
+    once: list[Edge] = []
+    for start, end in pairwise([0, *starts, len(ranked)]):
+        if end - start == 1:
+            once.append(ranked[start])
+        else:
+            tied = {(edge.source, edge.target, edge.type, edge.space, edge.target_space or edge.space): edge for edge in ranked[start:end]}
+            once += [tied[key] for key in sorted(tied)]
+    return once
 
 
 def edges(rows: Sequence[Row], names: Mapping[int, str]) -> list[Edge]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from threading import Lock, local
 from types import TracebackType
+from typing import Any, TypeVar
 
 import apsw
 
@@ -12,6 +13,10 @@ from weft.errors import Unavailable
 from weft.stores.sqlite.file import connect, translated
 from weft.stores.sqlite.links import Kept
 from weft.stores.sqlite.view import View
+
+T = TypeVar("T")
+
+KNOWN = 64  # answers to small questions that a reader remembers
 
 
 class Reader:
@@ -21,14 +26,31 @@ class Reader:
         self.connection = connect(path)
         self.links = Kept()
         self._views: dict[str, View] = {}
-        self._current: dict[str, View | None] = {}  # those that are up to date in this transaction; None for spaces that do not exist
+        self._state = -1
+        self._current: dict[str, View | None] = {}  # those that are up to date; None for spaces that do not exist
+        self._known: dict[Hashable, Any] = {}
 
     def begin(self) -> None:
+        """What was read in earlier transactions stays true until another connection has written, which the file tells in one number."""
         self.connection.execute("BEGIN")
-        self._current.clear()
+        ((state,),) = self.connection.execute("PRAGMA data_version")  # this is what opens the transaction
+        if state != self._state:
+            self._current.clear()
+            self._known.clear()
+            self.links.forget()
+            self._state = state
+
+    def known(self, name: Hashable, read: Callable[[apsw.Connection], T]) -> T:
+        """What `read` finds in the file: read once, under this name, until something is written."""
+        if name not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[name] = read(self.connection)
+        found: T = self._known[name]
+        return found
 
     def views(self, names: Sequence[str]) -> dict[str, View]:
-        """The asked spaces that exist, each once, as they are in this transaction."""
+        """The asked spaces that exist, each once, as they are now."""
         views = {name: self._current[name] if name in self._current else self._refreshed(name) for name in dict.fromkeys(names)}
         return {name: view for name, view in views.items() if view is not None}
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from weft import codec
 from weft.errors import Corrupt
 from weft.model import Edge, Item, Kind
 from weft.quick import maker
+
+T = TypeVar("T", Item, Edge)
 
 LABEL = "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
 
@@ -82,6 +86,17 @@ def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
         return _edge(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
     more = json.loads(body)
     return _edge(source, target, type, weight, names[space], more.get("item_id"), more.get("properties", {}), more.get("target_space", ""), origin)
+
+
+def apart(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The same properties, which no change to these can change."""
+    return {name: deepcopy(value) if isinstance(value, dict | list) else value for name, value in properties.items()} if properties else {}
+
+
+def unchanged(value: T, properties: Mapping[str, Any]) -> T:
+    """An item or an edge as it was read, after somebody who was given it has changed its properties. Values are given to many, as to make
+    new ones takes longer than all else: their properties alone can be changed, so these are kept apart and compared every time."""
+    return replace(value, properties=apart(properties))
 
 
 def label(field: str, value: str) -> str:

@@ -71,11 +71,8 @@ class SqliteStore:
     # items
 
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
-        chosen, values = ("", ()) if names is None else ("WHERE name IN (SELECT value FROM json_each(?))", (codec.to_json(list(names)),))
-        query = f"SELECT name, items, edges, digest, links, links_digest FROM space {chosen} ORDER BY name"
         with self.reading() as reader:
-            rows = list(reader.connection.execute(query, values))
-        return [SpaceInfo(name, items, edges, digest.zfill(32), links, apart.zfill(32)) for name, items, edges, digest, links, apart in rows]
+            return list(reader.known(("spaces", None if names is None else tuple(names)), lambda connection: _spaces(connection, names)))
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self.reading() as reader:
@@ -185,7 +182,7 @@ class SqliteStore:
         return {key: round(found[key], 6) for key in keys if found.get(key)}
 
     def _check_analyser(self, reader: Reader) -> None:
-        ((stored,),) = reader.connection.execute("SELECT value FROM meta WHERE key = 'analyser'")
+        ((stored,),) = reader.known("analyser", lambda connection: list(connection.execute("SELECT value FROM meta WHERE key = 'analyser'")))
         if stored != analyser.ANALYSER:
             raise Conflict(f"words were indexed by {stored!r}, this weft uses {analyser.ANALYSER!r}: run reindex", "reindex_required")
 
@@ -228,7 +225,7 @@ class SqliteStore:
 
     def fingerprint(self) -> str:
         with self.reading() as reader:
-            return _embedder(reader.connection)[0]
+            return reader.known("embedder", _embedder)[0]
 
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
         keys: list[Key] = []
@@ -271,12 +268,12 @@ class SqliteStore:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
             wanted = links.Wanted(tuple(names), tuple(types), limit, made, min_weight > 0)
-            rows: list[links.Row] = []
+            found: list[Edge] = []
             for name, view in views.items():
                 ids = list(dict.fromkeys([id for space, id in keys if space == name]))
                 for side in links.SIDES if ids else ():
-                    rows += reader.links.heaviest(reader.connection, side, view.no, ids, wanted, min_weight)
-        return links.edges(links.ordered(dict.fromkeys(rows), names), names)  # a link between two of the keys was read twice
+                    found += reader.links.heaviest(reader.connection, side, view.no, ids, wanted, min_weight, names)
+        return links.ordered(found)  # a link between two of the keys was read twice
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
@@ -363,6 +360,12 @@ class SqliteStore:
         own = [key for key in keys if key[0] == name]
         known = view.places(reader.connection, [id for _, id in own])
         return {known[key[1]]: key for key in own if key[1] in known}
+
+
+def _spaces(connection: apsw.Connection, names: Sequence[str] | None) -> list[SpaceInfo]:
+    chosen, values = ("", ()) if names is None else ("WHERE name IN (SELECT value FROM json_each(?))", (codec.to_json(list(names)),))
+    rows = connection.execute(f"SELECT name, items, edges, digest, links, links_digest FROM space {chosen} ORDER BY name", values)
+    return [SpaceInfo(name, items, edges, digest.zfill(32), links, apart.zfill(32)) for name, items, edges, digest, links, apart in rows]
 
 
 def _embedder(connection: apsw.Connection) -> tuple[str, int]:

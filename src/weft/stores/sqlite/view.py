@@ -15,9 +15,8 @@ import numpy.typing as npt
 from weft import codec
 from weft import words as analyser
 from weft.model import Filter, Item
-from weft.quick import maker
 from weft.stores.sqlite.kept import Kept
-from weft.stores.sqlite.rows import EVER, KINDS, RECORD, item_from_body, label, microseconds
+from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, item_from_body, label, microseconds, unchanged
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
@@ -31,11 +30,7 @@ Places = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.uint8]
 
 
-_FIELDS = tuple(one.name for one in fields(Item))
-_MIDDLE = _FIELDS.index("properties")
-_ITEM = maker(Item)
 _LASTING = attrgetter(*(one.name for one in fields(Filter) if one.name not in ("spaces", "valid_at")))  # what does not change from request to request
-_FIRST, _REST = attrgetter(*_FIELDS[:_MIDDLE]), attrgetter(*_FIELDS[_MIDDLE + 1 :])
 
 
 class View:
@@ -57,7 +52,7 @@ class View:
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
         self._ids: dict[int, str] = {}  # those asked for before: a place keeps its id for as long as it has one
         self._places: dict[str, int] = {}  # those asked for since the space last changed
-        self._decoded: dict[str, tuple[Any, ...]] = {}  # the fields of items asked for since then
+        self._decoded: dict[str, tuple[Item, Mapping[str, Any]]] = {}  # items asked for since then: see `rows.unchanged`
         self._held: dict[str, tuple[Places, Counts]] = {}  # by word, since then
         self._holding = 0  # how many places these are
 
@@ -135,8 +130,7 @@ class View:
         return self._places
 
     def stored(self, connection: apsw.Connection, space: str, ids: Sequence[str]) -> dict[str, Item]:
-        """The items behind those of the ids that are stored. The same ones come back in request after request, so their fields are kept;
-        each caller has items of its own all the same."""
+        """The items behind those of the ids that are stored. The same ones come back in request after request, so they are kept."""
         missing = [id for id in ids if id not in self._decoded]
         found: dict[str, Item] = {}
         if missing:
@@ -144,17 +138,15 @@ class View:
             found = {id: item_from_body(body, space) for id, body in connection.execute(query, (codec.to_json(missing), self.no))}
         for id in ids:
             if id in self._decoded:
-                first, properties, rest = self._decoded[id]
-                found[id] = _ITEM(*first, dict(properties), *rest)
-        self._keep(found[id] for id in missing if id in found)
+                item, said = self._decoded[id]
+                found[id] = item if item.properties == said else unchanged(item, said)
+        self._keep([found[id] for id in missing if id in found])
         return found
 
-    def _keep(self, items: Iterable[Item]) -> None:
-        for item in items:
-            if len(item.text) <= LONGEST_KEPT and not any(isinstance(value, (dict, list)) for value in item.properties.values()):
-                if len(self._decoded) >= KEPT_ITEMS:
-                    self._decoded.clear()
-                self._decoded[item.id] = (_FIRST(item), dict(item.properties), _REST(item))
+    def _keep(self, items: Sequence[Item]) -> None:
+        if len(self._decoded) + len(items) > KEPT_ITEMS:
+            self._decoded.clear()
+        self._decoded.update({item.id: (item, apart(item.properties)) for item in items[:KEPT_ITEMS] if len(item.text) <= LONGEST_KEPT})
 
     def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """The vectors at these places, which must have one, each asked for once."""
