@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import re2
 
@@ -31,57 +31,61 @@ class Sight:
         self.items: dict[Key, Item] = {}
         self._seen: dict[Key, int] = {}
         self._having: dict[int, int] = {}  # how many items have just these words of the question
-        self._single: dict[int, float] = {}  # what each bit weighs
-        self._weights: dict[int, float] = {}  # and sets of them; none after more was looked at
+        self._weights: _Weights | None = None  # none after more was looked at
 
     def look(self, items: Iterable[Item]) -> None:
+        known, seen, having, found, bits, width = self.items, self._seen, self._having, self._found, self._bit, len(self._stems)
         for item in items:
             key = item.key
-            if key not in self.items:
-                self.items[key] = item
-                self._seen[key] = self._bits(f" {item.title} {item.text[:LONGEST]}".lower())
-        self._weights.clear()
-
-    def _bits(self, text: str) -> int:
-        """The lower half for the words of the question, the upper half for these and their synonyms."""
-        seen = 0
-        for number in self._found(text[:BEGINNING]):
-            seen |= self._bit[number]
-        if len(text) > BEGINNING:
-            seen |= sum(bit for stem, bit in self._stems if stem in text)
-        has = seen & self._all
-        self._having[has] = self._having.get(has, 0) + 1
-        return seen | has << len(self._stems)
+            if key in known:
+                continue
+            known[key] = item
+            text, has = f" {item.title} {item.text[:LONGEST]}".lower(), 0
+            for number in found(text[:BEGINNING]):
+                has |= bits[number]
+            if len(text) > BEGINNING:
+                has |= sum([bit for stem, bit in self._stems if stem in text])
+            own = has & self._all
+            having[own] = having.get(own, 0) + 1
+            seen[key] = has | own << width  # the lower half for the words of the question, the upper half for these and their synonyms
+        self._weights = None
 
     def new(self, source: Key, targets: Iterable[Key]) -> list[float]:
         """How much of the question each target has and the source has not."""
-        lacking, seen, weights = ~self._seen.get(source, -1), self._seen, self._weights
-        found = []
-        for target in targets:
-            new = seen.get(target, 0) & lacking
-            found.append(weights[new] if new in weights else self._weigh(new))
-        return found
+        lacking, seen, weights = ~self._seen.get(source, -1), self._seen, self._weighed()
+        return [weights[seen.get(target, 0) & lacking] for target in targets]
 
     def same(self, one: Key, others: Iterable[Key]) -> list[float]:
         """How much of the question each of the others has as well, in its own words. What was not looked at is taken to have all of it."""
-        every, seen, weights = self._all, self._seen, self._weights
+        every, seen, weights = self._all, self._seen, self._weighed()
         own = seen.get(one, every) & every
-        found = []
-        for other in others:
-            both = own & seen.get(other, every)
-            found.append(2 * (weights[both] if both in weights else self._weigh(both)))
-        return found
+        return [2 * weights[own & seen.get(other, every)] for other in others]
 
-    def _weigh(self, stems: int) -> float:
-        if not self._weights:
-            holding = {bit: sum([count for has, count in self._having.items() if has & bit]) for _, bit in self._stems}
-            weights = {bit: rarity(len(self._seen), count) for bit, count in holding.items()}
-            total = sum(weights.values()) or 1.0
-            self._single = {part: weight / total / 2 for bit, weight in weights.items() for part in (bit, bit << len(weights))}
-            self._weights.update(self._single)
-        if stems not in self._weights:
-            self._weights[stems] = sum(weight for bit, weight in self._single.items() if stems & bit)
-        return self._weights[stems]
+    def _weighed(self) -> _Weights:
+        if self._weights is None:
+            holding = dict.fromkeys([bit for _, bit in self._stems], 0)
+            for has, count in self._having.items():
+                for bit in _bits(has):
+                    holding[bit] += count
+            told = {bit: rarity(len(self._seen), count) for bit, count in holding.items()}
+            total = sum(told.values()) or 1.0
+            self._weights = _Weights({part: weight / total / 2 for bit, weight in told.items() for part in (bit, bit << len(told))})
+        return self._weights
+
+
+class _Weights(dict[int, float]):
+    """What sets of words weigh, from what each word does; made as they are asked for."""
+
+    def __missing__(self, words: int) -> float:
+        self[words] = sum([self[bit] for bit in _bits(words)])
+        return self[words]
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        bit = number & -number
+        yield bit
+        number ^= bit
 
 
 def _finder(words: Sequence[str]) -> Callable[[str], Sequence[int]]:

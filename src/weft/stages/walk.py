@@ -72,7 +72,7 @@ def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[K
     if asked := spans(text)[:NAMES]:
         chosen = by_names(chosen, whole_names(asked, way.texts()), way.linked)
     starts = shares(chosen, by_use(names, way.links), recipe.walk)
-    way.bridge(starts, {**pool, **{hit.item.key: hit.score for hit in found}})
+    way.bridge(starts, found, pool)
     way.linked = way.linked_from(starts)
     worth, flows = way.spread(starts)
     return _result(worth, flows, found, pool, only, recipe, stores, way)
@@ -108,6 +108,7 @@ class _Way:
     asked: dict[Key, None] = field(default_factory=dict)
     linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
     read: dict[Key, str] = field(default_factory=dict)
+    told: dict[Key, float] = field(default_factory=dict)  # see `named`
 
     def follow(self, keys: Sequence[Key]) -> None:
         """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
@@ -135,10 +136,9 @@ class _Way:
         self._measure([key for key in ends if key in seen])
 
     def _measure(self, keys: Sequence[Key]) -> None:
-        if self.vector is not None:
-            scored = self.stores.vectors.score_vectors(self.vector, [key for key in keys if key not in self.near])
-            self.near.update(scored)
-            self.near.update({key: LEAST_NEAR for key, near in scored.items() if near < LEAST_NEAR})
+        if self.vector is not None and (new := [key for key in keys if key not in self.near]):
+            scored = self.stores.vectors.score_vectors(self.vector, new)
+            self.near.update({key: near if near > LEAST_NEAR else LEAST_NEAR for key, near in scored.items()})
 
     def texts(self) -> dict[Key, str]:
         """The texts of the best hits, as names are looked for in them."""
@@ -149,11 +149,12 @@ class _Way:
     def linked_from(self, starts: Mapping[Key, float]) -> float:
         return linked([(share, self.named(key) / ENOUGH) for key, share in starts.items()])
 
-    def bridge(self, starts: Mapping[Key, float], pool: Mapping[Key, float]) -> None:
+    def bridge(self, starts: Mapping[Key, float], found: Sequence[Hit], pool: Mapping[Key, float]) -> None:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
-        named = {here: unasked(self.sight.items[here].text, self.text) for here in list(starts)[:BRIDGED_FROM]}
+        named = {here: names for here in list(starts)[:BRIDGED_FROM] if (names := unasked(self.sight.items[here].text, self.text))}
+        pool = {**pool, **{hit.item.key: hit.score for hit in found}} if named else {}
         for here, names in named.items():
-            holding = held(here, names, self.text, list(pool), self.texts(), self.stores.words, self.through) if names else {}
+            holding = held(here, names, self.text, list(pool), self.texts(), self.stores.words, self.through)
             scores = {key: pool[key] * one for key, one in holding.items() if pool[key] > 0}
             chosen = top(scores, scores, BRIDGES)
             for key in chosen:
@@ -178,9 +179,9 @@ class _Way:
                 worth[here] = worth.get(here, 0.0) + onward * (before[here] * (1 - led[here]))
             news: dict[Key, Flow] = {}
             for here in front:
-                far, given, pulls = self.links.get(here, {}), before[here] * led[here], self._pulls(here)
+                given, pulls = before[here] * led[here], self._pulls(here)
                 total = sum(pulls)
-                for (there, (_, edge)), pull in zip(far.items(), pulls, strict=True):
+                for (there, (_, edge)), pull in zip(self.links.get(here, {}).items(), pulls, strict=True):
                     flow = given * pull / total
                     worth[there] = worth.get(there, 0.0) + onward * flow
                     if there not in ways and there not in starts and (there not in news or news[there][0] < flow):
@@ -218,8 +219,10 @@ class _Way:
         return min(1.0, (named + self.linked * (alike + bridged)) / ENOUGH)
 
     def named(self, here: Key) -> float:
-        """What an item's links weigh, guesses left out."""
-        return sum(weight for weight, edge in self.links.get(here, {}).values() if edge.type not in GUESSES)
+        """What an item's links weigh, guesses left out, once they were read."""
+        if here not in self.told:
+            self.told[here] = sum([weight for weight, edge in self.links.get(here, {}).values() if edge.type not in GUESSES])
+        return self.told[here]
 
     def _pulls(self, here: Key) -> list[float]:
         """How much each of an item's links draws of its worth."""
@@ -252,7 +255,7 @@ def _result(
     say = min(1.0, 2 * way.linked)  # where hardly anything is linked by names, search has more to say than the walk
     if say < 1.0:
         told = {key: round(say * one + (1 - say) * scores[key], 6) for key, one in told.items()}
-    best = top(stores.items.visible(reached, only), told, recipe.limit)
+    best = _best(reached, told, only, recipe.limit, stores)
     items = {**known_items, **{item.key: item for item in stores.items.get([key for key in best if key not in known_items])}}
     hits = []
     for key in best:
@@ -262,6 +265,13 @@ def _result(
             score = round(links[-1].weight / (len(links) + recipe.near), 6)
             hits.append(_hit(items[key], min(1.0, score), {"graph": score, "walk": told[key]}, ("graph",), path, links[-1], links, ""))
     return Walked(tuple(hits), told, len(reached), _farthest(ways, known))
+
+
+def _best(reached: Sequence[Key], told: Mapping[Key, float], only: Filter, limit: int, stores: Stores) -> list[Key]:
+    """The best of what may be shown. Nearly all may be, so the best of all are looked at first."""
+    likely = top(reached, told, 2 * limit)
+    shown = stores.items.visible(likely, only)
+    return (shown if len(shown) >= limit or len(likely) == len(reached) else top(stores.items.visible(reached, only), told, limit))[:limit]
 
 
 def _farthest(ways: Mapping[Key, Flow], known: Container[Key]) -> int:
