@@ -27,7 +27,8 @@ def asked_for(text: str, best: Sequence[Hit]) -> Names:
             known[name] = known.get(name, 0) + 1
     question = unaccented(text)
     words = folded(question)
-    if not any([holds_one(words, (name,)) for name in known]):  # as in most requests: to look closely takes five times as long
+    firsts = [name for name in known if name.partition(" ")[0].casefold() in words]
+    if not any([holds_one(words, (name,)) for name in firsts]):  # as in most requests: to look closely takes five times as long
         return {}
     asked = set(asked_about(question, known))
     found = {key: {name: known[name] ** -0.5 for name in names if name in asked} for key, names in called.items()}

@@ -27,7 +27,7 @@ READ = 30  # of the hits: whose titles and texts are looked at
 ENOUGH = 0.5  # links that together weigh less than this lead less of it on; the rest stays
 AGAINST = {"mentions": 0.3, "refers_to": 0.3}  # what a link of a type is worth when followed from its target to its source; others: 1
 NAMES = 100  # of a question's names that are looked for: a text with more is no question
-READ_NEXT = (40, 20)  # items reached whose texts are looked at, at the first hop and at later ones
+READ_NEXT = (16, 8)  # items reached whose texts are looked at, at the first hop and at later ones
 LEAST_NEAR, LEAST_NEW = 0.01, 0.05  # so that an item without a vector, or without a word of the question, is not lost
 BRIDGED_FROM, BRIDGES = 2, 10  # the best starts are linked to hits that hold what they name: so many
 BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
@@ -129,11 +129,14 @@ class _Way:
             if target in read and weight > read[target].get(source, NO_LINK)[0]:
                 read[target][source] = (weight, edge)
         ends = list(dict.fromkeys([there for far in read.values() for there in far]))
-        seen = set(self.stores.items.visible(ends, self.through))
+        shown = self.stores.items.visible(ends, self.through)
+        if len(shown) < len(ends):
+            seen = frozenset(shown)
+            read = {here: {there: one for there, one in far.items() if there in seen} for here, far in read.items()}
         for here, far in read.items():
-            if kept := {there: one for there, one in far.items() if there in seen}:
-                self.links.setdefault(here, {}).update(kept)
-        self._measure([key for key in ends if key in seen])
+            if far:
+                self.links.setdefault(here, {}).update(far)
+        self._measure(shown)
 
     def _measure(self, keys: Sequence[Key]) -> None:
         if self.vector is not None and (new := [key for key in keys if key not in self.near]):
