@@ -7,13 +7,14 @@ from dataclasses import fields, make_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 T = TypeVar("T")
 
 DIGITS = 6  # of a score: what differs by less is a tie, on every machine
 
 
-def rounded(values: Sequence[float]) -> list[float]:
+def rounded(values: Sequence[float] | npt.NDArray[np.float64]) -> list[float]:
     """The numbers with six digits; `round` takes six times as long for each."""
     found: list[float] = np.round(values, DIGITS).tolist()
     return found

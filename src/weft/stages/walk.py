@@ -139,9 +139,10 @@ class _Way:
         self._measure(shown)
 
     def _measure(self, keys: Sequence[Key]) -> None:
-        if self.vector is not None and (new := [key for key in keys if key not in self.near]):
-            scored = self.stores.vectors.score_vectors(self.vector, new)
-            self.near.update({key: near if near > LEAST_NEAR else LEAST_NEAR for key, near in scored.items()})
+        """How near the items are: all of them without a vector of the question, and hardly any without one of its own."""
+        if new := [key for key in keys if key not in self.near]:
+            scored = dict.fromkeys(new, 1.0) if self.vector is None else self.stores.vectors.score_vectors(self.vector, new)
+            self.near.update({key: max(scored.get(key, LEAST_NEAR), LEAST_NEAR) for key in new})
 
     def texts(self) -> dict[Key, str]:
         """The texts of the best hits, as names are looked for in them."""
@@ -171,6 +172,7 @@ class _Way:
         """The worth of every item reached, and the link that brought it most when it was reached first."""
         worth: dict[Key, float] = dict(starts)
         ways: dict[Key, Flow] = {}
+        known = set(starts)
         onward = self.recipe.walk.onward
         for hop in range(self.recipe.depth):
             front = top(worth, worth, self.recipe.walk.starts)
@@ -182,31 +184,27 @@ class _Way:
                 worth[here] = worth.get(here, 0.0) + onward * (before[here] * (1 - led[here]))
             news: dict[Key, Flow] = {}
             for here in front:
-                given, pulls = before[here] * led[here], self._pulls(here)
+                far, given, pulls = self.links.get(here, {}), before[here] * led[here], self._pulls(here)
                 total = sum(pulls)
-                for (there, (_, edge)), pull in zip(self.links.get(here, {}).items(), pulls, strict=True):
+                for there, pull in zip(far, pulls, strict=True):
                     flow = given * pull / total
                     worth[there] = worth.get(there, 0.0) + onward * flow
-                    if there not in ways and there not in starts and (there not in news or news[there][0] < flow):
-                        news[there] = (flow, here, edge)
+                    if there not in known and (there not in news or news[there][0] < flow):
+                        news[there] = (flow, here, far[there][1])
             ways |= news
+            known.update(news)
         return worth, ways
 
     def _read(self, front: Sequence[Key], worth: Mapping[Key, float], most: int) -> None:
         """Look at the texts of the items that will get most."""
         coming: dict[Key, float] = {}
-        near, unknown, seen = self.near, self.unknown, self.sight.items
+        near, seen = self.near, self.sight.items
         for here in front:
             share = worth[here]
             for there, (weight, _) in self.links.get(here, {}).items():
                 if there not in seen:
-                    coming[there] = coming.get(there, 0.0) + share * weight * near.get(there, unknown)
+                    coming[there] = coming.get(there, 0.0) + share * weight * near[there]
         self.sight.look(self.stores.items.get(top(coming, coming, most)))
-
-    @property
-    def unknown(self) -> float:
-        """How near an item without a vector is: without a vector of the question all are."""
-        return 1.0 if self.vector is None else LEAST_NEAR
 
     def _led(self, here: Key) -> float:
         """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter. Bridges,
@@ -230,8 +228,8 @@ class _Way:
     def _pulls(self, here: Key) -> list[float]:
         """How much each of an item's links draws of its worth."""
         far = self.links.get(here, {})
-        near, unknown, news = self.near, self.unknown, self.sight.new(here, far)
-        return [weight * near.get(there, unknown) * (LEAST_NEW + new) for (there, (weight, _)), new in zip(far.items(), news, strict=True)]
+        near = self.near
+        return [one[0] * near[there] * (LEAST_NEW + new) for (there, one), new in zip(far.items(), self.sight.new(here, far), strict=True)]
 
 
 def _result(

@@ -175,11 +175,14 @@ class SqliteStore:
         asked: list[dict[int, Key]] = []
         for name, view in views.items():
             own, mask = self._places(reader, name, view, keys), view.mask(reader.connection, only)
-            asked.append({place: own[place] for place in sorted(own) if mask is None or mask[place]})
+            asked.append(own if mask is None else {place: key for place, key in own.items() if mask[place]})
         places = [np.fromiter(own, np.intp, len(own)) for own in asked]
         scored = words.scores_at(reader.connection, list(views.values()), text, places)
-        found = {key: value for own, score in zip(asked, scored, strict=True) for key, value in zip(own.values(), score.tolist(), strict=True)}
-        return {key: round(found[key], 6) for key in keys if found.get(key)}
+        found: dict[Key, float] = {}
+        for own, score in zip(asked, scored, strict=True):
+            told = zip(own.values(), score.tolist(), rounded(score), strict=True)
+            found.update({key: value for key, exact, value in told if exact})
+        return {key: found[key] for key in keys if key in found}
 
     def _check_analyser(self, reader: Reader) -> None:
         ((stored,),) = reader.known("analyser", lambda connection: list(connection.execute("SELECT value FROM meta WHERE key = 'analyser'")))

@@ -177,15 +177,21 @@ class View:
         return self._fresh.get(word, {})
 
     def holders(self, word: str, rows: Sequence[tuple[int, bytes]]) -> tuple[Places, Counts]:
-        """The places of the items that hold a word, and how often. `rows` are its postings."""
+        """The places of the items that hold a word, in ascending order, and how often. `rows` are its postings."""
         places = [np.add(np.frombuffer(data, "<u2", len(data) // 3), block * BLOCK, dtype=np.intp) for block, data in rows]
         counts = [np.frombuffer(data, np.uint8, offset=len(data) // 3 * 2) for _, data in rows]
         if fresh := self._fresh.get(word):
             places.append(np.fromiter(fresh.keys(), np.intp, len(fresh)))
             counts.append(np.fromiter(fresh.values(), np.uint8, len(fresh)))
-        if len(places) == 1:
+        if len(places) == 1 and not fresh:
             return places[0], counts[0]
-        return (np.concatenate(places), np.concatenate(counts)) if places else (np.zeros(0, np.intp), np.zeros(0, np.uint8))
+        if not places:
+            return np.zeros(0, np.intp), np.zeros(0, np.uint8)
+        every, often = np.concatenate(places), np.concatenate(counts)
+        if not fresh:
+            return every, often
+        order = np.argsort(every)
+        return every[order], often[order]
 
     def held(self, connection: apsw.Connection, words: Sequence[str]) -> list[tuple[Places, Counts]]:
         """For each word the places of the items that hold it, and how often. Kept, as questions have many words in common."""

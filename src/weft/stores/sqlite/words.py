@@ -48,7 +48,7 @@ def scores(connection: apsw.Connection, views: Sequence[View], text: str) -> lis
 
 
 def scores_at(connection: apsw.Connection, views: Sequence[View], text: str, places: Sequence[Positions]) -> list[Scores]:
-    """For each view the scores of these places alone, which come in ascending order: the same numbers for a fraction of the work."""
+    """For each view the scores of these places alone: the same numbers for a fraction of the work."""
     query = list(dict.fromkeys(words.words(text)))
     documents = sum(view.items for view in views)
     length = sum(view.length for view in views)
@@ -66,24 +66,13 @@ def scores_at(connection: apsw.Connection, views: Sequence[View], text: str, pla
 
 def _held(connection: apsw.Connection, view: View, query: Sequence[str], places: Positions) -> tuple[list[int], Scores]:
     """How many items hold each word; and, a row for each word, how often the items at these places do."""
+    held = view.held(connection, query)
     counts = np.zeros((len(query), len(places)))
-    postings = view.postings(connection, query)
-    rows = [(number, block, data, len(data) // 3) for number, word in enumerate(query) for block, data in postings.get(word, ())]
-    for block in {block for _, block, _, _ in rows}:
-        own = [row for row in rows if row[1] == block]
-        first, last = np.searchsorted(places, (block * BLOCK, (block + 1) * BLOCK))
-        if first == last:
-            continue
-        column = np.full(BLOCK, -1, np.intp)
-        column[places[first:last] - block * BLOCK] = np.arange(first, last)
-        columns = column[np.concatenate([np.frombuffer(data, "<u2", size) for _, _, data, size in own])]
-        asked = columns >= 0
-        row = np.repeat([number for number, _, _, _ in own], [size for *_, size in own])[asked]
-        counts[row, columns[asked]] = np.concatenate([np.frombuffer(data, np.uint8, offset=size * 2) for _, _, data, size in own])[asked]
-    for number, word in enumerate(query):
-        if fresh := view.fresh(word):
-            counts[number] += [fresh.get(place, 0) for place in places.tolist()]
-    return [sum(len(data) // 3 for _, data in postings.get(word, ())) + len(view.fresh(word)) for word in query], counts
+    for row, (holders, often) in zip(counts, held, strict=True):
+        if len(holders):
+            at = np.minimum(holders.searchsorted(places), len(holders) - 1)
+            np.multiply(often.take(at), holders.take(at) == places, out=row)
+    return [len(holders) for holders, _ in held], counts
 
 
 def add(connection: apsw.Connection, space: int, version: int, found: Mapping[int, Mapping[str, int]]) -> None:
