@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from weft.stores.sqlite.kept import Kept
+from weft.stores.sqlite.rows import floats
 
 DIMENSIONS = 4
 
@@ -60,3 +61,12 @@ def test_vectors_of_another_width_are_no_error():
     kept.get(np.array([1]), 10, lambda places: np.ones((len(places), 3), np.float32))
     kept.forget(0, 10)
     assert kept.get(np.array([2, 1]), 10, lambda places: np.full((len(places), 5), 2.0, np.float32)).tolist() == [[2.0] * 5] * 2
+
+
+def test_every_short_float_is_read_as_the_number_it_is():
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)]
+    read = floats(halves.tobytes())
+    assert read.dtype == np.float32
+    assert read.tobytes() == halves.astype(np.float32).tobytes()  # signs of nothing included
+    assert floats(b"").shape == (0,)

@@ -14,7 +14,7 @@ from weft import codec
 from weft import words as analyser
 from weft.model import Key
 from weft.stores.sqlite import entries, log
-from weft.stores.sqlite.rows import RECORD, edge_from_row, labels, record
+from weft.stores.sqlite.rows import RECORD, edge_from_row, floats, labels, record
 from weft.stores.sqlite.vectors import packed
 from weft.stores.sqlite.view import View
 
@@ -163,7 +163,7 @@ def _vector_problems(connection: apsw.Connection, name: str, view: View) -> Iter
 
 
 def _signs_fit(view: View, place: int, data: bytes) -> bool:
-    signs = packed(np.frombuffer(data, np.float16).astype(np.float32))
+    signs = packed(floats(data))
     if place >= view.signs.shape[1] or len(signs) != len(view.signs):
         return False
     # A number too small for 16 bits loses its sign when stored: a few bits may differ, a wrong vector differs in half of them.

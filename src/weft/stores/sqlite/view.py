@@ -16,7 +16,7 @@ from weft import codec
 from weft import words as analyser
 from weft.model import Filter, Item
 from weft.stores.sqlite.kept import Kept
-from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, item_from_body, label, microseconds, unchanged
+from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, floats, item_from_body, label, microseconds, unchanged
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
@@ -156,7 +156,7 @@ class View:
         query = "SELECT vector.data FROM json_each(?) AS asked CROSS JOIN vector ON vector.row = asked.value"
         rows = json.dumps([(self.no << 32) + place for place in places.tolist()])
         data = b"".join(data for (data,) in connection.execute(query, (rows,)))
-        return np.frombuffer(data, np.float16).reshape(len(places), -1).astype(np.float32)
+        return floats(data).reshape(len(places), -1)
 
     def norms(self, per_word: float) -> npt.NDArray[np.float64]:
         """What an item's length does to the count of a word, when there is one item to so many words. Kept until it changes."""
