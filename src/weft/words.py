@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
+from functools import lru_cache
 from threading import local
 
 import Stemmer
@@ -16,6 +17,7 @@ ANALYSER = "english-1"  # stored with an index; another value there means its wo
 TITLE_WEIGHT = 2  # a word of the title counts twice: +1 to +4 points of recall@2 on the tuning sets
 K1, B = 1.2, 0.75
 MAX_COUNT = 255  # a word more frequent than this in one text counts as this often
+KEPT, LONGEST_KEPT = 4096, 300  # texts, and their characters, whose words are remembered: stages of one request ask for those of its question again and again
 
 _WORD = re.compile(r"[^\W_]+")
 # Scripts that do not put spaces between words: each run is cut into overlapping pairs of characters.
@@ -27,6 +29,15 @@ _stemmers = local()  # a stemmer must not be used by two threads at once
 
 def words(text: str) -> list[str]:
     """The stems that index and query share, in order. Any text is fine; the result may be empty."""
+    return _stems(text) if len(text) > LONGEST_KEPT else list(_kept(text))
+
+
+@lru_cache(KEPT)
+def _kept(text: str) -> tuple[str, ...]:
+    return tuple(_stems(text))
+
+
+def _stems(text: str) -> list[str]:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     found = [word for word in _WORD.findall(text.lower()) if word not in _STOP]
