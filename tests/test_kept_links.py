@@ -72,6 +72,20 @@ def test_what_was_read_is_not_read_again(sqlite: SqliteStore) -> None:
     assert [sql for sql in seen if "edge" in sql]
 
 
+def test_of_links_read_down_to_a_weight_only_lighter_ones_are_read_again(sqlite: SqliteStore) -> None:
+    sqlite.apply(batch([item(id) for id in IDS], [edge("a", "b"), edge("a", "c", 0.5), edge("a", "d", 0.2)]))
+
+    def found(least: float) -> list[str]:
+        return [one.target for one in sqlite.edges_of([("acme", "a")], ["acme"], min_weight=least)]
+
+    assert found(0.5) == ["b", "c"]
+    seen = statements(sqlite)
+    assert (found(0.5), found(0.7)) == (["b", "c"], ["b"])
+    assert not [sql for sql in seen if "edge" in sql]
+    assert found(0.1) == ["b", "c", "d"]
+    assert [sql for sql in seen if "edge" in sql]
+
+
 def test_a_reader_does_not_remember_every_link_it_ever_saw(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links.Kept.__init__, "__defaults__", (10,))
     sqlite.apply(batch([item(str(number)) for number in range(200)]))
@@ -88,7 +102,7 @@ def test_all_links_of_a_hub_are_not_kept(sqlite: SqliteStore, monkeypatch: pytes
     with sqlite.reading() as reader:
         reader.links = links.Kept()
         assert len(sqlite.edges_of([("acme", "0")], ["acme"], limit=1000)) == 50
-        assert sum(len(rows) for known in reader.links._links.values() for rows in known.values()) <= 10
+        assert sum(len(pairs) for known in reader.links._links.values() for _, pairs in known.values()) <= 10
 
 
 def test_what_a_caller_does_to_a_link_stays_with_him(sqlite: SqliteStore) -> None:

@@ -19,6 +19,7 @@ LIGHTEST = 5e-324  # the least number above 0: a weight of 0 forbids a link
 KEPT_ROWS = 50_000  # links that a reader remembers, about 300 bytes each; when there are more it begins anew
 
 Row = tuple[Any, ...]
+Read = tuple[float, list[tuple[Edge, Mapping[str, Any]]]]  # the heaviest links of an item, down to this weight; see `rows.unchanged` for the second of a pair
 
 _open, _made = opened(Edge)
 
@@ -44,7 +45,6 @@ class Wanted(NamedTuple):
     types: tuple[str, ...]
     limit: int
     made: bool | None
-    allowed: bool  # those that weigh more than nothing alone
 
 
 class Kept:
@@ -53,7 +53,7 @@ class Kept:
     def __init__(self, most_rows: int = KEPT_ROWS) -> None:
         self._most_rows = most_rows
         self._rows = 0
-        self._links: dict[tuple[Side, int, Wanted], dict[str, list[tuple[Edge, Mapping[str, Any]]]]] = {}  # see `rows.unchanged`
+        self._links: dict[tuple[Side, int, Wanted], dict[str, Read]] = {}
 
     def heaviest(
         self, connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float, names: Mapping[int, str]
@@ -61,24 +61,20 @@ class Kept:
         """For each id its heaviest links of at least that weight; `names` are those of the wanted spaces by number."""
         if self._rows > self._most_rows:
             self.forget()
-        known = self._links.get((side, space, wanted), {})
-        missing = [id for id in ids if id not in known]
-        least = LIGHTEST if wanted.allowed else 0.0
-        new: list[Edge] = []
+        known = self._links.setdefault((side, space, wanted), {})
+        missing = [id for id in ids if id not in known or known[id][0] > min_weight]
         if missing:
             rows = heaviest(connection, side, space, missing, wanted, min_weight)
-            read = edges(rows, names)
-            # Where the lightest were not read, what was read is not all; and all links of a hub are too many to keep.
-            if min_weight > least or len(read) > self._most_rows:
-                new = read
+            read: dict[str, Read] = {id: (min_weight, []) for id in missing}
+            for row, edge in zip(rows, edges(rows, names), strict=True):
+                read[row[side.near]][1].append((edge, apart(edge.properties)))
+            if len(rows) <= self._most_rows:  # all links of a hub are too many to keep
+                known.update(read)
+                self._rows += len(missing) + len(rows)
             else:
-                self._rows += len(missing) + len(read)
-                self._links[side, space, wanted] = known
-                known.update({id: [] for id in missing})
-                for row, edge in zip(rows, read, strict=True):
-                    known[row[side.near]].append((edge, apart(edge.properties)))
-        found = [pair for id in ids if id in known for pair in known[id] if pair[0].weight >= min_weight]
-        return [edge if edge.properties == said else unchanged(edge, said) for edge, said in found] + new
+                known = {**known, **read}
+        found = [pair for id in ids for pair in known[id][1] if pair[0].weight >= min_weight]
+        return [edge if edge.properties == said else unchanged(edge, said) for edge, said in found]
 
     def forget(self) -> None:
         self._links.clear()
@@ -88,7 +84,7 @@ class Kept:
 def heaviest(connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float) -> list[Row]:
     """For each id its `limit` heaviest links to the spaces, ties by the other end. Items with few links, which most are, are read
     in one statement; those with more are asked one by one, each for its best alone."""
-    spaces, types, limit, made, _ = wanted
+    spaces, types, limit, made = wanted
     inside = f"edge.{side.far_space} = {spaces[0]}" if len(spaces) == 1 else f"edge.{side.far_space} IN ({','.join(map(str, spaces))})"
     chosen = f"AND edge.type IN ({','.join('?' * len(types))})" if types else ""
     whose = "" if made is None else f"AND edge.origin {'<>' if made else '='} ''"

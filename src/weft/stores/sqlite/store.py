@@ -270,7 +270,7 @@ class SqliteStore:
         with self.reading() as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
-            wanted = links.Wanted(tuple(names), tuple(types), limit, made, min_weight > 0)
+            wanted = links.Wanted(tuple(names), tuple(types), limit, made)
             found: list[Edge] = []
             for name, view in views.items():
                 ids = list(dict.fromkeys([id for space, id in keys if space == name]))
