@@ -126,6 +126,24 @@ def test_items_about_subjects_are_found_however_many_there_are(tmp_path: Path, m
     files.close()
 
 
+@pytest.mark.parametrize("per_walked", [1, 3, 10, 1000])
+@pytest.mark.parametrize("few", [0, 20_000])
+def test_items_of_a_kind_are_found_wherever_their_ids_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, per_walked: int) -> None:
+    monkeypatch.setattr("weft.stores.sqlite.store.FEW", few)
+    monkeypatch.setattr("weft.stores.sqlite.store.PER_WALKED", per_walked)
+    files, memory = SqliteStore.open(str(tmp_path / "a.weft")), MemoryStore()
+    first = [Item(f"a{number:02}", "one", Kind.NODE, created_at=NOW) for number in range(40)]
+    last = [Item(f"z{number:02}", "one", Kind.ENTITY, created_at=NOW) for number in range(40)]
+    mixed = [Item(f"{number:02}", "two", (Kind.NODE, Kind.ENTITY)[number % 2], created_at=NOW) for number in range(40)]
+    for some in (files, memory):
+        some.apply(Batch(NOW, (*first, *last, *mixed)))
+    for only in (Filter(SPACES, (Kind.NODE,)), Filter(SPACES, (Kind.ENTITY,)), Filter(("two",), (Kind.ENTITY,)), Filter(SPACES, (Kind.RULE,))):
+        for limit in (0, 1, 3, 30, 100):
+            for after in (None, ("one", "a38"), ("one", "z38"), ("two", "17")):
+                assert files.find(only, limit, after) == memory.find(only, limit, after)
+    files.close()
+
+
 def test_links_of_equal_weight_come_once_by_their_ends_then_by_the_names_of_spaces() -> None:
     made = [
         Edge(source, "b", type, weight, space, target_space="zoo" if space == "acme" else "")

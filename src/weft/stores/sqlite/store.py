@@ -20,12 +20,13 @@ from weft.stores.sqlite import best, entries, linking, links, log, vectors, veri
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.reader import Reader, Readers, Reading
 from weft.stores.sqlite.rows import EDGE, edge_from_row, item_from_body, label
-from weft.stores.sqlite.view import View
+from weft.stores.sqlite.view import Mask, View
 from weft.stores.sqlite.write import Writer
 
 Vector = npt.NDArray[np.float32]
 
 FEW = 20_000  # a filter that allows fewer items than this is answered item by item, a wider one by walking the ids
+PER_WALKED = 10  # items that are put in order by their ids in the time that walking past one takes
 
 
 class SqliteStore:
@@ -101,16 +102,26 @@ class SqliteStore:
     def _find(self, reader: Reader, name: str, view: View, only: Filter, limit: int, behind: str) -> list[Item]:
         places = self._about(reader, view, only) if only.subjects else None
         mask = view.mask(reader.connection, only) if places is None else None
-        base = view.no << 32
-        if mask is not None and np.count_nonzero(mask) < FEW:
+        if mask is not None and (allowed := int(np.count_nonzero(mask))) < FEW:
+            found = self._walked(reader, name, view, mask, limit, behind, allowed // PER_WALKED)
+            if found is not None:
+                return found
             places = np.flatnonzero(mask).tolist()
         if places is not None:
             ids = sorted(id for id in view.ids(reader.connection, places) if id > behind)
             return self.get([(name, id) for id in ids[:limit]])
+        return self._walked(reader, name, view, mask, limit, behind, view.next) or []
+
+    def _walked(self, reader: Reader, name: str, view: View, mask: Mask | None, limit: int, behind: str, most: int) -> list[Item] | None:
+        """The next items by their ids; None if there may be more behind the first `most` of all."""
         found: list[Item] = []
-        for row, body in reader.connection.execute("SELECT row, body FROM item WHERE space = ? AND id > ? ORDER BY id", (view.no, behind)):
+        base = view.no << 32
+        query = "SELECT row, body FROM item WHERE space = ? AND id > ? ORDER BY id"
+        for passed, (row, body) in enumerate(reader.connection.execute(query, (view.no, behind))):
             if len(found) >= limit:
                 break
+            if passed >= most:
+                return None
             if mask is None or mask[row - base]:
                 found.append(item_from_body(body, name))
         return found
