@@ -262,7 +262,7 @@ def _result(
     for key in best:
         if key in items:
             path = _path(key, ways)
-            links = tuple([ways[one][2] for one in path[1:]])
+            links = (ways[key][2],) if len(path) == 2 else tuple([ways[one][2] for one in path[1:]])
             score = round(links[-1].weight / (len(links) + recipe.near), 6)
             hits.append(_hit(items[key], min(1.0, score), {"graph": score, "walk": told[key]}, ("graph",), path, links[-1], links, ""))
     return Walked(tuple(hits), told, len(reached), _farthest(ways, known))
@@ -284,7 +284,7 @@ def _farthest(ways: Mapping[Key, Flow], known: Container[Key]) -> int:
 
 
 def _path(key: Key, ways: Mapping[Key, Flow]) -> tuple[Key, ...]:
-    path = [key]
-    while path[-1] in ways:
-        path.append(ways[path[-1]][1])
-    return tuple(reversed(path))
+    path: tuple[Key, ...] = (ways[key][1], key)
+    while path[0] in ways:
+        path = (ways[path[0]][1], *path)
+    return path

@@ -103,8 +103,7 @@ class SqliteStore:
         places = self._about(reader, view, only) if only.subjects else None
         mask = view.mask(reader.connection, only) if places is None else None
         if mask is not None and (allowed := int(np.count_nonzero(mask))) < FEW:
-            found = self._walked(reader, name, view, mask, limit, behind, allowed // PER_WALKED)
-            if found is not None:
+            if allowed >= PER_WALKED and (found := self._walked(reader, name, view, mask, limit, behind, allowed // PER_WALKED)) is not None:
                 return found
             places = np.flatnonzero(mask).tolist()
         if places is not None:

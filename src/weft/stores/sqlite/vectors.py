@@ -8,6 +8,7 @@ import apsw
 import numpy as np
 import numpy.typing as npt
 
+from weft.quick import rounded
 from weft.stores.sqlite.best import smallest
 from weft.stores.sqlite.view import CHUNK, Mask, View
 
@@ -78,8 +79,10 @@ def similarities(connection: apsw.Connection, view: View, vector: Vector, places
         near = rough >= np.partition(rough, len(rough) - limit)[len(rough) - limit] - ROUGH
         stored, wanted = stored[near], wanted[near]
     # Doubles: in single precision a cosine would depend, in its last digit, on the others it is computed with.
-    cosines = np.round(np.clip(np.vecdot(stored.astype(np.float64), vector), 0.0, 1.0), 6)
-    return dict(zip(wanted.tolist(), cosines.tolist(), strict=True))
+    cosines = np.vecdot(stored.astype(np.float64), vector)
+    np.maximum(cosines, 0.0, out=cosines)
+    np.minimum(cosines, 1.0, out=cosines)
+    return dict(zip(wanted.tolist(), rounded(cosines), strict=True))
 
 
 def alike(connection: apsw.Connection, view: View, places: npt.NDArray[np.intp], least: float) -> list[list[tuple[int, float]]]:
