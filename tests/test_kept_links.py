@@ -140,3 +140,14 @@ def test_a_reader_asks_the_file_nothing_twice_until_somebody_writes(sqlite: Sqli
     after = told()
     assert all(one != another for one, another in zip(before, after, strict=True))
     other.close()
+
+
+def test_a_block_sees_one_state_from_its_first_moment_on(sqlite: SqliteStore, tmp_path: Path) -> None:
+    sqlite.apply(batch([item("a", "old")]))
+    other = SqliteStore.open(str(tmp_path / "weft.db"))
+    for text, before in (("newer", "old"), ("newest", "newer")):
+        with sqlite.reading():
+            other.apply(batch([item("a", text)]))
+            assert [one.text for one in sqlite.get([("acme", "a")])] == [before]
+        assert [one.text for one in sqlite.get([("acme", "a")])] == [text]
+    other.close()
