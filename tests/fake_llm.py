@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from fake_server import FakeServer, Handler, Request
 
 STATUS = re.compile(r"(\d{3})(?: after (.+)| echoing the (key|text))?")
 CONNECTIONS = ("slow", "drop connection", "garbage", "no choices", "content is a list")
@@ -23,20 +23,7 @@ class Say:
     refusal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a client sent."""
-
-    path: str
-    authorization: str
-    body: dict[str, Any]
-
-    @property
-    def messages(self) -> list[dict[str, str]]:
-        return list(self.body["messages"])
-
-
-class FakeLLM:
+class FakeLLM(FakeServer[Say | str]):
     """Answers POST /v1/chat/completions. Each request takes the next step of the script: a Say, a status such as "500", "429 after 7" or
     "401 echoing the key", or one of CONNECTIONS. Behind the last step the server has nothing to say: status 400.
 
@@ -45,49 +32,15 @@ class FakeLLM:
     """
 
     def __init__(self, script: Iterable[Say | str] = ()) -> None:
-        self.script = list(script)
-        for step in self.script:
+        steps = list(script)
+        for step in steps:
             if not (isinstance(step, Say) or step in CONNECTIONS or STATUS.fullmatch(step)):
                 raise ValueError(f"no behaviour {step!r}")
-        self.requests: list[Request] = []
-        self.closing = threading.Event()
-        self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __enter__(self) -> FakeLLM:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.closing.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def next_step(self, request: Request) -> Say | str:
-        with self._lock:
-            self.requests.append(request)
-            return self.script.pop(0) if self.script else "400"
+        super().__init__(steps, "400", _Handler)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # so that closing the server waits for its connections
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """HTTP/1.0: one request per connection, so nothing stays open."""
-
-    fake: FakeLLM
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        request = Request(self.path, self.headers.get("Authorization", ""), body)
-        step = self.fake.next_step(request)
+class _Handler(Handler):
+    def take(self, step: Say | str, request: Request) -> None:
         if isinstance(step, Say):
             self.say({"role": "assistant", "content": step.text, "refusal": step.refusal}, step.finish)
         elif status := STATUS.fullmatch(step):
@@ -102,13 +55,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def say(self, message: dict[str, Any], finish: str) -> None:
         self.send(200, json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": finish}]}))
-
-    def send(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body.encode())), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Silent."""

@@ -5,31 +5,17 @@ from __future__ import annotations
 import json
 import random
 import re
-import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from fake_server import FakeServer, Handler, Request
 
 MAX_CHARS = 30_000  # about the 8,191 tokens after which OpenAI refuses a text
 STATUS = re.compile(r"(\d{3})(?: after (.+)| echoing the (key|text)| with body (.*))?", re.DOTALL)
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a client sent."""
-
-    path: str
-    authorization: str
-    body: dict[str, Any]
-
-    @property
-    def texts(self) -> list[str]:
-        return [self.body["input"]] if isinstance(self.body["input"], str) else list(self.body["input"])
-
-
-class FakeOpenAI:
+class FakeOpenAI(FakeServer[str]):
     """Answers POST /v1/embeddings with a vector made from the text alone, never of unit length. As the real one does, it
     refuses empty and very long texts.
 
@@ -42,33 +28,8 @@ class FakeOpenAI:
     """
 
     def __init__(self, script: Iterable[str] = (), dimensions: int = 8) -> None:
-        self.script = [known(behaviour) for behaviour in script]
+        super().__init__([known(behaviour) for behaviour in script], "ok", _Handler)
         self.dimensions = dimensions
-        self.requests: list[Request] = []
-        self.closing = threading.Event()
-        self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __enter__(self) -> FakeOpenAI:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Returns when every connection is closed."""
-        self.closing.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def next_behaviour(self, request: Request) -> str:
-        with self._lock:
-            self.requests.append(request)
-            return self.script.pop(0) if self.script else "ok"
 
     def rows(self, request: Request) -> list[Row]:
         dimensions = request.body.get("dimensions", self.dimensions)
@@ -87,25 +48,16 @@ def vector(text: str, dimensions: int) -> list[float]:
     return [chance.gauss(0, 3) for _ in range(dimensions)]
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # so that closing the server waits for its connections
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """HTTP/1.0: one request per connection, so nothing stays open."""
-
+class _Handler(Handler):
     fake: FakeOpenAI
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        request = Request(self.path, self.headers.get("Authorization", ""), body)
-        behaviour = self.fake.next_behaviour(request)
-        if status := STATUS.fullmatch(behaviour):
+    def take(self, step: str, request: Request) -> None:
+        if status := STATUS.fullmatch(step):
             self.refuse(int(status[1]), request, *status.groups()[1:])
-        elif behaviour in CONNECTIONS:
-            CONNECTIONS[behaviour](self)
+        elif step in CONNECTIONS:
+            CONNECTIONS[step](self)
         else:
-            self.answer(behaviour, request)
+            self.answer(step, request)
 
     def refuse(self, status: int, request: Request, retry_after: str | None, echo: str | None, body: str | None) -> None:
         said = {"key": request.authorization, "text": " ".join(request.texts), None: ""}[echo]
@@ -120,13 +72,6 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send(200, BODIES[behaviour](self.fake.rows(request)))
 
-    def send(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body.encode())), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
     def stay_silent(self) -> None:
         self.fake.closing.wait()
 
@@ -138,9 +83,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def garble(self) -> None:
         self.send(200, "not compressed", {"Content-Encoding": "gzip"})
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Silent."""
 
 
 def as_error(message: str) -> str:
