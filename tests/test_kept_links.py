@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from weft.model import Batch
+from weft.stages.expand import LIGHTEST
 from weft.stores.memory import MemoryStore
 from weft.stores.sqlite import links
 from weft.stores.sqlite.store import SqliteStore
@@ -63,9 +64,9 @@ def test_links_are_those_that_memory_knows(sqlite: SqliteStore, tmp_path: Path, 
 
 def test_what_was_read_is_not_read_again(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item(id) for id in IDS], [edge("a", "b"), edge("a", "c", 0.2), edge("c", "d")]))
-    first = sqlite.edges_of([("acme", "a"), ("acme", "e")], ["acme"], min_weight=links.LIGHTEST)
+    first = sqlite.edges_of([("acme", "a"), ("acme", "e")], ["acme"], min_weight=LIGHTEST)
     seen = statements(sqlite)
-    assert sqlite.edges_of([("acme", "e"), ("acme", "a")], ["acme"], min_weight=links.LIGHTEST) == first
+    assert sqlite.edges_of([("acme", "e"), ("acme", "a")], ["acme"], min_weight=LIGHTEST) == first
     assert [one.target for one in sqlite.edges_of([("acme", "a")], ["acme"], min_weight=0.5)] == ["b"]
     assert not [sql for sql in seen if "edge" in sql]
     sqlite.edges_of([("acme", "c")], ["acme"])

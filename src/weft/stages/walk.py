@@ -15,6 +15,7 @@ from weft.ports import Stores, Vector
 from weft.quick import maker, rounded
 from weft.recipes import Recipe
 from weft.stages.bridge import held, plain, unasked, whole_names
+from weft.stages.expand import LIGHTEST
 from weft.stages.rank import rescored
 from weft.stages.said import linked, worth_less
 from weft.stages.search import Searched, search
@@ -33,7 +34,6 @@ BRIDGED_FROM, BRIDGES = 2, 10  # the best starts are linked to hits that hold wh
 BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
 GUESSES = frozenset((BRIDGED, "shares", "similar"))  # likeness: neither end names the other
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
-LIGHTEST = 5e-324  # the least number above 0: a link that weighs nothing is not followed
 NO_LINK = (0.0,)
 
 _hit = maker(Hit)

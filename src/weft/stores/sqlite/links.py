@@ -15,7 +15,6 @@ from weft.model import Edge
 from weft.quick import opened
 from weft.stores.sqlite.rows import EDGE, apart, edge_from_row, unchanged
 
-LIGHTEST = 5e-324  # the least number above 0: a weight of 0 forbids a link
 KEPT_ROWS = 50_000  # links that a reader remembers, about 300 bytes each; when there are more it begins anew
 
 Row = tuple[Any, ...]
