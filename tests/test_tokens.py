@@ -241,6 +241,32 @@ def test_lines_counted_one_by_one_make_the_count_of_the_whole(plain, pieces):
     assert ours.count(text) == len(whole.encode_ordinary(text))
 
 
+def test_words_with_numbers_behind_them_are_counted_as_in_the_whole(plain):
+    ours, whole = plain
+    numbers = [str(number) for number in range(1000)] + ["0000", "12345", "123456", "9876543", "1" * 30]
+    assert all(len(whole.encode_ordinary(number)) == 1 for number in numbers[:1000])
+    words = [
+        f"{word}{sign}{numbers[-1 - place % 300]}{end}"
+        for place, word in enumerate(("n", "item", "USA", "Kb", "zzxq"))
+        for sign in ("", *"-_:.#")
+        for end in ("", *",.;:)")
+    ]
+    words += [f"n{number}" for number in numbers]
+    for word in words:
+        for text in (
+            f"{word} a",
+            f"a {word} b",
+            f"a {word}",
+            f"a {word}\n",
+            f"a {word}\n\n",
+            f"{word}\nb {word}",
+            f"a {word}\n/b c",
+            f"a\n  {word} b",
+            f"a {word}\n  b c",
+        ):
+            assert ours.count(text) == len(whole.encode_ordinary(text)), text
+
+
 def test_every_plain_word_that_is_a_token_is_one_token(plain):
     ours, whole = plain
     known = [token.decode() for token in tokens._ranks(ours.name) if token.isascii()]

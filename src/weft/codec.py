@@ -69,6 +69,8 @@ def time_to_text(time: datetime) -> str:
 def text_to_time(text: str) -> datetime:
     """ISO 8601; a time without a zone is taken as UTC."""
     time = datetime.fromisoformat(text)
+    if time.tzinfo is UTC:  # as weft writes them
+        return time
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 

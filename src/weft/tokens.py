@@ -45,6 +45,8 @@ MEMO_LENGTH = 2_000  # characters of the longest text remembered
 UNEVEN, UNEVEN_LAST = re.compile(r"\A\Z|\A\n|\n\Z|[^\S\n]"), re.compile(r"\A\Z|\A\n|[^\S\n]")
 # A word that is one piece in either encoding: o200k cuts where a capital follows a small letter.
 PLAIN = re.compile(r"[A-Za-z]?[a-z]+|[A-Z]+")
+# Such a word with a number behind it, as ids have: digits are counted by threes, and signs apart.
+NUMBERED = re.compile(rf"({PLAIN.pattern})([-_:.#]?)([0-9]+)([,.;:)]?\n?)")
 # A line indented by two blanks, as those of plain and YAML blocks: a token for the first blank, and the other belongs to the word.
 INDENT, MARK = "\n  ", "\0"  # what stands for the blanks while a text is cut into words
 MOST_BREAKS = 4
@@ -58,9 +60,9 @@ Encode = Callable[[str], list[int]]
 _loading = Lock()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Counter:
-    """A TokenCounter. `additive`: if A ends in a newline and B begins with a visible character other than "/", then
+    """A TokenCounter, made once for each encoding and file. `additive`: if A ends in a newline and B begins with a visible character other than "/", then
     count(A + B) == count(A) + count(B). The exception is for o200k: "!\\n/home" has one token more than "!\\n" and "/home".
     Half a million characters without a seam are bounded, not counted: then the sum can be the smaller, but never too small."""
 
@@ -88,7 +90,7 @@ def counter(model: str) -> TokenCounter:
         if len(model) > MAX_MODEL_NAME:
             raise Invalid(f"model name {model[:40]!r}… has {len(model)} characters; at most {MAX_MODEL_NAME}")
         encoding = _encoding_of(model)
-        return _exact(encoding) if encoding else Counter(UPPER_BOUND, True, _bytes)
+        return _exact(encoding) if encoding else _BOUND
 
 
 def _encoding_of(model: str) -> str:
@@ -107,17 +109,26 @@ def _bytes(text: str) -> int:
     return len(text.encode())
 
 
+_BOUND = Counter(UPPER_BOUND, True, _bytes)
+
+
 class Remembered(dict[str, int]):
     """Tokens of a word with what stands before it, counted once. Texts are made of the same words again and again."""
 
-    def __init__(self, before: str, uneven: re.Pattern[str], encode: Encode, encode_piece: Encode) -> None:
+    def __init__(self, before: str, uneven: re.Pattern[str], encode: Encode, of_piece: Callable[[str], int]) -> None:
         super().__init__()
-        self._before, self._uneven, self._encode, self._encode_piece = before, uneven, encode, encode_piece
+        self._before, self._uneven, self._encode, self._of_piece = before, uneven, encode, of_piece
         # Where the parts of a word with line breaks are looked up: its lines but the last, its last line, and that if it is indented.
         self.lines = self.line = self.indented = self
+        self.tails: dict[str, int] = self  # what may stand behind the number of a word
 
     def __missing__(self, word: str) -> int:
-        found = self._over_lines(word) if "\n" in word else self._counted(word)
+        if PLAIN.fullmatch(word):
+            found = self._of_piece(self._before + word)
+        elif (numbered := NUMBERED.fullmatch(word)) and numbered[4] in self.tails:
+            return self[numbered[1]] + (1 if numbered[2] else 0) + (len(numbered[3]) + 2) // 3 + self.tails[numbered[4]]
+        else:
+            found = self._over_lines(word) if "\n" in word else self._counted(word)
         if len(word) <= LONGEST_WORD:
             if len(self) >= MEMO_WORDS:
                 self.clear()
@@ -125,8 +136,6 @@ class Remembered(dict[str, int]):
         return found
 
     def _counted(self, word: str) -> int:
-        if PLAIN.fullmatch(word):
-            return len(self._encode_piece(self._before + word))
         if not (word and word.isprintable()) and self._uneven.search(word):
             return UNKNOWN
         return len(self._encode(self._before + word))
@@ -143,9 +152,11 @@ class Remembered(dict[str, int]):
 
 @lru_cache
 def _exact(encoding: str) -> Counter:
-    ranks = tiktoken.Encoding(encoding, pat_str=PIECES[encoding], mergeable_ranks=_ranks(encoding), special_tokens={})
+    known = _ranks(encoding)
+    ranks = tiktoken.Encoding(encoding, pat_str=PIECES[encoding], mergeable_ranks=known, special_tokens={})
     # What is known to be one piece need not be cut: a quarter of the time. Not documented, so we can do without.
-    by_words = _by_words(ranks.encode_ordinary, getattr(ranks, "_encode_single_piece", ranks.encode_ordinary))
+    encode_piece: Encode = getattr(ranks, "_encode_single_piece", ranks.encode_ordinary)
+    by_words = _by_words(ranks.encode_ordinary, lambda piece: 1 if piece.encode() in known else len(encode_piece(piece)))
 
     def tokens(text: str) -> int:
         if " " in text and len(text) <= CHUNK and (found := by_words(text)) < UNKNOWN:
@@ -156,16 +167,19 @@ def _exact(encoding: str) -> Counter:
     return Counter(encoding, True, tokens)
 
 
-def _by_words(encode: Encode, encode_piece: Encode) -> Callable[[str], int]:
+def _by_words(encode: Encode, of_piece: Callable[[str], int]) -> Callable[[str], int]:
     """Counts a text with blanks in it by its words: UNKNOWN or more when they do not tell. No token spans a visible character and the blank
     behind it, nor a letter and the line break behind it. Five times as fast as encoding the whole, and as looking the whole text up
     among those counted before."""
-    first, others = (Remembered(before, UNEVEN, encode, encode_piece) for before in ("", " "))
-    alone, last = (Remembered(before, UNEVEN_LAST, encode, encode_piece) for before in ("", " "))
+    first, others = (Remembered(before, UNEVEN, encode, of_piece) for before in ("", " "))
+    alone, last = (Remembered(before, UNEVEN_LAST, encode, of_piece) for before in ("", " "))
     first.lines, others.lines = alone, last
     alone.line = others.line = last.line = first
     first.indented = alone.indented = last.indented = others
     breaks = [len(encode("\n" * many)) for many in range(MOST_BREAKS + 1)]
+    ends = {end: len(encode(end)) for end in ("", *",.;:)", *(f"{sign}\n" for sign in ",.;:)"))}
+    first.tails = others.tails = {end: tokens for end, tokens in ends.items() if "\n" not in end}
+    alone.tails = last.tails = ends
 
     def count(text: str) -> int:
         if MARK in text:

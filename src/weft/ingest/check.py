@@ -24,6 +24,7 @@ MAX_TEXT = 1_000_000
 MAX_TAGS = 200
 MAX_PROPERTIES = 1_000_000  # characters of all properties as JSON
 MAX_DEPTH = 32  # of nested properties
+LARGEST = float(np.finfo(np.float32).max)
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
@@ -146,10 +147,11 @@ def vector(given: Sequence[float] | Vector, dimensions: int | None = None) -> Ve
         raise Invalid(f"a vector must be one list of numbers, not of shape {array.shape}")
     if dimensions is not None and len(array) != dimensions:
         raise Invalid(f"a vector of {len(array)} dimensions does not fit: {dimensions} are needed")
-    length = float(np.linalg.norm(array.astype(np.float64)))
+    exact = array.astype(np.float64)
+    length = math.sqrt(float(exact @ exact))
     if not math.isfinite(length) or not length:
         raise Invalid("a vector must have finite numbers, not all of them 0")
-    if length > float(np.finfo(np.float32).max):  # as a number of single precision it would be infinite
+    if length > LARGEST:  # as a number of single precision it would be infinite
         return vector(array / np.abs(array).max())
     return (array / length).astype(np.float32)
 

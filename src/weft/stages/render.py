@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from weft.errors import unknown
@@ -21,6 +22,7 @@ _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _UNQUOTED = re.compile(r"(?!(?:yes|no|on|off|y|n|true|false|null)\Z)[^\W\d_](?:[\w .,;/()'?!+*=&%@-]*[\w.,;/()'?!+*=&%@-])?", re.I)
 _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+FORMS = 64  # items whose names are remembered, as each is written in several forms
 _LONGEST_KEY = 1000  # YAML readers look for the colon of a key within 1024 characters
 
 
@@ -138,13 +140,10 @@ def _markdown_section(name: str) -> str:
 def _markdown(hit: Hit, form: Form) -> str:
     if hit.found_by == LINK:
         return f"- {listed_text(link_line(hit.item.properties, in_bold))}\n"
-    item, kind = hit.item, one_line(hit.item.type)
-    name = _name(item)
+    item = hit.item
+    pointer, head = _markdown_names(item.title, item.id, item.type)
     if form is Form.POINTER:
-        detail = f"{kind}, id: {one_line(item.id)}" if kind else f"id: {one_line(item.id)}"
-        way = f", via: {hit.via}" if hit.via else ""  # the last sign of a line without one is a bracket
-        return f"- {listed_text(f'{name} ({detail}){way}')}\n"
-    head = f"### {heading_text(f'{name} ({kind})' if kind else name)}\n"
+        return f"- {listed_text(f'{pointer}, via: {hit.via}' if hit.via else pointer)}\n"  # the last sign of a line without one is a bracket
     head += f"#### via: {hit.via}\n" if hit.via else ""  # a heading, as that is what no text can write
     text = _body(item, form)
     if text[:1].isspace() or "\r" in text:
@@ -152,6 +151,14 @@ def _markdown(hit: Hit, form: Form) -> str:
     facts = [f"- **{bold_text(one_line(key))}**: {on_one_line(value)}\n" for key, value in _shown_properties(item, form).items()]
     # The blank line keeps the facts out of HTML and of a list's last line.
     return head + (f"{body_text(text)}\n\n" if text else "") + ("".join([*facts, "\n"]) if facts or not text else "")
+
+
+@lru_cache(FORMS)
+def _markdown_names(title: str, id: str, type: str) -> tuple[str, str]:
+    """The line that points to an item, but for its marks, and the heading of its block."""
+    name, id, kind = one_line(title), one_line(id), one_line(type)
+    name = name or id
+    return (f"{name} ({kind}, id: {id})", f"### {heading_text(f'{name} ({kind})')}\n") if kind else (f"{name} (id: {id})", f"### {heading_text(name)}\n")
 
 
 def _plain_section(name: str) -> str:

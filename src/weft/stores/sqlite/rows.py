@@ -76,7 +76,8 @@ def item_from_body(body: str, space: str) -> Item:
         row, end = _decode(body)
         if end != len(body):
             raise ValueError(f"more than an item: {body[end : end + 20]!r}")
-        return codec.item_from_dict({**row, "space": space})
+        row["space"] = space
+        return codec.item_from_dict(row)
     except (ValueError, TypeError) as error:
         raise Corrupt(f"an item of space {space!r} cannot be read ({error}): restore the file from a backup or an export") from error
 
