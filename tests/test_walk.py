@@ -182,10 +182,16 @@ def test_how_far_knowledge_is_linked_is_said_by_most_starts_or_by_the_best_one()
 
 
 def test_an_item_is_worth_less_by_what_it_repeats_of_the_best():
-    worth = {("s", "a"): 0.8, ("s", "b"): 0.6, ("s", "c"): 0.6}
+    keys, worth = [("s", "c"), ("s", "b"), ("s", "a")], [0.6, 0.6, 0.8]
     common = {"a": 0.5, "b": 0.5, "c": 0.0}
-    told = worth_less(worth, lambda _, keys: [common[key[1]] for key in keys], 1.0)
-    assert told == {("s", "a"): 0.8, ("s", "b"): pytest.approx(0.6 * (1 - REPEATED * 0.5**2 * 0.5)), ("s", "c"): 0.6}
-    assert told["s", "b"] < told["s", "c"]
-    assert worth_less(worth, lambda _, keys: [common[key[1]] for key in keys], 0.0) == worth  # nothing is linked
-    assert worth_less(worth, lambda _, keys: [1.0 for _ in keys], 1.0) == worth  # the best has the whole question: others may tell it again
+    told = worth_less(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 1.0)
+    assert told == [0.6, pytest.approx(0.6 * (1 - REPEATED * 0.5**2 * 0.5)), 0.8]
+    assert told[1] < told[0]
+    assert worth_less(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 0.0) == worth  # nothing is linked
+    assert worth_less(keys, worth, lambda _, keys: [1.0 for _ in keys], 1.0) == worth  # the best has the whole question: others may tell it again
+
+
+def test_of_equals_the_first_by_id_is_the_best_that_others_repeat():
+    keys = [("t", "b"), ("t", "a"), ("s", "a"), ("s", "z")]
+    told = worth_less(keys, [0.5, 0.5, 0.5, 0.4], lambda _, keys: [0.5 for _ in keys], 1.0)
+    assert [one == 0.5 for one in told] == [False, False, True, False]

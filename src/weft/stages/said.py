@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from weft.model import Key
 from weft.quick import rounded
-from weft.stages.top import top
 
 # Chosen on the two tuning sets (docs/walk.md).
 REPEATED = 1.2  # how much less an item is worth that repeats the best one
@@ -22,12 +21,14 @@ def linked(starts: Sequence[tuple[float, float]]) -> float:
     return min(1.0, max(usual, sum(share * enough for share, enough in held)) / NAMING)
 
 
-def worth_less(worth: Mapping[Key, float], same: Callable[[Key, Iterable[Key]], list[float]], linked: float) -> dict[Key, float]:
+def worth_less(keys: Sequence[Key], worth: Sequence[float], same: Callable[[Key, Iterable[Key]], list[float]], linked: float) -> list[float]:
     """Less for each item but the best, by the part of the question that it has in common with the best (`same`); not where the best
-    one has the whole question, nor where nothing is linked."""
-    (best,) = top(worth, worth, 1)
+    one has the whole question, nor where nothing is linked. The worth is that of the keys, in their order."""
+    most = max(worth)
+    best = min([key for key, one in zip(keys, worth, strict=True) if one == most], key=lambda key: (key[1], key[0]))
     rate = REPEATED * linked * (1 - same(best, [best])[0]) ** 2
     if not rate:
-        return dict(worth)
-    less = rounded([one * (1 - rate * shared) for one, shared in zip(worth.values(), same(best, worth), strict=True)])
-    return {**dict(zip(worth, less, strict=True)), best: worth[best]}
+        return list(worth)
+    less = rounded([one * (1 - rate * shared) for one, shared in zip(worth, same(best, keys), strict=True)])
+    less[keys.index(best)] = most
+    return less

@@ -108,7 +108,7 @@ class _Way:
     asked: dict[Key, None] = field(default_factory=dict)
     linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
     read: dict[Key, str] = field(default_factory=dict)
-    told: dict[Key, float] = field(default_factory=dict)  # see `named`
+    weighed: dict[Key, tuple[float, float, float]] = field(default_factory=dict)  # see `_weighs`; until more links are met
 
     def follow(self, keys: Sequence[Key]) -> None:
         """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
@@ -136,6 +136,7 @@ class _Way:
         for here, far in read.items():
             if far:
                 self.links.setdefault(here, {}).update(far)
+                self.weighed.pop(here, None)
         self._measure(shown)
 
     def _measure(self, keys: Sequence[Key]) -> None:
@@ -151,7 +152,7 @@ class _Way:
         return self.read
 
     def linked_from(self, starts: Mapping[Key, float]) -> float:
-        return linked([(share, self.named(key) / ENOUGH) for key, share in starts.items()])
+        return linked([(share, self._weighs(key)[0] / ENOUGH) for key, share in starts.items()])
 
     def bridge(self, starts: Mapping[Key, float], found: Sequence[Hit], pool: Mapping[Key, float]) -> None:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
@@ -166,6 +167,7 @@ class _Way:
                 if weight > self.links.setdefault(here, {}).get(key, NO_LINK)[0]:
                     edge = Edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], target_space="" if key[0] == here[0] else key[0])
                     self.links[here][key] = (weight, edge)
+                    self.weighed.pop(here, None)
             self._measure(chosen)
 
     def spread(self, starts: Mapping[Key, float]) -> tuple[dict[Key, float], dict[Key, Flow]]:
@@ -207,23 +209,23 @@ class _Way:
         self.sight.look(self.stores.items.get(top(coming, coming, most)))
 
     def _led(self, here: Key) -> float:
-        """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter. Bridges,
-        however many, count as the best of them."""
-        named = alike = bridged = 0.0
-        for weight, edge in self.links.get(here, {}).values():
-            if edge.type not in GUESSES:
-                named += weight
-            elif edge.type != BRIDGED:
-                alike += weight
-            elif weight > bridged:
-                bridged = weight
+        """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter."""
+        named, alike, bridged = self._weighs(here)
         return min(1.0, (named + self.linked * (alike + bridged)) / ENOUGH)
 
-    def named(self, here: Key) -> float:
-        """What an item's links weigh, guesses left out, once they were read."""
-        if here not in self.told:
-            self.told[here] = sum([weight for weight, edge in self.links.get(here, {}).values() if edge.type not in GUESSES])
-        return self.told[here]
+    def _weighs(self, here: Key) -> tuple[float, float, float]:
+        """What an item's links weigh: those that name something, those that guess, and bridges, which however many count as the best of them."""
+        if here not in self.weighed:
+            named = alike = bridged = 0.0
+            for weight, edge in self.links.get(here, {}).values():
+                if edge.type not in GUESSES:
+                    named += weight
+                elif edge.type != BRIDGED:
+                    alike += weight
+                elif weight > bridged:
+                    bridged = weight
+            self.weighed[here] = (named, alike, bridged)
+        return self.weighed[here]
 
     def _pulls(self, here: Key) -> list[float]:
         """How much each of an item's links draws of its worth."""
@@ -251,8 +253,8 @@ def _result(
     scores = {**known, **{key: pool.get(key, 0.0) for key in reached}}
     power = 1 / recipe.walk.sharpness
     parts = [worth.get(key, 0.0) / most + AFTER * score for key, score in scores.items()]
-    told = dict(zip(scores, rounded([highest * part**power if part < 1.0 else highest for part in parts]), strict=True))
-    told = worth_less(told, way.sight.same, way.linked)
+    values = rounded([highest * part**power if part < 1.0 else highest for part in parts])
+    told = dict(zip(scores, worth_less(list(scores), values, way.sight.same, way.linked), strict=True))
     say = min(1.0, 2 * way.linked)  # where hardly anything is linked by names, search has more to say than the walk
     if say < 1.0:
         told = {key: round(say * one + (1 - say) * scores[key], 6) for key, one in told.items()}

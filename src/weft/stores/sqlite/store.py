@@ -268,8 +268,13 @@ class SqliteStore:
         with self.reading() as reader:
             for name, view in reader.views([space for space, _ in keys]).items():
                 own = self._places(reader, name, view, keys)
-                cosines = vectors.similarities(reader.connection, view, vector, np.fromiter(own, np.intp, len(own)))
-                scored.update(zip([own[place] for place in cosines], cosines.values(), strict=True))
+                places = np.fromiter(own, np.intp, len(own))
+                embedded = view.embedded[places].tolist()
+                if not all(embedded):
+                    own = {place: key for (place, key), has in zip(own.items(), embedded, strict=True) if has}
+                    places = np.fromiter(own, np.intp, len(own))
+                if own:
+                    scored.update(zip(own.values(), vectors.cosines(view.vectors(reader.connection, places), vector), strict=True))
         return scored
 
     # graph

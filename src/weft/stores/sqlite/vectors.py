@@ -67,8 +67,7 @@ def nearest(view: View, vector: Vector, mask: Mask | None, wanted: int) -> npt.N
 
 
 def similarities(connection: apsw.Connection, view: View, vector: Vector, places: npt.NDArray[np.intp], limit: int = 0) -> dict[int, float]:
-    """The cosine at each of the places that has a vector, or at those that may be among the best `limit`. Negative cosines count
-    as 0; rounded, so that ties are ties everywhere."""
+    """The cosine at each of the places that has a vector, or at those that may be among the best `limit`."""
     wanted = places[view.embedded[places]]
     if not len(wanted):
         return {}
@@ -78,11 +77,16 @@ def similarities(connection: apsw.Connection, view: View, vector: Vector, places
         rough = np.maximum(np.vecdot(stored, vector), 0.0)  # opposites are ties: none of them may be lost here
         near = rough >= np.partition(rough, len(rough) - limit)[len(rough) - limit] - ROUGH
         stored, wanted = stored[near], wanted[near]
+    return dict(zip(wanted.tolist(), cosines(stored, vector), strict=True))
+
+
+def cosines(stored: npt.NDArray[np.float32], vector: Vector) -> list[float]:
+    """Of each stored vector. Negative ones count as 0; rounded, so that ties are ties everywhere."""
     # Doubles: in single precision a cosine would depend, in its last digit, on the others it is computed with.
-    cosines = np.vecdot(stored.astype(np.float64), vector)
-    np.maximum(cosines, 0.0, out=cosines)
-    np.minimum(cosines, 1.0, out=cosines)
-    return dict(zip(wanted.tolist(), rounded(cosines), strict=True))
+    exact = np.vecdot(stored.astype(np.float64), vector)
+    np.maximum(exact, 0.0, out=exact)
+    np.minimum(exact, 1.0, out=exact)
+    return rounded(exact)
 
 
 def alike(connection: apsw.Connection, view: View, places: npt.NDArray[np.intp], least: float) -> list[list[tuple[int, float]]]:
