@@ -14,6 +14,7 @@ from weft.stages.expand import LIGHTEST
 from weft.stores.memory import MemoryStore
 from weft.stores.sqlite import links
 from weft.stores.sqlite.store import SqliteStore
+from weft.stores.sqlite.view import LONGEST_KEPT
 from weft.testing.knowledge import NOW, batch, edge, item
 
 IDS = "abcdef"
@@ -152,3 +153,16 @@ def test_a_block_sees_one_state_from_its_first_moment_on(sqlite: SqliteStore, tm
             assert [one.text for one in sqlite.get([("acme", "a")])] == [before]
         assert [one.text for one in sqlite.get([("acme", "a")])] == [text]
     other.close()
+
+
+def test_what_is_large_is_not_kept(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = {"notes": "x" * LONGEST_KEPT}
+    sqlite.apply(batch([item("a"), item("b", properties=large)], [edge("a", "b", properties={"notes": "x" * 10 * links.PER_ROW})]))
+    monkeypatch.setattr(links.Kept.__init__, "__defaults__", (10,))
+    with sqlite.reading() as reader:
+        reader.links = links.Kept()
+        for _ in range(2):
+            assert [one.properties for one in sqlite.get([("acme", "a"), ("acme", "b")])] == [{}, large]
+            assert len(sqlite.edges_of([("acme", "a")], ["acme"])) == 1
+        assert list(reader.views(["acme"])["acme"]._decoded) == ["a"]
+        assert sum(len(pairs) for known in reader.links._links.values() for _, pairs in known.values()) == 0

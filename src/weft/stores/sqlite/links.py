@@ -15,7 +15,9 @@ from weft.model import Edge
 from weft.quick import opened
 from weft.stores.sqlite.rows import EDGE, apart, edge_from_row, unchanged
 
-KEPT_ROWS = 50_000  # links that a reader remembers, about 300 bytes each; when there are more it begins anew
+KEPT_ROWS = 50_000  # links that a reader remembers, about 400 bytes each; when there are more it begins anew
+PER_ROW = 300  # characters of properties that take as much room as a link does
+BODY = 6  # their place among the columns
 
 Row = tuple[Any, ...]
 Read = tuple[float, list[tuple[Edge, Mapping[str, Any]]]]  # the heaviest links of an item, down to this weight; see `rows.unchanged` for the second of a pair
@@ -67,9 +69,10 @@ class Kept:
             read: dict[str, Read] = {id: (min_weight, []) for id in missing}
             for row, edge in zip(rows, edges(rows, names), strict=True):
                 read[row[side.near]][1].append((edge, apart(edge.properties)))
-            if len(rows) <= self._most_rows:  # all links of a hub are too many to keep
+            size = len(rows) + sum([len(row[BODY]) for row in rows if row[BODY]]) // PER_ROW
+            if size <= self._most_rows:  # all links of a hub are too many to keep
                 known.update(read)
-                self._rows += len(missing) + len(rows)
+                self._rows += len(missing) + size
             else:
                 known = {**known, **read}
         found = [pair for id in ids for pair in known[id][1] if pair[0].weight >= min_weight]

@@ -22,7 +22,7 @@ CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
 MASKS = 64  # filters a view remembers
 KEPT_ITEMS = 16_384  # per view, about 1 KB each
-LONGEST_KEPT = 5_000  # characters
+LONGEST_KEPT = 8_000  # characters of all an item has
 KEPT_HOLDERS = 3_000_000  # places of words, about 11 bytes each, that a view remembers; when there are more it begins anew
 PER_WORD = 50  # places that take as much room as a word does besides
 Mask = npt.NDArray[np.bool_]
@@ -131,22 +131,26 @@ class View:
 
     def stored(self, connection: apsw.Connection, space: str, ids: Sequence[str]) -> dict[str, Item]:
         """The items behind those of the ids that are stored. The same ones come back in request after request, so they are kept."""
-        missing = [id for id in ids if id not in self._decoded]
+        missing: list[str] = []
         found: dict[str, Item] = {}
-        if missing:
-            query = "SELECT item.id, item.body FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
-            found = {id: item_from_body(body, space) for id, body in connection.execute(query, (codec.to_json(missing), self.no))}
         for id in ids:
             if id in self._decoded:
                 item, said = self._decoded[id]
                 found[id] = item if item.properties == said else unchanged(item, said)
-        self._keep([found[id] for id in missing if id in found])
+            else:
+                missing.append(id)
+        if missing:
+            query = "SELECT item.id, item.body FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
+            for id, body in connection.execute(query, (codec.to_json(missing), self.no)):
+                found[id] = item = item_from_body(body, space)
+                if len(body) <= LONGEST_KEPT:
+                    self._keep(item)
         return found
 
-    def _keep(self, items: Sequence[Item]) -> None:
-        if len(self._decoded) + len(items) > KEPT_ITEMS:
+    def _keep(self, item: Item) -> None:
+        if len(self._decoded) >= KEPT_ITEMS:
             self._decoded.clear()
-        self._decoded.update({item.id: (item, apart(item.properties)) for item in items[:KEPT_ITEMS] if len(item.text) <= LONGEST_KEPT})
+        self._decoded[item.id] = (item, apart(item.properties))
 
     def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """The vectors at these places, which must have one, each asked for once."""
