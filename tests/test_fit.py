@@ -324,3 +324,13 @@ def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, mo
     fitted = fit([Part(Recipe("one", forms=(Form.WHOLE,)), hits)], 100, bare, counter(model))
     assert len(fitted.fragments[0].chosen) == 2
     assert fitted.tokens == counter(model).count(fitted.text)
+
+
+@pytest.mark.parametrize("field", ["title", "text", "summary", "properties"])
+def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
+    monkeypatch.setattr(stage, "_remembered", {})
+    for size in (10, stage.LONGEST_REMEMBERED + 5):
+        large = "word " * (size // 5)
+        item = Item(f"i{size}", "s", **{field: {"notes": large} if field == "properties" else large})
+        fit([Part(Recipe("one"), (Hit(item, 1.0),))], 100, layout("markdown"), counter("gpt-4"))
+    assert [key[4] for key in stage._remembered] == ["i10"]

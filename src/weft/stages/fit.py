@@ -78,11 +78,10 @@ def fit(parts: Sequence[Part], max_tokens: int | None, layout: Layout, counter: 
 
 def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter) -> tuple[Rendered, ...]:
     """The forms a candidate may take. The same items come back in request after request: they are remembered by all they show."""
-    between = layout.separators.get(recipe.name, layout.between)
-    if not layout.lasting or len(hit.item.text) > LONGEST_REMEMBERED:
-        return _rendered(hit, recipe, layout, between, counter)
-    item = hit.item
+    between, item = layout.separators.get(recipe.name, layout.between), hit.item
     properties = repr(item.properties) if item.properties else ""
+    if not layout.lasting or len(item.title) + len(item.text) + len(item.summary) + len(properties) > LONGEST_REMEMBERED:
+        return _rendered(hit, recipe, layout, between, counter)
     shown = (layout.name, between, counter, recipe.forms, item.id, item.kind, item.type, item.title, item.text, item.summary, item.tags, properties, hit.via)
     found = _remembered.get(shown)
     if found is None:
