@@ -13,6 +13,7 @@ from weft.model import Batch
 from weft.stages.expand import LIGHTEST
 from weft.stores.memory import MemoryStore
 from weft.stores.sqlite import links
+from weft.stores.sqlite.reader import KNOWN
 from weft.stores.sqlite.store import SqliteStore
 from weft.stores.sqlite.view import LONGEST_KEPT
 from weft.testing.knowledge import NOW, batch, edge, item
@@ -107,7 +108,7 @@ def test_all_links_of_a_hub_are_not_kept(sqlite: SqliteStore, monkeypatch: pytes
         assert sum(len(pairs) for known in reader.links._links.values() for _, pairs in known.values()) <= 10
 
 
-def test_what_a_caller_does_to_a_link_stays_with_him(sqlite: SqliteStore) -> None:
+def test_what_a_caller_does_to_a_link_is_not_given_to_the_next(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a"), item("b")], [edge("a", "b", properties={"since": "2020"})]))
     for _ in range(3):
         (found,) = sqlite.edges_of([("acme", "a")], ["acme"])
@@ -116,7 +117,7 @@ def test_what_a_caller_does_to_a_link_stays_with_him(sqlite: SqliteStore) -> Non
         found.properties["since"] = "2021"
 
 
-def test_what_a_caller_does_to_an_item_stays_with_him(sqlite: SqliteStore) -> None:
+def test_what_a_caller_does_to_an_item_is_not_given_to_the_next(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a", properties={"plan": "gold", "limits": {"seats": [1, 2]}}), item("b")]))
     for _ in range(3):
         first, second = sqlite.get([("acme", "a"), ("acme", "b")])
@@ -166,3 +167,11 @@ def test_what_is_large_is_not_kept(sqlite: SqliteStore, monkeypatch: pytest.Monk
             assert len(sqlite.edges_of([("acme", "a")], ["acme"])) == 1
         assert list(reader.views(["acme"])["acme"]._decoded) == ["a"]
         assert sum(len(pairs) for known in reader.links._links.values() for _, pairs in known.values()) == 0
+
+
+def test_a_reader_does_not_remember_every_answer(sqlite: SqliteStore) -> None:
+    sqlite.apply(batch([item("a")]))
+    with sqlite.reading() as reader:
+        for number in range(3 * KNOWN):
+            assert [info.name for info in sqlite.spaces(["acme", str(number)])] == ["acme"]
+            assert len(reader._known) <= KNOWN

@@ -195,3 +195,15 @@ def test_of_equals_the_first_by_id_is_the_best_that_others_repeat():
     keys = [("t", "b"), ("t", "a"), ("s", "a"), ("s", "z")]
     told = worth_less(keys, [0.5, 0.5, 0.5, 0.4], lambda _, keys: [0.5 for _ in keys], 1.0)
     assert [one == 0.5 for one in told] == [False, False, True, False]
+
+
+def test_what_may_be_shown_is_found_behind_much_that_may_not():
+    with weft.open("memory:", embedder=None, links=[]) as kb:
+        kb.add([Item("start", "s", title="Lothair", text="Lothair was king.")])
+        kb.add([Item(f"node-{number}", "s", title=f"Tale {number}", text="A tale.") for number in range(10)])
+        kb.add([Item(f"person-{number}", "s", kind=Kind.ENTITY, title=f"Person {number}", text="Somebody.") for number in range(2)])
+        kb.add([], [Edge("start", f"node-{number}", weight=0.9, space="s") for number in range(10)])
+        kb.add([], [Edge("start", f"person-{number}", weight=0.1, space="s") for number in range(2)])
+        people = [KNOWLEDGE[0], Recipe("people", "walk", kinds=(Kind.ENTITY,), limit=2, depth=1)]
+        shown = kb.context("Who was Lothair?", spaces=["s"], recipe=people).fragments[1]
+    assert sorted(one.hit.item.id for one in shown.chosen) == ["person-0", "person-1"]

@@ -10,7 +10,6 @@ from weft.model import Key
 def top(keys: Collection[Key], scores: Mapping[Key, float], most: int) -> list[Key]:
     """The best `most` of the keys, best first, ties by id and space."""
     if 0 < most < len(keys):
-        every = [scores[key] for key in keys]
-        least = max(every) if most == 1 else sorted(every, reverse=True)[most - 1]
+        least = sorted([scores[key] for key in keys], reverse=True)[most - 1]
         keys = [key for key in keys if scores[key] >= least]
     return sorted(keys, key=lambda key: (-scores[key], key[1], key[0]))[:most]

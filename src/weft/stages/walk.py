@@ -108,7 +108,6 @@ class _Way:
     asked: dict[Key, None] = field(default_factory=dict)
     linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
     read: dict[Key, str] = field(default_factory=dict)
-    weighed: dict[Key, tuple[float, float, float]] = field(default_factory=dict)  # see `_weighs`; until more links are met
 
     def follow(self, keys: Sequence[Key]) -> None:
         """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
@@ -136,7 +135,6 @@ class _Way:
         for here, far in read.items():
             if far:
                 self.links.setdefault(here, {}).update(far)
-                self.weighed.pop(here, None)
         self._measure(shown)
 
     def _measure(self, keys: Sequence[Key]) -> None:
@@ -167,7 +165,6 @@ class _Way:
                 if weight > self.links.setdefault(here, {}).get(key, NO_LINK)[0]:
                     edge = Edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], target_space="" if key[0] == here[0] else key[0])
                     self.links[here][key] = (weight, edge)
-                    self.weighed.pop(here, None)
             self._measure(chosen)
 
     def spread(self, starts: Mapping[Key, float]) -> tuple[dict[Key, float], dict[Key, Flow]]:
@@ -215,17 +212,15 @@ class _Way:
 
     def _weighs(self, here: Key) -> tuple[float, float, float]:
         """What an item's links weigh: those that name something, those that guess, and bridges, which however many count as the best of them."""
-        if here not in self.weighed:
-            named = alike = bridged = 0.0
-            for weight, edge in self.links.get(here, {}).values():
-                if edge.type not in GUESSES:
-                    named += weight
-                elif edge.type != BRIDGED:
-                    alike += weight
-                elif weight > bridged:
-                    bridged = weight
-            self.weighed[here] = (named, alike, bridged)
-        return self.weighed[here]
+        named = alike = bridged = 0.0
+        for weight, edge in self.links.get(here, {}).values():
+            if edge.type not in GUESSES:
+                named += weight
+            elif edge.type != BRIDGED:
+                alike += weight
+            elif weight > bridged:
+                bridged = weight
+        return named, alike, bridged
 
     def _pulls(self, here: Key) -> list[float]:
         """How much each of an item's links draws of its worth."""
@@ -264,7 +259,7 @@ def _result(
     for key in best:
         if key in items:
             path = _path(key, ways)
-            links = (ways[key][2],) if len(path) == 2 else tuple([ways[one][2] for one in path[1:]])
+            links = tuple([ways[one][2] for one in path[1:]])
             score = round(links[-1].weight / (len(links) + recipe.near), 6)
             hits.append(_hit(items[key], min(1.0, score), {"graph": score, "walk": told[key]}, ("graph",), path, links[-1], links, ""))
     return Walked(tuple(hits), told, len(reached), _farthest(ways, known))
