@@ -1,10 +1,14 @@
 """Vectors that are kept must be the ones that are stored, whatever was asked before and however little room there is."""
 
+import apsw
 import numpy as np
 import pytest
 
+from weft.errors import Corrupt
 from weft.stores.sqlite.kept import Kept
 from weft.stores.sqlite.rows import floats
+from weft.stores.sqlite.store import SqliteStore
+from weft.testing.knowledge import ACME, batch, item
 
 DIMENSIONS = 4
 
@@ -70,3 +74,27 @@ def test_every_short_float_is_read_as_the_number_it_is():
     assert read.dtype == np.float32
     assert read.tobytes() == halves.astype(np.float32).tobytes()  # signs of nothing included
     assert floats(b"").shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE vector SET data = substr(data, 1, length(data) - 1)",
+        "UPDATE vector SET data = substr(data, 1, length(data) - 2)",
+        "UPDATE vector SET data = substr(data, 1, 2) WHERE row = (SELECT min(row) FROM vector)",
+        "DELETE FROM vector WHERE row = (SELECT min(row) FROM vector)",
+    ],
+)
+def test_vectors_that_are_cut_off_or_missing_are_told_and_never_taken_for_others(tmp_path, damage):
+    path = str(tmp_path / "weft.db")
+    asked = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
+    store = SqliteStore.open(path)
+    store.apply(batch([item(str(number)) for number in range(6)]))
+    store.put_vectors({("acme", str(number)): asked for number in range(6)}, "some")
+    apsw.Connection(path).execute(damage)
+    for ask in (lambda: store.search_vector(asked, ACME, 3), lambda: store.score_vectors(asked, [("acme", "0"), ("acme", "1")])):
+        with pytest.raises(Corrupt, match="`weft reindex` makes all of them anew"):
+            ask()
+    store.forget_vectors()
+    assert store.search_vector(asked, ACME, 3).matches == ()
+    store.close()

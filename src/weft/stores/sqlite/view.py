@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from weft import codec
 from weft import words as analyser
+from weft.errors import Corrupt
 from weft.model import Filter, Item
 from weft.stores.sqlite.kept import Kept
 from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, floats, item_from_body, label, microseconds, unchanged
@@ -159,8 +160,11 @@ class View:
     def _fetched(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         query = "SELECT vector.data FROM json_each(?) AS asked CROSS JOIN vector ON vector.row = asked.value"
         rows = json.dumps([(self.no << 32) + place for place in places.tolist()])
-        data = b"".join(data for (data,) in connection.execute(query, (rows,)))
-        return floats(data).reshape(len(places), -1)
+        found = [data for (data,) in connection.execute(query, (rows,))]
+        ((dimensions,),) = connection.execute("SELECT value FROM meta WHERE key = 'dimensions'")
+        if len(found) != len(places) or any([len(data) != 2 * dimensions for data in found]):  # one of another length would shift all behind it
+            raise Corrupt("stored vectors are missing or cut off: `weft verify` says which, `weft reindex` makes all of them anew")
+        return floats(b"".join(found)).reshape(len(found), dimensions)
 
     def norms(self, per_word: float) -> npt.NDArray[np.float64]:
         """What an item's length does to the count of a word, when there is one item to so many words. Kept until it changes."""
