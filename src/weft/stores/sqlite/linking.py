@@ -12,7 +12,7 @@ from weft import codec
 from weft.model import MADE, Edge, Item, Links, Marks
 from weft.stores.sqlite import entries, vectors
 from weft.stores.sqlite.rows import EDGE, edge_from_row, label
-from weft.stores.sqlite.view import View
+from weft.stores.sqlite.view import NOWHERE, View
 from weft.stores.sqlite.write import Writer
 
 Ends = tuple[str, str, str]  # of an edge: source, target, type
@@ -93,8 +93,7 @@ def carriers(connection: apsw.Connection, view: View, tags: Sequence[str], most:
 
 
 def alike(connection: apsw.Connection, view: View, ids: Sequence[str], least: float) -> dict[str, list[tuple[float, str]]]:
-    places = view.places(connection, ids)
-    own = {places[id]: id for id in ids if id in places and view.embedded[places[id]]}
+    own = {place: id for place, id in zip(view.places(connection, ids), ids, strict=True) if place != NOWHERE and view.embedded[place]}
     if not own:
         return {}
     found = vectors.alike(connection, view, np.fromiter(own, np.intp, len(own)), least)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ Row = tuple[Any, ...]
 Read = tuple[float, list[tuple[Edge, Mapping[str, Any]]]]  # the heaviest links of an item, down to this weight; see `rows.unchanged` for the second of a pair
 
 _open, _made = opened(Edge)
+_weight = attrgetter("weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,7 @@ class Kept:
                 self._rows += len(missing) + size
             else:
                 known = {**known, **read}
-        found = [pair for id in ids for pair in known[id][1] if pair[0].weight >= min_weight]
-        return [edge if edge.properties == said else unchanged(edge, said) for edge, said in found]
+        return [edge if edge.properties == said else unchanged(edge, said) for id in ids for edge, said in known[id][1] if edge.weight >= min_weight]
 
     def forget(self) -> None:
         self._links.clear()
@@ -109,19 +109,14 @@ def heaviest(connection: apsw.Connection, side: Side, space: int, ids: Sequence[
 def ordered(found: Iterable[Edge]) -> list[Edge]:
     """Each link once, heaviest first, ties by source, target and type, then by the spaces. Weights alone are sorted in a tenth of the time, and
     there are hundreds of links in a request: only those that weigh the same are compared by more."""
-    ranked = sorted(found, key=attrgetter("weight"), reverse=True)
-    weights = [edge.weight for edge in ranked]
-    starts = [place for place, (before, behind) in enumerate(pairwise(weights), 1) if before != behind]
-    if len(starts) + 1 >= len(ranked):
+    ranked = sorted(found, key=_weight, reverse=True)
+    weighing = Counter([edge.weight for edge in ranked])
+    if len(weighing) == len(ranked):
         return ranked
-    once: list[Edge] = []
-    for start, end in pairwise([0, *starts, len(ranked)]):
-        if end - start == 1:
-            once.append(ranked[start])
-        else:
-            tied = {(edge.source, edge.target, edge.type, edge.space, edge.target_space or edge.space): edge for edge in ranked[start:end]}
-            once += [tied[key] for key in sorted(tied)]
-    return once
+    told = [edge for edge in ranked if weighing[edge.weight] > 1]
+    tied = {(edge.source, edge.target, edge.type, edge.space, edge.target_space or edge.space, edge.weight): edge for edge in told}
+    alone = [edge for edge in ranked if weighing[edge.weight] == 1]
+    return sorted([*alone, *(tied[key] for key in sorted(tied))], key=_weight, reverse=True)  # which leaves ties as they are
 
 
 def edges(rows: Sequence[Row], names: Mapping[int, str]) -> list[Edge]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import compress
 from threading import Lock
 
 import apsw
@@ -20,7 +21,7 @@ from weft.stores.sqlite import best, entries, linking, links, log, vectors, veri
 from weft.stores.sqlite.file import connect, translated, writing
 from weft.stores.sqlite.reader import Reader, Readers, Reading
 from weft.stores.sqlite.rows import EDGE, edge_from_row, item_from_body, label
-from weft.stores.sqlite.view import Mask, View
+from weft.stores.sqlite.view import NOWHERE, Mask, View
 from weft.stores.sqlite.write import Writer
 
 Vector = npt.NDArray[np.float32]
@@ -82,13 +83,19 @@ class SqliteStore:
         return [found[space][id] for space, id in keys if space in found and id in found[space]]
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
-        shown: dict[str, Container[str]] = {}
         with self.reading() as reader:
-            for name, view in reader.views(only.spaces).items():
-                ids = [id for space, id in keys if space == name]
-                places, mask = view.places(reader.connection, ids), view.mask(reader.connection, only)
-                shown[name] = places if mask is None else {id for id in ids if id in places and mask[places[id]]}
-        return [key for key in keys if key[0] in shown and key[1] in shown[key[0]]]
+            shown = [self._shown(reader, name, view, keys, only) for name, view in reader.views(only.spaces).items()]
+        if len(shown) == 1:
+            return shown[0]
+        every = frozenset([key for some in shown for key in some])
+        return [key for key in keys if key in every]
+
+    def _shown(self, reader: Reader, name: str, view: View, keys: Sequence[Key], only: Filter) -> list[Key]:
+        own = [key for key in keys if key[0] == name]
+        places, mask = view.places(reader.connection, [id for _, id in own]), view.mask(reader.connection, only)
+        if NOWHERE in places:
+            own, places = [key for key, place in zip(own, places, strict=True) if place != NOWHERE], [place for place in places if place != NOWHERE]
+        return own if mask is None else list(compress(own, mask[places].tolist()))
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         found: list[Item] = []
@@ -268,12 +275,10 @@ class SqliteStore:
         with self.reading() as reader:
             for name, view in reader.views([space for space, _ in keys]).items():
                 own = self._places(reader, name, view, keys)
-                places = np.fromiter(own, np.intp, len(own))
-                embedded = view.embedded[places].tolist()
-                if not all(embedded):
-                    own = {place: key for (place, key), has in zip(own.items(), embedded, strict=True) if has}
-                    places = np.fromiter(own, np.intp, len(own))
+                if len(view.unembedded):
+                    own = {place: key for place, key in own.items() if view.embedded[place]}
                 if own:
+                    places = np.fromiter(own, np.intp, len(own))
                     scored.update(zip(own.values(), vectors.cosines(view.vectors(reader.connection, places), vector), strict=True))
         return scored
 
@@ -376,8 +381,9 @@ class SqliteStore:
     def _places(self, reader: Reader, name: str, view: View, keys: Sequence[Key]) -> dict[int, Key]:
         """Those of the keys that are stored in a space, by their places there."""
         own = [key for key in keys if key[0] == name]
-        known = view.places(reader.connection, [id for _, id in own])
-        return {known[key[1]]: key for key in own if key[1] in known}
+        found = dict(zip(view.places(reader.connection, [id for _, id in own]), own, strict=True))
+        found.pop(NOWHERE, None)
+        return found
 
 
 def _spaces(connection: apsw.Connection, names: Sequence[str] | None) -> list[SpaceInfo]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -26,6 +27,7 @@ KEPT_ITEMS = 16_384  # per view, about 1 KB each
 LONGEST_KEPT = 8_000  # characters of all an item has
 KEPT_HOLDERS = 3_000_000  # places of words, about 11 bytes each, that a view remembers; when there are more it begins anew
 PER_WORD = 50  # places that take as much room as a word does besides
+NOWHERE = -1
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.uint8]
@@ -122,13 +124,15 @@ class View:
             self._places.update({id: place for place, id in found.items()})  # what was found by its place is asked for by its id next
         return [self._ids[place] for place in places]
 
-    def places(self, connection: apsw.Connection, ids: Iterable[str]) -> Mapping[str, int]:
-        """A place for each of the ids that is stored, among those of others asked for before."""
-        missing = sorted(set(ids).difference(self._places))
-        if missing:
+    def places(self, connection: apsw.Connection, ids: Sequence[str]) -> list[int]:
+        """The place of each of the ids, NOWHERE for one that is not stored."""
+        found = list(map(self._places.get, ids, repeat(NOWHERE)))
+        if NOWHERE in found:
+            missing = sorted({id for id, place in zip(ids, found, strict=True) if place == NOWHERE})
             query = "SELECT item.id, item.row FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
             self._places.update({id: row & 0xFFFFFFFF for id, row in connection.execute(query, (codec.to_json(missing), self.no))})
-        return self._places
+            found = [self._places.get(id, NOWHERE) for id in ids]
+        return found
 
     def stored(self, connection: apsw.Connection, space: str, ids: Sequence[str]) -> dict[str, Item]:
         """The items behind those of the ids that are stored. The same ones come back in request after request, so they are kept."""
