@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from weft.ingest.called import titles
@@ -20,16 +21,13 @@ Names = dict[Key, dict[str, float]]  # by item: its names that stand in the ques
 def asked_for(text: str, best: Sequence[Hit]) -> Names:
     """The hits whose titles stand in the question. A name tells less the more of the hits have it. Accents do not count: few people
     type them when they ask."""
-    called = {hit.item.key: [unaccented(name) for name in titles(hit.item)] for hit in best}
-    known: dict[str, int] = {}
-    for names in called.values():
-        for name in names:
-            known[name] = known.get(name, 0) + 1
     question = unaccented(text)
     words = folded(question)
-    firsts = [name for name in known if name.partition(" ")[0].casefold() in words]
-    if not any([holds_one(words, (name,)) for name in firsts]):  # as in most requests: to look closely takes five times as long
+    begun = [name for hit in best for name in map(unaccented, titles(hit.item)) if name.partition(" ")[0].casefold() in words]
+    if not any([holds_one(words, (name,)) for name in begun]):  # as in most requests: to look closely takes five times as long
         return {}
+    called = {hit.item.key: list(map(unaccented, titles(hit.item))) for hit in best}
+    known = Counter([name for names in called.values() for name in names])
     asked = set(asked_about(question, known))
     found = {key: {name: known[name] ** -0.5 for name in names if name in asked} for key, names in called.items()}
     return {key: names for key, names in found.items() if names}
@@ -40,8 +38,9 @@ def shares(best: Sequence[Hit], names: Names, numbers: Walk) -> dict[Key, float]
     told = {key: max(own.values(), default=0.0) for key, own in names.items()}
     scores = {(key := hit.item.key): hit.score + numbers.named * told.get(key, 0.0) for hit in best if hit.score > 0}
     chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[: numbers.starts]
-    total = sum(scores[key] ** numbers.sharpness for key in chosen)
-    return {key: scores[key] ** numbers.sharpness / total for key in chosen}
+    sharp = {key: scores[key] ** numbers.sharpness for key in chosen}
+    total = sum(sharp.values())
+    return {key: one / total for key, one in sharp.items()}
 
 
 def by_names(best: Sequence[Hit], held: Mapping[Key, float], linked: float) -> list[Hit]:

@@ -6,7 +6,7 @@ its words that the item before lacks. Answers that need two or three pieces of k
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.ingest.mentions import spans
@@ -29,7 +29,7 @@ ENOUGH = 0.5  # links that together weigh less than this lead less of it on; the
 AGAINST = {"mentions": 0.3, "refers_to": 0.3}  # what a link of a type is worth when followed from its target to its source; others: 1
 NAMES = 100  # of a question's names that are looked for: a text with more is no question
 READ_NEXT = (16, 8)  # items reached whose texts are looked at, at the first hop and at later ones
-LEAST_NEAR, LEAST_NEW = 0.01, 0.05  # so that an item without a vector, or without a word of the question, is not lost
+LEAST_NEAR = 0.01  # so that an item without a vector is not lost
 BRIDGED_FROM, BRIDGES = 2, 10  # the best starts are linked to hits that hold what they name: so many
 BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
 GUESSES = frozenset((BRIDGED, "shares", "similar"))  # likeness: neither end names the other
@@ -108,6 +108,7 @@ class _Way:
     asked: dict[Key, None] = field(default_factory=dict)
     linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
     read: dict[Key, str] = field(default_factory=dict)
+    weighed: dict[Key, tuple[float, float, float]] = field(default_factory=dict)  # see _weighs
 
     def follow(self, keys: Sequence[Key]) -> None:
         """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
@@ -122,11 +123,14 @@ class _Way:
             source, target = (space, edge.source), (edge.target_space or space, edge.target)  # the keys, without the cost of two calls
             if source == target or (until is not None and not edge.known_at(until)):
                 continue
-            if source in read and weight > read[source].get(target, NO_LINK)[0]:
-                read[source][target] = (weight, edge)
-            weight *= AGAINST.get(edge.type, 1.0)
-            if target in read and weight > read[target].get(source, NO_LINK)[0]:
-                read[target][source] = (weight, edge)
+            far = read.get(source)
+            if far is not None and weight > far.get(target, NO_LINK)[0]:
+                far[target] = (weight, edge)
+            far = read.get(target)
+            if far is not None:
+                weight *= AGAINST.get(edge.type, 1.0)
+                if weight > far.get(source, NO_LINK)[0]:
+                    far[source] = (weight, edge)
         ends = list(dict.fromkeys([there for far in read.values() for there in far]))
         shown = self.stores.items.visible(ends, self.through)
         if len(shown) < len(ends):
@@ -135,13 +139,15 @@ class _Way:
         for here, far in read.items():
             if far:
                 self.links.setdefault(here, {}).update(far)
+                self.weighed.pop(here, None)
         self._measure(shown)
 
     def _measure(self, keys: Sequence[Key]) -> None:
         """How near the items are: all of them without a vector of the question, and hardly any without one of its own."""
         if new := [key for key in keys if key not in self.near]:
             scored = dict.fromkeys(new, 1.0) if self.vector is None else self.stores.vectors.score_vectors(self.vector, new)
-            self.near.update({key: max(scored.get(key, LEAST_NEAR), LEAST_NEAR) for key in new})
+            self.near.update(dict.fromkeys(new, LEAST_NEAR))
+            self.near.update({key: one for key, one in scored.items() if one > LEAST_NEAR})
 
     def texts(self) -> dict[Key, str]:
         """The texts of the best hits, as names are looked for in them."""
@@ -165,6 +171,7 @@ class _Way:
                 if weight > self.links.setdefault(here, {}).get(key, NO_LINK)[0]:
                     edge = Edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], target_space="" if key[0] == here[0] else key[0])
                     self.links[here][key] = (weight, edge)
+                    self.weighed.pop(here, None)
             self._measure(chosen)
 
     def spread(self, starts: Mapping[Key, float]) -> tuple[dict[Key, float], dict[Key, Flow]]:
@@ -183,13 +190,14 @@ class _Way:
                 worth[here] = worth.get(here, 0.0) + onward * (before[here] * (1 - led[here]))
             news: dict[Key, Flow] = {}
             for here in front:
-                far, given, pulls = self.links.get(here, {}), before[here] * led[here], self._pulls(here)
+                far, given = self.links.get(here, {}), before[here] * led[here]
+                pulls = self.sight.pulls(here, far, self.near)
                 total = sum(pulls)
-                for there, pull in zip(far, pulls, strict=True):
+                for (there, (_, edge)), pull in zip(far.items(), pulls, strict=True):
                     flow = given * pull / total
                     worth[there] = worth.get(there, 0.0) + onward * flow
                     if there not in known and (there not in news or news[there][0] < flow):
-                        news[there] = (flow, here, far[there][1])
+                        news[there] = (flow, here, edge)
             ways |= news
             known.update(news)
         return worth, ways
@@ -212,6 +220,8 @@ class _Way:
 
     def _weighs(self, here: Key) -> tuple[float, float, float]:
         """What an item's links weigh: those that name something, those that guess, and bridges, which however many count as the best of them."""
+        if here in self.weighed:
+            return self.weighed[here]
         named = alike = bridged = 0.0
         for weight, edge in self.links.get(here, {}).values():
             if edge.type not in GUESSES:
@@ -220,13 +230,8 @@ class _Way:
                 alike += weight
             elif weight > bridged:
                 bridged = weight
+        self.weighed[here] = named, alike, bridged
         return named, alike, bridged
-
-    def _pulls(self, here: Key) -> list[float]:
-        """How much each of an item's links draws of its worth."""
-        far = self.links.get(here, {})
-        near = self.near
-        return [one[0] * near[there] * (LEAST_NEW + new) for (there, one), new in zip(far.items(), self.sight.new(here, far), strict=True)]
 
 
 def _result(
@@ -262,7 +267,7 @@ def _result(
             links = tuple([ways[one][2] for one in path[1:]])
             score = round(links[-1].weight / (len(links) + recipe.near), 6)
             hits.append(_hit(items[key], min(1.0, score), {"graph": score, "walk": told[key]}, ("graph",), path, links[-1], links, ""))
-    return Walked(tuple(hits), told, len(reached), _farthest(ways, known))
+    return Walked(tuple(hits), told, len(reached), _farthest(reached, ways))
 
 
 def _best(reached: Sequence[Key], told: Mapping[Key, float], only: Filter, limit: int, stores: Stores) -> list[Key]:
@@ -272,16 +277,13 @@ def _best(reached: Sequence[Key], told: Mapping[Key, float], only: Filter, limit
     return (shown if len(shown) >= limit or len(likely) == len(reached) else top(stores.items.visible(reached, only), told, limit))[:limit]
 
 
-def _farthest(ways: Mapping[Key, Flow], known: Container[Key]) -> int:
-    """How many links away the farthest item is. Items stand behind those that led to them."""
-    depths: dict[Key, int] = {}
-    for key, (_, source, _) in ways.items():
-        depths[key] = 1 + depths.get(source, 0)
-    return max((depth for key, depth in depths.items() if key not in known), default=0)
+def _farthest(reached: Sequence[Key], ways: Mapping[Key, Flow]) -> int:
+    """How many links away the farthest item is. Many come from the same few."""
+    return max([len(_path(source, ways)) for source in {ways[key][1] for key in reached}], default=0)
 
 
 def _path(key: Key, ways: Mapping[Key, Flow]) -> tuple[Key, ...]:
-    path: tuple[Key, ...] = (ways[key][1], key)
+    path: tuple[Key, ...] = (key,)
     while path[0] in ways:
         path = (ways[path[0]][1], *path)
     return path
