@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from copy import deepcopy
+from dataclasses import MISSING, Field, fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar, cast
 
 from weft.errors import Conflict
-from weft.model import Edge, Item, Key, Kind
+from weft.model import Change, Edge, Item, Key, Kind
 from weft.quick import maker
+
+T = TypeVar("T", bound=Item | Edge)
 
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 # Made once: `json.dumps` makes an encoder on every call that wants more than the defaults, a third of the time for a short value.
@@ -54,6 +58,23 @@ def edge_to_dict(edge: Edge) -> dict[str, Any]:
 
 def edge_from_dict(row: Mapping[str, Any]) -> Edge:
     return Edge(**row)
+
+
+def apart(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The same properties, which no change to these can change."""
+    return {name: deepcopy(value) if isinstance(value, dict | list) else value for name, value in properties.items()} if properties else {}
+
+
+def given(value: T) -> T:
+    """The same item or edge, for somebody who may change its properties: nobody else has these."""
+    made, fields_of, place = _GIVEN[type(value)]
+    values = list(fields_of(value))
+    values[place] = apart(values[place])
+    return cast(T, made(*values))
+
+
+def given_change(change: Change) -> Change:
+    return change if change.before is None else replace(change, before=given(change.before))
 
 
 def to_json(value: object) -> str:
@@ -120,3 +141,7 @@ def _default(one: Field[Any]) -> Any:
 _ITEM_DEFAULTS = {one.name: _default(one) for one in fields(Item)}
 _item = maker(Item)
 _EDGE_DEFAULTS = {one.name: _default(one) for one in fields(Edge)}
+_GIVEN: dict[type, tuple[Any, Any, int]] = {  # how to make one, to read its fields, and the place of its properties among them
+    Item: (_item, attrgetter(*_ITEM_DEFAULTS), list(_ITEM_DEFAULTS).index("properties")),
+    Edge: (maker(Edge), attrgetter(*_EDGE_DEFAULTS), list(_EDGE_DEFAULTS).index("properties")),
+}

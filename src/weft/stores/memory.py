@@ -208,25 +208,27 @@ class MemoryStore:
     @_in_turn
     def get(self, keys: Sequence[Key]) -> list[Item]:
         found = (self._item(key) for key in keys)
-        return [item for item in found if item is not None]
+        return [codec.given(item) for item in found if item is not None]
 
     @_in_turn
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
-        return [item.key for item in self.get(keys) if only.allows(item)]
+        return [key for key in keys if self._allows(key, only)]
 
     @_in_turn
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         allowed = (item for item in self._allowed(only) if after is None or item.key > after)
-        return heapq.nsmallest(limit, allowed, key=lambda item: item.key)
+        return list(map(codec.given, heapq.nsmallest(limit, allowed, key=lambda item: item.key)))
 
     @_in_turn
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
-        return [change for change in self._changes if change.space == space and change.number > after][:limit]
+        found = [change for change in self._changes if change.space == space and change.number > after]
+        return list(map(codec.given_change, found[:limit]))
 
     @_in_turn
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
         asked = set(keys)
-        return [change for change in self._changes if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
+        found = [change for change in self._changes if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
+        return list(map(codec.given_change, found))
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         return []  # dictionaries in one process have nothing that could drift apart
@@ -268,7 +270,7 @@ class MemoryStore:
         if not vectors:
             return
         self._check_vectors(vectors, fingerprint)
-        self._vectors.update({key: vector for key, vector in vectors.items() if self._item(key) is not None})
+        self._vectors.update({key: vector.copy() for key, vector in vectors.items() if self._item(key) is not None})
         self._fingerprint = fingerprint
         for key in vectors:
             self._mark(key)
@@ -321,16 +323,17 @@ class MemoryStore:
             for end in ("source_key", "target_key"):
                 side = [edge for edge in touching if getattr(edge, end) == key]
                 found.update({edge.key: edge for edge in heapq.nsmallest(limit, side, key=_heaviest)})
-        return sorted(found.values(), key=_heaviest)
+        return list(map(codec.given, sorted(found.values(), key=_heaviest)))
 
+    @_in_turn
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
-        return [self._edges[key] for key in keys if key in self._edges]
+        return [codec.given(self._edges[key]) for key in keys if key in self._edges]
 
     @_in_turn
     def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
         wanted = (edge for edge in self._edges.values() if made is None or made == (edge.origin == MADE))
         owned = (edge for edge in wanted if edge.space in spaces and (after is None or edge.key > after.key))
-        return heapq.nsmallest(limit, owned, key=lambda edge: edge.key)
+        return list(map(codec.given, heapq.nsmallest(limit, owned, key=lambda edge: edge.key)))
 
     # links that weft makes
 

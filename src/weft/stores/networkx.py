@@ -88,17 +88,17 @@ class NetworkxStore:
                     whose = (edge for edge in side if made is None or made == (edge.origin == MADE))
                     wanted = (edge for edge in whose if edge.weight >= min_weight and (not types or edge.type in types))
                     found.update({edge.key: edge for edge in heapq.nsmallest(limit, wanted, key=_heaviest)})
-        return sorted(found.values(), key=_heaviest)
+        return list(map(codec.given, sorted(found.values(), key=_heaviest)))
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         with self.reading():
-            return [self._graph.edges[key]["edge"] for key in keys if self._graph.has_edge(*key)]
+            return [codec.given(self._graph.edges[key]["edge"]) for key in keys if self._graph.has_edge(*key)]
 
     def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
         with self.reading():
             owned = (edge for edge in _all(self._graph) if edge.space in spaces and (after is None or edge.key > after.key))
             wanted = (edge for edge in owned if made is None or (edge.origin == MADE) is made)
-            return heapq.nsmallest(limit, wanted, key=lambda edge: edge.key)
+            return list(map(codec.given, heapq.nsmallest(limit, wanted, key=lambda edge: edge.key)))
 
 
 def _all(graph: Any) -> Iterator[Edge]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from weft.testing.knowledge import (
     batch,
     edge,
     item,
+    spoil,
 )
 
 
@@ -27,6 +29,19 @@ class GraphStoreContract:
         full = Edge("ä", "b", "knows üb", 0.1 + 0.2, "acme", "why", {"since": {"year": 2020}}, "zoo")
         link(store, full)
         assert store.edges_of([("acme", "ä")], ["acme", "zoo"]) == store.edges(["acme"], 10) == [full]
+
+    def test_what_a_caller_does_to_an_edge_he_was_given_is_not_stored(self, store: GraphStore) -> None:
+        known = [edge("a", "b", 2, properties={"since": {"years": [2020]}}), edge("a", "c")]
+        link(store, *known)
+        reads: list[Callable[[], list[Edge]]] = [
+            lambda: store.edges_of([("acme", "a")], ["acme"]),
+            lambda: store.edges(["acme"], 10),
+            lambda: store.get_edges([one.key for one in known]),
+        ]
+        for read in reads:
+            for one in read():
+                spoil(one)
+            assert [again() for again in reads] == [known] * len(reads)
 
     def test_edges_are_found_from_both_ends(self, store: GraphStore) -> None:
         link(store, edge("a", "b"), edge("c", "a"), edge("b", "c"))

@@ -1,4 +1,4 @@
-"""What every item store promises about the past: the log by item, and which edge each link was."""
+"""What every item store promises about the past: the log by item, which edge each link was, and that nobody changes it afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from weft.model import Change
 from weft.ports import ItemStore
-from weft.testing.knowledge import batch, edge, item
+from weft.testing.knowledge import ACME, batch, edge, item, spoil
 
 
 class HistoryContract:
@@ -54,6 +54,23 @@ class HistoryContract:
         found = store.changes_of([("acme", "b"), ("acme", "a"), ("acme", "b"), ("acme", "x"), ("nowhere", "a")])
         assert _unnumbered(found) == _unnumbered(one for one in store.changes("acme") if one.id in ("a", "b"))
         assert store.changes_of([]) == []
+
+    def test_what_a_caller_does_to_what_he_was_given_is_neither_stored_nor_logged(self, store: ItemStore) -> None:
+        said, keys = {"plan": "gold", "limits": {"seats": [1, 2]}}, [("acme", "a"), ("acme", "b")]
+        store.apply(batch([item("a", properties=said), item("b")]))
+        known = store.spaces()
+        for one in [*store.get(keys), *store.find(ACME, 10)]:
+            spoil(one)
+        assert [one.properties for one in store.get(keys)] == [one.properties for one in store.find(ACME, 10)] == [said, {}]
+        assert store.spaces() == known
+        store.apply(batch(deleted=keys))
+        for log in (store.changes("acme"), store.changes_of(keys)):
+            for change in log:
+                if change.before is not None:
+                    spoil(change.before)
+        for log in (store.changes("acme"), store.changes_of(keys)):
+            assert [one.before.properties for one in log if one.before is not None] == [said, {}]
+        assert store.spaces()[0].digest == "0" * 32
 
 
 def _unnumbered(changes: Iterable[Change]) -> list[Change]:

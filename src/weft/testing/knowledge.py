@@ -44,6 +44,17 @@ def item(id: str, text: str = "", *, space: str = "acme", **fields: Any) -> Item
     return Item(id, space, text=text, **{"created_at": NOW, **fields})
 
 
+def spoil(value: Item | Edge) -> None:
+    """Change the properties of a value that a store gave, as careless callers do, down to what is inside of them."""
+    assert isinstance(value.properties, dict)
+    for inside in value.properties.values():
+        if isinstance(inside, dict):
+            inside["spoilt"] = [*inside.values()]
+            for innermost in inside["spoilt"]:
+                innermost.append("spoilt")
+    value.properties["spoilt"] = True
+
+
 def edge(source: str, target: str, weight: float = 1.0, *, type: str = "related", space: str = "acme", **fields: Any) -> Edge:
     return Edge(source, target, type, weight, space, **fields)
 

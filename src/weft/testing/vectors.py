@@ -44,6 +44,13 @@ class VectorIndexContract:
         assert matches(found) == ["00001", "00000", "00002", "00003"]
         assert [score for _, score in found.matches] == pytest.approx([1, 0.5**0.5, 0, 0], abs=2e-3)
 
+    def test_what_the_caller_does_to_a_vector_afterwards_is_not_stored(self, store: VectorIndex) -> None:
+        store.apply(batch([item("a")]))
+        vector = unit(1, 0)
+        store.put_vectors({("acme", "a"): vector}, "e1")
+        vector[:] = unit(0, 1)
+        assert store.score_vectors(unit(1, 0), [("acme", "a")]) == {("acme", "a"): pytest.approx(1, abs=2e-3)}
+
     @pytest.mark.parametrize("limit", range(1, 5))
     def test_opposites_are_equally_far_however_much_they_differ(self, store: VectorIndex, limit: int) -> None:
         embed(store, [unit(-1, 0), unit(-1, 2), unit(1, 1), unit(-1, 5)])

@@ -147,24 +147,26 @@ class FileStore:
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self.reading():
-            return [self._items[key] for key in keys if key in self._items]
+            return [codec.given(self._items[key]) for key in keys if key in self._items]
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
-        return [item.key for item in self.get(keys) if only.allows(item)]
+        with self.reading():
+            return [key for key in keys if key in self._items and only.allows(self._items[key])]
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         with self.reading():
             allowed = (item for key, item in self._items.items() if (after is None or key > after) and only.allows(item))
-            return heapq.nsmallest(limit, allowed, key=lambda item: item.key)
+            return list(map(codec.given, heapq.nsmallest(limit, allowed, key=lambda item: item.key)))
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         with self.reading():
-            return [change for change in self._log[after:] if change.space == space][:limit]
+            return list(map(codec.given_change, [change for change in self._log[after:] if change.space == space][:limit]))
 
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
         asked = set(keys)
         with self.reading():
-            return [change for change in self._log if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
+            found = [change for change in self._log if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
+            return list(map(codec.given_change, found))
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         """Reads every file again and compares it with the log."""
@@ -213,17 +215,17 @@ class FileStore:
                 for end in ("source_key", "target_key"):
                     side = (edge for edge in seen if getattr(edge, end) == key)
                     found.update({edge.key: edge for edge in heapq.nsmallest(limit, side, key=_heaviest)})
-        return sorted(found.values(), key=_heaviest)
+        return list(map(codec.given, sorted(found.values(), key=_heaviest)))
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         with self.reading():
-            return [self._edges[key] for key in keys if key in self._edges]
+            return [codec.given(self._edges[key]) for key in keys if key in self._edges]
 
     def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
         with self.reading():
             owned = (edge for key, edge in self._edges.items() if edge.space in spaces and (after is None or key > after.key))
             wanted = (edge for edge in owned if made is None or (edge.origin == MADE) is made)
-            return heapq.nsmallest(limit, wanted, key=lambda edge: edge.key)
+            return list(map(codec.given, heapq.nsmallest(limit, wanted, key=lambda edge: edge.key)))
 
 
 class _Write:

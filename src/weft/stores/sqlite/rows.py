@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -102,15 +101,10 @@ def floats(halves: bytes) -> npt.NDArray[np.float32]:
     return found
 
 
-def apart(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The same properties, which no change to these can change."""
-    return {name: deepcopy(value) if isinstance(value, dict | list) else value for name, value in properties.items()} if properties else {}
-
-
 def unchanged(value: T, properties: Mapping[str, Any]) -> T:
     """An item or an edge as it was read, after somebody who was given it has changed its properties. Values are given to many, as to make
     new ones takes longer than all else: their properties alone can be changed, so these are kept apart and compared every time."""
-    return replace(value, properties=apart(properties))
+    return replace(value, properties=codec.apart(properties))
 
 
 def label(field: str, value: str) -> str:

@@ -18,7 +18,7 @@ from weft import words as analyser
 from weft.errors import Corrupt
 from weft.model import Filter, Item
 from weft.stores.sqlite.kept import Kept
-from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, floats, item_from_body, label, microseconds, unchanged
+from weft.stores.sqlite.rows import EVER, KINDS, RECORD, floats, item_from_body, label, microseconds, unchanged
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
@@ -155,7 +155,7 @@ class View:
     def _keep(self, item: Item) -> None:
         if len(self._decoded) >= KEPT_ITEMS:
             self._decoded.clear()
-        self._decoded[item.id] = (item, apart(item.properties))
+        self._decoded[item.id] = (item, codec.apart(item.properties))
 
     def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """The vectors at these places, which must have one, each asked for once."""
