@@ -45,7 +45,7 @@ class Group:
     @cached_property
     def wanted(self) -> int:
         """The tokens of all offers, each in its largest form, without the heading."""
-        return sum(max((option.tokens for option in offer.options), default=0) for offer in self.offers)
+        return sum([max(offer.options)[0] for offer in self.offers if offer.options])  # the largest option is the one with most tokens
 
 
 @dataclass(frozen=True, slots=True)

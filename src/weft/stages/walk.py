@@ -36,7 +36,7 @@ GUESSES = frozenset((BRIDGED, "shares", "similar"))  # likeness: neither end nam
 AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
 NO_LINK = (0.0,)
 
-_hit = maker(Hit)
+_hit, _edge = maker(Hit), maker(Edge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,7 @@ class _Way:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
         named = {here: names for here in list(starts)[:BRIDGED_FROM] if (names := unasked(self.sight.items[here].text, self.text))}
         pool = {**pool, **{hit.item.key: hit.score for hit in found}} if named else {}
+        ends: list[Key] = []
         for here, names in named.items():
             holding = held(here, names, self.text, list(pool), self.texts(), self.stores.words, self.through)
             scores = {key: pool[key] * one for key, one in holding.items() if pool[key] > 0}
@@ -169,10 +170,11 @@ class _Way:
             for key in chosen:
                 weight = self.recipe.walk.bridge * scores[key] / scores[chosen[0]]
                 if weight > self.links.setdefault(here, {}).get(key, NO_LINK)[0]:
-                    edge = Edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], target_space="" if key[0] == here[0] else key[0])
+                    edge = _edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], None, {}, "" if key[0] == here[0] else key[0], "")
                     self.links[here][key] = (weight, edge)
                     self.weighed.pop(here, None)
-            self._measure(chosen)
+            ends += chosen
+        self._measure(list(dict.fromkeys(ends)))
 
     def spread(self, starts: Mapping[Key, float]) -> tuple[dict[Key, float], dict[Key, Flow]]:
         """The worth of every item reached, and the link that brought it most when it was reached first."""
