@@ -72,10 +72,11 @@ class Counter:
 
     def count(self, text: str) -> int:
         """Special tokens in the text are plain text. A text that UTF-8 cannot hold is Invalid."""
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise Invalid(f"the text is not Unicode: lone surrogate {text[error.start]!r} at character {error.start}") from error
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise Invalid(f"the text is not Unicode: lone surrogate {text[error.start]!r} at character {error.start}") from error
         return self.tokens(text)
 
 
@@ -172,11 +173,9 @@ def _by_words(encode: Encode, of_piece: Callable[[str], int]) -> Callable[[str],
         visible = text.rstrip("\n")
         ending = len(text) - len(visible)
         lines = visible.replace("\n", f"\n {LINE}").replace(f"\n {LINE}  ", f"\n {INDENTED}").replace(f"\n {LINE}\n", "\n\n") if "\n" in visible else visible
-        if ending <= MOST_BREAKS and visible[-1:] in LETTERS:  # nearly every text has an end of its own
-            head, *words = lines.split(" ")
-            return first[head] + sum(map(others.__getitem__, words)) + breaks[ending]
-        head, *words = (lines + text[len(visible) :]).split(" ")
-        return first[head] + sum(map(others.__getitem__, words))
+        apart = ending <= MOST_BREAKS and visible[-1:] in LETTERS  # nearly every text has an end of its own
+        words = iter((lines if apart else lines + text[len(visible) :]).split(" "))
+        return first[next(words)] + sum(map(others.__getitem__, words)) + (breaks[ending] if apart else 0)
 
     return count
 
