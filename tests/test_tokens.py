@@ -276,7 +276,18 @@ def test_every_plain_word_that_is_a_token_is_one_token(plain):
 
 
 @pytest.mark.parametrize(
-    "text", ["a getElementById b", "an iPhoneApp x", "on eBayUser toStringValue y", "x Done!\n/home c", "x a!\n//y c", "x a\n\x001 c", "a\n  b c\0"]
+    "text",
+    [
+        "a getElementById b",
+        "an iPhoneApp x",
+        "on eBayUser toStringValue y",
+        "x Done!\n/home c",
+        "x a!\n//y c",
+        "x a\n\x001 c",
+        "a\n  b c\0",
+        "x \x01y z",
+        "x a\n\x01y",
+    ],
 )
 def test_words_that_are_cut_and_lines_that_are_not_are_counted_as_in_the_whole(plain, text):
     ours, whole = plain

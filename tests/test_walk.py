@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 import pytest
 
 import weft
-from weft import Edge, Item
+from weft import Edge, Hit, Item
 from weft.errors import Unavailable
 from weft.ingest.links import MENTIONS
-from weft.model import SINCE, Kind
+from weft.model import SINCE, Filter, Kind
 from weft.recipes import KNOWLEDGE, Recipe
 from weft.stages.said import NAMING, REPEATED, linked, worth_less
+from weft.stages.walk import walk
+from weft.testing.knowledge import unit
 
 QUESTION = "When did the mother of Lothair II die?"
 FAMILY = [
@@ -59,6 +61,18 @@ def test_found_and_linked_items_are_valued_in_one_measure(kb):
     found = {hit.item.id: hit.score for hit in kb.search(QUESTION, spaces=["s"], limit=10)}
     assert worth["lothair"] == found["lothair"] == max(worth.values())
     assert worth["lothair"] > worth["ermengarde"] > worth["mother-3"]
+
+
+@pytest.mark.parametrize("url", ["memory:", "file"])
+def test_linked_items_get_more_the_nearer_they_are_and_one_without_a_vector_is_not_lost(url, tmp_path):
+    with weft.open("memory:" if url == "memory:" else f"{tmp_path}/k.db", embedder=None, links=[]) as kb:
+        ends = ["near", "far", "bare"]
+        kb.add([Item(id, "s", text="refund") for id in ("start", *ends)], [Edge("start", id, space="s") for id in ends])
+        kb._stores.vectors.put_vectors({("s", "start"): unit(1, 0), ("s", "near"): unit(1, 0.2), ("s", "far"): unit(0.3, 1)}, "e1")
+        (start,) = kb._stores.items.get([("s", "start")])
+        found = walk("refund", unit(1, 0), [Hit(start, 1.0)], {}, Filter(("s",)), Recipe("linked", source="walk", depth=1), stores=kb._stores)
+        worth = {hit.item.id: hit.signals["walk"] for hit in found.hits}
+        assert worth["near"] > worth["far"] > worth["bare"] > 0
 
 
 def test_without_links_search_stays_as_it_is():

@@ -108,7 +108,6 @@ class _Way:
     asked: dict[Key, None] = field(default_factory=dict)
     linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
     read: dict[Key, str] = field(default_factory=dict)
-    weighed: dict[Key, tuple[float, float, float]] = field(default_factory=dict)  # see _weighs
 
     def follow(self, keys: Sequence[Key]) -> None:
         """Read the links of these items, in one call, and how near to the question the items at their other ends are."""
@@ -139,7 +138,6 @@ class _Way:
         for here, far in read.items():
             if far:
                 self.links.setdefault(here, {}).update(far)
-                self.weighed.pop(here, None)
         self._measure(shown)
 
     def _measure(self, keys: Sequence[Key]) -> None:
@@ -172,7 +170,6 @@ class _Way:
                 if weight > self.links.setdefault(here, {}).get(key, NO_LINK)[0]:
                     edge = _edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], None, {}, "" if key[0] == here[0] else key[0], "")
                     self.links[here][key] = (weight, edge)
-                    self.weighed.pop(here, None)
             ends += chosen
         self._measure(list(dict.fromkeys(ends)))
 
@@ -222,8 +219,6 @@ class _Way:
 
     def _weighs(self, here: Key) -> tuple[float, float, float]:
         """What an item's links weigh: those that name something, those that guess, and bridges, which however many count as the best of them."""
-        if here in self.weighed:
-            return self.weighed[here]
         named = alike = bridged = 0.0
         for weight, edge in self.links.get(here, {}).values():
             if edge.type not in GUESSES:
@@ -232,7 +227,6 @@ class _Way:
                 alike += weight
             elif weight > bridged:
                 bridged = weight
-        self.weighed[here] = named, alike, bridged
         return named, alike, bridged
 
 
