@@ -125,7 +125,7 @@ class LinkStoreContract:
     def test_all_that_is_alike_is_found_and_marked_by_its_vector(self, store: LinkStore) -> None:
         near = {f"{number:02}": unit(1, 0.01 * number, 0, 0) for number in range(40)}
         far = {"x": unit(0, 0, 1, 0), "y": unit(0, 0, 1, 0.1)}
-        store.apply(batch([item(id) for id in (*near, *far, "bare")] + [item("00", space="zoo")]))
+        store.apply(batch([item(id) for id in ("bare", *near, *far)] + [item("00", space="zoo")]))
         done(store, "acme")
         store.put_vectors({("acme", id): vector for id, vector in (near | far).items()} | {("zoo", "00"): unit(1, 0, 0, 0)}, "four")  # type: ignore[attr-defined]
         assert store.unlinked("acme") == sorted([*near, *far])
