@@ -13,7 +13,7 @@ Mode = Literal["hybrid", "bm25", "vector", "walk"]
 # Shares of the fused score, chosen on the tuning sets (docs/ARCHITECTURE.md, "Fusion").
 BM25_WEIGHT, VECTOR_WEIGHT = 0.6, 0.4
 
-AS_FITS = 0  # a limit that grows with the budget: LEAST to MOST candidates, until their texts would fill it one and a half times
+AS_FITS = 0  # a limit that grows with the budget: LEAST to MOST candidates, until their texts, and what links lead to, would fill it one and a half times
 CHARACTERS_PER_TOKEN = 6
 TOKENS_PER_CANDIDATE = 20
 LEAST, MOST = 15, 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -14,7 +14,7 @@ import numpy as np
 from weft.errors import Conflict, Unavailable
 from weft.model import Context, Hit, Key, Problem, Query, Stats
 from weft.ports import Stores, TokenCounter, Vector
-from weft.recipes import Recipe, Weights
+from weft.recipes import LEAST, Recipe, Weights
 from weft.stages.fit import Part, fit
 from weft.stages.gather import Gathered, Request, gather
 from weft.stages.linked import needs, tolerance
@@ -25,7 +25,7 @@ from weft.trace import span
 
 log = logging.getLogger(__name__)
 
-RENDERER = 4  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
+RENDERER = 5  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
 
 
 def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores) -> tuple[list[Part], list[Gathered], list[Problem]]:
@@ -55,7 +55,29 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
         pool |= result.pool
         gathered.append(result)
         found = tuple(hit for part in parts for hit in part.hits)
+    parts = _enough(parts)
     return told_in(parts, stores) if query.paths else parts, gathered, problems
+
+
+def _enough(parts: list[Part]) -> list[Part]:
+    """Without what was found as the budget might have held it, and links led to so much better that it will not: most of it would be rendered and
+    counted for nothing. Parts that get their tokens by worth alone have enough when the texts of the best of all of them would fill their room."""
+    shared = [part for part in parts if part.recipe.share == 0 and part.hits]
+    room = max([part.recipe.room for part in shared], default=0)
+    if not room or len(shared) == 1 or any(part.needs for part in parts):
+        return parts
+    best: set[Key] = set()
+    for hit in sorted([hit for part in shared for hit in part.hits], key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space)):
+        if room <= 0:
+            break
+        best.add(hit.item.key)
+        room -= len(hit.item.title) + len(hit.item.text)
+    open_ended = [part.recipe.share == 0 and part.recipe.room > 0 for part in parts]
+    return [replace(part, hits=_of(part.hits, best)) if trimmed else part for part, trimmed in zip(parts, open_ended, strict=True)]
+
+
+def _of(hits: Sequence[Hit], best: Container[Key]) -> tuple[Hit, ...]:
+    return tuple([hit for place, hit in enumerate(hits) if place < LEAST or hit.item.key in best])
 
 
 def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...]:

@@ -1,0 +1,61 @@
+"""Which candidates a budget is shared out among."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import weft
+from weft import Edge, Hit, Item
+from weft.recipes import AS_FITS, KNOWLEDGE, LEAST, Recipe, resolved
+from weft.stages.answer import _enough
+from weft.stages.fit import Part
+
+FOUND = resolved(Recipe("found", limit=AS_FITS, share=0.0), 600)  # 3,600 characters: room for 36 texts of 100
+LED = Recipe("led", "walk", limit=30, share=0.0)
+
+
+def hits(name: str, count: int, best: float) -> tuple[Hit, ...]:
+    """Each worth less than the one before, with texts of 100 characters in all."""
+    return tuple(Hit(Item(f"{name}{n:02}", "s", title="x" * 10, text="y" * 90), best - n / 1000) for n in range(count))
+
+
+def test_what_was_found_is_left_out_where_links_lead_to_text_enough_that_is_worth_more() -> None:
+    found, led = hits("f", 40, 0.5), hits("l", 20, 0.9)
+    kept, others = _enough([Part(FOUND, found), Part(LED, led)])
+    assert kept.hits == found[:16] and others.hits == led
+
+
+def test_the_best_of_what_was_found_stay_however_much_links_lead_to() -> None:
+    found, led = hits("f", 40, 0.5), hits("l", 60, 0.9)
+    kept, others = _enough([Part(FOUND, found), Part(LED, led)])
+    assert kept.hits == found[:LEAST] and others.hits == led
+
+
+def test_what_is_found_and_worth_more_than_what_links_lead_to_stays() -> None:
+    found, led = hits("f", 40, 0.9), hits("l", 20, 0.5)
+    assert _enough([Part(FOUND, found), Part(LED, led)])[0].hits == found[:36]
+    revalued = tuple(replace(hit, signals={"walk": 0.95}) if n > 30 else hit for n, hit in enumerate(found))
+    assert _enough([Part(FOUND, revalued), Part(LED, led)])[0].hits == (*revalued[:27], *revalued[31:])
+
+
+def test_limits_shares_and_needs_that_were_asked_for_are_kept() -> None:
+    found, led = Part(FOUND, hits("f", 40, 0.5)), Part(LED, hits("l", 60, 0.9))
+    sure = replace(found, recipe=replace(FOUND, share=0.5))
+    limited = replace(found, recipe=replace(FOUND, limit=40, room=0))
+    needing = replace(led, needs=(((0,),),) * len(led.hits))
+    for parts in ([found], [found, Part(LED, ())], [sure, led], [limited, led], [found, needing], []):
+        assert _enough(parts) == parts
+
+
+def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
+    with weft.open("memory:", embedder=None, links=[]) as kb:
+        filler = " ".join(["harbor"] * 30)
+        kb.add([Item(f"f{n:02}", "s", text=f"refund {filler} {'x ' * n}") for n in range(40)])
+        kb.add([Item(f"l{n:02}", "s", text=f"quay {filler}") for n in range(20)], [Edge("f00", f"l{n:02}", space="s") for n in range(20)])
+        found = kb.explain("refund", spaces=["s"], max_tokens=900, ids=["f39"])
+        assert (
+            found.stats.candidates
+            < kb.explain("refund", spaces=["s"], max_tokens=900, recipe=[replace(KNOWLEDGE[0], limit=40), *KNOWLEDGE[1:]]).stats.candidates
+        )
+        (told,) = [one for one in found.left_out if one.hit.item.id == "f39"]
+        assert "those before it have text enough" in told.reason
