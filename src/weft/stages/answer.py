@@ -60,8 +60,8 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
 
 
 def _enough(parts: list[Part]) -> list[Part]:
-    """Without what was found as the budget might have held it, and links led to so much better that it will not: most of it would be rendered and
-    counted for nothing. Parts that get their tokens by worth alone have enough when the texts of the best of all of them would fill their room."""
+    """Without the hits that search took because the budget might have held them, where better candidates, those that links lead to among them, have text enough
+    to fill it: they would be rendered and counted for nothing. Only parts that get all their tokens by worth are compared."""
     shared = [part for part in parts if part.recipe.share == 0 and part.hits]
     room = max([part.recipe.room for part in shared], default=0)
     if not room or len(shared) == 1 or any(part.needs for part in parts):

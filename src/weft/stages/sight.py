@@ -98,7 +98,7 @@ def _made(text: str) -> Sought:
     return own, [bit for _, bit in (*own, *alike)], _finder([word for word, _ in (*own, *alike)])
 
 
-_sought = lru_cache(QUESTIONS)(_made)  # one request walks several times, and people ask again
+_sought = lru_cache(QUESTIONS)(_made)  # a request may walk more than once, and people ask again
 
 
 def _finder(words: Sequence[str]) -> Finder:
