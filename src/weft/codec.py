@@ -1,4 +1,4 @@
-"""Values to JSON and back: the one place that knows how an item or an edge looks outside of Python."""
+"""Values to JSON and back, and copies of them: the one place that knows how an item or an edge looks outside of Python."""
 
 from __future__ import annotations
 

@@ -72,8 +72,7 @@ def _enough(parts: list[Part]) -> list[Part]:
             break
         best.add(hit.item.key)
         room -= len(hit.item.title) + len(hit.item.text)
-    open_ended = [part.recipe.share == 0 and part.recipe.room > 0 for part in parts]
-    return [replace(part, hits=_of(part.hits, best)) if trimmed else part for part, trimmed in zip(parts, open_ended, strict=True)]
+    return [replace(part, hits=_of(part.hits, best)) if part.recipe.room and part.recipe.share == 0 else part for part in parts]
 
 
 def _of(hits: Sequence[Hit], best: Container[Key]) -> tuple[Hit, ...]:
