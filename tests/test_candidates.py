@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 import weft
 from weft import Edge, Hit, Item
 from weft.recipes import AS_FITS, CHARACTERS_PER_TOKEN, LEAST, Recipe, resolved
@@ -63,3 +65,13 @@ def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
         assert 2000 * CHARACTERS_PER_TOKEN // 250 < found.stats.candidates < 60
         (told,) = [one for one in found.left_out if one.hit.item.id == "f39"]
         assert "those before it have text enough" in told.reason
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("budget", [300, 1000, 3000])
+def test_an_item_that_is_longer_than_the_budget_does_not_leave_it_unfilled(linked: bool, budget: int) -> None:
+    with weft.open("memory:", embedder=None, links=[]) as kb:
+        long = Item("long", "s", title="policy", text="harbor quay " * 9000 if linked else f"refund policy {'harbor quay ' * 9000}")
+        few = [Item(f"f{n:03}", "s", text=f"refund number {n} {'of the quay ' * 12}") for n in range(150)]
+        kb.add([Item("top", "s", title="refund policy", text="refund policy"), long, *few], [Edge("top", "long", space="s")])
+        assert 0.97 * budget <= kb.context("refund policy", spaces=["s"], max_tokens=budget).tokens <= budget

@@ -21,6 +21,7 @@ from weft.stages.linked import needs, tolerance
 from weft.stages.paths import told_in
 from weft.stages.rank import rank, rescored
 from weft.stages.render import layout
+from weft.stages.search import fills
 from weft.trace import span
 
 log = logging.getLogger(__name__)
@@ -67,11 +68,12 @@ def _enough(parts: list[Part]) -> list[Part]:
     if not room or len(shared) == 1 or any(part.needs for part in parts):
         return parts
     best: set[Key] = set()
+    left = room
     for hit in sorted([hit for part in shared for hit in part.hits], key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space)):
-        if room <= 0:
+        if left <= 0:
             break
         best.add(hit.item.key)
-        room -= len(hit.item.title) + len(hit.item.text)
+        left -= fills(hit.item, room)
     return [replace(part, hits=_of(part.hits, best)) if part.recipe.room and part.recipe.share == 0 else part for part in parts]
 
 

@@ -73,10 +73,16 @@ def _items(best: Sequence[Key], recipe: Recipe, stores: Stores) -> list[Item]:
     while taken < len(best) and length < recipe.room:
         part = stores.items.get(best[taken : taken + step])
         items += part
-        length += sum(len(item.title) + len(item.text) for item in part)
+        length += sum([fills(item, recipe.room) for item in part])
         taken += step
         step = 1 + (recipe.room - length) * taken // max(1, length)  # as many more as should fill it, by the length of those before
     return items
+
+
+def fills(item: Item, room: int) -> int:
+    """The characters of an item that count where a recipe has room for so many. The budget is two thirds of the room: what is longer will not be
+    shown whole, and must not keep out what could be."""
+    return len(item.title) + len(item.text if 3 * len(item.text) <= 2 * room else item.summary)
 
 
 def shares(recipe: Recipe, has_vector: bool) -> tuple[float, float]:
