@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import weft
 from weft import Edge, Hit, Item
-from weft.recipes import AS_FITS, CHARACTERS_PER_TOKEN, LEAST, Recipe, resolved
+from weft.recipes import AS_FITS, CHARACTERS_PER_TOKEN, LEAST, USUAL, Recipe, resolved
 from weft.stages.answer import _enough
 from weft.stages.fit import Part
 
@@ -75,3 +76,30 @@ def test_an_item_that_is_longer_than_the_budget_does_not_leave_it_unfilled(linke
         few = [Item(f"f{n:03}", "s", text=f"refund number {n} {'of the quay ' * 12}") for n in range(150)]
         kb.add([Item("top", "s", title="refund policy", text="refund policy"), long, *few], [Edge("top", "long", space="s")])
         assert 0.97 * budget <= kb.context("refund policy", spaces=["s"], max_tokens=budget).tokens <= budget
+
+
+@pytest.mark.parametrize("store", ["memory:", "file.db"])
+@pytest.mark.parametrize(("words", "budget"), [(0, 400), (0, 2000), (0, 6000), (12, 2000), (60, 40_000)])
+def test_a_budget_is_filled_however_short_items_are_and_however_large_it_is(tmp_path: Path, store: str, words: int, budget: int) -> None:
+    with weft.open(store if store == "memory:" else tmp_path / store, embedder=None, links=[]) as kb:
+        kb.add([Item(f"f{n:03}", "s", text=f"refund number {n}{' of the harbor quay' * (words // 4)}") for n in range(650)])
+        context = kb.context("refund", spaces=["s"], max_tokens=budget)
+        assert 0.97 * budget <= context.tokens <= budget
+        assert context.stats.optimality_gap < 0.002
+
+
+def test_what_may_be_looked_at_is_not_more_because_items_are_short() -> None:
+    with weft.open("memory:", embedder=None, links=[]) as kb:
+        kb.add([Item(f"f{n:03}", "s", text=f"refund number {n}") for n in range(650)])
+        assert kb.context("refund", spaces=["s"], max_tokens=4000, limit=20).stats.candidates == 20
+        assert kb.context("refund", spaces=["s"], max_tokens=None).stats.candidates == USUAL
+        assert kb.context("refund", spaces=["s"], max_tokens=0).stats.candidates == LEAST
+
+
+def test_there_is_a_limit_to_candidates_and_who_is_behind_it_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.recipes.MOST", 120)
+    with weft.open("memory:", embedder=None, links=[]) as kb:
+        kb.add([Item(f"f{n:03}", "s", text="refund") for n in range(150)])
+        told = kb.explain("refund", spaces=["s"], max_tokens=4000, recipe="search")
+        assert told.stats.candidates == 120
+        assert [one.reason for one in told.left_out if one.hit.item.id == "f130"] == ["number 131 of the candidates, the limit is 120"]

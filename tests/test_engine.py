@@ -29,7 +29,7 @@ from weft.config import Settings, load
 from weft.ingest import check
 from weft.model import Problem
 from weft.ports import Stores
-from weft.recipes import LEAST, MOST, TOKENS_PER_CANDIDATE
+from weft.recipes import LEAST, USUAL
 from weft.stores.memory import MemoryStore
 
 EXAMPLES = int(os.environ.get("WEFT_EXAMPLES", "60"))
@@ -646,8 +646,8 @@ def test_a_context_is_counted_and_says_what_it_is_made_of(support):
 
 
 def test_as_many_candidates_are_looked_at_as_the_budget_could_hold(kb):
-    kb.add([node(f"i{number:03}", "refund") for number in range(MOST + 50)])
-    asked = {0: LEAST, 3 * LEAST * TOKENS_PER_CANDIDATE: 3 * LEAST, 2 * MOST * TOKENS_PER_CANDIDATE: MOST, None: MOST}
+    kb.add([node(f"i{number:03}", "refund" + " harbor" * 40) for number in range(USUAL + 50)])
+    asked = {0: LEAST, 100: LEAST, 1500: 32, 6000: 126, 60_000: USUAL + 50, None: USUAL}  # 288 characters each, 6 a token
     assert {budget: ask(kb, recipe="search", max_tokens=budget).stats.candidates for budget in asked} == asked
 
 

@@ -218,6 +218,30 @@ def test_a_coarse_table_still_fits_and_bounds_what_it_may_have_missed(problem, c
 
 
 @MANY
+@given(problems(), st.integers(1, 60))
+def test_what_a_coarse_table_leaves_is_used_up(problem, cells):
+    groups, budget = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "MAX_CELLS", cells)
+        taken = split(groups, choose(groups, budget).options)
+    spent = sum(cost(group, picks) for group, picks in zip(groups, taken, strict=True))
+    for group, picks in zip(groups, taken, strict=True):
+        for place, offer in enumerate(group.offers):
+            for option in range(len(offer.options)):
+                more = [*picks[:place], option, *picks[place + 1 :]]
+                fits = cost(group, more) <= group.most and spent - cost(group, picks) + cost(group, more) <= budget
+                assert not (fits and worth(group, more) > worth(group, picks))
+
+
+def test_a_thousand_equal_offers_fill_a_budget_too_large_for_an_exact_table(monkeypatch):
+    monkeypatch.setattr(table, "MAX_CELLS", 400_000)
+    group = Group(tuple(Offer((Option(130 + number % 9, 1000), Option(7, 50))) for number in range(1000)), 0, 60_000, 3)
+    choice = choose([group], 60_000)
+    assert_possible([group], 60_000, choice)
+    assert cost(group, choice.options) > 0.999 * 60_000 and choice.gap < 0.001
+
+
+@MANY
 @given(problems(shares=True, needs=True), st.integers(1, 60))
 def test_a_coarse_table_with_shares_and_needs_still_fits(problem, cells):
     groups, budget = problem

@@ -15,8 +15,8 @@ BM25_WEIGHT, VECTOR_WEIGHT = 0.6, 0.4
 
 AS_FITS = 0  # a limit that grows with the budget: LEAST to MOST candidates, until their texts, and what links lead to, would fill it one and a half times
 CHARACTERS_PER_TOKEN = 6
-TOKENS_PER_CANDIDATE = 20
-LEAST, MOST = 15, 200
+TOKENS_PER_CANDIDATE = 20  # so many are searched for, at most USUAL; more when these turn out to be short
+LEAST, USUAL, MOST = 15, 200, 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,13 @@ def resolved(recipe: Recipe, max_tokens: int | None) -> Recipe:
     """The recipe with a limit that suits the budget, if it left that open."""
     if recipe.limit != AS_FITS:
         return recipe
-    if max_tokens is None:
-        return replace(recipe, limit=MOST)
-    return replace(recipe, limit=min(MOST, max(LEAST, max_tokens // TOKENS_PER_CANDIDATE)), room=max_tokens * CHARACTERS_PER_TOKEN)
+    if not max_tokens:
+        return replace(recipe, limit=USUAL if max_tokens is None else LEAST)
+    return replace(recipe, limit=MOST, room=max_tokens * CHARACTERS_PER_TOKEN)
+
+
+def looked_for(recipe: Recipe) -> int:
+    """How many candidates are searched for, before it is known whether they are enough to fill the room there is."""
+    if not recipe.room:
+        return recipe.limit
+    return min(recipe.limit, USUAL, max(LEAST, recipe.room // (CHARACTERS_PER_TOKEN * TOKENS_PER_CANDIDATE)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from weft.errors import Forbidden, Invalid, unknown
 from weft.model import Kind, Problem
-from weft.recipes import AS_FITS, Recipe
+from weft.recipes import AS_FITS, Recipe, looked_for
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def restricted(recipes: Sequence[Recipe], tier: Tier) -> tuple[Recipe, ...]:
     kept: list[Recipe] = []
     left = tier.most
     for recipe in showing:
-        limit = left if recipe.limit == AS_FITS else min(left, recipe.limit)
+        limit = left if recipe.limit == AS_FITS else min(left, looked_for(recipe))
         if limit > 0:
             kinds = tuple(kind for kind in tier.kinds if not recipe.kinds or kind in recipe.kinds)
             kept.append(replace(recipe, source="search", kinds=kinds, limit=limit, room=0, depth=0, required=False))

@@ -26,7 +26,7 @@ from weft.trace import span
 
 log = logging.getLogger(__name__)
 
-RENDERER = 5  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
+RENDERER = 6  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
 
 
 def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores) -> tuple[list[Part], list[Gathered], list[Problem]]:

@@ -59,19 +59,19 @@ def settled(groups: Sequence[Group], budget: int, tables: Mapping[int, Solver]) 
         return None
     owns = [(table, table.used(groups[number].sure)) for number, table in tables.items()]
     room = budget - sum(group.overhead for group in free) - sum(own for _, own in owns)
-    priced = _priced(free, budget)
-    price = _price(priced, room)
-    least = _found(priced, price, room, free)
+    every = priced(free, budget)
+    price = price_of(every, room)
+    least = _found(every, price, room, free)
     if least is None:
         return None
     least += sum(table.best(own) for table, own in owns)
     most = price * budget + sum(table.rates(own, price) for table, own in owns)
-    kept, spared = _kept(priced, price, most, least, np.array([group.overhead for group in free], np.float64))
+    kept, spared = _kept(every, price, most, least, np.array([group.overhead for group in free], np.float64))
     rows = iter(kept.tolist()), iter((spared | (kept.sum(axis=1) > 1)).tolist())
     return [_whole(group) if number in tables or not group.offers else _settled(group, *rows) for number, group in enumerate(groups)]
 
 
-def _priced(groups: Sequence[Group], budget: int) -> Priced:
+def priced(groups: Sequence[Group], budget: int) -> Priced:
     options = [offer.options for group in groups for offer in group.offers]
     width = max(1, *map(len, options))
     filler = [(NOTHING,) * (width - many) for many in range(width + 1)]
@@ -85,12 +85,12 @@ def _priced(groups: Sequence[Group], budget: int) -> Priced:
     return Priced(rows[:, :, 0], rows[:, :, 1], real, sizes.cumsum() - sizes, sizes)
 
 
-def _price(priced: Priced, room: int) -> float:
+def price_of(every: Priced, room: int) -> float:
     """What the last token of the room is worth when parts of offers could be taken: the value of each offer, by tokens, with its dents
     filled, rises in steps; the steps are taken by what they give for a token."""
-    rows = np.arange(len(priced.tokens))[:, None]
-    order = priced.tokens.argsort(axis=1)
-    tokens, values = ([np.zeros(len(rows)), *one[rows, order].T] for one in (priced.tokens, priced.values))
+    rows = np.arange(len(every.tokens))[:, None]
+    order = every.tokens.argsort(axis=1)
+    tokens, values = ([np.zeros(len(rows)), *one[rows, order].T] for one in (every.tokens, every.values))
     slopes = np.full(order.shape[::-1], np.inf)  # a row for each step
     for before in range(len(slopes)):
         highest = -np.inf
@@ -104,9 +104,9 @@ def _price(priced: Priced, room: int) -> float:
     return max(0.0, float(slopes.flat[best_first[place]])) if place < slopes.size else 0.0
 
 
-def _found(priced: Priced, price: float, room: int, groups: Sequence[Group]) -> float | None:
+def _found(every: Priced, price: float, room: int, groups: Sequence[Group]) -> float | None:
     """The value of a choice that fits: what is good at the price, then the best that still fits. None if a group has too much."""
-    tokens, values = priced.tokens, priced.values
+    tokens, values = every.tokens, every.values
     rows = np.arange(len(tokens))
     good = values - price * (1 + ERROR) * tokens
     picks = good.argmax(axis=1)
@@ -118,21 +118,21 @@ def _found(priced: Priced, price: float, room: int, groups: Sequence[Group]) -> 
         if gains[row, option] <= 0:
             break
         spent[row], worth[row] = tokens[row, option], values[row, option]
-    per_group = np.add.reduceat(spent, priced.starts)
+    per_group = np.add.reduceat(spent, every.starts)
     fits = spent.sum() <= room and all(used + group.overhead <= group.most for used, group in zip(per_group, groups, strict=True) if used)
     return float(worth.sum()) if fits else None
 
 
-def _kept(priced: Priced, price: float, most: float, least: float, overheads: Floats) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _kept(every: Priced, price: float, most: float, least: float, overheads: Floats) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Which options may be in a best choice, and which offers may be in none of its options."""
-    rates = priced.values - price * priced.tokens
+    rates = every.values - price * every.tokens
     best = np.maximum(rates.max(axis=1), 0.0)
-    of_groups = np.add.reduceat(best, priced.starts) - price * overheads
+    of_groups = np.add.reduceat(best, every.starts) - price * overheads
     most += float(np.maximum(of_groups, 0.0).sum())
-    others = np.repeat(most - np.maximum(of_groups, 0.0), priced.sizes)  # what all groups but its own can be worth
-    without = np.repeat(of_groups, priced.sizes) - best  # and the rest of its own
+    others = np.repeat(most - np.maximum(of_groups, 0.0), every.sizes)  # what all groups but its own can be worth
+    without = np.repeat(of_groups, every.sizes) - best  # and the rest of its own
     limit = least - ERROR * most - 1
-    return priced.real & ((others + without)[:, None] + rates >= limit), others + np.maximum(without, 0.0) >= limit
+    return every.real & ((others + without)[:, None] + rates >= limit), others + np.maximum(without, 0.0) >= limit
 
 
 def _whole(group: Group) -> Settled:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from weft.model import Context, Hit, Item, Key, LeftOut
 from weft.ports import Stores, TokenCounter, Vector
-from weft.recipes import Recipe
+from weft.recipes import Recipe, looked_for
 from weft.stages.answer import candidates
 from weft.stages.fit import Part, fit
 from weft.stages.gather import allowed
@@ -40,7 +40,7 @@ def explained(
 
     fitted = tuple(_with_budget(context, parts, counter))
     known = {(one.hit.item.key) for one in fitted} | {hit.item.key for hit in context.hits}
-    wide = [replace(recipe, limit=recipe.limit * WIDER, room=0, min_score=0.0) for recipe in recipes]
+    wide = [replace(recipe, limit=max(looked_for(recipe), len(part.hits)) * WIDER, room=0, min_score=0.0) for recipe, part in zip(recipes, usual, strict=True)]
     beyond = tuple(_beyond(candidates(context.query, wide, vector, stores)[0], recipes, known))
     known |= {one.hit.item.key for one in beyond}
     asked = tuple(_asked(context, recipes, stores, ids, spaces, known))
@@ -74,7 +74,7 @@ def _beyond(parts: Sequence[Part], recipes: Sequence[Recipe], known: set[Key]) -
                 reasons.append(f"scores {hit.score:g}, below min_score {recipe.min_score:g}")
                 remedies.append(f"min_score={hit.score:g}")
             if place > recipe.limit or (recipe.room and not reasons):
-                enough = "those before it have text enough" if recipe.room else f"the limit is {recipe.limit}"
+                enough = "those before it have text enough" if recipe.room and place <= recipe.limit else f"the limit is {recipe.limit}"
                 reasons.append(f"number {place} of the candidates, {enough}")
                 remedies.append(f"limit={place}")
             if not reasons:

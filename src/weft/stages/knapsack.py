@@ -3,8 +3,8 @@
 Every offer has options (tokens, value), of which at most one is taken. Every group is first given the best it can make of its
 share; what it leaves unused goes, token by token, to whichever group gains most by it, and no group ever takes what another
 one made good use of. Under these guarantees no other choice has more value. Dependencies (an offer needs others) are met by
-branch and bound with the relaxed optimum as bound. Instances too large for an exact table are solved on a coarser one, and
-the distance to the optimum is bounded and reported.
+branch and bound with the relaxed optimum as bound. Instances too large for an exact table are solved on a coarser one,
+what it leaves is used up, and the distance to the optimum is bounded and reported.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 from weft.stages.bounds import settled
+from weft.stages.coarse import at_price, ceiling, topped_up
 from weft.stages.table import IMPOSSIBLE, Gains, Group, Offer, Option, Ruling, Solver, Table
 
 __all__ = ["Choice", "Group", "Offer", "Option", "choose"]
@@ -145,9 +146,17 @@ def _solve(groups: Sequence[Group], budget: int, ruling: Ruling, ready: Mapping[
     if grants is None:
         return None
     picks = tuple(option for solver, grant in zip(solvers, grants, strict=True) for option in solver.pick(grant))
+    if all(solver.exact for solver in solvers):
+        return Choice(picks, value := _value(groups, picks), value)
+    priced = at_price(groups, budget, ruling)
+    filled = [topped_up(groups, budget, one, ruling) for one in (picks, priced) if one is not None]
+    picks = max(filled, key=lambda one: _value(groups, one))
+    return Choice(picks, value := _value(groups, picks), max(value, min(_bound(solvers, budget), ceiling(groups, budget))))
+
+
+def _value(groups: Sequence[Group], picks: Sequence[int]) -> int:
     offers = (offer for group in groups for offer in group.offers)
-    value = sum(offer.options[pick].value for offer, pick in zip(offers, picks, strict=True) if pick >= 0)
-    return Choice(picks, value, value if all(solver.exact for solver in solvers) else max(value, _bound(solvers, budget)))
+    return sum(offer.options[pick].value for offer, pick in zip(offers, picks, strict=True) if pick >= 0)
 
 
 def _solvers(groups: Sequence[Group], budget: int, ruling: Ruling, ready: Mapping[int, Solver]) -> list[Solver]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from weft.model import Filter, Hit, Item, Key
 from weft.ports import Stores, Vector
 from weft.quick import maker, rounded
-from weft.recipes import LEAST, Recipe
+from weft.recipes import LEAST, Recipe, looked_for
 
 _hit = maker(Hit)
 
 FOUND_BY = {(True, True): ("bm25", "vector"), (True, False): ("bm25",), (False, True): ("vector",), (False, False): ()}  # by words, by meaning
 MIN_DEPTH = 100  # candidates taken from each index: deeper changes no ranking on the tuning sets, 50 loses a little
+MORE = 4  # times as many are searched for when those found have too little text for the budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,18 @@ class Searched:
 
 
 def search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores) -> Searched:
-    """The best `recipe.limit` items. Without a vector only words count."""
-    depth = max(MIN_DEPTH, recipe.limit)
+    """The best `recipe.limit` items, or as many as fill the recipe's room. Without a vector only words count."""
+    wanted = looked_for(recipe)
+    while True:
+        found, enough = _best(text, vector, only, recipe, wanted, stores)
+        if enough or wanted >= recipe.limit:
+            return found
+        wanted = min(recipe.limit, MORE * wanted)  # what was found is shorter than most items are
+
+
+def _best(text: str, vector: Vector | None, only: Filter, recipe: Recipe, limit: int, stores: Stores) -> tuple[Searched, bool]:
+    """The best `limit` items, and whether more would be of no use."""
+    depth = max(MIN_DEPTH, limit)
     by_meaning: dict[Key, float] = {}
     by_words: dict[Key, float] = {}
     considered = 0
@@ -44,10 +55,10 @@ def search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, st
         worded = ()
     scores = fuse(by_words, by_meaning, *shares(recipe, vector is not None))
     ordered = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))
-    best = [key for key in ordered[: recipe.limit] if scores[key] >= recipe.min_score]
-    items = _items(best, recipe, stores)
+    best = [key for key in ordered[:limit] if scores[key] >= recipe.min_score]
+    items, filled = _items(best, recipe, stores)
     hits = _hits(items, scores, by_words, by_meaning, frozenset(worded), frozenset(meant))
-    return Searched(hits, considered, {key: scores[key] for key in ordered[:MIN_DEPTH]})
+    return Searched(hits, considered, {key: scores[key] for key in ordered[:MIN_DEPTH]}), filled or len(best) < limit
 
 
 def _hits(
@@ -64,10 +75,10 @@ def _hits(
     return tuple(hits)
 
 
-def _items(best: Sequence[Key], recipe: Recipe, stores: Stores) -> list[Item]:
-    """The items behind the keys, best first; as many as the recipe has room for, if it says so."""
+def _items(best: Sequence[Key], recipe: Recipe, stores: Stores) -> tuple[list[Item], bool]:
+    """The items behind the keys, best first; if the recipe says what it has room for, as many as fill it, and whether they do."""
     if not recipe.room:
-        return stores.items.get(best)
+        return stores.items.get(best), True
     items: list[Item] = []
     length, taken, step = 0, 0, LEAST
     while taken < len(best) and length < recipe.room:
@@ -76,7 +87,7 @@ def _items(best: Sequence[Key], recipe: Recipe, stores: Stores) -> list[Item]:
         length += sum([fills(item, recipe.room) for item in part])
         taken += step
         step = 1 + (recipe.room - length) * taken // max(1, length)  # as many more as should fill it, by the length of those before
-    return items
+    return items, length >= recipe.room
 
 
 def fills(item: Item, room: int) -> int:
