@@ -1,9 +1,13 @@
 """What all tests share."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from weft.stores.sqlite.store import SqliteStore
 
 pytest.register_assert_rewrite("weft.testing")
 
@@ -13,3 +17,10 @@ os.environ |= {"HAYSTACK_TELEMETRY_ENABLED": "False", "OPENAI_AGENTS_DISABLE_TRA
 # Machines are shared: that one was slow for a moment says nothing of the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore.open(str(tmp_path / "weft.db"))
+    yield store
+    store.close()

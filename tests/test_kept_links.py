@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from watched import statements
 
 from weft.model import Batch
 from weft.stages.expand import LIGHTEST
@@ -20,21 +20,6 @@ from weft.testing.knowledge import NOW, batch, edge, item
 
 IDS = "abcdef"
 SPACES = ("acme", "beta")
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore.open(str(tmp_path / "weft.db"))
-    yield store
-    store.close()
-
-
-def statements(store: SqliteStore) -> list[str]:
-    """Every statement that the store's reader runs from now on."""
-    seen: list[str] = []
-    with store.reading() as reader:
-        reader.connection.exec_trace = lambda _, sql, __: seen.append(sql) is None
-    return seen
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -57,6 +57,11 @@ class GraphStoreContract:
         asked = [("acme", "a"), ("acme", "b"), ("acme", "c"), ("acme", "a"), ("acme", "unknown"), ("nowhere", "a")]
         assert store.edges_of(asked, ["acme"]) == [edge("a", "b", 3), edge("b", "c", 2)]
 
+    def test_all_edges_of_many_keys_are_found_however_many_there_are(self, store: GraphStore) -> None:
+        known = [edge(f"s{number}", f"t{far}") for number in range(60) for far in range(10)]
+        link(store, *known)
+        assert store.edges_of([("acme", f"s{number}") for number in range(60)], ["acme"], limit=10) == sorted(known, key=lambda one: one.key)
+
     def test_no_keys_or_no_spaces_give_no_edges(self, store: GraphStore) -> None:
         link(store, edge("a", "b"))
         assert store.edges_of([], ["acme"]) == store.edges_of([("acme", "a")], []) == store.edges([], 10) == []

@@ -11,8 +11,9 @@ import numpy as np
 from weft import codec
 from weft.model import MADE, Edge, Item, Links, Marks
 from weft.stores.sqlite import entries, vectors
+from weft.stores.sqlite.ids import NOWHERE
 from weft.stores.sqlite.rows import EDGE, edge_from_row, label
-from weft.stores.sqlite.view import NOWHERE, View
+from weft.stores.sqlite.view import View
 from weft.stores.sqlite.write import Writer
 
 Ends = tuple[str, str, str]  # of an edge: source, target, type

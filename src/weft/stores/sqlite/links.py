@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +18,14 @@ from weft.stores.sqlite.rows import EDGE, edge_from_row, unchanged
 KEPT_ROWS = 50_000  # links that a reader remembers, about 400 bytes each; when there are more it begins anew
 PER_ROW = 300  # characters of properties that take as much room as a link does
 BODY = 6  # their place among the columns
+USUAL = 400  # links that are read in one go: where there are more, or more of one item than are wanted, hubs are looked for first
 
 Row = tuple[Any, ...]
 Read = tuple[float, list[tuple[Edge, Mapping[str, Any]]]]  # the heaviest links of an item, down to this weight; see `rows.unchanged` for the second of a pair
 
 _open, _made = opened(Edge)
 _weight = attrgetter("weight")
+_COLUMNS = ", ".join(f"edge.{column}" for column in EDGE.split(", "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +93,18 @@ def heaviest(connection: apsw.Connection, side: Side, space: int, ids: Sequence[
     chosen = f"AND edge.type IN ({','.join('?' * len(types))})" if types else ""
     whose = "" if made is None else f"AND edge.origin {'<>' if made else '='} ''"
     where = f"edge.{side.space} = {space} AND edge.{side.id} = {{}} AND edge.weight >= ? AND {inside} {chosen} {whose}"
-    asked, values = json.dumps(list(ids), ensure_ascii=False), (min_weight, *types)
+    values = (min_weight, *types)
+    read = f"SELECT {_COLUMNS} FROM json_each(?) AS asked CROSS JOIN edge ON {where.format('asked.value')}"
+    found: list[Row] = connection.execute(f"{read} LIMIT {USUAL + 1}", (codec.to_json(list(ids)), *values)).fetchall()
+    if len(found) <= limit or (len(found) <= USUAL and max(Counter([row[side.near] for row in found]).values()) <= limit):
+        return found
     more = f"SELECT 1 FROM edge WHERE {where.format('asked.value')} LIMIT 1 OFFSET {limit}"
-    hubs = {id for (id,) in connection.execute(f"SELECT asked.value FROM json_each(?) AS asked WHERE EXISTS ({more})", (asked, *values))}
-    few = json.dumps([id for id in ids if id not in hubs], ensure_ascii=False) if hubs else asked
-    columns = ", ".join(f"edge.{column}" for column in EDGE.split(", "))
-    read = f"SELECT {columns} FROM json_each(?) AS asked CROSS JOIN edge ON {where.format('asked.value')}"
-    found: list[Row] = connection.execute(read, (few, *values)).fetchall()
+    many = f"SELECT asked.value FROM json_each(?) AS asked WHERE EXISTS ({more})"
+    hubs = {id for (id,) in connection.execute(many, (codec.to_json(list(ids)), *values))}
+    found = connection.execute(read, (codec.to_json([id for id in ids if id not in hubs]), *values)).fetchall()
     # Numbers of spaces tell when they were made, names do not. One space needs neither, and its index is in order already.
     by_name = f", (SELECT name FROM space WHERE no = edge.{side.far_space})" if len(spaces) > 1 else ""
-    best = f"SELECT {columns} FROM edge WHERE {where.format('?')} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
+    best = f"SELECT {_COLUMNS} FROM edge WHERE {where.format('?')} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
     for id in sorted(hubs):
         found += connection.execute(best, (id, *values))
     return found

@@ -19,9 +19,10 @@ from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, L
 from weft.quick import rounded
 from weft.stores.sqlite import best, entries, linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import connect, translated, writing
+from weft.stores.sqlite.ids import NOWHERE
 from weft.stores.sqlite.reader import Reader, Readers, Reading
 from weft.stores.sqlite.rows import EDGE, edge_from_row, item_from_body, label
-from weft.stores.sqlite.view import NOWHERE, Mask, View
+from weft.stores.sqlite.view import Mask, View
 from weft.stores.sqlite.write import Writer
 
 Vector = npt.NDArray[np.float32]

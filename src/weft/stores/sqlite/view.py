@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +16,7 @@ from weft import codec
 from weft import words as analyser
 from weft.errors import Corrupt
 from weft.model import Filter, Item
+from weft.stores.sqlite.ids import NOWHERE, Ids, rows
 from weft.stores.sqlite.kept import Kept
 from weft.stores.sqlite.rows import EVER, KINDS, RECORD, floats, item_from_body, label, microseconds, unchanged
 
@@ -27,7 +27,6 @@ KEPT_ITEMS = 16_384  # per view, about 1 KB each
 LONGEST_KEPT = 8_000  # characters of all an item has
 KEPT_HOLDERS = 3_000_000  # places of words, about 11 bytes each, that a view remembers; when there are more it begins anew
 PER_WORD = 50  # places that take as much room as a word does besides
-NOWHERE = -1
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.uint8]
@@ -43,6 +42,7 @@ class View:
         self.no = no
         self.version = self.next = self.items = self.length = 0
         self.records = np.zeros(0, RECORD)
+        self._live = np.zeros(0, np.bool_)
         self.lengths = np.zeros(0)  # words of each item
         self.embedded = np.zeros(0, np.bool_)  # which items have a vector
         self.unembedded = np.zeros(0, np.intp)  # the places of those that have none
@@ -53,8 +53,7 @@ class View:
         self._reset = -1
         self._fresh: dict[str, dict[int, int]] = {}  # word -> place -> count, of items not in `posting` yet
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
-        self._ids: dict[int, str] = {}  # those asked for before: a place keeps its id for as long as it has one
-        self._places: dict[str, int] = {}  # those asked for since the space last changed
+        self._ids = Ids(no)
         self._decoded: dict[str, tuple[Item, Mapping[str, Any]]] = {}  # items asked for since then: see `rows.unchanged`
         self._held: dict[str, tuple[Places, Counts]] = {}  # by word, since then
         self._holding = 0  # how many places these are
@@ -66,7 +65,6 @@ class View:
             return
         version, self.next, self.items, self.length, reset = row
         self._masks.clear()
-        self._places.clear()
         self._decoded.clear()
         self._held.clear()
         self._holding = 0
@@ -82,6 +80,8 @@ class View:
             self.records[chunk * CHUNK : chunk * CHUNK + len(part)] = part
         records = self.records[: self.next]
         live = records["live"] == 1
+        self._ids.forget(np.flatnonzero(self._live & ~live[: len(self._live)]).tolist())
+        self._live = live
         # Copies that lie together: a column of the records is six times as slow to scan.
         self.lengths = records["length"].astype(np.float64)
         self._per_word = 0.0
@@ -115,24 +115,11 @@ class View:
 
     def ids(self, connection: apsw.Connection, places: Sequence[int]) -> list[str]:
         """The ids of the items at these places."""
-        missing = set(places).difference(self._ids)
-        if missing:
-            rows = [(self.no << 32) + place for place in sorted(missing)]
-            query = "SELECT item.row, item.id FROM json_each(?) AS asked CROSS JOIN item ON item.row = asked.value"
-            found = {row & 0xFFFFFFFF: id for row, id in connection.execute(query, (json.dumps(rows),))}
-            self._ids.update(found)
-            self._places.update({id: place for place, id in found.items()})  # what was found by its place is asked for by its id next
-        return [self._ids[place] for place in places]
+        return self._ids.at(connection, places, self.items)
 
     def places(self, connection: apsw.Connection, ids: Sequence[str]) -> list[int]:
         """The place of each of the ids, NOWHERE for one that is not stored."""
-        found = list(map(self._places.get, ids, repeat(NOWHERE)))
-        if NOWHERE in found:
-            missing = sorted({id for id, place in zip(ids, found, strict=True) if place == NOWHERE})
-            query = "SELECT item.id, item.row FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
-            self._places.update({id: row & 0xFFFFFFFF for id, row in connection.execute(query, (codec.to_json(missing), self.no))})
-            found = [self._places.get(id, NOWHERE) for id in ids]
-        return found
+        return self._ids.of(connection, ids, self.items)
 
     def stored(self, connection: apsw.Connection, space: str, ids: Sequence[str]) -> dict[str, Item]:
         """The items behind those of the ids that are stored. The same ones come back in request after request, so they are kept."""
@@ -144,10 +131,11 @@ class View:
                 found[id] = item if item.properties == said else unchanged(item, said)
             else:
                 missing.append(id)
-        if missing:
-            query = "SELECT item.id, item.body FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
-            for id, body in connection.execute(query, (codec.to_json(missing), self.no)):
-                found[id] = item = item_from_body(body, space)
+        if places := [place for place in self.places(connection, missing) if place != NOWHERE]:
+            query = "SELECT item.body FROM carray(?) AS asked CROSS JOIN item ON item.row = asked.value"
+            for (body,) in connection.execute(query, (rows(self.no, places),)):
+                item = item_from_body(body, space)
+                found[item.id] = item
                 if len(body) <= LONGEST_KEPT:
                     self._keep(item)
         return found
@@ -162,11 +150,10 @@ class View:
         return self._vectors.get(places, self.next, lambda missing: self._fetched(connection, missing))
 
     def _fetched(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
-        query = "SELECT vector.data FROM json_each(?) AS asked CROSS JOIN vector ON vector.row = asked.value"
-        rows = json.dumps([(self.no << 32) + place for place in places.tolist()])
-        found = [data for (data,) in connection.execute(query, (rows,))]
+        query = "SELECT vector.data FROM carray(?) AS asked CROSS JOIN vector ON vector.row = asked.value"
+        found = [data for (data,) in connection.execute(query, (rows(self.no, places),))]
         ((dimensions,),) = connection.execute("SELECT value FROM meta WHERE key = 'dimensions'")
-        if len(found) != len(places) or any([len(data) != 2 * dimensions for data in found]):  # one of another length would shift all behind it
+        if len(found) != len(places) or {*map(len, found)} != {2 * dimensions}:  # one of another length would shift all behind it
             raise Corrupt("stored vectors are missing or cut off: `weft verify` says which, `weft reindex` makes all of them anew")
         return floats(b"".join(found)).reshape(len(found), dimensions)
 
