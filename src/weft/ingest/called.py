@@ -13,6 +13,7 @@ MAX_NAMES = 24  # of one item
 MAX_HEADINGS = 8
 
 _QUALIFIER = re.compile(r"\s*[(\[（【][^()\[\]（）【】]*[)\]）】]\s*$")
+_CLOSING = frozenset(")]）】")
 _WHERE = re.compile(r",\s+[A-ZÀ-ÞΑ-ΩА-Я](?:(?!\band\b|&).)*$")  # "Rochester, New York", but not "Crosby, Stills & Nash"
 _TRAIL = re.compile(r"\s*(?:>|›|»|→|::)\s*")  # between the headings of a trail
 _HEADING = re.compile(r"^ {0,3}#{1,4}[ \t]+(.+?)[ \t#]*$", re.M)
@@ -46,8 +47,9 @@ def _formed(title: str) -> tuple[str, ...]:
     """A title as a name: as it is, without a qualifier in brackets, without the place or rank behind a comma; each also without "The" if two
     words are left."""
     title = title[:MAX_NAME]  # headings may be long, and the search for brackets and commas must not be
-    bare = _QUALIFIER.sub("", title)
-    forms = list(dict.fromkeys(map(normal, (title, bare, _WHERE.sub("", bare) if "," in bare else bare))))
+    bare = _QUALIFIER.sub("", title) if title.rstrip()[-1:] in _CLOSING else title
+    told = dict.fromkeys((title, bare, _WHERE.sub("", bare) if "," in bare else bare))  # most titles are just what they are
+    forms = list(dict.fromkeys(map(normal, told)))
     forms += [name[4:] for name in forms if name.startswith("the ") and name.count(" ") > 1]
     return tuple(dict.fromkeys([name for name in forms if useful(name)]))
 

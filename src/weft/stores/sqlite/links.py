@@ -13,7 +13,7 @@ import apsw
 from weft import codec
 from weft.model import Edge
 from weft.quick import opened
-from weft.stores.sqlite.rows import EDGE, edge_from_row, unchanged
+from weft.stores.sqlite.rows import EDGE, apart, edge_from_row, unchanged
 
 KEPT_ROWS = 50_000  # links that a reader remembers, about 400 bytes each; when there are more it begins anew
 PER_ROW = 300  # characters of properties that take as much room as a link does
@@ -71,7 +71,7 @@ class Kept:
             rows = heaviest(connection, side, space, missing, wanted, min_weight)
             read: dict[str, Read] = {id: (min_weight, []) for id in missing}
             for row, edge in zip(rows, edges(rows, names), strict=True):
-                read[row[side.near]][1].append((edge, codec.apart(edge.properties)))
+                read[row[side.near]][1].append((edge, apart(edge)))
             size = len(rows) + sum([len(row[BODY]) for row in rows if row[BODY]]) // PER_ROW
             if size <= self._most_rows:  # all links of a hub are too many to keep
                 known.update(read)

@@ -40,6 +40,7 @@ _EXPONENT = np.float32(2.0 ** (127 - 15))  # between what the two kinds of float
 
 EDGE = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
 UNUSUAL = ("item_id", "properties", "target_space")  # what an edge may have beside its columns: its body, which has all fields in older files
+_NONE: Mapping[str, Any] = {}
 _edge = maker(Edge)
 _decode = json.JSONDecoder().raw_decode  # `loads` looks for blanks around the item, too: it takes two thirds longer
 
@@ -99,6 +100,11 @@ def floats(halves: bytes) -> npt.NDArray[np.float32]:
     found = bits.view(np.float32)
     found *= _EXPONENT
     return found
+
+
+def apart(value: Item | Edge) -> Mapping[str, Any]:
+    """The properties of an item or an edge, apart from it; one value for all that have none, as most have."""
+    return codec.apart(value.properties) if value.properties else _NONE
 
 
 def unchanged(value: T, properties: Mapping[str, Any]) -> T:

@@ -175,17 +175,17 @@ class SqliteStore:
             views = reader.views(only.spaces)
             if not limit:
                 return Found(others=self._text_scores(reader, views, text, only, also))
-            scores = words.scores(reader.connection, list(views.values()), text)
+            scores, most = words.scores(reader.connection, list(views.values()), text)
             found, considered, others = [], 0, {}
             for (name, view), score in zip(views.items(), scores, strict=True):
                 mask = view.mask(reader.connection, only)
                 if mask is not None:
                     score *= mask
-                places, values, matching = best.largest(score, limit)
+                places, values, matching = best.largest(score, limit, most)
                 considered += matching
                 found += [((name, id), value) for id, value in zip(view.ids(reader.connection, places), values, strict=True)]
                 own = self._places(reader, name, view, also)
-                scored = score[np.fromiter(own, np.intp, len(own))].tolist()
+                scored = score[np.fromiter(own, np.intp, len(own))] / most
                 others.update({key: value for key, exact, value in zip(own.values(), scored, rounded(scored), strict=True) if exact})
         return Found(tuple(sorted(found, key=_best_first)[:limit]), considered, {key: others[key] for key in also if key in others})
 

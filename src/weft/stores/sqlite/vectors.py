@@ -17,6 +17,7 @@ Vector = npt.NDArray[np.float32]
 RESCORED = 1024  # vectors read and scored exactly, at least; see bench/README for the recall this gives
 RESCORED_PER_HIT = 8
 ROUGH = 1e-4  # more than single precision can be wrong by
+IN_A_BYTE = 3  # rows of 64 bits whose differences a byte can count: bytes are added in a fraction of the time of wider numbers
 AT_ONCE = 8192  # vectors compared, or pairs scored exactly, in one go
 
 
@@ -57,9 +58,12 @@ def nearest(view: View, vector: Vector, mask: Mask | None, wanted: int) -> npt.N
         return np.flatnonzero(allowed)
     few = np.flatnonzero(allowed) if count < view.next // 4 else None
     signs = view.signs[:, : view.next] if few is None else view.signs[:, few]
-    distance = np.zeros(signs.shape[1], np.uint16)
-    for row, bits in zip(signs, packed(vector), strict=True):
-        distance += np.bitwise_count(row ^ bits)
+    distance, bits = np.zeros(signs.shape[1], np.uint16), packed(vector)
+    for first in range(0, len(signs), IN_A_BYTE):
+        differing = np.bitwise_count(signs[first] ^ bits[first])
+        for row in range(first + 1, min(first + IN_A_BYTE, len(signs))):
+            differing += np.bitwise_count(signs[row] ^ bits[row])
+        distance += differing
     if few is None and count < view.next:
         distance += ~allowed * np.uint16(len(signs) * 64 + 1)  # farther than any
     near = smallest(distance, wanted)

@@ -18,7 +18,7 @@ from weft.errors import Corrupt
 from weft.model import Filter, Item
 from weft.stores.sqlite.ids import NOWHERE, Ids, rows
 from weft.stores.sqlite.kept import Kept
-from weft.stores.sqlite.rows import EVER, KINDS, RECORD, floats, item_from_body, label, microseconds, unchanged
+from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, floats, item_from_body, label, microseconds, unchanged
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
@@ -143,7 +143,7 @@ class View:
     def _keep(self, item: Item) -> None:
         if len(self._decoded) >= KEPT_ITEMS:
             self._decoded.clear()
-        self._decoded[item.id] = (item, codec.apart(item.properties))
+        self._decoded[item.id] = (item, apart(item))
 
     def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """The vectors at these places, which must have one, each asked for once."""
@@ -211,17 +211,18 @@ class View:
         if lasting not in self._masks:
             if len(self._masks) >= MASKS:
                 self._masks.clear()
-            self._masks[lasting] = None if lasting == _LASTING(Filter(())) else self._make_mask(connection, only)
+            made = None if lasting == _LASTING(Filter(())) else self._make_mask(connection, only)
+            self._masks[lasting] = None if made is None or np.array_equal(made, self._live) else made  # all items here may be of one kind
         mask = self._masks[lasting]
         if only.valid_at is None or not self._expires:
             return mask
         moment, records = microseconds(only.valid_at), self.records[: self.next]
-        valid: Mask = (records["valid_from"] <= moment) & (moment < records["valid_to"]) & (records["live"] == 1)
+        valid: Mask = (records["valid_from"] <= moment) & (moment < records["valid_to"]) & self._live
         return valid if mask is None else valid & mask
 
     def _make_mask(self, connection: apsw.Connection, only: Filter) -> Mask:
         records = self.records[: self.next]
-        mask: Mask = records["live"] == 1
+        mask: Mask = self._live.copy()
         if only.kinds:
             mask &= np.isin(np.arange(256), [KINDS.index(kind) for kind in only.kinds])[records["kind"]]
         for field, values in (("type", only.types), ("tag", only.tags), ("subject", only.subjects)):

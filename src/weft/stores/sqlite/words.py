@@ -20,14 +20,15 @@ Scores = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 
 
-def scores(connection: apsw.Connection, views: Sequence[View], text: str) -> list[Scores]:
-    """For each view the score of every place, 0 where no word is shared."""
+def scores(connection: apsw.Connection, views: Sequence[View], text: str) -> tuple[list[Scores], float]:
+    """For each view the score of every place, 0 where no word is shared; and the best that any text could have, by which scores are to be divided:
+    few of them are looked at."""
     query = list(dict.fromkeys(words.words(text)))
     documents = sum(view.items for view in views)
     length = sum(view.length for view in views)
     result = [np.zeros(view.next) for view in views]
     if not query or not documents or not length:
-        return result
+        return result, 1.0
     norms = [view.norms(documents / length) for view in views]
     best = 0.0
     for held in zip(*(view.held(connection, query) for view in views), strict=True):
@@ -42,9 +43,7 @@ def scores(connection: apsw.Connection, views: Sequence[View], text: str) -> lis
             said /= lengths
             said += score.take(places)
             score[places] = said
-    for score in result:
-        score /= best
-    return result
+    return result, best
 
 
 def scores_at(connection: apsw.Connection, views: Sequence[View], text: str, places: Sequence[Positions]) -> list[Scores]:
