@@ -19,6 +19,7 @@ import weft
 from weft import Context, Edge, Hit, Item, Kind, Recipe, Weights
 from weft.embedders import minilm
 from weft.model import Form
+from weft.recent import Recent
 from weft.stages import fit as stage
 from weft.stages.fit import Part, fit
 from weft.stages.render import FORMATS, assemble, layout
@@ -328,9 +329,10 @@ def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, mo
 
 @pytest.mark.parametrize("field", ["title", "text", "summary", "properties"])
 def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
-    monkeypatch.setattr(stage, "_remembered", {})
+    kept = Recent(100)
+    monkeypatch.setattr(stage, "_remembered", kept)
     for size in (10, stage.LONGEST_REMEMBERED + 5):
         large = "word " * (size // 5)
         item = Item(f"i{size}", "s", **{field: {"notes": large} if field == "properties" else large})
         fit([Part(Recipe("one"), (Hit(item, 1.0),))], 100, layout("markdown"), counter("gpt-4"))
-    assert [key[4] for key in stage._remembered] == ["i10"]
+    assert [key[4] for key in kept] == ["i10"]

@@ -344,8 +344,8 @@ class Engine:
         what finds it out; None allows everything), paths=False (True: what links led to says by which); and, for every recipe that
         searches: types, exclude_types, tags, kinds, mode, limit, min_score, bm25_weight, vector_weight; and depth for those that follow links."""
         options, tier = self._settled(options)
-        query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
+            query, recipes = self._request(text, spaces, options)
             found, problems = self._meaning.of_query(query, recipes)
             then = stores_then(self._stores, query.as_of)
             context = answer(query, recipes, found, then, tokens.counter(query.model), (*problems, *tier.notes))
@@ -358,8 +358,8 @@ class Engine:
             if ids:
                 tiers.check_full(tier, "asking about items by name")
             return self.context(text, spaces=spaces, **options)
-        query, recipes = self._request(text, spaces, options)
         with traced() as timings, self._reading(), span("total"):
+            query, recipes = self._request(text, spaces, options)
             found, problems = self._meaning.of_query(query, recipes)
             then, counter = stores_then(self._stores, query.as_of), tokens.counter(query.model)
             context = answer(query, recipes, found, then, counter, problems)

@@ -124,10 +124,11 @@ class Remembered(dict[str, int]):
         self._ends = {end: len(encode(end)) for end in ("", "\n", *",.;:)", *(f"{sign}\n" for sign in ",.;:)"))}
 
     def __missing__(self, word: str) -> int:
-        if PLAIN.fullmatch(word):
-            found = self._of_piece(self._before + word)
+        if word.isalpha():
+            found = self._of_piece(self._before + word) if PLAIN.fullmatch(word) else len(self._encode(self._before + word))
         elif numbered := NUMBERED.fullmatch(word):
-            return self[numbered[1]] + (1 if numbered[2] else 0) + (len(numbered[3]) + 2) // 3 + self._ends[numbered[4]]
+            name, sign, digits, end = numbered.groups()
+            return self[name] + len(sign) + (len(digits) + 2) // 3 + self._ends[end]
         elif word[:1] == LINE:
             found = UNKNOWN if word[1:2] == "/" else self._lines[word[1:]]  # a slash may belong to the line before
         elif word[:1] == INDENTED:

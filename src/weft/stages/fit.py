@@ -9,6 +9,7 @@ from functools import partial
 from weft.model import Chosen, Form, Fragment, Hit, LeftOut
 from weft.ports import TokenCounter
 from weft.quick import maker
+from weft.recent import Recent
 from weft.recipes import Recipe
 from weft.stages import knapsack
 from weft.stages.knapsack import Choice, Group, Offer, Option
@@ -46,7 +47,7 @@ _option: Callable[[tuple[int, int]], Option] = partial(tuple.__new__, Option)
 REMEMBERED = 16_384  # items, about 1 KB each
 LONGEST_REMEMBERED = 5_000  # characters
 LONGEST_SUM = 100_000  # characters; longer texts may be bounded where blocks are counted
-_remembered: dict[tuple[object, ...], tuple[Rendered, ...]] = {}
+_remembered: Recent[tuple[object, ...], tuple[Rendered, ...]] = Recent(REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,8 @@ def _renderings(hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter)
     shown = (layout.name, between, counter, recipe.forms, item.id, item.kind, item.type, item.title, item.text, item.summary, item.tags, properties, hit.via)
     found = _remembered.get(shown)
     if found is None:
-        if len(_remembered) >= REMEMBERED:
-            _remembered.clear()
-        found = _remembered[shown] = _rendered(hit, recipe, layout, between, counter)
+        found = _rendered(hit, recipe, layout, between, counter)
+        _remembered.put(shown, found)
     return found
 
 

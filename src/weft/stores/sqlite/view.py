@@ -16,6 +16,7 @@ from weft import codec
 from weft import words as analyser
 from weft.errors import Corrupt
 from weft.model import Filter, Item
+from weft.recent import Recent
 from weft.stores.sqlite.ids import NOWHERE, Ids, rows
 from weft.stores.sqlite.kept import Kept
 from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, floats, item_from_body, label, microseconds, unchanged
@@ -25,7 +26,7 @@ BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
 MASKS = 64  # filters a view remembers
 KEPT_ITEMS = 16_384  # per view, about 1 KB each
 LONGEST_KEPT = 8_000  # characters of all an item has
-KEPT_HOLDERS = 3_000_000  # places of words, about 11 bytes each, that a view remembers; when there are more it begins anew
+KEPT_HOLDERS = 3_000_000  # places of words, about 11 bytes each, that a view remembers
 PER_WORD = 50  # places that take as much room as a word does besides
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
@@ -54,9 +55,9 @@ class View:
         self._fresh: dict[str, dict[int, int]] = {}  # word -> place -> count, of items not in `posting` yet
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
         self._ids = Ids(no)
-        self._decoded: dict[str, tuple[Item, Mapping[str, Any]]] = {}  # items asked for since then: see `rows.unchanged`
-        self._held: dict[str, tuple[Places, Counts]] = {}  # by word, since then
-        self._holding = 0  # how many places these are
+        # Those asked for since the space last changed: items (see `rows.unchanged`), and who holds a word.
+        self._decoded: Recent[str, tuple[Item, Mapping[str, Any]]] = Recent(KEPT_ITEMS)
+        self._held: Recent[str, tuple[Places, Counts]] = Recent(KEPT_HOLDERS, lambda held: PER_WORD + len(held[0]))
 
     def refresh(self, connection: apsw.Connection) -> None:
         """Catch up with the file; costs nothing when the space did not change."""
@@ -67,7 +68,6 @@ class View:
         self._masks.clear()
         self._decoded.clear()
         self._held.clear()
-        self._holding = 0
         self._load_records(connection, self.version)
         self._load_signs(connection, self.version)
         self._load_fresh(connection, self.version, reset)
@@ -126,24 +126,19 @@ class View:
         missing: list[str] = []
         found: dict[str, Item] = {}
         for id in ids:
-            if id in self._decoded:
-                item, said = self._decoded[id]
-                found[id] = item if item.properties == said else unchanged(item, said)
-            else:
+            if (kept := self._decoded.get(id)) is None:
                 missing.append(id)
+            else:
+                item, said = kept
+                found[id] = item if item.properties == said else unchanged(item, said)
         if places := [place for place in self.places(connection, missing) if place != NOWHERE]:
             query = "SELECT item.body FROM carray(?) AS asked CROSS JOIN item ON item.row = asked.value"
             for (body,) in connection.execute(query, (rows(self.no, places),)):
                 item = item_from_body(body, space)
                 found[item.id] = item
                 if len(body) <= LONGEST_KEPT:
-                    self._keep(item)
+                    self._decoded.put(item.id, (item, apart(item)))
         return found
-
-    def _keep(self, item: Item) -> None:
-        if len(self._decoded) >= KEPT_ITEMS:
-            self._decoded.clear()
-        self._decoded[item.id] = (item, apart(item))
 
     def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """The vectors at these places, which must have one, each asked for once."""
@@ -194,15 +189,13 @@ class View:
 
     def held(self, connection: apsw.Connection, words: Sequence[str]) -> list[tuple[Places, Counts]]:
         """For each word the places of the items that hold it, and how often. Kept, as questions have many words in common."""
-        if self._holding > KEPT_HOLDERS:
-            self._held.clear()
-            self._holding = 0
-        missing = [word for word in words if word not in self._held]
+        found = {word: held for word in words if (held := self._held.get(word)) is not None}
+        missing = [word for word in words if word not in found]
         postings = self.postings(connection, missing) if missing else {}
         for word in missing:
-            self._held[word] = self.holders(word, postings.get(word, ()))
-            self._holding += PER_WORD + len(self._held[word][0])
-        return [self._held[word] for word in words]
+            found[word] = self.holders(word, postings.get(word, ()))
+            self._held.put(word, found[word])
+        return [found[word] for word in words]
 
     def mask(self, connection: apsw.Connection, only: Filter) -> Mask | None:
         """Which places a filter allows; None when it allows every live item. Made once per filter and state of the space, but
