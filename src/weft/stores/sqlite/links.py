@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -114,13 +115,18 @@ def ordered(found: Iterable[Edge]) -> list[Edge]:
     """Each link once, heaviest first, ties by source, target and type, then by the spaces. Weights alone are sorted in a tenth of the time, and
     there are hundreds of links in a request: only those that weigh the same are compared by more."""
     ranked = sorted(found, key=_weight, reverse=True)
-    weighing = Counter([edge.weight for edge in ranked])
-    if len(weighing) == len(ranked):
-        return ranked
-    told = [edge for edge in ranked if weighing[edge.weight] > 1]
-    tied = {(edge.source, edge.target, edge.type, edge.space, edge.target_space or edge.space, edge.weight): edge for edge in told}
-    alone = [edge for edge in ranked if weighing[edge.weight] == 1]
-    return sorted([*alone, *(tied[key] for key in sorted(tied))], key=_weight, reverse=True)  # which leaves ties as they are
+    result: list[Edge] = []
+    done = 0
+    for place in [place for place, (one, behind) in enumerate(pairwise(ranked)) if one.weight == behind.weight]:
+        if place >= done:
+            end = place + 2
+            while end < len(ranked) and ranked[end].weight == ranked[place].weight:
+                end += 1
+            tied = {(edge.source, edge.target, edge.type, edge.space, edge.target_space or edge.space): edge for edge in ranked[place:end]}
+            result += ranked[done:place]
+            result += [tied[key] for key in sorted(tied)]
+            done = end
+    return result + ranked[done:]
 
 
 def edges(rows: Sequence[Row], names: Mapping[int, str]) -> list[Edge]:

@@ -280,7 +280,7 @@ class SqliteStore:
                     own = {place: key for place, key in own.items() if view.embedded[place]}
                 if own:
                     places = np.fromiter(own, np.intp, len(own))
-                    scored.update(zip(own.values(), vectors.cosines(view.vectors(reader.connection, places), vector), strict=True))
+                    scored |= zip(own.values(), vectors.cosines(view.vectors(reader.connection, places), vector), strict=True)
         return scored
 
     # graph
