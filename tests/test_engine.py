@@ -814,6 +814,14 @@ def test_the_digest_names_knowledge_request_recipe_format_and_time(support):
     assert re.fullmatch(r"[0-9a-f]{64}", usual.digest)
 
 
+def test_the_digest_names_a_vector_that_was_given(url):
+    with weft.open(url, embedder=Axes()) as kb:
+        kb.add([node("a", "refund"), node("b", "money")])
+        one, other, longer = ([2.0, 1.0, 0.0, 0.0, 0.0], [2.0, 0.0, 1.0, 0.0, 0.0], [4.0, 2.0, 0.0, 0.0, 0.0])
+        assert ask(kb, vector=one).digest != ask(kb, vector=other).digest != ask(kb).digest
+        assert (ask(kb, vector=one).digest, ask(kb, vector=one).text) == (ask(kb, vector=longer).digest, ask(kb, vector=longer).text)
+
+
 def test_the_digest_depends_on_what_is_known_not_on_how_it_came(tmp_path):
     items = [node(f"i{number}", f"refund {number}") for number in range(30)]
     edges = [link(f"i{number}", f"i{number // 2}") for number in range(1, 30)]

@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
-import numpy as np
-
 from weft.errors import Conflict, Unavailable
 from weft.model import Context, Hit, Key, Problem, Query, Stats
 from weft.ports import Stores, TokenCounter, Vector
@@ -133,7 +131,7 @@ def digest(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
         repr(sorted(knowledge.items())),
         repr(() if vector is None else (stores.vectors.fingerprint(), stores.vectors.count_missing(query.spaces))),
         repr([(problem.part, problem.code) for problem in problems]),
-        repr(np.array(query.vector).tobytes()),  # writing hundreds of numbers as text takes longer than all the rest
+        repr("" if vector is None or not query.vector else hashlib.sha256(vector.tobytes()).hexdigest()),  # one that was given, and not made from the text
         repr(replace(query, vector=())),
         _said(tuple(recipes)),
         repr(counter.name),
