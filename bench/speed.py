@@ -79,26 +79,41 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Milliseconds. `cpu` is the median of processor time: other programs on the machine disturb it less."""
+    """Milliseconds. `cpu` is the median of processor time, `quiet` the median of those calls beside which a fixed loop ran at nearly its best: the
+    speed of a shared machine changes by a half within seconds, and these are what an idle one would do."""
 
     p50: float
     p95: float
     cpu: float
+    quiet: float
+    of: float  # the part of the calls that were such
 
     def __str__(self) -> str:
-        return f"p50 {self.p50:7.2f} ms   p95 {self.p95:7.2f} ms   cpu {self.cpu:7.2f} ms"
+        return f"p50 {self.p50:7.2f} ms   p95 {self.p95:7.2f} ms   cpu {self.cpu:7.2f} ms   at full speed {self.quiet:7.2f} ms ({self.of:.0%})"
+
+
+def yardstick() -> float:
+    """How long a fixed piece of work takes just now, in seconds."""
+    started, total = time.perf_counter(), 0
+    for number in range(3000):
+        total += number * number % 7
+    return time.perf_counter() - started
 
 
 def timed(call: Callable[[int], object], count: int, untimed: int = 3) -> Times:
     for number in range(untimed):
         call(number)
-    walls, cpus = [], []
+    walls, cpus, loops = [], [], [yardstick()]
     for number in range(count):
         wall, cpu = time.perf_counter(), time.process_time()
         call(number)
         walls.append((time.perf_counter() - wall) * 1000)
         cpus.append((time.process_time() - cpu) * 1000)
-    return Times(float(np.percentile(walls, 50)), float(np.percentile(walls, 95)), float(np.percentile(cpus, 50)))
+        loops.append(yardstick())
+    beside = np.maximum(loops[:-1], loops[1:])
+    quiet = beside <= np.percentile(beside, 2) * 1.12
+    median = float(np.percentile(np.array(walls)[quiet], 50))
+    return Times(float(np.percentile(walls, 50)), float(np.percentile(walls, 95)), float(np.percentile(cpus, 50)), median, float(quiet.mean()))
 
 
 def ingest(kb: weft.Engine, made: Made) -> dict[str, float]:

@@ -97,8 +97,8 @@ def test_links_of_a_page_are_looked_up_together(tmp_path: Path, monkeypatch: pyt
     asked: list[str] = []
     real = sqlite.connect
 
-    def watched(path: str) -> Any:
-        connection = real(path)
+    def watched(path: str, cache_kb: int) -> Any:
+        connection = real(path, cache_kb)
         connection.exec_trace = lambda _, sql, __: asked.append(sql) or True
         return connection
 

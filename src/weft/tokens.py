@@ -49,6 +49,7 @@ NUMBERED = re.compile(rf"({PLAIN.pattern})([-_:.#]?)([0-9]+)([,.;:)]?\n?)")
 # What stands before the first word of a line while a text is cut into words, and before that of one indented by two blanks, as those of plain
 # and YAML blocks are: a token for the first blank, and the other belongs to the word.
 LINE, INDENTED = "\0", "\1"
+NEXT_LINE, NEXT_INDENTED, INDENTED_LINE, EMPTY_LINE = f"\n {LINE}", f"\n {LINE}  ", f"\n {INDENTED}", f"\n {LINE}\n"
 MOST_BREAKS = 4
 LETTERS = frozenset(ascii_letters)
 UNKNOWN = 1 << 60  # tokens of such a word: more than any text can have
@@ -173,7 +174,7 @@ def _by_words(encode: Encode, of_piece: Callable[[str], int]) -> Callable[[str],
             return UNKNOWN
         visible = text.rstrip("\n")
         ending = len(text) - len(visible)
-        lines = visible.replace("\n", f"\n {LINE}").replace(f"\n {LINE}  ", f"\n {INDENTED}").replace(f"\n {LINE}\n", "\n\n") if "\n" in visible else visible
+        lines = visible.replace("\n", NEXT_LINE).replace(NEXT_INDENTED, INDENTED_LINE).replace(EMPTY_LINE, "\n\n") if "\n" in visible else visible
         apart = ending <= MOST_BREAKS and visible[-1:] in LETTERS  # nearly every text has an end of its own
         words = iter((lines if apart else lines + text[len(visible) :]).split(" "))
         return first[next(words)] + sum(map(others.__getitem__, words)) + (breaks[ending] if apart else 0)

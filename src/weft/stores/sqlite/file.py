@@ -14,6 +14,8 @@ from weft.errors import Corrupt, Invalid, Unavailable
 
 APPLICATION = 0x57454654  # "WEFT": tells our files from other people's
 BUSY_TIMEOUT_MS = 30_000  # how long a writer waits for another process's commit
+WRITER_CACHE_KB = 65_536
+READER_CACHE_KB = 16_384  # the system keeps the file in memory, too, and readers keep what they made of it: with four times as much they are no faster
 
 # One entry per schema version. Never edit one that was released: add the next.
 MIGRATIONS = (
@@ -90,11 +92,11 @@ MIGRATIONS = (
 VERSION = len(MIGRATIONS)
 
 
-def connect(path: str) -> apsw.Connection:
-    """A connection to a file of the current schema. A file that cannot be written is opened for reading."""
+def connect(path: str, cache_kb: int) -> apsw.Connection:
+    """A connection to a file of the current schema, which keeps so much of it in memory. A file that cannot be written is opened for reading."""
     with translated(path):
         connection = _open(path)
-        for pragma in ("synchronous=FULL", "cache_size=-65536", "temp_store=MEMORY"):
+        for pragma in ("synchronous=FULL", f"cache_size=-{cache_kb}", "temp_store=MEMORY"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         migrate(connection, path)
         return connection

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import apsw
 
 from weft.errors import Unavailable
-from weft.stores.sqlite.file import connect, translated
+from weft.stores.sqlite.file import READER_CACHE_KB, connect, translated
 from weft.stores.sqlite.links import Kept
 from weft.stores.sqlite.view import View
 
@@ -23,7 +23,7 @@ class Reader:
     """A connection and what it remembers of the spaces. One thread uses it at a time."""
 
     def __init__(self, path: str) -> None:
-        self.connection = connect(path)
+        self.connection = connect(path, READER_CACHE_KB)
         self.links = Kept()
         self._views: dict[str, View] = {}
         self._state = -1

@@ -18,7 +18,7 @@ from weft.errors import Conflict, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
 from weft.quick import rounded
 from weft.stores.sqlite import best, entries, linking, links, log, vectors, verify, words
-from weft.stores.sqlite.file import connect, translated, writing
+from weft.stores.sqlite.file import WRITER_CACHE_KB, connect, translated, writing
 from weft.stores.sqlite.ids import NOWHERE
 from weft.stores.sqlite.reader import Reader, Readers, Reading
 from weft.stores.sqlite.rows import EDGE, edge_from_row, item_from_body, label
@@ -62,7 +62,7 @@ class SqliteStore:
             if self._closed:
                 raise Unavailable(f"{self._path!r} was closed", "closed")
             if self._writer is None:
-                self._writer = connect(self._path)
+                self._writer = connect(self._path, WRITER_CACHE_KB)
             self._writer.execute(f"PRAGMA synchronous={'FULL' if lasting else 'NORMAL'}")
             with writing(self._writer):
                 yield self._writer
