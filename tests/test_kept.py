@@ -13,6 +13,10 @@ from weft.testing.knowledge import ACME, batch, item
 DIMENSIONS = 4
 
 
+def all_of(size):
+    return np.ones(size, np.bool_)
+
+
 class Stored:
     """What a file holds, and which places were read from it."""
 
@@ -35,36 +39,55 @@ def test_what_is_asked_for_is_what_is_stored(room):
             kept.forget(first, first + 5)
         size = int(chance.integers(30, 41))
         places = chance.permutation(size)[: chance.integers(1, 20)]
-        assert np.array_equal(kept.get(places, size, stored), stored.vectors[places])
+        assert np.array_equal(kept.get(places, all_of(size), stored), stored.vectors[places])
 
 
 def test_what_was_read_is_not_read_again():
     stored, kept = Stored(10), Kept()
     for asked in ([1, 2], [2, 1, 5], [5], [1, 2, 5]):
-        kept.get(np.array(asked), 10, stored)
+        kept.get(np.array(asked), all_of(10), stored)
     assert stored.read == [1, 2, 5]
 
 
 def test_only_what_changed_is_read_again():
     stored, kept = Stored(10), Kept()
-    kept.get(np.arange(10), 10, stored)
+    kept.get(np.arange(10), all_of(10), stored)
     kept.forget(3, 5)
-    kept.get(np.arange(10), 10, stored)
+    kept.get(np.arange(10), all_of(10), stored)
     assert stored.read == [*range(10), 3, 4]
+
+
+def test_all_are_read_when_half_of_them_were_asked_for_one_by_one():
+    stored, kept, held = Stored(10), Kept(), all_of(10)
+    held[9] = False
+    for asked in ([0, 1], [2, 3], [4]):
+        kept.get(np.array(asked), held, stored)
+    assert stored.read == [0, 1, 2, 3, *range(4, 9)]  # and none where there is none
+    stored.vectors[6] += 1
+    kept.forget(6, 7)
+    assert np.array_equal(kept.get(np.array([8, 6, 5]), held, stored), stored.vectors[[8, 6, 5]])
+    assert stored.read[9:] == [6]
+
+
+def test_what_has_no_room_for_all_is_never_read_as_a_whole():
+    stored, kept = Stored(10), Kept(9 * DIMENSIONS * 4)
+    for place in range(9):
+        kept.get(np.array([place]), all_of(10), stored)
+    assert stored.read == [*range(9)]
 
 
 def test_when_it_is_full_it_begins_anew():
     stored, kept = Stored(10), Kept(4 * DIMENSIONS * 4)
     for asked in ([0, 1, 2], [2, 3, 4], [2, 3, 4]):
-        kept.get(np.array(asked), 10, stored)
+        kept.get(np.array(asked), all_of(10), stored)
     assert stored.read == [0, 1, 2, 3, 4, 2, 3, 4]
 
 
 def test_vectors_of_another_width_are_no_error():
     kept = Kept()
-    kept.get(np.array([1]), 10, lambda places: np.ones((len(places), 3), np.float32))
+    kept.get(np.array([1]), all_of(10), lambda places: np.ones((len(places), 3), np.float32))
     kept.forget(0, 10)
-    assert kept.get(np.array([2, 1]), 10, lambda places: np.full((len(places), 5), 2.0, np.float32)).tolist() == [[2.0] * 5] * 2
+    assert kept.get(np.array([2, 1]), all_of(10), lambda places: np.full((len(places), 5), 2.0, np.float32)).tolist() == [[2.0] * 5] * 2
 
 
 def test_every_short_float_is_read_as_the_number_it_is():

@@ -1,4 +1,4 @@
-"""Vectors that were read before: the same ones are asked for in request after request."""
+"""Vectors that were read before: the same ones are asked for in request after request, and in the end all of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy.typing as npt
 
 KEPT_BYTES = 400_000_000  # per space and reader: when these are full, it begins anew
 NONE = -1
+READ_AT_ONCE = 2  # vectors that are read in order in the time that one takes which is asked for
+AT_ONCE = 8192  # vectors read in one go
 
 Places = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
 Vectors = npt.NDArray[np.float32]
 
 
@@ -22,24 +25,34 @@ class Kept:
         self._rows: Vectors = np.zeros((0, 0), np.float32)
         self._used = 0
         self._row_of = np.zeros(0, np.int32)  # by place
-        self._true = np.zeros(0, np.bool_)  # by place: whether its row is what is stored
+        self._true: Mask = np.zeros(0, np.bool_)  # by place: whether its row is what is stored
+        self._looked_for = 0  # as they were asked for, since all were read
 
     def forget(self, first: int, last: int) -> None:
         """Those at the places from `first` on, up to `last`, have changed."""
         self._true[first:last] = False
 
-    def get(self, places: Places, size: int, read: Callable[[Places], Vectors]) -> Vectors:
-        """The vectors at these places of a space of `size` places, each asked for once; `read` reads those that are not here."""
-        self._widen(size)
+    def get(self, places: Places, stored: Mask, read: Callable[[Places], Vectors]) -> Vectors:
+        """The vectors at these places, each asked for once; `stored` says which places of the space have one, `read` reads those that are not here:
+        the missing ones, until reading all would have been cheaper, and then all."""
+        self._widen(len(stored))
         missing = places[~self._true[places]]
         if len(missing):
-            vectors = read(missing)
-            if not self._take(missing, vectors):
+            self._looked_for += len(missing)
+            if len(stored) <= min(self._looked_for * READ_AT_ONCE, len(self._rows)):
+                missing = np.flatnonzero(stored & ~self._true[: len(stored)])
+                self._looked_for = 0
+            if not self._read(missing, read):
+                vectors = read(places)
                 self._begin(vectors.shape[1])
-                vectors = vectors if len(missing) == len(places) else read(places)
                 if not self._take(places, vectors):
                     return vectors
         return self._rows.take(self._row_of[places], axis=0, mode="clip")  # unchecked: three quarters of the time
+
+    def _read(self, places: Places, read: Callable[[Places], Vectors]) -> bool:
+        """Whether there was room for them."""
+        parts = (places[start : start + AT_ONCE] for start in range(0, len(places), AT_ONCE))
+        return len(self._rows) > 0 and all(self._take(part, read(part)) for part in parts)
 
     def _widen(self, size: int) -> None:
         more = size + size // 8 - len(self._true)

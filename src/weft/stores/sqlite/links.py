@@ -1,8 +1,7 @@
-"""Links in the SQLite file: the heaviest of each item, in few statements, however many a hub has."""
+"""Links in the SQLite file: the heaviest of each item, however many a hub has."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from weft import codec
 from weft.model import Edge
 from weft.quick import opened
 from weft.stores.sqlite.rows import EDGE, apart, edge_from_row, unchanged
@@ -19,14 +17,12 @@ from weft.stores.sqlite.rows import EDGE, apart, edge_from_row, unchanged
 KEPT_ROWS = 50_000  # links that a reader remembers, about 400 bytes each; when there are more it begins anew
 PER_ROW = 300  # characters of properties that take as much room as a link does
 BODY = 6  # their place among the columns
-USUAL = 400  # links that are read in one go: where there are more, or more of one item than are wanted, hubs are looked for first
 
 Row = tuple[Any, ...]
 Read = tuple[float, list[tuple[Edge, Mapping[str, Any]]]]  # the heaviest links of an item, down to this weight; see `rows.unchanged` for the second of a pair
 
 _open, _made = opened(Edge)
 _weight = attrgetter("weight")
-_COLUMNS = ", ".join(f"edge.{column}" for column in EDGE.split(", "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +83,16 @@ class Kept:
 
 
 def heaviest(connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float) -> list[Row]:
-    """For each id its `limit` heaviest links to the spaces, ties by the other end. Items with few links, which most are, are read
-    in one statement; those with more are asked one by one, each for its best alone."""
+    """For each id its `limit` heaviest links to the spaces, ties by the other end: its index has them in this order, so that of a hub no more is read."""
     spaces, types, limit, made = wanted
-    inside = f"edge.{side.far_space} = {spaces[0]}" if len(spaces) == 1 else f"edge.{side.far_space} IN ({','.join(map(str, spaces))})"
-    chosen = f"AND edge.type IN ({','.join('?' * len(types))})" if types else ""
-    whose = "" if made is None else f"AND edge.origin {'<>' if made else '='} ''"
-    where = f"edge.{side.space} = {space} AND edge.{side.id} = {{}} AND edge.weight >= ? AND {inside} {chosen} {whose}"
-    values = (min_weight, *types)
-    read = f"SELECT {_COLUMNS} FROM json_each(?) AS asked CROSS JOIN edge ON {where.format('asked.value')}"
-    found: list[Row] = connection.execute(f"{read} LIMIT {USUAL + 1}", (codec.to_json(list(ids)), *values)).fetchall()
-    if len(found) <= limit or (len(found) <= USUAL and max(Counter([row[side.near] for row in found]).values()) <= limit):
-        return found
-    more = f"SELECT 1 FROM edge WHERE {where.format('asked.value')} LIMIT 1 OFFSET {limit}"
-    many = f"SELECT asked.value FROM json_each(?) AS asked WHERE EXISTS ({more})"
-    hubs = {id for (id,) in connection.execute(many, (codec.to_json(list(ids)), *values))}
-    found = connection.execute(read, (codec.to_json([id for id in ids if id not in hubs]), *values)).fetchall()
-    # Numbers of spaces tell when they were made, names do not. One space needs neither, and its index is in order already.
+    inside = f"{side.far_space} = {spaces[0]}" if len(spaces) == 1 else f"{side.far_space} IN ({','.join(map(str, spaces))})"
+    chosen = f"AND type IN ({','.join('?' * len(types))})" if types else ""
+    whose = "" if made is None else f"AND origin {'<>' if made else '='} ''"
+    # Numbers of spaces tell when they were made, names do not. One space needs neither.
     by_name = f", (SELECT name FROM space WHERE no = edge.{side.far_space})" if len(spaces) > 1 else ""
-    best = f"SELECT {_COLUMNS} FROM edge WHERE {where.format('?')} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
-    for id in sorted(hubs):
-        found += connection.execute(best, (id, *values))
+    where = f"{side.space} = {space} AND {side.id} = ? AND weight >= ? AND {inside} {chosen} {whose}"
+    best = f"SELECT {EDGE} FROM edge WHERE {where} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
+    found: list[Row] = connection.executemany(best, [(id, min_weight, *types) for id in ids]).fetchall()
     return found
 
 

@@ -142,7 +142,7 @@ class View:
 
     def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """The vectors at these places, which must have one, each asked for once."""
-        return self._vectors.get(places, self.next, lambda missing: self._fetched(connection, missing))
+        return self._vectors.get(places, self.embedded, lambda missing: self._fetched(connection, missing))
 
     def _fetched(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         query = "SELECT vector.data FROM carray(?) AS asked CROSS JOIN vector ON vector.row = asked.value"
