@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import weft
 from weft import Client, Conflict, Context, Edge, Engine, Forbidden, Invalid, Item, Kind, NotFound, Recipe, Unavailable, WeftError, Weights
 from weft.codec import to_json
-from weft.errors import Corrupt, MissingExtra
+from weft.errors import Corrupt, EmbeddingError, MissingExtra
 from weft.model import Chosen, Form, Fragment, Hit, LeftOut, Problem, Query, Stats
 from weft.recipes import AS_FITS, RECIPES
 from weft.registry import open_stores
@@ -333,7 +333,7 @@ class TestErrors:
     def test_a_request_that_cannot_do_without_vectors_fails(self, how: str, url: str) -> None:
         with opened(how, url, Broken()) as kb:
             kb.add(node("a"), vectors=[[1.0] * 26])
-            assert failure(lambda: kb.search("x", spaces=["s"], mode="vector")) == (Unavailable, "embedding_failed")
+            assert failure(lambda: kb.search("x", spaces=["s"], mode="vector")) == (EmbeddingError, "embedding_error")
 
 
 @contextmanager

@@ -493,6 +493,67 @@ def test_another_embedder_is_flagged_until_everything_is_embedded_anew(tmp_path)
         assert kb.stats().embedder == "axes-2"
 
 
+def test_vectors_are_forgotten_only_when_others_can_be_made(url):
+    embedder = Axes()
+    with weft.open(url, embedder=embedder) as kb:
+        kb.add([node("a", "refund"), node("b", "car")])
+        embedder.down = True
+        with pytest.raises(Unavailable, match="connection refused"):
+            kb.reindex()
+        assert kb.stats().without_vector == 0
+        embedder.down = False
+        assert kb.reindex() == 2
+
+
+def test_an_embedder_that_gives_other_dimensions_than_before_is_flagged(url):
+    embedder = Axes()
+    with weft.open(url, embedder=embedder) as kb:
+        kb.add(node("a", "refund"))
+        embedder.words = ("refund",)  # the server behind the name changed
+        assert ids(kb.search("refund please", spaces=["s"])) == ["a"]
+        assert [(problem.code, "5 dimensions" in problem.reason) for problem in ask(kb, "refund please").degraded] == [("reindex_required", True)]
+        with pytest.raises(Conflict, match="run reindex"):
+            kb.search("refund again", spaces=["s"], mode="vector")
+
+
+def test_a_vector_of_other_dimensions_is_refused_by_their_number(tmp_path):
+    with weft.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
+        kb.add(node("a", "refund"))
+    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb, pytest.raises(Invalid, match="3 dimensions does not fit: 5 are needed"):
+        kb.search("refund", spaces=["s"], vector=[1, 2, 3])
+
+
+def test_given_vectors_of_another_size_are_refused_with_a_way_out(kb):
+    kb.add(node("a"), vectors=[[1, 2]])
+    with pytest.raises(Conflict, match="give vectors of 2 numbers, or use a new file"):
+        kb.add(node("b"), vectors=[[1, 2, 3]])
+
+
+BAD_EMBEDDINGS: dict[str, Callable[[Sequence[str]], Any]] = {
+    "an error of its own": lambda texts: 1 / 0,
+    "none": lambda texts: None,
+    "too few": lambda texts: [],
+    "not a number": lambda texts: [[float("nan")] * 5 for _ in texts],
+    "nothing but zeros": lambda texts: [[0.0] * 5 for _ in texts],
+    "a number": lambda texts: [5.0 for _ in texts],
+    "texts": lambda texts: list(texts),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_EMBEDDINGS.values(), ids=BAD_EMBEDDINGS)
+def test_an_embedder_that_fails_in_any_way_costs_the_vectors_and_nothing_else(url, bad, monkeypatch):
+    embedder = Axes()
+    with weft.open(url, embedder=embedder) as kb:
+        kb.add(node("a", "refund"))
+        monkeypatch.setattr(embedder, "embed", bad)
+        report = kb.add(node("b", "refund of money"))
+        assert report.added == 1 and "1 items are stored but not embedded: embedder 'axes'" in report.problems[0]
+        assert ids(kb.search("refund please", spaces=["s"])) == ["a", "b"]
+        assert {problem.code for problem in ask(kb, "refund please").degraded} == {"embedding_failed"}
+        with pytest.raises(weft.EmbeddingError, match="embedder 'axes'"):
+            kb.search("refund please", spaces=["s"], mode="vector")
+
+
 def test_stored_vectors_without_an_embedder_are_flagged(tmp_path):
     with weft.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
         kb.add(node("a", "refund"))

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft import linking
+from weft import codec, linking
 from weft.engine import Engine
 from weft.errors import Conflict, Invalid
 from weft.ingest import rules
@@ -228,6 +228,17 @@ def test_an_interrupted_write_is_caught_up_with(kb, monkeypatch):
     assert made(kb) == set()
     kb.add(item("d"))
     assert made(kb) == {("a", "c", "shared_tag", 1.0)}
+
+
+def test_an_interrupted_load_is_caught_up_with_by_loading_again(kb, monkeypatch, tmp_path):
+    file = tmp_path / "known.jsonl"
+    file.write_text("".join(codec.to_json(codec.item_to_dict(item(id, TAGS))) + "\n" for id in "ab"))
+    with monkeypatch.context() as broken:
+        broken.setattr(linking.Linker, "linked", lambda *_: ())  # the process ends after the write
+        kb.load(file)
+    assert made(kb) == set()
+    assert kb.load(file).unchanged == 2
+    assert made(kb) == {("a", "b", "shared_tag", 1.0)}
 
 
 def test_a_page_worked_out_on_an_older_state_is_refused_and_made_again(kb, monkeypatch):

@@ -144,8 +144,9 @@ class Engine:
         parts = read.parts(source, space)
         loading = Loading(self._stores, self._door.parsed, self._apply, self._clock(), ledger.origin(source, space), progress)
         report = loading.run(parts, keep)
-        report += Report(problems=self._meaning.embedded(sorted({key[0] for key in loading.seen.keys}), progress) if embed else ())
-        return report + Report(problems=self._linker.linked(sorted(loading.spaces), progress))
+        spaces = {space for space, _ in loading.seen.keys}  # also where nothing changed: an interrupted load is caught up with
+        report += Report(problems=self._meaning.embedded(sorted(spaces), progress) if embed else ())
+        return report + Report(problems=self._linker.linked(sorted(loading.spaces | spaces), progress))
 
     def ingest(
         self,
@@ -239,10 +240,7 @@ class Engine:
         if self._stores.layers is not None:
             self._stores.layers.repair(self._clock())
         self._stores.words.rebuild_words(self._walk([info.name for info in self._stores.items.spaces()]))
-        if not self._meaning.possible:
-            return 0
-        self._stores.vectors.forget_vectors()
-        return self.embed(progress=progress)
+        return self.embed(progress=progress) if self._meaning.forget() else 0
 
     # reading
 

@@ -188,6 +188,9 @@ class Layers:
     def fingerprint(self) -> str:
         return self._vectors.fingerprint()
 
+    def dimensions(self) -> int:
+        return self._vectors.dimensions()
+
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
         return self._vectors.missing_vectors(spaces, limit)
 

@@ -37,10 +37,6 @@ class Meaning:
             self._disk.close()
 
     @property
-    def possible(self) -> bool:
-        return self._embedder is not None
-
-    @property
     def cached(self) -> tuple[int, int, int, int, str]:
         """Hits and misses of the cache; of its file the vectors, the hits since it was made, and what is wrong with it."""
         counted = (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
@@ -63,6 +59,14 @@ class Meaning:
             return self._embedder.embed(texts)
         except Unavailable as error:
             raise EmbeddingError(str(error)) from error
+
+    def forget(self) -> bool:
+        """Whether all vectors were forgotten, as others can be made: not without an embedder. If it does not work now, an error, and nothing is forgotten."""
+        if self._embedder is None:
+            return False
+        self._embedder.made(["weft"])
+        self._stores.vectors.forget_vectors()
+        return True
 
     def embed(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
         """Make the vectors that are missing; how many were made."""
@@ -106,7 +110,8 @@ class Meaning:
         ready = {item.key: check.vector(vector, size) for item, vector in zip(items, vectors, strict=True)}
         stored = self._stores.vectors.fingerprint()
         if ready and stored not in ("", self._fingerprint(ready)):
-            raise Conflict(f"the stored vectors are of {stored!r}, not of {self._fingerprint(ready)!r}: run reindex", "reindex_required")
+            way = "run reindex" if self._embedder is not None else f"give vectors of {self._stores.vectors.dimensions()} numbers, or use a new file"
+            raise Conflict(f"the stored vectors are of {stored!r}, not of {self._fingerprint(ready)!r}: {way}", "reindex_required")
         return ready
 
     def of_query(self, query: Query, recipes: Sequence[Recipe], strict: bool = False) -> tuple[Vector | None, list[Problem]]:
@@ -122,6 +127,8 @@ class Meaning:
                 raise Conflict(f"mode 'vector' finds nothing: none of the {missing} items has a vector; embed them, or use bm25", "vectors_pending")
             return found, self._pending(query, missing)
         except (Unavailable, Conflict) as error:
+            if "vector" in modes and isinstance(error, Unavailable):
+                raise EmbeddingError(str(error)) from error
             if strict or "vector" in modes:
                 raise
             return None, [Problem("vectors", f"words only: {error}", error.code)]
@@ -135,19 +142,17 @@ class Meaning:
         if missing == self._stores.searched(query.spaces):
             return None
         stored = self._stores.vectors.fingerprint()
+        dimensions = self._stores.vectors.dimensions()
         if query.vector:
-            return check.vector(query.vector, self._dimensions(stored))
+            return check.vector(query.vector, dimensions)
         if self._embedder is None:
             raise Conflict(f"the stored vectors are of {stored!r}, and no embedder was opened", "embedder_required")
         if stored != self._embedder.fingerprint:
             raise Conflict(f"the stored vectors are of {stored!r}, the embedder is {self._embedder.fingerprint!r}: run reindex", "reindex_required")
-        return (self.of_texts if strict else self._embedder.embed)([query.text])[0]
-
-    def _dimensions(self, stored: str) -> int | None:
-        """Of the stored vectors, where that is known without looking at one."""
-        if self._embedder is not None and stored == self._embedder.fingerprint:
-            return self._embedder.dimensions
-        return int(stored.removeprefix("given:")) if stored.startswith("given:") else None
+        (vector,) = (self.of_texts if strict else self._embedder.embed)([query.text])
+        if len(vector) != dimensions:
+            raise Conflict(f"the stored vectors have {dimensions} dimensions, those of {stored!r} now {len(vector)}: run reindex", "reindex_required")
+        return vector
 
     def _pending(self, query: Query, missing: int) -> list[Problem]:
         if self._embedder is None and not query.vector:

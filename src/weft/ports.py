@@ -88,6 +88,9 @@ class VectorIndex(Index, Protocol):
     def fingerprint(self) -> str:
         """Of the embedder whose vectors are stored; "" when there are none."""
 
+    def dimensions(self) -> int:
+        """Of the stored vectors, all of which have the same; 0 when there are none."""
+
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
         """Items that have no vector, or whose text changed since, ordered by key."""
 
@@ -170,7 +173,8 @@ class Embedder(Protocol):
     def fingerprint(self) -> str:
         """Changes whenever the vectors would."""
 
-    def embed(self, texts: Sequence[str]) -> list[Vector]: ...
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """A vector for each text, in order. What cannot be embedded now is Unavailable; any other error is taken for that."""
 
 
 @dataclass(frozen=True, slots=True)

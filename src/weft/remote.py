@@ -64,16 +64,18 @@ class Remote:
         return self._client.is_closed
 
     def ask(self, body: Mapping[str, object], texts: Sequence[str]) -> httpx.Response:
-        """The first good answer. A refusal is final; what may pass is asked again, up to `max_retries` times. `texts` are what the
-        user wrote: no message repeats them."""
-        for retry in range(self._max_retries):
+        """The first good answer. A refusal is final; what may pass is asked again, up to `max_retries` times, unless the server wants more time for
+        that than it may take for an answer. `texts` are what the user wrote: no message repeats them."""
+        for retry in range(self._max_retries + 1):
             try:
                 return self._post(body, texts)
             except _Passing as failure:
-                wait_s = min(max(failure.retry_after_s, FIRST_WAIT_S * 2**retry), MAX_WAIT_S)
+                if retry == self._max_retries or failure.retry_after_s > self._timeout_s:
+                    raise Unavailable(str(failure), failure.code) from failure.__cause__
+                wait_s = max(failure.retry_after_s, min(FIRST_WAIT_S * 2**retry, MAX_WAIT_S))
                 log.warning("%s; retry %d of %d in %.1f s", failure, retry + 1, self._max_retries, wait_s)
                 self._sleep(wait_s)
-        return self._post(body, texts)
+        raise AssertionError("the last try returns or raises")
 
     def failed(self, problem: str) -> Unavailable:
         return Unavailable(f"{self.where}: {problem}", self._code)

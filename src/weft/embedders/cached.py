@@ -11,8 +11,10 @@ from threading import Lock
 import numpy as np
 
 from weft.embedders.kept import Kept
-from weft.errors import Invalid
+from weft.errors import Invalid, Unavailable, WeftError
 from weft.ports import Caching, Embedder, Vector
+
+FAILED = "embedding_failed"
 
 CacheKey = tuple[str, bytes]
 """The embedder's fingerprint and the text's digest: the cache holds no text and never answers with another model's vector."""
@@ -75,11 +77,27 @@ class Cached:
         self._count(len(texts), len(missing))
         if missing:
             # Outside the lock: other threads go on reading while the model works.
-            fresh = dict(zip(missing, [_frozen(vector) for vector in self._embedder.embed(list(missing.values()))], strict=True))
+            fresh = dict(zip(missing, self.made(list(missing.values())), strict=True))
             known |= self._remember(fresh)
             if self._disk is not None:
                 self._disk.put(fresh)
         return [known[key] for key in keys]
+
+    def made(self, texts: list[str]) -> list[Vector]:
+        """What the embedder makes of the texts now, whatever is remembered. Embedders may come from anywhere: one that fails in a way of its own is
+        Unavailable, and what is no vector goes no further."""
+        try:
+            vectors = [_frozen(vector) for vector in self._embedder.embed(texts)]
+        except WeftError:
+            raise
+        except Exception as error:  # its message may repeat a text
+            raise Unavailable(f"embedder {self.name!r} failed: {type(error).__name__}", FAILED) from error
+        if len(vectors) != len(texts):
+            raise Unavailable(f"embedder {self.name!r} gave {len(vectors)} vectors for {len(texts)} texts", FAILED)
+        for vector in vectors:
+            if vector.ndim != 1 or not 0 < float(np.linalg.norm(vector)) < np.inf:
+                raise Unavailable(f"embedder {self.name!r} gave what is no vector: numbers that are not finite, none, or nothing but 0", FAILED)
+        return vectors
 
     def _recall(self, keys: Iterable[CacheKey]) -> dict[CacheKey, Vector]:
         known = {}

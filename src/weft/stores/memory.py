@@ -293,6 +293,10 @@ class MemoryStore:
         return self._fingerprint if self._vectors else ""
 
     @_in_turn
+    def dimensions(self) -> int:
+        return len(next(iter(self._vectors.values()), ()))
+
+    @_in_turn
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
         return [item.key for item in self.find(Filter(tuple(spaces)), len(self._vectors) + limit) if item.key not in self._vectors][:limit]
 

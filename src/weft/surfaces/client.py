@@ -17,7 +17,7 @@ import httpx
 
 from weft import codec, tiers
 from weft.engine import Statistics
-from weft.errors import Conflict, Corrupt, Forbidden, Invalid, MissingExtra, NotFound, Unavailable, WeftError
+from weft.errors import Conflict, Corrupt, EmbeddingError, Forbidden, Invalid, MissingExtra, NotFound, SearchError, Unavailable, WeftError
 from weft.ingest import check
 from weft.ingest.prepare import Report
 from weft.life import Rollback, State
@@ -273,7 +273,7 @@ class _Server:
             except _Passing as failure:
                 wait_s = max(failure.wait_s, FIRST_WAIT_S * 2**retry)
                 if retry == self._max_retries or wait_s > self._timeout_s or not (again or failure.untouched):
-                    raise Unavailable(str(failure), failure.code) from failure.__cause__
+                    raise _by_code(503, failure.code)(str(failure), failure.code) from failure.__cause__
                 log.warning("%s: %s; retry %d of %d in %.1f s", path, failure.code, retry + 1, self._max_retries, wait_s)
                 time.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
@@ -324,7 +324,7 @@ def _count(row: Row) -> int:
 def _by_code(status: int, code: str) -> type[WeftError]:
     if status < 500:
         return Invalid if status >= 400 else Unavailable
-    return Corrupt if code == Corrupt.code else Unavailable
+    return {Corrupt.code: Corrupt, EmbeddingError.code: EmbeddingError, SearchError.code: SearchError}.get(code, Unavailable)
 
 
 @cache

@@ -179,6 +179,15 @@ class VectorIndexContract:
         assert (store.search_vector(unit(1, 0), Filter(("acme", "nowhere")), 10), store.fingerprint()) == (Found(), "")
         assert store.count_missing(["acme", "nowhere"]) == 1
 
+    def test_dimensions_are_those_of_the_stored_vectors(self, store: VectorIndex) -> None:
+        assert store.dimensions() == 0
+        embed(store, [unit(1, 0)])
+        assert store.dimensions() == 2
+        store.forget_vectors()
+        assert store.dimensions() == 0
+        embed(store, [unit(1, 0, 0)])
+        assert store.dimensions() == 3
+
     def test_no_vectors_are_no_write(self, store: VectorIndex) -> None:
         embed(store, [unit(1, 0)])
         store.put_vectors({}, "e2")

@@ -248,6 +248,10 @@ class SqliteStore:
         with self.reading() as reader:
             return reader.known("embedder", _embedder)[0]
 
+    def dimensions(self) -> int:
+        with self.reading() as reader:
+            return reader.known("embedder", _embedder)[1]
+
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
         keys: list[Key] = []
         with self.reading() as reader:
