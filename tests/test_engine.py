@@ -1376,8 +1376,10 @@ def test_every_id_asked_about_gets_a_reason(support):
     asked = ["old", "thing", "lunch", "elsewhere", "nowhere"]
     told = {one.hit.item.id: one.reason for one in support.explain("refund", spaces=["s"], ids=asked, now=NOW).left_out if one.hit.item.id in asked}
     assert "was no longer valid" in told["old"]
-    assert "entry_points: kind 'entity' was not asked for" in told["thing"] or "not among the candidates" in told["thing"]
-    assert told["lunch"].startswith("not among the candidates")
+    kind = "kind '{}' was not asked for".format
+    assert told["thing"] == f"entry_points: {kind('entity')}; context: {kind('entity')}; entities: no link leads to it from what was found"
+    others = "other items match the words and the meaning better"
+    assert told["lunch"] == f"entry_points: {others}; context: no link leads to it from what was found; entities: {kind('node')}"
     assert told["elsewhere"] == "it is in space 't', which was not asked for"
     assert told["nowhere"] == "no such item is stored"
 
@@ -1445,3 +1447,25 @@ def test_the_forms_of_a_recipe_may_be_a_list(kb: Engine) -> None:
     kb.add(Item("a", "acme", text="A refund takes five days."))
     some, same = (kb.context("refund", spaces=["acme"], now=NOW, recipe=[Recipe("x", forms=forms)]) for forms in (["whole"], ("whole",)))
     assert some.text and (some.text, some.digest) == (same.text, same.digest)
+
+
+def test_an_entity_that_is_called_by_its_name_is_there_with_its_neighbours_though_no_link_leads_to_it(kb):
+    acme, office = node("acme", "Our biggest customer.", kind=Kind.ENTITY, title="Acme Corp"), node("office", kind=Kind.ENTITY, title="Office")
+    others = [node(f"c{n}", "A corp that buys.", kind=Kind.ENTITY, title=f"Corp {n}") for n in range(30)]
+    kb.add([acme, office, *others, node("based", "where things are based")], [link("acme", "office", type="HAS")])
+    context = ask(kb, "Where is acme corp based?")
+    found = {one.hit.item.id: one.hit for one in context.fragments[-1].chosen}
+    assert list(found) == ["acme", "office"] and found["acme"].found_by == ("name",)
+    assert found["acme"].relevance == pytest.approx(found["acme"].signals["bm25"])
+    assert found["office"].relevance < found["acme"].relevance
+
+
+def test_of_several_entities_of_one_name_each_tells_less(kb):
+    kb.add([node(id, f"The {id} one.", kind=Kind.ENTITY, title="Acme Corp") for id in ("old", "new", "third", "fourth")])
+    assert [one.hit.score for one in ask(kb, "Where is Acme Corp?").fragments[-1].chosen] == [0.25] * 4
+
+
+def test_an_entity_of_which_nothing_is_known_is_told(support):
+    assert ask(support, entity="lunch").degraded == ()
+    (problem,) = ask(support, entity="nobody").degraded
+    assert (problem.part, problem.code, "'nobody'" in problem.reason) == ("entity", "unknown_entity", True)

@@ -466,6 +466,14 @@ class TestAccess:
         answer = guarded.post("/api/context", json={"tenant_ids": ["nowhere"]}, headers=bearer(secret(keyring, reads=("*",))))
         assert answer.status_code == 404 and "analytics" not in answer.text
 
+    @pytest.mark.parametrize("path", ["/api/explain", "/api/ask/context"])
+    def test_what_a_key_may_not_read_does_not_exist_for_it(self, guarded: TestClient, keyring: Keyring, path: str) -> None:
+        asked = {"query": "refund", "spaces": ["support"], "ids": ["refund-policy"], "max_tokens": 0}
+        told = guarded.post(path, json=asked, headers=bearer(secret(keyring))).json()["left_out"][-1]
+        assert (told["id"], told["space"], told["reason"], told["remedy"]) == ("refund-policy", "", "no such item is stored", "")
+        told = guarded.post(path, json=asked, headers=bearer(secret(keyring, reads=("*",)))).json()["left_out"][-1]
+        assert told["reason"] == "it is in space 'shared', which was not asked for"
+
     def test_a_revoked_key_is_refused_at_once(self, guarded: TestClient, keyring: Keyring) -> None:
         key, text = keyring.add("k", reads=["*"], writes=[], role="viewer", tier="teams", now=NOW)
         assert guarded.get("/api/spaces", headers=bearer(text)).status_code == 200

@@ -265,7 +265,7 @@ class Hit:
     item: Item
     score: float
     signals: Mapping[str, float] = field(default_factory=dict)
-    found_by: tuple[str, ...] = ()  # "bm25", "vector", "graph", "key", "subject", "link"
+    found_by: tuple[str, ...] = ()  # "bm25", "vector", "graph", "key", "name", "subject", "link"
     path: tuple[Key, ...] = ()
     edge: Edge | None = None  # the link it was reached by
     links: tuple[Edge, ...] = ()  # all links of the path, in its order; the last is `edge`

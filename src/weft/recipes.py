@@ -71,6 +71,7 @@ class Recipe:
     edge_types: tuple[str, ...] = ()
     starts: int = 10  # of what was found before, the links of the best are followed
     hub_cap: int = 30  # links followed per item and direction, heaviest first
+    named: bool = False  # True: what the question calls by its name is there, too, whatever links lead to it (of the source `neighbours`)
     weights: Weights = field(default_factory=Weights)
     share: float = 1.0  # of the budget: what this part is sure to get if it can use it
     most: float = 1.0  # of the budget: what this part may have at most
@@ -89,7 +90,7 @@ _READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM)
 KNOWLEDGE = (
     Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=_BY_WORTH, required=True),
     Recipe("context", "walk", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=_BY_WORTH),
-    Recipe("entities", "neighbours", kinds=(Kind.ENTITY,), limit=10, depth=1, starts=20, share=0.1),
+    Recipe("entities", "neighbours", kinds=(Kind.ENTITY,), limit=10, depth=1, starts=20, named=True, share=0.1),
 )
 SEARCH = (Recipe("entry_points", limit=AS_FITS, required=True),)
 MEMORIES = (Recipe("memories", kinds=(Kind.MEMORY,), limit=AS_FITS, weights=Weights(match=0.5, recency=0.3, confidence=0.2), required=True),)

@@ -24,7 +24,7 @@ from weft.trace import span
 
 log = logging.getLogger(__name__)
 
-RENDERER = 6  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
+RENDERER = 7  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
 
 
 def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores) -> tuple[list[Part], list[Gathered], list[Problem]]:
@@ -98,6 +98,7 @@ def _shown(hit: Hit, recipe: Recipe) -> Hit:
 def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> Context:
     """The context for a query. `problems` are those that were met before the first stage."""
     parts, gathered, more = candidates(query, recipes, vector, stores)
+    more += _unknown(query, stores)
     with span("fit"):
         fitted = fit(parts, query.max_tokens, layout(query.format), counter, tolerance(parts))
     stats = Stats(
@@ -120,6 +121,13 @@ def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
         digest=digest(query, recipes, vector, stores, counter, more),
         stats=stats,
     )
+
+
+def _unknown(query: Query, stores: Stores) -> list[Problem]:
+    """That the request is about an entity of which nothing is stored."""
+    if query.entity is None or not query.spaces or stores.items.get([(space, query.entity) for space in query.spaces]):
+        return []
+    return [Problem("entity", f"no item {query.entity!r} in {', '.join(query.spaces)}: the answer is as for nobody", "unknown_entity")]
 
 
 def digest(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> str:

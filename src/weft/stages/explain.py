@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from weft.model import Context, Hit, Item, Key, LeftOut
 from weft.ports import Stores, TokenCounter, Vector
-from weft.recipes import Recipe, looked_for
+from weft.recipes import Recipe, Source, looked_for
 from weft.stages.answer import candidates
 from weft.stages.fit import Part, fit
 from weft.stages.gather import allowed
@@ -15,6 +15,13 @@ from weft.stages.linked import tolerance
 from weft.stages.render import layout
 
 LARGER = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)  # budgets tried, as multiples of the one asked for
+NOT_FOUND: dict[Source, str] = {
+    "search": "other items match the words and the meaning better",
+    "walk": "no link leads to it from what was found",
+    "neighbours": "no link leads to it from what was found",
+    "profile": "it is not the profile that was asked for",
+    "subjects": "it is not about anything that was found",
+}
 WIDER = 3  # times as many candidates are looked at, to name those that came next
 
 
@@ -104,7 +111,6 @@ def _asked(context: Context, recipes: Sequence[Recipe], stores: Stores, ids: Seq
 
 
 def _objection(context: Context, recipes: Sequence[Recipe], item: Item) -> str:
-    refusals = {recipe.name: allowed(context.query, recipe).refuses(item) for recipe in recipes if recipe.source != "links"}
-    if all(refusals.values()):
-        return "; ".join(f"{name}: {why}" for name, why in refusals.items())
-    return "not among the candidates: other items match the words and the meaning better, and no link leads to it"
+    """For each part of the context why the item is no candidate of it."""
+    reasons = {recipe.name: allowed(context.query, recipe).refuses(item) or NOT_FOUND[recipe.source] for recipe in recipes if recipe.source != "links"}
+    return "; ".join(f"{name}: {why}" for name, why in reasons.items())

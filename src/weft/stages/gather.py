@@ -12,8 +12,10 @@ from weft.stages.expand import expand
 from weft.stages.linked import links
 from weft.stages.rank import UNKNOWN_CONFIDENCE, rescored
 from weft.stages.search import search
+from weft.stages.starts import asked_for
 from weft.stages.walk import walk, walked_search
 
+CALLED = 20  # of what has most words of the question: among these the question may call some by their names
 EVERYBODY = "global"  # the id of the profile that holds for every entity
 
 
@@ -70,10 +72,26 @@ def by_link(request: Request, recipe: Recipe) -> Gathered:
     if request.query.entity is not None:
         starts += [(space, request.query.entity) for space in request.query.spaces]
     only = allowed(request.query, recipe)
-    result = expand(list(dict.fromkeys(starts)), only, recipe, items=request.stores.items, graph=request.stores.graph)
-    relevance = {hit.item.key: hit.relevance for hit in best}
+    called = _called(request, only, recipe) if recipe.named else []
+    starts += [hit.item.key for hit in called]
+    result = expand(list(dict.fromkeys(starts)), only, recipe, items=request.stores.items, graph=request.stores.graph, sure=bool(called))
+    relevance = {hit.item.key: hit.relevance for hit in (*best, *called)}  # where a path begins
     hits = [rescored(hit, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)}) for hit in result.hits]
-    return Gathered(_new(hits, request.found), expanded=result.reached, max_depth=result.max_depth)
+    return Gathered(_new([*called, *hits][: recipe.limit], request.found), expanded=result.reached, max_depth=result.max_depth)
+
+
+def _called(request: Request, only: Filter, recipe: Recipe) -> list[Hit]:
+    """What the question calls by its name, of what is allowed: as near as if a link led there, and worth what its words are."""
+    text = request.query.text
+    if not text or not request.stores.items.find(only, 1):
+        return []
+    likely = search(text, None, only, replace(recipe, mode="bm25", limit=CALLED, room=0, min_score=0.0), stores=request.stores).hits
+    near = {key: round(max(names.values()) / (1 + recipe.near), 6) for key, names in asked_for(text, likely).items()}
+    return [
+        Hit(hit.item, near[key], {**hit.signals, "start": min(1.0, hit.score / near[key])}, ("name",), (key,))
+        for hit in likely
+        if (key := hit.item.key) in near
+    ]
 
 
 def by_walk(request: Request, recipe: Recipe) -> Gathered:

@@ -155,6 +155,8 @@ def why(hit: Hit) -> str:
         return f"{verb} {hit.path[-2][1]} by {hit.edge.type} (weight {short(hit.edge.weight)})"
     if "key" in hit.found_by:
         return "its profile was asked for by id"
+    if "name" in hit.found_by:
+        return "called by its name"
     if "subject" in hit.found_by:
         return f"is about {hit.item.subject}"
     by = " and ".join(INDEXES.get(name, name) for name in hit.found_by)

@@ -42,9 +42,13 @@ def search(request: Request, asked: SearchRequest) -> JSONResponse:
 @routes.post("/api/explain", tags=["context"])
 def explain(request: Request, asked: ExplainRequest) -> JSONResponse:
     """A context with the reason for every line, and for every absent one why not and what would bring it in."""
+    return explained(request, asked, options(request, asked))
+
+
+def explained(request: Request, asked: ExplainRequest, given: dict[str, Any]) -> JSONResponse:
+    """The context of a request with these options, and no word of what its key may not read."""
     key_of(request).check_read(asked.spaces)
     kb = engine(request)
-    given = options(request, asked)
     with turn(request):
         if asked.remedies or asked.ids:
             found = _discreet(kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **given), key_of(request))

@@ -58,7 +58,9 @@ def recipes(asked: ContextRequest) -> list[Recipe]:
         )
     if asked.include_entities:
         found.append(
-            Recipe("entities", "neighbours", kinds=(Kind.ENTITY,), limit=ENTITY_LIMIT, depth=1, starts=asked.entry_limit + 20, share=SHARES["entities"])
+            Recipe(
+                "entities", "neighbours", kinds=(Kind.ENTITY,), limit=ENTITY_LIMIT, depth=1, starts=asked.entry_limit + 20, named=True, share=SHARES["entities"]
+            )
         )
     return found
 

@@ -15,7 +15,7 @@ from weft.surfaces import unwire, wire
 from weft.surfaces.http import asking
 from weft.surfaces.http.problems import Json
 from weft.surfaces.http.shapes import ExplainRequest, Name, Names, SearchRequest, Shape, Weight
-from weft.surfaces.http.state import engine, key_of, metrics
+from weft.surfaces.http.state import engine, key_of
 
 routes = APIRouter(prefix="/api")
 
@@ -179,17 +179,10 @@ def edge_page(request: Request, body: EdgePageRequest) -> JSONResponse:
 @routes.post("/ask/context", tags=["context"])
 def ask_context(request: Request, body: AskRequest) -> JSONResponse:
     """As /api/explain, with recipes given whole, with other weights, or with a ready vector."""
-    key_of(request).check_read(body.spaces)
     options = asking.options(request, body)
     if not isinstance(body.recipe, str):
         options["recipe"] = [unwire.recipe(row) for row in body.recipe]
-    kb = engine(request)
-    explained = body.remedies or body.ids
-    found = kb.explain(body.query, spaces=body.spaces, ids=body.ids, **options) if explained else kb.context(body.query, spaces=body.spaces, **options)
-    metrics(request).tokens.inc(found.tokens)
-    for one in found.degraded:
-        metrics(request).degraded.labels(one.code).inc()
-    return JSONResponse(wire.context(found) | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}})
+    return asking.explained(request, body, options)
 
 
 @routes.post("/ask/search", tags=["context"])
