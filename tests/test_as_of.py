@@ -95,6 +95,58 @@ def test_what_came_with_an_earlier_date_is_believed(kb: Engine, clock: Clock) ->
     assert texts(kb, 1) == ["tea was green"]
 
 
+def linked(kb: Engine, day: float, **options: Any) -> list[str]:
+    context = kb.context("tea", spaces=["s"], now=START + 99 * DAY, as_of=START + day * DAY, **options)
+    walked = kb.search("tea", spaces=["s"], now=START + 99 * DAY, as_of=START + day * DAY, mode="walk")
+    reached = [hit.item.id for hit in context.hits if hit.links]
+    assert options or reached == [hit.item.id for hit in walked if hit.links]
+    return sorted(reached)
+
+
+TEA, CUP, POT = Item("tea", "s", text="tea"), Item("cup", "s", title="White Cup", text="it is white"), Item("pot", "s", title="Blue Pot", text="it is blue")
+
+
+def test_links_that_people_made_later_are_not_followed(kb: Engine, clock: Clock) -> None:
+    write(kb, clock, 0, TEA, CUP, POT, edges=(Edge("tea", "cup", weight=0.5, space="s"),))
+    write(kb, clock, 5, edges=(Edge("tea", "pot", space="s"), Edge("tea", "cup", weight=0, space="s")))
+    assert [linked(kb, day) for day in (1, 6)] == [["cup"], ["pot"]]
+
+
+def test_links_that_people_took_away_since_are_followed(kb: Engine, clock: Clock) -> None:
+    edge = Edge("tea", "cup", space="s")
+    write(kb, clock, 0, TEA, CUP, edges=(edge,))
+    clock.now = START + 5 * DAY
+    kb.delete_edges([edge])
+    assert [linked(kb, day) for day in (1, 6)] == [["cup"], []]
+
+
+def test_names_that_a_text_held_then_are_followed_and_no_others(kb: Engine, clock: Clock) -> None:
+    write(kb, clock, 0, replace(TEA, text="tea in the White Cup"), CUP, POT)
+    write(kb, clock, 5, replace(TEA, text="tea in the White Cup from the Blue Pot"))
+    assert [linked(kb, day) for day in (1, 6)] == [["cup"], ["cup", "pot"]]
+    write(kb, clock, 7, replace(TEA, text="tea from the Blue Pot"))
+    assert [linked(kb, day) for day in (1, 6, 8)] == [[], ["pot"], ["pot"]]  # links that weft took away since are not known
+
+
+def test_names_that_an_item_got_later_lead_nowhere(kb: Engine, clock: Clock) -> None:
+    write(kb, clock, 0, replace(TEA, text="tea in the White Cup"), replace(CUP, title="Some other thing"))
+    write(kb, clock, 5, CUP)
+    assert [linked(kb, day) for day in (1, 6)] == [[], ["cup"]]
+
+
+def test_links_of_what_came_later_with_an_earlier_date_are_believed(kb: Engine, clock: Clock) -> None:
+    old = [replace(item, created_at=START) for item in (replace(TEA, text="tea in the White Cup"), CUP, POT)]
+    write(kb, clock, 5, *old, edges=(Edge("tea", "pot", space="s"),))
+    assert linked(kb, 1) == ["cup", "pot"]
+
+
+def test_an_entity_that_came_later_leads_nowhere(kb: Engine, clock: Clock) -> None:
+    write(kb, clock, 0, TEA, CUP)
+    write(kb, clock, 5, Item("zed", "s", Kind.ENTITY, title="Zed", text="has the White Cup"))
+    assert [linked(kb, day, entity="zed") for day in (1, 6)] == [[], ["cup"]]
+    assert [problem.code for problem in kb.context("tea", spaces=["s"], entity="zed", as_of=START + DAY).degraded] == ["unknown_entity"]
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     writes=st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abc"), st.sampled_from(["green", "black", "red"])), min_size=1, max_size=12),
