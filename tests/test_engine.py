@@ -1469,3 +1469,20 @@ def test_an_entity_of_which_nothing_is_known_is_told(support):
     assert ask(support, entity="lunch").degraded == ()
     (problem,) = ask(support, entity="nobody").degraded
     assert (problem.part, problem.code, "'nobody'" in problem.reason) == ("entity", "unknown_entity", True)
+
+
+@pytest.mark.parametrize("source", ["walk", "neighbours", "subjects"])
+def test_an_excluded_type_comes_by_no_way(kb, source):
+    kb.add([node("a", "refund"), node("b", "hidden", type="secret", subject="a"), node("c", "shown", subject="a")], [link("a", "b"), link("a", "c")])
+    recipe = [Recipe("found"), Recipe("more", source, depth=2)]
+    asked = {"recipe": recipe, "kinds": ()}
+    assert sorted(ids(ask(kb, **asked).hits)) == ["a", "b", "c"]
+    assert sorted(ids(ask(kb, **asked, exclude_types=["secret"]).hits)) == ["a", "c"]
+
+
+def test_the_least_of_scores_start_a_walk_however_sharp_it_is(url):
+    with weft.open(url, embedder=None, retrieval={"walk_sharpness": 100}) as kb:
+        kb.add([node("a", "zebra crossing"), node("b", "something else")], [link("a", "b")])
+        asked = "zebra " + " ".join(f"unknown{number}" for number in range(490))
+        assert ids(kb.search(asked, spaces=["s"], mode="walk")) == ["a", "b"]
+        assert ids(ask(kb, asked).hits) == ["a", "b"]

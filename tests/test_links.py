@@ -230,6 +230,17 @@ def test_an_interrupted_write_is_caught_up_with(kb, monkeypatch):
     assert made(kb) == {("a", "c", "shared_tag", 1.0)}
 
 
+def test_loading_the_same_again_does_not_lift_what_was_forbidden_since(kb, tmp_path):
+    file = tmp_path / "known.jsonl"
+    rows = [codec.item_to_dict(item("a")), codec.item_to_dict(item("b")), {"source": "a", "target": "b", "space": "s", "weight": 0.5}]
+    file.write_text("".join(codec.to_json(row) + "\n" for row in rows))
+    kb.load(file)
+    kb.add([], [Edge("a", "b", weight=0, space="s")])
+    assert kb.load(file).edges == 0 and [edge.weight for edge in kb.edges()] == [0]
+    file.write_text(file.read_text().replace("0.5", "0.7"))
+    assert kb.load(file).edges == 1 and [edge.weight for edge in kb.edges()] == [0.7]  # the source says something new
+
+
 def test_an_interrupted_load_is_caught_up_with_by_loading_again(kb, monkeypatch, tmp_path):
     file = tmp_path / "known.jsonl"
     file.write_text("".join(codec.to_json(codec.item_to_dict(item(id, TAGS))) + "\n" for id in "ab"))
@@ -411,3 +422,18 @@ def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
         again.load(out)
         assert made(again) == links == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
         assert again.stats() == stats
+
+
+def test_forbidding_and_adding_hold_in_both_directions(tmp_path):
+    file = str(tmp_path / "k.db")
+    with weft.open(file, embedder=None) as kb:
+        kb.add([item("a"), item("b")], [Edge("a", "b", "likes", 0.8, space="s")])
+
+    def run(*words: str) -> list[tuple[str, str, float]]:
+        assert CliRunner().invoke(cli, ["links", *words, "--space", "s", "--type", "likes", "--db", file]).exit_code == 0
+        with weft.open(file, embedder=None) as kb:
+            return [(edge.source, edge.target, edge.weight) for edge in kb.edges()]
+
+    assert run("forbid", "b", "a") == [("a", "b", 0), ("b", "a", 0)]
+    assert run("add", "b", "a", "--weight", "0.4") == [("b", "a", 0.4)]
+    assert run("forbid", "a", "b") == [("a", "b", 0), ("b", "a", 0)]

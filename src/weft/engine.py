@@ -340,7 +340,7 @@ class Engine:
         """The best context for a request, within its budget. Options: max_tokens=2000 (None: no limit), recipe="knowledge" (a name
         or Recipe values) or agent (a name or an Agent), format="markdown", model="gpt-4", entity, now, as_of, vector, tier (a name, or
         what finds it out; None allows everything), paths=False (True: what links led to says by which); and, for every recipe that
-        searches: types, exclude_types, tags, kinds, mode, limit, min_score, bm25_weight, vector_weight; and depth for those that follow links."""
+        searches: types, tags, kinds, mode, limit, min_score, bm25_weight, vector_weight; depth for those that follow links; exclude_types for all."""
         options, tier = self._settled(options)
         with traced() as timings, self._reading(), span("total"):
             query, recipes = self._request(text, spaces, options)

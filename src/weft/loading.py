@@ -151,7 +151,7 @@ class Loading:
         kept: dict[EdgeKey, int] = {}
         for start in range(0, len(rows), BATCH):
             part = self._linkable(rows[start : start + BATCH], kept)
-            changed = prepare.changed_edges([edge for edge, _ in part], self.stores)
+            changed = [edge for edge in prepare.changed_edges([edge for edge, _ in part], self.stores) if not self._forbidden(edge)]
             fresh = {edge.key for edge in changed}
             brought = {edge.key: Claim(name, ledger.edge_mark(edge)) for edge, name in part if edge.key in fresh or self._linked(edge.key)}
             if changed:
@@ -160,6 +160,13 @@ class Loading:
             self.claims.edges |= brought
             self.report += Report(edges=len(changed))
             self._tell("edges", min(start + BATCH, len(rows)), len(rows))
+
+    def _forbidden(self, edge: Edge) -> bool:
+        """Whether somebody forbade this link since the source brought it: to say the same again does not lift that."""
+        before = self.before.edges.get(edge.key)
+        if before is None or before.mark != ledger.edge_mark(edge):
+            return False
+        return any(stored.weight == 0 for stored in self.stores.graph.get_edges([edge.key]))
 
     def _linked(self, key: EdgeKey) -> bool:
         return bool(self.origin) and (key in self.before.edges or key in self.others.edges)

@@ -27,7 +27,7 @@ WHOLE_NUMBERS = {  # of a recipe, with the least and the most they may be
 }
 
 _OF_REQUESTS = ("agent", "as_of", "entity", "format", "max_tokens", "model", "now", "paths", "recipe", "tier", "vector")
-# For every recipe that searches; `depth` is for those that follow links.
+# For every recipe that searches; `depth` is for those that follow links, `exclude_types` for all.
 _OVERRIDES = ("bm25_weight", "exclude_types", "kinds", "limit", "min_score", "mode", "tags", "types", "vector_weight")
 
 
@@ -51,6 +51,8 @@ def overridden(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
         if name not in (*_OVERRIDES, "depth"):
             raise unknown("option", name, (*_OVERRIDES, "depth", *_OF_REQUESTS))
     values = {name: value for name, value in options.items() if value is not None}
+    if recipe.source != "search" and "exclude_types" in values:  # what is unwanted is so wherever it comes from
+        recipe = replace(recipe, exclude_types=(*recipe.exclude_types, *check.names("exclude_types", values["exclude_types"])))
     if recipe.source in ("neighbours", "walk"):
         return replace(recipe, depth=values.get("depth", recipe.depth)) if recipe.depth > 1 or values.get("depth") == 0 else recipe
     values.pop("depth", None)

@@ -38,7 +38,7 @@ def shares(best: Sequence[Hit], names: Names, numbers: Walk) -> dict[Key, float]
     told = {key: max(own.values(), default=0.0) for key, own in names.items()}
     scores = {(key := hit.item.key): hit.score + numbers.named * told.get(key, 0.0) for hit in best if hit.score > 0}
     chosen = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))[: numbers.starts]
-    sharp = {key: scores[key] ** numbers.sharpness for key in chosen}
+    sharp = {key: (scores[key] / scores[chosen[0]]) ** numbers.sharpness for key in chosen}  # against the best: small scores would all come to nothing
     total = sum(sharp.values())
     return {key: one / total for key, one in sharp.items()}
 

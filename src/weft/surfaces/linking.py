@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.model import Edge
 from weft.surfaces import wire
 from weft.surfaces.shell import Command, Group, Session, one_space, some_spaces
+
+if TYPE_CHECKING:
+    from weft.engine import Engine
+    from weft.ingest.prepare import Report
 
 
 def _examples(*lines: str) -> str:
@@ -45,9 +51,15 @@ def list_links(session: Session, /, spaces: Sequence[str], ids: Sequence[str], t
 @click.pass_obj
 def add(session: Session, /, **asked: Any) -> None:
     """Link two items. Your link replaces weft's of the same type, and stays."""
+    from weft.ingest import check
+
     if not asked["weight"]:
         raise click.UsageError("a link of weight 0 is a forbidden one: weft links forbid")
-    _put(session, [asked], lambda: f"linked: {asked['source']} -[{asked['type']}]-> {asked['target']}")
+    edge = check.edge_from_row(asked, None)
+    with session.open(meaning=False) as kb:
+        report = kb.add([], [edge])
+        kb.delete_edges([other for other in _between(kb, edge) if not other.weight])  # the link between them that was forbidden from the other side
+    _told(session, report, [edge], f"linked: {edge.source} -[{edge.type}]-> {edge.target}")
 
 
 @links.command(cls=Command, epilog=_examples("weft links forbid what-is-the-refund-policy gift-card-refunds --space support --type similar"))
@@ -58,10 +70,15 @@ def add(session: Session, /, **asked: Any) -> None:
 @click.pass_obj
 def forbid(session: Session, source: str, target: str, space: str, types: Sequence[str]) -> None:
     """Forbid links between two items, in both directions. Adding one lifts it."""
+    from weft.ingest import check
     from weft.ingest.rules import RULES
 
     rows = [{"source": source, "target": target, "space": space, "type": type, "weight": 0} for type in types or RULES]
-    _put(session, rows, lambda: f"forbidden: {source} -[{', '.join(str(row['type']) for row in rows)}]- {target}")
+    edges = [check.edge_from_row(row, None) for row in rows]
+    with session.open(meaning=False) as kb:
+        edges += [replace(other, weight=0.0) for edge in edges for other in _between(kb, edge) if other.weight]
+        report = kb.add([], edges)
+    _told(session, report, edges, f"forbidden: {source} -[{', '.join(str(row['type']) for row in rows)}]- {target}")
 
 
 @links.command(cls=Command, epilog=_examples("weft links rebuild"))
@@ -74,14 +91,16 @@ def rebuild(session: Session) -> None:
     session.answer({"items": looked_at, "links": made}, lambda _: [f"links: {made:,}, of {looked_at:,} items"])
 
 
-def _put(session: Session, rows: Sequence[dict[str, Any]], say: Any) -> None:
-    from weft.ingest import check
+def _between(kb: Engine, edge: Edge) -> list[Edge]:
+    """The link of people of the same type that leads back, if there is one."""
+    back = Edge(edge.target, edge.source, edge.type, 1.0, edge.target_space or edge.space, target_space=edge.space if edge.target_space else "")
+    with kb.reading() as stores:
+        return [other for other in stores.graph.get_edges([back.key]) if not other.origin]
 
-    edges = [check.edge_from_row(row, None) for row in rows]
-    with session.open(meaning=False) as kb:
-        report = kb.add([], edges)
+
+def _told(session: Session, report: Report, edges: Sequence[Edge], said: str) -> None:
     session.warn(*report.problems)
-    session.answer({"links": [wire.edge(edge) for edge in edges]}, lambda _: [say()])
+    session.answer({"links": [wire.edge(edge) for edge in edges]}, lambda _: [said])
 
 
 COMMANDS: tuple[click.Command, ...] = (links,)
