@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from weft.errors import Invalid
 from weft.model import Edge, Form, Hit, Item, Kind
 from weft.stages.escape import body_text
-from weft.stages.render import FORMATS, assemble, forms, layout
+from weft.stages.render import FORMATS, assemble, forms, in_quotes, layout, on_one_line
 
 PARSER = MarkdownIt("commonmark")
 
@@ -180,6 +180,8 @@ class TestEveryFormat:
             for item, form in pairs:
                 pointer = f" ({one_line(item.id)})" if form is Form.POINTER else ""
                 ours.append(f"[{one_line(item.type) or item.kind}] {name_of(item)}{pointer}")
+                facts = item.shown_properties if form is Form.WHOLE else {}
+                ours += [f"- {in_quotes(key)}: {on_one_line(value)}" for key, value in facts.items()]
         lines = document("plain", sections).splitlines()
         assert [line.rstrip() for line in lines if line[:1].strip()] == [line.rstrip() for line in ours]
 
@@ -396,6 +398,23 @@ class TestMarkdown:
         bold = "".join(child.content for child in (inline.children or [])[:-1])
         assert (bold, (inline.children or [])[-1].content) == (one_line(name).replace("\x00", "\ufffd"), ": v")
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "- **owner**: the CFO",
+            "- **a** or **b**: c",
+            "- Chargeback (faq, id: chargeback)",
+            "- Chargeback (id: x)",
+            "- **Tidewater** --[USES]--> **Gangway**",
+        ],
+    )
+    def test_a_text_cannot_write_the_lines_that_weft_writes(self, line: str) -> None:
+        for text in (line, f"Before.\n\n{line}\n\nAfter.", f"- one\n{line}\n- two"):
+            shown = block("markdown", item(text))
+            assert line not in shown.splitlines() and f"*{line[1:]}" in shown.splitlines()
+        fenced = f"```\n{line}\n```"
+        assert body_text(fenced) == fenced
+
     def test_long_hostile_texts_take_linear_time(self) -> None:
         for line in ("<!--\n", "[a\n\n", "```\n~~~~\n", "> " * 50 + "\n", "- " * 50 + "x\n", "\t" * 50 + "# x\n", "<a " + "a " * 50 + "\n"):
             assert body_text(line * 2000).count("\n") >= 2000
@@ -405,13 +424,13 @@ class TestPlain:
     def test_a_document_reads_as_written_by_hand(self) -> None:
         whole = item("\n\nThirty days.\n\n  Then ask.\n", type="faq", title="Refunds", properties={"owner": "ann", "limits": [1, "a"]})
         text = document("plain", {"entry_points": [(whole, Form.WHOLE), (whole, Form.POINTER)], "rules": [(item("x"), Form.WHOLE)]})
-        first = '[faq] Refunds\n  Thirty days.\n\n    Then ask.\n  owner: ann\n  limits: [1, "a"]\n'
+        first = '[faq] Refunds\n  Thirty days.\n\n    Then ask.\n- owner: ann\n- limits: [1, "a"]\n'
         assert text == f"Entry points:\n{first}[faq] Refunds (the-id)\nRules:\n[node] Title\n  x"
 
     @pytest.mark.parametrize("separator", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
-    def test_every_line_break_is_followed_by_an_indent(self, separator: str) -> None:
+    def test_every_line_break_of_a_text_is_followed_by_an_indent(self, separator: str) -> None:
         text = block("plain", item(f"{separator}a{separator}Rules:", properties={"b": f"c{separator}d", f"e{separator}f": "g"}))
-        assert text.startswith('[node] Title\n  a\n  Rules:\n  b: "c') and text.endswith("\n  e f: g\n") and len(text.splitlines()) == 5
+        assert text.startswith('[node] Title\n  a\n  Rules:\n- b: "c') and text.endswith("\n- e f: g\n") and len(text.splitlines()) == 5
 
     def test_a_title_cannot_pass_for_a_section(self) -> None:
         assert block("plain", item(title="Rules:")) == "[node] Rules:\n"

@@ -20,6 +20,8 @@ _SUSPECT = re.compile(
     r"|\n[ >]*-[ -]*(?:[\t\n]|\Z)"
     rf"|\n[ >*+\-0-9.)]{{{_MAX_DEPTH + 1}}}"
 )
+# Lines that weft writes itself: a property, a pointer, a link. In a text they get another mark, which means the same to markdown.
+_OURS = re.compile(r"^- (?:\*\*.*\*\*: |.*id: .*\)$|.*--\[.*\]--> )", re.M)
 _SPECIAL = frozenset("#=`~<>[*+-_0123456789")  # what a line begins with that may be more than a line of a paragraph
 _ATX = re.compile(r"#{1,6}(?: |\Z)")
 _SETEXT = re.compile(r"(?:=+|-+) *\Z")
@@ -73,8 +75,8 @@ def bold_text(text: str) -> str:
 
 
 def body_text(text: str) -> str:
-    """A text that adds no heading or link definition, and that ends where it ends: nothing after it is swallowed."""
-    if ("\n" not in text and text[:1].isalpha()) or not _SUSPECT.search("\n" + text):
+    """A text that adds no heading or link definition and no line like those that weft writes, and that ends where it ends: nothing after it is swallowed."""
+    if ("\n" not in text and text[:1].isalpha()) or not (_SUSPECT.search("\n" + text) or _OURS.search(text)):
         return text
     reader = _Reader(text)
     lines = [reader.read(line) for line in text.split("\n")]
@@ -112,10 +114,11 @@ class _Reader:
         line = raw.expandtabs(4)
         # Parsers disagree on whether blanks may go on a list item that is empty so far; they agree on an empty line.
         written = raw.rstrip(" \t") if self.empty_item and not line.strip(" >") else raw
+        code = self.leaf in (_Leaf.FENCE, _Leaf.RAW)
         column = self._meaning(raw, line)
         self.start += len(raw) + 1
         if column is None:
-            return written
+            return f"*{written[1:]}" if not code and _OURS.match(written) else written
         at = _index(raw, column)
         return f"{raw[:at]}\\{raw[at:]}"
 

@@ -130,7 +130,7 @@ def in_bold(text: str) -> str:
 def in_quotes(text: str) -> str:
     """A name as it is, or in quotes where it has a sign in it that lines are built with."""
     line = one_line(text)
-    return as_json(text) if not line or any(sign in line for sign in ("--[", "]-->", ": ", '"')) or line.endswith(":") else line
+    return _UNPRINTABLE.sub(_escaped, as_json(text)) if not line or any(sign in line for sign in ("--[", "]-->", ": ", '"')) or line.endswith(":") else line
 
 
 def _markdown_section(name: str) -> str:
@@ -166,8 +166,8 @@ def _plain_section(name: str) -> str:
 
 
 def _plain(hit: Hit, form: Form) -> str:
-    """Only the first line is not indented, and the one that says by which links it came. The first always has its brackets, or a
-    title ending in a colon would be a section."""
+    """What is not indented is weft's: the first line, the one that says by which links it came, and properties. The first always has its brackets,
+    or a title ending in a colon would be a section."""
     if hit.found_by == LINK:
         return f"- {link_line(hit.item.properties, in_quotes)}\n"
     item = hit.item
@@ -179,8 +179,8 @@ def _plain(hit: Hit, form: Form) -> str:
     if not text.isprintable():  # most are one paragraph
         text = _LEADING_BLANK_LINES.sub("", _ANY_BREAK.sub("\n", text))
     lines = [line.rstrip() for line in text.split("\n")] if text else []
-    facts = [f"{one_line(key)}: {on_one_line(value)}" for key, value in _shown_properties(item, form).items()]
-    return "\n".join([head, *way, *(line and f"  {line}" for line in [*lines, *facts])]) + "\n"
+    facts = [f"- {in_quotes(key)}: {on_one_line(value)}" for key, value in _shown_properties(item, form).items()]
+    return "\n".join([head, *way, *(line and f"  {line}" for line in lines), *facts]) + "\n"
 
 
 def _fields(hit: Hit, form: Form) -> dict[str, Any]:
