@@ -594,6 +594,23 @@ def test_two_ways_are_compared_in_words_and_as_json_and_on_a_page(place: Path):
     assert row["comparison"] == json.loads(run(*args, "--json").stdout)["comparison"], "the same seed, the same answer"
 
 
+def test_a_page_on_standard_output_has_it_for_itself(place: Path):
+    args = ("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "", "--html", "-")
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("<!doctype html>") and result.stdout.endswith("</html>\n")
+    assert re.search(r"recall@5 +\d\d\.\d", result.stderr), "the table is not lost"
+    both = run(*args, "--json")
+    assert (both.exit_code, both.stdout, "--html - and --json cannot share standard output" in both.stderr) == (2, "", True), both.output
+
+
+@pytest.mark.parametrize("path", ["nowhere/page.html", ".", f"{'long' * 100}.html"])
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(place: Path, path: str):
+    result = run("eval", "no-such.db", QUESTIONS, "--html", path)
+    assert (result.exit_code, f"error: cannot write {path!r}: " in result.stderr) == (1, True), result.output
+    assert list(place.iterdir()) == []
+
+
 def test_items_without_vectors_are_told_of(place: Path):
     run("load", HARBOR, "--db", "k.db")
     told = CliRunner().invoke(cli, ["eval", "k.db", QUESTIONS, "--embedder", "minilm", "--k", "5", "--budgets", "", "--json"], prog_name="weft")

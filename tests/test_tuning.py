@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import weft
 from weft.errors import Invalid
@@ -151,15 +152,38 @@ def test_every_number_of_the_table_may_be_set_and_differs_from_the_default():
             assert [known(choice).applied(one) for one in KNOWLEDGE] != plain
 
 
-def test_the_command_writes_a_patch_that_weft_eval_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with knowledge, s.jsonl, and questions about it, q.jsonl."""
     monkeypatch.chdir(tmp_path)
     items = [{"id": f"a{n}", "text": f"alpha{n} beta{n}"} for n in range(14)]
     (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in items))
     asked = [{"question": f"alpha{n}", "expected": [f"a{n}"]} for n in range(14)]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
-    env = {"WEFT_EMBEDDER": "none"}
-    result = CliRunner().invoke(cli, ["tune", "s.jsonl", "q.jsonl", "--write", "p.toml", "--measure", "evidence@100"], prog_name="weft", env=env)
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, args, prog_name="weft", env={"WEFT_EMBEDDER": "none"})
+
+
+def test_the_command_writes_a_patch_that_weft_eval_measures(place: Path):
+    result = run("tune", "s.jsonl", "q.jsonl", "--write", "p.toml", "--measure", "evidence@100")
     assert result.exit_code == 0, result.output
     assert "Nothing to change" in result.stdout and "WEFT_RETRIEVAL=p.toml" in result.stdout
-    row = CliRunner().invoke(cli, ["eval", "s.jsonl", "q.jsonl", "--with", "p.toml", "--json"], prog_name="weft", env=env)
+    row = run("eval", "s.jsonl", "q.jsonl", "--with", "p.toml", "--json")
     assert json.loads(row.stdout)["configurations"][0]["measures"]["recall@2"]["mean"] == 1
+
+
+def test_a_patch_on_standard_output_has_it_for_itself(place: Path):
+    args = ("tune", "s.jsonl", "q.jsonl", "--only", "depth", "--measure", "evidence@100", "--write", "-")
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    assert tomllib.loads(result.stdout) == {"retrieval": {}} and "Nothing to change" in result.stderr
+    both = run(*args, "--json")
+    assert (both.exit_code, both.stdout, "--write - and --json cannot share standard output" in both.stderr) == (2, "", True), both.output
+
+
+def test_a_patch_that_cannot_be_written_is_refused_before_the_work(place: Path):
+    result = run("tune", "no-such.db", "q.jsonl", "--write", "nowhere/p.toml")
+    assert (result.exit_code, "error: cannot write 'nowhere/p.toml': No such file or directory" in result.stderr) == (1, True), result.output

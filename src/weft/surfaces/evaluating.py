@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.errors import Invalid, NotFound, unknown
+from weft.errors import Invalid, NotFound, Unavailable, unknown
 from weft.surfaces.shell import Command, Session, options, output_to, time
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ sources = options(
 @click.option("--with", "with_", multiple=True, metavar="NAME=VALUE", help="How to ask: mode=walk, depth=0, a TOML file …; may be given several times.")
 @click.option("--against", multiple=True, metavar="NAME=VALUE", help="Compare with this way to ask, in the same form; default is weft's own way.")
 @click.option("--measure", default="", metavar="NAME", help="What the verdict goes by, such as recall@5. Default: nDCG@10, else the first that differs.")
-@click.option("--html", metavar="FILE", help="Write a page with plots and every question that changed.")
+@click.option("--html", metavar="FILE", help="Write a page with plots and every question that changed; - for standard output.")
 @click.pass_obj
 def evaluate(session: Session, /, paths: Sequence[str], with_: Sequence[str], against: Sequence[str], html: str | None, **asked: Any) -> None:
     """Measure how well questions are answered, or compare two ways.
@@ -73,6 +73,7 @@ def evaluate(session: Session, /, paths: Sequence[str], with_: Sequence[str], ag
     """
     from weft.evaluation import compare, rows
 
+    _check_output(session, "--html", html)
     ways = [_way(against), _way(with_)] if against else [_way(with_)]
     with session.progress() as tell, _source(session, paths, asked["space_by"], asked["split"], tell) as source:
         found = [_evaluated(session, source, way, asked, tell) for way in ways]
@@ -84,7 +85,31 @@ def evaluate(session: Session, /, paths: Sequence[str], with_: Sequence[str], ag
         _write_page(html, found[-1], compared, asked["seed"])
     row: dict[str, Any] = {"comparison": rows.comparison(compared)} if compared else {}
     row |= {"configurations": [rows.evaluation(one, asked["seed"]) | {"answers": rows.answers(one)} for one in found]}
-    session.answer(row, lambda _: _shown(found[-1], compared, html))
+    _answer(session, row, lambda: _shown(found[-1], compared, html), html)
+
+
+def _check_output(session: Session, option: str, path: str | None) -> None:
+    """What cannot be written is refused before the work, not after it."""
+    if path == "-" and session.as_json:
+        raise click.UsageError(f"{option} - and --json cannot share standard output: name a file after {option}")
+    if path is None or path == "-":
+        return
+    file = Path(path).resolve()
+    try:
+        if file.is_dir():
+            raise Unavailable(f"cannot write {path!r}: it is a folder")
+        if file.is_file() or not file.exists():  # a device or a pipe is only opened to be written to
+            tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        raise Unavailable(f"cannot write {path!r}: {error.strerror}") from error
+
+
+def _answer(session: Session, row: dict[str, Any], shown: Callable[[], Sequence[Any]], path: str | None) -> None:
+    """Tables make room on standard output for a file that goes there."""
+    if path == "-":
+        session.print(*shown(), stderr=True)
+    else:
+        session.answer(row, lambda _: shown())
 
 
 def _shown(found: Evaluation, compared: Comparison | None, html: str | None) -> list[Any]:
@@ -222,7 +247,7 @@ def _evaluated(session: Session, source: Source, way: Way, asked: Mapping[str, A
     ),
 )
 @sources
-@click.option("--write", metavar="FILE", help="Write the numbers as a TOML file, for the setting retrieval (WEFT_RETRIEVAL).")
+@click.option("--write", metavar="FILE", help="Write the numbers as a TOML file, for the setting retrieval (WEFT_RETRIEVAL); - for standard output.")
 @click.option("--measure", default="evidence@1024", metavar="NAME", help="What is made better. Default: evidence@1024.")
 @click.option("--folds", default=4, type=click.IntRange(min=2), metavar="N", help="Parts of the questions that are left out in turn. Default: 4.")
 @click.option(
@@ -238,6 +263,7 @@ def tune(session: Session, /, paths: Sequence[str], write: str | None, only: Seq
     from weft.evaluation import rows
     from weft.evaluation.tune import TABLE, tune
 
+    _check_output(session, "--write", write)
     for name in only:
         if name not in TABLE:
             raise unknown("row of what is tuned", name, TABLE)
@@ -249,7 +275,7 @@ def tune(session: Session, /, paths: Sequence[str], write: str | None, only: Seq
     if write is not None:
         with output_to(write) as file:
             file.write(found.patch())
-    session.answer(rows.tuning(found), lambda _: _tuned(found, write))
+    _answer(session, rows.tuning(found), lambda: _tuned(found, write), write)
 
 
 def _tuned(found: Tuning, write: str | None) -> list[Any]:
