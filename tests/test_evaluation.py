@@ -253,6 +253,26 @@ def test_folders_that_are_not_right_are_refused(tmp_path: Path):
         folders.read(tmp_path)
 
 
+def test_an_id_that_stands_twice_in_a_corpus_is_named_however_far_apart(tmp_path: Path):
+    rows = [{"id": str(number), "text": f"number {number}"} for number in range(2100)]
+    corpus_of(tmp_path, *rows, {"id": "7", "text": "another"})
+    with pytest.raises(Invalid, match=r"corpus.jsonl, line 2101: the id '7' stands in line 8 already"):
+        folders.read(tmp_path)
+
+
+def test_an_id_may_stand_in_several_spaces_of_a_corpus_even_if_one_of_its_items_is_empty(tmp_path: Path):
+    corpus_of(tmp_path, {"id": "7", "text": "", "conv": "one"}, {"id": "7", "text": "seven", "conv": "two"})
+    (tmp_path / "queries.jsonl").write_text('{"text": "Seven?", "gold": ["7"], "conv": "two"}\n{"text": "Seven?", "gold": ["7"], "conv": "one"}\n')
+    found = folders.read(tmp_path, space_by="conv")
+    assert [item.key for item in found.items] == [("two", "7")]
+    assert [(one.expected, one.spaces) for one in found.questions] == [(("7",), ("two",))], "what cannot be stored is not expected"
+
+
+def corpus_of(folder: Path, *rows: dict[str, Any]) -> None:
+    data_set(folder)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def data_set(folder: Path) -> None:
     corpus = [{"id": "a", "title": "Apples", "text": "red", "conv": "one"}, {"id": "b", "text": "green", "conv": "two"}, {"id": "c", "text": "", "conv": "two"}]
     asked = [
