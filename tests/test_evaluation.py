@@ -579,8 +579,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*args: str) -> Result:
-    result = CliRunner().invoke(cli, args, prog_name="weft", env={"WEFT_EMBEDDER": "none", "WEFT_STORE": "knowledge.db"})
+def run(*args: str, **settings: str) -> Result:
+    result = CliRunner().invoke(cli, args, prog_name="weft", env={"WEFT_EMBEDDER": "none", "WEFT_STORE": "knowledge.db", **settings})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -642,6 +642,33 @@ def test_a_patch_and_the_default_can_be_compared(place: Path):
     row = json.loads(run("eval", HARBOR, QUESTIONS, "--with", "patch.toml", "--against", "default", "--k", "5", "--budgets", "512", "--json").stdout)
     assert [one["options"] for one in row["configurations"]] == [{}, {"sharpness": 1.0}]
     assert row["comparison"]["headline"] == "evidence@512", "sharpness changes no ranking"
+
+
+@pytest.mark.parametrize(
+    ("ways", "numbers"),  # and what each would be if it were set, first that of --against
+    [
+        (("--against", "default"), ("", "depth = 0")),
+        (("--against", "default", "--with", "set.toml"), ("", "depth = 0")),
+        (("--against", "depth=0", "--with", "other.toml"), ("depth = 0", "sharpness = 1")),
+        (("--against", "sharpness=1", "--with", "default", "--with", "sharpness=1"), ("depth = 0\nsharpness = 1", "sharpness = 1")),
+    ],
+)
+def test_default_and_files_stand_for_themselves_whatever_is_set_and_all_else_is_beside_it(place: Path, ways, numbers):
+    tables = {"set.toml": "depth = 0", "other.toml": "sharpness = 1", "before.toml": numbers[0], "after.toml": numbers[1]}
+    for name, table in tables.items():
+        (place / name).write_text(f"[retrieval]\n{table}\n")
+    args = ("eval", HARBOR, QUESTIONS, "--k", "", "--budgets", "512", "--json")
+    found = json.loads(run(*args, *ways, WEFT_RETRIEVAL="set.toml").stdout)["configurations"]
+    alone = [json.loads(run(*args, WEFT_RETRIEVAL=name).stdout)["configurations"][0] for name in ("before.toml", "after.toml")]
+    assert [one["answers"] for one in found] == [one["answers"] for one in alone]
+    assert found[0]["answers"] != found[1]["answers"]
+
+
+def test_the_way_that_is_not_named_is_called_by_what_it_is(place: Path):
+    (place / "set.toml").write_text("[retrieval]\ndepth = 0\n")
+    args = ("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "", "--json")
+    named = [json.loads(run(*args, **settings).stdout)["configurations"][0]["name"] for settings in ({}, {"WEFT_RETRIEVAL": "set.toml"})]
+    assert named == ["default", "what is set"]
 
 
 def test_a_folder_brings_its_knowledge_along(place: Path):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.meaning import Progress
 
 LOADED = (".jsonl", ".ndjson", ".json", ".md", ".markdown", ".txt", ".rst")  # ends of files that are knowledge to load, not a store
-DEFAULT = "default"
+DEFAULT, SET = "default", "what is set"  # names of ways to ask
 BATCH = 2000  # items stored at a time
 
 
@@ -74,7 +74,7 @@ def evaluate(session: Session, /, paths: Sequence[str], with_: Sequence[str], ag
     from weft.evaluation import compare, rows
 
     _check_output(session, "--html", html)
-    ways = [_way(against), _way(with_)] if against else [_way(with_)]
+    ways = [_way(session, given) for given in ([against, with_] if against else [with_])]
     with session.progress() as tell, _source(session, paths, asked["space_by"], asked["split"], tell) as source:
         found = [_evaluated(session, source, way, asked, tell) for way in ways]
     compared = compare.compare(*found, measure=asked["measure"], seed=asked["seed"]) if against else None
@@ -128,15 +128,23 @@ def _write_page(path: str, found: Evaluation, compared: Comparison | None, seed:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to ask: its name, the options of `evaluate`, and whether meaning counts."""
+    """One way to ask: its name, the options of `evaluate`, whether meaning counts, and whether numbers that are set do not."""
 
     name: str
     options: Mapping[str, Any]
     meaning: bool = True
+    own: bool = False
+
+    @contextmanager
+    def opened(self, source: Source) -> Iterator[Engine]:
+        from weft.retrieval import AS_RECIPES_SAY
+
+        with source.opener(self.meaning) as kb:
+            yield kb.with_retrieval(AS_RECIPES_SAY) if self.own else kb
 
 
-def _way(given: Sequence[str]) -> Way:
-    """NAME=VALUE, files with a table [retrieval], or the word default."""
+def _way(session: Session, given: Sequence[str]) -> Way:
+    """NAME=VALUE beside what is set; the word default, or files with a table [retrieval], instead of it: so they count when they are put into use."""
     from weft.evaluation.evaluate import OPTIONS
     from weft.retrieval import load
 
@@ -154,7 +162,8 @@ def _way(given: Sequence[str]) -> Way:
     embedder = found.pop("embedder", "")
     if embedder not in ("", "none"):
         raise Invalid(f"embedder={embedder} cannot be compared on vectors of another: only embedder=none")
-    return Way(", ".join(given) or DEFAULT, found, meaning=not embedder)
+    name = ", ".join(given) or (SET if session.settings().retrieval else DEFAULT)
+    return Way(name, found, meaning=not embedder, own=any("=" not in one for one in given))
 
 
 def _value(text: str) -> Any:
@@ -224,7 +233,7 @@ def _evaluated(session: Session, source: Source, way: Way, asked: Mapping[str, A
     from weft.evaluation.evaluate import evaluate
 
     now: datetime | None = asked["now"]
-    with source.opener(way.meaning) as kb:
+    with way.opened(source) as kb:
         missing = kb.stats().without_vector if kb.dimensions is not None else 0
         session.warn(*([f"{missing:,} items have no vector yet and are found by words alone: weft embed makes them"] if missing else []))
         return evaluate(
@@ -267,9 +276,9 @@ def tune(session: Session, /, paths: Sequence[str], write: str | None, only: Seq
     for name in only:
         if name not in TABLE:
             raise unknown("row of what is tuned", name, TABLE)
-    way, table = _way(with_), {name: choices for name, choices in TABLE.items() if not only or name in only}
+    way, table = _way(session, with_), {name: choices for name, choices in TABLE.items() if not only or name in only}
     source_of = (asked.pop("space_by"), asked.pop("split"))
-    with session.progress() as tell, _source(session, paths, *source_of, tell) as source, source.opener(way.meaning) as kb:
+    with session.progress() as tell, _source(session, paths, *source_of, tell) as source, way.opened(source) as kb:
         found = tune(kb, source.questions, table=table, progress=tell, **asked, **way.options)
     session.warn(*source.notes)
     if write is not None:
