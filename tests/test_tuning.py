@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ from click.testing import CliRunner, Result
 
 import weft
 from weft.errors import Invalid
-from weft.evaluation.tune import LEAST, TABLE
+from weft.evaluation.tune import DEFAULTS, LEAST, TABLE
 from weft.recipes import KNOWLEDGE
-from weft.retrieval import RetrievalSettings, known, load
+from weft.retrieval import NAMES, RetrievalSettings, known, load
 from weft.surfaces.cli import cli
 
 TOPICS = 24
@@ -103,6 +104,28 @@ def test_what_was_set_before_is_the_start_and_stays_in_the_patch(kb):
     found = weft.tune(own, QUESTIONS, measure="recall@1")
     assert found.set_before == {"walk_onward": 0.4, "bm25_weight": 0.9}
     assert found.numbers["walk_onward"] == 0.4 and found.numbers["bm25_weight"] < 0.9
+
+
+def test_numbers_of_the_options_are_in_the_patch_as_all_was_measured_with_them(kb):
+    own = kb.with_retrieval(RetrievalSettings(sharpness=4.0, walk_onward=0.9))
+    found = weft.tune(own, QUESTIONS, measure="recall@1", table={"shares": TABLE["shares"]}, mode="walk", walk_onward=0.02)
+    assert found.set_before == {"sharpness": 4.0, "walk_onward": 0.02} and found.found
+    assert tomllib.loads(found.patch()) == {"retrieval": {**found.set_before, **found.found}}
+
+
+def test_where_other_numbers_are_set_those_of_weft_are_tried_too(kb):
+    """Only the share that is weft's own is better than the one that is set: the table has none that is as good."""
+    words = [weft.Question(one.text, (f"false-{one.id}",), one.id) for one in QUESTIONS]
+    own = kb.with_retrieval(RetrievalSettings(bm25_weight=0.1, vector_weight=0.9))
+    table = {"shares": [{"bm25_weight": 0.2, "vector_weight": 0.8}]}
+    found = weft.tune(own, words, measure="recall@1", table=table)
+    assert found.adopted and found.found == {"bm25_weight": KNOWLEDGE[0].bm25_weight, "vector_weight": KNOWLEDGE[0].vector_weight}
+    assert weft.tune(kb, words, measure="recall@1", table=table).tried == 2, "what is set is weft's own: once is enough"
+
+
+def test_the_defaults_are_those_of_the_default_recipe():
+    assert set(DEFAULTS) == set(NAMES)
+    assert [known(DEFAULTS).applied(one) for one in KNOWLEDGE[:2]] == [replace(KNOWLEDGE[0], depth=KNOWLEDGE[1].depth), KNOWLEDGE[1]]
 
 
 def test_the_same_seed_tunes_the_same(kb):
