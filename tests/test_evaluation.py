@@ -202,6 +202,12 @@ def test_a_file_of_questions_is_read_whole(tmp_path: Path):
         ('{"question": "a", "expected": ["x"], "answer": "…"}', "line 1: answer must be a text with a word in it"),
         ('{"question": "a", "expected": ["x"], "id": true}', "line 1: id must be a text or a whole number, not True"),
         ('{"question": "a", "expected": ["x"]}\n{"question": "a", "expected": ["y"]}', "line 2: the question 'a' stands in line 1 already"),
+        ('{"text": "a", "gold": ["x"]}\n{"text": "a", "gold": ["y"]}', "line 2: the question 'a' stands in line 1 already"),
+        (r'{"question": "a\ud800", "expected": ["x"]}', "line 1: the query contains lone surrogates, which are not text"),
+        (r'{"question": "a", "expected": ["x", "y\udc00"]}', r"line 1: 'y\udc00' contains lone surrogates"),
+        (r'{"question": "a", "expected": ["x"], "id": "\ud800"}', r"line 1: '\ud800' contains lone surrogates"),
+        (r'{"question": "a", "expected": ["x"], "facts": ["b", ["c", "d\ud800"]]}', r"line 1: 'd\ud800' contains lone surrogates"),
+        (f'{{"question": "{"a" * 100_001}", "expected": ["x"]}}', "line 1: a query is a text of at most 100,000 characters"),
         ('{"question": "a", "expected": ["x"], "id": "q"}\n{"question": "b", "expected": ["y"], "id": "q"}', "line 2: the id 'q' stands in line 1 already"),
     ],
 )
@@ -392,7 +398,13 @@ def test_an_id_in_several_spaces_must_say_which(kings):
         (ASKED, {"ks": (), "budgets": ()}, "nothing to measure"),
         (ASKED * 2, {}, "two questions have the same id"),
         ([replace(ASKED[0], spaces=("moon",))], {}, "no space 'moon'"),
-        ([replace(ASKED[0], expected=())], {}, "one or more expected ids"),
+        ([replace(ASKED[0], expected=())], {}, "question second-hop: needs a text, and one or more expected ids"),
+        ([replace(ASKED[0], text=7)], {}, "question second-hop: needs a text"),
+        ([replace(ASKED[0], expected="lothair")], {}, "question second-hop: expected must be a list of ids, or of (space, id), not 'lothair'"),
+        ([replace(ASKED[0], expected=(("kings", "lothair", "x"),))], {}, "expected must be a list of ids, or of (space, id), not (('kings'"),
+        ([replace(ASKED[0], spaces="kings", id="")], {}, "question 1: spaces must be a list of names, not 'kings'"),
+        ([replace(ASKED[0], facts=("20 March 851",))], {}, "question second-hop: facts must be a list of lists of wordings, not ('20 March 851',)"),
+        ([replace(ASKED[0], text="Lothair\ud800")], {}, "question second-hop: the query contains lone surrogates"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(kings, asked, options, message):

@@ -165,11 +165,9 @@ def _values(asked: Sequence[Question]) -> tuple[Question, ...]:
     given = tuple(asked)
     if not given or not all(isinstance(one, Question) for one in given):
         raise Invalid("questions are a JSONL file, or one or more Question values")
-    named = tuple(question if question.id else replace(question, id=str(place)) for place, question in enumerate(given, 1))
+    named = tuple(questions.checked(replace(question, id=str(question.id or place))) for place, question in enumerate(given, 1))
     if len({question.id for question in named}) < len(named):
         raise Invalid("two questions have the same id")
-    if empty := [question.id for question in named if not question.expected or not question.text.strip()]:
-        raise Invalid(f"question {empty[0]}: needs a text, and one or more expected ids")
     return named
 
 
