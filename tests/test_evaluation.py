@@ -534,6 +534,13 @@ def test_the_page_needs_nothing_else_and_what_users_wrote_stays_text(kings):
     assert "&lt;script&gt;alert(1)" in text and "&lt;walk&gt;" in text
 
 
+def test_a_line_plot_is_not_stretched_when_it_stands_alone(kings):
+    text = report.page(weft.evaluate(kings, ASKED, budgets=(512,)))
+    assert text.count('viewBox="0 0 350 220"') == 1, "recall has three values, evidence one: no line"
+    assert re.search(r"\.pair \{[^}]*auto-fill", text), "an empty column keeps its room"
+    assert int(re.findall(r"\.pair svg \{[^}]*max-width: (\d+)px", text)[0]) < 1.25 * 350, "letters are about as large as in the other plots"
+
+
 def test_the_page_has_every_number_and_every_question_that_changed(kings):
     plain, walk = (weft.evaluate(kings, ASKED, mode=mode) for mode in ("bm25", "walk"))
     text = report.page(weft.compare(plain, walk))
