@@ -202,6 +202,12 @@ def test_a_file_of_questions_is_read_whole(tmp_path: Path):
         ('{"question": "a", "expected": ["x"], "answer": "…"}', "line 1: answer must be a text with a word in it"),
         ('{"question": "a", "expected": ["x"], "id": true}', "line 1: id must be a text or a whole number, not True"),
         ('{"question": "a", "expected": ["x"]}\n{"question": "a", "expected": ["y"]}', "line 2: the question 'a' stands in line 1 already"),
+        ('{"text": "a", "gold": ["x"]}\n{"text": "a", "gold": ["y"]}', "line 2: the question 'a' stands in line 1 already"),
+        (r'{"question": "a\ud800", "expected": ["x"]}', "line 1: the query contains lone surrogates, which are not text"),
+        (r'{"question": "a", "expected": ["x", "y\udc00"]}', r"line 1: 'y\udc00' contains lone surrogates"),
+        (r'{"question": "a", "expected": ["x"], "id": "\ud800"}', r"line 1: '\ud800' contains lone surrogates"),
+        (r'{"question": "a", "expected": ["x"], "facts": ["b", ["c", "d\ud800"]]}', r"line 1: 'd\ud800' contains lone surrogates"),
+        (f'{{"question": "{"a" * 100_001}", "expected": ["x"]}}', "line 1: a query is a text of at most 100,000 characters"),
         ('{"question": "a", "expected": ["x"], "id": "q"}\n{"question": "b", "expected": ["y"], "id": "q"}', "line 2: the id 'q' stands in line 1 already"),
     ],
 )
@@ -251,6 +257,26 @@ def test_folders_that_are_not_right_are_refused(tmp_path: Path):
     (tmp_path / "queries.jsonl").unlink()
     with pytest.raises(NotFound, match=r"no queries.jsonl and no questions.jsonl"):
         folders.read(tmp_path)
+
+
+def test_an_id_that_stands_twice_in_a_corpus_is_named_however_far_apart(tmp_path: Path):
+    rows = [{"id": str(number), "text": f"number {number}"} for number in range(2100)]
+    corpus_of(tmp_path, *rows, {"id": "7", "text": "another"})
+    with pytest.raises(Invalid, match=r"corpus.jsonl, line 2101: the id '7' stands in line 8 already"):
+        folders.read(tmp_path)
+
+
+def test_an_id_may_stand_in_several_spaces_of_a_corpus_even_if_one_of_its_items_is_empty(tmp_path: Path):
+    corpus_of(tmp_path, {"id": "7", "text": "", "conv": "one"}, {"id": "7", "text": "seven", "conv": "two"})
+    (tmp_path / "queries.jsonl").write_text('{"text": "Seven?", "gold": ["7"], "conv": "two"}\n{"text": "Seven?", "gold": ["7"], "conv": "one"}\n')
+    found = folders.read(tmp_path, space_by="conv")
+    assert [item.key for item in found.items] == [("two", "7")]
+    assert [(one.expected, one.spaces) for one in found.questions] == [(("7",), ("two",))], "what cannot be stored is not expected"
+
+
+def corpus_of(folder: Path, *rows: dict[str, Any]) -> None:
+    data_set(folder)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def data_set(folder: Path) -> None:
@@ -372,7 +398,13 @@ def test_an_id_in_several_spaces_must_say_which(kings):
         (ASKED, {"ks": (), "budgets": ()}, "nothing to measure"),
         (ASKED * 2, {}, "two questions have the same id"),
         ([replace(ASKED[0], spaces=("moon",))], {}, "no space 'moon'"),
-        ([replace(ASKED[0], expected=())], {}, "one or more expected ids"),
+        ([replace(ASKED[0], expected=())], {}, "question second-hop: needs a text, and one or more expected ids"),
+        ([replace(ASKED[0], text=7)], {}, "question second-hop: needs a text"),
+        ([replace(ASKED[0], expected="lothair")], {}, "question second-hop: expected must be a list of ids, or of (space, id), not 'lothair'"),
+        ([replace(ASKED[0], expected=(("kings", "lothair", "x"),))], {}, "expected must be a list of ids, or of (space, id), not (('kings'"),
+        ([replace(ASKED[0], spaces="kings", id="")], {}, "question 1: spaces must be a list of names, not 'kings'"),
+        ([replace(ASKED[0], facts=("20 March 851",))], {}, "question second-hop: facts must be a list of lists of wordings, not ('20 March 851',)"),
+        ([replace(ASKED[0], text="Lothair\ud800")], {}, "question second-hop: the query contains lone surrogates"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(kings, asked, options, message):
@@ -502,6 +534,13 @@ def test_the_page_needs_nothing_else_and_what_users_wrote_stays_text(kings):
     assert "&lt;script&gt;alert(1)" in text and "&lt;walk&gt;" in text
 
 
+def test_a_line_plot_is_not_stretched_when_it_stands_alone(kings):
+    text = report.page(weft.evaluate(kings, ASKED, budgets=(512,)))
+    assert text.count('viewBox="0 0 350 220"') == 1, "recall has three values, evidence one: no line"
+    assert re.search(r"\.pair \{[^}]*auto-fill", text), "an empty column keeps its room"
+    assert int(re.findall(r"\.pair svg \{[^}]*max-width: (\d+)px", text)[0]) < 1.25 * 350, "letters are about as large as in the other plots"
+
+
 def test_the_page_has_every_number_and_every_question_that_changed(kings):
     plain, walk = (weft.evaluate(kings, ASKED, mode=mode) for mode in ("bm25", "walk"))
     text = report.page(weft.compare(plain, walk))
@@ -559,8 +598,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*args: str) -> Result:
-    result = CliRunner().invoke(cli, args, prog_name="weft", env={"WEFT_EMBEDDER": "none", "WEFT_STORE": "knowledge.db"})
+def run(*args: str, **settings: str) -> Result:
+    result = CliRunner().invoke(cli, args, prog_name="weft", env={"WEFT_EMBEDDER": "none", "WEFT_STORE": "knowledge.db", **settings})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -594,6 +633,23 @@ def test_two_ways_are_compared_in_words_and_as_json_and_on_a_page(place: Path):
     assert row["comparison"] == json.loads(run(*args, "--json").stdout)["comparison"], "the same seed, the same answer"
 
 
+def test_a_page_on_standard_output_has_it_for_itself(place: Path):
+    args = ("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "", "--html", "-")
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("<!doctype html>") and result.stdout.endswith("</html>\n")
+    assert re.search(r"recall@5 +\d\d\.\d", result.stderr), "the table is not lost"
+    both = run(*args, "--json")
+    assert (both.exit_code, both.stdout, "--html - and --json cannot share standard output" in both.stderr) == (2, "", True), both.output
+
+
+@pytest.mark.parametrize("path", ["nowhere/page.html", ".", f"{'long' * 100}.html"])
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(place: Path, path: str):
+    result = run("eval", "no-such.db", QUESTIONS, "--html", path)
+    assert (result.exit_code, f"error: cannot write {path!r}: " in result.stderr) == (1, True), result.output
+    assert list(place.iterdir()) == []
+
+
 def test_items_without_vectors_are_told_of(place: Path):
     run("load", HARBOR, "--db", "k.db")
     told = CliRunner().invoke(cli, ["eval", "k.db", QUESTIONS, "--embedder", "minilm", "--k", "5", "--budgets", "", "--json"], prog_name="weft")
@@ -605,6 +661,33 @@ def test_a_patch_and_the_default_can_be_compared(place: Path):
     row = json.loads(run("eval", HARBOR, QUESTIONS, "--with", "patch.toml", "--against", "default", "--k", "5", "--budgets", "512", "--json").stdout)
     assert [one["options"] for one in row["configurations"]] == [{}, {"sharpness": 1.0}]
     assert row["comparison"]["headline"] == "evidence@512", "sharpness changes no ranking"
+
+
+@pytest.mark.parametrize(
+    ("ways", "numbers"),  # and what each would be if it were set, first that of --against
+    [
+        (("--against", "default"), ("", "depth = 0")),
+        (("--against", "default", "--with", "set.toml"), ("", "depth = 0")),
+        (("--against", "depth=0", "--with", "other.toml"), ("depth = 0", "sharpness = 1")),
+        (("--against", "sharpness=1", "--with", "default", "--with", "sharpness=1"), ("depth = 0\nsharpness = 1", "sharpness = 1")),
+    ],
+)
+def test_default_and_files_stand_for_themselves_whatever_is_set_and_all_else_is_beside_it(place: Path, ways, numbers):
+    tables = {"set.toml": "depth = 0", "other.toml": "sharpness = 1", "before.toml": numbers[0], "after.toml": numbers[1]}
+    for name, table in tables.items():
+        (place / name).write_text(f"[retrieval]\n{table}\n")
+    args = ("eval", HARBOR, QUESTIONS, "--k", "", "--budgets", "512", "--json")
+    found = json.loads(run(*args, *ways, WEFT_RETRIEVAL="set.toml").stdout)["configurations"]
+    alone = [json.loads(run(*args, WEFT_RETRIEVAL=name).stdout)["configurations"][0] for name in ("before.toml", "after.toml")]
+    assert [one["answers"] for one in found] == [one["answers"] for one in alone]
+    assert found[0]["answers"] != found[1]["answers"]
+
+
+def test_the_way_that_is_not_named_is_called_by_what_it_is(place: Path):
+    (place / "set.toml").write_text("[retrieval]\ndepth = 0\n")
+    args = ("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "", "--json")
+    named = [json.loads(run(*args, **settings).stdout)["configurations"][0]["name"] for settings in ({}, {"WEFT_RETRIEVAL": "set.toml"})]
+    assert named == ["default", "what is set"]
 
 
 def test_a_folder_brings_its_knowledge_along(place: Path):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import weft
 from weft.errors import Invalid
-from weft.evaluation.tune import LEAST, TABLE
+from weft.evaluation.tune import DEFAULTS, LEAST, TABLE
 from weft.recipes import KNOWLEDGE
-from weft.retrieval import RetrievalSettings, known, load
+from weft.retrieval import NAMES, RetrievalSettings, known, load
 from weft.surfaces.cli import cli
 
 TOPICS = 24
@@ -104,6 +106,28 @@ def test_what_was_set_before_is_the_start_and_stays_in_the_patch(kb):
     assert found.numbers["walk_onward"] == 0.4 and found.numbers["bm25_weight"] < 0.9
 
 
+def test_numbers_of_the_options_are_in_the_patch_as_all_was_measured_with_them(kb):
+    own = kb.with_retrieval(RetrievalSettings(sharpness=4.0, walk_onward=0.9))
+    found = weft.tune(own, QUESTIONS, measure="recall@1", table={"shares": TABLE["shares"]}, mode="walk", walk_onward=0.02)
+    assert found.set_before == {"sharpness": 4.0, "walk_onward": 0.02} and found.found
+    assert tomllib.loads(found.patch()) == {"retrieval": {**found.set_before, **found.found}}
+
+
+def test_where_other_numbers_are_set_those_of_weft_are_tried_too(kb):
+    """Only the share that is weft's own is better than the one that is set: the table has none that is as good."""
+    words = [weft.Question(one.text, (f"false-{one.id}",), one.id) for one in QUESTIONS]
+    own = kb.with_retrieval(RetrievalSettings(bm25_weight=0.1, vector_weight=0.9))
+    table = {"shares": [{"bm25_weight": 0.2, "vector_weight": 0.8}]}
+    found = weft.tune(own, words, measure="recall@1", table=table)
+    assert found.adopted and found.found == {"bm25_weight": KNOWLEDGE[0].bm25_weight, "vector_weight": KNOWLEDGE[0].vector_weight}
+    assert weft.tune(kb, words, measure="recall@1", table=table).tried == 2, "what is set is weft's own: once is enough"
+
+
+def test_the_defaults_are_those_of_the_default_recipe():
+    assert set(DEFAULTS) == set(NAMES)
+    assert [known(DEFAULTS).applied(one) for one in KNOWLEDGE[:2]] == [replace(KNOWLEDGE[0], depth=KNOWLEDGE[1].depth), KNOWLEDGE[1]]
+
+
 def test_the_same_seed_tunes_the_same(kb):
     assert weft.tune(kb, QUESTIONS, measure="nDCG@10", seed=4) == weft.tune(kb, QUESTIONS, measure="nDCG@10", seed=4)
 
@@ -151,15 +175,38 @@ def test_every_number_of_the_table_may_be_set_and_differs_from_the_default():
             assert [known(choice).applied(one) for one in KNOWLEDGE] != plain
 
 
-def test_the_command_writes_a_patch_that_weft_eval_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with knowledge, s.jsonl, and questions about it, q.jsonl."""
     monkeypatch.chdir(tmp_path)
     items = [{"id": f"a{n}", "text": f"alpha{n} beta{n}"} for n in range(14)]
     (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in items))
     asked = [{"question": f"alpha{n}", "expected": [f"a{n}"]} for n in range(14)]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
-    env = {"WEFT_EMBEDDER": "none"}
-    result = CliRunner().invoke(cli, ["tune", "s.jsonl", "q.jsonl", "--write", "p.toml", "--measure", "evidence@100"], prog_name="weft", env=env)
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, args, prog_name="weft", env={"WEFT_EMBEDDER": "none"})
+
+
+def test_the_command_writes_a_patch_that_weft_eval_measures(place: Path):
+    result = run("tune", "s.jsonl", "q.jsonl", "--write", "p.toml", "--measure", "evidence@100")
     assert result.exit_code == 0, result.output
     assert "Nothing to change" in result.stdout and "WEFT_RETRIEVAL=p.toml" in result.stdout
-    row = CliRunner().invoke(cli, ["eval", "s.jsonl", "q.jsonl", "--with", "p.toml", "--json"], prog_name="weft", env=env)
+    row = run("eval", "s.jsonl", "q.jsonl", "--with", "p.toml", "--json")
     assert json.loads(row.stdout)["configurations"][0]["measures"]["recall@2"]["mean"] == 1
+
+
+def test_a_patch_on_standard_output_has_it_for_itself(place: Path):
+    args = ("tune", "s.jsonl", "q.jsonl", "--only", "depth", "--measure", "evidence@100", "--write", "-")
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    assert tomllib.loads(result.stdout) == {"retrieval": {}} and "Nothing to change" in result.stderr
+    both = run(*args, "--json")
+    assert (both.exit_code, both.stdout, "--write - and --json cannot share standard output" in both.stderr) == (2, "", True), both.output
+
+
+def test_a_patch_that_cannot_be_written_is_refused_before_the_work(place: Path):
+    result = run("tune", "no-such.db", "q.jsonl", "--write", "nowhere/p.toml")
+    assert (result.exit_code, "error: cannot write 'nowhere/p.toml': No such file or directory" in result.stderr) == (1, True), result.output

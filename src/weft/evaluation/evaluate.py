@@ -17,7 +17,7 @@ from weft.evaluation.results import Answered, Evaluation
 from weft.meaning import Progress
 from weft.model import Context, Form, Key
 from weft.request import whole
-from weft.retrieval import NAMES, known
+from weft.retrieval import NAMES, RetrievalSettings, known
 
 KS, BUDGETS = (2, 5, 10), (512, 1024, 2048)
 NDCG = 10
@@ -54,8 +54,7 @@ def evaluate(
     given = placed(kb, questions.read(asked) if isinstance(asked, str | Path) else _values(asked), spaces)
     needed = expected_keys(kb, given)
     at = now or kb.now()
-    tuned = kb.with_retrieval(known({**kb.retrieval.given, **{option: options[option] for option in NAMES if option in options}}))
-    ask = _Asking(tuned, ks, budgets, {option: value for option, value in options.items() if option not in NAMES}, at, timer)
+    ask = _Asking(kb.with_retrieval(in_force(kb, options)), ks, budgets, {option: value for option, value in options.items() if option not in NAMES}, at, timer)
     kb.embed_texts([question.text for question in given])  # kept in the cache, so that no configuration pays for another
     ask.answered(given[0], needed[0])
     answers = []
@@ -136,6 +135,11 @@ def expected_keys(kb: Engine, asked: Sequence[Question]) -> list[frozenset[Key]]
     return needed
 
 
+def in_force(kb: Engine, options: Mapping[str, Any]) -> RetrievalSettings:
+    """The numbers that are set, with those of the options in their places."""
+    return known({**kb.retrieval.given, **{option: options[option] for option in NAMES if option in options}})
+
+
 def check_engine(kb: object) -> None:
     """A client cannot be asked with other numbers: those are the server's."""
     if not isinstance(kb, Engine):
@@ -161,11 +165,9 @@ def _values(asked: Sequence[Question]) -> tuple[Question, ...]:
     given = tuple(asked)
     if not given or not all(isinstance(one, Question) for one in given):
         raise Invalid("questions are a JSONL file, or one or more Question values")
-    named = tuple(question if question.id else replace(question, id=str(place)) for place, question in enumerate(given, 1))
+    named = tuple(questions.checked(replace(question, id=str(question.id or place))) for place, question in enumerate(given, 1))
     if len({question.id for question in named}) < len(named):
         raise Invalid("two questions have the same id")
-    if empty := [question.id for question in named if not question.expected or not question.text.strip()]:
-        raise Invalid(f"question {empty[0]}: needs a text, and one or more expected ids")
     return named
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from weft.errors import Invalid, NotFound
 from weft.evaluation.questions import Question, Row, from_row, rows
-from weft.model import Item
+from weft.model import Item, Key
 
 CORPUS, QUERIES = "corpus.jsonl", ("queries.jsonl", "questions.jsonl")
 SPACE = "all"  # of a corpus that is not divided
@@ -31,8 +31,8 @@ def read(path: str | Path, *, space_by: str = "", split: str = "") -> DataSet:
     """`space_by` is the field, in both files, that names the space of an item and of a question; `split` keeps questions with this `split`.
     An item without a title and a text can neither be stored nor found: it is left out, and expected no more."""
     folder = Path(path)
-    items = tuple(_item(row, space_by, f"{folder / CORPUS}, line {number}") for number, row in rows(folder / CORPUS))
-    empty = {item.id for item in items if not item.title and not item.text}
+    items = tuple(_items(folder / CORPUS, space_by))
+    empty = {item.key for item in items if not item.title and not item.text}
     file = next((folder / name for name in QUERIES if (folder / name).is_file()), None)
     if file is None:
         raise NotFound(f"{str(folder)!r} has a {CORPUS} but no {' and no '.join(QUERIES)}", "no_file")
@@ -51,20 +51,35 @@ def read(path: str | Path, *, space_by: str = "", split: str = "") -> DataSet:
         "questions that expect nothing are left out": len(of_split) - len(questions),
         "questions have the id of another: their line is added to it": len(ids) - len(set(ids)),
     }
-    return DataSet(tuple(item for item in items if item.id not in empty), questions, tuple(f"{count:,} {what}" for what, count in counts.items() if count))
+    return DataSet(tuple(item for item in items if item.key not in empty), questions, tuple(f"{count:,} {what}" for what, count in counts.items() if count))
 
 
-def _questions(asked: list[tuple[int, Row]], space_by: str, file: Path, empty: set[str]) -> Iterator[Question]:
+def _questions(asked: list[tuple[int, Row]], space_by: str, file: Path, empty: set[Key]) -> Iterator[Question]:
     seen: set[str] = set()
     for number, row in asked:
         where = f"{file}, line {number}"
         given = row.get("gold", row.get("expected"))
-        wanted = [one for one in given if not (isinstance(one, str) and one in empty)] if isinstance(given, list) else given
+        if given == []:
+            continue
+        space = _space(row, space_by, where)
+        wanted = [one for one in given if not (isinstance(one, str) and (space, one) in empty)] if isinstance(given, list) else given
         if wanted != []:
             question = from_row({**row, "gold": wanted, "expected": wanted}, str(number), where)
             id = f"{question.id}#{number}" if question.id in seen else question.id
             seen.add(id)
-            yield replace(question, id=id, spaces=(_space(row, space_by, where),))
+            yield replace(question, id=id, spaces=(space,))
+
+
+def _items(file: Path, space_by: str) -> Iterator[Item]:
+    """In the order of the file. An id that stands there twice is refused: the later item would take the place of the one that is expected."""
+    lines: dict[Key, int] = {}
+    for number, row in rows(file):
+        where = f"{file}, line {number}"
+        item = _item(row, space_by, where)
+        if item.key in lines:
+            raise Invalid(f"{where}: the id {item.id!r} stands in line {lines[item.key]} already")
+        lines[item.key] = number
+        yield item
 
 
 def _item(row: Row, space_by: str, where: str) -> Item:

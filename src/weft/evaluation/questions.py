@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft import request
 from weft.errors import Invalid, NotFound, Unavailable, unknown
 
 # A line says `question` and `expected`; the lines of public data sets say `text` and `gold`, and more that weft has no use for.
@@ -38,7 +39,7 @@ def read(path: str | Path) -> tuple[Question, ...]:
         where = f"{path}, line {number}"
         question = from_row(row, str(number), where)
         for what, name in (("the id", question.id), ("the question", (question.text, question.spaces))):
-            if (what, name) in lines and not (what == "the question" and "text" in row):
+            if (what, name) in lines:
                 raise Invalid(f"{where}: {what} {name if isinstance(name, str) else name[0]!r} stands in line {lines[what, name]} already")
             lines[what, name] = number
         questions.append(question)
@@ -83,7 +84,52 @@ def from_row(row: Row, name: str, where: str) -> Question:
     id = row.get("id", name)
     if not isinstance(id, str | int) or isinstance(id, bool) or id == "":
         raise Invalid(f"{where}: id must be a text or a whole number, not {id!r}")
-    return Question(text, _expected(row, where), str(id), _texts(row, "spaces", where), (*_facts(row, where), *_answer(row, where)))
+    facts = (*_facts(row, where), *_answer(row, where))
+    return askable(Question(text, _expected(row, where), str(id), _texts(row, "spaces", where), facts), where)
+
+
+def checked(question: Question) -> Question:
+    """A question that was not read from a file, if its parts are what they should be: one text is not a list of its letters."""
+    where = f"question {question.id}"
+    if not isinstance(question.text, str) or not question.text.strip() or not question.expected:
+        raise Invalid(f"{where}: needs a text, and one or more expected ids")
+    for field, (what, fits) in _PARTS.items():
+        given = getattr(question, field)
+        if not isinstance(given, list | tuple) or not all(fits(one) for one in given):
+            raise Invalid(f"{where}: {field} must be a list of {what}, not {given!r}")
+    return askable(question, where)
+
+
+def askable(question: Question, where: str) -> Question:
+    """The question, if a request may ask it. JSON and Python can say half a character, which nothing stores or shows."""
+    try:
+        request.text(question.text)
+    except Invalid as error:
+        raise Invalid(f"{where}: {error}") from None
+    ids = [part for one in question.expected for part in ([one] if isinstance(one, str) else one)]
+    for said in (question.id, *ids, *question.spaces, *(wording for fact in question.facts for wording in fact)):
+        if any("\ud800" <= character <= "\udfff" for character in said):
+            raise Invalid(f"{where}: {said[:80]!r} contains lone surrogates, which are not text")
+    return question
+
+
+def _is_text(given: object) -> bool:
+    return isinstance(given, str) and bool(given)
+
+
+def _is_id(given: object) -> bool:
+    return _is_text(given) or (isinstance(given, tuple) and len(given) == 2 and all(_is_text(one) for one in given))
+
+
+def _is_fact(given: object) -> bool:
+    return isinstance(given, list | tuple) and bool(given) and all(_is_text(one) for one in given)
+
+
+_PARTS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "expected": ("ids, or of (space, id)", _is_id),
+    "spaces": ("names", _is_text),
+    "facts": ("lists of wordings", _is_fact),
+}
 
 
 def _expected(row: Row, where: str) -> tuple[str | tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from weft.errors import Invalid, unknown
 from weft.evaluation import questions
 from weft.evaluation.bootstrap import Difference, paired
 from weft.evaluation.compare import verdict
-from weft.evaluation.evaluate import Given, check_engine, evaluate
+from weft.evaluation.evaluate import Given, check_engine, evaluate, in_force
 from weft.evaluation.questions import Question
 from weft.meaning import Progress
-from weft.request import whole
+from weft.request import named_recipes, whole
 from weft.retrieval import TABLE as PATCHED
 from weft.retrieval import known
 
@@ -27,6 +27,11 @@ Numbers = Mapping[str, float]
 Table = Mapping[str, Sequence[Numbers]]
 Floats = npt.NDArray[np.float64]
 
+_SEARCHED, _WALKED = named_recipes("knowledge")[:2]
+DEFAULTS: Numbers = {name: getattr(_SEARCHED, name) for name in ("bm25_weight", "vector_weight", "sharpness")} | {
+    "depth": _WALKED.depth,
+    **{f"walk_{one.name}": getattr(_WALKED.walk, one.name) for one in fields(_WALKED.walk)},
+}
 # What may be tried beside what is set: few values of few numbers, so that there is little to fit to noise.
 TABLE: Table = {
     "shares": tuple({"bm25_weight": words, "vector_weight": round(1 - words, 1)} for words in (0.2, 0.3, 0.4, 0.5, 0.7, 0.8)),
@@ -50,7 +55,7 @@ class Tuning:
 
     measure: str
     questions: int
-    set_before: Numbers
+    set_before: Numbers  # with those of the options: all was measured with them
     found: Numbers  # what differs from it, chosen on all questions
     before: float  # the mean of all questions, as it was set
     after: float  # and with what was found; on the questions it was chosen on
@@ -111,7 +116,9 @@ def tune(
     if len(given) < LEAST:
         raise Invalid(f"{len(given)} questions that have {measure} are too few to tune on: at least {LEAST} are needed")
     whole("folds", folds, 2, len(given))
-    search = _Search(kb, given, measure, _relevant(kb, table, family, options), now or kb.now(), spaces, progress, options)
+    set_before = in_force(kb, options).given
+    rows = [_with_default(choices, set_before) for choices in _relevant(kb, table, family, options)]
+    search = _Search(kb, given, measure, rows, now or kb.now(), spaces, progress, options)
     search.asked |= {"ks": (at,), "budgets": ()} if family in OF_RANKINGS else {"ks": (), "budgets": (at,)}
     fold = np.random.default_rng(seed).permutation(len(given)) % folds
     before = search.values({})
@@ -122,7 +129,7 @@ def tune(
     found = search.best(np.full(len(given), True))
     held_out = paired(before.tolist(), left_out.tolist(), np.random.default_rng(seed))
     means = (float(before.mean()), float(search.values(found).mean()))
-    return Tuning(measure, len(given), kb.retrieval.given, found, *means, held_out, len(search.known), seed, dict(options))
+    return Tuning(measure, len(given), set_before, found, *means, held_out, len(search.known), seed, dict(options))
 
 
 def _measured(measure: str) -> tuple[str, int]:
@@ -147,6 +154,13 @@ def _relevant(kb: Engine, table: Table, family: str, options: Mapping[str, Any])
     if not found:
         raise Invalid(f"no number that can be tuned changes a search with mode={mode}; known: {', '.join(table)}")
     return found
+
+
+def _with_default(choices: Sequence[Numbers], set_before: Numbers) -> Sequence[Numbers]:
+    """Where something else is set, weft's own numbers are tried as well."""
+    own = {name: DEFAULTS[name] for name in choices[0]}
+    differs = any(set_before.get(name, value) != value for name, value in own.items())
+    return [own, *choices] if differs and own not in choices else choices
 
 
 @dataclass(slots=True)

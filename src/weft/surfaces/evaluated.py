@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -11,15 +10,10 @@ from rich.text import Text
 
 from weft.evaluation.compare import Change, Comparison, asked, likely, points
 from weft.evaluation.results import Answered, Evaluation
-from weft.evaluation.tune import Tuning
-from weft.recipes import KNOWLEDGE
+from weft.evaluation.tune import DEFAULTS, Tuning
 from weft.surfaces.screen import BAR, safe
 
 MOST_QUESTIONS = 5  # of those that got worse
-DEFAULTS = {name: getattr(KNOWLEDGE[0], name) for name in ("bm25_weight", "vector_weight", "sharpness")} | {
-    "depth": KNOWLEDGE[1].depth,
-    **{f"walk_{one.name}": getattr(KNOWLEDGE[1].walk, one.name) for one in fields(KNOWLEDGE[1].walk)},
-}
 COLOURS = {True: "green", False: "red"}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.errors import Invalid, NotFound, unknown
+from weft.errors import Invalid, NotFound, Unavailable, unknown
 from weft.surfaces.shell import Command, Session, options, output_to, time
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.meaning import Progress
 
 LOADED = (".jsonl", ".ndjson", ".json", ".md", ".markdown", ".txt", ".rst")  # ends of files that are knowledge to load, not a store
-DEFAULT = "default"
+DEFAULT, SET = "default", "what is set"  # names of ways to ask
 BATCH = 2000  # items stored at a time
 
 
@@ -63,7 +63,7 @@ sources = options(
 @click.option("--with", "with_", multiple=True, metavar="NAME=VALUE", help="How to ask: mode=walk, depth=0, a TOML file …; may be given several times.")
 @click.option("--against", multiple=True, metavar="NAME=VALUE", help="Compare with this way to ask, in the same form; default is weft's own way.")
 @click.option("--measure", default="", metavar="NAME", help="What the verdict goes by, such as recall@5. Default: nDCG@10, else the first that differs.")
-@click.option("--html", metavar="FILE", help="Write a page with plots and every question that changed.")
+@click.option("--html", metavar="FILE", help="Write a page with plots and every question that changed; - for standard output.")
 @click.pass_obj
 def evaluate(session: Session, /, paths: Sequence[str], with_: Sequence[str], against: Sequence[str], html: str | None, **asked: Any) -> None:
     """Measure how well questions are answered, or compare two ways.
@@ -73,7 +73,8 @@ def evaluate(session: Session, /, paths: Sequence[str], with_: Sequence[str], ag
     """
     from weft.evaluation import compare, rows
 
-    ways = [_way(against), _way(with_)] if against else [_way(with_)]
+    _check_output(session, "--html", html)
+    ways = [_way(session, given) for given in ([against, with_] if against else [with_])]
     with session.progress() as tell, _source(session, paths, asked["space_by"], asked["split"], tell) as source:
         found = [_evaluated(session, source, way, asked, tell) for way in ways]
     compared = compare.compare(*found, measure=asked["measure"], seed=asked["seed"]) if against else None
@@ -84,7 +85,31 @@ def evaluate(session: Session, /, paths: Sequence[str], with_: Sequence[str], ag
         _write_page(html, found[-1], compared, asked["seed"])
     row: dict[str, Any] = {"comparison": rows.comparison(compared)} if compared else {}
     row |= {"configurations": [rows.evaluation(one, asked["seed"]) | {"answers": rows.answers(one)} for one in found]}
-    session.answer(row, lambda _: _shown(found[-1], compared, html))
+    _answer(session, row, lambda: _shown(found[-1], compared, html), html)
+
+
+def _check_output(session: Session, option: str, path: str | None) -> None:
+    """What cannot be written is refused before the work, not after it."""
+    if path == "-" and session.as_json:
+        raise click.UsageError(f"{option} - and --json cannot share standard output: name a file after {option}")
+    if path is None or path == "-":
+        return
+    file = Path(path).resolve()
+    try:
+        if file.is_dir():
+            raise Unavailable(f"cannot write {path!r}: it is a folder")
+        if file.is_file() or not file.exists():  # a device or a pipe is only opened to be written to
+            tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        raise Unavailable(f"cannot write {path!r}: {error.strerror}") from error
+
+
+def _answer(session: Session, row: dict[str, Any], shown: Callable[[], Sequence[Any]], path: str | None) -> None:
+    """Tables make room on standard output for a file that goes there."""
+    if path == "-":
+        session.print(*shown(), stderr=True)
+    else:
+        session.answer(row, lambda _: shown())
 
 
 def _shown(found: Evaluation, compared: Comparison | None, html: str | None) -> list[Any]:
@@ -103,15 +128,23 @@ def _write_page(path: str, found: Evaluation, compared: Comparison | None, seed:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to ask: its name, the options of `evaluate`, and whether meaning counts."""
+    """One way to ask: its name, the options of `evaluate`, whether meaning counts, and whether numbers that are set do not."""
 
     name: str
     options: Mapping[str, Any]
     meaning: bool = True
+    own: bool = False
+
+    @contextmanager
+    def opened(self, source: Source) -> Iterator[Engine]:
+        from weft.retrieval import AS_RECIPES_SAY
+
+        with source.opener(self.meaning) as kb:
+            yield kb.with_retrieval(AS_RECIPES_SAY) if self.own else kb
 
 
-def _way(given: Sequence[str]) -> Way:
-    """NAME=VALUE, files with a table [retrieval], or the word default."""
+def _way(session: Session, given: Sequence[str]) -> Way:
+    """NAME=VALUE beside what is set; the word default, or files with a table [retrieval], instead of it: so they count when they are put into use."""
     from weft.evaluation.evaluate import OPTIONS
     from weft.retrieval import load
 
@@ -129,7 +162,8 @@ def _way(given: Sequence[str]) -> Way:
     embedder = found.pop("embedder", "")
     if embedder not in ("", "none"):
         raise Invalid(f"embedder={embedder} cannot be compared on vectors of another: only embedder=none")
-    return Way(", ".join(given) or DEFAULT, found, meaning=not embedder)
+    name = ", ".join(given) or (SET if session.settings().retrieval else DEFAULT)
+    return Way(name, found, meaning=not embedder, own=any("=" not in one for one in given))
 
 
 def _value(text: str) -> Any:
@@ -199,7 +233,7 @@ def _evaluated(session: Session, source: Source, way: Way, asked: Mapping[str, A
     from weft.evaluation.evaluate import evaluate
 
     now: datetime | None = asked["now"]
-    with source.opener(way.meaning) as kb:
+    with way.opened(source) as kb:
         missing = kb.stats().without_vector if kb.dimensions is not None else 0
         session.warn(*([f"{missing:,} items have no vector yet and are found by words alone: weft embed makes them"] if missing else []))
         return evaluate(
@@ -222,7 +256,7 @@ def _evaluated(session: Session, source: Source, way: Way, asked: Mapping[str, A
     ),
 )
 @sources
-@click.option("--write", metavar="FILE", help="Write the numbers as a TOML file, for the setting retrieval (WEFT_RETRIEVAL).")
+@click.option("--write", metavar="FILE", help="Write the numbers as a TOML file, for the setting retrieval (WEFT_RETRIEVAL); - for standard output.")
 @click.option("--measure", default="evidence@1024", metavar="NAME", help="What is made better. Default: evidence@1024.")
 @click.option("--folds", default=4, type=click.IntRange(min=2), metavar="N", help="Parts of the questions that are left out in turn. Default: 4.")
 @click.option(
@@ -238,18 +272,19 @@ def tune(session: Session, /, paths: Sequence[str], write: str | None, only: Seq
     from weft.evaluation import rows
     from weft.evaluation.tune import TABLE, tune
 
+    _check_output(session, "--write", write)
     for name in only:
         if name not in TABLE:
             raise unknown("row of what is tuned", name, TABLE)
-    way, table = _way(with_), {name: choices for name, choices in TABLE.items() if not only or name in only}
+    way, table = _way(session, with_), {name: choices for name, choices in TABLE.items() if not only or name in only}
     source_of = (asked.pop("space_by"), asked.pop("split"))
-    with session.progress() as tell, _source(session, paths, *source_of, tell) as source, source.opener(way.meaning) as kb:
+    with session.progress() as tell, _source(session, paths, *source_of, tell) as source, way.opened(source) as kb:
         found = tune(kb, source.questions, table=table, progress=tell, **asked, **way.options)
     session.warn(*source.notes)
     if write is not None:
         with output_to(write) as file:
             file.write(found.patch())
-    session.answer(rows.tuning(found), lambda _: _tuned(found, write))
+    _answer(session, rows.tuning(found), lambda: _tuned(found, write), write)
 
 
 def _tuned(found: Tuning, write: str | None) -> list[Any]:
