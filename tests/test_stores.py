@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft import codec
+from weft import codec, loading
 from weft.errors import Conflict, Corrupt, Unavailable
 from weft.model import Batch, Edge, Filter, Item
 from weft.stores.memory import MemoryStore
@@ -547,6 +547,20 @@ def test_a_full_disk_stores_nothing_of_the_batch(sqlite: SqliteStore) -> None:
     sqlite._writer.pragma("max_page_count", 2**31)
     sqlite.apply(batch([item("b", "refund")]))
     assert (matches(sqlite.search_text("refund", ACME, 10)), sqlite.verify()) == (["a", "b"], [])
+
+
+def test_a_load_on_a_full_disk_keeps_what_it_wrote_and_is_finished_by_loading_again(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "BATCH", 50)
+    (tmp_path / "s.jsonl").write_text("".join(f'{{"id": "{number}", "text": "{"refund " * 100}"}}\n' for number in range(500)))
+    with weft.open(path, embedder=None, links=[]) as kb:
+        kb.add(Item("a", "s", text="refund"))
+        writer = kb._stores.items._writer
+        writer.pragma("max_page_count", writer.pragma("page_count") + 60)
+        with pytest.raises(Unavailable, match="what was written before stays") as caught:
+            kb.load(tmp_path / "s.jsonl", space="s")
+        assert (caught.value.code, kb.stats().spaces[0].items > 50) == ("disk_full", True)
+        writer.pragma("max_page_count", 2**31)
+        assert (kb.load(tmp_path / "s.jsonl", space="s").unchanged > 0, kb.stats().spaces[0].items, kb.verify()) == (True, 501, [])
 
 
 def test_words_of_another_analyser_must_be_rebuilt(sqlite: SqliteStore, path: str) -> None:

@@ -188,7 +188,9 @@ def translated(path: str) -> Iterator[None]:
     except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:
         raise Corrupt(f"{path!r} is damaged or not an SQLite file ({error}): restore it from a backup or an export") from error
     except apsw.FullError as error:
-        raise Unavailable(f"no room left while writing {path!r}: nothing of this write was stored", "disk_full") from error
+        raise Unavailable(
+            f"no room left while writing {path!r}: this write was undone, what was written before stays; make room and do it again", "disk_full"
+        ) from error
     except apsw.ReadOnlyError as error:
         raise Unavailable(f"{path!r} cannot be written: the file or its folder is read-only", "read_only") from error
     except (apsw.BusyError, apsw.LockedError) as error:
