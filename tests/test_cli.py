@@ -468,6 +468,14 @@ class TestTheProgram:
             process.stdout.close()
             assert process.stderr.read() == b""
 
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+    @pytest.mark.parametrize("args", [("context", *ASK), ("context", *ASK, "--json"), ("export",), ("stats",), ("stats", "--json"), ("verify",), ("--help",)])
+    def test_standard_output_that_cannot_be_written_is_one_line_and_status_1(self, args: tuple[str, ...], words_only: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none", "WEFT_STORE": str(words_only)}
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([sys.executable, "-m", "weft", *args], env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert (done.returncode, re.sub("standard output cannot be written: ", "", done.stderr)) == (1, "error: No space left on device\n")
+
     def test_a_terminal_sees_the_tokens_while_the_file_gets_the_text(self, words_only: Path, tmp_path: Path) -> None:
         shown, status = on_terminal("context", *ASK, "--max-tokens", "300", "--db", str(words_only), stdout=tmp_path / "prompt.md")
         assert status == 0

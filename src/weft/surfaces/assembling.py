@@ -11,7 +11,8 @@ import click
 
 from weft.errors import Invalid, NotFound, Unavailable
 from weft.surfaces import assembled
-from weft.surfaces.shell import Command, Session, budget, stdin, tier, time
+from weft.surfaces.shell import Command, Session, budget, tier, time
+from weft.surfaces.streams import stdin
 
 EXAMPLES = """\b
 Examples:

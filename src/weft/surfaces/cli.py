@@ -19,13 +19,12 @@ from weft.surfaces.shell import (
     filters,
     json_or_text,
     one_space,
-    output_to,
     several_spaces,
     some_spaces,
-    stdin,
     tier,
     time,
 )
+from weft.surfaces.streams import drop_output, output_to, stdin
 
 if TYPE_CHECKING:
     from weft.engine import Engine
@@ -279,7 +278,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    cli(prog_name="weft")
+    try:
+        cli(prog_name="weft")
+    except OSError as error:  # help that cannot be written; commands translate their own
+        drop_output()
+        click.echo(f"error: {error.strerror or error}", err=True)
+        sys.exit(1)
 
 
 def _loaded(kb: Engine, paths: Sequence[str], space: str | None, keep: bool, tell: Progress | None) -> Report:

@@ -10,7 +10,8 @@ import click
 
 from weft import codec
 from weft.surfaces import wire
-from weft.surfaces.shell import Command, Session, json_or_text, stdin, time
+from weft.surfaces.shell import Command, Session, json_or_text, time
+from weft.surfaces.streams import stdin
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,4 +1,4 @@
-"""What every command of the shell shares: the session, the shared options, errors and exit status, reading and writing files."""
+"""What every command of the shell shares: the session, the shared options, errors and exit status."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from weft import codec, config
 from weft.disk import beside, file_of
-from weft.errors import Invalid, NotFound, Unavailable, WeftError, unknown
+from weft.errors import Invalid, NotFound, WeftError, unknown
 from weft.surfaces import wire
+from weft.surfaces.streams import standard_output
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -150,13 +151,14 @@ class Session:
             from weft.surfaces import screen
 
             text = screen.safe(text).removesuffix("\n") + "\n"
-        sys.stdout.write(text)  # click.echo would take out what looks like a colour
-        sys.stdout.flush()
+        with standard_output() as out:
+            out.write(text)  # click.echo would take out what looks like a colour
 
     def print(self, *shown: RenderableType, stderr: bool = False) -> None:
         from weft.surfaces import screen
 
-        screen.console(stderr=stderr, no_color=self.no_color).print(*shown, sep="\n")
+        with nullcontext() if stderr else standard_output():
+            screen.console(stderr=stderr, no_color=self.no_color).print(*shown, sep="\n")
 
     def say(self, text: str, color: str) -> None:
         """A line on standard error."""
@@ -271,41 +273,3 @@ asking = options(
     click.option("--paths", is_flag=True, help='Say in the text by which links an item came, by titles: "A" mentions "B".'),
     click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte."),
 )
-
-
-def stdin() -> str:
-    try:
-        return sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError as error:
-        raise Invalid(f"standard input is not UTF-8: {error}") from None
-
-
-@contextmanager
-def output_to(path: str | None) -> Iterator[TextIO]:
-    """Standard output, or a file that appears when it is complete. A device or a pipe is written to as it is."""
-    if path is None or path == "-":
-        yield sys.stdout
-        sys.stdout.flush()
-        return
-    try:
-        with _replacing(Path(path).resolve()) as file:
-            yield file
-    except OSError as error:
-        raise Unavailable(f"cannot write {path!r}: {error.strerror}") from error
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8", newline="\n") as device:
-            yield device
-        return
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
