@@ -274,6 +274,26 @@ class TestContext:
         query = answer("context", *ASK, db=store)["query"]
         assert (query["max_tokens"], query["format"], query["model"]) == (111, "plain", "gpt-4o")
 
+    BUDGETS = (
+        ("context", *ASK, "--max-tokens", "800"),
+        ("explain", *ASK),
+        ("provide", *ASK),
+        ("provide", *ASK, "--as-one-text"),
+        ("assemble", *ASK),
+        ("graph", *ASK),
+        ("recall", "refund", "--workspace", "support"),
+    )
+
+    @pytest.mark.parametrize("args", BUDGETS, ids=lambda args: args[0])
+    def test_a_model_whose_tokens_nobody_can_count_is_a_warning(self, args: tuple[str, ...], store: Path) -> None:
+        for form in ((), ("--json",)):
+            told = run(*args, *form, "--model", "gpt4", db=store).stderr
+            assert ("warning: no tokenizer is known for the model 'gpt4': every byte" in told, "cl100k_base, o200k_base" in told) == (True, True)
+            assert "tokenizer" not in run(*args, *form, "--model", "gpt-4", db=store).stderr
+
+    def test_without_a_limit_nothing_is_said_of_the_model(self, store: Path) -> None:
+        assert run("context", *ASK, "--model", "gpt4", "--max-tokens", "none", db=store).stderr == ""
+
     def test_what_steers_a_terminal_reaches_a_file_unchanged(self) -> None:
         run("add", "--space", "s", "--id", "i", "--text", "word \x1b[31mred\x1b[0m")
         assert "\x1b[31mred\x1b[0m" in run("context", "word", "--space", "s").stdout

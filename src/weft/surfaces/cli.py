@@ -11,19 +11,7 @@ import click
 
 from weft import __version__, codec
 from weft.surfaces import agenting, assembling, checking, evaluating, graphing, grounding, ingesting, life, linking, providing, remembering, serving, wire
-from weft.surfaces.shell import (
-    Command,
-    Group,
-    Session,
-    asking,
-    filters,
-    json_or_text,
-    one_space,
-    several_spaces,
-    some_spaces,
-    tier,
-    time,
-)
+from weft.surfaces.shell import Command, Group, Session, asking, bounded, filters, json_or_text, one_space, several_spaces, some_spaces, tier, time
 from weft.surfaces.streams import drop_output, output_to, stdin
 
 if TYPE_CHECKING:
@@ -136,9 +124,10 @@ def context(session: Session, /, query: str, spaces: Sequence[str], **asked: Any
 
     Nothing but the text goes to standard output; on a terminal, the tokens used and what each part gave are shown on standard error.
     """
+    given = _request(session, asked)
     with session.open(meaning=asked["mode"] != "bm25") as kb:
-        found = kb.context(query, spaces=spaces, **_request(session, asked))
-    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded))
+        found = kb.context(query, spaces=spaces, **given)
+    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded), *bounded(given))
     if session.as_json:
         session.write(wire.context(found))
         return
@@ -161,9 +150,10 @@ def explain(session: Session, /, query: str, spaces: Sequence[str], ids: Sequenc
 
     What was left out comes with what would bring it in.
     """
+    given = _request(session, asked)
     with session.open(meaning=asked["mode"] != "bm25") as kb:
-        found = kb.explain(query, spaces=spaces, ids=ids, **_request(session, asked))
-    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded))
+        found = kb.explain(query, spaces=spaces, ids=ids, **given)
+    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded), *bounded(given))
     session.answer(wire.context(found), lambda screen: screen.explanation(found, ids))
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -223,6 +223,16 @@ def json_or_text(text: str) -> tuple[str, Any]:
     return name, value
 
 
+def bounded(given: Mapping[str, Any]) -> list[str]:
+    """The warning for a budget of tokens that nobody here can count: most of it stays empty, and a misspelt model would go unnoticed."""
+    from weft import tokens
+
+    if given.get("max_tokens", 0) is None or tokens.counter(given["model"]).name != tokens.UPPER_BOUND:
+        return []
+    known = f"name an OpenAI model (gpt-4, gpt-4o), an encoding ({', '.join(sorted(tokens.PIECES))}) or a tokenizer.json"
+    return [f"no tokenizer is known for the model {given['model']!r}: every byte counts as a token, so that less is shown; {known}"]
+
+
 def _shared() -> list[click.Parameter]:
     return [
         click.Option(["--db"], metavar="PATH_OR_URL", help="Where the knowledge is. Default: the setting store (WEFT_STORE), else knowledge.db."),
@@ -245,6 +255,7 @@ one_space = click.option("--space", required=True, metavar="S", help="The space 
 several_spaces = click.option("--space", "spaces", multiple=True, required=True, metavar="S", help="A space to look in; may be given several times.")
 some_spaces = click.option("--space", "spaces", multiple=True, metavar="S", help="Only this space; may be given several times. Default: all.")
 tier = click.option("--tier", metavar="TIER", help="The tier in force: core, writer_pro, teams or enterprise. Default: everything is allowed.")
+model = click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4.")
 filters = options(
     click.option("--type", "types", multiple=True, metavar="T", help="Only items of this type; may be given several times."),
     click.option("--exclude-type", "exclude_types", multiple=True, metavar="T", help="No items of this type; may be given several times."),
@@ -266,7 +277,7 @@ asking = options(
     click.option("--agent", metavar="NAME", help="The agent that asks, instead of a recipe: see weft agents. It has a budget and a format of its own."),
     tier,
     click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown."),
-    click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4."),
+    model,
     click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya: its profile and its links count."),
     filters,
     click.option("--depth", type=int, metavar="N", help="How many links to follow."),
