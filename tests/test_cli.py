@@ -435,6 +435,13 @@ class TestErrors:
         assert result.stderr == f"error: no file 'x.db'; load something into it first: weft load PATH --db {url}\n"
         assert not Path("x.db").exists()
 
+    @pytest.mark.parametrize("args", [("stats",), ("add", "--space", "s", "--id", "a", "--text", "x")], ids=lambda args: args[0])
+    @pytest.mark.parametrize("cache", ["", "beside"])
+    def test_a_url_without_a_file_is_an_error(self, args: tuple[str, ...], cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("WEFT_EMBEDDING_CACHE", cache)
+        result = run(*args, "--db", "sqlite:///")
+        assert (result.exit_code, result.stderr.startswith("error: a store is named by a path or a URL, such as")) == (1, True)
+
     def test_a_wrong_space_shows_the_known_ones(self, store: Path) -> None:
         result = run("search", "refund", "--space", "suport", db=store)
         assert (result.exit_code, result.stderr) == (1, "error: no space 'suport'; known: analytics, finance, purchasing, shared, support\n")

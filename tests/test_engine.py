@@ -1123,15 +1123,22 @@ def test_an_unknown_space_is_not_found_and_has_a_code(kb):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("", "a store is named by a path or a URL"),
+        *((given, "a store is named by a path or a URL") for given in ("", "  ", "sqlite:", "sqlite:///", "sqlite:/// ", None, 5, b"k.db", ["k.db"])),
         ("oracle://x", "no store 'oracle'; known: file, memory, networkx, sqlite"),
         ("a\0b.db", "cannot be the name of a file"),
         ("a\ud800.db", "cannot be the name of a file"),
     ],
 )
-def test_an_unknown_store_is_refused(given, message):
+def test_an_unknown_store_is_refused(given, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(Invalid, match=message):
         weft.open(given, embedder=None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_may_be_named_by_a_path(tmp_path):
+    weft.open(tmp_path / "k.db", embedder=None).close()
+    assert (tmp_path / "k.db").stat().st_size
 
 
 @pytest.mark.parametrize("given", ["ab", b"ab", {"id": "a"}, None, 5])

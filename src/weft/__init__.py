@@ -247,7 +247,7 @@ def _module(home: str) -> ModuleType:
 
 
 def open(
-    url: str,
+    url: str | Path,
     *,
     embedder: str | Embedder | None = "minilm",
     embedder_settings: dict[str, Any] | None = None,
@@ -270,6 +270,8 @@ def open(
     Vectors of texts are kept in memory; a path as `cache` keeps them in a file too, and a Caching says how many and how long.
     `agents` are agents of your own, or the file that defines them. `retrieval` are numbers of retrieval that differ from weft's, or the file
     that `weft tune` wrote."""
+    from pathlib import PurePath
+
     from weft import retrieval as numbers
     from weft.agents import known
     from weft.disk import CHECKINS, beside, file_of
@@ -287,8 +289,9 @@ def open(
     if isinstance(names, str) and names != BUILTIN:
         names = open_names(names)
     caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
-    stores = open_stores(str(url), roles)
-    records = beside(str(url), CHECKINS) if file_of(str(url)) else None
+    where = str(url) if isinstance(url, PurePath) else url
+    stores = open_stores(where, roles)
+    records = beside(where, CHECKINS) if file_of(where) else None
     naming = Naming(names, open_names)
     return Engine(stores, embedder, secrets=rules, links=links, caching=caching, agents=table, retrieval=tuned, naming=naming, records=records)
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from weft.errors import Invalid, MissingExtra, unknown
+from weft.errors import Invalid, MissingExtra, unknown, unnamed
 from weft.layers import Layers
 from weft.ports import LLM, Embedder, NameFinder, Stores
 
@@ -35,6 +35,9 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
             raise unknown("role", role, ROLES)
     where = {role: roles.get(role, url) for role in ROLES}
     where["metadata"] = roles.get("metadata", where["items"])
+    for address in where.values():
+        if not isinstance(address, str):
+            raise unnamed(address)
     shared = [role for role in ROLES if where["metadata"] != where["items"] and role != "metadata" and where[role] == where["metadata"]]
     if shared:
         raise Invalid(f"metadata and {shared[0]} cannot both be at {where['metadata']!r}: give the profiles a place of their own, or that of the items")
@@ -54,11 +57,11 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
 
 def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     """Open "knowledge.db", "sqlite:///path", "memory:" or any scheme that an installed plug-in offers, to play these roles."""
-    if not isinstance(url, str) or not url:
-        raise Invalid(f"a store is named by a path or a URL, not by {url!r}")
     found = _SCHEME.match(url)
     scheme, rest = (found[1], url[found.end() :]) if found else ("sqlite", url)
     # As elsewhere: sqlite:///relative.db and sqlite:////absolute.db
+    if scheme == "sqlite" and not rest.removeprefix("///").strip():
+        raise unnamed(url)
     adapter = _load("store", "weft.stores", STORES, scheme)
     possible = getattr(adapter, "ROLES", ROLES)
     for role in roles:
