@@ -351,6 +351,12 @@ class TestKeeping:
         assert run("get", "nothing", "--space", "shared", "--json", db=store).exit_code == 1
         assert answer("get", "nothing", "--space", "shared", db=store) == {"items": [], "missing": ["nothing"]}
 
+    @pytest.mark.parametrize("args", [("get",), ("delete", "--yes")], ids=lambda args: args[0])
+    def test_it_is_an_error_when_none_of_the_items_is_there(self, args: tuple[str, ...], store: Path) -> None:
+        for form in ((), ("--json",)):
+            result = run(*args, "nosuch", "neither", "--space", "support", *form, db=store)
+            assert (result.exit_code, result.stderr) == (1, "error: no item 'nosuch', 'neither' in space 'support'\n")
+
     def test_stats_count_every_space(self, store: Path) -> None:
         shown = run("stats", db=store).stdout
         spaces = answer("stats", db=store)["spaces"]
@@ -435,6 +441,19 @@ class TestErrors:
         assert result.stderr == f"error: no file 'x.db'; load something into it first: weft load PATH --db {url}\n"
         assert not Path("x.db").exists()
 
+    @pytest.mark.parametrize("args", READING, ids=lambda args: args[0])
+    def test_an_empty_file_holds_no_knowledge_and_stays_empty(self, args: tuple[str, ...]) -> None:
+        Path("x.db").touch()
+        result = run(*args, "--db", "x.db")
+        told = "error: no knowledge in 'x.db' yet, it is empty; load something into it first: weft load PATH --db x.db\n"
+        assert (result.exit_code, result.stderr) == (1, told)
+        assert (answer(*args, "--db", "x.db", db="x.db")["error"]["code"], Path("x.db").stat().st_size) == ("no_file", 0)
+
+    def test_an_empty_file_can_be_loaded_into(self) -> None:
+        Path("x.db").touch()
+        assert run("add", "--space", "s", "--id", "a", "--text", "x", "--db", "x.db").exit_code == 0
+        assert run("verify", "--db", "x.db").exit_code == 0
+
     @pytest.mark.parametrize("args", [("stats",), ("add", "--space", "s", "--id", "a", "--text", "x")], ids=lambda args: args[0])
     @pytest.mark.parametrize("cache", ["", "beside"])
     def test_a_url_without_a_file_is_an_error(self, args: tuple[str, ...], cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -512,7 +531,7 @@ class TestTheProgram:
 
     def test_a_terminal_is_asked_before_anything_is_deleted(self, store: Path) -> None:
         shown, status = on_terminal("delete", "gift-card-refunds", "--space", "support", "--db", str(store), typed=b"n\n")
-        assert "Delete gift-card-refunds from support" in shown
+        assert "Delete gift-card-refunds from support" in shown and "error: nothing was deleted" in shown
         assert status == 1
         assert answer("get", "gift-card-refunds", "--space", "support", db=store)["items"]
 
@@ -520,7 +539,7 @@ class TestTheProgram:
     def test_colours_can_be_turned_off(self, quiet: dict[str, Any], words_only: Path) -> None:
         args, environ = quiet.get("args", ()), {name: value for name, value in quiet.items() if name != "args"}
         shown, status = on_terminal("get", "nothing", "--space", "support", "--db", str(words_only), *args, **environ)
-        assert (status, "\x1b[33m" in shown, "warning: no item" in shown) == (1, False, True)
+        assert (status, "\x1b[31m" in shown, "error: no item" in shown) == (1, False, True)
 
 
 def imported(*args: str) -> set[str]:

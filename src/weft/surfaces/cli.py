@@ -221,6 +221,8 @@ def delete(session: Session, ids: Sequence[str], space: str, yes: bool) -> None:
         missing = _missing(session, ids, space, found)
         agreed = bool(found) and (yes or click.confirm(f"Delete {', '.join(found)} from {space}, with all links?", err=True))
         deleted = kb.delete(found, space=space) if agreed else 0
+    if found and not deleted:
+        session.say("error: nothing was deleted", "red")
     session.answer({"deleted": deleted, "missing": missing}, lambda _: [f"deleted: {deleted}"])
     sys.exit(0 if deleted else 1)
 
@@ -301,6 +303,10 @@ def _request(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _missing(session: Session, ids: Sequence[str], space: str, found: Sequence[str]) -> list[str]:
+    """The ids that are not there, and told: an error where none is."""
     missing = [id for id in dict.fromkeys(ids) if id not in found]
-    session.warn(*(f"no item {id!r} in space {space!r}" for id in missing))
+    if found:
+        session.warn(*(f"no item {id!r} in space {space!r}" for id in missing))
+    else:
+        session.say(f"error: no item {', '.join(map(repr, missing))} in space {space!r}", "red")
     return missing

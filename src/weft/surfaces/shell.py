@@ -70,8 +70,8 @@ class Session:
         settings = self.settings()
         url, embedder = self.db or settings.store, self.embedder or settings.embedder
         layers, file = self._layers(settings), file_of(url)
-        if not create and file is not None and not file.exists():
-            raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
+        if not create and file is not None and (lack := lacking(file)):
+            raise NotFound(f"{lack}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
         more = {name: getattr(settings, name) for name in ("secrets", "secret_rules", "agents", "retrieval")}
         links = [] if settings.links == "none" else [name.strip() for name in settings.links.split(",")] if settings.links else None
@@ -212,6 +212,15 @@ def budget(text: str) -> int | str:
     if text != "none" and not text.isdecimal():
         raise click.BadParameter(f"{text!r} is neither a whole number nor none")
     return text if text == "none" else int(text)
+
+
+def lacking(file: Path) -> str:
+    """Why nothing can be read there yet, else "". A first write that found no room leaves a file of no bytes: opening it would make it one of ours."""
+    if not file.exists():
+        return f"no file {str(file)!r}"
+    written = Path(f"{file}-wal")  # where SQLite writes first
+    empty = file.is_file() and not file.stat().st_size and not (written.exists() and written.stat().st_size)
+    return f"no knowledge in {str(file)!r} yet, it is empty" if empty else ""
 
 
 def json_or_text(text: str) -> tuple[str, Any]:
