@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from fake_openai import VECTORS, FakeOpenAI, vector
 
+import weft
+from weft import registry
 from weft.embedders.cached import Cached
 from weft.embedders.minilm import MiniLM
 from weft.embedders.openai import OpenAI
@@ -474,10 +476,25 @@ def test_a_base_url_that_cannot_work_is_refused(base_url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("settings", [{"batch_size": 0}, {"max_retries": -1}, {"dimensions": 0}, {"dimensions": -3}])
+WRONG_SETTINGS: list[dict[str, Any]] = [
+    *({"batch_size": value} for value in (0, "8", None)),
+    *({"max_retries": value} for value in (-1, "x", 1.5, True)),
+    *({"dimensions": value} for value in (0, -3, "8", 8.0)),
+    *({"timeout_s": value} for value in (-1, 0, "x", None, float("nan"), float("inf"))),
+    *({name: 5} for name in ("base_url", "model", "api_key")),
+]
+
+
+@pytest.mark.parametrize("settings", WRONG_SETTINGS)
 def test_a_number_that_cannot_work_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=next(iter(settings))):
         OpenAI(**settings)
+
+
+@pytest.mark.parametrize("open_it", [weft.open_llm, registry.open_embedder])
+def test_a_setting_that_nobody_knows_is_refused_with_those_there_are(open_it: Callable[..., Any]) -> None:
+    with pytest.raises(Invalid, match="no setting of openai 'timeout'; known: api_key, base_url, .*timeout_s"):
+        open_it("openai:m", timeout=5)
 
 
 # The cache

@@ -8,10 +8,12 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from inspect import signature
+from typing import Any
 
 import httpx
 
-from weft.errors import Invalid, Unavailable
+from weft.errors import Invalid, Unavailable, unknown
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +48,12 @@ class Remote:
         code: str,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        if max_retries < 0:
-            raise Invalid(f"openai: {max_retries=} must be 0 or more")
+        whole("max_retries", max_retries, 0)
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
+            raise Invalid(f"openai: timeout_s must be a number of seconds above 0, not {timeout_s!r}")
+        for name, value in (("base_url", base_url), ("model", model), ("api_key", api_key or "")):
+            if not isinstance(value, str):
+                raise Invalid(f"openai: {name} must be text, not {type(value).__name__}")
         self._url = _endpoint(base_url, path)
         self._key = _header_safe(api_key or "")
         self._timeout_s, self._max_retries, self._code, self._sleep = timeout_s, max_retries, code, sleep
@@ -114,6 +120,20 @@ def address(rest: str) -> dict[str, str]:
         raise Invalid(f"openai: no http address behind {rest.partition('@')[0]!r}; write openai:model@http://host:port/v1")
     named = {"model": parts[1], "base_url": parts[2]}
     return {name: value for name, value in named.items() if value}
+
+
+def settings(user: type, given: Mapping[str, Any], rest: str) -> dict[str, Any]:
+    """What the class is made with: the settings, and what stands behind `openai:`, which wins over them."""
+    known = signature(user).parameters
+    for name in given:
+        if name not in known:
+            raise unknown("setting of openai", name, known)
+    return {**given, **address(rest)}
+
+
+def whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise Invalid(f"openai: {name} must be a whole number of {least} or more, not {value!r}")
 
 
 @cache

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import codec
 from weft.errors import Invalid, unknown
-from weft.model import Edge, Item, Kind
+from weft.model import Edge, EdgeKey, Item, Kind
 from weft.ports import Vector
 
 LEDGER = "weft:loaded"  # the space in which weft remembers where items came from (ledger.py); nobody else reads or writes it
@@ -82,6 +82,14 @@ def edge(given: Edge) -> Edge:
         raise Invalid(f"{where}: its origin is {given.origin!r}: such links are made by weft alone; leave origin empty to make it yours")
     same = "" if given.target_space == given.space else given.target_space
     return replace(given, weight=float(given.weight), target_space=same, properties=_properties(where, given.properties))
+
+
+def edge_keys(given: object) -> list[EdgeKey]:
+    """Which edges a request means."""
+    for one in (edges := list(several("edges", given))):
+        if not isinstance(one, Edge):
+            raise Invalid(f"an edge must be an Edge, not {type(one).__name__}")
+    return [edge.key for edge in edges]
 
 
 def item_from_row(row: Mapping[str, Any], space: str | None) -> Item:
