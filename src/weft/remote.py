@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 ADDRESS = re.compile(r"(@??[^@]*)(?:@(https?://.+))?")  # model@base_url; a model's own name may begin with "@"
 OPENAI = "https://api.openai.com/v1"
+USUAL_PATH = "/v1"
 MAX_MESSAGE_CHARS = 200
 FIRST_WAIT_S = 0.5
 MAX_WAIT_S = 60.0
@@ -59,7 +60,7 @@ class Remote:
         self._timeout_s, self._max_retries, self._code, self._sleep = timeout_s, max_retries, code, sleep
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._client = httpx.Client(timeout=timeout_s, headers=headers, verify=_certificates())
-        self.host = self._url.host
+        self.host, self.server = self._url.host, _server(httpx.URL(base_url))
         self.where = f"{model} at {self.host}"
 
     def close(self) -> None:
@@ -152,6 +153,13 @@ def _endpoint(base_url: str, path: str) -> httpx.URL:
     if url.userinfo:  # it would be seen in every log of the request
         raise Invalid(f"openai: the base_url of {url.host} must not hold a password; set the api key")
     return url.copy_with(path=url.path.rstrip("/") + path)
+
+
+def _server(base: httpx.URL) -> str:
+    """Which server of a machine: its host, with the port and the path where they are not the usual ones."""
+    port = "" if base.port is None else f":{base.port}"  # None also for the port that the scheme implies
+    path = base.path.rstrip("/")
+    return f"{base.host}{port}{'' if path == USUAL_PATH else path}"
 
 
 def _header_safe(key: str) -> str:

@@ -41,7 +41,7 @@ class OpenAI:
         self._asked: dict[str, object] = {"model": model} | ({"dimensions": dimensions} if dimensions else {})
         self._dimensions = dimensions or 0
         self._batch_size = batch_size
-        self.fingerprint = f"openai:{self._remote.host}:{model}:{dimensions or ''}"
+        self.fingerprint = f"openai:{self._remote.server}:{model}:{dimensions or ''}"
 
     @classmethod
     def open(cls, rest: str = "", **settings: Any) -> OpenAI:
