@@ -920,6 +920,8 @@ REFUSED_ITEMS: list[tuple[Any, str]] = [
     (node("a", space=""), "space must not be empty"),
     (node("a\0"), "control characters"),
     (node("a" * 501), "id has 501 characters; the most is 500"),
+    (node("a", "   \n "), "is empty: it needs a title, a text, a summary or properties"),
+    (node("a", "\t", title=" ", summary="\u00a0"), "is empty: it needs"),
     (node("a", ""), "is empty: it needs a title, a text, a summary or properties"),
     (node("a", None), "text must be text, not NoneType"),
     (node("a", "x" * 2_000_000), "text has 2,000,000 characters; the most is 1,000,000"),
@@ -1328,6 +1330,7 @@ def test_a_line_that_is_not_utf_8_is_reported_and_the_rest_is_stored(kb, tmp_pat
     [
         ("x.json", b'{"items": [', "not JSON"),
         ("x.json", b"", "not JSON"),
+        ("x.jsonl", b"", "empty: there is no row in it"),
         ("x.json", b"5", "must be a list of items or an object"),
         ("x.json", b'{"things": []}', "must be a list of items or an object"),
         ("x.json", b'{"items": 5}', "not a list"),
@@ -1345,8 +1348,8 @@ def test_a_file_that_cannot_be_read_is_reported(kb, tmp_path, name, content, why
     assert [why in one.why for one in report.skipped] == [True]
 
 
-def test_an_empty_file_of_lines_holds_nothing(kb, tmp_path):
-    (tmp_path / "x.jsonl").write_text("")
+def test_a_file_of_empty_lines_holds_nothing(kb, tmp_path):
+    (tmp_path / "x.jsonl").write_text("\n")
     assert kb.load(tmp_path / "x.jsonl", space="s") == weft.Report()
 
 

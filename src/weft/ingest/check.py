@@ -61,7 +61,7 @@ def item(given: Item) -> Item:
     )
     if checked.numbered and not re.fullmatch(r"0|-?[1-9][0-9]{0,18}", checked.id):
         raise Invalid(f"{where}: the id is not a whole number, yet it is said to be one")
-    if not (checked.title or checked.text or checked.summary or checked.properties):
+    if not (checked.properties or any(text.strip() for text in (checked.title, checked.text, checked.summary))):
         raise Invalid(f"{where} is empty: it needs a title, a text, a summary or properties")
     return checked
 
