@@ -641,8 +641,28 @@ def test_a_damaged_item_is_an_error_of_ours(path: str) -> None:
     store = some_knowledge(path)
     for body in ("'{'", "'[]'", "CAST(x'7b80' AS TEXT)"):
         run(path, f"UPDATE item SET body = {body} WHERE id = 'a'")
-        with pytest.raises(Corrupt):
-            store.get([("acme", "a")])
+        for read in (lambda: store.get([("acme", "b"), ("acme", "a")]), lambda: store.find(ACME, 10), lambda: store.find(replace(ACME, tags=("vip",)), 10)):
+            with pytest.raises(Corrupt, match="the item 'a' of space 'acme' cannot be read"):
+                read()
+    store.close()
+
+
+READS: dict[str, Callable[[SqliteStore], object]] = {
+    "item": lambda store: store.get([("acme", "a")]),
+    "posting": lambda store: store.search_text("refund", ACME, 10),
+    "edge": lambda store: store.edges(["acme"], 10),
+    "change": lambda store: store.apply(batch([item("a", "new")])),
+}
+
+
+@pytest.mark.parametrize("table", READS)
+def test_a_file_that_lost_a_table_is_damaged(path: str, table: str) -> None:
+    some_knowledge(path).close()
+    run(path, f"DROP TABLE {table}")
+    store = SqliteStore.open(path)
+    for read in (READS[table], SqliteStore.verify):
+        with pytest.raises(Corrupt, match=f"is damaged or not an SQLite file .*no such table: (main.)?{table}"):
+            read(store)
     store.close()
 
 
