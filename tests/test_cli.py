@@ -274,6 +274,26 @@ class TestContext:
         query = answer("context", *ASK, db=store)["query"]
         assert (query["max_tokens"], query["format"], query["model"]) == (111, "plain", "gpt-4o")
 
+    BUDGETS = (
+        ("context", *ASK, "--max-tokens", "800"),
+        ("explain", *ASK),
+        ("provide", *ASK),
+        ("provide", *ASK, "--as-one-text"),
+        ("assemble", *ASK),
+        ("graph", *ASK),
+        ("recall", "refund", "--workspace", "support"),
+    )
+
+    @pytest.mark.parametrize("args", BUDGETS, ids=lambda args: args[0])
+    def test_a_model_whose_tokens_nobody_can_count_is_a_warning(self, args: tuple[str, ...], store: Path) -> None:
+        for form in ((), ("--json",)):
+            told = run(*args, *form, "--model", "gpt4", db=store).stderr
+            assert ("warning: no tokenizer is known for the model 'gpt4': every byte" in told, "cl100k_base, o200k_base" in told) == (True, True)
+            assert "tokenizer" not in run(*args, *form, "--model", "gpt-4", db=store).stderr
+
+    def test_without_a_limit_nothing_is_said_of_the_model(self, store: Path) -> None:
+        assert run("context", *ASK, "--model", "gpt4", "--max-tokens", "none", db=store).stderr == ""
+
     def test_what_steers_a_terminal_reaches_a_file_unchanged(self) -> None:
         run("add", "--space", "s", "--id", "i", "--text", "word \x1b[31mred\x1b[0m")
         assert "\x1b[31mred\x1b[0m" in run("context", "word", "--space", "s").stdout
@@ -330,6 +350,12 @@ class TestKeeping:
         assert (result.exit_code, result.stderr) == (0, "warning: no item 'nothing' in space 'shared'\n")
         assert run("get", "nothing", "--space", "shared", "--json", db=store).exit_code == 1
         assert answer("get", "nothing", "--space", "shared", db=store) == {"items": [], "missing": ["nothing"]}
+
+    @pytest.mark.parametrize("args", [("get",), ("delete", "--yes")], ids=lambda args: args[0])
+    def test_it_is_an_error_when_none_of_the_items_is_there(self, args: tuple[str, ...], store: Path) -> None:
+        for form in ((), ("--json",)):
+            result = run(*args, "nosuch", "neither", "--space", "support", *form, db=store)
+            assert (result.exit_code, result.stderr) == (1, "error: no item 'nosuch', 'neither' in space 'support'\n")
 
     def test_stats_count_every_space(self, store: Path) -> None:
         shown = run("stats", db=store).stdout
@@ -415,6 +441,26 @@ class TestErrors:
         assert result.stderr == f"error: no file 'x.db'; load something into it first: weft load PATH --db {url}\n"
         assert not Path("x.db").exists()
 
+    @pytest.mark.parametrize("args", READING, ids=lambda args: args[0])
+    def test_an_empty_file_holds_no_knowledge_and_stays_empty(self, args: tuple[str, ...]) -> None:
+        Path("x.db").touch()
+        result = run(*args, "--db", "x.db")
+        told = "error: no knowledge in 'x.db' yet, it is empty; load something into it first: weft load PATH --db x.db\n"
+        assert (result.exit_code, result.stderr) == (1, told)
+        assert (answer(*args, "--db", "x.db", db="x.db")["error"]["code"], Path("x.db").stat().st_size) == ("no_file", 0)
+
+    def test_an_empty_file_can_be_loaded_into(self) -> None:
+        Path("x.db").touch()
+        assert run("add", "--space", "s", "--id", "a", "--text", "x", "--db", "x.db").exit_code == 0
+        assert run("verify", "--db", "x.db").exit_code == 0
+
+    @pytest.mark.parametrize("args", [("stats",), ("add", "--space", "s", "--id", "a", "--text", "x")], ids=lambda args: args[0])
+    @pytest.mark.parametrize("cache", ["", "beside"])
+    def test_a_url_without_a_file_is_an_error(self, args: tuple[str, ...], cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("WEFT_EMBEDDING_CACHE", cache)
+        result = run(*args, "--db", "sqlite:///")
+        assert (result.exit_code, result.stderr.startswith("error: a store is named by a path or a URL, such as")) == (1, True)
+
     def test_a_wrong_space_shows_the_known_ones(self, store: Path) -> None:
         result = run("search", "refund", "--space", "suport", db=store)
         assert (result.exit_code, result.stderr) == (1, "error: no space 'suport'; known: analytics, finance, purchasing, shared, support\n")
@@ -468,6 +514,14 @@ class TestTheProgram:
             process.stdout.close()
             assert process.stderr.read() == b""
 
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+    @pytest.mark.parametrize("args", [("context", *ASK), ("context", *ASK, "--json"), ("export",), ("stats",), ("stats", "--json"), ("verify",), ("--help",)])
+    def test_standard_output_that_cannot_be_written_is_one_line_and_status_1(self, args: tuple[str, ...], words_only: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none", "WEFT_STORE": str(words_only)}
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([sys.executable, "-m", "weft", *args], env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert (done.returncode, re.sub("standard output cannot be written: ", "", done.stderr)) == (1, "error: No space left on device\n")
+
     def test_a_terminal_sees_the_tokens_while_the_file_gets_the_text(self, words_only: Path, tmp_path: Path) -> None:
         shown, status = on_terminal("context", *ASK, "--max-tokens", "300", "--db", str(words_only), stdout=tmp_path / "prompt.md")
         assert status == 0
@@ -477,7 +531,7 @@ class TestTheProgram:
 
     def test_a_terminal_is_asked_before_anything_is_deleted(self, store: Path) -> None:
         shown, status = on_terminal("delete", "gift-card-refunds", "--space", "support", "--db", str(store), typed=b"n\n")
-        assert "Delete gift-card-refunds from support" in shown
+        assert "Delete gift-card-refunds from support" in shown and "error: nothing was deleted" in shown
         assert status == 1
         assert answer("get", "gift-card-refunds", "--space", "support", db=store)["items"]
 
@@ -485,7 +539,7 @@ class TestTheProgram:
     def test_colours_can_be_turned_off(self, quiet: dict[str, Any], words_only: Path) -> None:
         args, environ = quiet.get("args", ()), {name: value for name, value in quiet.items() if name != "args"}
         shown, status = on_terminal("get", "nothing", "--space", "support", "--db", str(words_only), *args, **environ)
-        assert (status, "\x1b[33m" in shown, "warning: no item" in shown) == (1, False, True)
+        assert (status, "\x1b[31m" in shown, "error: no item" in shown) == (1, False, True)
 
 
 def imported(*args: str) -> set[str]:

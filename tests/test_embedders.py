@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from fake_openai import VECTORS, FakeOpenAI, vector
 
+import weft
+from weft import registry
 from weft.embedders.cached import Cached
 from weft.embedders.minilm import MiniLM
 from weft.embedders.openai import OpenAI
@@ -438,9 +440,9 @@ def test_an_address_names_model_and_server(serve: Serve) -> None:
     [
         ("", "openai:api.openai.com:text-embedding-3-small:"),
         ("text-embedding-3-large", "openai:api.openai.com:text-embedding-3-large:"),
-        ("nomic-embed-text@http://127.0.0.1:11434/v1", "openai:127.0.0.1:nomic-embed-text:"),
+        ("nomic-embed-text@http://127.0.0.1:11434/v1", "openai:127.0.0.1:11434:nomic-embed-text:"),
         ("@cf/baai/bge-m3@https://api.cloudflare.com/v1", "openai:api.cloudflare.com:@cf/baai/bge-m3:"),
-        ("@http://127.0.0.1:8080", "openai:127.0.0.1:text-embedding-3-small:"),
+        ("@http://127.0.0.1:8080", "openai:127.0.0.1:8080:text-embedding-3-small:"),
         ("BAAI/bge-m3:latest", "openai:api.openai.com:BAAI/bge-m3:latest:"),
     ],
 )
@@ -452,7 +454,28 @@ def test_an_address_is_read_into_a_fingerprint(rest: str, fingerprint: str) -> N
 def test_the_fingerprint_tells_dimensions_apart_and_stays_when_they_are_learned(serve: Serve) -> None:
     (learning, _), (given, _) = serve(), serve(dimensions=5)
     assert learning.dimensions == 8
-    assert (learning.fingerprint, given.fingerprint) == ("openai:127.0.0.1:fake:", "openai:127.0.0.1:fake:5")
+    here, there = (one._remote._url.port for one in (learning, given))
+    assert (learning.fingerprint, given.fingerprint) == (f"openai:127.0.0.1:{here}:fake:", f"openai:127.0.0.1:{there}:fake:5")
+
+
+@pytest.mark.parametrize(
+    ("base_url", "server"),
+    [
+        ("https://api.openai.com/v1", "api.openai.com"),
+        ("https://api.openai.com:443/v1/", "api.openai.com"),
+        ("http://here", "here"),
+        ("http://here:80/v1", "here"),
+        ("http://here:443/v1", "here:443"),
+        ("http://127.0.0.1:11434/v1", "127.0.0.1:11434"),
+        ("http://127.0.0.1:8080/v1", "127.0.0.1:8080"),
+        ("http://127.0.0.1:8080", "127.0.0.1:8080"),
+        ("https://gate/one/v1", "gate/one/v1"),
+        ("http://gate:8080/two/", "gate:8080/two"),
+    ],
+)
+def test_vectors_of_two_servers_on_one_machine_are_told_apart(base_url: str, server: str) -> None:
+    with closing(OpenAI(base_url=base_url, model="m")) as embedder:
+        assert embedder.fingerprint == f"openai:{server}:m:"
 
 
 def test_settings_hold_where_the_address_is_silent() -> None:
@@ -474,10 +497,25 @@ def test_a_base_url_that_cannot_work_is_refused(base_url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("settings", [{"batch_size": 0}, {"max_retries": -1}, {"dimensions": 0}, {"dimensions": -3}])
+WRONG_SETTINGS: list[dict[str, Any]] = [
+    *({"batch_size": value} for value in (0, "8", None)),
+    *({"max_retries": value} for value in (-1, "x", 1.5, True)),
+    *({"dimensions": value} for value in (0, -3, "8", 8.0)),
+    *({"timeout_s": value} for value in (-1, 0, "x", None, float("nan"), float("inf"))),
+    *({name: 5} for name in ("base_url", "model", "api_key")),
+]
+
+
+@pytest.mark.parametrize("settings", WRONG_SETTINGS)
 def test_a_number_that_cannot_work_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=next(iter(settings))):
         OpenAI(**settings)
+
+
+@pytest.mark.parametrize("open_it", [weft.open_llm, registry.open_embedder])
+def test_a_setting_that_nobody_knows_is_refused_with_those_there_are(open_it: Callable[..., Any]) -> None:
+    with pytest.raises(Invalid, match=r"no setting of openai 'timeout'; known: api_key, base_url, .*timeout_s"):
+        open_it("openai:m", timeout=5)
 
 
 # The cache
@@ -506,7 +544,7 @@ def test_cached_vectors_are_those_of_the_embedder(serve: Serve) -> None:
 def test_the_cache_passes_on_who_it_caches(serve: Serve) -> None:
     inner, _ = serve(dimensions=5)
     cache = Cached(inner)
-    assert (cache.name, cache.dimensions, cache.fingerprint) == ("openai", 5, "openai:127.0.0.1:fake:5")
+    assert (cache.name, cache.dimensions, cache.fingerprint) == ("openai", 5, inner.fingerprint)
 
 
 def test_the_vector_unused_for_longest_is_forgotten_first(serve: Serve) -> None:

@@ -920,6 +920,8 @@ REFUSED_ITEMS: list[tuple[Any, str]] = [
     (node("a", space=""), "space must not be empty"),
     (node("a\0"), "control characters"),
     (node("a" * 501), "id has 501 characters; the most is 500"),
+    (node("a", "   \n "), "is empty: it needs a title, a text, a summary or properties"),
+    (node("a", "\t", title=" ", summary="\u00a0"), "is empty: it needs"),
     (node("a", ""), "is empty: it needs a title, a text, a summary or properties"),
     (node("a", None), "text must be text, not NoneType"),
     (node("a", "x" * 2_000_000), "text has 2,000,000 characters; the most is 1,000,000"),
@@ -1002,6 +1004,9 @@ def test_the_same_id_or_edge_twice_in_one_write_is_refused(kb):
         ([[1, 0], [[1, 0]]], "one list of numbers"),
         ([[1, 0], ["a", "b"]], "a list of numbers"),
         ([1, 2], "one list of numbers"),
+        (5, "vectors must be a list, not int"),
+        ("ab", "vectors must be a list, not str"),
+        ({"a": [1, 0], "b": [0, 1]}, "vectors must be a list, not dict"),
     ],
 )
 def test_vectors_that_cannot_be_kept_are_refused_and_nothing_is_stored(kb, vectors, message):
@@ -1041,6 +1046,8 @@ REFUSED_REQUESTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"min_score": 1.5}, Invalid, "min_score must be a number from 0 to 1, not 1.5"),
     ({"min_score": float("nan")}, Invalid, "min_score must be a number from 0 to 1, not nan"),
     ({"now": "soon"}, Invalid, "now must be a time such as 2026-01-31T12:00:00Z, not 'soon'"),
+    ({"now": 0}, Invalid, "now must be a time such as 2026-01-31T12:00:00Z, not 0"),
+    ({"now": ""}, Invalid, "now must be a time such as 2026-01-31T12:00:00Z, not ''"),
     ({"as_of": 12}, Invalid, "as_of must be a time such as 2026-01-31T12:00:00Z, not 12"),
     ({"vector": [float("nan")]}, Invalid, "finite numbers"),
     ({"vector": [0.0, 0.0]}, Invalid, "not all of them 0"),
@@ -1123,15 +1130,22 @@ def test_an_unknown_space_is_not_found_and_has_a_code(kb):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("", "a store is named by a path or a URL"),
+        *((given, "a store is named by a path or a URL") for given in ("", "  ", "sqlite:", "sqlite:///", "sqlite:/// ", None, 5, b"k.db", ["k.db"])),
         ("oracle://x", "no store 'oracle'; known: file, memory, networkx, sqlite"),
         ("a\0b.db", "cannot be the name of a file"),
         ("a\ud800.db", "cannot be the name of a file"),
     ],
 )
-def test_an_unknown_store_is_refused(given, message):
+def test_an_unknown_store_is_refused(given, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(Invalid, match=message):
         weft.open(given, embedder=None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_may_be_named_by_a_path(tmp_path):
+    weft.open(tmp_path / "k.db", embedder=None).close()
+    assert (tmp_path / "k.db").stat().st_size
 
 
 @pytest.mark.parametrize("given", ["ab", b"ab", {"id": "a"}, None, 5])
@@ -1140,6 +1154,52 @@ def test_what_is_no_list_of_items_or_edges_is_refused(kb, given):
         kb.add(given)
     with pytest.raises(Invalid, match=f"edges must be a list, not {type(given).__name__}"):
         kb.add([], given)
+
+
+@pytest.mark.parametrize(("given", "message"), [("abc", "edges must be a list, not str"), (5, "edges must be a list, not int"), (["abc"], "an Edge, not str")])
+def test_what_is_no_list_of_edges_is_not_deleted(kb, given, message):
+    with pytest.raises(Invalid, match=message):
+        kb.delete_edges(given)
+
+
+class Half:
+    """Embeds, and cannot say what its vectors are of."""
+
+    name = "half"
+    dimensions = 2
+
+    def embed(self, texts: Sequence[str]) -> list[Any]:
+        return [np.array([1, 0], np.float32) for _ in texts]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"agents": 5}, "agents are Agent values or a file, not int"),
+        ({"agents": [5]}, "agents are Agent values or a file, not int"),
+        ({"embedder": 5}, "an embedder is a name such as minilm or openai:MODEL, an object that embeds, or None, not 5"),
+        ({"embedder": Half()}, "which has no fingerprint"),
+        ({"embedder": "minilm", "embedder_settings": 5}, "the settings of an embedder are a dict, not 5"),
+        ({"embedder": "minilm", "embedder_settings": {"timeout_s": 5}}, "no setting of minilm 'timeout_s'; known: none"),
+        ({"names": 5}, "names are found by 'builtin', by a pipeline such as spacy:en_core_web_sm or by an object, not by 5"),
+        ({"cache": 5}, "a cache is a path or a Caching, not 5"),
+        ({"cache": None}, "a cache is a path or a Caching, not None"),
+    ],
+)
+def test_what_knowledge_cannot_be_opened_with_is_refused_at_once(options, message):
+    with pytest.raises(Invalid, match=message):
+        weft.open("memory:", **{"embedder": None} | options)
+
+
+def test_the_dimensions_of_an_embedder_are_not_asked_for_when_it_is_given():
+    class Remote(Half):
+        fingerprint = "remote"
+
+        @property
+        def dimensions(self) -> int:
+            raise AssertionError("nobody needs them yet")
+
+    weft.open("memory:", embedder=Remote()).close()
 
 
 def test_a_path_that_is_too_long_is_named_with_the_reason():
@@ -1270,6 +1330,7 @@ def test_a_line_that_is_not_utf_8_is_reported_and_the_rest_is_stored(kb, tmp_pat
     [
         ("x.json", b'{"items": [', "not JSON"),
         ("x.json", b"", "not JSON"),
+        ("x.jsonl", b"", "empty: there is no row in it"),
         ("x.json", b"5", "must be a list of items or an object"),
         ("x.json", b'{"things": []}', "must be a list of items or an object"),
         ("x.json", b'{"items": 5}', "not a list"),
@@ -1287,8 +1348,8 @@ def test_a_file_that_cannot_be_read_is_reported(kb, tmp_path, name, content, why
     assert [why in one.why for one in report.skipped] == [True]
 
 
-def test_an_empty_file_of_lines_holds_nothing(kb, tmp_path):
-    (tmp_path / "x.jsonl").write_text("")
+def test_a_file_of_empty_lines_holds_nothing(kb, tmp_path):
+    (tmp_path / "x.jsonl").write_text("\n")
     assert kb.load(tmp_path / "x.jsonl", space="s") == weft.Report()
 
 

@@ -107,6 +107,11 @@ class TestStoring:
     def test_knowledge_that_is_not_a_file_has_no_place_for_records(self, kb: weft.Engine, serve: Serve) -> None:
         assert kb.ingest(TEXT, llm=serve(say())[0], space="team", now=NOW).record is None
 
+    @pytest.mark.parametrize("now", [0, "", "soon"])
+    def test_what_is_no_time_is_not_taken_for_now(self, kb: weft.Engine, serve: Serve, now: Any) -> None:
+        with pytest.raises(Invalid, match="now must be a time such as"):
+            kb.ingest(TEXT, llm=serve(say())[0], space="team", now=now)
+
     def test_a_text_becomes_items_and_edges(self, kb: weft.Engine, take: Take, serve: Serve) -> None:
         found = take(serve(say())[0], entity="user:alice", source="notes.txt")
         (item,) = kb.get("warm-start", space="team")

@@ -445,6 +445,15 @@ class TestLoadingAgain:
             kb.load(folder, space="s")
         assert len(ids(kb)) == 6
 
+    @pytest.mark.parametrize(("name", "text"), [("a.jsonl", '{"id": "a", "text": "x"}\n'), ("a.json", '[{"id": "a", "text": "x"}]'), ("a.md", "# A\n\nx\n")])
+    def test_a_file_that_lost_everything_is_reported_and_nothing_is_wiped(self, kb: Engine, tmp_path: Path, name: str, text: str) -> None:
+        (tmp_path / name).write_text(text)
+        kb.load(tmp_path / name, space="s")
+        (tmp_path / name).write_text("")
+        for source in (tmp_path / name, tmp_path):
+            report = kb.load(source, space="s")
+            assert (counts(report), [one.what for one in report.skipped], len(ids(kb))) == ((0, 0, 0, 0), ["the whole file"], 1)
+
     def test_many_items_are_remembered_page_by_page(self, kb: Engine, tmp_path: Path) -> None:
         path = tmp_path / "many.jsonl"
         rows = [json.dumps({"id": f"i{number:04}", "text": "x"}) for number in range(2500)]

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft import codec
+from weft import codec, loading
 from weft.errors import Conflict, Corrupt, Unavailable
 from weft.model import Batch, Edge, Filter, Item
 from weft.stores.memory import MemoryStore
@@ -549,6 +549,20 @@ def test_a_full_disk_stores_nothing_of_the_batch(sqlite: SqliteStore) -> None:
     assert (matches(sqlite.search_text("refund", ACME, 10)), sqlite.verify()) == (["a", "b"], [])
 
 
+def test_a_load_on_a_full_disk_keeps_what_it_wrote_and_is_finished_by_loading_again(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "BATCH", 50)
+    (tmp_path / "s.jsonl").write_text("".join(f'{{"id": "{number}", "text": "{"refund " * 100}"}}\n' for number in range(500)))
+    with weft.open(path, embedder=None, links=[]) as kb:
+        kb.add(Item("a", "s", text="refund"))
+        writer = kb._stores.items._writer
+        writer.pragma("max_page_count", writer.pragma("page_count") + 60)
+        with pytest.raises(Unavailable, match="what was written before stays") as caught:
+            kb.load(tmp_path / "s.jsonl", space="s")
+        assert (caught.value.code, kb.stats().spaces[0].items > 50) == ("disk_full", True)
+        writer.pragma("max_page_count", 2**31)
+        assert (kb.load(tmp_path / "s.jsonl", space="s").unchanged > 0, kb.stats().spaces[0].items, kb.verify()) == (True, 501, [])
+
+
 def test_words_of_another_analyser_must_be_rebuilt(sqlite: SqliteStore, path: str) -> None:
     sqlite.apply(batch([item("a", "refund")]))
     run(path, "UPDATE meta SET value = 'klingon-1' WHERE key = 'analyser'")
@@ -627,8 +641,28 @@ def test_a_damaged_item_is_an_error_of_ours(path: str) -> None:
     store = some_knowledge(path)
     for body in ("'{'", "'[]'", "CAST(x'7b80' AS TEXT)"):
         run(path, f"UPDATE item SET body = {body} WHERE id = 'a'")
-        with pytest.raises(Corrupt):
-            store.get([("acme", "a")])
+        for read in (lambda: store.get([("acme", "b"), ("acme", "a")]), lambda: store.find(ACME, 10), lambda: store.find(replace(ACME, tags=("vip",)), 10)):
+            with pytest.raises(Corrupt, match="the item 'a' of space 'acme' cannot be read"):
+                read()
+    store.close()
+
+
+READS: dict[str, Callable[[SqliteStore], object]] = {
+    "item": lambda store: store.get([("acme", "a")]),
+    "posting": lambda store: store.search_text("refund", ACME, 10),
+    "edge": lambda store: store.edges(["acme"], 10),
+    "change": lambda store: store.apply(batch([item("a", "new")])),
+}
+
+
+@pytest.mark.parametrize("table", READS)
+def test_a_file_that_lost_a_table_is_damaged(path: str, table: str) -> None:
+    some_knowledge(path).close()
+    run(path, f"DROP TABLE {table}")
+    store = SqliteStore.open(path)
+    for read in (READS[table], SqliteStore.verify):
+        with pytest.raises(Corrupt, match=f"is damaged or not an SQLite file .*no such table: (main.)?{table}"):
+            read(store)
     store.close()
 
 

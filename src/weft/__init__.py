@@ -247,7 +247,7 @@ def _module(home: str) -> ModuleType:
 
 
 def open(
-    url: str,
+    url: str | Path,
     *,
     embedder: str | Embedder | None = "minilm",
     embedder_settings: dict[str, Any] | None = None,
@@ -270,27 +270,30 @@ def open(
     Vectors of texts are kept in memory; a path as `cache` keeps them in a file too, and a Caching says how many and how long.
     `agents` are agents of your own, or the file that defines them. `retrieval` are numbers of retrieval that differ from weft's, or the file
     that `weft tune` wrote."""
+    from pathlib import PurePath
+
     from weft import retrieval as numbers
     from weft.agents import known
     from weft.disk import CHECKINS, beside, file_of
     from weft.engine import Engine
+    from weft.errors import Invalid
     from weft.ingest.secret_rules import chosen
     from weft.linking import BUILTIN, Naming
     from weft.ports import Caching
-    from weft.registry import open_embedder, open_names, open_stores
+    from weft.registry import chosen_embedder, chosen_names, open_names, open_stores
 
     rules = chosen(secrets, secret_rules)
     table = known(agents)
     tuned = numbers.known(retrieval)
-    if isinstance(embedder, str):
-        embedder = None if embedder == "none" else open_embedder(embedder, **(embedder_settings or {}))
-    if isinstance(names, str) and names != BUILTIN:
-        names = open_names(names)
+    maker = chosen_embedder(embedder, embedder_settings)
+    naming = Naming(chosen_names(names, BUILTIN), open_names)
+    if not isinstance(cache, str | PurePath | Caching):
+        raise Invalid(f"a cache is a path or a Caching, not {cache!r}")
     caching = cache if isinstance(cache, Caching) else Caching(path=str(cache))
-    stores = open_stores(str(url), roles)
-    records = beside(str(url), CHECKINS) if file_of(str(url)) else None
-    naming = Naming(names, open_names)
-    return Engine(stores, embedder, secrets=rules, links=links, caching=caching, agents=table, retrieval=tuned, naming=naming, records=records)
+    where = str(url) if isinstance(url, PurePath) else url
+    stores = open_stores(where, roles)
+    records = beside(where, CHECKINS) if file_of(where) else None
+    return Engine(stores, maker, secrets=rules, links=links, caching=caching, agents=table, retrieval=tuned, naming=naming, records=records)
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

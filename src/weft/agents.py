@@ -223,6 +223,8 @@ def _parsed(path: Path, text: str) -> Mapping[str, Any]:
 
 def known(more: str | Path | Iterable[Agent]) -> dict[str, Agent]:
     """The agents that come with weft and these; those with the same name take their place."""
+    if not isinstance(more, Iterable | str | Path):
+        raise Invalid(f"agents are Agent values or a file, not {type(more).__name__}")
     own = (load(more) if more else ()) if isinstance(more, str | Path) else tuple(more)
     for one in own:
         if not isinstance(one, Agent):

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import RLock
 from types import ModuleType
 
-from weft.errors import Unavailable
+from weft.errors import Unavailable, unnamed
 
 fcntl: ModuleType | None
 try:
@@ -38,9 +38,13 @@ def safe_name(prefix: str, name: str) -> str:
 def file_of(url: str) -> Path | None:
     """The file behind a path or an SQLite URL; None for other stores."""
     scheme, colon, rest = url.partition(":")
-    if not colon or len(scheme) == 1:  # a path, perhaps on a drive
-        return Path(url)
-    return Path(rest.removeprefix("///")) if scheme == "sqlite" else None
+    plain = not colon or len(scheme) == 1  # a path, perhaps on a drive
+    if not plain and scheme != "sqlite":
+        return None
+    name = url if plain else rest.removeprefix("///")
+    if not name.strip():
+        raise unnamed(url)
+    return Path(name)
 
 
 def beside(url: str, end: str) -> Path:

@@ -165,7 +165,7 @@ class Engine:
         beside the file of the knowledge; None: no record, and no way to know a text again); a text that has one is not asked about again.
         `entity` is whom it is about. Options: source="", max_retries=3, max_chars=12000, again=False, dry_run=False."""
         records = self._records if isinstance(record_dir, EllipsisType) else record_dir
-        asked = notes.asked(text, space, entity, records, check.time("now", now or self._clock()), options)
+        asked = notes.asked(text, space, entity, records, check.time("now", self._clock() if now is None else now), options)
         return notes.ingest(asked, llm, self._knowledge(embed, progress), progress)
 
     def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:
@@ -182,7 +182,7 @@ class Engine:
 
     def delete_edges(self, edges: Iterable[Edge]) -> int:
         """Forget these links of people; how many were there. One that weft made would come back: forbid it instead."""
-        found = self._stores.graph.get_edges([edge.key for edge in edges])
+        found = self._stores.graph.get_edges(check.edge_keys(edges))
         for edge in found:
             if edge.origin == MADE:
                 raise Invalid(f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r} was made by weft: forbid it, by adding it with weight 0")
@@ -476,7 +476,7 @@ class Engine:
         return Query(
             request.text(text),
             tuple(self.known(spaces)),
-            check.time("now", now or self._clock()),
+            check.time("now", self._clock() if now is None else now),
             as_of=None if as_of is None else check.time("as_of", as_of),
             vector=ready,
             **more,

@@ -73,6 +73,13 @@ class MissingExtra(Unavailable):
     code = "missing_extra"
 
 
+def unnamed(url: object) -> Invalid:
+    """The error for what names no store."""
+    return Invalid(
+        f"a store is named by a path or a URL, such as knowledge.db, sqlite:///knowledge.db, sqlite:////data/knowledge.db or memory:, not by {url!r}"
+    )
+
+
 def unknown(what: str, value: object, known: object, error: type[Invalid] = Invalid) -> Invalid:
     """The error for a name that is not in a table: says which names are."""
     names = ", ".join(sorted(str(name) for name in known))  # type: ignore[attr-defined]

@@ -102,12 +102,13 @@ class Meaning:
             self._stores.vectors.put_vectors(ready, self._fingerprint(ready))
 
     def ready(self, items: Sequence[Item], vectors: Sequence[Sequence[float]] | None) -> dict[Key, Vector]:
-        if vectors is None or not (len(vectors) or items):
+        given = [] if vectors is None else list(check.several("vectors", vectors))
+        if vectors is None or not (given or items):
             return {}
-        if len(vectors) != len(items):
-            raise Invalid(f"{len(vectors)} vectors for {len(items)} items: give one for each")
-        size = self._embedder.dimensions if self._embedder is not None else len(check.vector(vectors[0]))
-        ready = {item.key: check.vector(vector, size) for item, vector in zip(items, vectors, strict=True)}
+        if len(given) != len(items):
+            raise Invalid(f"{len(given)} vectors for {len(items)} items: give one for each")
+        size = self._embedder.dimensions if self._embedder is not None else len(check.vector(given[0]))
+        ready = {item.key: check.vector(vector, size) for item, vector in zip(items, given, strict=True)}
         stored = self._stores.vectors.fingerprint()
         if ready and stored not in ("", self._fingerprint(ready)):
             way = "run reindex" if self._embedder is not None else f"give vectors of {self._stores.vectors.dimensions()} numbers, or use a new file"

@@ -31,7 +31,7 @@ class Store(Protocol):
         """Reads inside the block see one state of the store, if the backend can do that."""
 
     def close(self) -> None:
-        """Release files and connections. A second call is harmless."""
+        """Release files and connections. A second call is harmless; any other call from then on is Unavailable, with the code "closed"."""
 
 
 class ItemStore(Store, Protocol):

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import Parameter, getattr_static, signature
 from typing import Any
 
-from weft.errors import Invalid, MissingExtra, unknown
+from weft.errors import Invalid, MissingExtra, unknown, unnamed
 from weft.layers import Layers
 from weft.ports import LLM, Embedder, NameFinder, Stores
 
@@ -35,6 +36,9 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
             raise unknown("role", role, ROLES)
     where = {role: roles.get(role, url) for role in ROLES}
     where["metadata"] = roles.get("metadata", where["items"])
+    for address in where.values():
+        if not isinstance(address, str):
+            raise unnamed(address)
     shared = [role for role in ROLES if where["metadata"] != where["items"] and role != "metadata" and where[role] == where["metadata"]]
     if shared:
         raise Invalid(f"metadata and {shared[0]} cannot both be at {where['metadata']!r}: give the profiles a place of their own, or that of the items")
@@ -54,11 +58,11 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
 
 def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     """Open "knowledge.db", "sqlite:///path", "memory:" or any scheme that an installed plug-in offers, to play these roles."""
-    if not isinstance(url, str) or not url:
-        raise Invalid(f"a store is named by a path or a URL, not by {url!r}")
     found = _SCHEME.match(url)
     scheme, rest = (found[1], url[found.end() :]) if found else ("sqlite", url)
     # As elsewhere: sqlite:///relative.db and sqlite:////absolute.db
+    if scheme == "sqlite" and not rest.removeprefix("///").strip():
+        raise unnamed(url)
     adapter = _load("store", "weft.stores", STORES, scheme)
     possible = getattr(adapter, "ROLES", ROLES)
     for role in roles:
@@ -67,10 +71,42 @@ def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     return adapter.open(rest.removeprefix("///" if scheme == "sqlite" else "//"))
 
 
+def chosen_embedder(given: str | Embedder | None, settings: Mapping[str, Any] | None) -> Embedder | None:
+    """The embedder that a name opens with the settings, or the object itself; None for "none"."""
+    if not isinstance(settings, Mapping | None):
+        raise Invalid(f"the settings of an embedder are a dict, not {settings!r}")
+    if isinstance(given, str):
+        return None if given == "none" else open_embedder(given, **(settings or {}))
+    if given is not None and (lacks := _lacking(given, ("name", "dimensions", "fingerprint", "embed"))):
+        raise Invalid(f"an embedder is a name such as minilm or openai:MODEL, an object that embeds, or None, not {given!r}, which has no {lacks[0]}")
+    return given
+
+
+def chosen_names(given: str | NameFinder | None, builtin: str) -> NameFinder | str | None:
+    """What a name opens, or the object itself."""
+    if isinstance(given, str):
+        return given if given == builtin else open_names(given)
+    if given is not None and (lacks := _lacking(given, ("fingerprint", "find"))):
+        raise Invalid(f"names are found by {builtin!r}, by a pipeline such as spacy:en_core_web_sm or by an object, not by {given!r}, which has no {lacks[0]}")
+    return given
+
+
+def _lacking(given: object, needed: Sequence[str]) -> list[str]:
+    """What an object does not have. Nothing is asked for its value: to tell its dimensions, an embedder may ask a server."""
+    if hasattr(type(given), "__getattr__"):  # it may have anything
+        return []
+    return [name for name in needed if getattr_static(given, name, None) is None]
+
+
 def open_embedder(name: str, **settings: Any) -> Embedder:
     """Open "minilm", "openai:model@url" or what a plug-in offers."""
     scheme, _, rest = name.partition(":")
-    embedder: Embedder = _load("embedder", "weft.embedders", EMBEDDERS, scheme).open(rest, **settings)
+    opener = _load("embedder", "weft.embedders", EMBEDDERS, scheme).open
+    takes = signature(opener).parameters
+    for setting in settings:
+        if setting not in takes and not any(one.kind is Parameter.VAR_KEYWORD for one in takes.values()):
+            raise unknown(f"setting of {scheme}", setting, list(takes)[1:])
+    embedder: Embedder = opener(rest, **settings)
     return embedder
 
 

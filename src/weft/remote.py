@@ -8,15 +8,18 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from inspect import signature
+from typing import Any
 
 import httpx
 
-from weft.errors import Invalid, Unavailable
+from weft.errors import Invalid, Unavailable, unknown
 
 log = logging.getLogger(__name__)
 
 ADDRESS = re.compile(r"(@??[^@]*)(?:@(https?://.+))?")  # model@base_url; a model's own name may begin with "@"
 OPENAI = "https://api.openai.com/v1"
+USUAL_PATH = "/v1"
 MAX_MESSAGE_CHARS = 200
 FIRST_WAIT_S = 0.5
 MAX_WAIT_S = 60.0
@@ -46,14 +49,18 @@ class Remote:
         code: str,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        if max_retries < 0:
-            raise Invalid(f"openai: {max_retries=} must be 0 or more")
+        whole("max_retries", max_retries, 0)
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
+            raise Invalid(f"openai: timeout_s must be a number of seconds above 0, not {timeout_s!r}")
+        for name, value in (("base_url", base_url), ("model", model), ("api_key", api_key or "")):
+            if not isinstance(value, str):
+                raise Invalid(f"openai: {name} must be text, not {type(value).__name__}")
         self._url = _endpoint(base_url, path)
         self._key = _header_safe(api_key or "")
         self._timeout_s, self._max_retries, self._code, self._sleep = timeout_s, max_retries, code, sleep
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._client = httpx.Client(timeout=timeout_s, headers=headers, verify=_certificates())
-        self.host = self._url.host
+        self.host, self.server = self._url.host, _server(httpx.URL(base_url))
         self.where = f"{model} at {self.host}"
 
     def close(self) -> None:
@@ -116,6 +123,20 @@ def address(rest: str) -> dict[str, str]:
     return {name: value for name, value in named.items() if value}
 
 
+def settings(user: type, given: Mapping[str, Any], rest: str) -> dict[str, Any]:
+    """What the class is made with: the settings, and what stands behind `openai:`, which wins over them."""
+    known = signature(user).parameters
+    for name in given:
+        if name not in known:
+            raise unknown("setting of openai", name, known)
+    return {**given, **address(rest)}
+
+
+def whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise Invalid(f"openai: {name} must be a whole number of {least} or more, not {value!r}")
+
+
 @cache
 def _certificates() -> ssl.SSLContext:
     """Loading them takes 30 ms: once for all."""
@@ -132,6 +153,13 @@ def _endpoint(base_url: str, path: str) -> httpx.URL:
     if url.userinfo:  # it would be seen in every log of the request
         raise Invalid(f"openai: the base_url of {url.host} must not hold a password; set the api key")
     return url.copy_with(path=url.path.rstrip("/") + path)
+
+
+def _server(base: httpx.URL) -> str:
+    """Which server of a machine: its host, with the port and the path where they are not the usual ones."""
+    port = "" if base.port is None else f":{base.port}"  # None also for the port that the scheme implies
+    path = base.path.rstrip("/")
+    return f"{base.host}{port}{'' if path == USUAL_PATH else path}"
 
 
 def _header_safe(key: str) -> str:

@@ -10,7 +10,6 @@ import httpx
 import numpy as np
 
 from weft import remote
-from weft.errors import Invalid
 from weft.ports import Vector
 
 MAX_CHARS = 6_000  # fits the usual 8,191 tokens in nearly every script; a longer text would make its whole batch fail
@@ -33,21 +32,22 @@ class OpenAI:
         batch_size: int = 128,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        if batch_size < 1 or max_retries < 0 or (dimensions is not None and dimensions < 1):
-            raise Invalid(f"openai: {batch_size=} and {dimensions=} must be 1 or more, {max_retries=} 0 or more")
+        remote.whole("batch_size", batch_size, 1)
+        if dimensions is not None:
+            remote.whole("dimensions", dimensions, 1)
         self._remote = remote.Remote(
             base_url, "/embeddings", model, api_key=api_key, timeout_s=timeout_s, max_retries=max_retries, code="embedding_failed", sleep=sleep
         )
         self._asked: dict[str, object] = {"model": model} | ({"dimensions": dimensions} if dimensions else {})
         self._dimensions = dimensions or 0
         self._batch_size = batch_size
-        self.fingerprint = f"openai:{self._remote.host}:{model}:{dimensions or ''}"
+        self.fingerprint = f"openai:{self._remote.server}:{model}:{dimensions or ''}"
 
     @classmethod
     def open(cls, rest: str = "", **settings: Any) -> OpenAI:
         """From what stands behind `openai:`, such as `nomic-embed-text@http://127.0.0.1:11434/v1`. The settings are the
         constructor's; what the address says wins over them."""
-        return cls(**settings | remote.address(rest))
+        return cls(**remote.settings(cls, settings, rest))
 
     def __repr__(self) -> str:
         return f"OpenAI({self._remote.where})"

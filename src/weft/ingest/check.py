@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import codec
 from weft.errors import Invalid, unknown
-from weft.model import Edge, Item, Kind
+from weft.model import Edge, EdgeKey, Item, Kind
 from weft.ports import Vector
 
 LEDGER = "weft:loaded"  # the space in which weft remembers where items came from (ledger.py); nobody else reads or writes it
@@ -61,7 +61,7 @@ def item(given: Item) -> Item:
     )
     if checked.numbered and not re.fullmatch(r"0|-?[1-9][0-9]{0,18}", checked.id):
         raise Invalid(f"{where}: the id is not a whole number, yet it is said to be one")
-    if not (checked.title or checked.text or checked.summary or checked.properties):
+    if not (checked.properties or any(text.strip() for text in (checked.title, checked.text, checked.summary))):
         raise Invalid(f"{where} is empty: it needs a title, a text, a summary or properties")
     return checked
 
@@ -82,6 +82,14 @@ def edge(given: Edge) -> Edge:
         raise Invalid(f"{where}: its origin is {given.origin!r}: such links are made by weft alone; leave origin empty to make it yours")
     same = "" if given.target_space == given.space else given.target_space
     return replace(given, weight=float(given.weight), target_space=same, properties=_properties(where, given.properties))
+
+
+def edge_keys(given: object) -> list[EdgeKey]:
+    """Which edges a request means."""
+    for one in (edges := list(several("edges", given))):
+        if not isinstance(one, Edge):
+            raise Invalid(f"an edge must be an Edge, not {type(one).__name__}")
+    return [edge.key for edge in edges]
 
 
 def item_from_row(row: Mapping[str, Any], space: str | None) -> Item:

@@ -153,7 +153,8 @@ def _from_lines(file: File, space: str | None) -> Iterator[Row | Skipped]:
 
 def _opened(path: Path) -> BinaryIO:
     """Line by line as UTF-8; a file whose mark says that it is something else is decoded as a whole."""
-    files.regular(path)
+    if not files.regular(path).st_size:  # so a write that failed looks: its items must not be taken for removed
+        raise Invalid("empty: there is no row in it")
     lines = path.open("rb")
     start = lines.peek(4)[:4] if isinstance(lines, io.BufferedReader) else b""
     if files.marked(start) in ("", "utf-8-sig"):

@@ -37,7 +37,7 @@ class OpenAI:
     @classmethod
     def open(cls, rest: str = "", **settings: Any) -> OpenAI:
         """From what stands behind `openai:`, such as `llama3@http://127.0.0.1:11434/v1`. What the address says wins over the settings."""
-        return cls(**settings | remote.address(rest))
+        return cls(**remote.settings(cls, settings, rest))
 
     def __repr__(self) -> str:
         return f"OpenAI({self._remote.where})"

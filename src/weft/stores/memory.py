@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import codec, words
-from weft.errors import Conflict
+from weft.errors import Conflict, Unavailable
 from weft.model import MADE, Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
 
 Vector = npt.NDArray[np.float32]
@@ -114,18 +114,20 @@ class MemoryStore:
         self._vectors: dict[Key, Vector] = {}
         self._fingerprint = self._rules = ""
         self._changes: list[Change] = []
-        self._lock = RLock()
+        self._lock, self._closed = RLock(), False
 
     @classmethod
     def open(cls, _: str = "") -> MemoryStore:
         return cls()
 
     def close(self) -> None:
-        pass
+        self._closed = True
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         with self._lock:
+            if self._closed:
+                raise Unavailable("'memory:' was closed", "closed")
             yield
 
     # writing
@@ -230,6 +232,7 @@ class MemoryStore:
         found = [change for change in self._changes if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
         return list(map(codec.given_change, found))
 
+    @_in_turn
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         return []  # dictionaries in one process have nothing that could drift apart
 
@@ -384,6 +387,7 @@ class MemoryStore:
             shelf.version += 1
         self._rules = rules
 
+    @_in_turn
     def linked_by(self) -> str:
         return self._rules
 

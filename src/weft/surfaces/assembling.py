@@ -11,7 +11,8 @@ import click
 
 from weft.errors import Invalid, NotFound, Unavailable
 from weft.surfaces import assembled
-from weft.surfaces.shell import Command, Session, budget, stdin, tier, time
+from weft.surfaces.shell import Command, Session, bounded, budget, model, tier, time
+from weft.surfaces.streams import stdin
 
 EXAMPLES = """\b
 Examples:
@@ -38,7 +39,7 @@ def _selection(text: str) -> tuple[int, int]:
 @click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya.")
 @click.option("--max-tokens", type=budget, default="8000", metavar="N|none", help="The budget; none for no limit. Default: 8000.")
 @click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown.")
-@click.option("--model", metavar="NAME", help="Whose tokens are counted. Default: the setting, else gpt-4.")
+@model
 @click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time.")
 @click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte.")
 @click.pass_obj
@@ -59,7 +60,7 @@ def assemble(session: Session, /, query: str, document: str | None, only: Sequen
     with session.open() as kb:
         known_agent(kb.agents, asked["agent"])
         found = usual(kb, {name: {"required": True} for name in required}, only).assemble(AssemblyRequest(query, document=text, **given))
-    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded))
+    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded), *bounded(given))
     if session.as_json:
         session.write(assembled.row(found))
         return

@@ -11,21 +11,8 @@ import click
 
 from weft import __version__, codec
 from weft.surfaces import agenting, assembling, checking, evaluating, graphing, grounding, ingesting, life, linking, providing, remembering, serving, wire
-from weft.surfaces.shell import (
-    Command,
-    Group,
-    Session,
-    asking,
-    filters,
-    json_or_text,
-    one_space,
-    output_to,
-    several_spaces,
-    some_spaces,
-    stdin,
-    tier,
-    time,
-)
+from weft.surfaces.shell import Command, Group, Session, asking, bounded, filters, json_or_text, one_space, several_spaces, some_spaces, tier, time
+from weft.surfaces.streams import drop_output, output_to, stdin
 
 if TYPE_CHECKING:
     from weft.engine import Engine
@@ -137,9 +124,10 @@ def context(session: Session, /, query: str, spaces: Sequence[str], **asked: Any
 
     Nothing but the text goes to standard output; on a terminal, the tokens used and what each part gave are shown on standard error.
     """
+    given = _request(session, asked)
     with session.open(meaning=asked["mode"] != "bm25") as kb:
-        found = kb.context(query, spaces=spaces, **_request(session, asked))
-    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded))
+        found = kb.context(query, spaces=spaces, **given)
+    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded), *bounded(given))
     if session.as_json:
         session.write(wire.context(found))
         return
@@ -162,9 +150,10 @@ def explain(session: Session, /, query: str, spaces: Sequence[str], ids: Sequenc
 
     What was left out comes with what would bring it in.
     """
+    given = _request(session, asked)
     with session.open(meaning=asked["mode"] != "bm25") as kb:
-        found = kb.explain(query, spaces=spaces, ids=ids, **_request(session, asked))
-    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded))
+        found = kb.explain(query, spaces=spaces, ids=ids, **given)
+    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded), *bounded(given))
     session.answer(wire.context(found), lambda screen: screen.explanation(found, ids))
 
 
@@ -232,6 +221,8 @@ def delete(session: Session, ids: Sequence[str], space: str, yes: bool) -> None:
         missing = _missing(session, ids, space, found)
         agreed = bool(found) and (yes or click.confirm(f"Delete {', '.join(found)} from {space}, with all links?", err=True))
         deleted = kb.delete(found, space=space) if agreed else 0
+    if found and not deleted:
+        session.say("error: nothing was deleted", "red")
     session.answer({"deleted": deleted, "missing": missing}, lambda _: [f"deleted: {deleted}"])
     sys.exit(0 if deleted else 1)
 
@@ -279,7 +270,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    cli(prog_name="weft")
+    try:
+        cli(prog_name="weft")
+    except OSError as error:  # help that cannot be written; commands translate their own
+        drop_output()
+        click.echo(f"error: {error.strerror or error}", err=True)
+        sys.exit(1)
 
 
 def _loaded(kb: Engine, paths: Sequence[str], space: str | None, keep: bool, tell: Progress | None) -> Report:
@@ -307,6 +303,10 @@ def _request(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _missing(session: Session, ids: Sequence[str], space: str, found: Sequence[str]) -> list[str]:
+    """The ids that are not there, and told: an error where none is."""
     missing = [id for id in dict.fromkeys(ids) if id not in found]
-    session.warn(*(f"no item {id!r} in space {space!r}" for id in missing))
+    if found:
+        session.warn(*(f"no item {id!r} in space {space!r}" for id in missing))
+    else:
+        session.say(f"error: no item {', '.join(map(repr, missing))} in space {space!r}", "red")
     return missing

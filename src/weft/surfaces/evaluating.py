@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.errors import Invalid, NotFound, Unavailable, unknown
-from weft.surfaces.shell import Command, Session, options, output_to, time
+from weft.surfaces.shell import Command, Session, options, time
+from weft.surfaces.streams import output_to
 
 if TYPE_CHECKING:
     from weft.engine import Engine

@@ -12,7 +12,7 @@ import click
 
 from weft.errors import Invalid
 from weft.surfaces import checking, wire
-from weft.surfaces.shell import Command, Session, budget, several_spaces, tier, time
+from weft.surfaces.shell import Command, Session, bounded, budget, model, several_spaces, tier, time
 from weft.surfaces.shell import options as several
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ choices = several(
     click.option("--prefer", "preferred_types", multiple=True, metavar="T", help="A type the ranker signals prefers; may be given several times."),
     click.option("--mode", type=click.Choice(["hybrid", "bm25", "vector"]), help="Search by words and meaning (hybrid), only words, or only meaning."),
     click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown."),
-    click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4."),
+    model,
     click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time."),
     click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte."),
 )
@@ -88,7 +88,7 @@ def graph(session: Session, /, query: str | None, ids: Sequence[str], document: 
             found = provider.for_document(_document(document, selection), **given)
         else:
             found = provider.for_entities(ids, **given) if ids else provider.for_query(query or "", **given)
-    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded))
+    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded), *bounded(given))
     session.warn(*(f"{one.hit.item.id}: {one.reason}" for one in found.left_out if one.hit.item.id in ids))
     if session.as_json:
         session.write(answer(found))

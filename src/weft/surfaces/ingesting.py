@@ -13,7 +13,8 @@ import click
 from weft.disk import CHECKINS
 from weft.errors import Invalid, NotFound, Unavailable, WeftError
 from weft.surfaces import wire
-from weft.surfaces.shell import Command, Session, stdin, time
+from weft.surfaces.shell import Command, Session, time
+from weft.surfaces.streams import stdin
 
 if TYPE_CHECKING:
     from weft.engine import Engine

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.surfaces import wire
-from weft.surfaces.shell import Command, Session, several_spaces, tier, time
+from weft.surfaces.shell import Command, Session, bounded, model, several_spaces, tier, time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -60,7 +60,7 @@ Examples:
 @tier
 @click.option("--entity", "entity_id", metavar="ID", help="The entity the agent works for, such as user:maya.")
 @click.option("--max-tokens", type=_budget, metavar="N|none", help="For all sections together. Default: the setting, else 2000.")
-@click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4.")
+@model
 @click.option("--top-k", type=int, metavar="N", help="Pieces that the search may give. Default: 10.")
 @click.option("--depth", "graph_traversal_depth", type=int, metavar="N", help="How many links to follow from the entity. Default: 2.")
 @click.option("--type", "types", multiple=True, metavar="T", help="Search only pieces of this type; may be given several times.")
@@ -87,11 +87,11 @@ def provide(session: Session, /, query: str, spaces: Sequence[str], as_one_text:
         provider = Provider(kb, spaces=spaces, **options)
         if as_one_text and not session.as_json:
             session.write_text(provider.text(query, **times) + "\n")
-            session.warn(*session.notes.seen)
+            session.warn(*session.notes.seen, *bounded(options))
             return
         found = provider.provide(query, **times)
         row = provision(found) | ({"text": provider.text(query, **times)} if as_one_text else {})
-    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded))
+    session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded), *bounded(options))
     session.answer(row, lambda _: _shown(found))
 
 

@@ -10,7 +10,8 @@ import click
 
 from weft import codec
 from weft.surfaces import wire
-from weft.surfaces.shell import Command, Session, json_or_text, stdin, time
+from weft.surfaces.shell import Command, Session, bounded, json_or_text, model, time
+from weft.surfaces.streams import stdin
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -77,7 +78,7 @@ def remember(session: Session, /, content: str, workspace: str, metadata: Sequen
 @click.option("--token-budget", type=int, metavar="N", help="Default: 2000.")
 @click.option("--ranker", type=click.Choice(RANKERS), help="What decides the order. Default: similarity, recency and confidence together.")
 @click.option("--mode", type=click.Choice(["hybrid", "bm25", "vector"]), help="Search by words and meaning (hybrid), only words, or only meaning.")
-@click.option("--model", metavar="NAME", help="Whose tokens are counted. Default: the setting, else gpt-4.")
+@model
 @click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time.")
 @click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte.")
 @click.pass_obj
@@ -98,7 +99,7 @@ def recall(session: Session, /, query: str, workspace: str, depth: int | None, *
         finally:
             if analytics is not None:
                 analytics.close()
-    session.warn(*session.notes.seen)
+    session.warn(*session.notes.seen, *bounded(options))
     session.write(preview_row(found)) if session.as_json else session.write_text(found.context)
 
 

@@ -1,4 +1,4 @@
-"""What every command of the shell shares: the session, the shared options, errors and exit status, reading and writing files."""
+"""What every command of the shell shares: the session, the shared options, errors and exit status."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from weft import codec, config
 from weft.disk import beside, file_of
-from weft.errors import Invalid, NotFound, Unavailable, WeftError, unknown
+from weft.errors import Invalid, NotFound, WeftError, unknown
 from weft.surfaces import wire
+from weft.surfaces.streams import standard_output
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -69,8 +70,8 @@ class Session:
         settings = self.settings()
         url, embedder = self.db or settings.store, self.embedder or settings.embedder
         layers, file = self._layers(settings), file_of(url)
-        if not create and file is not None and not file.exists():
-            raise NotFound(f"no file {str(file)!r}; load something into it first: weft load PATH --db {url}", "no_file")
+        if not create and file is not None and (lack := lacking(file)):
+            raise NotFound(f"{lack}; load something into it first: weft load PATH --db {url}", "no_file")
         remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
         more = {name: getattr(settings, name) for name in ("secrets", "secret_rules", "agents", "retrieval")}
         links = [] if settings.links == "none" else [name.strip() for name in settings.links.split(",")] if settings.links else None
@@ -150,13 +151,14 @@ class Session:
             from weft.surfaces import screen
 
             text = screen.safe(text).removesuffix("\n") + "\n"
-        sys.stdout.write(text)  # click.echo would take out what looks like a colour
-        sys.stdout.flush()
+        with standard_output() as out:
+            out.write(text)  # click.echo would take out what looks like a colour
 
     def print(self, *shown: RenderableType, stderr: bool = False) -> None:
         from weft.surfaces import screen
 
-        screen.console(stderr=stderr, no_color=self.no_color).print(*shown, sep="\n")
+        with nullcontext() if stderr else standard_output():
+            screen.console(stderr=stderr, no_color=self.no_color).print(*shown, sep="\n")
 
     def say(self, text: str, color: str) -> None:
         """A line on standard error."""
@@ -212,6 +214,15 @@ def budget(text: str) -> int | str:
     return text if text == "none" else int(text)
 
 
+def lacking(file: Path) -> str:
+    """Why nothing can be read there yet, else "". A first write that found no room leaves a file of no bytes: opening it would make it one of ours."""
+    if not file.exists():
+        return f"no file {str(file)!r}"
+    written = Path(f"{file}-wal")  # where SQLite writes first
+    empty = file.is_file() and not file.stat().st_size and not (written.exists() and written.stat().st_size)
+    return f"no knowledge in {str(file)!r} yet, it is empty" if empty else ""
+
+
 def json_or_text(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals):
@@ -219,6 +230,16 @@ def json_or_text(text: str) -> tuple[str, Any]:
     with suppress(ValueError):
         return name, json.loads(value)
     return name, value
+
+
+def bounded(given: Mapping[str, Any]) -> list[str]:
+    """The warning for a budget of tokens that nobody here can count: most of it stays empty, and a misspelt model would go unnoticed."""
+    from weft import tokens
+
+    if given.get("max_tokens", 0) is None or tokens.counter(given["model"]).name != tokens.UPPER_BOUND:
+        return []
+    known = f"name an OpenAI model (gpt-4, gpt-4o), an encoding ({', '.join(sorted(tokens.PIECES))}) or a tokenizer.json"
+    return [f"no tokenizer is known for the model {given['model']!r}: every byte counts as a token, so that less is shown; {known}"]
 
 
 def _shared() -> list[click.Parameter]:
@@ -243,6 +264,7 @@ one_space = click.option("--space", required=True, metavar="S", help="The space 
 several_spaces = click.option("--space", "spaces", multiple=True, required=True, metavar="S", help="A space to look in; may be given several times.")
 some_spaces = click.option("--space", "spaces", multiple=True, metavar="S", help="Only this space; may be given several times. Default: all.")
 tier = click.option("--tier", metavar="TIER", help="The tier in force: core, writer_pro, teams or enterprise. Default: everything is allowed.")
+model = click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4.")
 filters = options(
     click.option("--type", "types", multiple=True, metavar="T", help="Only items of this type; may be given several times."),
     click.option("--exclude-type", "exclude_types", multiple=True, metavar="T", help="No items of this type; may be given several times."),
@@ -264,48 +286,10 @@ asking = options(
     click.option("--agent", metavar="NAME", help="The agent that asks, instead of a recipe: see weft agents. It has a budget and a format of its own."),
     tier,
     click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown."),
-    click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4."),
+    model,
     click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya: its profile and its links count."),
     filters,
     click.option("--depth", type=int, metavar="N", help="How many links to follow."),
     click.option("--paths", is_flag=True, help='Say in the text by which links an item came, by titles: "A" mentions "B".'),
     click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte."),
 )
-
-
-def stdin() -> str:
-    try:
-        return sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError as error:
-        raise Invalid(f"standard input is not UTF-8: {error}") from None
-
-
-@contextmanager
-def output_to(path: str | None) -> Iterator[TextIO]:
-    """Standard output, or a file that appears when it is complete. A device or a pipe is written to as it is."""
-    if path is None or path == "-":
-        yield sys.stdout
-        sys.stdout.flush()
-        return
-    try:
-        with _replacing(Path(path).resolve()) as file:
-            yield file
-    except OSError as error:
-        raise Unavailable(f"cannot write {path!r}: {error.strerror}") from error
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8", newline="\n") as device:
-            yield device
-        return
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -28,9 +28,10 @@ from weft.testing.knowledge import (
     some_filters,
     some_items,
 )
+from weft.testing.lifetime import LifetimeContract
 
 
-class ItemStoreContract:
+class ItemStoreContract(LifetimeContract):
     """Override `store`; everything else is inherited."""
 
     @pytest.fixture
@@ -307,29 +308,11 @@ class ItemStoreContract:
         assert [(one.space, one.id) for one in store.changes("zoo")] == [("zoo", "z")]
         assert store.changes("nowhere") == []
 
-    # the store itself
-
-    def test_reads_inside_a_reading_block_answer_as_usual(self, store: ItemStore) -> None:
-        store.apply(batch([item("a")]))
-        with store.reading(), store.reading():
-            assert store.get([("acme", "a")]) == store.find(ACME, 10) == [item("a")]
-
-    def test_an_error_inside_a_reading_block_does_no_harm(self, store: ItemStore) -> None:
-        with pytest.raises(KeyError), store.reading():
-            raise KeyError("a")
-        store.apply(batch([item("a")]))
-        assert store.find(ACME, 10) == [item("a")]
-
     def test_all_is_well_after_many_writes(self, store: ItemStore) -> None:
         for number in range(30):
             store.apply(batch([item(f"{number % 7}", f"text {number}"), item("b")], [edge("b", f"{number % 7}", number)]))
             store.apply(batch(deleted=[("acme", f"{number % 5}")]))
         assert store.verify() == []
-
-    def test_closing_twice_is_harmless(self, store: ItemStore) -> None:
-        store.apply(batch([item("a")]))
-        store.close()
-        store.close()
 
 
 def walk(store: ItemStore, only: Filter, page: int) -> list[Item]:

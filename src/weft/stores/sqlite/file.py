@@ -180,20 +180,29 @@ def writing(connection: apsw.Connection) -> Iterator[None]:
         raise
 
 
+def _damaged(path: str, error: Exception) -> Corrupt:
+    return Corrupt(f"{path!r} is damaged or not an SQLite file ({error}): restore it from a backup or an export")
+
+
 @contextmanager
 def translated(path: str) -> Iterator[None]:
     """SQLite's errors as weft's, with what a user can do."""
     try:
         yield
     except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:
-        raise Corrupt(f"{path!r} is damaged or not an SQLite file ({error}): restore it from a backup or an export") from error
+        raise _damaged(path, error) from error
     except apsw.FullError as error:
-        raise Unavailable(f"no room left while writing {path!r}: nothing of this write was stored", "disk_full") from error
+        raise Unavailable(
+            f"no room left while writing {path!r}: this write was undone, what was written before stays; make room and do it again", "disk_full"
+        ) from error
     except apsw.ReadOnlyError as error:
         raise Unavailable(f"{path!r} cannot be written: the file or its folder is read-only", "read_only") from error
     except (apsw.BusyError, apsw.LockedError) as error:
         raise Unavailable(f"{path!r} is being written by another process for more than {BUSY_TIMEOUT_MS // 1000} s", "busy") from error
     except apsw.CantOpenError as error:
         raise Unavailable(f"cannot open {path!r}: {error}") from error
+    except apsw.SQLError as error:
+        lost = str(error).startswith("no such ")  # our statements do not change: the file has lost a table
+        raise _damaged(path, error) if lost else Unavailable(f"{path!r}: {error}") from error
     except apsw.Error as error:
         raise Unavailable(f"{path!r}: {error}") from error

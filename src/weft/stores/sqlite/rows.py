@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+import apsw
 import numpy as np
 import numpy.typing as npt
 
@@ -79,7 +80,22 @@ def item_from_body(body: str, space: str) -> Item:
         row["space"] = space
         return codec.item_from_dict(row)
     except (ValueError, TypeError) as error:
-        raise Corrupt(f"an item of space {space!r} cannot be read ({error}): restore the file from a backup or an export") from error
+        raise _unreadable("an item", space, error) from error
+
+
+def damaged(connection: apsw.Connection, space: str, rows: Iterable[int], error: Exception) -> Exception:
+    """The error with the id of the first of these items that cannot be read. Looked up only now: to read all ids would slow what can be read."""
+    for row in rows:
+        for id, body in connection.execute("SELECT id, CAST(body AS BLOB) FROM item WHERE row = ?", (row,)):
+            try:
+                item_from_body(body.decode(), space)
+            except (Corrupt, UnicodeDecodeError) as found:
+                return _unreadable(f"the item {id!r}", space, found.__cause__ or found)
+    return error
+
+
+def _unreadable(what: str, space: str, why: BaseException) -> Corrupt:
+    return Corrupt(f"{what} of space {space!r} cannot be read ({why}): restore the file from a backup or an export")
 
 
 def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:

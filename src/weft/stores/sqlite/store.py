@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from weft import codec
 from weft import words as analyser
-from weft.errors import Conflict, Unavailable
+from weft.errors import Conflict, Corrupt, Unavailable
 from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
 from weft.quick import rounded
 from weft.stores.sqlite import best, entries, linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import WRITER_CACHE_KB, connect, translated, writing
 from weft.stores.sqlite.ids import NOWHERE
 from weft.stores.sqlite.reader import Reader, Readers, Reading
-from weft.stores.sqlite.rows import EDGE, edge_from_row, item_from_body, label
+from weft.stores.sqlite.rows import EDGE, damaged, edge_from_row, item_from_body, label
 from weft.stores.sqlite.view import Mask, View
 from weft.stores.sqlite.write import Writer
 
@@ -124,13 +124,16 @@ class SqliteStore:
         found: list[Item] = []
         base = view.no << 32
         query = "SELECT row, body FROM item WHERE space = ? AND id > ? ORDER BY id"
-        for passed, (row, body) in enumerate(reader.connection.execute(query, (view.no, behind))):
-            if len(found) >= limit:
-                break
-            if passed >= most:
-                return None
-            if mask is None or mask[row - base]:
-                found.append(item_from_body(body, name))
+        try:
+            for passed, (row, body) in enumerate(reader.connection.execute(query, (view.no, behind))):
+                if len(found) >= limit:
+                    break
+                if passed >= most:
+                    return None
+                if mask is None or mask[row - base]:
+                    found.append(item_from_body(body, name))
+        except (Corrupt, UnicodeDecodeError) as error:
+            raise damaged(reader.connection, name, _rows_behind(reader.connection, view.no, behind), error) from error
         return found
 
     def _about(self, reader: Reader, view: View, only: Filter) -> list[int] | None:
@@ -389,6 +392,10 @@ class SqliteStore:
         found = dict(zip(view.places(reader.connection, [id for _, id in own]), own, strict=True))
         found.pop(NOWHERE, None)
         return found
+
+
+def _rows_behind(connection: apsw.Connection, no: int, id: str) -> Iterator[int]:
+    return (row for (row,) in connection.execute("SELECT row FROM item WHERE space = ? AND id > ? ORDER BY id", (no, id)))
 
 
 def _spaces(connection: apsw.Connection, names: Sequence[str] | None) -> list[SpaceInfo]:

@@ -19,7 +19,7 @@ from weft.model import Filter, Item
 from weft.recent import Recent
 from weft.stores.sqlite.ids import NOWHERE, Ids, rows
 from weft.stores.sqlite.kept import Kept
-from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, floats, item_from_body, label, microseconds, unchanged
+from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, damaged, floats, item_from_body, label, microseconds, unchanged
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
@@ -133,11 +133,14 @@ class View:
                 found[id] = item if item.properties == said else unchanged(item, said)
         if places := [place for place in self.places(connection, missing) if place != NOWHERE]:
             query = "SELECT item.body FROM carray(?) AS asked CROSS JOIN item ON item.row = asked.value"
-            for (body,) in connection.execute(query, (rows(self.no, places),)):
-                item = item_from_body(body, space)
-                found[item.id] = item
-                if len(body) <= LONGEST_KEPT:
-                    self._decoded.put(item.id, (item, apart(item)))
+            try:
+                for (body,) in connection.execute(query, (rows(self.no, places),)):
+                    item = item_from_body(body, space)
+                    found[item.id] = item
+                    if len(body) <= LONGEST_KEPT:
+                        self._decoded.put(item.id, (item, apart(item)))
+            except (Corrupt, UnicodeDecodeError) as error:
+                raise damaged(connection, space, [(self.no << 32) + place for place in places], error) from error
         return found
 
     def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
