@@ -52,6 +52,8 @@ _ONE_SIGN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u
 _WORD = re.compile(rf"[{_ONE_SIGN}]|[^\W{_ONE_SIGN}]+(?:'[^\W{_ONE_SIGN}]+)*")
 _ASCII_WORD = re.compile("[A-Za-z0-9_]+(?:'[A-Za-z0-9_]+)*")  # the same in a text of ASCII alone, in half the time
 _SIGN = re.compile(f"[{_ONE_SIGN}]")
+_FIRST_SIGN = _ONE_SIGN[0]
+_BETWEEN_SIGNS = re.compile(rf"(?<=[{_ONE_SIGN}])[^\w{_ONE_SIGN}]+(?=[{_ONE_SIGN}])")
 _GEORGIAN = re.compile("[\u10d0-\u10ff]")  # small letters to Unicode, yet nobody writes names with others
 _GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
 INSIDE = re.compile(r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d")  # what a symbol of a program has and a word has not
@@ -140,14 +142,16 @@ def mentions(text: str, known: Container[str]) -> Iterator[tuple[str, int]]:
 
 
 def folded(text: str) -> str:
-    """What `holds_one` looks at. Folded, as what small letters of a whole text are depends on the letters beside them."""
-    return _plain(text).casefold()
+    """What `holds_one` looks at. Folded, as what small letters of a whole text are depends on the letters beside them. Nothing stands between
+    signs of scripts without spaces: signs alone are in every text, and only side by side they tell one from another."""
+    plain = _plain(text).casefold()
+    return plain if plain.isascii() else _BETWEEN_SIGNS.sub("", plain)
 
 
 def holds_one(text: str, names: Sequence[str]) -> bool:
     """Whether a folded text has all words of one of the normalised names, wherever they stand: if not, it mentions none of them. Of very
     many names it may be said without looking."""
-    return len(names) > LOOKED_FOR or any(all(word in text for word in name.casefold().split(" ")) for name in names)
+    return len(names) > LOOKED_FOR or any(all(word in text for word in folded(name).split(" ")) for name in names)
 
 
 def asked_about(text: str, known: Collection[str]) -> tuple[str, ...]:
@@ -249,7 +253,12 @@ def may_begin(written: str) -> bool:
 
 def most_words(first: str) -> int:
     """Words of a name that begins with this one."""
-    return MAX_SIGNS if len(first) == 1 and _SIGN.match(first) else MAX_WORDS
+    return MAX_SIGNS if begins_with_sign(first) else MAX_WORDS
+
+
+def begins_with_sign(name: str) -> bool:
+    """Whether the first word of a name is a sign of a script without spaces."""
+    return name >= _FIRST_SIGN and _SIGN.match(name) is not None
 
 
 def _runs(words: Sequence[Word], start: int, most: int) -> Iterator[tuple[str, int]]:
