@@ -112,6 +112,17 @@ def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_pa
         assert not [edge for edge in kb.edges(["s"], made=True) if edge.target == "new"]
 
 
+def test_links_are_made_once_when_a_name_goes_that_texts_hold(monkeypatch):
+    renewed: list[str] = []
+    honest = linking._renewed
+    monkeypatch.setattr(linking, "_renewed", lambda store, space, page, rules: renewed.extend(page) or honest(store, space, page, rules))
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add([Item("desk", "s", title="Payments Desk", text="Open."), *(Item(f"t{n}", "s", text=f"Ask the Payments Desk, line {n}.") for n in range(3))])
+        renewed.clear()
+        kb.delete("desk", space="s")
+        assert sorted(renewed) == ["t0", "t1", "t2"]
+
+
 def test_knowledge_waits_for_the_disk_and_links_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     levels: list[int] = []
     real = sqlite.writing

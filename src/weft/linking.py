@@ -121,7 +121,8 @@ class Linker:
                     looked_at += len(page)
                     if progress is not None and len(waiting) > PAGE:
                         progress("links", looked_at, max(looked_at, len(waiting)))
-            for page in _pages(store.stale(space) if by_name else [], PAGE):
+            # Not while texts wait to be read again: what they mention gives the same links another weight.
+            for page in _pages(store.stale(space) if by_name and not store.unlinked(space) else [], PAGE):
                 _put(store, space, lambda page=page: _renewed(store, space, page, by_name))  # type: ignore[misc]
         return looked_at
 

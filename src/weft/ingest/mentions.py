@@ -170,25 +170,34 @@ def spans(text: str) -> tuple[str, ...]:
     text = _plain(text)
     # Most runs of several words are met once: to keep them would take longer than to make them again. A word is looked at once, however
     # often it stands there.
-    runs = dict.fromkeys(_SPAN.findall(text))
-    found = dict.fromkeys([name for run in runs if (name := _span(run) if " " in run else "" if _begins_only(text, run) else _spans[run])])
+    runs: dict[str, int] = {}
+    for run in _SPAN.finditer(text):
+        runs.setdefault(run.group(), run.start())
+    found = dict.fromkeys([name for run, at in runs.items() if (name := _span(run) if " " in run else "" if _begins_only(text, run, at) else _spans[run])])
     for symbol in _CODE.findall(text) if "`" in text else ():
         if INSIDE.search(symbol) and useful(normal(symbol)):
             found[normal(symbol)] = None
     return tuple(found)
 
 
-def _begins_only(text: str, word: str) -> bool:
-    """Whether a word has its capital because sentences begin with it, and never inside one: then it is no name."""
+def _begins_only(text: str, word: str, start: int) -> bool:
+    """Whether a word, which stands at `start`, has its capital because sentences begin with it, and never inside one: then it is no name."""
     if not word[1:].islower():
+        return False
+    # Most stand inside a sentence there. To look from the beginning of the text for each word took the square of its length.
+    if not _begins_sentence(text, start):
         return False
     start = text.find(word)
     while start >= 0:
-        before = text[max(0, start - 4) : start].rstrip(_OPENING)
-        if before and before[-1] not in _ENDING:
+        if not _begins_sentence(text, start):
             return False
         start = text.find(word, start + 1)
     return True
+
+
+def _begins_sentence(text: str, start: int) -> bool:
+    before = text[max(0, start - 4) : start].rstrip(_OPENING)
+    return not before or before[-1] in _ENDING
 
 
 def _span(run: str) -> str:
