@@ -20,7 +20,7 @@ MAX_NAME = 200  # characters of a title that are looked at
 MAX_NAMED = 500  # names of others that count in one text
 MAX_READ = 100_000  # characters of a text that are looked at
 LOOKED_FOR = 50  # names in one text: to read it as a whole is then as quick
-LEAST_LETTERS = 3  # of a name of one word in a script with spaces
+LEAST_LETTERS = 3  # of a name of one word in a script with spaces; a letter of Hangul is a syllable, and two are enough
 
 # Words that name nothing when they stand alone, and that no span begins with.
 _STOP_WORDS = """
@@ -54,6 +54,7 @@ _ASCII_WORD = re.compile("[A-Za-z0-9_]+(?:'[A-Za-z0-9_]+)*")  # the same in a te
 _SIGN = re.compile(f"[{_ONE_SIGN}]")
 _FIRST_SIGN = _ONE_SIGN[0]
 _BETWEEN_SIGNS = re.compile(rf"(?<=[{_ONE_SIGN}])[^\w{_ONE_SIGN}]+(?=[{_ONE_SIGN}])")
+_TWO_SYLLABLES = re.compile("[\uac00-\ud7a3]{2}")
 _GEORGIAN = re.compile("[\u10d0-\u10ff]")  # small letters to Unicode, yet nobody writes names with others
 _GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
 INSIDE = re.compile(r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d")  # what a symbol of a program has and a word has not
@@ -95,7 +96,7 @@ def useful(name: str) -> bool:
         return False
     if words[0] in _QUESTIONS and len(words) > 3:
         return False
-    return len(words) > 1 or len(name) >= LEAST_LETTERS
+    return len(words) > 1 or len(name) >= LEAST_LETTERS or _TWO_SYLLABLES.fullmatch(name) is not None
 
 
 def tells_nothing(word: str) -> bool:
