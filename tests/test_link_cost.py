@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from weft.ingest.called import names
 from weft.ingest.kept import Kept
 from weft.ingest.keys import Text
 from weft.ingest.mentions import LOOKED_FOR, folded, holds_one, mentioned
+from weft.stores.memory import MemoryStore
 from weft.stores.sqlite import store as sqlite
 from weft.stores.sqlite import words
 
@@ -39,7 +41,7 @@ def test_a_posting_changes_as_a_table_of_places_would(stored: dict[int, int], ch
     assert words._changed(old, dict(sorted(changed.items()))) == packed({**before, **changed})
 
 
-PARTS = ["New", "York", "Office", "office", "ΑΣ", "ΑΣ.Β", "Straße", "STRASSE", "İstanbul", "Ada's", "ﬁsh", "東京", "the", ",", "\n\n", "x_y"]
+PARTS = ["New", "York", "Office", "office", "ΑΣ", "ΑΣ.Β", "Straße", "STRASSE", "İstanbul", "Ada's", "ﬁsh", "東京", "東", "ที่", "the", ",", "\n\n", "x_y"]
 written = st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map(" ".join)
 
 
@@ -54,6 +56,43 @@ def test_a_text_that_mentions_a_name_has_all_its_words(text: str, title: str) ->
 def test_very_many_names_are_not_looked_for_one_by_one():
     assert holds_one("", ["absent"] * (LOOKED_FOR + 1))
     assert not holds_one("", ["absent"] * LOOKED_FOR)
+
+
+def test_texts_without_spaces_are_not_asked_for_every_run_of_signs(monkeypatch):
+    signs = "กขคงจฉชซญฎฏฐ"
+    chance = random.Random(1)
+    asked: list[str] = []
+    honest = MemoryStore.under
+    monkeypatch.setattr(MemoryStore, "under", lambda self, space, labels, most: asked.extend(labels) or honest(self, space, labels, most))
+    titles = {"".join(chance.choices(signs, k=5)) for _ in range(200)}
+    texts = ["".join(chance.choices(signs, k=400)) for _ in range(20)] + [f"กขค{title}" for title in titles]
+    with weft.open("memory:", embedder=None, links=["mentions"]) as kb:
+        kb.add([Item(f"t{n}", "s", text=text) for n, text in enumerate(texts)])
+        asked.clear()
+        kb.add([Item(title, "s", title=title, text="-") for title in titles])
+        assert {edge.target for edge in kb.edges(["s"], made=True)} == titles
+        assert len(asked) < 3 * sum(map(len, texts))
+
+
+def test_a_text_without_spaces_is_read_again_only_if_the_signs_of_a_new_name_stand_side_by_side_in_it(monkeypatch):
+    read: list[str] = []
+    monkeypatch.setattr(linking, "Text", lambda text: read.append(text) or Text(text))
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add([Item("a", "s", text="他在中国银行工作"), Item("b", "s", text="中国有很多行业和银器"), Item("c", "s", text="中国「银行」")])
+        read.clear()
+        kb.add(Item("new", "s", title="中国银行", text="-"))
+        assert sorted(read) == sorted(["-", "他在中国银行工作", "中国「银行」"])
+        assert {edge.source for edge in kb.edges(["s"], made=True) if edge.target == "new"} == {"a", "c"}
+
+
+def test_a_page_ends_when_its_texts_are_long(monkeypatch):
+    pages: list[int] = []
+    honest = MemoryStore.put_links
+    monkeypatch.setattr(MemoryStore, "put_links", lambda self, links: pages.append(len(links.entered)) or honest(self, links))
+    monkeypatch.setattr(linking, "FULL", 100)
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add([Item(f"t{n}", "s", title=f"Page {n}", text="東京都庁舎" * 10) for n in range(9)])
+        assert max(pages) == 2 and sum(pages) == 9
 
 
 @pytest.mark.parametrize("url", ["memory:", "file"])
@@ -71,6 +110,17 @@ def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_pa
         kb.delete("new", space="s")
         assert len(read) == 3
         assert not [edge for edge in kb.edges(["s"], made=True) if edge.target == "new"]
+
+
+def test_links_are_made_once_when_a_name_goes_that_texts_hold(monkeypatch):
+    renewed: list[str] = []
+    honest = linking._renewed
+    monkeypatch.setattr(linking, "_renewed", lambda store, space, page, rules: renewed.extend(page) or honest(store, space, page, rules))
+    with weft.open("memory:", embedder=None) as kb:
+        kb.add([Item("desk", "s", title="Payments Desk", text="Open."), *(Item(f"t{n}", "s", text=f"Ask the Payments Desk, line {n}.") for n in range(3))])
+        renewed.clear()
+        kb.delete("desk", space="s")
+        assert sorted(renewed) == ["t0", "t1", "t2"]
 
 
 def test_knowledge_waits_for_the_disk_and_links_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ import weft
 from weft import codec, linking
 from weft.engine import Engine
 from weft.errors import Conflict, Invalid
-from weft.ingest import rules
+from weft.ingest import lists, rules
 from weft.model import MADE, Edge, Item
 from weft.stores.memory import MemoryStore, similarity
 from weft.stores.sqlite import file
@@ -72,7 +72,7 @@ def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caps so low that a few items cross them all."""
     monkeypatch.setattr(linking, "COMMON", 3)
-    monkeypatch.setattr(linking, "KEPT", 2)
+    monkeypatch.setattr(lists, "KEPT", 2)
     monkeypatch.setattr(linking, "PAGE", 3)
 
 
@@ -187,7 +187,7 @@ def test_rules_can_be_chosen_and_turned_off_and_are_remembered(tmp_path):
 
 
 def test_an_item_is_linked_to_the_nearest_few_before_it(kb, monkeypatch):
-    monkeypatch.setattr(linking, "KEPT", 2)
+    monkeypatch.setattr(lists, "KEPT", 2)
     kb.add([item(id, TAGS[:count]) for id, count in (("a", 5), ("b", 2), ("c", 4), ("d", 3))] + [item("z", TAGS[:5])])
     assert {(source, weight) for source, target, _, weight in made(kb) if target == "z"} == {("a", 1.0), ("c", 0.8)}
     kb.delete("a", space="s")
@@ -195,7 +195,7 @@ def test_an_item_is_linked_to_the_nearest_few_before_it(kb, monkeypatch):
 
 
 def test_of_equally_near_items_those_closest_before_are_kept(kb, monkeypatch):
-    monkeypatch.setattr(linking, "KEPT", 2)
+    monkeypatch.setattr(lists, "KEPT", 2)
     kb.add([item(id, TAGS) for id in "eadcb"])
     assert {(source, target) for source, target, _, _ in made(kb)} == {("a", "b"), ("a", "c"), ("b", "c"), ("b", "d"), ("c", "d"), ("c", "e"), ("d", "e")}
 
@@ -317,14 +317,14 @@ def expected(kb: Engine) -> Keys:
     carried = {tag: sum(tag in one.tags for one in items) for tag in TAGS}
     people = {(frozenset((edge.source, edge.target)), edge.type) for edge in kb.edges()}
     cosines = _cosines(kb, items)
-    lists: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    near: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for one, two in itertools.combinations(sorted(items, key=lambda each: each.id), 2):
         shared = sum(carried[tag] <= linking.COMMON for tag in set(one.tags) & set(two.tags))
         weights = {"shared_tag": min(1.0, shared / 5) if shared >= 2 else 0.0, "similar": cosines.get((one.id, two.id), 0.0)}
         for type, weight in weights.items():
             if weight >= {"shared_tag": 0.4, "similar": 0.85}[type] and (frozenset((one.id, two.id)), type) not in people:
-                lists.setdefault((two.id, type), []).append((weight, one.id))
-    kept = {key: sorted(found, reverse=True)[: linking.KEPT] for key, found in lists.items()}
+                near.setdefault((two.id, type), []).append((weight, one.id))
+    kept = {key: sorted(found, reverse=True)[: lists.KEPT] for key, found in near.items()}
     return {(source, target, type, round(weight, 2)) for (target, type), found in kept.items() for weight, source in found}
 
 

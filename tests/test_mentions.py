@@ -46,6 +46,18 @@ def test_aliases_are_names():
     assert names(item("k", "Kubernetes", properties={"aliases": "K8s, the cube"})) == ("kubernetes", "k8s", "the cube")
 
 
+def test_only_texts_are_aliases():
+    assert names(item("k", "Kubernetes", properties={"aliases": [None, 2024, {"a": 1}, "K8s"]})) == ("kubernetes", "k8s")
+
+
+def test_two_letters_are_no_name_but_two_signs_or_syllables_are():
+    for title in ("AI", "EU", "Go"):
+        assert names(item("a", title)) == (), title
+    assert found([item("a", "", "그는 서울 에 산다"), item("s", "서울")]) == {("a", MENTIONS, "s")}
+    assert found([item("a", "", "他在北京工作"), item("b", "北京")]) == {("a", MENTIONS, "b")}
+    assert names(item("h", "서")) == ()
+
+
 def test_symbols_files_and_tables_are_names_in_their_short_form_too():
     assert names(item("s", properties={"symbol": "weft.engine.Engine.find_all"})) == ("weft engine engine find_all", "engine find_all", "find_all")
     assert names(item("f", properties={"path": "src/weft/engine.py"})) == ("src weft engine py", "engine py")
@@ -119,9 +131,18 @@ def test_a_word_that_has_its_capital_from_the_beginning_of_a_sentence_is_no_span
 def test_a_word_that_begins_thousands_of_sentences_is_looked_at_once(monkeypatch):
     looks: list[str] = []
     honest = text_names._begins_only
-    monkeypatch.setattr(text_names, "_begins_only", lambda text, word: looks.append(word) or honest(text, word))
+    monkeypatch.setattr(text_names, "_begins_only", lambda text, word, start: looks.append(word) or honest(text, word, start))
     assert spans("Zebras run. " * 5000) == ()
     assert looks == ["Zebras"]
+
+
+def test_a_long_text_is_not_searched_for_a_word_that_stands_inside_a_sentence():
+    class Unsearched(str):
+        def find(self, *_: object) -> int:
+            raise AssertionError
+
+    text = Unsearched("It is long. Then a Zebra came.")
+    assert not text_names._begins_only(text, "Zebra", text.index("Zebra"))
 
 
 @given(st.text(max_size=300))

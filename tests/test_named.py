@@ -25,6 +25,7 @@ from weft.ingest.entries import CALLED, of
 from weft.ingest.keys import Text, key_of
 from weft.ingest.keys import mentioned as mentioned_in
 from weft.ingest.mentions import mentioned
+from weft.ingest.signs import beginnings, grown
 from weft.model import MADE, Edge, Item
 
 TYPES = tuple(rule.type for rule in BY_NAME)
@@ -46,7 +47,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
             if hasattr(module, cap):
                 monkeypatch.setattr(module, cap, value)
     monkeypatch.setattr(linking, "PAGE", 3)
-    monkeypatch.setattr(linking, "ROUND", 60)  # characters: often two pages
+    monkeypatch.setattr(linking, "FULL", 25)  # words and keys: some pages are cut short
+    monkeypatch.setattr(linking, "ROUND", 40)  # often two pages
 
 
 def item(id: str, title: str = "", text: str = "", space: str = "s", **more: Any) -> Item:
@@ -196,15 +198,37 @@ def test_keys_find_every_name_that_a_text_mentions(text, titles):
     found = mentioned(text, known)
     assert {key_of(name) for name in found} <= set(read.keys)
     live = {key_of(name) for name in known}
-    runs = read.runs(live)
+    at_words, at_signs = read.places(live)
+    begun = {one for name in known for one in beginnings(name)}
+    signs = grown({"x": read}, {"x": at_signs}, begun.intersection, known.intersection)["x"]
+    runs = sorted([*read.runs(at_words, live), *signs.items()], key=lambda run: run[0])
     assert set(found) <= {run for _, lengths in runs for run in lengths} and tuple(mentioned_in(runs, known)) == found
 
 
 # Step by step, at once, and after accidents
 
 IDS = [f"i{number}" for number in range(8)]
-TITLES = ("", "Ada", "New York", "New York City", "York Times", "The Ada", "Rovers Hall", "Ada Rovers Hall", "find_all", "docs/a.md", "The")
-WORDS = ("Ada", "Ada's", "New", "York", "City", "Times", "the", "Rovers", "Hall", "`find_all`", "and", ".", "\n\n", "[x](a.md)", "[[Ada]]", "London")
+TITLES = ("", "Ada", "New York", "New York City", "York Times", "The Ada", "Rovers Hall", "Ada Rovers Hall", "find_all", "docs/a.md", "The", "東京", "東京都")
+WORDS = (
+    "Ada",
+    "Ada's",
+    "New",
+    "York",
+    "City",
+    "Times",
+    "the",
+    "Rovers",
+    "Hall",
+    "`find_all`",
+    "and",
+    ".",
+    "\n\n",
+    "[x](a.md)",
+    "[[Ada]]",
+    "London",
+    "東京",
+    "都庁",
+)
 _title = st.sampled_from(TITLES)
 _text = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
 _more = st.fixed_dictionaries(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
@@ -12,8 +11,9 @@ from weft.ingest.byname import ByName
 from weft.ingest.entries import by_role, told
 from weft.ingest.finding import remembered
 from weft.ingest.keys import Text
+from weft.ingest.lists import Lists, common_labels, stored_labels
 from weft.ingest.named import Concerned, Read, enter, mention
-from weft.ingest.rules import COMMON, EVERYONE, RULES, Near, Rule, chosen
+from weft.ingest.rules import COMMON, EVERYONE, RULES, Rule, chosen
 from weft.model import MADE, Edge, EdgeKey, Filter, Item, Key, Links
 from weft.ports import LinkStore, NameFinder, Stores
 from weft.quick import maker
@@ -21,8 +21,8 @@ from weft.quick import maker
 log = logging.getLogger(__name__)
 
 PAGE = 512  # items linked in one write
-ROUND = 8_000_000  # characters of texts that are entered in the index of names before they are searched for names; kept in memory, about 100 MB
-KEPT = 10  # of a type: an item is linked to so many of the items before it, in the order of ids
+FULL = 1_000_000  # words and keys in the texts of a page (`Text.size`): about 4 million characters, half a million where there are no spaces
+ROUND = 4 * FULL  # in texts that are entered in the index of names before they are searched for names; kept in memory, 100 to 200 MB
 TRIES = 100  # a page is worked out again when somebody else wrote to its space meanwhile
 NONE = "none"  # what is stored when no rule was chosen
 BUILTIN = "builtin"  # names are found by weft alone
@@ -60,7 +60,7 @@ class Naming:
 class Linker:
     """Makes links by rules. `names` are the rules to link by; None: those the knowledge was linked by last, at first all.
 
-    Every item is linked to the KEPT nearest of those that come before it in the order of ids; of equally near ones to those that
+    Every item is linked to the `lists.KEPT` nearest of those that come before it in the order of ids; of equally near ones to those that
     stand closest before it. So an edge goes from the smaller id to the larger, and belongs to the list of its target: when an item
     changes, only its own list and those it stands in, or would now stand in, are made anew. A store without the methods of
     `LinkStore`, or roles that are spread over several stores, get no links of weft's own."""
@@ -121,7 +121,8 @@ class Linker:
                     looked_at += len(page)
                     if progress is not None and len(waiting) > PAGE:
                         progress("links", looked_at, max(looked_at, len(waiting)))
-            for page in _pages(store.stale(space) if by_name else [], PAGE):
+            # Not while texts wait to be read again: what they mention gives the same links another weight.
+            for page in _pages(store.stale(space) if by_name and not store.unlinked(space) else [], PAGE):
                 _put(store, space, lambda page=page: _renewed(store, space, page, by_name))  # type: ignore[misc]
         return looked_at
 
@@ -136,11 +137,13 @@ def _rounds(store: LinkStore, space: str, waiting: Sequence[str], finder: NameFi
     round: list[Sequence[str]] = []
     seen: dict[str, Read] = {}
     size = 0
-    for page in _pages(waiting, PAGE):
-        entered = _enter(store, space, page, finder)
+    begin = 0
+    while begin < len(waiting):
+        page, entered = _enter(store, space, waiting[begin : begin + PAGE], finder, FULL)
+        begin += len(page)
         seen.update(entered)
         round.append(page)
-        size += sum(len(read.item.text) for read in entered.values())
+        size += sum(read.text.size for read in entered.values())
         if size >= ROUND:
             yield round, seen
             round, size = [], 0
@@ -163,20 +166,26 @@ def _put(store: LinkStore, space: str, work_out: Callable[[], Links]) -> Links:
     raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")
 
 
-def _enter(store: LinkStore, space: str, page: Sequence[str], finder: NameFinder | None) -> dict[str, Read]:
-    """Enter items in the index of names; the items as they are there."""
-    seen: dict[str, Read] = {}
+def _enter(store: LinkStore, space: str, page: Sequence[str], finder: NameFinder | None, most: int = EVERYONE) -> tuple[Sequence[str], dict[str, Read]]:
+    """Enter items of a page in the index of names, up to the one with whose text they have the size `most`: their ids, and as they are there."""
+    done, seen = page, dict[str, Read]()
 
     def work_out() -> Links:
+        nonlocal done
+        done, size = page, 0
         seen.clear()
         held = {} if finder is None else store.entries(space, page)
         for id, item in _now(store, space, page).items():
             seen[id] = Read(item, Text(item.text), None if finder is None else remembered(finder, item.text, held.get(id, ())))
-        version, found = store.marks(space, []).version, enter(store, space, page, seen)
+            size += seen[id].text.size
+            if size >= most:
+                done = page[: page.index(id) + 1]
+                break
+        version, found = store.marks(space, []).version, enter(store, space, done, seen)
         return Links(space, version, entered=found.entered, marked=tuple(sorted(found.marked)), stale=tuple(sorted(found.stale)))
 
     _put(store, space, work_out)
-    return seen
+    return done, seen
 
 
 def _now(store: LinkStore, space: str, page: Sequence[str]) -> dict[str, Item]:
@@ -190,7 +199,7 @@ def _link_page(store: LinkStore, space: str, page: Sequence[str], rules: Sequenc
             changed = seen is not None and now != {id: seen[id].item for id in page if id in seen}
             links = Links(space, 0) if changed else _worked_out(store, space, page, now, rules, seen)
         if changed:
-            seen = _enter(store, space, page, finder)
+            seen = _enter(store, space, page, finder)[1]
         elif store.put_links(links) and links.done:
             return
     raise Conflict(f"space {space!r} changes too fast to be linked: links follow with the next write", "busy")
@@ -206,7 +215,7 @@ def _worked_out(store: LinkStore, space: str, page: Sequence[str], now: dict[str
         hushed, heard = _turned(store, space, rule, labels)
         if hushed or heard:
             concerned = {id for ids in rule.carriers(space, [*hushed, *heard], EVERYONE, store=store).values() for id in ids}
-            return Links(space, marks.version, common=_stored(rule, hushed), rare=_stored(rule, heard), marked=tuple(sorted(concerned)))
+            return Links(space, marks.version, common=stored_labels(rule, hushed), rare=stored_labels(rule, heard), marked=tuple(sorted(concerned)))
     made: list[Edge] = []
     dropped: list[EdgeKey] = []
     for rule in rules:
@@ -240,74 +249,10 @@ def _renewed(store: LinkStore, space: str, page: Sequence[str], rules: Sequence[
 
 def _turned(store: LinkStore, space: str, rule: Rule, labels: Sequence[str]) -> tuple[list[str], list[str]]:
     """The labels that became common and those that no longer are."""
-    known = _common(store, space, rule, labels)
+    known = common_labels(store, space, rule, labels)
     few = rule.carriers(space, labels, COMMON, store=store)
     many = set(rule.carriers(space, [label for label in labels if label not in few], EVERYONE, store=store))
     return sorted(many - known), sorted(known - many)
-
-
-def _stored(rule: Rule, labels: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{rule.type}:{label}" for label in labels)
-
-
-def _common(store: LinkStore, space: str, rule: Rule, labels: Sequence[str]) -> set[str]:
-    return {label.removeprefix(f"{rule.type}:") for label in store.common(space, _stored(rule, labels))}
-
-
-class Lists:
-    """The links of one rule in one space: for each item its list, which is the edges that end in it."""
-
-    def __init__(self, store: LinkStore, space: str, rule: Rule) -> None:
-        self._store, self._space, self._rule = store, space, rule
-        self.made: list[Edge] = []
-        self.dropped: list[EdgeKey] = []
-
-    def change(self, items: dict[str, Item]) -> None:
-        """Work out the lists of changed items, and of those whose lists they stand in or would stand in now. Items that wait to be
-        linked themselves are left to their own turn."""
-        near, touching = self._near(items), self._touching(list(items))
-        listing = {edge.target for edge in touching if edge.origin == MADE}
-        watching = {(weight, id, other) for id, pairs in near.items() for weight, other in pairs if other > id}
-        concerned = listing | {other for _, _, other in watching}
-        concerned -= set(self._store.marks(self._space, sorted(concerned)).before)
-        others = sorted(concerned & (listing | self._would_list(watching, concerned - listing)))
-        self._write(near, touching)
-        more = {item.id: item for item in self._store.get([(self._space, id) for id in others])}
-        if more:
-            self._write(self._near(more), self._touching(others))
-
-    def _near(self, items: dict[str, Item]) -> Near:
-        labels = sorted({label for item in items.values() for label in self._rule.labels(item)})
-        common = _common(self._store, self._space, self._rule, labels)
-        found = self._rule.near(self._space, items, common, store=self._store)
-        return {id: found.get(id, []) for id in items}
-
-    def _touching(self, ids: Sequence[str]) -> list[Edge]:
-        return self._store.edges_of([(self._space, id) for id in ids], [self._space], [self._rule.type], EVERYONE)
-
-    def _would_list(self, watching: set[tuple[float, str, str]], asked: set[str]) -> set[str]:
-        """Those of the asked whose stored list has room for a changed item, or holds something less near."""
-        stored: dict[str, list[tuple[float, str]]] = {id: [] for id in asked}
-        for edge in self._touching(sorted(asked)):
-            if edge.origin == MADE and edge.target in stored:
-                stored[edge.target].append((edge.weight, edge.source))
-        full = {id: min(held) for id, held in stored.items() if len(held) >= KEPT}
-        return {other for weight, id, other in watching if other in stored and (other not in full or (weight, id) > full[other])}
-
-    def _write(self, near: Near, touching: Sequence[Edge]) -> None:
-        stored: dict[str, dict[str, Edge]] = {id: {} for id in near}
-        settled: dict[str, set[str]] = {id: set() for id in near}  # pairs that people have linked, or forbidden to link
-        for edge in touching:
-            if edge.origin == MADE:
-                stored.get(edge.target, {})[edge.source] = edge
-                continue
-            for id, other in ((edge.source, edge.target), (edge.target, edge.source)):
-                settled.get(id, set()).add(other)
-        for id, pairs in near.items():
-            best = heapq.nlargest(KEPT, (pair for pair in pairs if pair[1] < id and pair[1] not in settled[id]))
-            wanted = {other: Edge(other, id, self._rule.type, weight, self._space, origin=MADE) for weight, other in best}
-            self.made += [edge for other, edge in wanted.items() if stored[id].get(other) != edge]
-            self.dropped += [edge.key for other, edge in stored[id].items() if other not in wanted]
 
 
 def ends(edges: Sequence[EdgeKey]) -> Iterator[Key]:

@@ -111,7 +111,7 @@ def _referring(type: str) -> ByName:
 
 
 BY_NAME = (
-    ByName(MENTIONING, _need_mentions, _mentions, version=3),
+    ByName(MENTIONING, _need_mentions, _mentions, version=4),
     _referring(REFERS),
     ByName(SHARES, _need_spans, _shares, version=2),
     _referring(FOREIGN_KEY),

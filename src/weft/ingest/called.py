@@ -82,11 +82,12 @@ def _called(item: Item) -> Iterator[str]:
 def _aliases(item: Item) -> list[str]:
     aliases = item.properties.get("aliases", ())
     given = aliases.split(",") if isinstance(aliases, str) else aliases if isinstance(aliases, list | tuple) else ()
-    return [str(alias)[:MAX_NAME] for alias in given]
+    return [alias[:MAX_NAME] for alias in given if isinstance(alias, str)]
 
 
 def _short_forms(symbol: str) -> Iterator[str]:
-    """`Engine.search` for `weft.engine.Engine.search`, `engine.py` for `src/weft/engine.py`; one word only if no text has it by chance."""
+    """`Engine.search` for `weft.engine.Engine.search`, `README.md` for `docs/README.md`; one word only if no text has it by chance. `engine.py`
+    for `src/weft/engine.py` too, though a text mentions it with a capital alone: "engine" is a word like others there."""
     parts = re.split(r"\.|::|/|#", symbol)
     if " " not in symbol and len(parts) > 2:
         yield ".".join(parts[-2:])

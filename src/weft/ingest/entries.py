@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from weft.ingest.finding import Named, label
 from weft.ingest.keys import Text, key_of
 from weft.ingest.links import NOTHING, addresses, called_by, references, shared
+from weft.ingest.signs import beginnings
 from weft.model import Item
 
 # What the first letters of a label say. MENTIONS alone depends on other items: on the names they go by.
-CALLED, KEY, SAYS, SPAN, AT, REFERS_TO, MENTIONS = "c:", "k:", "s:", "p:", "a:", "r:", "m:"
+CALLED, KEY, BEGINS, SAYS, SPAN, AT, REFERS_TO, MENTIONS = "c:", "k:", "b:", "s:", "p:", "a:", "r:", "m:"
 
 
 def labels(item: Item, text: Text, named: Named | None = None) -> tuple[str, ...]:
@@ -20,6 +21,7 @@ def labels(item: Item, text: Text, named: Named | None = None) -> tuple[str, ...
     called = called_by(item, named or NOTHING)
     found = [f"{CALLED}{name}" for name in called]
     found += dict.fromkeys(f"{KEY}{key_of(name)}" for name in called)
+    found += dict.fromkeys(f"{BEGINS}{one}" for name in called for one in beginnings(name))
     found += [f"{SPAN}{name}" for name in shared(item, named or NOTHING)]
     found += [f"{AT}{address}" for address in addresses(item)]
     found += [f"{REFERS_TO}{type} {address}" for type, address in references(item)]

@@ -6,11 +6,13 @@ that say something. A name's key is made of it in the same way.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Container, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import count
 
 from weft.ingest.kept import Kept
-from weft.ingest.mentions import MAX_NAMED, STOP, may_begin, most_words, parts, tells_nothing
+from weft.ingest.mentions import MAX_NAMED, MAX_SIGNS, STOP, begins_with_sign, may_begin, most_words, parts, tells_nothing
 
 MAX_KEY = 80  # characters; what is cut off is looked at when the text is read again
 AT_MOST = 32  # more words than any name has
@@ -30,7 +32,7 @@ Runs = dict[str, int]  # runs of words that begin at one place, shortest first, 
 
 class Text:
     """A text, read once: the keys of the names it may hold, and, when it is known which keys matter, the names themselves. It keeps nothing but
-    tuples of texts and numbers: the garbage collector would walk over others again and again, for a twentieth of the time of linking."""
+    texts and numbers: the garbage collector would walk over others again and again, for a twentieth of the time of linking."""
 
     __slots__ = ("_places", "_said", "_words", "keys")
 
@@ -40,14 +42,32 @@ class Text:
         places: list[int] = []  # where a name with this key may begin: the number of the word, times AT_MOST, and how many words it may have
         for part, georgian in parts(text):
             _read(list(map(_georgian if georgian else _shapes.__getitem__, part)), words, said, places)
-        self._words, self._said, self._places = tuple(words), tuple(said), tuple(places)
-        self.keys = tuple(dict.fromkeys(said))
+        numbers = dict(zip(dict.fromkeys(said), count(), strict=False))
+        self.keys = tuple(numbers)
+        self._words, self._said, self._places = tuple(words), array("I", map(numbers.__getitem__, said)), array("Q", places)
 
-    def runs(self, live: AbstractSet[str]) -> list[tuple[int, Runs]]:
-        """Where names with one of these keys may begin, and the runs of words from there that have one of them."""
-        if live.isdisjoint(self.keys):
-            return []
-        places = dict.fromkeys([place for key, place in zip(self._said, self._places, strict=True) if key in live])
+    @property
+    def size(self) -> int:
+        """Words, and keys wherever they stand: what it takes to keep. Eight times as many for a character where there are no spaces."""
+        return len(self._words) + len(self._said)
+
+    def places(self, live: AbstractSet[str]) -> tuple[list[int], list[int]]:
+        """Where names with one of these keys may begin: at words, and at signs of a script without spaces (for `signs.py`)."""
+        here = {number for number, key in enumerate(self.keys) if key in live}
+        places = list(dict.fromkeys([place for key, place in zip(self._said, self._places, strict=True) if key in here])) if here else []
+        if not any([begins_with_sign(self.keys[number]) for number in here]):
+            return places, []
+        signs = set(filter(begins_with_sign, set(self._words)))
+        at_words = [place for place in places if self._words[place // AT_MOST] not in signs]
+        return at_words, [place for place in places if self._words[place // AT_MOST] in signs]
+
+    def beginning(self, places: Iterable[int], length: int) -> list[str]:
+        """So many words from each place; "" where no name that begins there has so many."""
+        words = self._words
+        return [" ".join(words[(start := place // AT_MOST) : start + length]) if place % AT_MOST >= length else "" for place in places]
+
+    def runs(self, places: Iterable[int], live: AbstractSet[str]) -> list[tuple[int, Runs]]:
+        """The number of the word at each place, and the runs of words from there that have one of these keys."""
         return [(place // AT_MOST, self._runs(*divmod(place, AT_MOST), live)) for place in places]
 
     def _runs(self, start: int, most: int, live: AbstractSet[str]) -> Runs:
@@ -107,7 +127,8 @@ def _read(part: Sequence[Shape], words: list[str], said: list[str], places: list
                 else:
                     said.append(pair)
                     places.append(place)
-            if alone and first < stop:
+            # A sign alone is no name: its key is that of a sign before stop words.
+            if alone and first < stop and (most < MAX_SIGNS or second > first + 1 < stop):
                 said += reversed(alone)
                 places += [place] * len(alone)
     said[begin:], places[begin:] = said[begin:][::-1], places[begin:][::-1]

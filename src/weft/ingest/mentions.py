@@ -20,7 +20,7 @@ MAX_NAME = 200  # characters of a title that are looked at
 MAX_NAMED = 500  # names of others that count in one text
 MAX_READ = 100_000  # characters of a text that are looked at
 LOOKED_FOR = 50  # names in one text: to read it as a whole is then as quick
-LEAST_LETTERS = 3  # of a name of one word in a script with spaces
+LEAST_LETTERS = 3  # of a name of one word in a script with spaces; a letter of Hangul is a syllable, and two are enough
 
 # Words that name nothing when they stand alone, and that no span begins with.
 _STOP_WORDS = """
@@ -52,6 +52,9 @@ _ONE_SIGN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u
 _WORD = re.compile(rf"[{_ONE_SIGN}]|[^\W{_ONE_SIGN}]+(?:'[^\W{_ONE_SIGN}]+)*")
 _ASCII_WORD = re.compile("[A-Za-z0-9_]+(?:'[A-Za-z0-9_]+)*")  # the same in a text of ASCII alone, in half the time
 _SIGN = re.compile(f"[{_ONE_SIGN}]")
+_FIRST_SIGN = _ONE_SIGN[0]
+_BETWEEN_SIGNS = re.compile(rf"(?<=[{_ONE_SIGN}])[^\w{_ONE_SIGN}]+(?=[{_ONE_SIGN}])")
+_TWO_SYLLABLES = re.compile("[\uac00-\ud7a3]{2}")
 _GEORGIAN = re.compile("[\u10d0-\u10ff]")  # small letters to Unicode, yet nobody writes names with others
 _GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
 INSIDE = re.compile(r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d")  # what a symbol of a program has and a word has not
@@ -93,7 +96,7 @@ def useful(name: str) -> bool:
         return False
     if words[0] in _QUESTIONS and len(words) > 3:
         return False
-    return len(words) > 1 or len(name) >= LEAST_LETTERS
+    return len(words) > 1 or len(name) >= LEAST_LETTERS or _TWO_SYLLABLES.fullmatch(name) is not None
 
 
 def tells_nothing(word: str) -> bool:
@@ -140,14 +143,16 @@ def mentions(text: str, known: Container[str]) -> Iterator[tuple[str, int]]:
 
 
 def folded(text: str) -> str:
-    """What `holds_one` looks at. Folded, as what small letters of a whole text are depends on the letters beside them."""
-    return _plain(text).casefold()
+    """What `holds_one` looks at. Folded, as what small letters of a whole text are depends on the letters beside them. Nothing stands between
+    signs of scripts without spaces: signs alone are in every text, and only side by side they tell one from another."""
+    plain = _plain(text).casefold()
+    return plain if plain.isascii() else _BETWEEN_SIGNS.sub("", plain)
 
 
 def holds_one(text: str, names: Sequence[str]) -> bool:
     """Whether a folded text has all words of one of the normalised names, wherever they stand: if not, it mentions none of them. Of very
     many names it may be said without looking."""
-    return len(names) > LOOKED_FOR or any(all(word in text for word in name.casefold().split(" ")) for name in names)
+    return len(names) > LOOKED_FOR or any(all(word in text for word in folded(name).split(" ")) for name in names)
 
 
 def asked_about(text: str, known: Collection[str]) -> tuple[str, ...]:
@@ -166,25 +171,34 @@ def spans(text: str) -> tuple[str, ...]:
     text = _plain(text)
     # Most runs of several words are met once: to keep them would take longer than to make them again. A word is looked at once, however
     # often it stands there.
-    runs = dict.fromkeys(_SPAN.findall(text))
-    found = dict.fromkeys([name for run in runs if (name := _span(run) if " " in run else "" if _begins_only(text, run) else _spans[run])])
+    runs: dict[str, int] = {}
+    for run in _SPAN.finditer(text):
+        runs.setdefault(run.group(), run.start())
+    found = dict.fromkeys([name for run, at in runs.items() if (name := _span(run) if " " in run else "" if _begins_only(text, run, at) else _spans[run])])
     for symbol in _CODE.findall(text) if "`" in text else ():
         if INSIDE.search(symbol) and useful(normal(symbol)):
             found[normal(symbol)] = None
     return tuple(found)
 
 
-def _begins_only(text: str, word: str) -> bool:
-    """Whether a word has its capital because sentences begin with it, and never inside one: then it is no name."""
+def _begins_only(text: str, word: str, start: int) -> bool:
+    """Whether a word, which stands at `start`, has its capital because sentences begin with it, and never inside one: then it is no name."""
     if not word[1:].islower():
+        return False
+    # Most stand inside a sentence there. To look from the beginning of the text for each word took the square of its length.
+    if not _begins_sentence(text, start):
         return False
     start = text.find(word)
     while start >= 0:
-        before = text[max(0, start - 4) : start].rstrip(_OPENING)
-        if before and before[-1] not in _ENDING:
+        if not _begins_sentence(text, start):
             return False
         start = text.find(word, start + 1)
     return True
+
+
+def _begins_sentence(text: str, start: int) -> bool:
+    before = text[max(0, start - 4) : start].rstrip(_OPENING)
+    return not before or before[-1] in _ENDING
 
 
 def _span(run: str) -> str:
@@ -249,7 +263,12 @@ def may_begin(written: str) -> bool:
 
 def most_words(first: str) -> int:
     """Words of a name that begins with this one."""
-    return MAX_SIGNS if len(first) == 1 and _SIGN.match(first) else MAX_WORDS
+    return MAX_SIGNS if begins_with_sign(first) else MAX_WORDS
+
+
+def begins_with_sign(name: str) -> bool:
+    """Whether the first word of a name is a sign of a script without spaces."""
+    return name >= _FIRST_SIGN and _SIGN.match(name) is not None
 
 
 def _runs(words: Sequence[Word], start: int, most: int) -> Iterator[tuple[str, int]]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import takewhile
+from operator import itemgetter
 from typing import NamedTuple
 
-from weft.ingest.entries import AT, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
+from weft.ingest.entries import AT, BEGINS, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
 from weft.ingest.finding import Named
-from weft.ingest.keys import Text, key_of, mentioned
+from weft.ingest.keys import Runs, Text, key_of, mentioned
 from weft.ingest.links import FOREIGN_KEY, MAX_ADDRESSED, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
 from weft.ingest.mentions import folded, holds_one
+from weft.ingest.signs import Places, grown
 from weft.model import Item
 from weft.ports import LinkStore
 
@@ -211,10 +214,27 @@ def _addresses_changed(moves: Moves, concerned: Concerned) -> None:
 def _mentioned(store: LinkStore, space: str, texts: Mapping[str, Text]) -> dict[str, list[str]]:
     """The names that each text mentions. Only where a key of a name stands are the runs of words asked for."""
     live = _live(store, space, sorted(set().union(*[text.keys for text in texts.values()])))
-    runs = {id: text.runs(live) for id, text in texts.items()}
-    asked = sorted(set().union(*[lengths for places in runs.values() for _, lengths in places]))
-    known = set(of(CALLED, store.under(space, [f"{CALLED}{run}" for run in asked], 1)))
-    return {id: mentioned(places, known) if places else [] for id, places in runs.items()}
+    places = {id: text.places(live) for id, text in texts.items()}
+    runs = {id: text.runs(places[id][0], live) for id, text in texts.items()}
+    known = _known(store, space, CALLED, set().union(*[lengths for held in runs.values() for _, lengths in held]))
+    for id, held in _at_signs(store, space, texts, {id: signs for id, (_, signs) in places.items() if signs}, live).items():
+        known.update(*held.values())
+        runs[id] = sorted([*runs[id], *held.items()], key=itemgetter(0))
+    return {id: mentioned(held, known) if held else [] for id, held in runs.items()}
+
+
+def _at_signs(store: LinkStore, space: str, texts: Mapping[str, Text], places: Places, live: AbstractSet[str]) -> dict[str, dict[int, Runs]]:
+    return grown(
+        texts,
+        places,
+        begun=lambda runs: _known(store, space, BEGINS, runs),
+        called=lambda runs: _known(store, space, CALLED, {run for run in runs if key_of(run) in live}),
+    )
+
+
+def _known(store: LinkStore, space: str, role: str, names: Iterable[str]) -> set[str]:
+    """Those of the names that somebody is entered under."""
+    return set(of(role, store.under(space, [f"{role}{name}" for name in sorted(names)], 1)))
 
 
 def _live(store: LinkStore, space: str, keys: Sequence[str]) -> set[str]:
