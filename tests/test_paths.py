@@ -152,7 +152,7 @@ def test_however_strange_titles_and_types_are_the_path_is_one_line_of_its_own(it
     assert len(via.splitlines()) == 1
     assert json.loads(FORMATS["json"].block(hit, form))["via"] == via
     assert yaml.safe_load(FORMATS["yaml"].block(hit, form))[0]["via"] == via
-    assert [line for line in FORMATS["plain"].block(hit, form).split("\n")[1:] if line and line[0] != " "] == [f"via: {via}"]
+    assert [line for line in FORMATS["plain"].block(hit, form).split("\n")[1:] if line and line[0] not in " -"] == [f"via: {via}"]
     markdown = FORMATS["markdown"].block(hit, form)
     if form is Form.POINTER:
         assert markdown.endswith(f", via: {via}\n")
