@@ -53,7 +53,7 @@ _WORD = re.compile(rf"[{_ONE_SIGN}]|[^\W{_ONE_SIGN}]+(?:'[^\W{_ONE_SIGN}]+)*")
 _ASCII_WORD = re.compile("[A-Za-z0-9_]+(?:'[A-Za-z0-9_]+)*")  # the same in a text of ASCII alone, in half the time
 _SIGN = re.compile(f"[{_ONE_SIGN}]")
 _FIRST_SIGN = _ONE_SIGN[0]
-_BETWEEN_SIGNS = re.compile(rf"(?<=[{_ONE_SIGN}])[^\w{_ONE_SIGN}]+(?=[{_ONE_SIGN}])")
+_BETWEEN_SIGNS = rf"(?<=[{_ONE_SIGN}])[^\w{_ONE_SIGN}]+(?=[{_ONE_SIGN}])"  # compiled when it is needed: it takes 8 ms
 _TWO_SYLLABLES = re.compile("[\uac00-\ud7a3]{2}")
 _GEORGIAN = re.compile("[\u10d0-\u10ff]")  # small letters to Unicode, yet nobody writes names with others
 _GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
@@ -146,7 +146,7 @@ def folded(text: str) -> str:
     """What `holds_one` looks at. Folded, as what small letters of a whole text are depends on the letters beside them. Nothing stands between
     signs of scripts without spaces: signs alone are in every text, and only side by side they tell one from another."""
     plain = _plain(text).casefold()
-    return plain if plain.isascii() else _BETWEEN_SIGNS.sub("", plain)
+    return plain if plain.isascii() or not _SIGN.search(plain) else re.sub(_BETWEEN_SIGNS, "", plain)
 
 
 def holds_one(text: str, names: Sequence[str]) -> bool:
@@ -171,34 +171,30 @@ def spans(text: str) -> tuple[str, ...]:
     text = _plain(text)
     # Most runs of several words are met once: to keep them would take longer than to make them again. A word is looked at once, however
     # often it stands there.
-    runs: dict[str, int] = {}
-    for run in _SPAN.finditer(text):
-        runs.setdefault(run.group(), run.start())
-    found = dict.fromkeys([name for run, at in runs.items() if (name := _span(run) if " " in run else "" if _begins_only(text, run, at) else _spans[run])])
+    runs = dict.fromkeys(_SPAN.findall(text))
+    at = 0  # each stands behind the one before: to look from the beginning of the text for each took the square of its length
+    found = dict.fromkeys(
+        [name for run in runs if (name := _span(run) if " " in run else "" if _begins_only(text, run, at := text.find(run, at)) else _spans[run])]
+    )
     for symbol in _CODE.findall(text) if "`" in text else ():
         if INSIDE.search(symbol) and useful(normal(symbol)):
             found[normal(symbol)] = None
     return tuple(found)
 
 
-def _begins_only(text: str, word: str, start: int) -> bool:
-    """Whether a word, which stands at `start`, has its capital because sentences begin with it, and never inside one: then it is no name."""
+def _begins_only(text: str, word: str, at: int) -> bool:
+    """Whether a word has its capital because sentences begin with it, and never inside one: then it is no name. Looked for first from `at`
+    on, where it stands: there most are seen to be names."""
     if not word[1:].islower():
         return False
-    # Most stand inside a sentence there. To look from the beginning of the text for each word took the square of its length.
-    if not _begins_sentence(text, start):
-        return False
-    start = text.find(word)
-    while start >= 0:
-        if not _begins_sentence(text, start):
-            return False
-        start = text.find(word, start + 1)
+    for begin, end in ((at, len(text)), (0, at + len(word) - 1)):
+        start = text.find(word, begin, end)
+        while start >= 0:
+            before = text[max(0, start - 4) : start].rstrip(_OPENING)
+            if before and before[-1] not in _ENDING:
+                return False
+            start = text.find(word, start + 1, end)
     return True
-
-
-def _begins_sentence(text: str, start: int) -> bool:
-    before = text[max(0, start - 4) : start].rstrip(_OPENING)
-    return not before or before[-1] in _ENDING
 
 
 def _span(run: str) -> str:
