@@ -74,7 +74,7 @@ def some_item(chance: random.Random, number: int) -> Item:
         space="s",
         kind=chance.choice(list(Kind)),
         type=chance.choice(["", "faq", "a: b", "# t", "手順"]),
-        title=babble(chance, chance.choice([0, 1, 3, 8, 60])) or "untitled",
+        title=title if (title := babble(chance, chance.choice([0, 1, 3, 8, 60]))).strip() else "untitled",
         text=babble(chance, 4000 if chance.random() < 0.01 else chance.choice(LENGTHS)),
         summary=babble(chance, chance.choice([0, 0, 2, 8])),
         properties={name: chance.choice([1, 2.5e30, True, None, [1, "x"], {"a": babble(chance, 2)}, babble(chance, 4)]) for name in names},
