@@ -418,6 +418,8 @@ class TestMarkdown:
     def test_long_hostile_texts_take_linear_time(self) -> None:
         for line in ("<!--\n", "[a\n\n", "```\n~~~~\n", "> " * 50 + "\n", "- " * 50 + "x\n", "\t" * 50 + "# x\n", "<a " + "a " * 50 + "\n"):
             assert body_text(line * 2000).count("\n") >= 2000
+        for sign in ("id: ", "--[", "**a"):
+            assert body_text("- " + sign * 300_000) == "- " + sign * 300_000
 
 
 class TestPlain:

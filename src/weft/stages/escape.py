@@ -20,8 +20,6 @@ _SUSPECT = re.compile(
     r"|\n[ >]*-[ -]*(?:[\t\n]|\Z)"
     rf"|\n[ >*+\-0-9.)]{{{_MAX_DEPTH + 1}}}"
 )
-# Lines that weft writes itself: a property, a pointer, a link. In a text they get another mark, which means the same to markdown.
-_OURS = re.compile(r"^- (?:\*\*.*\*\*: |.*id: .*\)$|.*--\[.*\]--> )", re.M)
 _SPECIAL = frozenset("#=`~<>[*+-_0123456789")  # what a line begins with that may be more than a line of a paragraph
 _ATX = re.compile(r"#{1,6}(?: |\Z)")
 _SETEXT = re.compile(r"(?:=+|-+) *\Z")
@@ -76,11 +74,20 @@ def bold_text(text: str) -> str:
 
 def body_text(text: str) -> str:
     """A text that adds no heading or link definition and no line like those that weft writes, and that ends where it ends: nothing after it is swallowed."""
-    if ("\n" not in text and text[:1].isalpha()) or not (_SUSPECT.search("\n" + text) or _OURS.search(text)):
+    if ("\n" not in text and text[:1].isalpha()) or not (_SUSPECT.search("\n" + text) or any(map(_ours, text.split("\n")))):
         return text
     reader = _Reader(text)
     lines = [reader.read(line) for line in text.split("\n")]
     return "\n".join([*lines, *reader.missing()])
+
+
+def _ours(line: str) -> bool:
+    """Whether a line is like those that weft writes: a property, a pointer, a link. In a text it gets another mark, which means the same to markdown.
+    By hand: a pattern would take the square of the length of a hostile line."""
+    if not line.startswith("- "):
+        return False
+    named, pointed = line.startswith("- **") and "**: " in line, line.endswith(")") and "id: " in line
+    return named or pointed or "]--> " in line.partition("--[")[2]
 
 
 class _Leaf(Enum):
@@ -118,7 +125,7 @@ class _Reader:
         column = self._meaning(raw, line)
         self.start += len(raw) + 1
         if column is None:
-            return f"*{written[1:]}" if not code and _OURS.match(written) else written
+            return f"*{written[1:]}" if not code and _ours(written) else written
         at = _index(raw, column)
         return f"{raw[:at]}\\{raw[at:]}"
 
