@@ -10,11 +10,11 @@ from functools import lru_cache
 from itertools import islice
 
 from weft.errors import Conflict, Unavailable
-from weft.model import Context, Filter, Hit, Key, Problem, Query, Stats
+from weft.model import Context, Hit, Key, Problem, Query, Stats
 from weft.ports import Stores, TokenCounter, Vector
 from weft.recipes import LEAST, Recipe, Weights
 from weft.stages.fit import Part, fit
-from weft.stages.gather import Gathered, Request, gather
+from weft.stages.gather import Gathered, Request, about, gather
 from weft.stages.linked import needs, tolerance
 from weft.stages.paths import told_in
 from weft.stages.rank import rank, rescored
@@ -125,8 +125,7 @@ def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
 
 def _unknown(query: Query, stores: Stores) -> list[Problem]:
     """That the request is about an entity of which nothing is stored."""
-    keys = [] if query.entity is None else [(space, query.entity) for space in query.spaces]
-    if not keys or stores.items.visible(keys, Filter(query.spaces, created_to=query.as_of)):
+    if query.entity is None or not query.spaces or about(query, stores):
         return []
     return [Problem("entity", f"no item {query.entity!r} in {', '.join(query.spaces)}: the answer is as for nobody", "unknown_entity")]
 

@@ -69,7 +69,7 @@ def by_search(request: Request, recipe: Recipe) -> Gathered:
 def by_link(request: Request, recipe: Recipe) -> Gathered:
     best = sorted(request.found, key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space))[: recipe.starts]
     starts = [hit.item.key for hit in best]
-    starts += _about(request)
+    starts += about(request.query, request.stores)
     only = allowed(request.query, recipe)
     called = _called(request, only, recipe) if recipe.named else []
     starts += [hit.item.key for hit in called]
@@ -93,11 +93,10 @@ def _called(request: Request, only: Filter, recipe: Recipe) -> list[Hit]:
     ]
 
 
-def _about(request: Request) -> list[Key]:
+def about(query: Query, stores: Stores) -> list[Key]:
     """The entity the request is about, wherever it was known at its time."""
-    query = request.query
     keys = [] if query.entity is None else [(space, query.entity) for space in query.spaces]
-    return request.stores.items.visible(keys, Filter(query.spaces, created_to=query.as_of)) if keys else keys
+    return stores.items.visible(keys, Filter(query.spaces, created_to=query.as_of)) if keys else keys
 
 
 def by_walk(request: Request, recipe: Recipe) -> Gathered:
@@ -105,7 +104,7 @@ def by_walk(request: Request, recipe: Recipe) -> Gathered:
     query = request.query
     known = {hit.item.key for hit in request.found}
     most = max((hit.score for hit in request.found if hit.found_by != ("key",)), default=1.0)
-    entities = [Hit(item, most, {}, ("key",), (item.key,)) for item in request.stores.items.get(_about(request)) if item.key not in known]
+    entities = [Hit(item, most, {}, ("key",), (item.key,)) for item in request.stores.items.get(about(request.query, request.stores)) if item.key not in known]
     starts = [*(hit if hit.score <= most else replace(hit, score=most) for hit in request.found), *entities]
     result = walk(query.text, request.vector, starts, request.pool, allowed(query, recipe), recipe, stores=request.stores)
     return Gathered(_new(result.hits, request.found), expanded=result.reached, max_depth=result.max_depth, worth=result.worth)
