@@ -33,14 +33,40 @@ def entities(made: Made, size: int = 2000) -> Iterator[tuple[list[weft.Item], Fl
 
 
 def _entity(made: Made, number: int) -> weft.Item:
-    properties = {"code": f"E-{number:06}", "owner": made.text(2), "tier": number % 4, "status": made.text(1), "note": made.text(5)}
-    return weft.Item(f"n{number}", "one", weft.Kind.ENTITY, KINDS[number % len(KINDS)], made.text(3).title(), made.text(12), properties=properties)
+    properties = {
+        "code": f"E-{number:06}",
+        "owner": made.text(2),
+        "tier": number % 4,
+        "status": made.text(1),
+        "note": made.text(5),
+    }
+    return weft.Item(
+        f"n{number}",
+        "one",
+        weft.Kind.ENTITY,
+        KINDS[number % len(KINDS)],
+        made.text(3).title(),
+        made.text(12),
+        properties=properties,
+    )
 
 
 def rules() -> list[weft.Item]:
-    checks = [{"property": "tier", "constraint": "range", "min": 0, "max": 2}, {"property": "code", "constraint": "pattern", "pattern": "^E-[0-9]+$"}]
+    checks = [
+        {"property": "tier", "constraint": "range", "min": 0, "max": 2},
+        {"property": "code", "constraint": "pattern", "pattern": "^E-[0-9]+$"},
+    ]
     return [
-        weft.Item(f"axiom-{kind}", "one", weft.Kind.RULE, "axiom", f"{kind} rule", f"What holds for every {kind}.", subject=kind, properties={"rules": checks})
+        weft.Item(
+            f"axiom-{kind}",
+            "one",
+            weft.Kind.RULE,
+            "axiom",
+            f"{kind} rule",
+            f"What holds for every {kind}.",
+            subject=kind,
+            properties={"rules": checks},
+        )
         for kind in KINDS
     ]
 
@@ -48,21 +74,38 @@ def rules() -> list[weft.Item]:
 def ingest(kb: weft.Engine, made: Made) -> None:
     for items, vectors in entities(made):
         kb.add(items, embed=False)
-        kb._stores.vectors.put_vectors({item.key: vector for item, vector in zip(items, vectors, strict=True)}, "bench")
+        kb._stores.vectors.put_vectors(
+            {item.key: vector for item, vector in zip(items, vectors, strict=True)}, "bench"
+        )
     kb.add(rules(), embed=False)
     kinds = np.random.default_rng(11)
     for edges in made.edges():
         names = kinds.integers(0, len(LINKS), len(edges))
-        kb.add([], [weft.Edge(edge.source, edge.target, LINKS[name], edge.weight, "one") for edge, name in zip(edges, names.tolist(), strict=True)])
+        kb.add(
+            [],
+            [
+                weft.Edge(edge.source, edge.target, LINKS[name], edge.weight, "one")
+                for edge, name in zip(edges, names.tolist(), strict=True)
+            ],
+        )
 
 
 def add_hub(kb: weft.Engine, count: int) -> None:
-    kb.add(weft.Item(HUB, "one", weft.Kind.ENTITY, "System", "The Hub", "Linked to all."), embed=False)
+    kb.add(
+        weft.Item(HUB, "one", weft.Kind.ENTITY, "System", "The Hub", "Linked to all."), embed=False
+    )
     chance = np.random.default_rng(12)
     for start in range(0, count, 2000):
         numbers = range(start, min(start + 2000, count))
         weights = np.round(chance.random((len(numbers), HUB_LINKS)) * 0.9 + 0.1, 6)
-        kb.add([], [weft.Edge(HUB, f"n{n}", f"LINK_{k}", float(weights[n - start, k]), "one") for n in numbers for k in range(HUB_LINKS)])
+        kb.add(
+            [],
+            [
+                weft.Edge(HUB, f"n{n}", f"LINK_{k}", float(weights[n - start, k]), "one")
+                for n in numbers
+                for k in range(HUB_LINKS)
+            ],
+        )
 
 
 def timed(call: Callable[[int], object], count: int) -> str:
@@ -77,18 +120,28 @@ def timed(call: Callable[[int], object], count: int) -> str:
         spans.append(((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000))
     said = []
     for name, values in zip(("wall", "cpu"), np.array(spans).T, strict=True):
-        said.append(f"{name} p50 {np.percentile(values, 50):6.2f}  p95 {np.percentile(values, 95):6.2f}  p99 {np.percentile(values, 99):6.2f} ms")
+        said.append(
+            f"{name} p50 {np.percentile(values, 50):6.2f}  p95 {np.percentile(values, 95):6.2f}  p99 {np.percentile(values, 99):6.2f} ms"
+        )
     return "   ".join(said)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--entities", type=int, default=100_000)
     parser.add_argument("--requests", type=int, default=200)
-    parser.add_argument("--file", type=Path, help="keep the file here, and use it again if it is there")
-    parser.add_argument("--hub", action="store_true", help="also add an entity with ten links to every other one")
+    parser.add_argument(
+        "--file", type=Path, help="keep the file here, and use it again if it is there"
+    )
+    parser.add_argument(
+        "--hub", action="store_true", help="also add an entity with ten links to every other one"
+    )
     arguments = parser.parse_args()
-    logging.getLogger("weft").setLevel(logging.ERROR)  # the rules have no vectors, and every search says so
+    logging.getLogger("weft").setLevel(
+        logging.ERROR
+    )  # the rules have no vectors, and every search says so
     path = arguments.file or Path(tempfile.mkdtemp()) / "graph.db"
     made, fresh = Made(arguments.entities), not path.exists()
     with weft.open(str(path), embedder=None, links=[]) as kb:
@@ -111,7 +164,9 @@ def measure(kb: weft.Engine, made: Made, requests: int) -> None:
     shown: list[tuple[int, int, int]] = []
 
     def ask(number: int, **options: Any) -> object:
-        answer = graph.for_query(queries[number % 100], vector=vectors[number % 100].tolist(), **options)
+        answer = graph.for_query(
+            queries[number % 100], vector=vectors[number % 100].tolist(), **options
+        )
         for name, value in answer.stats.timings.items():
             stages.setdefault(name, []).append(value)
         shown.append((len(answer.entities), len(answer.relationships), answer.tokens))
@@ -124,24 +179,46 @@ def measure(kb: weft.Engine, made: Made, requests: int) -> None:
         "depth 1": {},
     }
     yardstick = timed(
-        lambda number: kb.search(queries[number % 100], spaces=["one"], kinds=["entity"], limit=60, vector=vectors[number % 100].tolist()), requests
+        lambda number: kb.search(
+            queries[number % 100],
+            spaces=["one"],
+            kinds=["entity"],
+            limit=60,
+            vector=vectors[number % 100].tolist(),
+        ),
+        requests,
     )
     print(f"  {'beside it: search alone':24} {yardstick}", flush=True)
     for name, options in runs.items():
         stages.clear()
         shown.clear()
-        print(f"  {name:24} {timed(lambda number, options=options: ask(number, **options), requests)}", flush=True)  # type: ignore[misc]
-        print("    stages p50", {stage: round(float(np.percentile(values, 50)), 2) for stage, values in stages.items()})
-        print("    entities, relationships, tokens on average:", np.mean(shown, axis=0).round(1).tolist(), flush=True)
+        print(
+            f"  {name:24} {timed(lambda number, options=options: ask(number, **options), requests)}",
+            flush=True,
+        )  # type: ignore[misc]
+        print(
+            "    stages p50",
+            {stage: round(float(np.percentile(values, 50)), 2) for stage, values in stages.items()},
+        )
+        print(
+            "    entities, relationships, tokens on average:",
+            np.mean(shown, axis=0).round(1).tolist(),
+            flush=True,
+        )
 
 
 def near_hub(kb: weft.Engine, requests: int) -> None:
     """The hub is the start: its best neighbours must be in the answer, whatever else it is linked to."""
     graph = weft.GraphContext(kb, ["one"])
-    print(f"  hub of 1,000,000 links   {timed(lambda _: graph.for_entities([HUB], relationship_depth=2), requests)}", flush=True)
+    print(
+        f"  hub of 1,000,000 links   {timed(lambda _: graph.for_entities([HUB], relationship_depth=2), requests)}",
+        flush=True,
+    )
     answer = graph.for_entities([HUB], relationship_depth=1, max_tokens=None)
     heaviest = kb._stores.graph.edges_of([(("one"), HUB)], ["one"], (), HUB_CAP)
-    best = list(dict.fromkeys(edge.target for edge in heaviest if edge.source == HUB))[: len(answer.entities) - 1]
+    best = list(dict.fromkeys(edge.target for edge in heaviest if edge.source == HUB))[
+        : len(answer.entities) - 1
+    ]
     found = {one.item.id for one in answer.entities}
     print(f"    of its {len(best)} best neighbours {len(found & set(best))} are in the answer")
 

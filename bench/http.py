@@ -35,7 +35,20 @@ def serving(path: Path) -> Iterator[tuple[int, int]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    command = [sys.executable, "-m", "weft", "serve", "--db", str(path), "--port", str(port), "--requests-per-minute", "0", "--embedder", "none"]
+    command = [
+        sys.executable,
+        "-m",
+        "weft",
+        "serve",
+        "--db",
+        str(path),
+        "--port",
+        str(port),
+        "--requests-per-minute",
+        "0",
+        "--embedder",
+        "none",
+    ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             _wait(port)
@@ -65,7 +78,9 @@ def ask(connection: HTTPConnection, method: str, path: str, body: str | None = N
     return (time.perf_counter() - started) * 1000
 
 
-def load(port: int, connections: int, seconds: float, bodies: Sequence[str], answers: Queue[list[float]]) -> None:
+def load(
+    port: int, connections: int, seconds: float, bodies: Sequence[str], answers: Queue[list[float]]
+) -> None:
     """The second process: every connection asks one question after the other."""
     until = time.perf_counter() + seconds
     spans: list[float] = []
@@ -99,21 +114,33 @@ def health(port: int, process: multiprocessing.Process) -> list[float]:
 def memory_mb(pid: int) -> float:
     """What the server's processes hold together, as Linux counts it; nan elsewhere."""
     try:
-        return sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in family(pid)) * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return (
+            sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in family(pid))
+            * os.sysconf("SC_PAGE_SIZE")
+            / 1e6
+        )
     except OSError:
         return float("nan")
 
 
 def family(pid: int) -> list[int]:
     """A process, those it started, those they started, and so on."""
-    children = [int(one) for thread in Path(f"/proc/{pid}/task").iterdir() for one in (thread / "children").read_text().split()]
+    children = [
+        int(one)
+        for thread in Path(f"/proc/{pid}/task").iterdir()
+        for one in (thread / "children").read_text().split()
+    ]
     return [pid, *(one for child in children for one in family(child))]
 
 
-def measured(port: int, connections: int, seconds: float, bodies: Sequence[str]) -> tuple[list[float], list[float]]:
+def measured(
+    port: int, connections: int, seconds: float, bodies: Sequence[str]
+) -> tuple[list[float], list[float]]:
     """The times of the contexts and of the health checks beside them."""
     answers: Queue[list[float]] = multiprocessing.Queue()
-    process = multiprocessing.Process(target=load, args=(port, connections, seconds, bodies, answers))
+    process = multiprocessing.Process(
+        target=load, args=(port, connections, seconds, bodies, answers)
+    )
     process.start()
     watching: list[list[float]] = []
     watcher = threading.Thread(target=lambda: watching.append(health(port, process)))
@@ -125,13 +152,22 @@ def measured(port: int, connections: int, seconds: float, bodies: Sequence[str])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=2000)
-    parser.add_argument("--file", type=Path, help="knowledge made by an earlier run of this or of bench.speed")
-    parser.add_argument("--repeat", type=int, default=1, help="how often the load is repeated, to see whether the memory grows")
+    parser.add_argument(
+        "--file", type=Path, help="knowledge made by an earlier run of this or of bench.speed"
+    )
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        default=1,
+        help="how often the load is repeated, to see whether the memory grows",
+    )
     arguments = parser.parse_args()
     path = arguments.file or Path(tempfile.mkdtemp()) / "http.db"
     if not path.exists():
@@ -141,15 +177,23 @@ def main() -> None:
     # By words alone: the query's vector would be the embedder's work, and here the service is measured.
     asked = {"tenant_ids": ["one"], "max_tokens": arguments.max_tokens, "search_method": "bm25"}
     bodies = [json.dumps(asked | {"query": asking.text(6)}) for _ in range(100)]
-    print(f"{arguments.items:,} items, {arguments.connections} connections, {os.cpu_count()} cores", flush=True)
+    print(
+        f"{arguments.items:,} items, {arguments.connections} connections, {os.cpu_count()} cores",
+        flush=True,
+    )
     with serving(path) as (port, pid):
         measured(port, 4, 2, bodies)
         print(f"  memory of the server before: {memory_mb(pid):.0f} MB", flush=True)
         for _ in range(arguments.repeat):
             spans, checks = measured(port, arguments.connections, arguments.seconds, bodies)
             p50, p95, p99 = np.percentile(spans, [50, 95, 99])
-            print(f"  {len(spans) / arguments.seconds:.1f} contexts/s   p50 {p50:.0f} ms   p95 {p95:.0f} ms   p99 {p99:.0f} ms")
-            print(f"  /healthz meanwhile: p95 {np.percentile(checks, 95):.1f} ms of {len(checks)};  memory {memory_mb(pid):.0f} MB", flush=True)
+            print(
+                f"  {len(spans) / arguments.seconds:.1f} contexts/s   p50 {p50:.0f} ms   p95 {p95:.0f} ms   p99 {p99:.0f} ms"
+            )
+            print(
+                f"  /healthz meanwhile: p95 {np.percentile(checks, 95):.1f} ms of {len(checks)};  memory {memory_mb(pid):.0f} MB",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -23,9 +23,13 @@ CHANGES = 20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--items", type=int, default=20_000)
-    parser.add_argument("--corpus", type=Path, help="links by names instead, of the passages of a retrieval set")
+    parser.add_argument(
+        "--corpus", type=Path, help="links by names instead, of the passages of a retrieval set"
+    )
     arguments = parser.parse_args()
     if arguments.corpus:
         by_names(arguments.corpus, arguments.items)
@@ -41,13 +45,17 @@ def main() -> None:
 def by_names(corpus: Path, count: int) -> None:
     """All links by names of stored passages, then single changes of a passage's text."""
     rows = [json.loads(line) for line in corpus.read_text("utf-8").splitlines()[:count]]
-    items = [weft.Item(row["id"], "all", title=row.get("title", ""), text=row["text"]) for row in rows]
+    items = [
+        weft.Item(row["id"], "all", title=row.get("title", ""), text=row["text"]) for row in rows
+    ]
     with tempfile.TemporaryDirectory() as folder:
         with weft.open(f"{folder}/names.db", embedder=None, links=[]) as kb:
             started = time.process_time()
             kb.add(items, embed=False)
             stored = time.process_time() - started
-        with weft.open(f"{folder}/names.db", embedder=None, links=[rule.type for rule in BY_NAME]) as kb:
+        with weft.open(
+            f"{folder}/names.db", embedder=None, links=[rule.type for rule in BY_NAME]
+        ) as kb:
             started = time.process_time()
             kb.link()
             spent, links = time.process_time() - started, kb.stats().spaces[0].links
@@ -57,8 +65,14 @@ def by_names(corpus: Path, count: int) -> None:
                 kb.add(replace(item, text=f"{item.text} Changed {number}."), embed=False)
                 changes.append(time.process_time() - started)
     each = 1000 / len(items)
-    print(f"{len(items):,} passages: storing {stored * each:.2f} ms each; links by names {spent * each:.2f} ms each, {links:,} links", flush=True)
-    print(f"  one change, with its words: {np.median(changes) * 1000:.1f} ms, at most {max(changes) * 1000:.0f} ms", flush=True)
+    print(
+        f"{len(items):,} passages: storing {stored * each:.2f} ms each; links by names {spent * each:.2f} ms each, {links:,} links",
+        flush=True,
+    )
+    print(
+        f"  one change, with its words: {np.median(changes) * 1000:.1f} ms, at most {max(changes) * 1000:.0f} ms",
+        flush=True,
+    )
 
 
 def fill(path: str, count: int) -> list[tuple[weft.Item, list[float]]]:
@@ -66,12 +80,24 @@ def fill(path: str, count: int) -> list[tuple[weft.Item, list[float]]]:
     made, chance, spent = Made(count), np.random.default_rng(1), 0.0
     with weft.open(path, embedder=None, links=[]) as kb:
         for items, vectors in made.batches(2000):
-            tagged = [replace(one, tags=tuple(f"t{tag}" for tag in sorted(set(chance.integers(0, count // 30, 4).tolist())))) for one in items]
+            tagged = [
+                replace(
+                    one,
+                    tags=tuple(
+                        f"t{tag}"
+                        for tag in sorted(set(chance.integers(0, count // 30, 4).tolist()))
+                    ),
+                )
+                for one in items
+            ]
             started = time.process_time()
             kb.add(tagged, embed=False)
             spent += time.process_time() - started
             kb.add(tagged, vectors=vectors.tolist())
-    print(f"{count:,} items: words without links {count / spent:,.0f} a second of processor time", flush=True)
+    print(
+        f"{count:,} items: words without links {count / spent:,.0f} a second of processor time",
+        flush=True,
+    )
     return list(zip(tagged, vectors.tolist(), strict=True))
 
 
@@ -85,7 +111,10 @@ def measure(path: str, rule: str, last: list[tuple[weft.Item, list[float]]]) -> 
             started = time.process_time()
             kb.add(replace(item, text=f"changed {number}"), vectors=[vector])
             changes.append(time.process_time() - started)
-    print(f"  {rule:12} all: {spent:6.1f} s, {links:,} links; one change: {np.median(changes) * 1000:.1f} ms", flush=True)
+    print(
+        f"  {rule:12} all: {spent:6.1f} s, {links:,} links; one change: {np.median(changes) * 1000:.1f} ms",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,11 @@ class Asked:
 
 def spoken(row: dict[str, Any]) -> weft.Turn:
     """A turn of LoCoMo: its time is that of the session, written as "1:56 pm on 8 May, 2023"."""
-    return weft.Turn(row["speaker"], row["text"] or "(a picture)", datetime.strptime(row["date"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC))
+    return weft.Turn(
+        row["speaker"],
+        row["text"] or "(a picture)",
+        datetime.strptime(row["date"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC),
+    )
 
 
 def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, list[Asked]]:
@@ -48,18 +52,36 @@ def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, list[Asked]
     kb = weft.open(tempfile.mkdtemp() + "/memory.db", embedder=embedder)
     ids: dict[str, str] = {}
     for (conversation, session), rows in sessions.items():
-        turns = weft.Memory(kb, conversation).add_conversation([spoken(row) for row in rows], conversation=session, embed=False)
+        turns = weft.Memory(kb, conversation).add_conversation(
+            [spoken(row) for row in rows], conversation=session, embed=False
+        )
         ids |= {row["id"]: turn.id for row, turn in zip(rows, turns, strict=True)}
     embedder.warm("memory", [item.embeddable for item in kb.items()])
     kb.embed()
     asked = [row for _, row in lines_of(folder / "queries.jsonl") if row["gold"]]
     embedder.warm("memory-queries", [row["text"] for row in asked])
-    return kb, [Asked(row["text"], row["conv"], frozenset(ids[id] for id in row["gold"])) for row in asked]
+    return kb, [
+        Asked(row["text"], row["conv"], frozenset(ids[id] for id in row["gold"])) for row in asked
+    ]
 
 
 def recall(kb: weft.Engine, asked: Sequence[Asked], **options: Any) -> dict[str, float]:
-    found = [([one.memory.id for one in weft.Memory(kb, one.workspace).search(one.text, limit=max(DEPTHS), now=NOW, **options)], one.gold) for one in asked]
-    return {f"R@{k}": _mean([len(gold & set(ids[:k])) / len(gold) for ids, gold in found]) for k in DEPTHS}
+    found = [
+        (
+            [
+                one.memory.id
+                for one in weft.Memory(kb, one.workspace).search(
+                    one.text, limit=max(DEPTHS), now=NOW, **options
+                )
+            ],
+            one.gold,
+        )
+        for one in asked
+    ]
+    return {
+        f"R@{k}": _mean([len(gold & set(ids[:k])) / len(gold) for ids, gold in found])
+        for k in DEPTHS
+    }
 
 
 def evidence(kb: weft.Engine, asked: Sequence[Asked], **options: Any) -> dict[str, float]:
@@ -68,7 +90,9 @@ def evidence(kb: weft.Engine, asked: Sequence[Asked], **options: Any) -> dict[st
     for budget in BUDGETS:
         shares, used = [], []
         for one in asked:
-            preview = weft.Memory(kb, one.workspace).preview(one.text, token_budget=budget, now=NOW, **({"limit": None} | options))
+            preview = weft.Memory(kb, one.workspace).preview(
+                one.text, token_budget=budget, now=NOW, **({"limit": None} | options)
+            )
             shares.append(len(one.gold & set(preview.memory_ids)) / len(one.gold))
             used.append(preview.budget_used / 100)
         result |= {f"ev@{budget}": _mean(shares), f"used@{budget}": _mean(used)}
@@ -78,30 +102,56 @@ def evidence(kb: weft.Engine, asked: Sequence[Asked], **options: Any) -> dict[st
 def quality(arguments: argparse.Namespace) -> None:
     kb, asked = load(arguments.data, CachedOnDisk(arguments.cache))
     asked = asked[: arguments.questions]
-    print(f"{sum(info.items for info in kb.stats().spaces):,} turns, {len(asked):,} questions", flush=True)
+    print(
+        f"{sum(info.items for info in kb.stats().spaces):,} turns, {len(asked):,} questions",
+        flush=True,
+    )
     for ranker in ("similarity", "default"):
         print(f"  search, ranked by {ranker:10}", recall(kb, asked, ranker=ranker), flush=True)
     for ranker in ("similarity", "default"):
         print(f"  context, ranked by {ranker:10}", evidence(kb, asked, ranker=ranker), flush=True)
-    print("  context with neighbouring turns", evidence(kb, asked, ranker="similarity", include_relationships=True), flush=True)
+    print(
+        "  context with neighbouring turns",
+        evidence(kb, asked, ranker="similarity", include_relationships=True),
+        flush=True,
+    )
 
 
 def speed(arguments: argparse.Namespace) -> None:
-    made, kb = Made(arguments.items), weft.open(tempfile.mkdtemp() + "/memory.db", embedder=None, links=[])
+    made, kb = (
+        Made(arguments.items),
+        weft.open(tempfile.mkdtemp() + "/memory.db", embedder=None, links=[]),
+    )
     for items, vectors in made.batches(2000):
         memories = [
-            weft.Item(item.id, "one", weft.Kind.MEMORY, item.type, text=item.text, subject=f"c{n % 50}", confidence=0.5, created_at=NOW - timedelta(minutes=n))
+            weft.Item(
+                item.id,
+                "one",
+                weft.Kind.MEMORY,
+                item.type,
+                text=item.text,
+                subject=f"c{n % 50}",
+                confidence=0.5,
+                created_at=NOW - timedelta(minutes=n),
+            )
             for n, item in enumerate(items)
         ]
         kb.add(memories, vectors=vectors.tolist())
     asking, memory = Made(arguments.items, seed=8), weft.Memory(kb, "one")
-    queries, ready = [asking.text(6) for _ in range(100)], [vector.tolist() for vector in made.vectors(100)]
+    queries, ready = (
+        [asking.text(6) for _ in range(100)],
+        [vector.tolist() for vector in made.vectors(100)],
+    )
     print(f"{arguments.items:,} memories of one workspace, the vector given")
     runs = {
         "search by vector": lambda n: memory.search_by_vector(ready[n % 100]),
-        "the same, of one conversation": lambda n: memory.search_by_vector(ready[n % 100], conversation_id="c7"),
+        "the same, of one conversation": lambda n: memory.search_by_vector(
+            ready[n % 100], conversation_id="c7"
+        ),
         "search by words": lambda n: memory.search(queries[n % 100], mode="bm25"),
-        "context by vector, 2,000 tokens": lambda n: memory.build_context_by_vector(ready[n % 100], limit=None),
+        "context by vector, 2,000 tokens": lambda n: memory.build_context_by_vector(
+            ready[n % 100], limit=None
+        ),
     }
     for name, run in runs.items():
         print(f"  {name:32} {timed(run, arguments.requests)}", flush=True)
@@ -109,7 +159,10 @@ def speed(arguments: argparse.Namespace) -> None:
 
 def cache(arguments: argparse.Namespace) -> None:
     del arguments
-    held, question = Cached(CachedOnDisk(None)), ["How do I get a refund for a parcel that came too late?"]
+    held, question = (
+        Cached(CachedOnDisk(None)),
+        ["How do I get a refund for a parcel that came too late?"],
+    )
     held.embed(question)
     best = min(timeit.repeat(lambda: held.embed(question), number=1000, repeat=20)) / 1000
     print(f"a hit of the embedding cache: {best * 1e6:.1f} microseconds")
@@ -120,7 +173,9 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("quality")
     one.add_argument("data", type=Path, help="a folder with corpus.jsonl and queries.jsonl")

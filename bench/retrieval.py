@@ -23,7 +23,9 @@ from weft.ports import Vector
 from weft.recipes import KNOWLEDGE
 
 SPLITS = {"scifact": "test"}  # sets that say which of their questions count
-SPACES = {"locomo": "conv"}  # sets whose questions are asked inside a part of the corpus, and the field that names it
+SPACES = {
+    "locomo": "conv"
+}  # sets whose questions are asked inside a part of the corpus, and the field that names it
 
 
 class CachedOnDisk:
@@ -52,12 +54,17 @@ class CachedOnDisk:
         self._known.update(zip(missing, vectors, strict=True))
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        return [self._known[text] if text in self._known else self._inner.embed([text])[0] for text in texts]
+        return [
+            self._known[text] if text in self._known else self._inner.embed([text])[0]
+            for text in texts
+        ]
 
 
 def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, Sequence[weft.Question]]:
     """An engine that holds the corpus, and the questions that have an answer in it."""
-    data = folders.read(folder, space_by=SPACES.get(folder.name, ""), split=SPLITS.get(folder.name, ""))
+    data = folders.read(
+        folder, space_by=SPACES.get(folder.name, ""), split=SPLITS.get(folder.name, "")
+    )
     embedder.warm(folder.name, [item.embeddable for item in data.items])
     embedder.warm(folder.name + "-queries", [question.text for question in data.questions])
     kb = weft.open(tempfile.mkdtemp() + "/bench.db", embedder=embedder)
@@ -69,16 +76,25 @@ def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, Sequence[we
 def searched(kb: weft.Engine, questions: Sequence[weft.Question], mode: str) -> dict[str, float]:
     """Recall at 2, 5, 10 and nDCG at 10 of `search`, in percent."""
     found = weft.evaluate(kb, questions, mode=mode, budgets=())
-    return {measure.replace("recall", "R"): _percent(found.mean(measure)) for measure in found.measures if not measure.startswith("all")}
+    return {
+        measure.replace("recall", "R"): _percent(found.mean(measure))
+        for measure in found.measures
+        if not measure.startswith("all")
+    }
 
 
-def evidence(kb: weft.Engine, questions: Sequence[weft.Question], sharpness: float) -> dict[str, float]:
+def evidence(
+    kb: weft.Engine, questions: Sequence[weft.Question], sharpness: float
+) -> dict[str, float]:
     """The share of the evidence that `context` shows whole inside a budget, and how much of the budget it uses."""
     found = weft.evaluate(kb, questions, ks=(), sharpness=sharpness)
     result: dict[str, float] = {}
     for budget in found.budgets:
         used = statistics.fmean(answer.tokens[budget] / budget for answer in found.answers)
-        result |= {f"ev@{budget}": _percent(found.mean(f"evidence@{budget}")), f"used@{budget}": _percent(used)}
+        result |= {
+            f"ev@{budget}": _percent(found.mean(f"evidence@{budget}")),
+            f"used@{budget}": _percent(used),
+        }
     return result
 
 
@@ -87,14 +103,22 @@ def _percent(share: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder of sets, each with corpus.jsonl and queries.jsonl")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "data", type=Path, help="folder of sets, each with corpus.jsonl and queries.jsonl"
+    )
     parser.add_argument("--sets", default="hotpotqa,2wiki,musique,locomo,scifact,stackfaq")
     parser.add_argument("--cache", type=Path, help="folder that keeps vectors between runs")
     parser.add_argument("--modes", default="bm25,vector,hybrid,walk")
     parser.add_argument("--questions", type=int, help="only the first N of each set")
-    parser.add_argument("--sharpness", type=float, nargs="*", help="try other values of the recipe's sharpness")
-    parser.add_argument("--no-search", action="store_true", help="only measure evidence inside budgets")
+    parser.add_argument(
+        "--sharpness", type=float, nargs="*", help="try other values of the recipe's sharpness"
+    )
+    parser.add_argument(
+        "--no-search", action="store_true", help="only measure evidence inside budgets"
+    )
     arguments = parser.parse_args()
     embedder = CachedOnDisk(arguments.cache)
     for name in arguments.sets.split(","):
@@ -102,11 +126,16 @@ def main() -> None:
         kb, questions = load(arguments.data / name, embedder)
         questions = questions[: arguments.questions]
         spaces = kb.stats().spaces
-        print(f"{name}: {sum(info.items for info in spaces):,} items, {sum(info.links for info in spaces):,} links, {len(questions):,} questions", flush=True)
+        print(
+            f"{name}: {sum(info.items for info in spaces):,} items, {sum(info.links for info in spaces):,} links, {len(questions):,} questions",
+            flush=True,
+        )
         for mode in () if arguments.no_search else arguments.modes.split(","):
             print(f"  search {mode:7}", searched(kb, questions, mode), flush=True)
         for sharpness in arguments.sharpness or [KNOWLEDGE[0].sharpness]:
-            print(f"  context sharpness={sharpness:g}", evidence(kb, questions, sharpness), flush=True)
+            print(
+                f"  context sharpness={sharpness:g}", evidence(kb, questions, sharpness), flush=True
+            )
         print(f"  {time.perf_counter() - started:.0f} s", flush=True)
 
 

@@ -31,7 +31,9 @@ def speed(texts: Sequence[str], rounds: int) -> tuple[float, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--corpus", type=Path, help="JSON Lines with title and text")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
@@ -44,7 +46,9 @@ def main() -> None:
     }
     if arguments.corpus:
         rows = [json.loads(line) for line in arguments.corpus.read_text("utf-8").splitlines()]
-        cases[arguments.corpus.parent.name] = [f"{row.get('title', '')}\n{row['text']}" for row in rows]
+        cases[arguments.corpus.parent.name] = [
+            f"{row.get('title', '')}\n{row['text']}" for row in rows
+        ]
     for name, texts in cases.items():
         fast, refused = speed(texts, arguments.rounds)
         print(f"  {name:34} {fast:7.1f} MB/s   refused {refused}", flush=True)

@@ -28,7 +28,12 @@ PROMPT = """\
 User request: {{ user_input }}
 """
 STRUCTURED = {
-    "metadata": {EXPERT: {"entity_type": "user", "properties": {"team": "Customer Care", "role": "team lead"}}},
+    "metadata": {
+        EXPERT: {
+            "entity_type": "user",
+            "properties": {"team": "Customer Care", "role": "team lead"},
+        }
+    },
     "pieces": [
         {
             "piece_id": "freeze-payout",
@@ -47,12 +52,22 @@ STRUCTURED = {
     ],
     "graph": {
         "nodes": [{"node_id": "process:refund", "node_type": "process", "label": "Refunds"}],
-        "edges": [{"source_id": EXPERT, "target_id": "process:refund", "edge_type": "APPROVES", "properties": {"piece_id": "freeze-payout"}}],
+        "edges": [
+            {
+                "source_id": EXPERT,
+                "target_id": "process:refund",
+                "edge_type": "APPROVES",
+                "properties": {"piece_id": "freeze-payout"},
+            }
+        ],
     },
 }
 RULES = (
     (("The notes:", SAID), json.dumps(STRUCTURED)),
-    (("# Rules to obey", "Freeze the seller's payout"), "1. Freeze the seller's payout. 2. Refund order 4711. 3. Tell the customer."),
+    (
+        ("# Rules to obey", "Freeze the seller's payout"),
+        "1. Freeze the seller's payout. 2. Refund order 4711. 3. Tell the customer.",
+    ),
     (("User request",), "1. Refund order 4711."),
 )
 
@@ -61,21 +76,42 @@ def main() -> None:
     with ScriptedLLM(RULES) as llm, weft.open("memory:", embedder=None) as kb:
         step(1, "The expert says", SAID)
         model = weft.open_llm(f"openai:scripted@{llm.base_url}")
-        structured = kb.ingest(SAID, llm=model, space=SPACE, entity=EXPERT, record_dir=None, dry_run=True).layers
-        step(2, "The model structures it", f"{len(structured['pieces'])} pieces, {len(structured['graph']['edges'])} link")
+        structured = kb.ingest(
+            SAID, llm=model, space=SPACE, entity=EXPERT, record_dir=None, dry_run=True
+        ).layers
+        step(
+            2,
+            "The model structures it",
+            f"{len(structured['pieces'])} pieces, {len(structured['graph']['edges'])} link",
+        )
         report = kb.load(structured, space=SPACE)  # without dry_run, ingest does this too
         step(3, "It is stored", f"{report.added} items, {report.edges} link")
         step(4, "The agent is asked", REQUEST)
         provider = weft.Provider(kb, entity_id=EXPERT, spaces=[SPACE], max_tokens=200)
         step(5, "The provider is called", f"entity {EXPERT}, at most 200 tokens")
         found = provider.retrieve(REQUEST)
-        pieces = ", ".join(f"{hit.item.id} {hit.score:.2f} ({'+'.join(hit.found_by)})" for hit in found.pieces)
-        links = ", ".join(f"{one.type} {one.edge.target} at depth {one.depth}" for one in found.graph_context)
-        step(6, "Three layers answer", f"metadata: {', '.join(sorted(found.metadata[0].properties))}\npieces: {pieces}\ngraph: {links}")
+        pieces = ", ".join(
+            f"{hit.item.id} {hit.score:.2f} ({'+'.join(hit.found_by)})" for hit in found.pieces
+        )
+        links = ", ".join(
+            f"{one.type} {one.edge.target} at depth {one.depth}" for one in found.graph_context
+        )
+        step(
+            6,
+            "Three layers answer",
+            f"metadata: {', '.join(sorted(found.metadata[0].properties))}\npieces: {pieces}\ngraph: {links}",
+        )
         knowledge = provider(REQUEST)
         step(7, "By section", json.dumps(knowledge, indent=2))
-        feed = weft.merge_feed({"user_profile": "", "instructions": "", "context": "", "user_input": REQUEST}, knowledge)
-        step(8, "Merged into the feed", ", ".join(f"{name}: {len(text)} characters" for name, text in feed.items()))
+        feed = weft.merge_feed(
+            {"user_profile": "", "instructions": "", "context": "", "user_input": REQUEST},
+            knowledge,
+        )
+        step(
+            8,
+            "Merged into the feed",
+            ", ".join(f"{name}: {len(text)} characters" for name, text in feed.items()),
+        )
         prompt = weft.Template(PROMPT).render("prompt", feed)
         step(9, "The prompt", prompt)
         step(10, "The model answers", ask(llm.base_url, prompt))

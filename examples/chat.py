@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 
 import weft
 
-ABOUT_ME = re.compile(r"\b(?:my|I am|I'm|I live|I like|I prefer|I have|I work|I moved|remember that)\b", re.I)
+ABOUT_ME = re.compile(
+    r"\b(?:my|I am|I'm|I live|I like|I prefer|I have|I work|I moved|remember that)\b", re.I
+)
 ASKS = re.compile(r"\?\s*$|^(?:who|what|when|where|which|why|how|do|does|did|is|are)\b", re.I)
 
 
@@ -25,12 +27,20 @@ class Chat:
 
     def answer(self, said: str) -> str:
         asks = bool(ASKS.search(said))
-        reply = self._recalled(said) if asks else "I will remember that." if ABOUT_ME.search(said) else "I see."
+        reply = (
+            self._recalled(said)
+            if asks
+            else "I will remember that."
+            if ABOUT_ME.search(said)
+            else "I see."
+        )
         self._keep(said, reply, is_fact=not asks and bool(ABOUT_ME.search(said)))
         return reply
 
     def _recalled(self, question: str) -> str:
-        context = self._memory.build_context(question, memory_types=["fact"], token_budget=300, limit=3)
+        context = self._memory.build_context(
+            question, memory_types=["fact"], token_budget=300, limit=3
+        )
         if self._show and context.context:
             print(context.context, file=sys.stderr)
         if not context.memories:
@@ -42,18 +52,28 @@ class Chat:
     def _keep(self, said: str, reply: str, is_fact: bool) -> None:
         turns = [weft.Turn("user", said), weft.Turn("assistant", reply)]
         facts = [weft.Fact(said, turns=(0,), confidence=0.9)] if is_fact else []
-        kept = self._memory.add_conversation(turns, conversation=self._conversation, facts=facts, after=self._last)
+        kept = self._memory.add_conversation(
+            turns, conversation=self._conversation, facts=facts, after=self._last
+        )
         self._last = kept[1].id
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--file", default="chat.db", help="where the memory is kept")
     parser.add_argument("--user", default="me", help="whose memory it is")
-    parser.add_argument("--show", action="store_true", help="print the context of each answer on standard error")
+    parser.add_argument(
+        "--show", action="store_true", help="print the context of each answer on standard error"
+    )
     arguments = parser.parse_args()
     with weft.open(arguments.file) as kb:
-        chat = Chat(weft.Memory(kb, arguments.user), f"chat-{datetime.now(UTC):%Y%m%dT%H%M%S%f}", arguments.show)
+        chat = Chat(
+            weft.Memory(kb, arguments.user),
+            f"chat-{datetime.now(UTC):%Y%m%dT%H%M%S%f}",
+            arguments.show,
+        )
         for line in sys.stdin:
             if said := line.strip():
                 print(chat.answer(said), flush=True)

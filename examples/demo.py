@@ -25,15 +25,30 @@ def main() -> None:
     with weft.open(str(file)) as kb:
         with screen.progress(screen.console(stderr=True)) as tell:
             report = kb.load(EXAMPLE, progress=tell)
-        console.print(f"{report.added} items and {report.edges} links of an invented company are in {file}\n")
+        console.print(
+            f"{report.added} items and {report.edges} links of an invented company are in {file}\n"
+        )
         for text, spaces, budget in REQUESTS:
             context = kb.explain(text, spaces=spaces, max_tokens=budget)
             console.print(screen.panel(context))
-            console.print(screen.token_bar(context), screen.parts(context), "", screen.chosen(context), "", sep="\n")
+            console.print(
+                screen.token_bar(context),
+                screen.parts(context),
+                "",
+                screen.chosen(context),
+                "",
+                sep="\n",
+            )
             console.print(screen.left_out(context, most=LEFT_OUT), "", sep="\n")
     program = "weft" if shutil.which("weft") else f"{sys.executable} -m weft"
-    console.print(f'Ask it something:   {program} explain "How long is the warranty of the Kestrel tent?" --space shared --db {file}', soft_wrap=True)
-    console.print(f"Your own knowledge: {program} load FOLDER_OF_JSON_LINES, then {program} context QUESTION --space FILE_NAME", soft_wrap=True)
+    console.print(
+        f'Ask it something:   {program} explain "How long is the warranty of the Kestrel tent?" --space shared --db {file}',
+        soft_wrap=True,
+    )
+    console.print(
+        f"Your own knowledge: {program} load FOLDER_OF_JSON_LINES, then {program} context QUESTION --space FILE_NAME",
+        soft_wrap=True,
+    )
 
 
 if __name__ == "__main__":

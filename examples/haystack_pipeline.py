@@ -25,7 +25,12 @@ Question: {{ question }}"""
 def saved(path: Path) -> str:
     """The pipeline as YAML. It names the file, so that it can be loaded by another program."""
     pipeline = Pipeline()
-    pipeline.add_component("knowledge", weft.HaystackRetriever(str(path), spaces=["support", "shared"], max_tokens=500, embedder=None))
+    pipeline.add_component(
+        "knowledge",
+        weft.HaystackRetriever(
+            str(path), spaces=["support", "shared"], max_tokens=500, embedder=None
+        ),
+    )
     pipeline.add_component("prompt", PromptBuilder(PROMPT, required_variables="*"))
     pipeline.connect("knowledge.documents", "prompt.documents")
     return pipeline.dumps()

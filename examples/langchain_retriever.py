@@ -12,7 +12,9 @@ import weft
 from weft.surfaces.langchain import WeftRetriever
 
 EXAMPLE = Path(__file__).resolve().parent / "harbor"
-PROMPT = ChatPromptTemplate.from_messages([("system", "Answer from this knowledge:\n\n{context}"), ("user", "{question}")])
+PROMPT = ChatPromptTemplate.from_messages(
+    [("system", "Answer from this knowledge:\n\n{context}"), ("user", "{question}")]
+)
 
 
 def joined(documents: list[Document]) -> str:
@@ -20,7 +22,9 @@ def joined(documents: list[Document]) -> str:
 
 
 def main() -> None:
-    with weft.open("memory:", embedder=None) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
+    with weft.open(
+        "memory:", embedder=None
+    ) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
         kb.load(EXAMPLE)
         retriever = WeftRetriever(kb=kb, spaces=["support", "shared"], max_tokens=500)
         model = RunnableLambda(lambda prompt: prompt.to_string())  # put a chat model here

@@ -14,10 +14,14 @@ QUESTION = "How do I process a refund request?"
 
 
 def main() -> None:
-    with weft.open("memory:", embedder=None) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
+    with weft.open(
+        "memory:", embedder=None
+    ) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
         kb.load(EXAMPLE)
         retriever = weft.LlamaIndexRetriever(kb, spaces=["support", "shared"], max_tokens=500)
-        engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())  # it says what it is asked; put a model here
+        engine = RetrieverQueryEngine.from_args(
+            retriever, llm=MockLLM()
+        )  # it says what it is asked; put a model here
         answer = engine.query(QUESTION)
 
     print(answer)

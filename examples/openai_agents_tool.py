@@ -17,18 +17,30 @@ QUESTION = "How do I process a refund request?"
 
 def main() -> None:
     set_tracing_disabled(True)  # traces go to OpenAI unless you say this
-    with weft.open("memory:", embedder=None) as kb, scripted_server() as url:  # or weft.Client("http://localhost:8765", key="weft_…")
+    with (
+        weft.open("memory:", embedder=None) as kb,
+        scripted_server() as url,
+    ):  # or weft.Client("http://localhost:8765", key="weft_…")
         kb.load(EXAMPLE)
         tool = weft.openai_agents_tool(kb, spaces=["support", "shared"], max_tokens=500)
-        model = OpenAIChatCompletionsModel("scripted", AsyncOpenAI(base_url=url, api_key="none"))  # leave it out to use OpenAI
-        agent = Agent(name="Support", instructions="Answer from the knowledge you look up.", tools=[tool], model=model)
+        model = OpenAIChatCompletionsModel(
+            "scripted", AsyncOpenAI(base_url=url, api_key="none")
+        )  # leave it out to use OpenAI
+        agent = Agent(
+            name="Support",
+            instructions="Answer from the knowledge you look up.",
+            tools=[tool],
+            model=model,
+        )
         result = Runner.run_sync(agent, QUESTION)
 
     print(f"{QUESTION}\n\n{result.final_output}\n\nwhat the model was given:")
     for item in result.new_items:
         if isinstance(item, ToolCallOutputItem) and item.custom_data:
             for one in item.custom_data["sources"]:
-                print(f"  {one['tokens']:>4} tokens  {one['part']:<12}  {one['space']}/{one['id']}: {one['why']}")
+                print(
+                    f"  {one['tokens']:>4} tokens  {one['part']:<12}  {one['space']}/{one['id']}: {one['why']}"
+                )
 
 
 if __name__ == "__main__":

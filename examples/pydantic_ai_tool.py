@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai import (
+    Agent,
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import weft
@@ -23,16 +31,29 @@ def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 def main() -> None:
-    with weft.open("memory:", embedder=None) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
+    with weft.open(
+        "memory:", embedder=None
+    ) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
         kb.load(EXAMPLE)
         tool = weft.pydantic_ai_tool(kb, spaces=["support", "shared"], max_tokens=500)
-        agent = Agent(FunctionModel(model), instructions="Answer from the knowledge you look up.", tools=[tool])  # put a model here
+        agent = Agent(
+            FunctionModel(model),
+            instructions="Answer from the knowledge you look up.",
+            tools=[tool],
+        )  # put a model here
         result = agent.run_sync(QUESTION)
 
     print(f"{QUESTION}\n\n{result.output}\n\nwhat the model was given:")
-    for part in (part for message in result.all_messages() for part in message.parts if isinstance(part, ToolReturnPart)):
+    for part in (
+        part
+        for message in result.all_messages()
+        for part in message.parts
+        if isinstance(part, ToolReturnPart)
+    ):
         for one in part.metadata["sources"]:
-            print(f"  {one['tokens']:>4} tokens  {one['part']:<12}  {one['space']}/{one['id']}: {one['why']}")
+            print(
+                f"  {one['tokens']:>4} tokens  {one['part']:<12}  {one['space']}/{one['id']}: {one['why']}"
+            )
 
 
 if __name__ == "__main__":

@@ -19,8 +19,12 @@ class ScriptedLLM:
 
     def __init__(self, rules: Sequence[tuple[Sequence[str], str]]) -> None:
         self.rules = rules
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"llm": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"llm": self})
+        )
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}
+        )
 
     @property
     def base_url(self) -> str:
@@ -37,7 +41,10 @@ class ScriptedLLM:
 
     def reply(self, messages: Sequence[dict[str, Any]]) -> str:
         said = "\n".join(str(message["content"]) for message in messages)
-        return next((reply for words, reply in self.rules if all(word in said for word in words)), "I do not know.")
+        return next(
+            (reply for words, reply in self.rules if all(word in said for word in words)),
+            "I do not know.",
+        )
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -49,7 +56,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         message = {"role": "assistant", "content": self.llm.reply(body["messages"])}
-        answer = json.dumps({"object": "chat.completion", "model": body["model"], "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+        answer = json.dumps(
+            {
+                "object": "chat.completion",
+                "model": body["model"],
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            }
+        )
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(answer.encode())))
@@ -62,7 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 def ask(base_url: str, text: str, model: str = "scripted") -> str:
     """One message to a chat endpoint, and what it says."""
-    body = json.dumps({"model": model, "temperature": 0, "messages": [{"role": "user", "content": text}]}).encode()
+    body = json.dumps(
+        {"model": model, "temperature": 0, "messages": [{"role": "user", "content": text}]}
+    ).encode()
     request = Request(f"{base_url}/chat/completions", body, {"content-type": "application/json"})
     with urlopen(request, timeout=30) as answer:
         said: str = json.load(answer)["choices"][0]["message"]["content"]

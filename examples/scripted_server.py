@@ -29,7 +29,15 @@ def scripted_server() -> Iterator[str]:
 class _Chat(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        body = json.dumps({"id": "1", "object": "chat.completion", "created": 0, "model": asked["model"], "choices": [_choice(asked)]}).encode()
+        body = json.dumps(
+            {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 0,
+                "model": asked["model"],
+                "choices": [_choice(asked)],
+            }
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -43,10 +51,21 @@ class _Chat(BaseHTTPRequestHandler):
 def _choice(asked: Row) -> Row:
     last = asked["messages"][-1]
     if last["role"] == "tool":
-        return {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": answer(last["content"])}}
-    function = {"name": asked["tools"][0]["function"]["name"], "arguments": json.dumps({"query": last["content"]})}
+        return {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": answer(last["content"])},
+        }
+    function = {
+        "name": asked["tools"][0]["function"]["name"],
+        "arguments": json.dumps({"query": last["content"]}),
+    }
     call = {"id": "call-1", "type": "function", "function": function}
-    return {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": None, "tool_calls": [call]}}
+    return {
+        "index": 0,
+        "finish_reason": "tool_calls",
+        "message": {"role": "assistant", "content": None, "tool_calls": [call]},
+    }
 
 
 def answer(knowledge: str) -> str:

@@ -42,10 +42,20 @@ class FakeLLM(FakeServer[Say | str]):
 class _Handler(Handler):
     def take(self, step: Say | str, request: Request) -> None:
         if isinstance(step, Say):
-            self.say({"role": "assistant", "content": step.text, "refusal": step.refusal}, step.finish)
+            self.say(
+                {"role": "assistant", "content": step.text, "refusal": step.refusal}, step.finish
+            )
         elif status := STATUS.fullmatch(step):
-            said = {"key": request.authorization, "text": request.messages[-1]["content"], None: ""}[status[3]]
-            self.send(int(status[1]), json.dumps({"error": {"message": f"refused. {said}"}}), {"Retry-After": status[2]} if status[2] else {})
+            said = {
+                "key": request.authorization,
+                "text": request.messages[-1]["content"],
+                None: "",
+            }[status[3]]
+            self.send(
+                int(status[1]),
+                json.dumps({"error": {"message": f"refused. {said}"}}),
+                {"Retry-After": status[2]} if status[2] else {},
+            )
         elif step == "slow":
             self.fake.closing.wait()
         elif step == "content is a list":
@@ -54,4 +64,7 @@ class _Handler(Handler):
             self.send(200, {"garbage": "<html>", "no choices": "{}"}[step])
 
     def say(self, message: dict[str, Any], finish: str) -> None:
-        self.send(200, json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": finish}]}))
+        self.send(
+            200,
+            json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": finish}]}),
+        )

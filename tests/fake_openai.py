@@ -33,14 +33,19 @@ class FakeOpenAI(FakeServer[str]):
 
     def rows(self, request: Request) -> list[Row]:
         dimensions = request.body.get("dimensions", self.dimensions)
-        return [{"object": "embedding", "index": index, "embedding": vector(text, dimensions)} for index, text in enumerate(request.texts)]
+        return [
+            {"object": "embedding", "index": index, "embedding": vector(text, dimensions)}
+            for index, text in enumerate(request.texts)
+        ]
 
 
 def known(behaviour: str) -> str:
     """A misspelt behaviour would look like a lost connection."""
     if behaviour in BODIES or behaviour in CONNECTIONS or STATUS.fullmatch(behaviour):
         return behaviour
-    raise ValueError(f"no behaviour {behaviour!r}; known: {', '.join([*BODIES, *CONNECTIONS])} or a status")
+    raise ValueError(
+        f"no behaviour {behaviour!r}; known: {', '.join([*BODIES, *CONNECTIONS])} or a status"
+    )
 
 
 def vector(text: str, dimensions: int) -> list[float]:
@@ -59,10 +64,19 @@ class _Handler(Handler):
         else:
             self.answer(step, request)
 
-    def refuse(self, status: int, request: Request, retry_after: str | None, echo: str | None, body: str | None) -> None:
+    def refuse(
+        self,
+        status: int,
+        request: Request,
+        retry_after: str | None,
+        echo: str | None,
+        body: str | None,
+    ) -> None:
         said = {"key": request.authorization, "text": " ".join(request.texts), None: ""}[echo]
         headers = {"Retry-After": retry_after} if retry_after else {}
-        self.send(status, as_error(f"refused with {status}. {said}") if body is None else body, headers)
+        self.send(
+            status, as_error(f"refused with {status}. {said}") if body is None else body, headers
+        )
 
     def answer(self, behaviour: str, request: Request) -> None:
         if self.path != "/v1/embeddings":
@@ -95,7 +109,9 @@ def as_data(rows: list[Row]) -> str:
 
 def with_vectors(change: Callable[[list[float]], object]) -> Callable[[list[Row]], str]:
     """A body in which the last vector is changed."""
-    return lambda rows: as_data([*rows[:-1], rows[-1] | {"embedding": change(rows[-1]["embedding"])}])
+    return lambda rows: as_data(
+        [*rows[:-1], rows[-1] | {"embedding": change(rows[-1]["embedding"])}]
+    )
 
 
 CONNECTIONS: dict[str, Callable[[_Handler], None]] = {

@@ -22,7 +22,11 @@ class Request:
     @property
     def texts(self) -> list[str]:
         """Of a request for embeddings."""
-        return [self.body["input"]] if isinstance(self.body["input"], str) else list(self.body["input"])
+        return (
+            [self.body["input"]]
+            if isinstance(self.body["input"], str)
+            else list(self.body["input"])
+        )
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -40,7 +44,9 @@ class FakeServer(Generic[Step]):
         self._afterwards = afterwards
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), type("Handler", (handler,), {"fake": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}
+        )
 
     @property
     def base_url(self) -> str:
@@ -82,7 +88,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body.encode())), **(headers or {})}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body.encode())),
+            **(headers or {}),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body.encode())

@@ -32,14 +32,23 @@ def made(rule: str) -> list[str]:
     parts = {
         "aws-access-key": [p + some(BASE32, 16) for p in ("AKIA", "ASIA")],
         "aws-bedrock-key": ["ABSK" + some(BASE64, 128)],
-        "aws-secret-key": [f"aws_{'secret'}_access_{'key'} = {some(BASE64, 40)}", f'AWS_{"SECRET"}_KEY: "{some(BASE64, 40)}"'],
+        "aws-secret-key": [
+            f"aws_{'secret'}_access_{'key'} = {some(BASE64, 40)}",
+            f'AWS_{"SECRET"}_KEY: "{some(BASE64, 40)}"',
+        ],
         "gcp-api-key": ["AI" + "za" + some(WORD, 35)],
         "gcp-client-secret": ["GOC" + "SPX-" + some(WORD, 28)],
         "gcp-access-token": ["ya" + "29." + some(WORD, 60)],
-        "azure-storage-key": [f"DefaultEndpointsProtocol=https;AccountName=harbor;Account{'Key'}={some(BASE64, 86)}=="],
+        "azure-storage-key": [
+            f"DefaultEndpointsProtocol=https;AccountName=harbor;Account{'Key'}={some(BASE64, 86)}=="
+        ],
         "azure-client-secret": [f"the app has {some(ALNUM, 3)}8" + "Q~" + some(WORD, 34)],
-        "azure-shared-access-key": [f"Endpoint=sb://harbor.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccess{'Key'}={some(BASE64, 43)}="],
-        "azure-signed-url": [f"https://harbor.blob.core.windows.net/a/b.csv?sv=2024-01-01&se=2030-01-01&{'sig'}={some(ALNUM, 43)}%3D"],
+        "azure-shared-access-key": [
+            f"Endpoint=sb://harbor.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccess{'Key'}={some(BASE64, 43)}="
+        ],
+        "azure-signed-url": [
+            f"https://harbor.blob.core.windows.net/a/b.csv?sv=2024-01-01&se=2030-01-01&{'sig'}={some(ALNUM, 43)}%3D"
+        ],
         "azure-devops-token": [some(ALNUM, 76) + "AZ" + "DO" + some(ALNUM, 4)],
         "alibaba-access-key": ["LT" + "AI" + some(ALNUM, 20)],
         "tencent-secret-id": ["AK" + "ID" + some(ALNUM, 32)],
@@ -69,12 +78,23 @@ def made(rule: str) -> list[str]:
         "circleci-token": ["CCI" + "PAT_" + some(ALNUM, 22) + "_" + some(HEX, 40)],
         "buildkite-token": ["bk" + "ua_" + some(HEX, 40)],
         "sonar-token": ["sq" + "p_" + some(HEX, 40)],
-        "slack-token": ["xo" + "xb-" + f"{some(string.digits, 12)}-{some(string.digits, 12)}-{some(ALNUM, 24)}"],
-        "slack-app-token": ["xa" + f"pp-1-{some(UPPER, 11)}-{some(string.digits, 13)}-{some(HEX, 64)}"],
-        "slack-webhook": ["https://hooks.sl" + f"ack.com/services/T{some(UPPER, 10)}/B{some(UPPER, 10)}/{some(ALNUM, 24)}"],
+        "slack-token": [
+            "xo" + "xb-" + f"{some(string.digits, 12)}-{some(string.digits, 12)}-{some(ALNUM, 24)}"
+        ],
+        "slack-app-token": [
+            "xa" + f"pp-1-{some(UPPER, 11)}-{some(string.digits, 13)}-{some(HEX, 64)}"
+        ],
+        "slack-webhook": [
+            "https://hooks.sl"
+            + f"ack.com/services/T{some(UPPER, 10)}/B{some(UPPER, 10)}/{some(ALNUM, 24)}"
+        ],
         "discord-token": [f"M{some(ALNUM, 23)}.{some(WORD, 6)}.{some(WORD, 27)}"],
-        "discord-webhook": [f"https://disc{'ord'}.com/api/webhooks/{some('123456789', 18)}/{some(WORD, 68)}"],
-        "teams-webhook": [f"https://harbor.web{'hook'}.office.com/webhookb2/{uuid()}@{uuid()}/IncomingWebhook/{some(HEX, 32)}/{uuid()}"],
+        "discord-webhook": [
+            f"https://disc{'ord'}.com/api/webhooks/{some('123456789', 18)}/{some(WORD, 68)}"
+        ],
+        "teams-webhook": [
+            f"https://harbor.web{'hook'}.office.com/webhookb2/{uuid()}@{uuid()}/IncomingWebhook/{some(HEX, 32)}/{uuid()}"
+        ],
         "telegram-token": [some("123456789", 10) + ":A" + "A" + some(WORD, 33)],
         "twilio-key": ["S" + "K" + some(HEX, 32)],
         "sendgrid-key": ["S" + f"G.{some(WORD, 22)}.{some(WORD, 43)}"],
@@ -82,7 +102,9 @@ def made(rule: str) -> list[str]:
         "mailchimp-key": [some(HEX, 32) + "-u" + "s12"],
         "brevo-key": ["xkey" + f"sib-{some(HEX, 64)}-{some(ALNUM, 16)}"],
         "resend-key": ["r" + f"e_{some(ALNUM, 8)}_{some(ALNUM, 24)}"],
-        "stripe-key": [f"{kind}_{mode}_{some(ALNUM, 24)}" for kind in ("sk", "rk") for mode in ("live", "test")],
+        "stripe-key": [
+            f"{kind}_{mode}_{some(ALNUM, 24)}" for kind in ("sk", "rk") for mode in ("live", "test")
+        ],
         "signing-secret": ["wh" + "sec_" + some(ALNUM, 32)],
         "square-token": ["sq0" + "atp-" + some(WORD, 22)],
         "braintree-token": ["access" + f"_token$production${some(LOWER, 16)}${some(HEX, 32)}"],
@@ -117,7 +139,10 @@ def made(rule: str) -> list[str]:
         "twitter-bearer": ["A" * 22 + some(ALNUM, 80)],
         "contentful-token": ["CF" + "PAT-" + some(WORD, 43)],
         "newrelic-key": ["NR" + "AK-" + some(UPPER, 27)],
-        "grafana-token": ["gl" + "c_" + some(BASE64, 60), "gl" + f"sa_{some(ALNUM, 32)}_{some(HEX, 8)}"],
+        "grafana-token": [
+            "gl" + "c_" + some(BASE64, 60),
+            "gl" + f"sa_{some(ALNUM, 32)}_{some(HEX, 8)}",
+        ],
         "sentry-token": ["snt" + "rys_" + some(WORD, 90)],
         "dynatrace-token": ["dt" + f"0c01.{some(UPPER, 24)}.{some(UPPER, 64)}"],
         "posthog-key": ["ph" + "x_" + some(ALNUM, 43)],
@@ -135,7 +160,10 @@ def made(rule: str) -> list[str]:
             pem("RSA PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233\n\n"),
             '{"private_key": "' + pem("PRIVATE KEY").replace("\n", "\\n") + '"}',
         ],
-        "ssh-private-key": [pem("OPENSSH PRIVATE KEY"), f"PuTTY-User-Key-File-3: ssh-rsa\nPrivate-Lines: 14\n{some(BASE64, 64)}"],
+        "ssh-private-key": [
+            pem("OPENSSH PRIVATE KEY"),
+            f"PuTTY-User-Key-File-3: ssh-rsa\nPrivate-Lines: 14\n{some(BASE64, 64)}",
+        ],
         "pgp-private-key": [pem("PGP PRIVATE KEY BLOCK", "Version: GnuPG v2\n\n")],
         "age-key": ["AGE-SECRET" + "-KEY-1" + some(BECH32, 58)],
         "jwt": [f"ey{'J'}{some(ALNUM, 34)}.eyJ{some(ALNUM, 60)}.{some(WORD, 43)}"],
@@ -147,14 +175,23 @@ def made(rule: str) -> list[str]:
             f"redis://:{some(ALNUM, 9)}@cache:6379/0",
             f"postgres://harbor:{some(LOWER, 4)}@{some(LOWER, 4)}@db/orders",
         ],
-        "url-password": [f"https://deploy:{some(ALNUM, 12)}@git.harbor.internal/a.git", f"see http://maya:{some(LOWER, 8)}@10.0.0.4:8080/"],
+        "url-password": [
+            f"https://deploy:{some(ALNUM, 12)}@git.harbor.internal/a.git",
+            f"see http://maya:{some(LOWER, 8)}@10.0.0.4:8080/",
+        ],
         "connection-settings": [
             f"Server=db.harbor.internal;Database=orders;User Id=app;{'Pass'}word={some(string.ascii_lowercase, 9)};Encrypt=true",
             f"host=db dbname=orders user=app {'pass'}word={some(string.ascii_lowercase, 9)} sslmode=require",
         ],
-        "authorization-header": [f"{'Author'}ization: Bearer {key}", f"-H '{'author'}ization: Basic {some(ALNUM, 20)}7Z2=='"],
+        "authorization-header": [
+            f"{'Author'}ization: Bearer {key}",
+            f"-H '{'author'}ization: Basic {some(ALNUM, 20)}7Z2=='",
+        ],
         "curl-password": [f"curl -s -u maya:{some(LOWER, 9)} https://api.harbor.internal/"],
-        "command-line-secret": [f"tool login --{'pass'}word {password}", f"deploy --api-{'key'}={key}"],
+        "command-line-secret": [
+            f"tool login --{'pass'}word {password}",
+            f"deploy --api-{'key'}={key}",
+        ],
         "assigned-password": [
             f"{'pass'}word = '{password}'",
             f"DB_{'PASS'}WORD={password}",

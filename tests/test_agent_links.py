@@ -41,36 +41,76 @@ def kb() -> Iterator[Engine]:
             Edge("beta", "beta", "CALLS", 0.5, "s"),
         ]
         kb.add(
-            [entity("alpha", text="It speaks of beta harbor."), entity("beta", text="long " * 40), entity("gamma"), Item("far", "s", text="far away")], links
+            [
+                entity("alpha", text="It speaks of beta harbor."),
+                entity("beta", text="long " * 40),
+                entity("gamma"),
+                Item("far", "s", text="far away"),
+            ],
+            links,
         )
-        kb.add([], [Edge("gamma", "far", "KNOWS", 1.0, "s"), Edge("alpha", "gamma", "BLOCKED", 0.0, "s")])
+        kb.add(
+            [],
+            [Edge("gamma", "far", "KNOWS", 1.0, "s"), Edge("alpha", "gamma", "BLOCKED", 0.0, "s")],
+        )
         yield kb
 
 
 def asked(kb: Engine, **options: Any) -> Context:
-    return kb.context("alpha harbor beta harbor", spaces=["s"], **({"agent": "copilot", "now": NOW} | options))
+    return kb.context(
+        "alpha harbor beta harbor", spaces=["s"], **({"agent": "copilot", "now": NOW} | options)
+    )
 
 
 def told(context: Context) -> list[str]:
-    return [hit.item.id for fragment in context.fragments if fragment.name == "relationships" for hit in fragment.hits]
+    return [
+        hit.item.id
+        for fragment in context.fragments
+        if fragment.name == "relationships"
+        for hit in fragment.hits
+    ]
 
 
 def test_links_between_what_is_shown_are_told_by_name_in_every_format(kb: Engine) -> None:
     expected = [("alpha harbor", "USES", "beta harbor"), ("beta harbor", "FEEDS", "gamma harbor")]
     texts = {format: asked(kb, format=format).text for format in FORMATS}
     for source, type, target in expected:
-        assert f"- {source} --[{type}]--> {target}" in texts["markdown"] and f"- {source} --[{type}]--> {target}" in texts["plain"]
-    for rows in (json.loads(texts["json"])["relationships"], yaml.safe_load(texts["yaml"])["relationships"]):
+        assert (
+            f"- {source} --[{type}]--> {target}" in texts["markdown"]
+            and f"- {source} --[{type}]--> {target}" in texts["plain"]
+        )
+    for rows in (
+        json.loads(texts["json"])["relationships"],
+        yaml.safe_load(texts["yaml"])["relationships"],
+    ):
         assert set(expected) <= {(row["from"], row["type"], row["to"]) for row in rows}
         assert next(row for row in rows if row["type"] == "USES")["properties"] == {"since": 2020}
     assert "(since: 2020)" in texts["markdown"]
 
 
-def test_what_weft_noticed_what_is_forbidden_and_what_came_later_is_no_relationship(kb: Engine) -> None:
+def test_what_weft_noticed_what_is_forbidden_and_what_came_later_is_no_relationship(
+    kb: Engine,
+) -> None:
     kb.add([entity("ship", "Ship harbor", "The Mast is near."), entity("mast", "Mast")])
-    assert [(edge.source, edge.type) for edge in kb.edges(["s"], made=True)] == [("ship", "mentions")]
-    kb.add([], [Edge("gamma", "alpha", "LATER", 1.0, "s", properties={SINCE: (NOW + timedelta(days=9)).isoformat()})])
-    found = kb.context("alpha beta ship mast harbor", spaces=["s"], agent="copilot", as_of=NOW + timedelta(days=5))
+    assert [(edge.source, edge.type) for edge in kb.edges(["s"], made=True)] == [
+        ("ship", "mentions")
+    ]
+    kb.add(
+        [],
+        [
+            Edge(
+                "gamma",
+                "alpha",
+                "LATER",
+                1.0,
+                "s",
+                properties={SINCE: (NOW + timedelta(days=9)).isoformat()},
+            )
+        ],
+    )
+    found = kb.context(
+        "alpha beta ship mast harbor", spaces=["s"], agent="copilot", as_of=NOW + timedelta(days=5)
+    )
     assert {"ship", "mast", "alpha", "gamma"} <= {hit.item.id for hit in found.hits}
     types = {id.split("[")[1].split("]")[0] for id in told(found)}
     assert types == {"USES", "FEEDS", "CALLS"}
@@ -93,37 +133,69 @@ name = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_s
 
 
 @settings(max_examples=60)
-@given(name, name, name, st.dictionaries(name, st.one_of(st.text(max_size=20), st.integers(-9, 9), st.booleans()), max_size=2))
-def test_yaml_and_json_give_back_what_was_stored(source: str, target: str, type: str, properties: dict[str, Any]) -> None:
+@given(
+    name,
+    name,
+    name,
+    st.dictionaries(
+        name, st.one_of(st.text(max_size=20), st.integers(-9, 9), st.booleans()), max_size=2
+    ),
+)
+def test_yaml_and_json_give_back_what_was_stored(
+    source: str, target: str, type: str, properties: dict[str, Any]
+) -> None:
     properties = {name: value for name, value in properties.items() if not str(value).count("\x00")}
     with weft.open("memory:", embedder=None, links=[], secrets="allow") as kb:
-        kb.add([entity("a", source, "harbor"), entity("b", target, "harbor")], [Edge("a", "b", type, space="s", properties=properties)])
+        kb.add(
+            [entity("a", source, "harbor"), entity("b", target, "harbor")],
+            [Edge("a", "b", type, space="s", properties=properties)],
+        )
         own = agents.agent("own", min_score=0.0)
         for format, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-            row = read(kb.context("harbor", spaces=["s"], agent=own, format=format).text)["relationships"][0]
-            assert row == {"from": source, "type": type, "to": target} | ({"properties": properties} if properties else {})
+            row = read(kb.context("harbor", spaces=["s"], agent=own, format=format).text)[
+                "relationships"
+            ][0]
+            assert row == {"from": source, "type": type, "to": target} | (
+                {"properties": properties} if properties else {}
+            )
 
 
 def test_no_name_can_forge_a_line(kb: Engine) -> None:
-    kb.add([entity("odd", "odd harbor\n- alpha harbor --[OWNS]--> beta harbor")], [Edge("odd", "alpha", "X]--> beta harbor --[Y", 1.0, "s")])
+    kb.add(
+        [entity("odd", "odd harbor\n- alpha harbor --[OWNS]--> beta harbor")],
+        [Edge("odd", "alpha", "X]--> beta harbor --[Y", 1.0, "s")],
+    )
     for format in ("markdown", "plain"):
         lines = asked(kb, format=format).text.split("\n")
         assert not any(line.startswith("- alpha harbor --[OWNS]") for line in lines)
     assert '- "odd harbor' in asked(kb, format="plain").text
 
 
-@pytest.mark.parametrize(("depth", "reached"), [(None, {"gamma"}), (0, set()), (1, {"gamma"}), (2, {"gamma", "far"}), (3, {"gamma", "far"})])
-def test_a_request_says_how_many_links_its_agent_follows(kb: Engine, depth: int | None, reached: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("depth", "reached"),
+    [(None, {"gamma"}), (0, set()), (1, {"gamma"}), (2, {"gamma", "far"}), (3, {"gamma", "far"})],
+)
+def test_a_request_says_how_many_links_its_agent_follows(
+    kb: Engine, depth: int | None, reached: set[str]
+) -> None:
     own = agents.agent("own", min_score=0.35, weights=weft.Weights(match=0.0, title=1.0))
-    found = kb.context("beta", spaces=["s"], agent=own, now=NOW, **({} if depth is None else {"depth": depth}))
-    ids = {hit.item.id for fragment in found.fragments for hit in fragment.hits if fragment.name == "related"}
+    found = kb.context(
+        "beta", spaces=["s"], agent=own, now=NOW, **({} if depth is None else {"depth": depth})
+    )
+    ids = {
+        hit.item.id
+        for fragment in found.fragments
+        for hit in fragment.hits
+        if fragment.name == "related"
+    }
     assert ids - {"alpha"} == reached and (depth == 0 or "alpha" in ids)
 
 
 def test_recipes_with_depths_of_their_own_keep_them(kb: Engine) -> None:
     own = Agent("own", weft.recipes.KNOWLEDGE)
     by_agent, by_recipe = (
-        kb.context("far", spaces=["s"], depth=3, now=NOW, max_tokens=999, format="json", **one) for one in ({"agent": own}, {"recipe": "knowledge"})
+        kb.context("far", spaces=["s"], depth=3, now=NOW, max_tokens=999, format="json", **one)
+        for one in ({"agent": own}, {"recipe": "knowledge"})
     )
     assert by_agent.digest == by_recipe.digest
 
@@ -135,7 +207,10 @@ def test_a_depth_that_makes_no_sense_is_refused(kb: Engine, depth: object) -> No
 
 
 def test_tiers_without_links_are_told_none(kb: Engine) -> None:
-    assert "--[" not in asked(kb, tier="writer_pro", format="markdown").text and asked(kb, tier="core").text == ""
+    assert (
+        "--[" not in asked(kb, tier="writer_pro", format="markdown").text
+        and asked(kb, tier="core").text == ""
+    )
     assert told(asked(kb, tier="teams")) == told(asked(kb))
 
 
@@ -148,7 +223,9 @@ def test_a_graph_that_is_down_leaves_an_answer_that_says_so() -> None:
     with Engine(Stores(truth, truth, truth, Down())) as kb:  # type: ignore[arg-type]
         kb.add([entity("alpha")])
         found = asked(kb)
-    assert [hit.item.id for hit in found.hits] == ["alpha"] and {"related", "relationships"} == {one.part for one in found.degraded}
+    assert [hit.item.id for hit in found.hits] == ["alpha"] and {"related", "relationships"} == {
+        one.part for one in found.degraded
+    }
 
 
 def test_the_server_tells_them_and_explain_says_why(kb: Engine) -> None:
@@ -157,37 +234,83 @@ def test_the_server_tells_them_and_explain_says_why(kb: Engine) -> None:
     answer = client.post("/api/context", json={**asking, "tenant_ids": ["s"]}).json()
     assert "- alpha harbor --[USES]--> beta harbor" in answer["text"]
     row = next(one for one in answer["context"] if one["node_type"] == "USES")
-    assert (row["edge_type"], row["path"], row["content"]["from"]) == ("USES", ["alpha", "beta"], "alpha harbor")
-    explained = client.post("/api/explain", json={**asking, "spaces": ["s"], "max_tokens": 60}).json()
-    assert any(one["fragment"] == "relationships" and one["remedy"].startswith("max_tokens=") for one in explained["left_out"])
-    whys = {one["id"]: one["why"] for fragment in asked_whole(client, asking)["fragments"] for one in fragment["chosen"]}
+    assert (row["edge_type"], row["path"], row["content"]["from"]) == (
+        "USES",
+        ["alpha", "beta"],
+        "alpha harbor",
+    )
+    explained = client.post(
+        "/api/explain", json={**asking, "spaces": ["s"], "max_tokens": 60}
+    ).json()
+    assert any(
+        one["fragment"] == "relationships" and one["remedy"].startswith("max_tokens=")
+        for one in explained["left_out"]
+    )
+    whys = {
+        one["id"]: one["why"]
+        for fragment in asked_whole(client, asking)["fragments"]
+        for one in fragment["chosen"]
+    }
     assert whys["alpha -[USES]-> beta"] == "links alpha to beta (weight .90)"
 
 
 def asked_whole(client: TestClient, asking: dict[str, Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = client.post("/api/explain", json={**asking, "spaces": ["s"], "remedies": False}).json()
+    answer: dict[str, Any] = client.post(
+        "/api/explain", json={**asking, "spaces": ["s"], "remedies": False}
+    ).json()
     return answer
 
 
 def test_what_a_link_says_supports_an_answer(kb: Engine) -> None:
     found = weft.check_answer("Alpha harbor uses beta harbor.", asked(kb))
-    assert found.grounded and [one.item.id for one in found.sentences if one.item] == ["alpha -[USES]-> beta"]
+    assert found.grounded and [one.item.id for one in found.sentences if one.item] == [
+        "alpha -[USES]-> beta"
+    ]
 
 
 def test_rules_are_told_in_words_not_as_they_are_run(kb: Engine) -> None:
     rules = {"rules": [{"property": "owner", "constraint": "required"}], "severity": "error"}
-    kb.add(Item("owned", "s", Kind.RULE, "axiom", "Owned", "Every system has an owner.", subject="System", properties=rules))
+    kb.add(
+        Item(
+            "owned",
+            "s",
+            Kind.RULE,
+            "axiom",
+            "Owned",
+            "Every system has an owner.",
+            subject="System",
+            properties=rules,
+        )
+    )
     text = asked(kb, format="markdown").text
-    assert "Every system has an owner." in text and "constraint" not in text and "severity" not in text
+    assert (
+        "Every system has an owner." in text and "constraint" not in text and "severity" not in text
+    )
 
 
-def test_an_assembly_for_an_unknown_agent_is_refused_over_http_and_in_the_shell(kb: Engine, tmp_path: Path) -> None:
+def test_an_assembly_for_an_unknown_agent_is_refused_over_http_and_in_the_shell(
+    kb: Engine, tmp_path: Path
+) -> None:
     told = "no agent 'nobody'; known: copilot, editor, simplifier, summarizer, tuning"
-    answer = TestClient(create(kb), base_url="http://127.0.0.1").post("/api/assemble", json={"query": "x", "agent": "nobody"})
+    answer = TestClient(create(kb), base_url="http://127.0.0.1").post(
+        "/api/assemble", json={"query": "x", "agent": "nobody"}
+    )
     assert (answer.status_code, answer.json()["detail"]) == (422, told)
     with weft.open(str(tmp_path / "k.db"), embedder=None) as file:
         file.add(entity("alpha"))
-    shell = CliRunner().invoke(cli, ["assemble", "x", "--agent", "nobody", "--db", str(tmp_path / "k.db"), "--embedder", "none"])
+    shell = CliRunner().invoke(
+        cli,
+        [
+            "assemble",
+            "x",
+            "--agent",
+            "nobody",
+            "--db",
+            str(tmp_path / "k.db"),
+            "--embedder",
+            "none",
+        ],
+    )
     assert shell.exit_code == 1 and told in shell.stderr
 
 
@@ -199,7 +322,13 @@ def test_an_agent_understands_the_names_of_graph_options(tmp_path: Path) -> None
         "relationship_depth": 2,
         "max_properties_per_entity": 4,
     }
-    short = {"include_types": ("A",), "exclude_types": ("B",), "min_score": 0.3, "depth": 2, "max_properties": 4}
+    short = {
+        "include_types": ("A",),
+        "exclude_types": ("B",),
+        "min_score": 0.3,
+        "depth": 2,
+        "max_properties": 4,
+    }
     assert agents.agent("own", **long) == agents.agent("own", **short)
     (tmp_path / "agents.toml").write_text(
         '[agents.own]\ninclude_entity_types = ["A"]\nexclude_entity_types = ["B"]\nmin_relevance_score = 0.3\n'

@@ -40,10 +40,34 @@ def kb() -> Iterator[Engine]:
                 properties={f"p{n}": n for n in range(12)},
                 created_at=NOW,
             ),
-            Item("order-id", "api", Kind.ENTITY, "Parameter", "order id", "the number of an order", created_at=NOW),
-            Item("order", "api", Kind.ENTITY, "Concept", "order", "what a customer buys", created_at=NOW),
+            Item(
+                "order-id",
+                "api",
+                Kind.ENTITY,
+                "Parameter",
+                "order id",
+                "the number of an order",
+                created_at=NOW,
+            ),
+            Item(
+                "order",
+                "api",
+                Kind.ENTITY,
+                "Concept",
+                "order",
+                "what a customer buys",
+                created_at=NOW,
+            ),
             Item("shop", "api", Kind.ENTITY, "Product", "order shop", "sells", created_at=OLD),
-            Item("rule", "api", Kind.RULE, "axiom", "endpoints are versioned", "every endpoint has a version", subject="Endpoint"),
+            Item(
+                "rule",
+                "api",
+                Kind.RULE,
+                "axiom",
+                "endpoints are versioned",
+                "every endpoint has a version",
+                subject="Endpoint",
+            ),
         ]
         kb.add(items, [Edge("create-order", "order-id", "has_parameter", space="api")])
         yield kb
@@ -52,29 +76,70 @@ def kb() -> Iterator[Engine]:
 def values(name: str) -> tuple[object, ...]:
     one = AGENTS[name]
     first = one.recipes[0]
-    return first.limit, one.max_tokens, first.types, first.min_score, tuple(part.name for part in one.recipes[1:]), one.format
+    return (
+        first.limit,
+        one.max_tokens,
+        first.types,
+        first.min_score,
+        tuple(part.name for part in one.recipes[1:]),
+        one.format,
+    )
 
 
 def test_the_five_agents_want_what_they_should():
     assert sorted(AGENTS) == ["copilot", "editor", "simplifier", "summarizer", "tuning"]
     assert values("editor") == (30, 5000, (), 0.4, ("related", "relationships", "axioms"), "yaml")
     assert values("simplifier") == (10, 2000, ("Concept", "Term", "Definition"), 0.6, (), "yaml")
-    assert values("tuning") == (20, 4000, ("Endpoint", "Parameter", "Response", "Schema"), 0.5, ("related", "relationships", "axioms"), "yaml")
-    assert values("summarizer") == (15, 3000, ("Product", "Component", "Feature", "Service"), 0.5, ("related", "relationships"), "yaml")
+    assert values("tuning") == (
+        20,
+        4000,
+        ("Endpoint", "Parameter", "Response", "Schema"),
+        0.5,
+        ("related", "relationships", "axioms"),
+        "yaml",
+    )
+    assert values("summarizer") == (
+        15,
+        3000,
+        ("Product", "Component", "Feature", "Service"),
+        0.5,
+        ("related", "relationships"),
+        "yaml",
+    )
     assert values("copilot") == (25, 4000, (), 0.4, ("related", "relationships", "axioms"), "yaml")
-    assert all((one.recipes[0].consider, one.recipes[0].max_properties, one.recipes[0].weights) == (3, 10, RELEVANCE) for one in AGENTS.values())
+    assert all(
+        (one.recipes[0].consider, one.recipes[0].max_properties, one.recipes[0].weights)
+        == (3, 10, RELEVANCE)
+        for one in AGENTS.values()
+    )
 
 
 def test_an_agent_gathers_its_types_their_links_and_their_rules(kb):
-    found = kb.context("how do I create an order with an order id", spaces=["api"], agent="tuning", now=NOW)
+    found = kb.context(
+        "how do I create an order with an order id", spaces=["api"], agent="tuning", now=NOW
+    )
     ids = {fragment.name: [hit.item.id for hit in fragment.hits] for fragment in found.fragments}
-    assert ids == {"entities": ["create-order", "order-id"], "related": [], "relationships": ["create-order -[has_parameter]-> order-id"], "axioms": ["rule"]}
+    assert ids == {
+        "entities": ["create-order", "order-id"],
+        "related": [],
+        "relationships": ["create-order -[has_parameter]-> order-id"],
+        "axioms": ["rule"],
+    }
     assert found.query.max_tokens == 4000
-    assert [row["title"] for row in yaml.safe_load(found.text)["entities"]] == ["create order", "order id"]
+    assert [row["title"] for row in yaml.safe_load(found.text)["entities"]] == [
+        "create order",
+        "order id",
+    ]
 
 
 def test_each_agent_sees_another_part_of_the_same_knowledge(kb):
-    asked = {name: {hit.item.id for hit in kb.context("create order", spaces=["api"], agent=name, now=NOW).hits} for name in AGENTS}
+    asked = {
+        name: {
+            hit.item.id
+            for hit in kb.context("create order", spaces=["api"], agent=name, now=NOW).hits
+        }
+        for name in AGENTS
+    }
     assert asked["simplifier"] == {"order"}
     assert asked["tuning"] >= {"create-order", "rule"}
     assert "order" not in asked["tuning"]
@@ -91,20 +156,30 @@ def test_no_more_properties_are_given_than_the_agent_wants(kb):
             ("usual", "tuning"),
         )
     }
-    assert {name: len(found) for name, found in shown.items()} == {"some": 3, "none": 0, "usual": 10}
+    assert {name: len(found) for name, found in shown.items()} == {
+        "some": 3,
+        "none": 0,
+        "usual": 10,
+    }
 
 
 def test_a_request_may_say_budget_and_format_itself(kb):
-    found = kb.context("create order", spaces=["api"], agent="tuning", max_tokens=40, format="markdown", now=NOW)
+    found = kb.context(
+        "create order", spaces=["api"], agent="tuning", max_tokens=40, format="markdown", now=NOW
+    )
     assert tokens.counter("gpt-4").count(found.text) <= 40
     assert found.query.format == "markdown"
 
 
 def test_relevance_is_the_weighted_sum_of_five_signals():
     query = Query("the create order endpoint", ("api",), NOW)
-    item = Item("x", "api", Kind.ENTITY, "Endpoint", "create order", created_at=NOW - timedelta(days=73))
+    item = Item(
+        "x", "api", Kind.ENTITY, "Endpoint", "create order", created_at=NOW - timedelta(days=73)
+    )
     scored = rank([Hit(item, 0.3, {"vector": 0.6})], query, RELEVANCE, ("Endpoint",))[0]
-    assert {name: scored.signals[name] for name in ("semantic", "mention", "type", "freshness", "title")} == {
+    assert {
+        name: scored.signals[name] for name in ("semantic", "mention", "type", "freshness", "title")
+    } == {
         "semantic": 0.6,
         "mention": 0.6,
         "type": 1.0,
@@ -118,11 +193,19 @@ def test_without_a_vector_the_other_signals_count_for_all():
     item = Item("x", "api", Kind.ENTITY, "Term", "zzz", created_at=OLD)
     scored = rank([Hit(item, 0.3)], Query("order", ("api",), NOW), RELEVANCE, ("Endpoint",))[0]
     assert scored.score == pytest.approx(0.20 * 0.3 / 0.65, abs=1e-6)
-    assert rank([Hit(item, 0.3)], Query("order", ("api",), NOW), RELEVANCE)[0].signals["type"] == 0.5
+    assert (
+        rank([Hit(item, 0.3)], Query("order", ("api",), NOW), RELEVANCE)[0].signals["type"] == 0.5
+    )
 
 
 def test_users_define_agents_in_code(kb):
-    mine = agent("mine", include_types=("Concept",), min_score=0.1, format="plain", include_relationships=False)
+    mine = agent(
+        "mine",
+        include_types=("Concept",),
+        min_score=0.1,
+        format="plain",
+        include_relationships=False,
+    )
     with weft.open("memory:", embedder=None, agents=[mine]) as own:
         own.add([Item("a", "s", Kind.ENTITY, "Concept", "order")])
         assert own.context("order", spaces=["s"], agent="mine").text.startswith("Entities:")
@@ -149,7 +232,11 @@ def test_users_define_agents_in_a_file(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     table = agents.known(tmp_path / name)
     reviewer = table["reviewer"]
-    assert (reviewer.recipes[0].limit, reviewer.recipes[0].types, reviewer.format) == (5, ("Endpoint",), "json")
+    assert (reviewer.recipes[0].limit, reviewer.recipes[0].types, reviewer.format) == (
+        5,
+        ("Endpoint",),
+        "json",
+    )
     assert set(table) == {*AGENTS, "reviewer"}
     assert table["editor"].max_tokens == (700 if text is TOML else 5000)
 
@@ -157,7 +244,10 @@ def test_users_define_agents_in_a_file(tmp_path, name, text):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[agents.x]\nmax_entity = 3", "no option of the agent 'x' 'max_entity'; known: depth, description"),
+        (
+            "[agents.x]\nmax_entity = 3",
+            "no option of the agent 'x' 'max_entity'; known: depth, description",
+        ),
         ("[agents.x]\nmax_entities = 0", "max_entities must be a whole number from 1"),
         ("[agents.x]\nmin_score = 2", "min_score must be a number from 0 to 1, not 2"),
         ("[agents.x]\ninclude_types = 'Endpoint'", "include_types must be a list of names"),
@@ -178,7 +268,9 @@ def test_a_wrong_file_of_agents_is_refused(tmp_path, text, told):
 
 
 def test_wrong_agents_are_refused(kb):
-    with pytest.raises(Invalid, match="no agent 'editr'; known: copilot, editor, simplifier, summarizer, tuning"):
+    with pytest.raises(
+        Invalid, match="no agent 'editr'; known: copilot, editor, simplifier, summarizer, tuning"
+    ):
         kb.context("x", spaces=["api"], agent="editr")
     with pytest.raises(Invalid, match="an agent or a recipe, not both"):
         kb.context("x", spaces=["api"], agent="editor", recipe="search")
@@ -192,15 +284,31 @@ def test_wrong_agents_are_refused(kb):
 
 def test_the_server_takes_agents_by_name(kb):
     client = TestClient(create(kb), base_url="http://localhost")
-    found = client.post("/api/context", json={"query": "create order", "tenant_ids": ["api"], "agent": "tuning", "now": "2026-06-01"}).json()
+    found = client.post(
+        "/api/context",
+        json={
+            "query": "create order",
+            "tenant_ids": ["api"],
+            "agent": "tuning",
+            "now": "2026-06-01",
+        },
+    ).json()
     assert found["entry_points"][0]["id"] == "create-order"
     assert "rule" in [one["id"] for one in found["context"]]
     assert found["text"].startswith("entities:")
-    explained = client.post("/api/explain", json={"query": "create order", "spaces": ["api"], "agent": "tuning", "now": "2026-06-01"}).json()
+    explained = client.post(
+        "/api/explain",
+        json={"query": "create order", "spaces": ["api"], "agent": "tuning", "now": "2026-06-01"},
+    ).json()
     assert (explained["text"], explained["query"]["max_tokens"]) == (found["text"], 4000)
-    wrong = client.post("/api/context", json={"query": "x", "tenant_ids": ["api"], "agent": "nobody"})
+    wrong = client.post(
+        "/api/context", json={"query": "x", "tenant_ids": ["api"], "agent": "nobody"}
+    )
     assert (wrong.status_code, "known: copilot, editor" in wrong.json()["detail"]) == (422, True)
-    both = client.post("/api/context", json={"query": "x", "tenant_ids": ["api"], "agent": "tuning", "entry_limit": 3})
+    both = client.post(
+        "/api/context",
+        json={"query": "x", "tenant_ids": ["api"], "agent": "tuning", "entry_limit": 3},
+    )
     assert "entry_limit: the agent 'tuning' has its own" in both.json()["detail"]
     assert {one["name"] for one in client.get("/api/agents").json()["agents"]} == set(AGENTS)
 
@@ -211,10 +319,22 @@ def test_the_shell_lists_agents_and_asks_as_them(tmp_path, monkeypatch):
     with weft.open("k.db", embedder=None) as kb:
         kb.add([Item("a", "s", Kind.ENTITY, "Endpoint", "create order", created_at=NOW)])
     run = CliRunner().invoke
-    assert {one["name"] for one in json.loads(run(cli, ["agents", "--json"]).stdout)["agents"]} == {*AGENTS, "reviewer"}
+    assert {one["name"] for one in json.loads(run(cli, ["agents", "--json"]).stdout)["agents"]} == {
+        *AGENTS,
+        "reviewer",
+    }
     assert "reviewer: reads what others wrote" in run(cli, ["agents"]).stdout
     found = run(cli, ["context", "create order", "--space", "s", "--agent", "reviewer"])
     assert json.loads(found.stdout)["entities"][0]["id"] == "a"
-    assert "no agent 'nobody'" in run(cli, ["context", "x", "--space", "s", "--agent", "nobody"]).stderr
-    assembled = run(cli, ["assemble", "create order", "--space", "s", "--agent", "reviewer", "--json"])
-    assert [one["status"] for one in json.loads(assembled.stdout)["strategies"] if one["name"] == "knowledge"] == ["used"]
+    assert (
+        "no agent 'nobody'"
+        in run(cli, ["context", "x", "--space", "s", "--agent", "nobody"]).stderr
+    )
+    assembled = run(
+        cli, ["assemble", "create order", "--space", "s", "--agent", "reviewer", "--json"]
+    )
+    assert [
+        one["status"]
+        for one in json.loads(assembled.stdout)["strategies"]
+        if one["name"] == "knowledge"
+    ] == ["used"]

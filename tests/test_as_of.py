@@ -37,7 +37,9 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Engine]:
-    stores: Stores = open_stores("memory:" if request.param == "memory" else str(tmp_path / "knowledge.db"), {})
+    stores: Stores = open_stores(
+        "memory:" if request.param == "memory" else str(tmp_path / "knowledge.db"), {}
+    )
     with Engine(stores, None, clock) as engine:
         yield engine
 
@@ -48,7 +50,12 @@ def write(kb: Engine, clock: Clock, day: int, *items: Item, edges: tuple[Edge, .
 
 
 def texts(kb: Engine, day: float, **options: Any) -> list[str]:
-    return [hit.item.text for hit in kb.search("tea", spaces=["s"], now=START + 99 * DAY, as_of=START + day * DAY, **options)]
+    return [
+        hit.item.text
+        for hit in kb.search(
+            "tea", spaces=["s"], now=START + 99 * DAY, as_of=START + day * DAY, **options
+        )
+    ]
 
 
 def test_what_was_changed_in_place_is_shown_as_it_was(kb: Engine, clock: Clock) -> None:
@@ -68,14 +75,24 @@ def test_what_was_changed_in_place_is_shown_as_it_was(kb: Engine, clock: Clock) 
 
 
 def test_what_links_lead_to_is_shown_as_it_was(kb: Engine, clock: Clock) -> None:
-    write(kb, clock, 0, Item("a", "s", text="tea"), Item("b", "s", text="the cup is white"), edges=(Edge("a", "b", space="s"),))
+    write(
+        kb,
+        clock,
+        0,
+        Item("a", "s", text="tea"),
+        Item("b", "s", text="the cup is white"),
+        edges=(Edge("a", "b", space="s"),),
+    )
     write(kb, clock, 5, Item("b", "s", text="the cup is broken"))
     assert "white" in kb.context("tea", spaces=["s"], as_of=START + DAY).text
     assert "broken" in kb.context("tea", spaces=["s"], as_of=START + 6 * DAY).text
 
 
 def test_profiles_and_rules_are_shown_as_they_were(kb: Engine, clock: Clock) -> None:
-    first = (Item("ada", "s", Kind.PROFILE, text="likes tea"), Item("rule", "s", Kind.RULE, text="one cup", subject="ada"))
+    first = (
+        Item("ada", "s", Kind.PROFILE, text="likes tea"),
+        Item("rule", "s", Kind.RULE, text="one cup", subject="ada"),
+    )
     write(kb, clock, 0, *first)
     write(kb, clock, 5, *(replace(one, text="changed") for one in first))
     text = kb.context("tea", spaces=["s"], recipe="profile", entity="ada", as_of=START + DAY).text
@@ -96,19 +113,29 @@ def test_what_came_with_an_earlier_date_is_believed(kb: Engine, clock: Clock) ->
 
 
 def linked(kb: Engine, day: float, **options: Any) -> list[str]:
-    context = kb.context("tea", spaces=["s"], now=START + 99 * DAY, as_of=START + day * DAY, **options)
-    walked = kb.search("tea", spaces=["s"], now=START + 99 * DAY, as_of=START + day * DAY, mode="walk")
+    context = kb.context(
+        "tea", spaces=["s"], now=START + 99 * DAY, as_of=START + day * DAY, **options
+    )
+    walked = kb.search(
+        "tea", spaces=["s"], now=START + 99 * DAY, as_of=START + day * DAY, mode="walk"
+    )
     reached = [hit.item.id for hit in context.hits if hit.links]
     assert options or reached == [hit.item.id for hit in walked if hit.links]
     return sorted(reached)
 
 
-TEA, CUP, POT = Item("tea", "s", text="tea"), Item("cup", "s", title="White Cup", text="it is white"), Item("pot", "s", title="Blue Pot", text="it is blue")
+TEA, CUP, POT = (
+    Item("tea", "s", text="tea"),
+    Item("cup", "s", title="White Cup", text="it is white"),
+    Item("pot", "s", title="Blue Pot", text="it is blue"),
+)
 
 
 def test_links_that_people_made_later_are_not_followed(kb: Engine, clock: Clock) -> None:
     write(kb, clock, 0, TEA, CUP, POT, edges=(Edge("tea", "cup", weight=0.5, space="s"),))
-    write(kb, clock, 5, edges=(Edge("tea", "pot", space="s"), Edge("tea", "cup", weight=0, space="s")))
+    write(
+        kb, clock, 5, edges=(Edge("tea", "pot", space="s"), Edge("tea", "cup", weight=0, space="s"))
+    )
     assert [linked(kb, day) for day in (1, 6)] == [["cup"], ["pot"]]
 
 
@@ -125,17 +152,32 @@ def test_names_that_a_text_held_then_are_followed_and_no_others(kb: Engine, cloc
     write(kb, clock, 5, replace(TEA, text="tea in the White Cup from the Blue Pot"))
     assert [linked(kb, day) for day in (1, 6)] == [["cup"], ["cup", "pot"]]
     write(kb, clock, 7, replace(TEA, text="tea from the Blue Pot"))
-    assert [linked(kb, day) for day in (1, 6, 8)] == [[], ["pot"], ["pot"]]  # links that weft took away since are not known
+    assert [linked(kb, day) for day in (1, 6, 8)] == [
+        [],
+        ["pot"],
+        ["pot"],
+    ]  # links that weft took away since are not known
 
 
 def test_names_that_an_item_got_later_lead_nowhere(kb: Engine, clock: Clock) -> None:
-    write(kb, clock, 0, replace(TEA, text="tea in the White Cup"), replace(CUP, title="Some other thing"))
+    write(
+        kb,
+        clock,
+        0,
+        replace(TEA, text="tea in the White Cup"),
+        replace(CUP, title="Some other thing"),
+    )
     write(kb, clock, 5, CUP)
     assert [linked(kb, day) for day in (1, 6)] == [[], ["cup"]]
 
 
-def test_links_of_what_came_later_with_an_earlier_date_are_believed(kb: Engine, clock: Clock) -> None:
-    old = [replace(item, created_at=START) for item in (replace(TEA, text="tea in the White Cup"), CUP, POT)]
+def test_links_of_what_came_later_with_an_earlier_date_are_believed(
+    kb: Engine, clock: Clock
+) -> None:
+    old = [
+        replace(item, created_at=START)
+        for item in (replace(TEA, text="tea in the White Cup"), CUP, POT)
+    ]
     write(kb, clock, 5, *old, edges=(Edge("tea", "pot", space="s"),))
     assert linked(kb, 1) == ["cup", "pot"]
 
@@ -144,12 +186,21 @@ def test_an_entity_that_came_later_leads_nowhere(kb: Engine, clock: Clock) -> No
     write(kb, clock, 0, TEA, CUP)
     write(kb, clock, 5, Item("zed", "s", Kind.ENTITY, title="Zed", text="has the White Cup"))
     assert [linked(kb, day, entity="zed") for day in (1, 6)] == [[], ["cup"]]
-    assert [problem.code for problem in kb.context("tea", spaces=["s"], entity="zed", as_of=START + DAY).degraded] == ["unknown_entity"]
+    assert [
+        problem.code
+        for problem in kb.context("tea", spaces=["s"], entity="zed", as_of=START + DAY).degraded
+    ] == ["unknown_entity"]
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    writes=st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abc"), st.sampled_from(["green", "black", "red"])), min_size=1, max_size=12),
+    writes=st.lists(
+        st.tuples(
+            st.integers(0, 9), st.sampled_from("abc"), st.sampled_from(["green", "black", "red"])
+        ),
+        min_size=1,
+        max_size=12,
+    ),
     moment=st.integers(0, 10),
 )
 def test_nothing_written_later_shows(writes: list[tuple[int, str, str]], moment: int) -> None:
@@ -162,6 +213,14 @@ def test_nothing_written_later_shows(writes: list[tuple[int, str, str]], moment:
             for day, id, colour in sorted(writes):
                 if day <= upto:
                     write(kb, clock, day, Item(id, "s", text=f"tea is {colour}"))
-            return sorted((hit.item for hit in kb.search("tea", spaces=["s"], now=START + 99 * DAY, as_of=START + moment * DAY)), key=lambda item: item.id)
+            return sorted(
+                (
+                    hit.item
+                    for hit in kb.search(
+                        "tea", spaces=["s"], now=START + 99 * DAY, as_of=START + moment * DAY
+                    )
+                ),
+                key=lambda item: item.id,
+            )
 
     assert known(99) == known(moment)

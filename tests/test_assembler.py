@@ -29,7 +29,14 @@ DOCUMENT = "Refunds at Harbor.\n\nThe weather is fine today.\n\nA refund over 10
 class Mine:
     """A strategy as a user would write it."""
 
-    def __init__(self, name: str, get: Callable[[], Any] | Any, priority: float = 1, enabled: bool = True, **more: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        get: Callable[[], Any] | Any,
+        priority: float = 1,
+        enabled: bool = True,
+        **more: Any,
+    ) -> None:
         self.name, self.priority, self.enabled = name, priority, enabled
         self._get = get
         self.__dict__.update(more)
@@ -46,7 +53,13 @@ def kb() -> Iterator[Engine]:
 
 
 def five(kb: Engine) -> list[Any]:
-    return [weft.MemoryStrategy(kb), weft.KnowledgeStrategy(kb), weft.RetrievalStrategy(kb), weft.SelectionStrategy(), weft.DocumentStrategy()]
+    return [
+        weft.MemoryStrategy(kb),
+        weft.KnowledgeStrategy(kb),
+        weft.RetrievalStrategy(kb),
+        weft.SelectionStrategy(),
+        weft.DocumentStrategy(),
+    ]
 
 
 def report(assembly: weft.Assembly, name: str) -> weft.StrategyReport:
@@ -61,11 +74,23 @@ def raising(error: BaseException) -> Callable[[], Any]:
 
 
 def test_five_strategies_give_one_text_in_the_order_of_their_priorities(kb):
-    found = Assembler(five(kb)).assemble("How do I process a refund?", spaces=("support", "shared"), document=DOCUMENT, selection=(0, 18), max_tokens=1500)
+    found = Assembler(five(kb)).assemble(
+        "How do I process a refund?",
+        spaces=("support", "shared"),
+        document=DOCUMENT,
+        selection=(0, 18),
+        max_tokens=1500,
+    )
     headings = [line for line in found.text.splitlines() if line.startswith("## ")]
     assert headings == ["## Document", "## Selection", "## Retrieval", "## Knowledge", "## Memory"]
     assert 1200 < found.tokens == tokens.counter("gpt-4").count(found.text) <= 1500
-    assert [one.name for one in found.strategies] == ["document", "selection", "retrieval", "knowledge", "memory"]
+    assert [one.name for one in found.strategies] == [
+        "document",
+        "selection",
+        "retrieval",
+        "knowledge",
+        "memory",
+    ]
     assert all(one.got for one in found.strategies)
 
 
@@ -73,7 +98,15 @@ def test_five_strategies_give_one_text_in_the_order_of_their_priorities(kb):
 def test_no_budget_is_ever_exceeded_in_any_format(kb, format):
     assembler = Assembler(five(kb))
     for budget in (0, 1, 5, 17, 60, 200, 777):
-        found = assembler.assemble("refund", spaces=("support",), document=DOCUMENT, selection=(0, 18), max_tokens=budget, format=format, now=NOW)
+        found = assembler.assemble(
+            "refund",
+            spaces=("support",),
+            document=DOCUMENT,
+            selection=(0, 18),
+            max_tokens=budget,
+            format=format,
+            now=NOW,
+        )
         assert tokens.counter("gpt-4").count(found.text) == found.tokens <= budget
 
 
@@ -92,8 +125,14 @@ def test_the_text_does_not_depend_on_who_was_first_nor_on_the_order_of_the_list(
         time.sleep(0.2)
         return "the late one"
 
-    strategies = [Mine("b", "same priority"), Mine("late", late, priority=0), Mine("a", "another text")]
-    texts = {Assembler(list(order)).assemble("x").text for order in itertools.permutations(strategies)}
+    strategies = [
+        Mine("b", "same priority"),
+        Mine("late", late, priority=0),
+        Mine("a", "another text"),
+    ]
+    texts = {
+        Assembler(list(order)).assemble("x").text for order in itertools.permutations(strategies)
+    }
     assert texts == {"## Late\n\nthe late one\n\n## A\n\nanother text\n\n## B\n\nsame priority"}
 
 
@@ -117,11 +156,19 @@ def test_one_that_hangs_raises_or_floods_does_not_spoil_the_others():
     assert found.tokens <= 2000
     failed = dict.fromkeys(("raise", "exit", "wrong", "wrong_piece"), "failed")
     cut = dict.fromkeys(("flood", "million", "endless"), "cut")
-    assert status == failed | cut | {"hang": "timed_out", "nothing": "empty", "good": "used", "off": "disabled"}
+    assert status == failed | cut | {
+        "hang": "timed_out",
+        "nothing": "empty",
+        "good": "used",
+        "off": "disabled",
+    }
     assert report(found, "raise").reasons == ("ValueError: boom",)
     assert report(found, "hang").reasons == ("no answer within 0.3 s",)
     assert "100,000,000 characters" in report(found, "flood").reasons[0]
-    assert "score of its piece 1 must be a number from 0 to 1, not 7" in report(found, "wrong_piece").reasons[0]
+    assert (
+        "score of its piece 1 must be a number from 0 to 1, not 7"
+        in report(found, "wrong_piece").reasons[0]
+    )
     assert {one.part for one in found.degraded} == {"hang", "raise", "exit", "wrong", "wrong_piece"}
 
 
@@ -137,19 +184,32 @@ WRONG = {
     "text must be text": Item("wrong", "", text=None),  # type: ignore[arg-type]
     "id must be text": Item(5, "", text="a number for a name"),  # type: ignore[arg-type]
     "tags must be": Item("wrong", "", text="words", tags=5),  # type: ignore[arg-type]
-    "properties must be plain JSON": Item("wrong", "", text="words", properties={"n": float("nan")}),
+    "properties must be plain JSON": Item(
+        "wrong", "", text="words", properties={"n": float("nan")}
+    ),
     "piece 1": Item("wrong", "", text="words", properties=NESTED),
 }
 
 
 @pytest.mark.parametrize(("told", "wrong"), WRONG.items(), ids=range(len(WRONG)))
 @pytest.mark.parametrize("format", ["json", "markdown", "plain", "yaml"])
-def test_an_item_that_is_not_right_spoils_neither_the_others_nor_its_own_strategy(format, told, wrong):
-    found = Assembler([Mine("good", "all of this stays"), Mine("mixed", [wrong, RIGHT]), Mine("bad", [wrong])]).assemble("x", format=format)
+def test_an_item_that_is_not_right_spoils_neither_the_others_nor_its_own_strategy(
+    format, told, wrong
+):
+    found = Assembler(
+        [Mine("good", "all of this stays"), Mine("mixed", [wrong, RIGHT]), Mine("bad", [wrong])]
+    ).assemble("x", format=format)
     assert "all of this stays" in found.text and found.text.count("This one is right.") == 1
-    good, mixed, bad = (next(one for one in found.strategies if one.name == name) for name in ("good", "mixed", "bad"))
+    good, mixed, bad = (
+        next(one for one in found.strategies if one.name == name)
+        for name in ("good", "mixed", "bad")
+    )
     assert (good.status, mixed.status, bad.status) == ("used", "cut", "failed")
-    assert told in mixed.reasons[0] and told in bad.reasons[0] and "bad" in [one.part for one in found.degraded]
+    assert (
+        told in mixed.reasons[0]
+        and told in bad.reasons[0]
+        and "bad" in [one.part for one in found.degraded]
+    )
 
 
 def test_of_many_items_that_are_not_right_ten_are_told():
@@ -177,13 +237,21 @@ def test_a_hanging_strategy_does_not_keep_the_process_from_ending():
         "class Hang:\n    name, priority, enabled, timeout_s = 'hang', 1, True, 0.1\n    def get(self, request): time.sleep(600)\n"
         "print(weft.Assembler([Hang()]).assemble('x').strategies[0].status)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "timed_out\n"
 
 
 def test_near_duplicates_are_shown_once_and_where_they_are_required():
     text = "The return window is thirty days after delivery for all goods that are unused and in their box"
-    found = Assembler([Mine("a", text + "."), Mine("b", f"{text}!", priority=2, required=True), Mine("c", f"{text} today", priority=3)]).assemble("x")
+    found = Assembler(
+        [
+            Mine("a", text + "."),
+            Mine("b", f"{text}!", priority=2, required=True),
+            Mine("c", f"{text} today", priority=3),
+        ]
+    ).assemble("x")
     assert found.text == f"## B\n\n{text}!"
     assert report(found, "a").status == "left_out"
     assert report(found, "c").reasons == ("c-1: says the same as 'b-1' of b",)
@@ -201,15 +269,27 @@ def test_the_quick_search_for_duplicates_finds_what_comparing_all_would_find(wor
     texts = [" ".join(words) for words in word_lists]
     expected: dict[int, int] = {}
     for number, text in enumerate(texts):
-        earlier = (other for other in range(number) if other not in expected and alike.alike(alike.words(text), alike.words(texts[other])))
+        earlier = (
+            other
+            for other in range(number)
+            if other not in expected and alike.alike(alike.words(text), alike.words(texts[other]))
+        )
         if alike.words(text) and (found := next(earlier, None)) is not None:
             expected[number] = found
     assert alike.repeated(texts) == expected
 
 
 def test_required_ones_are_never_dropped_however_good_the_others_are():
-    rivals = [Mine(f"rival{n}", [Piece(f"rival {n} says {i} things " * 5, 1.0) for i in range(20)]) for n in range(4)]
-    large = Mine("large", [Piece("the large required text speaks of one thing only " * 20, 0.1)], priority=9, required=True)
+    rivals = [
+        Mine(f"rival{n}", [Piece(f"rival {n} says {i} things " * 5, 1.0) for i in range(20)])
+        for n in range(4)
+    ]
+    large = Mine(
+        "large",
+        [Piece("the large required text speaks of one thing only " * 20, 0.1)],
+        priority=9,
+        required=True,
+    )
     small = Mine("small", [Piece("small but required", 0.0)], priority=9, required=True)
     found = Assembler([*rivals, large, small]).assemble("x", max_tokens=400)
     assert report(found, "large").status == "used"
@@ -218,9 +298,12 @@ def test_required_ones_are_never_dropped_however_good_the_others_are():
 
 
 def test_what_is_required_and_cannot_fit_is_told():
-    found = Assembler([Mine("large", ["one two three four five six seven eight nine ten " * 9], required=True), Mine("b", "small")]).assemble(
-        "x", max_tokens=40
-    )
+    found = Assembler(
+        [
+            Mine("large", ["one two three four five six seven eight nine ten " * 9], required=True),
+            Mine("b", "small"),
+        ]
+    ).assemble("x", max_tokens=40)
     assert found.text == "## B\n\nsmall"
     assert [(one.part, one.code) for one in found.degraded] == [("large", "required_left_out")]
 
@@ -229,19 +312,30 @@ def test_the_best_set_that_fits_is_taken_and_the_rest_is_told():
     texts = [Piece("alpha " * 30, 0.9), Piece("beta " * 30, 0.8), Piece("gamma " * 30, 0.3)]
     found = Assembler([Mine("a", texts)]).assemble("x", max_tokens=75)
     told = report(found, "a")
-    assert ("alpha" in found.text, "beta" in found.text, "gamma" in found.text) == (True, True, False)
+    assert ("alpha" in found.text, "beta" in found.text, "gamma" in found.text) == (
+        True,
+        True,
+        False,
+    )
     assert (told.status, told.given, told.used) == ("cut", 3, 2)
     assert told.got <= 75 < told.asked
     assert "a-3: " in told.reasons[0]
 
 
 def test_items_and_hits_keep_their_names_and_may_be_shown_shorter(kb):
-    found = Assembler([weft.RetrievalStrategy(kb)]).assemble("process a refund", spaces=("support",), max_tokens=120)
-    assert "### How to process a refund (playbook)" in found.text or "How to process a refund (playbook, id:" in found.text
+    found = Assembler([weft.RetrievalStrategy(kb)]).assemble(
+        "process a refund", spaces=("support",), max_tokens=120
+    )
+    assert (
+        "### How to process a refund (playbook)" in found.text
+        or "How to process a refund (playbook, id:" in found.text
+    )
 
 
 def test_an_unknown_space_fails_the_strategy_that_asked_and_not_the_answer(kb):
-    found = Assembler([weft.DocumentStrategy(), weft.RetrievalStrategy(kb)]).assemble("x", spaces=("nowhere",), document="A text.")
+    found = Assembler([weft.DocumentStrategy(), weft.RetrievalStrategy(kb)]).assemble(
+        "x", spaces=("nowhere",), document="A text."
+    )
     assert found.text == "## Document\n\nA text."
     assert "no space 'nowhere'" in report(found, "retrieval").reasons[0]
 
@@ -256,7 +350,10 @@ def test_any_object_with_a_title_and_a_content_is_a_document():
     class Page:
         title, content = "Page", "The content of the page."
 
-    assert "The content of the page." in Assembler([weft.DocumentStrategy()]).assemble("x", document=Page()).text
+    assert (
+        "The content of the page."
+        in Assembler([weft.DocumentStrategy()]).assemble("x", document=Page()).text
+    )
 
 
 @pytest.mark.parametrize(

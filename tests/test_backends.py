@@ -100,7 +100,11 @@ class TestProfilesInSqlite(ItemStoreContract, HistoryContract, GraphStoreContrac
 class TestProfilesInFiles(ItemStoreContract, HistoryContract, GraphStoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Any]:
-        store = layers(str(tmp_path / "k.db"), metadata=f"file:{tmp_path}/profiles", graph=f"networkx:{tmp_path}/graph.json")
+        store = layers(
+            str(tmp_path / "k.db"),
+            metadata=f"file:{tmp_path}/profiles",
+            graph=f"networkx:{tmp_path}/graph.json",
+        )
         yield store
         store.close()
 
@@ -160,14 +164,20 @@ class Letters:
     def embed(self, texts: Sequence[str]) -> list[Any]:
         import numpy as np
 
-        counted = [np.array([1 + text.lower().count(chr(97 + n)) for n in range(26)], np.float32) for text in texts]
+        counted = [
+            np.array([1 + text.lower().count(chr(97 + n)) for n in range(26)], np.float32)
+            for text in texts
+        ]
         return [vector / np.linalg.norm(vector) for vector in counted]
 
 
 @pytest.fixture
 def kb(tmp_path: Path) -> Iterator[Engine]:
     minutes = iter(range(1000))
-    stores = open_stores(str(tmp_path / "k.db"), {"metadata": f"file:{tmp_path}/profiles", "graph": f"networkx:{tmp_path}/graph.json"})
+    stores = open_stores(
+        str(tmp_path / "k.db"),
+        {"metadata": f"file:{tmp_path}/profiles", "graph": f"networkx:{tmp_path}/graph.json"},
+    )
     with Engine(stores, Letters(), clock=lambda: NOW + timedelta(minutes=next(minutes))) as kb:
         yield kb
 
@@ -177,22 +187,32 @@ def node(id: str, text: str = "some text", **fields: Any) -> Item:
 
 
 def maya(**fields: Any) -> Item:
-    return Item("maya", "s", **{"kind": Kind.PROFILE, "properties": {"plan": "gold"}, "subject": "user:maya", **fields})
+    return Item(
+        "maya",
+        "s",
+        **{"kind": Kind.PROFILE, "properties": {"plan": "gold"}, "subject": "user:maya", **fields},
+    )
 
 
 def test_a_profile_is_in_its_folder_and_nowhere_else(kb: Engine, tmp_path: Path) -> None:
     kb.add([maya(), node("a")], [Edge("maya", "a", space="s")])
-    assert [path.name for path in (tmp_path / "profiles" / "items").rglob("*.json")] == ["i-maya.json"]
+    assert [path.name for path in (tmp_path / "profiles" / "items").rglob("*.json")] == [
+        "i-maya.json"
+    ]
     with SqliteStore.open(str(tmp_path / "k.db")).reading() as reader:
         assert [row[0] for row in reader.connection.execute("SELECT id FROM item")] == ["a"]
-    assert [one.id for one in kb.items()] == ["a", "maya"] and kb.get("maya", space="s")[0].properties == {"plan": "gold"}
+    assert [one.id for one in kb.items()] == ["a", "maya"] and kb.get("maya", space="s")[
+        0
+    ].properties == {"plan": "gold"}
     assert (kb.verify(), [info.items for info in kb.stats().spaces]) == ([], [2])
 
 
 def test_the_same_knowledge_has_the_same_digest_wherever_it_lies(kb: Engine) -> None:
     with Engine(open_stores("memory:", {}), None, clock=lambda: NOW) as plain:
         for one in (kb, plain):
-            one.add([maya(created_at=NOW), node("a", created_at=NOW)], [Edge("maya", "a", space="s")])
+            one.add(
+                [maya(created_at=NOW), node("a", created_at=NOW)], [Edge("maya", "a", space="s")]
+            )
         assert kb.stats().spaces == plain.stats().spaces
 
 
@@ -203,26 +223,43 @@ def test_a_search_finds_pieces_and_an_agent_its_profile(kb: Engine) -> None:
     assert kb.context("refund", spaces=["s"]).degraded == ()
 
 
-def test_without_any_vector_words_alone_answer_and_nothing_is_said_to_be_wrong(tmp_path: Path) -> None:
-    with Engine(open_stores("memory:", {"metadata": "memory:profiles"}), Letters(), clock=lambda: NOW) as kb:
+def test_without_any_vector_words_alone_answer_and_nothing_is_said_to_be_wrong(
+    tmp_path: Path,
+) -> None:
+    with Engine(
+        open_stores("memory:", {"metadata": "memory:profiles"}), Letters(), clock=lambda: NOW
+    ) as kb:
         kb.add([node("a", "refund"), maya()], embed=False)
-        assert {problem.code for problem in kb.context("refund", spaces=["s"]).degraded} == {"vectors_pending"}
+        assert {problem.code for problem in kb.context("refund", spaces=["s"]).degraded} == {
+            "vectors_pending"
+        }
 
 
 @pytest.mark.parametrize("there_and_back", [False, True])
-def test_an_item_whose_kind_changes_moves_and_keeps_its_links(kb: Engine, tmp_path: Path, there_and_back: bool) -> None:
-    kb.add([maya(), node("a")], [Edge("maya", "a", space="s"), Edge("a", "maya", weight=0.5, space="s")])
+def test_an_item_whose_kind_changes_moves_and_keeps_its_links(
+    kb: Engine, tmp_path: Path, there_and_back: bool
+) -> None:
+    kb.add(
+        [maya(), node("a")],
+        [Edge("maya", "a", space="s"), Edge("a", "maya", weight=0.5, space="s")],
+    )
     edges = list(kb.edges())
     kb.add(maya(kind=Kind.NODE, text="refund"))
     if there_and_back:
         kb.add(maya())
     profiles = FileStore.open(str(tmp_path / "profiles"))
-    assert [one.id for one in profiles.find(Filter(("s",)), 9)] == (["maya"] if there_and_back else [])
-    assert [hit.item.id for hit in kb.search("refund", spaces=["s"], mode="bm25")] == ([] if there_and_back else ["maya"])
+    assert [one.id for one in profiles.find(Filter(("s",)), 9)] == (
+        ["maya"] if there_and_back else []
+    )
+    assert [hit.item.id for hit in kb.search("refund", spaces=["s"], mode="bm25")] == (
+        [] if there_and_back else ["maya"]
+    )
     assert (list(kb.edges()), kb.verify(), kb.stats().spaces[0].items) == (edges, [], 2)
 
 
-def test_deleting_a_profile_takes_its_links_along_and_restoring_brings_them_back(kb: Engine) -> None:
+def test_deleting_a_profile_takes_its_links_along_and_restoring_brings_them_back(
+    kb: Engine,
+) -> None:
     kb.add([maya(), node("a")], [Edge("maya", "a", space="s"), Edge("a", "maya", space="s")])
     before, edges = kb.stats().spaces, list(kb.edges())
     kb.delete("maya", space="s")
@@ -242,18 +279,34 @@ def test_an_expected_version_holds_in_either_layer(kb: Engine) -> None:
 
 
 _step = st.lists(
-    st.tuples(st.sampled_from("abc"), st.sampled_from([Kind.NODE, Kind.PROFILE, None]), st.sampled_from(["x", "y"]), st.sampled_from("abc")),
+    st.tuples(
+        st.sampled_from("abc"),
+        st.sampled_from([Kind.NODE, Kind.PROFILE, None]),
+        st.sampled_from(["x", "y"]),
+        st.sampled_from("abc"),
+    ),
     min_size=1,
     max_size=3,
 )
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(st.lists(_step, min_size=1, max_size=6), st.data())
-def test_layers_answer_and_roll_back_as_one_store_does(tmp_path_factory: pytest.TempPathFactory, steps: list[Any], data: Any) -> None:
+def test_layers_answer_and_roll_back_as_one_store_does(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Any], data: Any
+) -> None:
     folder, now = tmp_path_factory.mktemp("layers"), NOW
     roles = {"metadata": f"file:{folder}/profiles", "graph": f"networkx:{folder}/graph.json"}
-    with Engine(open_stores("memory:", {}), None, clock=lambda: now) as plain, Engine(open_stores("memory:", roles), None, clock=lambda: now) as split:
+    with (
+        Engine(open_stores("memory:", {}), None, clock=lambda: now) as plain,
+        Engine(open_stores("memory:", roles), None, clock=lambda: now) as split,
+    ):
         moments = []
         for step in steps:
             for id, kind, text, other in step:
@@ -263,7 +316,10 @@ def test_layers_answer_and_roll_back_as_one_store_does(tmp_path_factory: pytest.
                         kb.delete(id, space="s")
                     elif kind is not None:
                         known = {one.id for one in kb.items()} | {id}
-                        kb.add(Item(id, "s", kind, text=text), [Edge(id, other, space="s")] if other in known else [])
+                        kb.add(
+                            Item(id, "s", kind, text=text),
+                            [Edge(id, other, space="s")] if other in known else [],
+                        )
             assert everything(plain) == everything(split)
             moments.append((now, everything(split)))
         back, expected = data.draw(st.sampled_from(moments))
@@ -273,7 +329,11 @@ def test_layers_answer_and_roll_back_as_one_store_does(tmp_path_factory: pytest.
 
 
 def everything(kb: Engine) -> list[Any]:
-    return [[info.digest for info in kb.stats().spaces if info.items], list(kb.items()), list(kb.edges())]
+    return [
+        [info.digest for info in kb.stats().spaces if info.items],
+        list(kb.items()),
+        list(kb.edges()),
+    ]
 
 
 # One of several stores fails
@@ -297,15 +357,24 @@ class Failing(MemoryStore):
 
 
 @pytest.mark.parametrize("role", ["words", "vectors", "graph"])
-def test_a_store_that_failed_behind_the_truth_is_reported_and_repaired(tmp_path: Path, role: str) -> None:
+def test_a_store_that_failed_behind_the_truth_is_reported_and_repaired(
+    tmp_path: Path, role: str
+) -> None:
     truth, failing = SqliteStore.open(str(tmp_path / "k.db")), Failing()
-    roles: dict[str, Any] = {name: failing if name == role else truth for name in ("words", "vectors", "graph")}
+    roles: dict[str, Any] = {
+        name: failing if name == role else truth for name in ("words", "vectors", "graph")
+    }
     several = Layers(truth, **roles)
-    with Engine(Stores(several, several, several, several, several), Letters(), clock=lambda: NOW) as kb:
+    with Engine(
+        Stores(several, several, several, several, several), Letters(), clock=lambda: NOW
+    ) as kb:
         kb.add([node("a", "refund"), node("b")], [Edge("a", "b", space="s")])
         failing.failing = True
         with pytest.raises(Unavailable):
-            kb.add([node("a", "parcel"), node("c", "parcel")], [Edge("a", "b", weight=0.5, space="s"), Edge("c", "a", space="s")])
+            kb.add(
+                [node("a", "parcel"), node("c", "parcel")],
+                [Edge("a", "b", weight=0.5, space="s"), Edge("c", "a", space="s")],
+            )
         with pytest.raises(Unavailable):
             kb.delete("b", space="s")
         failing.failing = False
@@ -358,11 +427,31 @@ def test_closing_closes_every_store_once_even_if_one_fails() -> None:
 @pytest.mark.parametrize(
     ("roles", "error", "words"),
     [
-        ({"pieces": "memory:"}, Invalid, "no role 'pieces'; known: graph, items, metadata, vectors, words"),
-        ({"metadata": "carrier-pigeon:x"}, Invalid, "no store 'carrier-pigeon'; known: file, memory, networkx, sqlite"),
-        ({"words": "file:x"}, Invalid, "cannot play 'words'; a store of this kind plays: metadata, graph"),
-        ({"metadata": "networkx:g.json"}, Invalid, "cannot play 'metadata'; a store of this kind plays: graph"),
-        ({"metadata": "file:both", "graph": "file:both"}, Invalid, "metadata and graph cannot both be at 'file:both'"),
+        (
+            {"pieces": "memory:"},
+            Invalid,
+            "no role 'pieces'; known: graph, items, metadata, vectors, words",
+        ),
+        (
+            {"metadata": "carrier-pigeon:x"},
+            Invalid,
+            "no store 'carrier-pigeon'; known: file, memory, networkx, sqlite",
+        ),
+        (
+            {"words": "file:x"},
+            Invalid,
+            "cannot play 'words'; a store of this kind plays: metadata, graph",
+        ),
+        (
+            {"metadata": "networkx:g.json"},
+            Invalid,
+            "cannot play 'metadata'; a store of this kind plays: graph",
+        ),
+        (
+            {"metadata": "file:both", "graph": "file:both"},
+            Invalid,
+            "metadata and graph cannot both be at 'file:both'",
+        ),
         ({"metadata": "file:"}, Invalid, "names no folder"),
         ({"graph": "networkx:/nowhere/at/all/g.json"}, Unavailable, "does not exist"),
     ],
@@ -401,7 +490,11 @@ def test_a_file_that_is_not_json_is_named_and_nothing_is_lost(tmp_path: Path) ->
     with pytest.raises(Corrupt, match=r"i-a\.json"):
         FileStore.open(str(tmp_path))
     assert broken.read_text() == "{"
-    broken.write_text(json.dumps({"id": "a", "space": "acme", "text": "one", "created_at": "2025-06-01T12:00:00Z"}))
+    broken.write_text(
+        json.dumps(
+            {"id": "a", "space": "acme", "text": "one", "created_at": "2025-06-01T12:00:00Z"}
+        )
+    )
     store = FileStore.open(str(tmp_path))
     assert (store.find(ACME, 9), store.verify()) == ([item("a", "one"), item("b", "two")], [])
 
@@ -421,7 +514,10 @@ def test_a_newer_format_and_a_foreign_folder_are_left_alone(tmp_path: Path) -> N
     (tmp_path / "h.json").write_text("[")
     with pytest.raises(Corrupt, match=r"h\.json"):
         NetworkxStore.open(str(tmp_path / "h.json"))
-    assert (caught.value.code, (tmp_path / "y" / "letter.txt").read_text()) == ("newer_version", "dear")
+    assert (caught.value.code, (tmp_path / "y" / "letter.txt").read_text()) == (
+        "newer_version",
+        "dear",
+    )
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "foreign", "log"])
@@ -481,17 +577,34 @@ def test_no_name_escapes_its_folder_and_no_two_collide(names: list[str]) -> None
     made = [safe_name("i", name) for name in names]
     assert len({name.casefold() for name in made}) == len(names)
     for name in made:
-        assert name.startswith("i-") and len(name.encode()) < 200 and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-%.") and ".." not in name
+        assert (
+            name.startswith("i-")
+            and len(name.encode()) < 200
+            and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-%.")
+            and ".." not in name
+        )
 
 
 def test_odd_ids_and_spaces_come_back_from_the_folder(tmp_path: Path) -> None:
     names = [name for name in ODD if name]
-    stored = [item(id, f"text {number}", space=space) for number, id in enumerate(names) for space in ("acme", "../zoo", "ACME")]
-    FileStore.open(str(tmp_path / "inside" / "it")).apply(batch(stored, [edge(names[0], id) for id in names]))
+    stored = [
+        item(id, f"text {number}", space=space)
+        for number, id in enumerate(names)
+        for space in ("acme", "../zoo", "ACME")
+    ]
+    FileStore.open(str(tmp_path / "inside" / "it")).apply(
+        batch(stored, [edge(names[0], id) for id in names])
+    )
     store = FileStore.open(str(tmp_path / "inside" / "it"))
     found = store.find(Filter(("acme", "../zoo", "ACME")), 1000)
-    assert (found, len(store.edges(["acme"], 1000)), store.verify()) == (sorted(stored, key=lambda one: one.key), len(names), [])
-    assert [path.name for path in tmp_path.iterdir()] == ["inside"] and [path.name for path in (tmp_path / "inside").iterdir()] == ["it"]
+    assert (found, len(store.edges(["acme"], 1000)), store.verify()) == (
+        sorted(stored, key=lambda one: one.key),
+        len(names),
+        [],
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["inside"] and [
+        path.name for path in (tmp_path / "inside").iterdir()
+    ] == ["it"]
 
 
 # Kills and processes
@@ -512,7 +625,11 @@ for number in range(int(sys.argv[3])):
 
 def writer(url: str, name: str, count: int) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": str(Path(weft.__file__).parents[1])}
-    return subprocess.Popen([sys.executable, "-c", WRITER, url, name, str(count)], env=environment, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, url, name, str(count)],
+        env=environment,
+        stdout=subprocess.PIPE,
+    )
 
 
 @pytest.mark.parametrize("scheme", ["file", "networkx"])
@@ -538,7 +655,9 @@ def test_a_writer_that_is_killed_leaves_whole_batches(tmp_path: Path, scheme: st
 
 
 @pytest.mark.parametrize("scheme", ["file", "networkx"])
-def test_two_writers_lose_nothing_and_readers_see_what_they_wrote(tmp_path: Path, scheme: str) -> None:
+def test_two_writers_lose_nothing_and_readers_see_what_they_wrote(
+    tmp_path: Path, scheme: str
+) -> None:
     url = f"{scheme}:{tmp_path}/store"
     reader = open_store(url)
     writers = [writer(url, name, 15) for name in ("one", "two")]
@@ -548,11 +667,17 @@ def test_two_writers_lose_nothing_and_readers_see_what_they_wrote(tmp_path: Path
         process.stdout.close()
     assert len(reader.edges(["acme"], 1000)) == 90
     if scheme == "file":
-        assert (len(reader.find(ACME, 1000)), [one.number for one in reader.changes("acme", limit=1000)], reader.verify()) == (90, list(range(1, 181)), [])
+        assert (
+            len(reader.find(ACME, 1000)),
+            [one.number for one in reader.changes("acme", limit=1000)],
+            reader.verify(),
+        ) == (90, list(range(1, 181)), [])
 
 
 @pytest.mark.parametrize("step", ["journal", "files", "log"])
-def test_a_write_that_stops_anywhere_is_finished_or_never_was(tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_stops_anywhere_is_finished_or_never_was(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     FileStore.open(str(tmp_path)).apply(batch([item("a", "old"), item("b")]))
     whole = files.write_whole
 
@@ -568,7 +693,10 @@ def test_a_write_that_stops_anywhere_is_finished_or_never_was(tmp_path: Path, st
             patch.setattr(files, "os", None)  # the log cannot be brought to the disk
         store.apply(batch([item("a", "new"), item("b", "new")]))
     after = FileStore.open(str(tmp_path))
-    assert ([one.text for one in after.find(ACME, 9)], after.verify()) == (["old", ""] if step == "journal" else ["new", "new"], [])
+    assert ([one.text for one in after.find(ACME, 9)], after.verify()) == (
+        ["old", ""] if step == "journal" else ["new", "new"],
+        [],
+    )
 
 
 def test_a_reading_block_of_a_file_store_sees_one_state(tmp_path: Path) -> None:
@@ -584,7 +712,10 @@ def test_a_reading_block_of_a_file_store_sees_one_state(tmp_path: Path) -> None:
 def test_the_graph_is_a_networkx_graph(tmp_path: Path) -> None:
     store = NetworkxStore.open(str(tmp_path / "g.json"))
     store.apply(batch(edges=[edge("a", "b", 0.5), edge("a", "b", type="x")]))
-    assert (store.graph.number_of_edges(), store.graph.edges[("acme", "a"), ("acme", "b"), "related"]["weight"]) == (2, 0.5)
+    assert (
+        store.graph.number_of_edges(),
+        store.graph.edges[("acme", "a"), ("acme", "b"), "related"]["weight"],
+    ) == (2, 0.5)
 
 
 class TestSettings:
@@ -595,28 +726,55 @@ class TestSettings:
         for name in [name for name in os.environ if name.startswith("WEFT_")]:
             monkeypatch.delenv(name)
         monkeypatch.chdir(tmp_path)
-        (tmp_path / "weft.toml").write_text('store = "k.db"\nembedder = "none"\nmetadata = "file:profiles"\ngraph = "networkx:graph.json"\n')
+        (tmp_path / "weft.toml").write_text(
+            'store = "k.db"\nembedder = "none"\nmetadata = "file:profiles"\ngraph = "networkx:graph.json"\n'
+        )
 
     def run(self, *args: str, **environ: str) -> Result:
         return CliRunner().invoke(cli, args, prog_name="weft", env=environ)
 
-    def test_a_load_goes_to_the_layers_and_a_question_is_answered_from_them(self, tmp_path: Path) -> None:
-        assert self.run("load", str(ROOT / "examples" / "maya.json"), "--space", "care").exit_code == 0
+    def test_a_load_goes_to_the_layers_and_a_question_is_answered_from_them(
+        self, tmp_path: Path
+    ) -> None:
+        assert (
+            self.run("load", str(ROOT / "examples" / "maya.json"), "--space", "care").exit_code == 0
+        )
         with weft.open("memory:", embedder=None, metadata=f"file:{tmp_path / 'profiles'}") as kb:
             assert [item.id for item in kb.items()] == ["global", "user:maya"]
         assert "SPECIALIZES_IN" in (tmp_path / "graph.json").read_text("utf-8")
-        assert "Team lead, Customer Care" in self.run("provide", "chargebacks", "--space", "care", "--entity", "user:maya").stdout
+        assert (
+            "Team lead, Customer Care"
+            in self.run("provide", "chargebacks", "--space", "care", "--entity", "user:maya").stdout
+        )
         assert self.run("verify").exit_code == 0
 
     def test_layers_are_not_mixed_with_another_store(self) -> None:
         self.run("load", str(ROOT / "examples" / "maya.json"), "--space", "care")
         refused = self.run("stats", "--db", "other.db")
-        assert (refused.exit_code, "whose metadata, graph the settings name" in refused.stderr) == (1, True)
-        assert self.run("load", str(ROOT / "examples" / "docs"), "--db", "other.db", WEFT_METADATA="", WEFT_GRAPH="").exit_code == 0
+        assert (refused.exit_code, "whose metadata, graph the settings name" in refused.stderr) == (
+            1,
+            True,
+        )
+        assert (
+            self.run(
+                "load",
+                str(ROOT / "examples" / "docs"),
+                "--db",
+                "other.db",
+                WEFT_METADATA="",
+                WEFT_GRAPH="",
+            ).exit_code
+            == 0
+        )
         assert self.run("stats", "--db", "k.db").exit_code == 0
 
-    @pytest.mark.parametrize(("name", "url"), [("WEFT_METADATA", "memory:"), ("WEFT_GRAPH", "networkx:"), ("WEFT_STORE", "memory:")])
-    def test_what_is_only_in_memory_is_not_served_by_several_processes(self, name: str, url: str) -> None:
+    @pytest.mark.parametrize(
+        ("name", "url"),
+        [("WEFT_METADATA", "memory:"), ("WEFT_GRAPH", "networkx:"), ("WEFT_STORE", "memory:")],
+    )
+    def test_what_is_only_in_memory_is_not_served_by_several_processes(
+        self, name: str, url: str
+    ) -> None:
         refused = self.run("serve", "--processes", "2", **{name: url})
         assert (refused.exit_code, "needs knowledge in a file" in refused.stderr) == (1, True)
 

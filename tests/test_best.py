@@ -8,8 +8,16 @@ from weft.stores.sqlite.best import EVERY, ROUNDING, largest, smallest
 
 def sorted_largest(scores, limit):
     above = [(value, place) for place, value in enumerate(scores.tolist()) if value > 0]
-    least = sorted((value for value, _ in above), reverse=True)[limit - 1] - ROUNDING if 0 < limit < len(above) else 0
-    return [place for value, place in above if value >= least], [round(value, 6) for value, _ in above if value >= least], len(above)
+    least = (
+        sorted((value for value, _ in above), reverse=True)[limit - 1] - ROUNDING
+        if 0 < limit < len(above)
+        else 0
+    )
+    return (
+        [place for value, place in above if value >= least],
+        [round(value, 6) for value, _ in above if value >= least],
+        len(above),
+    )
 
 
 def sorted_smallest(distances, wanted):
@@ -23,9 +31,15 @@ SCORES = {
     "nothing": lambda chance, size: np.zeros(size),
     "ties": lambda chance, size: chance.integers(0, 4, size) / 4,
     "all the same": lambda chance, size: np.full(size, 0.5),
-    "the best out of the sample": lambda chance, size: np.where(np.arange(size) % EVERY == 0, 0.1, 0.2 + chance.random(size) / 2),
-    "the best in the sample alone": lambda chance, size: np.where(np.arange(size) % EVERY == 0, 0.9, 0.2 + chance.random(size) / 2),
-    "differing by less than rounding": lambda chance, size: 0.5 + chance.random(size) * 3 * ROUNDING,
+    "the best out of the sample": lambda chance, size: np.where(
+        np.arange(size) % EVERY == 0, 0.1, 0.2 + chance.random(size) / 2
+    ),
+    "the best in the sample alone": lambda chance, size: np.where(
+        np.arange(size) % EVERY == 0, 0.9, 0.2 + chance.random(size) / 2
+    ),
+    "differing by less than rounding": lambda chance, size: (
+        0.5 + chance.random(size) * 3 * ROUNDING
+    ),
 }
 
 

@@ -13,13 +13,18 @@ from weft.recipes import AS_FITS, CHARACTERS_PER_TOKEN, LEAST, USUAL, Recipe, re
 from weft.stages.answer import _enough
 from weft.stages.fit import Part
 
-FOUND = resolved(Recipe("found", limit=AS_FITS, share=0.0), 600)  # 3,600 characters: room for 36 texts of 100
+FOUND = resolved(
+    Recipe("found", limit=AS_FITS, share=0.0), 600
+)  # 3,600 characters: room for 36 texts of 100
 LED = Recipe("led", "walk", limit=30, share=0.0)
 
 
 def hits(name: str, count: int, best: float) -> tuple[Hit, ...]:
     """Each worth less than the one before, with texts of 100 characters in all."""
-    return tuple(Hit(Item(f"{name}{n:02}", "s", title="x" * 10, text="y" * 90), best - n / 1000) for n in range(count))
+    return tuple(
+        Hit(Item(f"{name}{n:02}", "s", title="x" * 10, text="y" * 90), best - n / 1000)
+        for n in range(count)
+    )
 
 
 def test_what_was_found_is_left_out_where_links_lead_to_text_enough_that_is_worth_more() -> None:
@@ -37,8 +42,13 @@ def test_the_best_of_what_was_found_stay_however_much_links_lead_to() -> None:
 def test_what_is_found_and_worth_more_than_what_links_lead_to_stays() -> None:
     found, led = hits("f", 40, 0.9), hits("l", 20, 0.5)
     assert _enough([Part(FOUND, found), Part(LED, led)])[0].hits == found[:36]
-    revalued = tuple(replace(hit, signals={"walk": 0.95}) if n > 30 else hit for n, hit in enumerate(found))
-    assert _enough([Part(FOUND, revalued), Part(LED, led)])[0].hits == (*revalued[:27], *revalued[31:])
+    revalued = tuple(
+        replace(hit, signals={"walk": 0.95}) if n > 30 else hit for n, hit in enumerate(found)
+    )
+    assert _enough([Part(FOUND, revalued), Part(LED, led)])[0].hits == (
+        *revalued[:27],
+        *revalued[31:],
+    )
 
 
 def test_limits_shares_and_needs_that_were_asked_for_are_kept() -> None:
@@ -46,7 +56,14 @@ def test_limits_shares_and_needs_that_were_asked_for_are_kept() -> None:
     sure = replace(found, recipe=replace(FOUND, share=0.5))
     limited = replace(found, recipe=replace(FOUND, limit=40, room=0))
     needing = replace(led, needs=(((0,),),) * len(led.hits))
-    for parts in ([found], [found, Part(LED, ())], [sure, led], [limited, led], [found, needing], []):
+    for parts in (
+        [found],
+        [found, Part(LED, ())],
+        [sure, led],
+        [limited, led],
+        [found, needing],
+        [],
+    ):
         assert _enough(parts) == parts
 
 
@@ -59,9 +76,24 @@ def test_parts_that_are_sure_of_a_share_neither_lose_hits_nor_make_others_lose_t
 def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
     with weft.open("memory:", embedder=None, links=[]) as kb:
         filler = " ".join(["harbor"] * 30)
-        kb.add([Item(f"f{n:02}", "s", text=f"{'refund' if n else 'refund policy deadline'} {filler} {'x ' * n}") for n in range(40)])
-        assert kb.context("refund policy deadline", spaces=["s"], max_tokens=2000).stats.candidates == 40
-        kb.add([Item(f"l{n:02}", "s", text=f"quay {filler}") for n in range(20)], [Edge("f00", f"l{n:02}", space="s") for n in range(20)])
+        kb.add(
+            [
+                Item(
+                    f"f{n:02}",
+                    "s",
+                    text=f"{'refund' if n else 'refund policy deadline'} {filler} {'x ' * n}",
+                )
+                for n in range(40)
+            ]
+        )
+        assert (
+            kb.context("refund policy deadline", spaces=["s"], max_tokens=2000).stats.candidates
+            == 40
+        )
+        kb.add(
+            [Item(f"l{n:02}", "s", text=f"quay {filler}") for n in range(20)],
+            [Edge("f00", f"l{n:02}", space="s") for n in range(20)],
+        )
         found = kb.explain("refund policy deadline", spaces=["s"], max_tokens=2000)
         assert 2000 * CHARACTERS_PER_TOKEN // 250 < found.stats.candidates < 60
         (told,) = [one for one in found.left_out if one.hit.item.id == "f39"]
@@ -70,19 +102,49 @@ def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
 
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("budget", [300, 1000, 3000])
-def test_an_item_that_is_longer_than_the_budget_does_not_leave_it_unfilled(linked: bool, budget: int) -> None:
+def test_an_item_that_is_longer_than_the_budget_does_not_leave_it_unfilled(
+    linked: bool, budget: int
+) -> None:
     with weft.open("memory:", embedder=None, links=[]) as kb:
-        long = Item("long", "s", title="policy", text="harbor quay " * 9000 if linked else f"refund policy {'harbor quay ' * 9000}")
-        few = [Item(f"f{n:03}", "s", text=f"refund number {n} {'of the quay ' * 12}") for n in range(150)]
-        kb.add([Item("top", "s", title="refund policy", text="refund policy"), long, *few], [Edge("top", "long", space="s")])
-        assert 0.97 * budget <= kb.context("refund policy", spaces=["s"], max_tokens=budget).tokens <= budget
+        long = Item(
+            "long",
+            "s",
+            title="policy",
+            text="harbor quay " * 9000 if linked else f"refund policy {'harbor quay ' * 9000}",
+        )
+        few = [
+            Item(f"f{n:03}", "s", text=f"refund number {n} {'of the quay ' * 12}")
+            for n in range(150)
+        ]
+        kb.add(
+            [Item("top", "s", title="refund policy", text="refund policy"), long, *few],
+            [Edge("top", "long", space="s")],
+        )
+        assert (
+            0.97 * budget
+            <= kb.context("refund policy", spaces=["s"], max_tokens=budget).tokens
+            <= budget
+        )
 
 
 @pytest.mark.parametrize("store", ["memory:", "file.db"])
-@pytest.mark.parametrize(("words", "budget"), [(0, 400), (0, 2000), (0, 6000), (12, 2000), (60, 40_000)])
-def test_a_budget_is_filled_however_short_items_are_and_however_large_it_is(tmp_path: Path, store: str, words: int, budget: int) -> None:
-    with weft.open(store if store == "memory:" else tmp_path / store, embedder=None, links=[]) as kb:
-        kb.add([Item(f"f{n:03}", "s", text=f"refund number {n}{' of the harbor quay' * (words // 4)}") for n in range(650)])
+@pytest.mark.parametrize(
+    ("words", "budget"), [(0, 400), (0, 2000), (0, 6000), (12, 2000), (60, 40_000)]
+)
+def test_a_budget_is_filled_however_short_items_are_and_however_large_it_is(
+    tmp_path: Path, store: str, words: int, budget: int
+) -> None:
+    with weft.open(
+        store if store == "memory:" else tmp_path / store, embedder=None, links=[]
+    ) as kb:
+        kb.add(
+            [
+                Item(
+                    f"f{n:03}", "s", text=f"refund number {n}{' of the harbor quay' * (words // 4)}"
+                )
+                for n in range(650)
+            ]
+        )
         context = kb.context("refund", spaces=["s"], max_tokens=budget)
         assert 0.97 * budget <= context.tokens <= budget
         assert context.stats.optimality_gap < 0.002
@@ -96,10 +158,14 @@ def test_what_may_be_looked_at_is_not_more_because_items_are_short() -> None:
         assert kb.context("refund", spaces=["s"], max_tokens=0).stats.candidates == LEAST
 
 
-def test_there_is_a_limit_to_candidates_and_who_is_behind_it_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_a_limit_to_candidates_and_who_is_behind_it_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("weft.recipes.MOST", 120)
     with weft.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item(f"f{n:03}", "s", text="refund") for n in range(150)])
         told = kb.explain("refund", spaces=["s"], max_tokens=4000, recipe="search")
         assert told.stats.candidates == 120
-        assert [one.reason for one in told.left_out if one.hit.item.id == "f130"] == ["number 131 of the candidates, the limit is 120"]
+        assert [one.reason for one in told.left_out if one.hit.item.id == "f130"] == [
+            "number 131 of the candidates, the limit is 120"
+        ]

@@ -12,7 +12,20 @@ import pytest
 from test_client import serving
 
 import weft
-from weft import AssemblyRequest, Client, Document, Edge, Engine, Forbidden, GraphContext, Invalid, Item, Kind, LinkedEntity, NotFound
+from weft import (
+    AssemblyRequest,
+    Client,
+    Document,
+    Edge,
+    Engine,
+    Forbidden,
+    GraphContext,
+    Invalid,
+    Item,
+    Kind,
+    LinkedEntity,
+    NotFound,
+)
 from weft.capabilities.graph.rankers import TermRanker
 from weft.model import Stats
 from weft.surfaces.http.access import Keyring
@@ -27,54 +40,112 @@ def harbor() -> Iterator[tuple[Engine, Client]]:
     with weft.open("memory:", embedder=None) as engine:
         engine.load(HARBOR)
         rule = {
-            "rules": [{"property": "owner", "constraint": "required", "when": {"property": "tier", "operator": "equals", "value": 1}}],
+            "rules": [
+                {
+                    "property": "owner",
+                    "constraint": "required",
+                    "when": {"property": "tier", "operator": "equals", "value": 1},
+                }
+            ],
             "severity": "warning",
         }
-        engine.add([Item("owned", "shared", Kind.RULE, "axiom", "Owned", subject="System", tags=("t",), properties=rule)])
+        engine.add(
+            [
+                Item(
+                    "owned",
+                    "shared",
+                    Kind.RULE,
+                    "axiom",
+                    "Owned",
+                    subject="System",
+                    tags=("t",),
+                    properties=rule,
+                )
+            ]
+        )
         with serving(engine) as url, Client(url) as client:
             yield engine, client
 
 
 def same(one: weft.GraphAnswer) -> weft.GraphAnswer:
     """Without times, and with the names alone of what was left out."""
-    left_out = tuple((left.hit.item.id, left.hit.item.space, left.reason, left.fragment, left.tokens) for left in one.left_out)
+    left_out = tuple(
+        (left.hit.item.id, left.hit.item.space, left.reason, left.fragment, left.tokens)
+        for left in one.left_out
+    )
     return replace(one, stats=replace(one.stats, timings={}), left_out=left_out)
 
 
 ASKED: list[tuple[str, Any, dict[str, Any]]] = [
     ("for_query", "Kestrel tent warranty", {"include_claims": True, "include_violations": True}),
-    ("for_query", "Who owns Gangway?", {"max_tokens": 60, "format": "yaml", "entity_types": ["System"], "ranker": "signals"}),
+    (
+        "for_query",
+        "Who owns Gangway?",
+        {"max_tokens": 60, "format": "yaml", "entity_types": ["System"], "ranker": "signals"},
+    ),
     ("for_query", "Gangway", {"tier": "writer_pro", "max_tokens": None}),
     ("for_query", "Gangway", {"as_of": NOW, "mode": "bm25", "exclude_entity_types": ("Team",)}),
     ("for_entities", ["gangway", "nobody"], {"relationship_depth": 2, "include_entity_ids": True}),
-    ("for_document", Document("d", "t", "Gangway pays refunds.", (LinkedEntity("Gangway", "gangway", 0.9), LinkedEntity("x")), (0, 7)), {"format": "json"}),
-    ("for_document", Document(content="Gangway pays refunds. Tidewater keeps the requests."), {"max_properties_per_entity": 1}),
+    (
+        "for_document",
+        Document(
+            "d",
+            "t",
+            "Gangway pays refunds.",
+            (LinkedEntity("Gangway", "gangway", 0.9), LinkedEntity("x")),
+            (0, 7),
+        ),
+        {"format": "json"},
+    ),
+    (
+        "for_document",
+        Document(content="Gangway pays refunds. Tidewater keeps the requests."),
+        {"max_properties_per_entity": 1},
+    ),
 ]
 
 
 @pytest.mark.parametrize(("call", "about", "options"), ASKED, ids=str)
-def test_a_graph_context_is_the_same(harbor: tuple[Engine, Client], call: str, about: Any, options: dict[str, Any]) -> None:
-    here, there = (getattr(GraphContext(kb, ["shared"]), call)(about, now=NOW, **options) for kb in harbor)
-    assert same(here) == same(there) and here.text and here.shown == there.shown and there.stats.timings
+def test_a_graph_context_is_the_same(
+    harbor: tuple[Engine, Client], call: str, about: Any, options: dict[str, Any]
+) -> None:
+    here, there = (
+        getattr(GraphContext(kb, ["shared"]), call)(about, now=NOW, **options) for kb in harbor
+    )
+    assert (
+        same(here) == same(there)
+        and here.text
+        and here.shown == there.shown
+        and there.stats.timings
+    )
     assert here.digest == there.digest
 
 
 def test_axioms_come_back_with_their_rules(harbor: tuple[Engine, Client]) -> None:
     here, there = (GraphContext(kb, ["shared"]).for_query("Gangway", now=NOW) for kb in harbor)
-    assert here.axioms == there.axioms and any(rule.when for axiom in there.axioms for rule in axiom.rules)
+    assert here.axioms == there.axioms and any(
+        rule.when for axiom in there.axioms for rule in axiom.rules
+    )
 
 
 def test_options_of_the_object_are_those_of_its_requests(harbor: tuple[Engine, Client]) -> None:
-    told = GraphContext(harbor[1], ["shared"], weft.GraphOptions(max_entities=1, relationship_depth=0)).for_query("Gangway")
+    told = GraphContext(
+        harbor[1], ["shared"], weft.GraphOptions(max_entities=1, relationship_depth=0)
+    ).for_query("Gangway")
     assert len(told.entities) == 1
 
 
 def test_a_ready_vector_is_sent() -> None:
     with weft.open("memory:", embedder=None) as engine:
-        engine.add([Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")], vectors=[[0.0, 1.0], [1.0, 0.0]])
+        engine.add(
+            [Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")],
+            vectors=[[0.0, 1.0], [1.0, 0.0]],
+        )
         with serving(engine) as url, Client(url) as client:
             asked = {"vector": [1.0, 0.0], "mode": "vector", "ranker": "signals", "now": NOW}
-            here, there = (GraphContext(kb, ["s"]).for_query("omega", **asked) for kb in (engine, client))
+            here, there = (
+                GraphContext(kb, ["s"]).for_query("omega", **asked) for kb in (engine, client)
+            )
             assert same(here) == same(there) and there.entities[0].item.id == "b"
             with pytest.raises(Invalid, match="a vector goes with a query"):
                 client.graph(spaces=["s"], entities=["a"], vector=[1.0, 0.0])
@@ -98,7 +169,13 @@ def test_what_cannot_be_asked_of_a_server_is_refused(harbor: tuple[Engine, Clien
     "options",
     [
         {"spaces": ("support",), "document": DRAFT, "selection": (16, 41), "max_tokens": 150},
-        {"spaces": ("support",), "agent": "copilot", "format": "yaml", "tier": "teams", "max_tokens": None},
+        {
+            "spaces": ("support",),
+            "agent": "copilot",
+            "format": "yaml",
+            "tier": "teams",
+            "max_tokens": None,
+        },
         {"spaces": ("support",), "tier": "core", "document": Document("d", "A title", DRAFT)},
         {},
     ],
@@ -109,13 +186,25 @@ def test_an_assembly_is_the_same(harbor: tuple[Engine, Client], options: dict[st
 
     here = usual(harbor[0], {}).assemble("How are gift cards refunded?", now=NOW, **options)
     there = harbor[1].assemble("How are gift cards refunded?", now=NOW, **options)
-    plain = [replace(one, timings={}, left_out=tuple((left.hit.item.id, left.reason) for left in one.left_out)) for one in (here, there)]
+    plain = [
+        replace(
+            one,
+            timings={},
+            left_out=tuple((left.hit.item.id, left.reason) for left in one.left_out),
+        )
+        for one in (here, there)
+    ]
     assert plain[0] == plain[1]
-    assert harbor[1].assemble(AssemblyRequest("How are gift cards refunded?", now=NOW, **options)).text == here.text
+    assert (
+        harbor[1].assemble(AssemblyRequest("How are gift cards refunded?", now=NOW, **options)).text
+        == here.text
+    )
 
 
 def test_strategies_are_changed_by_name(harbor: tuple[Engine, Client]) -> None:
-    told = harbor[1].assemble("refund", spaces=("support",), strategies={"retrieval": {"enabled": False}})
+    told = harbor[1].assemble(
+        "refund", spaces=("support",), strategies={"retrieval": {"enabled": False}}
+    )
     assert next(one for one in told.strategies if one.name == "retrieval").status == "disabled"
     for wrong, said in (({"cake": {}}, "no strategy 'cake'"), ({"memory": {"taste": 1}}, "taste")):
         with pytest.raises(Invalid, match=said):
@@ -129,7 +218,12 @@ def test_strategies_are_changed_by_name(harbor: tuple[Engine, Client]) -> None:
 
 
 def test_a_provision_is_the_same(harbor: tuple[Engine, Client]) -> None:
-    asked: dict[str, Any] = {"spaces": ["support", "shared"], "entity_id": "user:maya", "max_tokens": 600, "top_k": 5}
+    asked: dict[str, Any] = {
+        "spaces": ["support", "shared"],
+        "entity_id": "user:maya",
+        "max_tokens": 600,
+        "top_k": 5,
+    }
     here = weft.Provider(harbor[0], **asked).provide("How do I process a refund request?", now=NOW)
     there = harbor[1].provide("How do I process a refund request?", now=NOW, **asked)
     assert (here.sections, here.tokens, here.token_counter, here.left_out, here.degraded) == (
@@ -139,8 +233,12 @@ def test_a_provision_is_the_same(harbor: tuple[Engine, Client]) -> None:
         there.left_out,
         there.degraded,
     )
-    assert [hit.item.key for hit in here.retrieval.pieces] == [hit.item.key for hit in there.retrieval.pieces]
-    assert [(one.type, one.score) for one in here.retrieval.graph_context] == [(one.type, one.score) for one in there.retrieval.graph_context]
+    assert [hit.item.key for hit in here.retrieval.pieces] == [
+        hit.item.key for hit in there.retrieval.pieces
+    ]
+    assert [(one.type, one.score) for one in here.retrieval.graph_context] == [
+        (one.type, one.score) for one in there.retrieval.graph_context
+    ]
 
 
 def test_a_provision_asks_for_a_lower_tier(harbor: tuple[Engine, Client]) -> None:
@@ -149,17 +247,29 @@ def test_a_provision_asks_for_a_lower_tier(harbor: tuple[Engine, Client]) -> Non
 
 
 def test_a_check_is_the_same(harbor: tuple[Engine, Client]) -> None:
-    assert harbor[0].check("shared") == harbor[1].check("shared") and harbor[1].check(["shared"]).violations
+    assert (
+        harbor[0].check("shared") == harbor[1].check("shared")
+        and harbor[1].check(["shared"]).violations
+    )
 
 
 def test_the_tier_of_the_key_is_in_force(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path / "keys.json")
-    secret = keyring.add("one", reads=["*"], writes=[], role="viewer", tier="writer_pro", now=NOW)[1]
+    secret = keyring.add("one", reads=["*"], writes=[], role="viewer", tier="writer_pro", now=NOW)[
+        1
+    ]
     with weft.open("memory:", embedder=None) as engine:
-        engine.add([Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")], [Edge("a", "b", space="s")])
+        engine.add(
+            [Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")],
+            [Edge("a", "b", space="s")],
+        )
         with serving(engine, keyring) as url, Client(url, key=secret) as client:
             found = GraphContext(client, ["s"]).for_entities(["a", "b"], tier="enterprise")
-            assert [one.item.id for one in found.entities] == ["a", "b"] and not found.relationships and found.degraded[0].code == "tier"
+            assert (
+                [one.item.id for one in found.entities] == ["a", "b"]
+                and not found.relationships
+                and found.degraded[0].code == "tier"
+            )
             for call in (lambda: client.provide("x", spaces=["s"]), lambda: client.check("s")):
                 with pytest.raises(Forbidden):
                     call()

@@ -14,11 +14,18 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
 def snippets(page: Path) -> list[tuple[str, str]]:
     """(code, what it prints) for each Python block; the text block behind it, if there is one, is its output."""
-    blocks = [(found[1], found[2], found.start(), found.end()) for found in _FENCE.finditer(page.read_text("utf-8"))]
+    blocks = [
+        (found[1], found[2], found.start(), found.end())
+        for found in _FENCE.finditer(page.read_text("utf-8"))
+    ]
     pairs = []
     for number, (language, code, _, end) in enumerate(blocks):
         follows = blocks[number + 1] if number + 1 < len(blocks) else ("", "", 0, 0)
-        shown = follows[1] if follows[0] == "text" and not page.read_text("utf-8")[end : follows[2]].strip() else ""
+        shown = (
+            follows[1]
+            if follows[0] == "text" and not page.read_text("utf-8")[end : follows[2]].strip()
+            else ""
+        )
         if language == "python":
             pairs.append((code, shown))
     return pairs

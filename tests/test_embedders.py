@@ -28,10 +28,37 @@ KEY = "sk-a-very-secret-key"
 TEXT = "Ms Cooper's card was charged twice in Lisbon"
 Serve = Callable[..., tuple[OpenAI, FakeOpenAI]]
 
-REFUSALS = ["400", "401", "403", "404", "413", "422", "302", "401 echoing the key", "400 echoing the text"]
-PASSING = ["429", "500", "502", "503", "429 after 7", "503 echoing the key", "500 echoing the text", "drop connection", "half an answer"]
+REFUSALS = [
+    "400",
+    "401",
+    "403",
+    "404",
+    "413",
+    "422",
+    "302",
+    "401 echoing the key",
+    "400 echoing the text",
+]
+PASSING = [
+    "429",
+    "500",
+    "502",
+    "503",
+    "429 after 7",
+    "503 echoing the key",
+    "500 echoing the text",
+    "drop connection",
+    "half an answer",
+]
 UNREADABLE = ["garbage", "truncated json", "bad compression"]
-MISSHAPEN = ["no data", "data is null", "rows are texts", "a bare list", "no index", "error with status 200"]
+MISSHAPEN = [
+    "no data",
+    "data is null",
+    "rows are texts",
+    "a bare list",
+    "no index",
+    "error with status 200",
+]
 MISCOUNTED = ["missing row", "extra row", "repeated row", "same index twice"]
 BROKEN = [*UNREADABLE, *MISSHAPEN, *MISCOUNTED, *VECTORS]
 
@@ -47,7 +74,12 @@ def serve() -> Iterator[Serve]:
 
         def start(*script: str, **settings: Any) -> tuple[OpenAI, FakeOpenAI]:
             server = stack.enter_context(FakeOpenAI(script))
-            usual: dict[str, Any] = {"base_url": server.base_url, "model": "fake", "api_key": KEY, "sleep": ignore}
+            usual: dict[str, Any] = {
+                "base_url": server.base_url,
+                "model": "fake",
+                "api_key": KEY,
+                "sleep": ignore,
+            }
             embedder = OpenAI(**usual | settings)
             return stack.enter_context(closing(embedder)), server
 
@@ -111,14 +143,22 @@ class TestMiniLM(EmbedderContract):
     def embedder(self, minilm: MiniLM) -> Embedder:
         return minilm
 
-    def test_a_refund_question_is_nearer_to_a_refund_text_than_to_a_shipping_one(self, embedder: Embedder) -> None:
-        texts = ["Can I get my money back?", "Refunds are paid within 14 days.", "Parcels are shipped on Mondays."]
+    def test_a_refund_question_is_nearer_to_a_refund_text_than_to_a_shipping_one(
+        self, embedder: Embedder
+    ) -> None:
+        texts = [
+            "Can I get my money back?",
+            "Refunds are paid within 14 days.",
+            "Parcels are shipped on Mondays.",
+        ]
         question, refund, shipping = embedder.embed(texts)
         assert question @ refund > question @ shipping + 0.1
 
     def test_a_known_text_keeps_its_vector(self, embedder: Embedder) -> None:
         (known,) = embedder.embed(["How do I get a refund?"])
-        np.testing.assert_allclose(known[:6], [-0.0632, 0.0107, 0.0448, 0.0258, -0.0124, 0.0003], atol=0.02)
+        np.testing.assert_allclose(
+            known[:6], [-0.0632, 0.0107, 0.0448, 0.0258, -0.0124, 0.0003], atol=0.02
+        )
 
     def test_batching_changes_not_a_single_bit(self, embedder: Embedder) -> None:
         one_by_one = [embedder.embed([text])[0] for text in self.TEXTS]
@@ -220,7 +260,9 @@ def test_an_answer_of_other_dimensions_is_refused(serve: Serve, settings: dict[s
 
 
 @pytest.mark.parametrize("behaviour", BROKEN)
-def test_a_broken_answer_is_an_error_and_is_not_asked_for_again(serve: Serve, behaviour: str) -> None:
+def test_a_broken_answer_is_an_error_and_is_not_asked_for_again(
+    serve: Serve, behaviour: str
+) -> None:
     embedder, server = serve(behaviour)
     error = failure(embedder)
     assert str(error).startswith("fake at 127.0.0.1: ") and error.code == "embedding_failed"
@@ -311,15 +353,26 @@ def test_waits_double(serve: Serve) -> None:
 
 @pytest.mark.parametrize(
     ("retry_after", "wait_s"),
-    [("7", 7.0), ("2.5", 2.5), ("0", 0.5), ("-5", 0.5), ("nan", 0.5), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.5)],
+    [
+        ("7", 7.0),
+        ("2.5", 2.5),
+        ("0", 0.5),
+        ("-5", 0.5),
+        ("nan", 0.5),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 0.5),
+    ],
 )
-def test_retry_after_is_honoured_within_reason(serve: Serve, retry_after: str, wait_s: float) -> None:
+def test_retry_after_is_honoured_within_reason(
+    serve: Serve, retry_after: str, wait_s: float
+) -> None:
     waits: list[float] = []
     serve(f"429 after {retry_after}", sleep=waits.append)[0].embed(["a"])
     assert waits == [wait_s]
 
 
-def test_a_server_that_wants_more_time_than_an_answer_may_take_is_not_waited_for(serve: Serve) -> None:
+def test_a_server_that_wants_more_time_than_an_answer_may_take_is_not_waited_for(
+    serve: Serve,
+) -> None:
     waits: list[float] = []
     with pytest.raises(Unavailable, match="status 429") as caught:
         serve("429 after 31", timeout_s=30, sleep=waits.append)[0].embed(["a"])
@@ -336,7 +389,10 @@ def test_many_retries_never_wait_longer_than_a_minute(serve: Serve) -> None:
 def test_a_refusal_is_final_and_says_its_status(serve: Serve, behaviour: str) -> None:
     embedder, server = serve(behaviour)
     error = failure(embedder)
-    assert f"fake at 127.0.0.1: status {behaviour[:3]}: " in str(error) and error.code == "embedding_failed"
+    assert (
+        f"fake at 127.0.0.1: status {behaviour[:3]}: " in str(error)
+        and error.code == "embedding_failed"
+    )
     assert len(server.requests) == 1
 
 
@@ -358,7 +414,9 @@ def test_a_refusal_says_what_the_server_said(serve: Serve) -> None:
     ],
 )
 def test_a_servers_message_is_found_and_shortened(serve: Serve, body: str, said: str) -> None:
-    assert str(failure(serve(f"404 with body {body}")[0])) == f"fake at 127.0.0.1: status 404: {said}"
+    assert (
+        str(failure(serve(f"404 with body {body}")[0])) == f"fake at 127.0.0.1: status 404: {said}"
+    )
 
 
 def test_a_wrong_path_is_a_refusal(serve: Serve) -> None:
@@ -384,7 +442,9 @@ def test_a_closed_embedder_says_so(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("behaviour", [*REFUSALS, *PASSING, *BROKEN])
-def test_neither_key_nor_text_is_in_errors_or_logs(serve: Serve, behaviour: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_neither_key_nor_text_is_in_errors_or_logs(
+    serve: Serve, behaviour: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     error = failure(serve(*[behaviour] * 2, max_retries=1)[0])
     told = caplog.text + repr(error) + "".join(traceback.format_exception(error))
@@ -394,14 +454,18 @@ def test_neither_key_nor_text_is_in_errors_or_logs(serve: Serve, behaviour: str,
 
 @pytest.mark.parametrize("secret", [KEY, TEXT])
 @pytest.mark.parametrize("before", [0, 150, 185, 195])
-def test_a_secret_is_not_left_over_where_a_message_is_cut(serve: Serve, secret: str, before: int) -> None:
+def test_a_secret_is_not_left_over_where_a_message_is_cut(
+    serve: Serve, secret: str, before: int
+) -> None:
     embedder, _ = serve(f"400 with body {'x' * before}{secret}")
     assert secret[:4] not in str(failure(embedder))
 
 
 def test_part_of_a_text_is_not_repeated_either(serve: Serve) -> None:
     embedder, _ = serve(f"400 with body bad input: ...{TEXT[5:25]}...")
-    assert str(failure(embedder)).endswith("status 400: (a message that repeats the text, left out)")
+    assert str(failure(embedder)).endswith(
+        "status 400: (a message that repeats the text, left out)"
+    )
 
 
 def test_an_unrelated_message_is_kept_beside_short_texts(serve: Serve) -> None:
@@ -411,7 +475,9 @@ def test_an_unrelated_message_is_kept_beside_short_texts(serve: Serve) -> None:
 
 def test_a_retry_is_logged_with_its_numbers(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     serve("503")[0].embed([TEXT])
-    assert caplog.messages == ["fake at 127.0.0.1: status 503: refused with 503.; retry 1 of 3 in 0.5 s"]
+    assert caplog.messages == [
+        "fake at 127.0.0.1: status 503: refused with 503.; retry 1 of 3 in 0.5 s"
+    ]
 
 
 def test_the_key_is_not_in_the_repr(serve: Serve) -> None:
@@ -432,7 +498,10 @@ def test_an_address_names_model_and_server(serve: Serve) -> None:
     _, server = serve()
     with closing(OpenAI.open(f"nomic-embed-text@{server.base_url}/", sleep=ignore)) as embedder:
         embedder.embed(["a"])
-    assert (server.requests[0].body["model"], server.requests[0].path) == ("nomic-embed-text", "/v1/embeddings")
+    assert (server.requests[0].body["model"], server.requests[0].path) == (
+        "nomic-embed-text",
+        "/v1/embeddings",
+    )
 
 
 @pytest.mark.parametrize(
@@ -441,7 +510,10 @@ def test_an_address_names_model_and_server(serve: Serve) -> None:
         ("", "openai:api.openai.com:text-embedding-3-small:"),
         ("text-embedding-3-large", "openai:api.openai.com:text-embedding-3-large:"),
         ("nomic-embed-text@http://127.0.0.1:11434/v1", "openai:127.0.0.1:11434:nomic-embed-text:"),
-        ("@cf/baai/bge-m3@https://api.cloudflare.com/v1", "openai:api.cloudflare.com:@cf/baai/bge-m3:"),
+        (
+            "@cf/baai/bge-m3@https://api.cloudflare.com/v1",
+            "openai:api.cloudflare.com:@cf/baai/bge-m3:",
+        ),
         ("@http://127.0.0.1:8080", "openai:127.0.0.1:8080:text-embedding-3-small:"),
         ("BAAI/bge-m3:latest", "openai:api.openai.com:BAAI/bge-m3:latest:"),
     ],
@@ -451,11 +523,16 @@ def test_an_address_is_read_into_a_fingerprint(rest: str, fingerprint: str) -> N
         assert embedder.fingerprint == fingerprint
 
 
-def test_the_fingerprint_tells_dimensions_apart_and_stays_when_they_are_learned(serve: Serve) -> None:
+def test_the_fingerprint_tells_dimensions_apart_and_stays_when_they_are_learned(
+    serve: Serve,
+) -> None:
     (learning, _), (given, _) = serve(), serve(dimensions=5)
     assert learning.dimensions == 8
     here, there = (one._remote._url.port for one in (learning, given))
-    assert (learning.fingerprint, given.fingerprint) == (f"openai:127.0.0.1:{here}:fake:", f"openai:127.0.0.1:{there}:fake:5")
+    assert (learning.fingerprint, given.fingerprint) == (
+        f"openai:127.0.0.1:{here}:fake:",
+        f"openai:127.0.0.1:{there}:fake:5",
+    )
 
 
 @pytest.mark.parametrize(
@@ -479,18 +556,32 @@ def test_vectors_of_two_servers_on_one_machine_are_told_apart(base_url: str, ser
 
 
 def test_settings_hold_where_the_address_is_silent() -> None:
-    with closing(OpenAI.open("bge@http://here/v1", base_url="http://there/v1", dimensions=5)) as embedder:
+    with closing(
+        OpenAI.open("bge@http://here/v1", base_url="http://there/v1", dimensions=5)
+    ) as embedder:
         assert embedder.fingerprint == "openai:here:bge:5"
 
 
-@pytest.mark.parametrize("rest", ["bge@localhost:8080", "bge@ftp://host/v1", "bge@", "bge@user:secret@host"])
+@pytest.mark.parametrize(
+    "rest", ["bge@localhost:8080", "bge@ftp://host/v1", "bge@", "bge@user:secret@host"]
+)
 def test_an_address_without_http_is_refused_before_anything_is_sent_elsewhere(rest: str) -> None:
     with pytest.raises(Invalid, match="openai:model@http://host:port/v1") as caught:
         OpenAI.open(rest)
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("base_url", ["127.0.0.1:8080", "localhost", "", "http://", "http://host:port", "https://user:secret@host/v1"])
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "127.0.0.1:8080",
+        "localhost",
+        "",
+        "http://",
+        "http://host:port",
+        "https://user:secret@host/v1",
+    ],
+)
 def test_a_base_url_that_cannot_work_is_refused(base_url: str) -> None:
     with pytest.raises(Invalid, match="base_url") as caught:
         OpenAI(base_url=base_url)
@@ -513,8 +604,12 @@ def test_a_number_that_cannot_work_is_refused(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("open_it", [weft.open_llm, registry.open_embedder])
-def test_a_setting_that_nobody_knows_is_refused_with_those_there_are(open_it: Callable[..., Any]) -> None:
-    with pytest.raises(Invalid, match=r"no setting of openai 'timeout'; known: api_key, base_url, .*timeout_s"):
+def test_a_setting_that_nobody_knows_is_refused_with_those_there_are(
+    open_it: Callable[..., Any],
+) -> None:
+    with pytest.raises(
+        Invalid, match=r"no setting of openai 'timeout'; known: api_key, base_url, .*timeout_s"
+    ):
         open_it("openai:m", timeout=5)
 
 
@@ -612,7 +707,9 @@ def test_threads_share_a_small_cache_and_get_right_answers(serve: Serve) -> None
     inner, _ = serve()
     cache, texts = Cached(inner, max_size=3), ["a", "b", "c", "d", "e"]
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda turn: cache.embed(texts[turn % 5 :] + texts[: turn % 5]), range(100)))
+        answers = list(
+            pool.map(lambda turn: cache.embed(texts[turn % 5 :] + texts[: turn % 5]), range(100))
+        )
     expected = inner.embed(texts)
     for turn, answer in enumerate(answers):
         np.testing.assert_array_equal(answer, expected[turn % 5 :] + expected[: turn % 5])

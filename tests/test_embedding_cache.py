@@ -45,12 +45,16 @@ def asked(server: FakeOpenAI) -> list[list[str]]:
     return [request.texts for request in server.requests]
 
 
-def test_another_process_does_not_embed_again(server: FakeOpenAI, inner: OpenAI, tmp_path: Path) -> None:
+def test_another_process_does_not_embed_again(
+    server: FakeOpenAI, inner: OpenAI, tmp_path: Path
+) -> None:
     with closing(Kept(tmp_path / "vectors.db")) as disk:
         first = Cached(inner, disk=disk).embed(["a", "b"])
     with closing(Kept(tmp_path / "vectors.db")) as disk:
         cache = Cached(inner, disk=disk)
-        np.testing.assert_array_equal(cache.embed(["b", "c", "a"]), [first[1], *inner.embed(["c"]), first[0]])
+        np.testing.assert_array_equal(
+            cache.embed(["b", "c", "a"]), [first[1], *inner.embed(["c"]), first[0]]
+        )
         assert (cache.hits, cache.misses) == (2, 1)
         assert disk.counts() == (3, 2)
     with closing(Kept(tmp_path / "vectors.db")) as disk:
@@ -58,7 +62,9 @@ def test_another_process_does_not_embed_again(server: FakeOpenAI, inner: OpenAI,
     assert asked(server)[:2] == [["a", "b"], ["c"]]
 
 
-def test_vectors_of_another_model_are_not_mixed_up(server: FakeOpenAI, inner: OpenAI, tmp_path: Path) -> None:
+def test_vectors_of_another_model_are_not_mixed_up(
+    server: FakeOpenAI, inner: OpenAI, tmp_path: Path
+) -> None:
     disk = Kept(tmp_path / "vectors.db")
     Cached(inner, disk=disk).embed(["a"])
     inner.fingerprint = "another"
@@ -66,9 +72,16 @@ def test_vectors_of_another_model_are_not_mixed_up(server: FakeOpenAI, inner: Op
     assert asked(server) == [["a"], ["a"]] and disk.counts()[0] == 2
 
 
-def test_what_is_too_old_is_embedded_again(server: FakeOpenAI, inner: OpenAI, tmp_path: Path) -> None:
+def test_what_is_too_old_is_embedded_again(
+    server: FakeOpenAI, inner: OpenAI, tmp_path: Path
+) -> None:
     now = [1000.0]
-    cache = Cached(inner, ttl_s=60, disk=Kept(tmp_path / "vectors.db", ttl_s=60, clock=lambda: now[0]), clock=lambda: now[0])
+    cache = Cached(
+        inner,
+        ttl_s=60,
+        disk=Kept(tmp_path / "vectors.db", ttl_s=60, clock=lambda: now[0]),
+        clock=lambda: now[0],
+    )
     for moment in (1000, 1060, 1061, 1100, 1200):
         now[0] = moment
         cache.embed(["a"])
@@ -89,20 +102,32 @@ def test_the_oldest_go_when_there_are_too_many(inner: OpenAI, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("damage", ["not SQLite", "cut short", "a page of nothing"])
-def test_a_damaged_file_is_reported_put_aside_and_begun_anew(inner: OpenAI, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str) -> None:
+def test_a_damaged_file_is_reported_put_aside_and_begun_anew(
+    inner: OpenAI, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
     file = tmp_path / "vectors.db"
     with closing(Kept(file)) as disk:
         Cached(inner, disk=disk).embed([f"text {n}" for n in range(300)])
     data = file.read_bytes()
-    file.write_bytes({"not SQLite": b"once upon a time" * 500, "cut short": data[:5000], "a page of nothing": data[:1024] + bytes(len(data) - 1024)}[damage])
+    file.write_bytes(
+        {
+            "not SQLite": b"once upon a time" * 500,
+            "cut short": data[:5000],
+            "a page of nothing": data[:1024] + bytes(len(data) - 1024),
+        }[damage]
+    )
     with caplog.at_level(logging.WARNING), closing(Kept(file)) as disk:
         cache = Cached(inner, disk=disk)
-        np.testing.assert_array_equal(cache.embed(["text 7", "new"]), inner.embed(["text 7", "new"]))
+        np.testing.assert_array_equal(
+            cache.embed(["text 7", "new"]), inner.embed(["text 7", "new"])
+        )
         assert "damaged" in disk.problem and "begun anew" in caplog.text and disk.counts()[0] == 2
     assert (tmp_path / "vectors.db.damaged").exists()
 
 
-def test_a_vector_that_is_none_is_embedded_again(server: FakeOpenAI, inner: OpenAI, tmp_path: Path) -> None:
+def test_a_vector_that_is_none_is_embedded_again(
+    server: FakeOpenAI, inner: OpenAI, tmp_path: Path
+) -> None:
     file = tmp_path / "vectors.db"
     with closing(Kept(file)) as disk:
         Cached(inner, disk=disk).embed(["a", "b", "c"])
@@ -111,7 +136,9 @@ def test_a_vector_that_is_none_is_embedded_again(server: FakeOpenAI, inner: Open
         for row, data in zip(rows, (b"", b"123", b"\0" * 16), strict=True):
             raw.execute("UPDATE vector SET data = ? WHERE digest = ?", (data, row))
         raw.commit()
-    np.testing.assert_array_equal(Cached(inner, disk=Kept(file)).embed(["a", "b", "c"]), inner.embed(["a", "b", "c"]))
+    np.testing.assert_array_equal(
+        Cached(inner, disk=Kept(file)).embed(["a", "b", "c"]), inner.embed(["a", "b", "c"])
+    )
     assert len(asked(server)[1]) == 3
 
 
@@ -127,10 +154,15 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "other.db").read_bytes() == before
 
 
-def test_a_file_that_cannot_be_written_only_costs_time(inner: OpenAI, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_cannot_be_written_only_costs_time(
+    inner: OpenAI, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "vectors.db"
     Kept(file).close()
-    with closing(apsw.Connection(str(file))) as blocker, caplog.at_level(logging.WARNING):  # the locks of another SQLite in one process are not seen
+    with (
+        closing(apsw.Connection(str(file))) as blocker,
+        caplog.at_level(logging.WARNING),
+    ):  # the locks of another SQLite in one process are not seen
         blocker.execute("BEGIN EXCLUSIVE")
         blocker.execute("INSERT INTO count VALUES ('x', 1)")
         disk = Kept(file)
@@ -139,7 +171,10 @@ def test_a_file_that_cannot_be_written_only_costs_time(inner: OpenAI, tmp_path: 
 
 
 def test_threads_share_one_file(inner: OpenAI, tmp_path: Path) -> None:
-    cache, texts = Cached(inner, max_size=2, disk=Kept(tmp_path / "vectors.db")), ["a", "b", "c", "d", "e"]
+    cache, texts = (
+        Cached(inner, max_size=2, disk=Kept(tmp_path / "vectors.db")),
+        ["a", "b", "c", "d", "e"],
+    )
     expected = inner.embed(texts)
     with ThreadPoolExecutor(8) as pool:
         for answer in pool.map(lambda _: cache.embed(texts), range(40)):
@@ -160,11 +195,18 @@ def test_a_time_that_makes_no_sense_is_refused(inner: OpenAI, ttl: float) -> Non
         Cached(inner, ttl_s=ttl)
 
 
-def test_an_engine_keeps_its_vectors_in_a_file_and_says_so(server: FakeOpenAI, tmp_path: Path) -> None:
+def test_an_engine_keeps_its_vectors_in_a_file_and_says_so(
+    server: FakeOpenAI, tmp_path: Path
+) -> None:
     for round in range(2):
-        with weft.open("memory:", embedder=f"openai:fake@{server.base_url}", cache=tmp_path / "vectors.db") as kb:
+        with weft.open(
+            "memory:", embedder=f"openai:fake@{server.base_url}", cache=tmp_path / "vectors.db"
+        ) as kb:
             weft.Memory(kb, "home").remember("tea")
             weft.Memory(kb, "home").search("cup")
             stats = kb.stats()
-            assert (stats.disk_vectors, stats.disk_hits, stats.cache_misses) == ((2, 0, 2), (2, 2, 0))[round]
+            assert (stats.disk_vectors, stats.disk_hits, stats.cache_misses) == (
+                (2, 0, 2),
+                (2, 2, 0),
+            )[round]
     assert asked(server) == [["tea"], ["cup"]]

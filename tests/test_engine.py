@@ -24,7 +24,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft import Conflict, Context, Edge, Engine, Invalid, Item, Kind, NotFound, Recipe, Unavailable, Weights
+from weft import (
+    Conflict,
+    Context,
+    Edge,
+    Engine,
+    Invalid,
+    Item,
+    Kind,
+    NotFound,
+    Recipe,
+    Unavailable,
+    Weights,
+)
 from weft.config import Settings, load
 from weft.ingest import check
 from weft.model import Problem
@@ -53,8 +65,22 @@ def kb(url: str) -> Iterator[Engine]:
 @pytest.fixture
 def support(kb: Engine) -> Engine:
     """Ten questions about refunds, numbered by how often they say so, and two about something else."""
-    refunds = [node(f"refund-{n}", "refund " * (n + 1) + "policy of the shop " * 3, title=f"Refund {n}", type="faq") for n in range(10)]
-    kb.add([*refunds, node("parking", "where to leave the car", type="guide"), node("lunch", "what the kitchen cooks")])
+    refunds = [
+        node(
+            f"refund-{n}",
+            "refund " * (n + 1) + "policy of the shop " * 3,
+            title=f"Refund {n}",
+            type="faq",
+        )
+        for n in range(10)
+    ]
+    kb.add(
+        [
+            *refunds,
+            node("parking", "where to leave the car", type="guide"),
+            node("lunch", "what the kitchen cooks"),
+        ]
+    )
     return kb
 
 
@@ -79,7 +105,9 @@ class Axes:
 
     name = "axes"
 
-    def __init__(self, words: Sequence[str] = ("refund", "money", "car", "food"), fingerprint: str = "axes-1") -> None:
+    def __init__(
+        self, words: Sequence[str] = ("refund", "money", "car", "food"), fingerprint: str = "axes-1"
+    ) -> None:
         self.words, self.fingerprint, self.dimensions = words, fingerprint, len(words) + 1
         self.down = False
 
@@ -108,7 +136,16 @@ def test_what_is_added_is_found_at_once(kb):
 
 
 def test_items_come_back_as_they_were_given(kb):
-    given = node("a", title="T", type="faq", summary="s", properties={"n": 1, "deep": {"x": [True, None]}}, tags=("x", "y"), confidence=0.5, valid_to=LATER)
+    given = node(
+        "a",
+        title="T",
+        type="faq",
+        summary="s",
+        properties={"n": 1, "deep": {"x": [True, None]}},
+        tags=("x", "y"),
+        confidence=0.5,
+        valid_to=LATER,
+    )
     kb.add(given)
     assert kb.get("a", space="s") == [given]
 
@@ -156,7 +193,9 @@ def test_a_property_that_changes_from_one_to_true_is_a_change(kb):
 
 def test_an_edge_whose_property_changes_from_one_to_true_is_a_change(kb):
     kb.add(node("a"), [link("a", "a", properties={"open": 1})])
-    assert [kb.add([], [link("a", "a", properties={"open": value})]).edges for value in (1, True)] == [0, 1]
+    assert [
+        kb.add([], [link("a", "a", properties={"open": value})]).edges for value in (1, True)
+    ] == [0, 1]
 
 
 def test_deleted_items_are_gone_with_their_words_and_edges(kb):
@@ -192,7 +231,10 @@ def test_all_items_are_listed_in_order_however_many_there_are(kb):
 
 def test_the_engine_counts_what_it_holds(kb):
     kb.add([node("a"), node("b", space="t")], [link("a", "a")])
-    assert [(info.name, info.items, info.edges) for info in kb.stats().spaces] == [("s", 1, 1), ("t", 1, 0)]
+    assert [(info.name, info.items, info.edges) for info in kb.stats().spaces] == [
+        ("s", 1, 1),
+        ("t", 1, 0),
+    ]
     assert kb.stats().without_vector == 2
 
 
@@ -203,7 +245,10 @@ def test_stored_data_proves_to_be_sound(support):
 
 def test_a_line_that_is_too_long_costs_only_itself(tmp_path, monkeypatch):
     monkeypatch.setattr("weft.ingest.read.MAX_LINE", 100)
-    rows = [json.dumps({"id": name, "text": text}) for name, text in (("a", "refund"), ("b", "x" * 350), ("c", "refund"))]
+    rows = [
+        json.dumps({"id": name, "text": text})
+        for name, text in (("a", "refund"), ("b", "x" * 350), ("c", "refund"))
+    ]
     (tmp_path / "knowledge.jsonl").write_text("\n".join(rows))
     kb = weft.open("memory:", embedder=None)
     report = kb.load(tmp_path / "knowledge.jsonl", space="one")
@@ -215,7 +260,9 @@ def test_reindexing_without_an_embedder_keeps_ready_vectors():
     kb = weft.open("memory:", embedder=None)
     kb.add(weft.Item("a", "one", title="refund"), vectors=[[1.0, 0.0]])
     kb.reindex()
-    assert [hit.item.id for hit in kb.search("", spaces=["one"], mode="vector", vector=[1.0, 0.0])] == ["a"]
+    assert [
+        hit.item.id for hit in kb.search("", spaces=["one"], mode="vector", vector=[1.0, 0.0])
+    ] == ["a"]
 
 
 def test_closing_an_engine_closes_its_embedder():
@@ -324,7 +371,10 @@ def test_what_was_created_later_is_not_seen_as_of_an_earlier_time(kb):
 
 def test_an_item_is_seen_only_while_it_is_valid(kb):
     kb.add(node("a", "refund", valid_from=NOW, valid_to=LATER))
-    seen = [bool(kb.search("refund", spaces=["s"], now=now)) for now in (NOW - timedelta(seconds=1), NOW, LATER - timedelta(seconds=1), LATER)]
+    seen = [
+        bool(kb.search("refund", spaces=["s"], now=now))
+        for now in (NOW - timedelta(seconds=1), NOW, LATER - timedelta(seconds=1), LATER)
+    ]
     assert seen == [False, True, True, False]
 
 
@@ -357,11 +407,25 @@ def test_a_request_without_a_space_reads_nothing(support):
 
 
 def test_a_query_is_never_syntax(support):
-    for text in ["", " ", '"', "refund OR", "refund*", "NEAR(", "' --", "(((", "🙂", "\0", "a" * 100_000]:
+    for text in [
+        "",
+        " ",
+        '"',
+        "refund OR",
+        "refund*",
+        "NEAR(",
+        "' --",
+        "(((",
+        "🙂",
+        "\0",
+        "a" * 100_000,
+    ]:
         support.search(text, spaces=["s"])
 
 
-@pytest.mark.parametrize("text", ["返金の手順", "إجراءات الاسترداد", "процедура возврата", "🙂🙃", "प्रक्रिया"])
+@pytest.mark.parametrize(
+    "text", ["返金の手順", "إجراءات الاسترداد", "процедура возврата", "🙂🙃", "प्रक्रिया"]
+)
 def test_any_script_is_stored_and_shown(kb, text):
     kb.add(node("a", text, title=text))
     assert text in ask(kb, text).text or not kb.search(text, spaces=["s"])
@@ -386,14 +450,24 @@ def test_a_title_of_ten_thousand_characters_works(kb):
 def meaning(url: str) -> Iterator[tuple[Engine, Axes]]:
     embedder = Axes()
     with weft.open(url, embedder=embedder) as engine:
-        engine.add([node("words", "refund of a parcel"), node("both", "refund the money"), node("sense", "money"), node("none", "food")])
+        engine.add(
+            [
+                node("words", "refund of a parcel"),
+                node("both", "refund the money"),
+                node("sense", "money"),
+                node("none", "food"),
+            ]
+        )
         yield engine, embedder
 
 
 def test_each_mode_says_what_found_an_item(meaning):
     kb, _ = meaning
     found = {
-        mode: {hit.item.id: hit.match_source for hit in kb.search("refund money", spaces=["s"], mode=mode, min_score=0.05)}
+        mode: {
+            hit.item.id: hit.match_source
+            for hit in kb.search("refund money", spaces=["s"], mode=mode, min_score=0.05)
+        }
         for mode in ("bm25", "vector", "hybrid")
     }
     assert found["bm25"] == {"words": "bm25", "both": "bm25", "sense": "bm25"}
@@ -404,23 +478,32 @@ def test_each_mode_says_what_found_an_item(meaning):
 def test_fused_scores_are_the_weighted_sum_of_both(meaning):
     kb, _ = meaning
     for hit in kb.search("refund", spaces=["s"]):
-        assert hit.score == pytest.approx(0.6 * hit.signals.get("bm25", 0) + 0.4 * hit.signals.get("vector", 0), abs=2e-6)
+        assert hit.score == pytest.approx(
+            0.6 * hit.signals.get("bm25", 0) + 0.4 * hit.signals.get("vector", 0), abs=2e-6
+        )
 
 
 def test_ties_of_words_and_meaning_go_by_id(kb):
     kb.add(node("b", "unrelated"), vectors=[[1, 0]])
     kb.add(node("a", "zebra"))
-    assert ids(ask(kb, "zebra", recipe=[Recipe("r", limit=1, bm25_weight=0)], vector=[0, 1]).hits) == ["a"]
+    assert ids(
+        ask(kb, "zebra", recipe=[Recipe("r", limit=1, bm25_weight=0)], vector=[0, 1]).hits
+    ) == ["a"]
 
 
 def test_a_ready_vector_is_used_instead_of_the_text(meaning):
     kb, _ = meaning
-    assert ids(kb.search("", spaces=["s"], mode="vector", vector=[0, 0, 0, 9, 0.9], limit=1)) == ["none"]
+    assert ids(kb.search("", spaces=["s"], mode="vector", vector=[0, 0, 0, 9, 0.9], limit=1)) == [
+        "none"
+    ]
 
 
 def test_weights_of_words_and_meaning_may_be_chosen(meaning):
     kb, _ = meaning
-    words, sense = (ask(kb, "refund", recipe="search", bm25_weight=share, vector_weight=1 - share).hits for share in (1, 0))
+    words, sense = (
+        ask(kb, "refund", recipe="search", bm25_weight=share, vector_weight=1 - share).hits
+        for share in (1, 0)
+    )
     assert [hit.score for hit in words] == [hit.signals.get("bm25", 0) for hit in words]
     assert [hit.score for hit in sense] == [hit.signals.get("vector", 0) for hit in sense]
 
@@ -431,7 +514,9 @@ def test_when_the_embedder_is_down_words_answer_and_the_answer_says_so(meaning):
     embedder.down = True
     context = ask(kb, "refund now")
     assert set(ids(context.hits)) == {"words", "both"}
-    assert [(problem.part, problem.code) for problem in context.degraded] == [("vectors", "unavailable")]
+    assert [(problem.part, problem.code) for problem in context.degraded] == [
+        ("vectors", "unavailable")
+    ]
     assert "connection refused" in context.degraded[0].reason
     assert healthy.degraded == ()
 
@@ -511,7 +596,10 @@ def test_an_embedder_that_gives_other_dimensions_than_before_is_flagged(url):
         kb.add(node("a", "refund"))
         embedder.words = ("refund",)  # the server behind the name changed
         assert ids(kb.search("refund please", spaces=["s"])) == ["a"]
-        assert [(problem.code, "5 dimensions" in problem.reason) for problem in ask(kb, "refund please").degraded] == [("reindex_required", True)]
+        assert [
+            (problem.code, "5 dimensions" in problem.reason)
+            for problem in ask(kb, "refund please").degraded
+        ] == [("reindex_required", True)]
         with pytest.raises(Conflict, match="run reindex"):
             kb.search("refund again", spaces=["s"], mode="vector")
 
@@ -519,7 +607,10 @@ def test_an_embedder_that_gives_other_dimensions_than_before_is_flagged(url):
 def test_a_vector_of_other_dimensions_is_refused_by_their_number(tmp_path):
     with weft.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
         kb.add(node("a", "refund"))
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb, pytest.raises(Invalid, match="3 dimensions does not fit: 5 are needed"):
+    with (
+        weft.open(str(tmp_path / "k.db"), embedder=None) as kb,
+        pytest.raises(Invalid, match="3 dimensions does not fit: 5 are needed"),
+    ):
         kb.search("refund", spaces=["s"], vector=[1, 2, 3])
 
 
@@ -541,15 +632,22 @@ BAD_EMBEDDINGS: dict[str, Callable[[Sequence[str]], Any]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_EMBEDDINGS.values(), ids=BAD_EMBEDDINGS)
-def test_an_embedder_that_fails_in_any_way_costs_the_vectors_and_nothing_else(url, bad, monkeypatch):
+def test_an_embedder_that_fails_in_any_way_costs_the_vectors_and_nothing_else(
+    url, bad, monkeypatch
+):
     embedder = Axes()
     with weft.open(url, embedder=embedder) as kb:
         kb.add(node("a", "refund"))
         monkeypatch.setattr(embedder, "embed", bad)
         report = kb.add(node("b", "refund of money"))
-        assert report.added == 1 and "1 items are stored but not embedded: embedder 'axes'" in report.problems[0]
+        assert (
+            report.added == 1
+            and "1 items are stored but not embedded: embedder 'axes'" in report.problems[0]
+        )
         assert ids(kb.search("refund please", spaces=["s"])) == ["a", "b"]
-        assert {problem.code for problem in ask(kb, "refund please").degraded} == {"embedding_failed"}
+        assert {problem.code for problem in ask(kb, "refund please").degraded} == {
+            "embedding_failed"
+        }
         with pytest.raises(weft.EmbeddingError, match="embedder 'axes'"):
             kb.search("refund please", spaces=["s"], mode="vector")
 
@@ -564,12 +662,20 @@ def test_stored_vectors_without_an_embedder_are_flagged(tmp_path):
 
 def test_ready_vectors_are_kept_with_their_items(kb):
     kb.add([node("a"), node("b")], vectors=[[1, 0, 0], [0, 2, 0]])
-    assert [(hit.item.id, hit.score) for hit in kb.search("", spaces=["s"], mode="vector", vector=[0, 5, 0], limit=1)] == [("b", 1.0)]
+    assert [
+        (hit.item.id, hit.score)
+        for hit in kb.search("", spaces=["s"], mode="vector", vector=[0, 5, 0], limit=1)
+    ] == [("b", 1.0)]
 
 
 def test_the_bundled_embedder_finds_what_shares_no_word(tmp_path):
     with weft.open(str(tmp_path / "k.db")) as kb:
-        kb.add([node("a", "How to get your money back for a purchase"), node("b", "Opening hours of the canteen")])
+        kb.add(
+            [
+                node("a", "How to get your money back for a purchase"),
+                node("b", "Opening hours of the canteen"),
+            ]
+        )
         hit = kb.search("reimbursement", spaces=["s"])[0]
         assert (hit.item.id, hit.match_source) == ("a", "vector")
         assert kb.stats().without_vector == 0
@@ -579,19 +685,36 @@ def test_the_bundled_embedder_finds_what_shares_no_word(tmp_path):
 
 
 def graph(kb: Engine, edges: Sequence[Edge], more: Sequence[Item] = ()) -> None:
-    ends = sorted({end for edge in edges for end in (edge.source, edge.target)} - {item.id for item in more})
+    ends = sorted(
+        {end for edge in edges for end in (edge.source, edge.target)} - {item.id for item in more}
+    )
     kb.add([*(node(id, "zebra" if id == "start" else "unrelated") for id in ends), *more], edges)
 
 
 def reached(kb: Engine, **options: Any) -> dict[str, float]:
-    recipe = [Recipe("found", limit=1, required=True), Recipe("linked", "neighbours", **{"limit": 100, "depth": 3} | options)]
+    recipe = [
+        Recipe("found", limit=1, required=True),
+        Recipe("linked", "neighbours", **{"limit": 100, "depth": 3} | options),
+    ]
     context = kb.context("zebra", spaces=["s"], recipe=recipe, now=NOW, max_tokens=None)
     return {hit.item.id: hit.score for hit in context.fragments[1].hits}
 
 
 def test_a_link_counts_less_with_every_hop_and_by_its_weight(kb):
-    graph(kb, [link("start", "one"), link("one", "two"), link("two", "three"), link("start", "o", 0.8), link("o", "w", 0.8), link("w", "h", 0.8)])
-    assert reached(kb) == pytest.approx({"one": 0.5, "o": 0.4, "two": 0.333333, "w": 0.266667, "three": 0.25, "h": 0.2}, abs=1e-6)
+    graph(
+        kb,
+        [
+            link("start", "one"),
+            link("one", "two"),
+            link("two", "three"),
+            link("start", "o", 0.8),
+            link("o", "w", 0.8),
+            link("w", "h", 0.8),
+        ],
+    )
+    assert reached(kb) == pytest.approx(
+        {"one": 0.5, "o": 0.4, "two": 0.333333, "w": 0.266667, "three": 0.25, "h": 0.2}, abs=1e-6
+    )
 
 
 def test_a_recipe_may_count_the_first_link_full(kb):
@@ -605,7 +728,16 @@ def test_links_are_followed_in_both_directions(kb):
 
 
 def test_cycles_and_self_loops_end(kb):
-    graph(kb, [link("start", "start"), link("start", "a"), link("a", "b"), link("b", "start"), link("a", "a")])
+    graph(
+        kb,
+        [
+            link("start", "start"),
+            link("start", "a"),
+            link("a", "b"),
+            link("b", "start"),
+            link("a", "a"),
+        ],
+    )
     assert sorted(reached(kb, depth=10)) == ["a", "b"]
 
 
@@ -627,7 +759,15 @@ def test_a_strong_link_behind_a_weak_one_is_found_however_few_items_are_wanted(k
 
 
 def test_only_the_links_of_the_best_items_are_followed(kb):
-    kb.add([node("best", "zebra zebra"), node("worse", "zebra and much more text"), node("a"), node("b")], [link("best", "a"), link("worse", "b")])
+    kb.add(
+        [
+            node("best", "zebra zebra"),
+            node("worse", "zebra and much more text"),
+            node("a"),
+            node("b"),
+        ],
+        [link("best", "a"), link("worse", "b")],
+    )
     recipe = [Recipe("found"), Recipe("linked", "neighbours", depth=1, starts=1)]
     assert ids(ask(kb, "zebra", recipe=recipe).fragments[1].hits) == ["a"]
 
@@ -660,7 +800,10 @@ def test_nothing_hidden_is_reached_or_passed_through(kb):
 
 
 def test_the_links_of_the_entity_asked_for_are_followed(kb):
-    kb.add([node("user:maya", "the user", kind=Kind.ENTITY), node("note", "unrelated")], [link("user:maya", "note")])
+    kb.add(
+        [node("user:maya", "the user", kind=Kind.ENTITY), node("note", "unrelated")],
+        [link("user:maya", "note")],
+    )
     assert ids(ask(kb, "zebra", entity="user:maya").hits) == ["note"]
 
 
@@ -673,7 +816,11 @@ def test_a_path_says_how_an_item_was_reached(kb):
 
 def test_depth_may_be_asked_for_in_a_request(kb):
     graph(kb, [link("start", "one"), link("one", "two"), link("two", "three")])
-    assert [len(ask(kb, "zebra", depth=depth).fragments[1].hits) for depth in (0, 1, 3)] == [0, 1, 3]
+    assert [len(ask(kb, "zebra", depth=depth).fragments[1].hits) for depth in (0, 1, 3)] == [
+        0,
+        1,
+        3,
+    ]
 
 
 def test_when_the_graph_is_down_its_part_is_empty_and_flagged():
@@ -682,7 +829,10 @@ def test_when_the_graph_is_down_its_part_is_empty_and_flagged():
         kb.add([node("start", "zebra"), node("one")], [link("start", "one")])
         context = ask(kb, "zebra")
         assert ids(context.hits) == ["start"]
-        assert context.degraded == (Problem("context", "graph: connection refused"), Problem("entities", "graph: connection refused"))
+        assert context.degraded == (
+            Problem("context", "graph: connection refused"),
+            Problem("entities", "graph: connection refused"),
+        )
         assert context.fragments[1].problem == "graph: connection refused"
         with pytest.raises(Unavailable):
             reached(kb, required=True)
@@ -690,7 +840,10 @@ def test_when_the_graph_is_down_its_part_is_empty_and_flagged():
 
 def test_a_part_that_failed_changes_the_digest():
     store, broken = MemoryStore(), BrokenGraph()
-    with Engine(Stores(store, store, store, store)) as kb, Engine(Stores(store, store, store, broken)) as weak:
+    with (
+        Engine(Stores(store, store, store, store)) as kb,
+        Engine(Stores(store, store, store, broken)) as weak,
+    ):
         kb.add([node("start", "zebra"), node("one")], [link("start", "one")])
         assert ask(kb, "zebra").text != ask(weak, "zebra").text
         assert ask(kb, "zebra").digest != ask(weak, "zebra").digest
@@ -703,19 +856,35 @@ def test_a_context_is_counted_and_says_what_it_is_made_of(support):
     context = ask(support, max_tokens=200)
     assert context.stats.candidates == len(context.hits) + len(context.left_out)
     assert (context.stats.searched, context.stats.token_counter) == (10, "cl100k_base")
-    assert [fragment.name for fragment in context.fragments] == ["entry_points", "context", "entities"]
+    assert [fragment.name for fragment in context.fragments] == [
+        "entry_points",
+        "context",
+        "entities",
+    ]
 
 
 def test_as_many_candidates_are_looked_at_as_the_budget_could_hold(kb):
     kb.add([node(f"i{number:03}", "refund" + " harbor" * 40) for number in range(USUAL + 50)])
-    asked = {0: LEAST, 100: LEAST, 1500: 32, 6000: 126, 60_000: USUAL + 50, None: USUAL}  # 288 characters each, 6 a token
-    assert {budget: ask(kb, recipe="search", max_tokens=budget).stats.candidates for budget in asked} == asked
+    asked = {
+        0: LEAST,
+        100: LEAST,
+        1500: 32,
+        6000: 126,
+        60_000: USUAL + 50,
+        None: USUAL,
+    }  # 288 characters each, 6 a token
+    assert {
+        budget: ask(kb, recipe="search", max_tokens=budget).stats.candidates for budget in asked
+    } == asked
 
 
 def test_sections_hold_the_same_text_by_prompt_section(kb):
     kb.add([node("a", "refund one", section="instructions"), node("b", "refund two")])
     sections = ask(kb, format="plain").sections()
-    assert list(sections) == ["instructions", "context"] or list(sections) == ["context", "instructions"]
+    assert list(sections) == ["instructions", "context"] or list(sections) == [
+        "context",
+        "instructions",
+    ]
     assert "refund one" in sections["instructions"] and "refund two" in sections["context"]
 
 
@@ -730,8 +899,16 @@ def test_a_recipe_may_hold_lists(support):
 
 
 def test_nothing_is_shown_twice(kb):
-    kb.add([node("global", "refund for all", kind=Kind.PROFILE), node("b", "refund")], [link("global", "b")])
-    recipe = [Recipe("search"), Recipe("again"), Recipe("linked", "neighbours", depth=1), Recipe("profile", "profile")]
+    kb.add(
+        [node("global", "refund for all", kind=Kind.PROFILE), node("b", "refund")],
+        [link("global", "b")],
+    )
+    recipe = [
+        Recipe("search"),
+        Recipe("again"),
+        Recipe("linked", "neighbours", depth=1),
+        Recipe("profile", "profile"),
+    ]
     assert sorted(ids(ask(kb, recipe=recipe).hits)) == ["b", "global"]
 
 
@@ -746,25 +923,40 @@ def test_a_profile_comes_first_and_what_holds_for_its_subject_with_it(kb):
             node("other", "not about it", kind=Kind.CLAIM, subject="something"),
         ]
     )
-    parts = {part.name: ids(part.hits) for part in ask(kb, recipe="profile", entity="user:maya").fragments}
-    assert parts == {"profile": ["global", "user:maya"], "entry_points": ["faq"], "context": [], "rules": ["claim", "rule"]}
+    parts = {
+        part.name: ids(part.hits)
+        for part in ask(kb, recipe="profile", entity="user:maya").fragments
+    }
+    assert parts == {
+        "profile": ["global", "user:maya"],
+        "entry_points": ["faq"],
+        "context": [],
+        "rules": ["claim", "rule"],
+    }
 
 
 def test_weights_change_the_order_and_keep_scores_between_0_and_1(kb):
     kb.add([node("old", "refund refund", created_at=THEN), node("new", "refund", created_at=NOW)])
-    plain, fresh = (ask(kb, recipe=[Recipe("r", weights=weights)]).hits for weights in (Weights(), Weights(match=0.1, recency=5)))
+    plain, fresh = (
+        ask(kb, recipe=[Recipe("r", weights=weights)]).hits
+        for weights in (Weights(), Weights(match=0.1, recency=5))
+    )
     assert (ids(plain), ids(fresh)) == (["old", "new"], ["new", "old"])
     assert all(0 <= hit.score <= 1 for hit in fresh)
 
 
 def test_a_memory_is_worth_its_match_its_age_and_its_confidence(kb):
-    kb.add(node("a", "refund", kind=Kind.MEMORY, confidence=0.8, created_at=NOW - timedelta(days=1)))
+    kb.add(
+        node("a", "refund", kind=Kind.MEMORY, confidence=0.8, created_at=NOW - timedelta(days=1))
+    )
     hit = ask(kb, recipe="memories").hits[0]
     assert hit.score == pytest.approx(0.5 * hit.signals["match"] + 0.3 * 0.5 + 0.2 * 0.8, abs=1e-6)
 
 
 def test_the_least_score_is_one_of_the_final_score(kb):
-    kb.add(node("a", "refund and " + "word " * 50, kind=Kind.MEMORY, confidence=1.0, created_at=NOW))
+    kb.add(
+        node("a", "refund and " + "word " * 50, kind=Kind.MEMORY, confidence=1.0, created_at=NOW)
+    )
     hit = ask(kb, recipe="memories").hits[0]
     assert hit.signals["match"] < hit.score
     assert ids(ask(kb, recipe="memories", min_score=hit.score).hits) == ["a"]
@@ -772,24 +964,53 @@ def test_the_least_score_is_one_of_the_final_score(kb):
 
 # isolation and determinism
 
-TEXTS = st.lists(st.sampled_from(["refund", "order", "zebra", "the", "policy", "返金", "🙂"]), min_size=1, max_size=6).map(" ".join)
-KNOWLEDGE = st.lists(st.tuples(st.integers(0, 9), TEXTS, st.sampled_from(["node", "memory", "entity"])), max_size=8, unique_by=lambda row: row[0])
+TEXTS = st.lists(
+    st.sampled_from(["refund", "order", "zebra", "the", "policy", "返金", "🙂"]),
+    min_size=1,
+    max_size=6,
+).map(" ".join)
+KNOWLEDGE = st.lists(
+    st.tuples(st.integers(0, 9), TEXTS, st.sampled_from(["node", "memory", "entity"])),
+    max_size=8,
+    unique_by=lambda row: row[0],
+)
 LINKS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=6, unique=True)
 
 
-def fill(kb: Engine, space: str, rows: Sequence[tuple[int, str, str]], links: Sequence[tuple[int, int]]) -> None:
+def fill(
+    kb: Engine, space: str, rows: Sequence[tuple[int, str, str]], links: Sequence[tuple[int, int]]
+) -> None:
     items = [node(f"i{number}", text, space=space, kind=Kind(kind)) for number, text, kind in rows]
-    edges = [Edge(items[a].id, items[b].id, space=space) for a, b in links if max(a, b) < len(items)]
+    edges = [
+        Edge(items[a].id, items[b].id, space=space) for a, b in links if max(a, b) < len(items)
+    ]
     kb.add(items, edges)
 
 
 def shown(context: Context) -> tuple[Any, ...]:
-    return (context.text, context.digest, [(hit.item.key, hit.score) for hit in context.hits], context.degraded, context.left_out, context.stats.searched)
+    return (
+        context.text,
+        context.digest,
+        [(hit.item.key, hit.score) for hit in context.hits],
+        context.degraded,
+        context.left_out,
+        context.stats.searched,
+    )
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(KNOWLEDGE.filter(bool), LINKS, KNOWLEDGE, LINKS, TEXTS, st.integers(0, 200), st.sampled_from([None, Axes()]))
-def test_what_is_in_another_space_changes_no_byte(mine, links, theirs, their_links, text, budget, embedder):
+@given(
+    KNOWLEDGE.filter(bool),
+    LINKS,
+    KNOWLEDGE,
+    LINKS,
+    TEXTS,
+    st.integers(0, 200),
+    st.sampled_from([None, Axes()]),
+)
+def test_what_is_in_another_space_changes_no_byte(
+    mine, links, theirs, their_links, text, budget, embedder
+):
     with weft.open("memory:", embedder=embedder) as kb:
         fill(kb, "s", mine, links)
         before = shown(ask(kb, text, max_tokens=budget))
@@ -820,8 +1041,15 @@ def test_explaining_tells_nothing_of_what_another_space_says(support):
 def test_explaining_knows_nothing_of_the_pages_on_which_weft_remembers_its_sources(kb, tmp_path):
     (tmp_path / "s.jsonl").write_text('{"id": "a", "text": "refund"}')
     kb.load(tmp_path)
-    page = next(item.id for item in kb._stores.items.find(weft.model.Filter((weft.ingest.check.LEDGER,)), 10))
-    (told,) = [one for one in kb.explain("refund", spaces=["s"], ids=[page], now=NOW).left_out if one.hit.item.id == page]
+    page = next(
+        item.id
+        for item in kb._stores.items.find(weft.model.Filter((weft.ingest.check.LEDGER,)), 10)
+    )
+    (told,) = [
+        one
+        for one in kb.explain("refund", spaces=["s"], ids=[page], now=NOW).left_out
+        if one.hit.item.id == page
+    ]
     assert (told.reason, told.remedy) == ("no such item is stored", "")
 
 
@@ -839,7 +1067,12 @@ def test_the_same_question_has_the_same_answer_in_every_process(tmp_path):
     chance = random.Random(5)
     for space in ("a", "b"):
         rows = [
-            {"id": f"i{n}", "text": " ".join(chance.choices(["refund", "order", "policy", "the"], k=20)), "tags": ["x", "y"], "created_at": "2026-01-01"}
+            {
+                "id": f"i{n}",
+                "text": " ".join(chance.choices(["refund", "order", "policy", "the"], k=20)),
+                "tags": ["x", "y"],
+                "created_at": "2026-01-01",
+            }
             for n in range(40)
         ]
         rows += [{"source": f"i{n}", "target": f"i{(n * 7) % 40}"} for n in range(40)]
@@ -849,9 +1082,16 @@ def test_the_same_question_has_the_same_answer_in_every_process(tmp_path):
 
 
 def run(script: str, *arguments: str, seed: str) -> str:
-    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(weft.__file__).parents[1]), "PYTHONIOENCODING": "utf-8"}
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": seed,
+        "PYTHONPATH": str(Path(weft.__file__).parents[1]),
+        "PYTHONIOENCODING": "utf-8",
+    }
     command = [sys.executable, "-c", dedent(script), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, check=True, text=True, encoding="utf-8").stdout
+    return subprocess.run(
+        command, env=environment, capture_output=True, check=True, text=True, encoding="utf-8"
+    ).stdout
 
 
 def test_the_digest_names_knowledge_request_recipe_format_and_time(support):
@@ -878,15 +1118,25 @@ def test_the_digest_names_knowledge_request_recipe_format_and_time(support):
 def test_the_digest_names_a_vector_that_was_given(url):
     with weft.open(url, embedder=Axes()) as kb:
         kb.add([node("a", "refund"), node("b", "money")])
-        one, other, longer = ([2.0, 1.0, 0.0, 0.0, 0.0], [2.0, 0.0, 1.0, 0.0, 0.0], [4.0, 2.0, 0.0, 0.0, 0.0])
+        one, other, longer = (
+            [2.0, 1.0, 0.0, 0.0, 0.0],
+            [2.0, 0.0, 1.0, 0.0, 0.0],
+            [4.0, 2.0, 0.0, 0.0, 0.0],
+        )
         assert ask(kb, vector=one).digest != ask(kb, vector=other).digest != ask(kb).digest
-        assert (ask(kb, vector=one).digest, ask(kb, vector=one).text) == (ask(kb, vector=longer).digest, ask(kb, vector=longer).text)
+        assert (ask(kb, vector=one).digest, ask(kb, vector=one).text) == (
+            ask(kb, vector=longer).digest,
+            ask(kb, vector=longer).text,
+        )
 
 
 def test_the_digest_depends_on_what_is_known_not_on_how_it_came(tmp_path):
     items = [node(f"i{number}", f"refund {number}") for number in range(30)]
     edges = [link(f"i{number}", f"i{number // 2}") for number in range(1, 30)]
-    with weft.open(str(tmp_path / "one.db"), embedder=None) as one, weft.open(str(tmp_path / "two.db"), embedder=None) as two:
+    with (
+        weft.open(str(tmp_path / "one.db"), embedder=None) as one,
+        weft.open(str(tmp_path / "two.db"), embedder=None) as two,
+    ):
         one.add(items, edges)
         two.add([replace(items[0], text="another text first"), node("gone", "refund")])
         for item in reversed(items):
@@ -904,7 +1154,10 @@ def test_the_memory_store_and_the_file_give_the_same_answer(tmp_path):
     chance = random.Random(2)
     items = [some_refund(chance, number) for number in range(60)]
     edges = [link(f"i{number}", f"i{number // 3}", 0.5) for number in range(1, 60)]
-    with weft.open("memory:", embedder=None) as one, weft.open(str(tmp_path / "k.db"), embedder=None) as two:
+    with (
+        weft.open("memory:", embedder=None) as one,
+        weft.open(str(tmp_path / "k.db"), embedder=None) as two,
+    ):
         one.add(items, edges)
         two.add(items, edges)
         assert shown(ask(one, max_tokens=300)) == shown(ask(two, max_tokens=300))
@@ -929,7 +1182,10 @@ REFUSED_ITEMS: list[tuple[Any, str]] = [
     (node("a", "nul \0"), r"contains '\x00' at character 4"),
     (node("a", "lone \ud800"), r"contains '\ud800' at character 5"),
     (node("a", embedding_text="\0"), "embedding_text contains"),
-    (node("a", kind="animal"), "no kind 'animal'; known: claim, entity, memory, node, profile, rule"),
+    (
+        node("a", kind="animal"),
+        "no kind 'animal'; known: claim, entity, memory, node, profile, rule",
+    ),
     (node("a", confidence=7), "confidence must be a number from 0 to 1, not 7"),
     (node("a", confidence=float("nan")), "confidence must be a number from 0 to 1, not nan"),
     (node("a", confidence=True), "confidence must be a number from 0 to 1, not True"),
@@ -943,8 +1199,14 @@ REFUSED_ITEMS: list[tuple[Any, str]] = [
     (node("a", properties={"n\0": 1}), r"'n\x00' cannot be stored as text"),
     (node("a", properties={5: 1}), "the name 5 is not text"),
     (node("a", properties={"n": "\ud800"}), "properties contains"),
-    (node("a", valid_from=LATER, valid_to=NOW), "valid_from 2026-03-02 12:00:00+00:00 is not before valid_to 2026-03-01"),
-    (node("a", created_at="yesterday"), "created_at must be a time such as 2026-01-31T12:00:00Z, not 'yesterday'"),
+    (
+        node("a", valid_from=LATER, valid_to=NOW),
+        "valid_from 2026-03-02 12:00:00+00:00 is not before valid_to 2026-03-01",
+    ),
+    (
+        node("a", created_at="yesterday"),
+        "created_at must be a time such as 2026-01-31T12:00:00Z, not 'yesterday'",
+    ),
     (node("a", valid_to=5), "valid_to must be a time such as 2026-01-31T12:00:00Z, not 5"),
 ]
 
@@ -1035,7 +1297,11 @@ REFUSED_REQUESTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"tags": "x"}, Invalid, "tags must be a list of names, not 'x'"),
     ({"exclude_types": "faq"}, Invalid, "exclude_types must be a list of names, not 'faq'"),
     ({"types": ["\ud800"]}, Invalid, "lone surrogates"),
-    ({"kinds": ["animal"]}, Invalid, "no kind 'animal'; known: claim, entity, memory, node, profile, rule"),
+    (
+        {"kinds": ["animal"]},
+        Invalid,
+        "no kind 'animal'; known: claim, entity, memory, node, profile, rule",
+    ),
     ({"kinds": "node"}, Invalid, "kinds must be a list of names, not 'node'"),
     ({"mode": "magic"}, Invalid, "no mode 'magic'; known: bm25, hybrid, vector, walk"),
     ({"limit": 0}, Invalid, "limit must be a whole number from 1 to 10,000, not 0"),
@@ -1055,37 +1321,93 @@ REFUSED_REQUESTS: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     *REFUSED_REQUESTS,
-    ({"max_tokens": -1}, Invalid, "max_tokens must be a whole number from 0 to 100,000,000, not -1"),
-    ({"max_tokens": 10**9}, Invalid, "max_tokens must be a whole number from 0 to 100,000,000, not 1000000000"),
-    ({"max_tokens": "many"}, Invalid, "max_tokens must be a whole number from 0 to 100,000,000, not 'many'"),
+    (
+        {"max_tokens": -1},
+        Invalid,
+        "max_tokens must be a whole number from 0 to 100,000,000, not -1",
+    ),
+    (
+        {"max_tokens": 10**9},
+        Invalid,
+        "max_tokens must be a whole number from 0 to 100,000,000, not 1000000000",
+    ),
+    (
+        {"max_tokens": "many"},
+        Invalid,
+        "max_tokens must be a whole number from 0 to 100,000,000, not 'many'",
+    ),
     ({"format": "xml"}, Invalid, "no format 'xml'; known: json, markdown, plain, yaml"),
     ({"format": ["json"]}, Invalid, "format must be text, not list"),
     ({"model": ""}, Invalid, "no model ''"),
     ({"model": None}, Invalid, "no model 'None'"),
     ({"model": "nowhere.json"}, Invalid, "no tokenizer file 'nowhere.json'"),
     ({"recipe": "soup"}, Invalid, "no recipe 'soup'; known: knowledge, memories, profile, search"),
-    ({"recipe": []}, Invalid, "a recipe is one of knowledge, memories, profile, search or a list of Recipe values, not []"),
+    (
+        {"recipe": []},
+        Invalid,
+        "a recipe is one of knowledge, memories, profile, search or a list of Recipe values, not []",
+    ),
     ({"recipe": Recipe("x")}, Invalid, "or a list of Recipe values, not Recipe"),
     ({"recipe": ["search"]}, Invalid, "or a list of Recipe values, not ['search']"),
     ({"recipe": [Recipe("x"), Recipe("x")]}, Invalid, "two recipes have the name 'x'"),
-    ({"recipe": [Recipe("x", forms=("huge",))]}, Invalid, "no form 'huge'; known: pointer, summary, whole"),
-    ({"recipe": [Recipe("x", forms="whole")]}, Invalid, "forms must be a list of names, not 'whole'"),
+    (
+        {"recipe": [Recipe("x", forms=("huge",))]},
+        Invalid,
+        "no form 'huge'; known: pointer, summary, whole",
+    ),
+    (
+        {"recipe": [Recipe("x", forms="whole")]},
+        Invalid,
+        "forms must be a list of names, not 'whole'",
+    ),
     ({"recipe": [Recipe(5)]}, Invalid, "a recipe's name must be text, not int"),
     ({"recipe": [Recipe("x", types="faq")]}, Invalid, "types must be a list of names, not 'faq'"),
     ({"recipe": [Recipe("x", kinds=("animal",))]}, Invalid, "no kind 'animal'"),
-    ({"recipe": [Recipe("x", source="web")]}, Invalid, "no source 'web'; known: links, neighbours, profile, search, subjects, walk"),
-    ({"recipe": [Recipe("x", share=-0.5)]}, Invalid, "share must be a number from 0 to 1, not -0.5"),
+    (
+        {"recipe": [Recipe("x", source="web")]},
+        Invalid,
+        "no source 'web'; known: links, neighbours, profile, search, subjects, walk",
+    ),
+    (
+        {"recipe": [Recipe("x", share=-0.5)]},
+        Invalid,
+        "share must be a number from 0 to 1, not -0.5",
+    ),
     ({"recipe": [Recipe("x", most=2)]}, Invalid, "most must be a number from 0 to 1, not 2"),
-    ({"recipe": [Recipe("x", sharpness=-1)]}, Invalid, "sharpness must be a number that is not negative, not -1"),
-    ({"recipe": [Recipe("x", near=-1)]}, Invalid, "near must be a whole number from 0 to 100, not -1"),
-    ({"recipe": [Recipe("x", depth=11)]}, Invalid, "depth must be a whole number from 0 to 10, not 11"),
-    ({"recipe": [Recipe("x", hub_cap=0)]}, Invalid, "hub_cap must be a whole number from 1 to 10,000, not 0"),
+    (
+        {"recipe": [Recipe("x", sharpness=-1)]},
+        Invalid,
+        "sharpness must be a number that is not negative, not -1",
+    ),
+    (
+        {"recipe": [Recipe("x", near=-1)]},
+        Invalid,
+        "near must be a whole number from 0 to 100, not -1",
+    ),
+    (
+        {"recipe": [Recipe("x", depth=11)]},
+        Invalid,
+        "depth must be a whole number from 0 to 10, not 11",
+    ),
+    (
+        {"recipe": [Recipe("x", hub_cap=0)]},
+        Invalid,
+        "hub_cap must be a whole number from 1 to 10,000, not 0",
+    ),
     ({"recipe": [Recipe("x", weights=Weights(match=0))]}, Invalid, "weights must not all be 0"),
-    ({"recipe": [Recipe("x", weights=Weights(name=-1))]}, Invalid, "the weight of name must be a number that is not negative, not -1"),
+    (
+        {"recipe": [Recipe("x", weights=Weights(name=-1))]},
+        Invalid,
+        "the weight of name must be a number that is not negative, not -1",
+    ),
     ({"depth": 11}, Invalid, "depth must be a whole number from 0 to 10, not 11"),
     ({"depth": -1}, Invalid, "depth must be a whole number from 0 to 10, not -1"),
     ({"bm25_weight": -1}, Invalid, "bm25_weight must be a number that is not negative, not -1"),
-    ({"bm25_weight": 0, "vector_weight": 0}, Invalid, "bm25_weight and vector_weight must not both be 0"),
+    (
+        {"bm25_weight": 0, "vector_weight": 0},
+        Invalid,
+        "bm25_weight and vector_weight must not both be 0",
+    ),
     ({"entity": 5}, Invalid, "entity must be text, not int"),
     ({"entity": "\ud800"}, Invalid, "lone surrogates"),
     ({"max_token": 100}, Invalid, "no option 'max_token'; known: agent, as_of, bm25_weight"),
@@ -1114,14 +1436,22 @@ def test_a_query_vector_of_another_size_than_the_stored_ones_is_refused(url):
             kb.search("refund", spaces=["s"], vector=[1, 0])
 
 
-@pytest.mark.parametrize(("call", "message"), [("get", "ids must be text, not int"), ("delete", "ids must be text, not int")])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [("get", "ids must be text, not int"), ("delete", "ids must be text, not int")],
+)
 def test_ids_that_are_not_text_are_refused(support, call, message):
     with pytest.raises(Invalid, match=message):
         getattr(support, call)([5], space="s")
 
 
 def test_an_unknown_space_is_not_found_and_has_a_code(kb):
-    for call in (lambda: kb.get("a", space="x"), lambda: kb.delete("a", space="x"), lambda: list(kb.items(["x"])), lambda: list(kb.edges(["x"]))):
+    for call in (
+        lambda: kb.get("a", space="x"),
+        lambda: kb.delete("a", space="x"),
+        lambda: list(kb.items(["x"])),
+        lambda: list(kb.edges(["x"])),
+    ):
         with pytest.raises(NotFound, match="no space 'x'; known: none yet") as caught:
             call()
         assert (caught.value.code, caught.value.status) == ("unknown_space", 404)
@@ -1130,7 +1460,20 @@ def test_an_unknown_space_is_not_found_and_has_a_code(kb):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        *((given, "a store is named by a path or a URL") for given in ("", "  ", "sqlite:", "sqlite:///", "sqlite:/// ", None, 5, b"k.db", ["k.db"])),
+        *(
+            (given, "a store is named by a path or a URL")
+            for given in (
+                "",
+                "  ",
+                "sqlite:",
+                "sqlite:///",
+                "sqlite:/// ",
+                None,
+                5,
+                b"k.db",
+                ["k.db"],
+            )
+        ),
         ("oracle://x", "no store 'oracle'; known: file, memory, networkx, sqlite"),
         ("a\0b.db", "cannot be the name of a file"),
         ("a\ud800.db", "cannot be the name of a file"),
@@ -1156,7 +1499,14 @@ def test_what_is_no_list_of_items_or_edges_is_refused(kb, given):
         kb.add([], given)
 
 
-@pytest.mark.parametrize(("given", "message"), [("abc", "edges must be a list, not str"), (5, "edges must be a list, not int"), (["abc"], "an Edge, not str")])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("abc", "edges must be a list, not str"),
+        (5, "edges must be a list, not int"),
+        (["abc"], "an Edge, not str"),
+    ],
+)
 def test_what_is_no_list_of_edges_is_not_deleted(kb, given, message):
     with pytest.raises(Invalid, match=message):
         kb.delete_edges(given)
@@ -1177,11 +1527,23 @@ class Half:
     [
         ({"agents": 5}, "agents are Agent values or a file, not int"),
         ({"agents": [5]}, "agents are Agent values or a file, not int"),
-        ({"embedder": 5}, "an embedder is a name such as minilm or openai:MODEL, an object that embeds, or None, not 5"),
+        (
+            {"embedder": 5},
+            "an embedder is a name such as minilm or openai:MODEL, an object that embeds, or None, not 5",
+        ),
         ({"embedder": Half()}, "which has no fingerprint"),
-        ({"embedder": "minilm", "embedder_settings": 5}, "the settings of an embedder are a dict, not 5"),
-        ({"embedder": "minilm", "embedder_settings": {"timeout_s": 5}}, "no setting of minilm 'timeout_s'; known: none"),
-        ({"names": 5}, "names are found by 'builtin', by a pipeline such as spacy:en_core_web_sm or by an object, not by 5"),
+        (
+            {"embedder": "minilm", "embedder_settings": 5},
+            "the settings of an embedder are a dict, not 5",
+        ),
+        (
+            {"embedder": "minilm", "embedder_settings": {"timeout_s": 5}},
+            "no setting of minilm 'timeout_s'; known: none",
+        ),
+        (
+            {"names": 5},
+            "names are found by 'builtin', by a pipeline such as spacy:en_core_web_sm or by an object, not by 5",
+        ),
         ({"cache": 5}, "a cache is a path or a Caching, not 5"),
         ({"cache": None}, "a cache is a path or a Caching, not None"),
     ],
@@ -1210,7 +1572,9 @@ def test_a_path_that_is_too_long_is_named_with_the_reason():
 def test_an_unknown_embedder_or_role_is_refused():
     with pytest.raises(Invalid, match="no embedder 'magic'; known: minilm, openai"):
         weft.open("memory:", embedder="magic")
-    with pytest.raises(Invalid, match="no role 'ears'; known: graph, items, metadata, vectors, words"):
+    with pytest.raises(
+        Invalid, match="no role 'ears'; known: graph, items, metadata, vectors, words"
+    ):
         weft.open("memory:", embedder=None, ears="memory:")
 
 
@@ -1264,12 +1628,17 @@ def test_a_folder_is_loaded_file_by_file_each_into_its_space(kb, tmp_path):
 
 
 def test_a_row_may_name_its_own_space(kb):
-    kb.load({"items": [{"id": "a", "text": "x", "space": "mine"}, {"id": "b", "text": "x"}]}, space="s")
+    kb.load(
+        {"items": [{"id": "a", "text": "x", "space": "mine"}, {"id": "b", "text": "x"}]}, space="s"
+    )
     assert [item.key for item in kb.items()] == [("mine", "a"), ("s", "b")]
 
 
 def test_integer_ids_become_text_and_empty_values_defaults(kb):
-    kb.load({"items": [{"id": 7, "text": "x", "title": None}], "edges": [{"source": 7, "target": 7}]}, space="s")
+    kb.load(
+        {"items": [{"id": 7, "text": "x", "title": None}], "edges": [{"source": 7, "target": 7}]},
+        space="s",
+    )
     assert ids(kb.get("7", space="s")) == ["7"]
 
 
@@ -1296,7 +1665,10 @@ BROKEN_LINES = [
     ("[1, 2]", "not an object"),
     ('{"text": "no id"}', "an item needs an id"),
     ('{"id": "x"}', "is empty"),
-    ('{"id": "x", "text": "t", "colour": "red"}', "no field 'colour'; known: confidence, created_at"),
+    (
+        '{"id": "x", "text": "t", "colour": "red"}',
+        "no field 'colour'; known: confidence, created_at",
+    ),
     ('{"id": "x", "text": "t", "confidence": NaN}', "NaN is not a number"),
     ('{"id": "x", "text": "t", "created_at": "31.12.2025"}', "created_at must be a time"),
     ('{"id": "x", "text": "t", "kind": "animal"}', "no kind 'animal'"),
@@ -1319,7 +1691,9 @@ def test_a_broken_line_is_reported_with_its_place_and_the_rest_is_stored(kb, tmp
 
 def test_a_line_that_is_not_utf_8_is_reported_and_the_rest_is_stored(kb, tmp_path):
     path = tmp_path / "x.jsonl"
-    path.write_bytes(lines(ROWS[0]).encode() + b'\n{"id": "caf\xe9", "text": "x"}\n' + lines(ROWS[1]).encode())
+    path.write_bytes(
+        lines(ROWS[0]).encode() + b'\n{"id": "caf\xe9", "text": "x"}\n' + lines(ROWS[1]).encode()
+    )
     report = kb.load(path, space="s")
     assert report.added == 2
     assert [(one.where, "not UTF-8" in one.why) for one in report.skipped] == [(f"{path}:2", True)]
@@ -1369,20 +1743,26 @@ def test_a_source_that_is_not_there_is_refused(kb, source, error, message):
 
 
 def test_a_folder_without_knowledge_is_refused(kb, tmp_path):
-    with pytest.raises(Invalid, match=r"no .json, .jsonl, .ndjson, .md, .markdown, .txt, .rst file in"):
+    with pytest.raises(
+        Invalid, match=r"no .json, .jsonl, .ndjson, .md, .markdown, .txt, .rst file in"
+    ):
         kb.load(tmp_path)
 
 
 def test_rows_without_any_space_are_reported(kb):
     report = kb.load({"items": ROWS})
-    assert [one.why for one in report.skipped] == ["no space: name one for the whole load, or give each row its own"] * 2
+    assert [one.why for one in report.skipped] == [
+        "no space: name one for the whole load, or give each row its own"
+    ] * 2
 
 
 def test_more_rows_than_one_write_takes_are_loaded_and_told_of(kb, tmp_path):
     rows = [{"id": f"i{number:04}", "text": "x"} for number in range(2500)]
     links = [{"source": f"i{number:04}", "target": f"i{number + 1:04}"} for number in range(2499)]
     told: list[tuple[str, int, int]] = []
-    report = kb.load({"items": rows, "edges": links}, space="s", progress=lambda *step: told.append(step))
+    report = kb.load(
+        {"items": rows, "edges": links}, space="s", progress=lambda *step: told.append(step)
+    )
     assert (report.added, report.edges) == (2500, 2499)
     assert ("edges", 2499, 2499) in told and ("items", 2500, 2500) in told
 
@@ -1392,12 +1772,23 @@ def test_more_rows_than_one_write_takes_are_loaded_and_told_of(kb, tmp_path):
 
 def test_explaining_gives_the_same_answer(support):
     for budget in (0, 40, 150, 2000):
-        plain, explained = (call("refund", spaces=["s"], max_tokens=budget, now=NOW) for call in (support.context, support.explain))
-        assert (plain.text, plain.digest, plain.hits) == (explained.text, explained.digest, explained.hits)
+        plain, explained = (
+            call("refund", spaces=["s"], max_tokens=budget, now=NOW)
+            for call in (support.context, support.explain)
+        )
+        assert (plain.text, plain.digest, plain.hits) == (
+            explained.text,
+            explained.digest,
+            explained.hits,
+        )
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None)
-@given(st.integers(0, 10_000), st.integers(20, 3000), st.sampled_from(["search", "knowledge", "memories"]))
+@given(
+    st.integers(0, 10_000),
+    st.integers(20, 3000),
+    st.sampled_from(["search", "knowledge", "memories"]),
+)
 def test_every_budget_that_is_said_to_show_an_item_shows_it(seed, budget, recipe):
     chance = random.Random(seed)
     with weft.open("memory:", embedder=None) as kb:
@@ -1409,38 +1800,76 @@ def test_every_budget_that_is_said_to_show_an_item_shows_it(seed, budget, recipe
                 said[int(found[1])].add((one.hit.item.id, found[2]))
         for larger, shown in said.items():
             parts = kb.context("refund", max_tokens=larger, **asked).fragments
-            assert shown <= {(chosen.hit.item.id, chosen.form.value) for part in parts for chosen in part.chosen}
+            assert shown <= {
+                (chosen.hit.item.id, chosen.form.value) for part in parts for chosen in part.chosen
+            }
 
 
 def some_memory(chance: random.Random, number: int) -> Item:
     text = "refund " * chance.randint(1, 5) + "word " * chance.randint(1, 400)
-    return node(f"i{number}", text, kind=Kind.MEMORY, confidence=chance.random(), created_at=NOW - timedelta(days=chance.random() * 5))
+    return node(
+        f"i{number}",
+        text,
+        kind=Kind.MEMORY,
+        confidence=chance.random(),
+        created_at=NOW - timedelta(days=chance.random() * 5),
+    )
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 12), st.floats(0, 1), st.sampled_from(["search", "memories"]))
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 12),
+    st.floats(0, 1),
+    st.sampled_from(["search", "memories"]),
+)
 def test_every_limit_and_least_score_that_is_said_to_help_does(seed, limit, min_score, recipe):
     chance = random.Random(seed)
     with weft.open("memory:", embedder=None) as kb:
         kb.add([some_memory(chance, number) for number in range(40)])
-        asked = {"spaces": ["s"], "recipe": recipe, "now": NOW, "max_tokens": None, "limit": limit, "min_score": min_score}
+        asked = {
+            "spaces": ["s"],
+            "recipe": recipe,
+            "now": NOW,
+            "max_tokens": None,
+            "limit": limit,
+            "min_score": min_score,
+        }
         explained = kb.explain("refund", **asked)
         assert len(explained.left_out) >= min(2 * limit, 40 - limit)
         for one in explained.left_out:
-            remedy = {name: float(value) for name, value in re.findall(r"(\w+)=([\d.e-]+)", one.remedy)}
+            remedy = {
+                name: float(value) for name, value in re.findall(r"(\w+)=([\d.e-]+)", one.remedy)
+            }
             again = asked | remedy | {"limit": int(remedy.get("limit", limit))}
             assert one.hit.item.id in ids(kb.context("refund", **again).hits)
 
 
 def test_every_id_asked_about_gets_a_reason(support):
-    support.add([node("old", "refund", valid_to=THEN), node("elsewhere", "refund", space="t"), node("thing", "refund", kind=Kind.ENTITY)])
+    support.add(
+        [
+            node("old", "refund", valid_to=THEN),
+            node("elsewhere", "refund", space="t"),
+            node("thing", "refund", kind=Kind.ENTITY),
+        ]
+    )
     asked = ["old", "thing", "lunch", "elsewhere", "nowhere"]
-    told = {one.hit.item.id: one.reason for one in support.explain("refund", spaces=["s"], ids=asked, now=NOW).left_out if one.hit.item.id in asked}
+    told = {
+        one.hit.item.id: one.reason
+        for one in support.explain("refund", spaces=["s"], ids=asked, now=NOW).left_out
+        if one.hit.item.id in asked
+    }
     assert "was no longer valid" in told["old"]
     kind = "kind '{}' was not asked for".format
-    assert told["thing"] == f"entry_points: {kind('entity')}; context: {kind('entity')}; entities: no link leads to it from what was found"
+    assert (
+        told["thing"]
+        == f"entry_points: {kind('entity')}; context: {kind('entity')}; entities: no link leads to it from what was found"
+    )
     others = "other items match the words and the meaning better"
-    assert told["lunch"] == f"entry_points: {others}; context: no link leads to it from what was found; entities: {kind('node')}"
+    assert (
+        told["lunch"]
+        == f"entry_points: {others}; context: no link leads to it from what was found; entities: {kind('node')}"
+    )
     assert told["elsewhere"] == "it is in space 't', which was not asked for"
     assert told["nowhere"] == "no such item is stored"
 
@@ -1473,7 +1902,10 @@ def test_another_file_may_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("stroe = 'x'", f"no setting 'stroe'; known: {', '.join(sorted(one.name for one in fields(Settings)))}"),
+        (
+            "stroe = 'x'",
+            f"no setting 'stroe'; known: {', '.join(sorted(one.name for one in fields(Settings)))}",
+        ),
         ("max_tokens = 'many'", "max_tokens must be int, not 'many'"),
         ("max_tokens = 2.5", "max_tokens must be int, not 2.5"),
         ("max_tokens = true", "max_tokens must be int, not True"),
@@ -1497,7 +1929,10 @@ def test_a_bad_value_in_the_environment_is_refused():
 def test_a_key_is_not_shown(tmp_path):
     found = load({"OPENAI_API_KEY": "sk-secret"}, tmp_path)
     assert found.openai_api_key == "sk-secret" and "sk-secret" not in repr(found)
-    assert load({"OPENAI_API_KEY": "one", "WEFT_OPENAI_API_KEY": "two"}, tmp_path).openai_api_key == "two"
+    assert (
+        load({"OPENAI_API_KEY": "one", "WEFT_OPENAI_API_KEY": "two"}, tmp_path).openai_api_key
+        == "two"
+    )
 
 
 def test_a_vector_of_the_largest_numbers_is_as_good_as_any():
@@ -1506,14 +1941,27 @@ def test_a_vector_of_the_largest_numbers_is_as_good_as_any():
 
 def test_the_forms_of_a_recipe_may_be_a_list(kb: Engine) -> None:
     kb.add(Item("a", "acme", text="A refund takes five days."))
-    some, same = (kb.context("refund", spaces=["acme"], now=NOW, recipe=[Recipe("x", forms=forms)]) for forms in (["whole"], ("whole",)))
+    some, same = (
+        kb.context("refund", spaces=["acme"], now=NOW, recipe=[Recipe("x", forms=forms)])
+        for forms in (["whole"], ("whole",))
+    )
     assert some.text and (some.text, some.digest) == (same.text, same.digest)
 
 
-def test_an_entity_that_is_called_by_its_name_is_there_with_its_neighbours_though_no_link_leads_to_it(kb):
-    acme, office = node("acme", "Our biggest customer.", kind=Kind.ENTITY, title="Acme Corp"), node("office", kind=Kind.ENTITY, title="Office")
-    others = [node(f"c{n}", "A corp that buys.", kind=Kind.ENTITY, title=f"Corp {n}") for n in range(30)]
-    kb.add([acme, office, *others, node("based", "where things are based")], [link("acme", "office", type="HAS")])
+def test_an_entity_that_is_called_by_its_name_is_there_with_its_neighbours_though_no_link_leads_to_it(
+    kb,
+):
+    acme, office = (
+        node("acme", "Our biggest customer.", kind=Kind.ENTITY, title="Acme Corp"),
+        node("office", kind=Kind.ENTITY, title="Office"),
+    )
+    others = [
+        node(f"c{n}", "A corp that buys.", kind=Kind.ENTITY, title=f"Corp {n}") for n in range(30)
+    ]
+    kb.add(
+        [acme, office, *others, node("based", "where things are based")],
+        [link("acme", "office", type="HAS")],
+    )
     context = ask(kb, "Where is acme corp based?")
     found = {one.hit.item.id: one.hit for one in context.fragments[-1].chosen}
     assert list(found) == ["acme", "office"] and found["acme"].found_by == ("name",)
@@ -1522,19 +1970,37 @@ def test_an_entity_that_is_called_by_its_name_is_there_with_its_neighbours_thoug
 
 
 def test_of_several_entities_of_one_name_each_tells_less(kb):
-    kb.add([node(id, f"The {id} one.", kind=Kind.ENTITY, title="Acme Corp") for id in ("old", "new", "third", "fourth")])
-    assert [one.hit.score for one in ask(kb, "Where is Acme Corp?").fragments[-1].chosen] == [0.25] * 4
+    kb.add(
+        [
+            node(id, f"The {id} one.", kind=Kind.ENTITY, title="Acme Corp")
+            for id in ("old", "new", "third", "fourth")
+        ]
+    )
+    assert [one.hit.score for one in ask(kb, "Where is Acme Corp?").fragments[-1].chosen] == [
+        0.25
+    ] * 4
 
 
 def test_an_entity_of_which_nothing_is_known_is_told(support):
     assert ask(support, entity="lunch").degraded == ()
     (problem,) = ask(support, entity="nobody").degraded
-    assert (problem.part, problem.code, "'nobody'" in problem.reason) == ("entity", "unknown_entity", True)
+    assert (problem.part, problem.code, "'nobody'" in problem.reason) == (
+        "entity",
+        "unknown_entity",
+        True,
+    )
 
 
 @pytest.mark.parametrize("source", ["walk", "neighbours", "subjects"])
 def test_an_excluded_type_comes_by_no_way(kb, source):
-    kb.add([node("a", "refund"), node("b", "hidden", type="secret", subject="a"), node("c", "shown", subject="a")], [link("a", "b"), link("a", "c")])
+    kb.add(
+        [
+            node("a", "refund"),
+            node("b", "hidden", type="secret", subject="a"),
+            node("c", "shown", subject="a"),
+        ],
+        [link("a", "b"), link("a", "c")],
+    )
     recipe = [Recipe("found"), Recipe("more", source, depth=2)]
     asked = {"recipe": recipe, "kinds": ()}
     assert sorted(ids(ask(kb, **asked).hits)) == ["a", "b", "c"]

@@ -38,7 +38,9 @@ def test_ndcg_is_what_the_formula_gives_by_hand():
     assert ndcg("abc", {"a"}) == 1
     assert ndcg("xa", {"a"}) == pytest.approx(1 / math.log2(3))  # 0.6309
     # found at places 2 and 4 of 3 expected: (1/log2 3 + 1/log2 5) / (1 + 1/log2 3 + 1/2)
-    assert ndcg("xaybz", {"a", "b", "c"}) == pytest.approx((0.6309297536 + 0.4306765581) / 2.1309297536)
+    assert ndcg("xaybz", {"a", "b", "c"}) == pytest.approx(
+        (0.6309297536 + 0.4306765581) / 2.1309297536
+    )
     assert ndcg("xxxa", {"a"}, k=1) == 0
     assert ndcg([*range(100, 110), 1], {1}) == 0, "place 11 counts nothing"
     assert ndcg("ab", set("abcdefghijkl"), k=2) == 1, "no more than k can be found"
@@ -50,7 +52,12 @@ def test_recall_and_all_found_count_the_best_k():
 
 
 def test_facts_are_whole_words_in_any_case_and_spacing():
-    assert facts_said("Paid within 30\n  DAYS, at most.", [("within 30 days",), ("nowhere", "at most")]) == 1
+    assert (
+        facts_said(
+            "Paid within 30\n  DAYS, at most.", [("within 30 days",), ("nowhere", "at most")]
+        )
+        == 1
+    )
     assert facts_said("Within 130 days", [("30 days",)]) == 0
 
 
@@ -105,11 +112,19 @@ def test_without_a_true_difference_about_one_in_twenty_seems_real():
     assert 14 <= sum(one.real for one in found) <= 46
     assert 14 <= sum(one.p < 0.05 for one in found) <= 46, "p alone"
     assert 263 <= sum(one.p < 0.5 for one in found) <= 337, "p is spread evenly"
-    assert 14 <= sum(not one.low <= 0 <= one.high for one in found) <= 65, "intervals of few questions are a little narrow"
+    assert 14 <= sum(not one.low <= 0 <= one.high for one in found) <= 65, (
+        "intervals of few questions are a little narrow"
+    )
 
 
 @pytest.mark.parametrize(
-    ("p", "low", "high", "real"), [(0.04, 0.01, 0.2, True), (0.04, -0.2, -0.01, True), (0.06, 0.01, 0.2, False), (0.04, -0.01, 0.2, False)]
+    ("p", "low", "high", "real"),
+    [
+        (0.04, 0.01, 0.2, True),
+        (0.04, -0.2, -0.01, True),
+        (0.06, 0.01, 0.2, False),
+        (0.04, -0.01, 0.2, False),
+    ],
 )
 def test_a_difference_is_real_if_p_and_the_interval_agree(p, low, high, real):
     assert Difference((low + high) / 2, low, high, p, 5, 3, 2).real is real
@@ -120,7 +135,10 @@ def test_equal_chances_on_few_answers_are_no_alarm_either():
     alarms = 0
     for seed in range(300):
         chance = np.random.default_rng(seed)
-        first, second = chance.integers(0, 2, 20).astype(float), chance.integers(0, 2, 20).astype(float)
+        first, second = (
+            chance.integers(0, 2, 20).astype(float),
+            chance.integers(0, 2, 20).astype(float),
+        )
         alarms += paired(first, second, np.random.default_rng(seed + 10_000), rounds=400).real
     assert alarms <= 26
 
@@ -130,7 +148,9 @@ def test_a_true_difference_is_found():
     for seed in range(50):
         chance = np.random.default_rng(seed)
         first = chance.random(40)
-        found += paired(first, first + 0.1 + 0.15 * chance.standard_normal(40), chance, rounds=400).real
+        found += paired(
+            first, first + 0.1 + 0.15 * chance.standard_normal(40), chance, rounds=400
+        ).real
     assert found >= 45
 
 
@@ -148,21 +168,31 @@ def test_the_same_seed_gives_the_same_answer_and_swapping_turns_it_round():
     one, again = (paired(first, second, np.random.default_rng(5)) for _ in range(2))
     back = paired(second, first, np.random.default_rng(5))
     assert one == again
-    assert (back.mean, back.better, back.worse, back.p) == (pytest.approx(-one.mean), one.worse, one.better, one.p)
+    assert (back.mean, back.better, back.worse, back.p) == (
+        pytest.approx(-one.mean),
+        one.worse,
+        one.better,
+        one.p,
+    )
     assert one != paired(first, second, np.random.default_rng(6))
 
 
 def test_no_difference_is_no_difference():
     same = paired([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], np.random.default_rng(0))
     assert (same.mean, same.p, same.real, same.equal) == (0, 1, False, 3)
-    assert verdict("a", "b", "recall@5", same) == "No difference: recall@5 is the same on all 3 questions."
+    assert (
+        verdict("a", "b", "recall@5", same)
+        == "No difference: recall@5 is the same on all 3 questions."
+    )
 
 
 def test_one_question_alone_proves_nothing():
     assert not paired([0.0], [1.0], np.random.default_rng(0)).real
 
 
-@pytest.mark.parametrize(("first", "second"), [([1.0], [1.0, 2.0]), ([], []), ([float("nan")], [1.0])])
+@pytest.mark.parametrize(
+    ("first", "second"), [([1.0], [1.0, 2.0]), ([], []), ([float("nan")], [1.0])]
+)
 def test_values_that_cannot_be_compared_are_refused(first, second):
     with pytest.raises(Invalid):
         paired(first, second, np.random.default_rng(0))
@@ -173,13 +203,25 @@ def test_values_that_cannot_be_compared_are_refused(first, second):
 
 def test_a_file_of_questions_is_read_whole(tmp_path: Path):
     rows = [
-        {"question": "Who?", "expected": ["a", {"space": "s", "id": "b"}], "id": "q1", "spaces": "s", "facts": ["x", ["y", "z"]], "answer": 7},
+        {
+            "question": "Who?",
+            "expected": ["a", {"space": "s", "id": "b"}],
+            "id": "q1",
+            "spaces": "s",
+            "facts": ["x", ["y", "z"]],
+            "answer": 7,
+        },
         {"question": "What?", "expected": ["c"]},
         {"text": "As data sets say it", "gold": ["d"], "id": 12, "type": "bridge"},
     ]
     found = questions.read(written(tmp_path, *rows))
-    assert found[0] == weft.Question("Who?", ("a", ("s", "b")), "q1", ("s",), (("x",), ("y", "z"), ("7",)))
-    assert [(one.id, one.text, one.expected) for one in found[1:]] == [("2", "What?", ("c",)), ("12", "As data sets say it", ("d",))]
+    assert found[0] == weft.Question(
+        "Who?", ("a", ("s", "b")), "q1", ("s",), (("x",), ("y", "z"), ("7",))
+    )
+    assert [(one.id, one.text, one.expected) for one in found[1:]] == [
+        ("2", "What?", ("c",)),
+        ("12", "As data sets say it", ("d",)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -190,25 +232,64 @@ def test_a_file_of_questions_is_read_whole(tmp_path: Path):
         ('{"question": "a", "expected": ["x"]}\n\n{"question": ', "line 3: not JSON"),
         ("[1]", "line 1: must be an object such as"),
         ('{"question": "a"}', "line 1: expected must be a list of one or more ids, not None"),
-        ('{"question": "a", "expected": []}', "line 1: expected must be a list of one or more ids, not []"),
+        (
+            '{"question": "a", "expected": []}',
+            "line 1: expected must be a list of one or more ids, not []",
+        ),
         ('{"question": "a", "expected": "x"}', "line 1: expected must be a list"),
         ('{"question": "a", "expected": [5]}', "line 1: what is expected is an id"),
         ('{"question": "a", "expected": ["x", "x"]}', "line 1: expected has 'x' twice"),
         ('{"question": " ", "expected": ["x"]}', "line 1: question must be a text"),
         ('{"expected": ["x"]}', "line 1: question must be a text, not None"),
-        ('{"question": "a", "expected": ["x"], "space": "s"}', "line 1: no field 'space'; known: answer, expected, facts, id, question, spaces"),
-        ('{"question": "a", "expected": ["x"], "spaces": [1]}', "line 1: spaces must be a list of names"),
+        (
+            '{"question": "a", "expected": ["x"], "space": "s"}',
+            "line 1: no field 'space'; known: answer, expected, facts, id, question, spaces",
+        ),
+        (
+            '{"question": "a", "expected": ["x"], "spaces": [1]}',
+            "line 1: spaces must be a list of names",
+        ),
         ('{"question": "a", "expected": ["x"], "facts": "f"}', "line 1: facts must be a list"),
-        ('{"question": "a", "expected": ["x"], "answer": "…"}', "line 1: answer must be a text with a word in it"),
-        ('{"question": "a", "expected": ["x"], "id": true}', "line 1: id must be a text or a whole number, not True"),
-        ('{"question": "a", "expected": ["x"]}\n{"question": "a", "expected": ["y"]}', "line 2: the question 'a' stands in line 1 already"),
-        ('{"text": "a", "gold": ["x"]}\n{"text": "a", "gold": ["y"]}', "line 2: the question 'a' stands in line 1 already"),
-        (r'{"question": "a\ud800", "expected": ["x"]}', "line 1: the query contains lone surrogates, which are not text"),
-        (r'{"question": "a", "expected": ["x", "y\udc00"]}', r"line 1: 'y\udc00' contains lone surrogates"),
-        (r'{"question": "a", "expected": ["x"], "id": "\ud800"}', r"line 1: '\ud800' contains lone surrogates"),
-        (r'{"question": "a", "expected": ["x"], "facts": ["b", ["c", "d\ud800"]]}', r"line 1: 'd\ud800' contains lone surrogates"),
-        (f'{{"question": "{"a" * 100_001}", "expected": ["x"]}}', "line 1: a query is a text of at most 100,000 characters"),
-        ('{"question": "a", "expected": ["x"], "id": "q"}\n{"question": "b", "expected": ["y"], "id": "q"}', "line 2: the id 'q' stands in line 1 already"),
+        (
+            '{"question": "a", "expected": ["x"], "answer": "…"}',
+            "line 1: answer must be a text with a word in it",
+        ),
+        (
+            '{"question": "a", "expected": ["x"], "id": true}',
+            "line 1: id must be a text or a whole number, not True",
+        ),
+        (
+            '{"question": "a", "expected": ["x"]}\n{"question": "a", "expected": ["y"]}',
+            "line 2: the question 'a' stands in line 1 already",
+        ),
+        (
+            '{"text": "a", "gold": ["x"]}\n{"text": "a", "gold": ["y"]}',
+            "line 2: the question 'a' stands in line 1 already",
+        ),
+        (
+            r'{"question": "a\ud800", "expected": ["x"]}',
+            "line 1: the query contains lone surrogates, which are not text",
+        ),
+        (
+            r'{"question": "a", "expected": ["x", "y\udc00"]}',
+            r"line 1: 'y\udc00' contains lone surrogates",
+        ),
+        (
+            r'{"question": "a", "expected": ["x"], "id": "\ud800"}',
+            r"line 1: '\ud800' contains lone surrogates",
+        ),
+        (
+            r'{"question": "a", "expected": ["x"], "facts": ["b", ["c", "d\ud800"]]}',
+            r"line 1: 'd\ud800' contains lone surrogates",
+        ),
+        (
+            f'{{"question": "{"a" * 100_001}", "expected": ["x"]}}',
+            "line 1: a query is a text of at most 100,000 characters",
+        ),
+        (
+            '{"question": "a", "expected": ["x"], "id": "q"}\n{"question": "b", "expected": ["y"], "id": "q"}',
+            "line 2: the id 'q' stands in line 1 already",
+        ),
     ],
 )
 def test_a_line_that_is_not_right_is_named(tmp_path: Path, content: str, message: str):
@@ -230,8 +311,13 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path):
 def test_a_folder_is_a_corpus_and_its_questions(tmp_path: Path):
     data_set(tmp_path)
     found = folders.read(tmp_path, space_by="conv", split="test")
-    assert [(item.space, item.id, item.title) for item in found.items] == [("one", "a", "Apples"), ("two", "b", "")]
-    assert [(one.text, one.spaces, one.expected) for one in found.questions] == [("Which fruit?", ("one",), ("a",))]
+    assert [(item.space, item.id, item.title) for item in found.items] == [
+        ("one", "a", "Apples"),
+        ("two", "b", ""),
+    ]
+    assert [(one.text, one.spaces, one.expected) for one in found.questions] == [
+        ("Which fruit?", ("one",), ("a",))
+    ]
     assert found.notes == (
         "1 items without a title and a text are left out",
         "1 questions of another split are left out",
@@ -241,7 +327,10 @@ def test_a_folder_is_a_corpus_and_its_questions(tmp_path: Path):
 
 def test_in_a_folder_questions_may_share_an_id_and_expect_what_cannot_be_stored(tmp_path: Path):
     data_set(tmp_path)
-    asked = [{"id": "1", "text": "Which fruit?", "gold": ["a", "c"]}, {"id": "1", "text": "Which colour?", "gold": ["b"]}]
+    asked = [
+        {"id": "1", "text": "Which fruit?", "gold": ["a", "c"]},
+        {"id": "1", "text": "Which colour?", "gold": ["b"]},
+    ]
     (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
     found = folders.read(tmp_path)
     assert [(one.id, one.expected) for one in found.questions] == [("1", ("a",)), ("1#2", ("b",))]
@@ -252,7 +341,9 @@ def test_folders_that_are_not_right_are_refused(tmp_path: Path):
     data_set(tmp_path)
     with pytest.raises(Invalid, match="no question has the split 'dev'; there are: test, train"):
         folders.read(tmp_path, split="dev")
-    with pytest.raises(Invalid, match=r"corpus.jsonl, line 1: 'speaker' must name a space, not None"):
+    with pytest.raises(
+        Invalid, match=r"corpus.jsonl, line 1: 'speaker' must name a space, not None"
+    ):
         folders.read(tmp_path, space_by="speaker")
     (tmp_path / "queries.jsonl").unlink()
     with pytest.raises(NotFound, match=r"no queries.jsonl and no questions.jsonl"):
@@ -262,16 +353,28 @@ def test_folders_that_are_not_right_are_refused(tmp_path: Path):
 def test_an_id_that_stands_twice_in_a_corpus_is_named_however_far_apart(tmp_path: Path):
     rows = [{"id": str(number), "text": f"number {number}"} for number in range(2100)]
     corpus_of(tmp_path, *rows, {"id": "7", "text": "another"})
-    with pytest.raises(Invalid, match=r"corpus.jsonl, line 2101: the id '7' stands in line 8 already"):
+    with pytest.raises(
+        Invalid, match=r"corpus.jsonl, line 2101: the id '7' stands in line 8 already"
+    ):
         folders.read(tmp_path)
 
 
-def test_an_id_may_stand_in_several_spaces_of_a_corpus_even_if_one_of_its_items_is_empty(tmp_path: Path):
-    corpus_of(tmp_path, {"id": "7", "text": "", "conv": "one"}, {"id": "7", "text": "seven", "conv": "two"})
-    (tmp_path / "queries.jsonl").write_text('{"text": "Seven?", "gold": ["7"], "conv": "two"}\n{"text": "Seven?", "gold": ["7"], "conv": "one"}\n')
+def test_an_id_may_stand_in_several_spaces_of_a_corpus_even_if_one_of_its_items_is_empty(
+    tmp_path: Path,
+):
+    corpus_of(
+        tmp_path,
+        {"id": "7", "text": "", "conv": "one"},
+        {"id": "7", "text": "seven", "conv": "two"},
+    )
+    (tmp_path / "queries.jsonl").write_text(
+        '{"text": "Seven?", "gold": ["7"], "conv": "two"}\n{"text": "Seven?", "gold": ["7"], "conv": "one"}\n'
+    )
     found = folders.read(tmp_path, space_by="conv")
     assert [item.key for item in found.items] == [("two", "7")]
-    assert [(one.expected, one.spaces) for one in found.questions] == [(("7",), ("two",))], "what cannot be stored is not expected"
+    assert [(one.expected, one.spaces) for one in found.questions] == [(("7",), ("two",))], (
+        "what cannot be stored is not expected"
+    )
 
 
 def corpus_of(folder: Path, *rows: dict[str, Any]) -> None:
@@ -280,7 +383,11 @@ def corpus_of(folder: Path, *rows: dict[str, Any]) -> None:
 
 
 def data_set(folder: Path) -> None:
-    corpus = [{"id": "a", "title": "Apples", "text": "red", "conv": "one"}, {"id": "b", "text": "green", "conv": "two"}, {"id": "c", "text": "", "conv": "two"}]
+    corpus = [
+        {"id": "a", "title": "Apples", "text": "red", "conv": "one"},
+        {"id": "b", "text": "green", "conv": "two"},
+        {"id": "c", "text": "", "conv": "two"},
+    ]
     asked = [
         {"id": "1", "text": "Which fruit?", "gold": ["a"], "conv": "one", "split": "test"},
         {"id": "2", "text": "Which colour?", "gold": ["b"], "conv": "two", "split": "train"},
@@ -299,14 +406,43 @@ def written(folder: Path, *rows: dict[str, Any]) -> Path:
 # evaluating
 
 KINGS = [
-    weft.Item("lothair", "kings", title="Lothair II", text="Lothair II was a son of Lothair I and Ermengarde of Tours."),
-    weft.Item("ermengarde", "kings", title="Ermengarde of Tours", text="The empress passed away on 20 March 851."),
-    weft.Item("mothers", "kings", title="Mothers in tales", text="When did the mother of the hero die? In most tales, early."),
-    *(weft.Item(f"noise-{number}", "kings", title=f"Tale {number}", text="When did the mother of the queen die? Nobody says.") for number in range(12)),
+    weft.Item(
+        "lothair",
+        "kings",
+        title="Lothair II",
+        text="Lothair II was a son of Lothair I and Ermengarde of Tours.",
+    ),
+    weft.Item(
+        "ermengarde",
+        "kings",
+        title="Ermengarde of Tours",
+        text="The empress passed away on 20 March 851.",
+    ),
+    weft.Item(
+        "mothers",
+        "kings",
+        title="Mothers in tales",
+        text="When did the mother of the hero die? In most tales, early.",
+    ),
+    *(
+        weft.Item(
+            f"noise-{number}",
+            "kings",
+            title=f"Tale {number}",
+            text="When did the mother of the queen die? Nobody says.",
+        )
+        for number in range(12)
+    ),
     weft.Item("lothair", "ships", title="A ship", text="The ship Lothair sank."),
 ]
 ASKED = (
-    weft.Question("When did the mother of Lothair II die?", ("lothair", "ermengarde"), "second-hop", ("kings",), (("20 March 851",), ("Lothair I",))),
+    weft.Question(
+        "When did the mother of Lothair II die?",
+        ("lothair", "ermengarde"),
+        "second-hop",
+        ("kings",),
+        (("20 March 851",), ("Lothair I",)),
+    ),
     weft.Question("Which empress is from Tours?", ("ermengarde",), "plain", ("kings",)),
 )
 
@@ -325,38 +461,75 @@ def test_what_is_measured_is_what_search_and_context_give(kings):
         assert answer.found == tuple(hit.item.key for hit in hits)
         for budget in (60, 2000):
             context = kings.context(question.text, spaces=["kings"], max_tokens=budget, mode="walk")
-            whole = {one.hit.item.id for part in context.fragments for one in part.chosen if one.form.value == "whole"}
-            assert answer.values[f"evidence@{budget}"] == len(whole & set(question.expected)) / len(question.expected)
+            whole = {
+                one.hit.item.id
+                for part in context.fragments
+                for one in part.chosen
+                if one.form.value == "whole"
+            }
+            assert answer.values[f"evidence@{budget}"] == len(whole & set(question.expected)) / len(
+                question.expected
+            )
             assert answer.tokens[budget] == context.tokens
     assert found.measures[:3] == ("recall@2", "recall@5", "recall@10")
     assert found.mean("recall@2") == 1
     assert found.means()["facts@2000"] == 1
-    assert [measure in found.answers[1].values for measure in ("facts@60", "recall@5")] == [False, True]
+    assert [measure in found.answers[1].values for measure in ("facts@60", "recall@5")] == [
+        False,
+        True,
+    ]
 
 
 def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
     with weft.open("memory:", embedder=None) as kb:
-        kb.add(weft.Item("zebra", "s", title="Zebra", text="The zebra has stripes. " * 40, summary="Stripes."))
-        found = weft.evaluate(kb, [weft.Question("zebra stripes", ("zebra",), facts=(("Stripes",),))], budgets=(40, 2000))
-        assert [hit.item.id for hit in kb.context("zebra stripes", spaces=["s"], max_tokens=40).hits] == ["zebra"]
-    assert found.means() == {**found.means(), "evidence@40": 0, "evidence@2000": 1, "facts@40": 1, "facts@2000": 1}
+        kb.add(
+            weft.Item(
+                "zebra", "s", title="Zebra", text="The zebra has stripes. " * 40, summary="Stripes."
+            )
+        )
+        found = weft.evaluate(
+            kb,
+            [weft.Question("zebra stripes", ("zebra",), facts=(("Stripes",),))],
+            budgets=(40, 2000),
+        )
+        assert [
+            hit.item.id for hit in kb.context("zebra stripes", spaces=["s"], max_tokens=40).hits
+        ] == ["zebra"]
+    assert found.means() == {
+        **found.means(),
+        "evidence@40": 0,
+        "evidence@2000": 1,
+        "facts@40": 1,
+        "facts@2000": 1,
+    }
 
 
 def test_a_walk_is_better_than_plain_search_where_two_pieces_are_needed(kings):
-    plain, walk = (weft.evaluate(kings, ASKED[:1], mode=mode, ks=(2,), budgets=()) for mode in ("bm25", "walk"))
+    plain, walk = (
+        weft.evaluate(kings, ASKED[:1], mode=mode, ks=(2,), budgets=()) for mode in ("bm25", "walk")
+    )
     assert (plain.mean("all-found@2"), walk.mean("all-found@2")) == (0, 1)
 
 
 def test_times_are_what_the_timer_says_and_the_first_question_warms_up(kings):
     ticks = count()
     found = weft.evaluate(kings, ASKED, ks=(2,), budgets=(100,), timer=lambda: next(ticks) / 1000)
-    assert found.latency() == {"search": (pytest.approx(1), pytest.approx(1)), "context@100": (pytest.approx(1), pytest.approx(1))}
+    assert found.latency() == {
+        "search": (pytest.approx(1), pytest.approx(1)),
+        "context@100": (pytest.approx(1), pytest.approx(1)),
+    }
     assert next(ticks) == 3 * 4, "three questions were asked, two of them counted"
 
 
 def test_numbers_of_retrieval_are_options_and_the_engine_keeps_its_own(kings):
     found = weft.evaluate(kings, ASKED, mode="walk", walk_onward=0.1, ks=(2,), budgets=())
-    own = weft.evaluate(kings.with_retrieval(weft.RetrievalSettings(walk_onward=0.1)), ASKED, mode="walk", ks=(2,), budgets=())
+    own = weft.evaluate(
+        kings.with_retrieval(weft.RetrievalSettings(walk_onward=0.1)),
+        ASKED,
+        mode="walk",
+        ks=(2,),
+        budgets=(),
+    )
     assert [answer.found for answer in found.answers] == [answer.found for answer in own.answers]
     assert kings.retrieval == weft.RetrievalSettings()
 
@@ -364,12 +537,20 @@ def test_numbers_of_retrieval_are_options_and_the_engine_keeps_its_own(kings):
 def test_questions_without_spaces_look_everywhere_or_where_they_are_told(kings):
     anywhere = replace(ASKED[1], spaces=())
     assert weft.evaluate(kings, [anywhere]).answers[0].question.spaces == ("kings", "ships")
-    assert weft.evaluate(kings, [anywhere], spaces=["kings"]).answers[0].question.spaces == ("kings",)
+    assert weft.evaluate(kings, [anywhere], spaces=["kings"]).answers[0].question.spaces == (
+        "kings",
+    )
 
 
 def test_expected_ids_that_are_not_there_are_named(kings):
-    wrong = [replace(ASKED[0], expected=("lothair", "pippin")), replace(ASKED[1], expected=("charles",))]
-    with pytest.raises(NotFound, match=r"expected, but not in the knowledge: 'pippin' \(question second-hop, in kings\); 'charles' \(question plain") as caught:
+    wrong = [
+        replace(ASKED[0], expected=("lothair", "pippin")),
+        replace(ASKED[1], expected=("charles",)),
+    ]
+    with pytest.raises(
+        NotFound,
+        match=r"expected, but not in the knowledge: 'pippin' \(question second-hop, in kings\); 'charles' \(question plain",
+    ) as caught:
         weft.evaluate(kings, wrong)
     assert caught.value.code == "unknown_ids"
 
@@ -398,13 +579,37 @@ def test_an_id_in_several_spaces_must_say_which(kings):
         (ASKED, {"ks": (), "budgets": ()}, "nothing to measure"),
         (ASKED * 2, {}, "two questions have the same id"),
         ([replace(ASKED[0], spaces=("moon",))], {}, "no space 'moon'"),
-        ([replace(ASKED[0], expected=())], {}, "question second-hop: needs a text, and one or more expected ids"),
+        (
+            [replace(ASKED[0], expected=())],
+            {},
+            "question second-hop: needs a text, and one or more expected ids",
+        ),
         ([replace(ASKED[0], text=7)], {}, "question second-hop: needs a text"),
-        ([replace(ASKED[0], expected="lothair")], {}, "question second-hop: expected must be a list of ids, or of (space, id), not 'lothair'"),
-        ([replace(ASKED[0], expected=(("kings", "lothair", "x"),))], {}, "expected must be a list of ids, or of (space, id), not (('kings'"),
-        ([replace(ASKED[0], spaces="kings", id="")], {}, "question 1: spaces must be a list of names, not 'kings'"),
-        ([replace(ASKED[0], facts=("20 March 851",))], {}, "question second-hop: facts must be a list of lists of wordings, not ('20 March 851',)"),
-        ([replace(ASKED[0], text="Lothair\ud800")], {}, "question second-hop: the query contains lone surrogates"),
+        (
+            [replace(ASKED[0], expected="lothair")],
+            {},
+            "question second-hop: expected must be a list of ids, or of (space, id), not 'lothair'",
+        ),
+        (
+            [replace(ASKED[0], expected=(("kings", "lothair", "x"),))],
+            {},
+            "expected must be a list of ids, or of (space, id), not (('kings'",
+        ),
+        (
+            [replace(ASKED[0], spaces="kings", id="")],
+            {},
+            "question 1: spaces must be a list of names, not 'kings'",
+        ),
+        (
+            [replace(ASKED[0], facts=("20 March 851",))],
+            {},
+            "question second-hop: facts must be a list of lists of wordings, not ('20 March 851',)",
+        ),
+        (
+            [replace(ASKED[0], text="Lothair\ud800")],
+            {},
+            "question second-hop: the query contains lone surrogates",
+        ),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(kings, asked, options, message):
@@ -415,12 +620,17 @@ def test_what_cannot_be_evaluated_is_refused(kings, asked, options, message):
 
 def test_only_engines_are_measured():
     for ask in (weft.evaluate, weft.tune):
-        with pytest.raises(Invalid, match=r"only an engine that weft.open gave can be measured, not str"):
+        with pytest.raises(
+            Invalid, match=r"only an engine that weft.open gave can be measured, not str"
+        ):
             ask("knowledge.db", ASKED)  # type: ignore[arg-type]
 
 
 def test_knowledge_without_items_is_refused():
-    with weft.open("memory:", embedder=None) as kb, pytest.raises(NotFound, match="the knowledge is empty"):
+    with (
+        weft.open("memory:", embedder=None) as kb,
+        pytest.raises(NotFound, match="the knowledge is empty"),
+    ):
         weft.evaluate(kb, [weft.Question("a", ("x",))])
 
 
@@ -452,33 +662,62 @@ def test_two_evaluations_are_compared_question_by_question(kings):
     assert {name: one.mean for name, one in compared.differences.items()} == {
         name: pytest.approx(walk.mean(name) - plain.mean(name)) for name in plain.measures
     }
-    assert [(one.before.question.id, one.by > 0) for one in compared.changes()] == [("second-hop", True)]
+    assert [(one.before.question.id, one.by > 0) for one in compared.changes()] == [
+        ("second-hop", True)
+    ]
     assert compared.verdict.startswith("No proven difference"), "one question of two proves nothing"
 
 
 def made(name: str, **values: float) -> Evaluation:
     """An evaluation with these values of recall@5, by question."""
     return Evaluation(
-        name, {}, tuple(Answered(weft.Question(id, ("x",), id), frozenset({("s", "x")}), (), {"recall@5": value}) for id, value in values.items())
+        name,
+        {},
+        tuple(
+            Answered(
+                weft.Question(id, ("x",), id), frozenset({("s", "x")}), (), {"recall@5": value}
+            )
+            for id, value in values.items()
+        ),
     )
 
 
 def test_questions_that_changed_come_worst_first_then_by_id():
-    compared = weft.compare(made("old", a=0.5, b=0.5, c=0.5, d=0.5, e=1), made("new", a=1, b=0, c=0.25, d=0, e=1))
-    assert [(one.before.question.id, one.by) for one in compared.changes()] == [("b", -0.5), ("d", -0.5), ("c", -0.25), ("a", 0.5)]
-    assert (compared.differences["recall@5"].better, compared.differences["recall@5"].worse, compared.differences["recall@5"].equal) == (1, 3, 1)
+    compared = weft.compare(
+        made("old", a=0.5, b=0.5, c=0.5, d=0.5, e=1), made("new", a=1, b=0, c=0.25, d=0, e=1)
+    )
+    assert [(one.before.question.id, one.by) for one in compared.changes()] == [
+        ("b", -0.5),
+        ("d", -0.5),
+        ("c", -0.25),
+        ("a", 0.5),
+    ]
+    assert (
+        compared.differences["recall@5"].better,
+        compared.differences["recall@5"].worse,
+        compared.differences["recall@5"].equal,
+    ) == (1, 3, 1)
 
 
 def test_a_real_difference_is_told_in_its_direction():
     many = {f"q{number}": number / 100 for number in range(40)}
-    better = weft.compare(made("old", **many), made("new", **{id: value + 0.2 + 0.001 * (len(id) % 3) for id, value in many.items()}))
+    better = weft.compare(
+        made("old", **many),
+        made("new", **{id: value + 0.2 + 0.001 * (len(id) % 3) for id, value in many.items()}),
+    )
     assert better.verdict.startswith("new is better than old, and not by chance: recall@5 +20.")
     worse = weft.compare(better.after, better.before)
-    assert worse.verdict.startswith("old is worse than new, and not by chance: recall@5 −20.") and "p < 0.001; 0 questions better, 40 worse" in worse.verdict
+    assert (
+        worse.verdict.startswith("old is worse than new, and not by chance: recall@5 −20.")
+        and "p < 0.001; 0 questions better, 40 worse" in worse.verdict
+    )
 
 
 def test_where_rankings_are_the_same_the_headline_is_one_of_contexts(kings):
-    few, many = (weft.evaluate(kings, ASKED, ks=(2,), budgets=(100,), recipe=recipe) for recipe in ("search", "knowledge"))
+    few, many = (
+        weft.evaluate(kings, ASKED, ks=(2,), budgets=(100,), recipe=recipe)
+        for recipe in ("search", "knowledge")
+    )
     assert weft.compare(few, many).headline == "evidence@100"
     assert weft.compare(few, few).headline == "nDCG@10"
 
@@ -506,7 +745,9 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
+        self.links += [
+            value or "" for name, value in attrs if name in ("src", "href", "xlink:href")
+        ]
         if tag != "meta":
             self.open.append(tag)
 
@@ -520,7 +761,9 @@ class Page(HTMLParser):
 
 def shown_page(kings, text: str = "<script>alert(1)</script> & \"more\" 'q'") -> str:
     asked = [replace(ASKED[0], text=f"{text} When did the mother of Lothair II die?"), ASKED[1]]
-    plain, walk = (weft.evaluate(kings, asked, mode=mode, name=f"<{mode}>") for mode in ("bm25", "walk"))
+    plain, walk = (
+        weft.evaluate(kings, asked, mode=mode, name=f"<{mode}>") for mode in ("bm25", "walk")
+    )
     return report.page(weft.compare(plain, walk))
 
 
@@ -536,9 +779,13 @@ def test_the_page_needs_nothing_else_and_what_users_wrote_stays_text(kings):
 
 def test_a_line_plot_is_not_stretched_when_it_stands_alone(kings):
     text = report.page(weft.evaluate(kings, ASKED, budgets=(512,)))
-    assert text.count('viewBox="0 0 350 220"') == 1, "recall has three values, evidence one: no line"
+    assert text.count('viewBox="0 0 350 220"') == 1, (
+        "recall has three values, evidence one: no line"
+    )
     assert re.search(r"\.pair \{[^}]*auto-fill", text), "an empty column keeps its room"
-    assert int(re.findall(r"\.pair svg \{[^}]*max-width: (\d+)px", text)[0]) < 1.25 * 350, "letters are about as large as in the other plots"
+    assert int(re.findall(r"\.pair svg \{[^}]*max-width: (\d+)px", text)[0]) < 1.25 * 350, (
+        "letters are about as large as in the other plots"
+    )
 
 
 def test_the_page_has_every_number_and_every_question_that_changed(kings):
@@ -546,7 +793,8 @@ def test_the_page_has_every_number_and_every_question_that_changed(kings):
     text = report.page(weft.compare(plain, walk))
     for measure in plain.measures:
         assert (
-            f'<th scope="row">{measure}</th><td class=number>{100 * plain.mean(measure):.1f}</td><td class=number>{100 * walk.mean(measure):.1f}</td>' in text
+            f'<th scope="row">{measure}</th><td class=number>{100 * plain.mean(measure):.1f}</td><td class=number>{100 * walk.mean(measure):.1f}</td>'
+            in text
         )
     place = plain.answers[0].place(("kings", "ermengarde")) or "not found"
     assert f"<code>ermengarde</code> {place} → 2</span>" in text
@@ -561,7 +809,9 @@ def test_the_page_of_one_evaluation_lists_what_was_not_found(kings):
 
 def test_a_comparison_of_equals_has_a_page(kings):
     one = weft.evaluate(kings, ASKED)
-    assert "No difference: nDCG@10 is the same on all 2 questions." in report.page(weft.compare(one, one))
+    assert "No difference: nDCG@10 is the same on all 2 questions." in report.page(
+        weft.compare(one, one)
+    )
 
 
 def test_long_lists_are_folded(kings):
@@ -571,9 +821,16 @@ def test_long_lists_are_folded(kings):
 
 
 def test_marks_stand_where_their_values_are():
-    drawn = plots.dots("x", [("recall@5", [plots.Mark(50, 25, 75, "told")])], least=0, most=100, label=104)
-    assert 'cx="404.0"' in drawn and '<line x1="254.0" x2="554.0"' in drawn, "from 104 to 704 are 6 pixels a point"
-    up, down = re.findall(r'<rect class="(\w+)" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', plots.steps("x", [("a", -50), ("b", 100)]))[::-1]
+    drawn = plots.dots(
+        "x", [("recall@5", [plots.Mark(50, 25, 75, "told")])], least=0, most=100, label=104
+    )
+    assert 'cx="404.0"' in drawn and '<line x1="254.0" x2="554.0"' in drawn, (
+        "from 104 to 704 are 6 pixels a point"
+    )
+    up, down = re.findall(
+        r'<rect class="(\w+)" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"',
+        plots.steps("x", [("a", -50), ("b", 100)]),
+    )[::-1]
     assert (up[0], down[0]) == ("better", "worse")
     assert float(up[2]) == pytest.approx(2 * float(down[2]), abs=0.1)
     assert float(up[1]) + float(up[2]) == pytest.approx(float(down[1])), "both stand on 0"
@@ -599,7 +856,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*args: str, **settings: str) -> Result:
-    result = CliRunner().invoke(cli, args, prog_name="weft", env={"WEFT_EMBEDDER": "none", "WEFT_STORE": "knowledge.db", **settings})
+    result = CliRunner().invoke(
+        cli,
+        args,
+        prog_name="weft",
+        env={"WEFT_EMBEDDER": "none", "WEFT_STORE": "knowledge.db", **settings},
+    )
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -612,25 +874,47 @@ def test_the_example_is_evaluated_and_nothing_stays_behind(place: Path):
     result = run("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "512")
     assert result.exit_code == 0, result.output
     assert re.search(r"44 questions.*\n.*default", result.stdout)
-    assert re.search(r"recall@5 +\d\d\.\d .*█", result.stdout) and re.search(r"search +[\d.]+ / [\d.]+", result.stdout)
+    assert re.search(r"recall@5 +\d\d\.\d .*█", result.stdout) and re.search(
+        r"search +[\d.]+ / [\d.]+", result.stdout
+    )
     assert list(place.iterdir()) == []
 
 
 def test_two_ways_are_compared_in_words_and_as_json_and_on_a_page(place: Path):
     run("load", HARBOR, "--db", "k.db")
-    args = ("eval", "k.db", QUESTIONS, "--with", "mode=walk", "--against", "mode=bm25", "--html", "page.html", "--budgets", "512")
+    args = (
+        "eval",
+        "k.db",
+        QUESTIONS,
+        "--with",
+        "mode=walk",
+        "--against",
+        "mode=bm25",
+        "--html",
+        "page.html",
+        "--budgets",
+        "512",
+    )
     said, row = run(*args), json.loads(run(*args, "--json").stdout)
     assert said.exit_code == 0 and row["comparison"]["verdict"] in " ".join(said.stdout.split())
     assert [one["name"] for one in row["configurations"]] == ["mode=bm25", "mode=walk"]
     means = [one["measures"]["nDCG@10"]["mean"] for one in row["configurations"]]
-    assert row["comparison"]["differences"]["nDCG@10"]["mean"] == pytest.approx(means[1] - means[0], abs=1e-5)
+    assert row["comparison"]["differences"]["nDCG@10"]["mean"] == pytest.approx(
+        means[1] - means[0], abs=1e-5
+    )
     assert [len(one["answers"]) for one in row["configurations"]] == [44, 44]
     assert "mode=walk against mode=bm25" in (place / "page.html").read_text("utf-8")
     changed = row["comparison"]["better"][0]
     answer = next(one for one in row["configurations"][1]["answers"] if one["id"] == changed["id"])
-    places = [answer["found"].index({"space": one["space"], "id": one["id"]}) + 1 for one in changed["after"] if one["place"]]
+    places = [
+        answer["found"].index({"space": one["space"], "id": one["id"]}) + 1
+        for one in changed["after"]
+        if one["place"]
+    ]
     assert places and places == [one["place"] for one in changed["after"] if one["place"]]
-    assert row["comparison"] == json.loads(run(*args, "--json").stdout)["comparison"], "the same seed, the same answer"
+    assert row["comparison"] == json.loads(run(*args, "--json").stdout)["comparison"], (
+        "the same seed, the same answer"
+    )
 
 
 def test_a_page_on_standard_output_has_it_for_itself(place: Path):
@@ -640,25 +924,50 @@ def test_a_page_on_standard_output_has_it_for_itself(place: Path):
     assert result.stdout.startswith("<!doctype html>") and result.stdout.endswith("</html>\n")
     assert re.search(r"recall@5 +\d\d\.\d", result.stderr), "the table is not lost"
     both = run(*args, "--json")
-    assert (both.exit_code, both.stdout, "--html - and --json cannot share standard output" in both.stderr) == (2, "", True), both.output
+    assert (
+        both.exit_code,
+        both.stdout,
+        "--html - and --json cannot share standard output" in both.stderr,
+    ) == (2, "", True), both.output
 
 
 @pytest.mark.parametrize("path", ["nowhere/page.html", ".", f"{'long' * 100}.html"])
 def test_a_page_that_cannot_be_written_is_refused_before_the_work(place: Path, path: str):
     result = run("eval", "no-such.db", QUESTIONS, "--html", path)
-    assert (result.exit_code, f"error: cannot write {path!r}: " in result.stderr) == (1, True), result.output
+    assert (result.exit_code, f"error: cannot write {path!r}: " in result.stderr) == (1, True), (
+        result.output
+    )
     assert list(place.iterdir()) == []
 
 
 def test_items_without_vectors_are_told_of(place: Path):
     run("load", HARBOR, "--db", "k.db")
-    told = CliRunner().invoke(cli, ["eval", "k.db", QUESTIONS, "--embedder", "minilm", "--k", "5", "--budgets", "", "--json"], prog_name="weft")
+    told = CliRunner().invoke(
+        cli,
+        ["eval", "k.db", QUESTIONS, "--embedder", "minilm", "--k", "5", "--budgets", "", "--json"],
+        prog_name="weft",
+    )
     assert (told.exit_code, "179 items have no vector yet" in told.stderr) == (0, True), told.output
 
 
 def test_a_patch_and_the_default_can_be_compared(place: Path):
     (place / "patch.toml").write_text("[retrieval]\nsharpness = 1.0\n")
-    row = json.loads(run("eval", HARBOR, QUESTIONS, "--with", "patch.toml", "--against", "default", "--k", "5", "--budgets", "512", "--json").stdout)
+    row = json.loads(
+        run(
+            "eval",
+            HARBOR,
+            QUESTIONS,
+            "--with",
+            "patch.toml",
+            "--against",
+            "default",
+            "--k",
+            "5",
+            "--budgets",
+            "512",
+            "--json",
+        ).stdout
+    )
     assert [one["options"] for one in row["configurations"]] == [{}, {"sharpness": 1.0}]
     assert row["comparison"]["headline"] == "evidence@512", "sharpness changes no ranking"
 
@@ -669,16 +978,29 @@ def test_a_patch_and_the_default_can_be_compared(place: Path):
         (("--against", "default"), ("", "depth = 0")),
         (("--against", "default", "--with", "set.toml"), ("", "depth = 0")),
         (("--against", "depth=0", "--with", "other.toml"), ("depth = 0", "sharpness = 1")),
-        (("--against", "sharpness=1", "--with", "default", "--with", "sharpness=1"), ("depth = 0\nsharpness = 1", "sharpness = 1")),
+        (
+            ("--against", "sharpness=1", "--with", "default", "--with", "sharpness=1"),
+            ("depth = 0\nsharpness = 1", "sharpness = 1"),
+        ),
     ],
 )
-def test_default_and_files_stand_for_themselves_whatever_is_set_and_all_else_is_beside_it(place: Path, ways, numbers):
-    tables = {"set.toml": "depth = 0", "other.toml": "sharpness = 1", "before.toml": numbers[0], "after.toml": numbers[1]}
+def test_default_and_files_stand_for_themselves_whatever_is_set_and_all_else_is_beside_it(
+    place: Path, ways, numbers
+):
+    tables = {
+        "set.toml": "depth = 0",
+        "other.toml": "sharpness = 1",
+        "before.toml": numbers[0],
+        "after.toml": numbers[1],
+    }
     for name, table in tables.items():
         (place / name).write_text(f"[retrieval]\n{table}\n")
     args = ("eval", HARBOR, QUESTIONS, "--k", "", "--budgets", "512", "--json")
     found = json.loads(run(*args, *ways, WEFT_RETRIEVAL="set.toml").stdout)["configurations"]
-    alone = [json.loads(run(*args, WEFT_RETRIEVAL=name).stdout)["configurations"][0] for name in ("before.toml", "after.toml")]
+    alone = [
+        json.loads(run(*args, WEFT_RETRIEVAL=name).stdout)["configurations"][0]
+        for name in ("before.toml", "after.toml")
+    ]
     assert [one["answers"] for one in found] == [one["answers"] for one in alone]
     assert found[0]["answers"] != found[1]["answers"]
 
@@ -686,7 +1008,10 @@ def test_default_and_files_stand_for_themselves_whatever_is_set_and_all_else_is_
 def test_the_way_that_is_not_named_is_called_by_what_it_is(place: Path):
     (place / "set.toml").write_text("[retrieval]\ndepth = 0\n")
     args = ("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "", "--json")
-    named = [json.loads(run(*args, **settings).stdout)["configurations"][0]["name"] for settings in ({}, {"WEFT_RETRIEVAL": "set.toml"})]
+    named = [
+        json.loads(run(*args, **settings).stdout)["configurations"][0]["name"]
+        for settings in ({}, {"WEFT_RETRIEVAL": "set.toml"})
+    ]
     assert named == ["default", "what is set"]
 
 
@@ -694,7 +1019,9 @@ def test_a_folder_brings_its_knowledge_along(place: Path):
     (place / "set").mkdir()
     data_set(place / "set")
     row = run("eval", "set", "--space-by", "conv", "--split", "test", "--json")
-    assert json.loads(row.stdout)["configurations"][0]["measures"]["recall@2"]["mean"] == 0, "no word in common"
+    assert json.loads(row.stdout)["configurations"][0]["measures"]["recall@2"]["mean"] == 0, (
+        "no word in common"
+    )
     assert "1 questions that expect nothing are left out" in row.stderr
 
 
@@ -706,7 +1033,11 @@ def test_a_folder_brings_its_knowledge_along(place: Path):
         ((HARBOR,), 1, "has no corpus.jsonl"),
         ((HARBOR, QUESTIONS, "--with", "colour=1"), 1, "no option 'colour'; known: agent"),
         ((HARBOR, QUESTIONS, "--with", "embedder=minilm"), 1, "only embedder=none"),
-        ((HARBOR, QUESTIONS, "--with", "none.toml"), 1, "no file 'none.toml' with a table [retrieval]"),
+        (
+            (HARBOR, QUESTIONS, "--with", "none.toml"),
+            1,
+            "no file 'none.toml' with a table [retrieval]",
+        ),
         ((HARBOR, QUESTIONS, "--measure", "recall@7"), 1, "no measure 'recall@7'"),
         ((HARBOR, QUESTIONS, "--k", "five"), 2, "'five' is not a list of whole numbers"),
         ((HARBOR, QUESTIONS, "--k", "0"), 1, "k must be a whole number from 1"),
@@ -715,7 +1046,9 @@ def test_a_folder_brings_its_knowledge_along(place: Path):
         (("a", "b", "c"), 2, "[KNOWLEDGE] QUESTIONS"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(place: Path, args: tuple[str, ...], status: int, message: str):
+def test_what_cannot_be_done_is_said_in_one_line(
+    place: Path, args: tuple[str, ...], status: int, message: str
+):
     result = run("eval", *args)
     assert (result.exit_code, message in result.stderr) == (status, True), result.output
 

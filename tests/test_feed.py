@@ -19,27 +19,38 @@ def test_with_attribute_only_the_feed_keeps_its_values_and_gains_new_names():
 
 
 def test_with_attribute_only_even_an_empty_value_of_the_feed_stays():
-    assert weft.merge_feed({"context": ""}, {"context": "known"}, "ATTRIBUTE_ONLY") == {"context": ""}
+    assert weft.merge_feed({"context": ""}, {"context": "known"}, "ATTRIBUTE_ONLY") == {
+        "context": ""
+    }
 
 
 def test_with_merge_both_values_stand_with_a_newline_between():
     assert weft.merge_feed(FEED, KNOWLEDGE, "MERGE")["user_profile"] == "name: Maya\nteam: aero"
 
 
-@pytest.mark.parametrize(("existing", "text", "both"), [("", "b", "b"), (None, "b", "b"), ("a", "", "a")])
+@pytest.mark.parametrize(
+    ("existing", "text", "both"), [("", "b", "b"), (None, "b", "b"), ("a", "", "a")]
+)
 def test_merging_with_nothing_adds_no_newline(existing, text, both):
     assert weft.merge_feed({"x": existing}, {"x": text}, "MERGE") == {"x": both}
 
 
 def test_neither_argument_is_changed_and_names_keep_their_order():
     feed, knowledge = dict(FEED), dict(KNOWLEDGE)
-    assert list(weft.merge_feed(feed, knowledge, "MERGE")) == ["user_profile", "user_input", "action_result", "instructions"]
+    assert list(weft.merge_feed(feed, knowledge, "MERGE")) == [
+        "user_profile",
+        "user_input",
+        "action_result",
+        "instructions",
+    ]
     assert (feed, knowledge) == (FEED, KNOWLEDGE)
 
 
 @pytest.mark.parametrize("strategy", ["merge", "", "REPLACE", None])
 def test_an_unknown_strategy_is_refused_with_the_known_ones(strategy):
-    with pytest.raises(weft.Invalid, match=r"no strategy .*; known: ATTRIBUTE_ONLY, FEED_ONLY, MERGE"):
+    with pytest.raises(
+        weft.Invalid, match=r"no strategy .*; known: ATTRIBUTE_ONLY, FEED_ONLY, MERGE"
+    ):
         weft.merge_feed(FEED, KNOWLEDGE, strategy)
 
 

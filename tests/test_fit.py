@@ -32,20 +32,88 @@ MODELS = ["gpt-4", "gpt-4o", MINILM, "some-other-model"]
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NOW = "2026-03-01T12:00:00Z"
 
-VOCABULARY = ["refund", "order", "customer", "invoice", "payment", "shipping", "policy", "agent", "ticket", "approve", "the", "a", "of", "to"]
+VOCABULARY = [
+    "refund",
+    "order",
+    "customer",
+    "invoice",
+    "payment",
+    "shipping",
+    "policy",
+    "agent",
+    "ticket",
+    "approve",
+    "the",
+    "a",
+    "of",
+    "to",
+]
 VOCABULARY += ["返金", "注文", "возврат", "заказ", "استرداد", "🙂", "café", "naïve", "42"]
-SPECIALS = ["# x", "- y", "* z", "> q", "```", "~~~", "---", "===", "...", "key: value", "a #b", "[a]: /u", "<!--", "-->", "<div>", "{{score}}"]
-SPECIALS += ['"', "'", "\\", "%", "&a", "*a", "!t", "@", "`c`", "null", "yes", "1e3", "/", "//", "| a | b |"]
-SPECIALS += ["\t", "\n", "\n\n", "\r\n", "\u2028", "\x85", "\ufeff", "  ", "e\u0301", "👩\u200d👩\u200d👧"]
+SPECIALS = [
+    "# x",
+    "- y",
+    "* z",
+    "> q",
+    "```",
+    "~~~",
+    "---",
+    "===",
+    "...",
+    "key: value",
+    "a #b",
+    "[a]: /u",
+    "<!--",
+    "-->",
+    "<div>",
+    "{{score}}",
+]
+SPECIALS += [
+    '"',
+    "'",
+    "\\",
+    "%",
+    "&a",
+    "*a",
+    "!t",
+    "@",
+    "`c`",
+    "null",
+    "yes",
+    "1e3",
+    "/",
+    "//",
+    "| a | b |",
+]
+SPECIALS += [
+    "\t",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\u2028",
+    "\x85",
+    "\ufeff",
+    "  ",
+    "e\u0301",
+    "👩\u200d👩\u200d👧",
+]
 LENGTHS = [0, 1, 3, 10, 10, 40, 40, 40, 150, 400]
 RECIPES: list[str | tuple[Recipe, ...]] = [
     "search",
     "knowledge",
     "memories",
     "profile",
-    (Recipe("first", limit=30, share=0.5, most=0.6), Recipe("linked", "neighbours", depth=3, share=0.2, most=0.5)),
-    (Recipe("only whole", limit=40, forms=(Form.WHOLE,)), Recipe("rest", "neighbours", depth=1, forms=(Form.POINTER,))),
-    (Recipe("a: b", limit=15, sharpness=1.0, weights=Weights(match=1, recency=1)), Recipe("# c", "subjects", limit=5)),
+    (
+        Recipe("first", limit=30, share=0.5, most=0.6),
+        Recipe("linked", "neighbours", depth=3, share=0.2, most=0.5),
+    ),
+    (
+        Recipe("only whole", limit=40, forms=(Form.WHOLE,)),
+        Recipe("rest", "neighbours", depth=1, forms=(Form.POINTER,)),
+    ),
+    (
+        Recipe("a: b", limit=15, sharpness=1.0, weights=Weights(match=1, recency=1)),
+        Recipe("# c", "subjects", limit=5),
+    ),
 ]
 
 
@@ -63,7 +131,10 @@ class Case:
 
 
 def babble(chance: random.Random, length: int) -> str:
-    words = [chance.choice(SPECIALS) if chance.random() < 0.15 else chance.choice(VOCABULARY) for _ in range(length)]
+    words = [
+        chance.choice(SPECIALS) if chance.random() < 0.15 else chance.choice(VOCABULARY)
+        for _ in range(length)
+    ]
     return "".join(word + chance.choice([" ", " ", " ", " ", "\n", ", ", ""]) for word in words)
 
 
@@ -74,10 +145,17 @@ def some_item(chance: random.Random, number: int) -> Item:
         space="s",
         kind=chance.choice(list(Kind)),
         type=chance.choice(["", "faq", "a: b", "# t", "手順"]),
-        title=title if (title := babble(chance, chance.choice([0, 1, 3, 8, 60]))).strip() else "untitled",
+        title=title
+        if (title := babble(chance, chance.choice([0, 1, 3, 8, 60]))).strip()
+        else "untitled",
         text=babble(chance, 4000 if chance.random() < 0.01 else chance.choice(LENGTHS)),
         summary=babble(chance, chance.choice([0, 0, 2, 8])),
-        properties={name: chance.choice([1, 2.5e30, True, None, [1, "x"], {"a": babble(chance, 2)}, babble(chance, 4)]) for name in names},
+        properties={
+            name: chance.choice(
+                [1, 2.5e30, True, None, [1, "x"], {"a": babble(chance, 2)}, babble(chance, 4)]
+            )
+            for name in names
+        },
         tags=tuple(f"t{n}" for n in range(chance.choice([0, 0, 2]))),
         subject=chance.choice([None, "i1", "i2"]),
         confidence=chance.choice([None, 0.1, 0.9]),
@@ -87,13 +165,32 @@ def some_item(chance: random.Random, number: int) -> Item:
 def some_knowledge(chance: random.Random) -> weft.Engine:
     kb = weft.open("memory:", embedder=None)
     items = [some_item(chance, number) for number in range(chance.choice([1, 5, 20, 60]))]
-    links = {(chance.choice(items).id, chance.choice(items).id): chance.choice([0.1, 0.5, 1.0]) for _ in items}
-    kb.add(items, [Edge(source, target, weight=weight, space="s") for (source, target), weight in links.items()])
+    links = {
+        (chance.choice(items).id, chance.choice(items).id): chance.choice([0.1, 0.5, 1.0])
+        for _ in items
+    }
+    kb.add(
+        items,
+        [
+            Edge(source, target, weight=weight, space="s")
+            for (source, target), weight in links.items()
+        ],
+    )
     return kb
 
 
 def some_budget(chance: random.Random) -> int | None:
-    return chance.choice([None, 0, chance.randint(1, 30), chance.randint(30, 300), chance.randint(300, 1000), chance.randint(300, 4000), 100_000])
+    return chance.choice(
+        [
+            None,
+            0,
+            chance.randint(1, 30),
+            chance.randint(30, 300),
+            chance.randint(300, 1000),
+            chance.randint(300, 4000),
+            100_000,
+        ]
+    )
 
 
 def cases(seed: int, many: int) -> Iterator[Case]:
@@ -101,8 +198,16 @@ def cases(seed: int, many: int) -> Iterator[Case]:
     chance = random.Random(seed)
     kb = some_knowledge(chance)
     for _ in range(many):
-        options = {"recipe": chance.choice(RECIPES), "format": chance.choice(list(FORMATS)), "model": chance.choice(MODELS)}
-        options |= {"max_tokens": some_budget(chance), "now": NOW, "entity": chance.choice([None, "i1"])}
+        options = {
+            "recipe": chance.choice(RECIPES),
+            "format": chance.choice(list(FORMATS)),
+            "model": chance.choice(MODELS),
+        }
+        options |= {
+            "max_tokens": some_budget(chance),
+            "now": NOW,
+            "entity": chance.choice([None, "i1"]),
+        }
         text = " ".join(chance.choices(VOCABULARY, k=chance.choice([1, 3, 8])))
         yield Case(kb, text, options, kb.context(text, spaces=["s"], **options))
 
@@ -115,17 +220,27 @@ def asked() -> list[Case]:
 
 def blocks(context: Context) -> list[tuple[str, list[str]]]:
     shown = layout(context.query.format)
-    return [(fragment.name, [shown.block(one.hit, one.form) for one in fragment.chosen]) for fragment in context.fragments]
+    return [
+        (fragment.name, [shown.block(one.hit, one.form) for one in fragment.chosen])
+        for fragment in context.fragments
+    ]
 
 
 def ids(context: Context) -> dict[str, list[str]]:
-    return {fragment.name: [hit.item.id for hit in fragment.hits] for fragment in context.fragments if fragment.chosen}
+    return {
+        fragment.name: [hit.item.id for hit in fragment.hits]
+        for fragment in context.fragments
+        if fragment.chosen
+    }
 
 
 def test_the_text_never_has_more_tokens_than_asked_for(asked):
     for case in asked:
         assert case.context.tokens == counter(case.context.query.model).count(case.context.text)
-        assert case.context.query.max_tokens is None or case.context.tokens <= case.context.query.max_tokens
+        assert (
+            case.context.query.max_tokens is None
+            or case.context.tokens <= case.context.query.max_tokens
+        )
 
 
 def test_no_tokens_give_no_text(asked):
@@ -137,20 +252,32 @@ def test_no_tokens_give_no_text(asked):
 def test_without_a_limit_every_candidate_is_shown_whole(asked):
     for case in asked:
         if case.context.query.max_tokens is None:
-            assert all(chosen.form is Form.WHOLE for fragment in case.context.fragments for chosen in fragment.chosen)
+            assert all(
+                chosen.form is Form.WHOLE
+                for fragment in case.context.fragments
+                for chosen in fragment.chosen
+            )
             assert case.context.left_out == ()
 
 
 def test_a_budget_with_room_for_everything_shows_everything_whole(asked):
     for case in asked:
-        if case.context.query.max_tokens is None and case.options["recipe"] in ("search", RECIPES[5]):
-            assert case.ask(max_tokens=2 * case.context.tokens + 100, limit=200).text == case.ask(limit=200).text
+        if case.context.query.max_tokens is None and case.options["recipe"] in (
+            "search",
+            RECIPES[5],
+        ):
+            assert (
+                case.ask(max_tokens=2 * case.context.tokens + 100, limit=200).text
+                == case.ask(limit=200).text
+            )
 
 
 def test_every_candidate_is_either_shown_or_left_out_with_a_reason(asked):
     for case in asked:
         context = case.context
-        keys = [hit.item.key for hit in context.hits] + [one.hit.item.key for one in context.left_out]
+        keys = [hit.item.key for hit in context.hits] + [
+            one.hit.item.key for one in context.left_out
+        ]
         assert len(keys) == len(set(keys)) == context.stats.candidates
         assert all(one.reason and one.fragment in ids_of_parts(context) for one in context.left_out)
 
@@ -163,27 +290,44 @@ def test_items_are_never_cut(asked):
     for case in asked:
         context = case.context
         assert context.text == assemble(layout(context.query.format), blocks(context))
-        assert [[chosen.text for chosen in fragment.chosen] for fragment in context.fragments] == [texts for _, texts in blocks(context)]
+        assert [[chosen.text for chosen in fragment.chosen] for fragment in context.fragments] == [
+            texts for _, texts in blocks(context)
+        ]
 
 
 def test_json_and_yaml_read_back_as_the_chosen_items_in_order(asked):
     for case in asked:
         if case.context.text and case.context.query.format in ("json", "yaml"):
-            read = json.loads(case.context.text) if case.context.query.format == "json" else yaml.load(case.context.text, LOADER)
-            assert {name: [row["id"] for row in rows] for name, rows in read.items()} == ids(case.context)
+            read = (
+                json.loads(case.context.text)
+                if case.context.query.format == "json"
+                else yaml.load(case.context.text, LOADER)
+            )
+            assert {name: [row["id"] for row in rows] for name, rows in read.items()} == ids(
+                case.context
+            )
 
 
 def test_the_same_request_gives_the_same_bytes(asked):
     for case in asked[:: max(1, len(asked) // 200)]:
         again = case.ask()
-        assert (again.text, again.digest, again.left_out) == (case.context.text, case.context.digest, case.context.left_out)
+        assert (again.text, again.digest, again.left_out) == (
+            case.context.text,
+            case.context.digest,
+            case.context.left_out,
+        )
 
 
 def test_what_is_called_too_large_does_not_fit_alone_and_what_is_outweighed_does(asked):
     for case in asked[:: max(1, len(asked) // 200)]:
         query = case.context.query
         for one in case.context.left_out[:5]:
-            alone = fit([Part(recipe_of(case, one.fragment), (one.hit,))], query.max_tokens, layout(query.format), counter(query.model))
+            alone = fit(
+                [Part(recipe_of(case, one.fragment), (one.hit,))],
+                query.max_tokens,
+                layout(query.format),
+                counter(query.model),
+            )
             assert one.reason.startswith("outweighed" if alone.text else "too large")
 
 
@@ -198,13 +342,19 @@ def recipe_of(case: Case, name: str) -> Recipe:
 def test_a_tight_budget_is_used_to_the_last_few_tokens(name, model):
     chance = random.Random(3)
     for budget in (1000, 1777, 2500, 4000):
-        paragraphs = tuple(Hit(paragraph(chance, number), round(chance.random(), 3)) for number in range(budget // 10))
+        paragraphs = tuple(
+            Hit(paragraph(chance, number), round(chance.random(), 3))
+            for number in range(budget // 10)
+        )
         fitted = fit([Part(Recipe("one"), paragraphs)], budget, layout(name), counter(model))
         assert 0.97 * budget <= fitted.tokens <= budget
 
 
 def paragraph(chance: random.Random, number: int) -> Item:
-    title, text, summary = (" ".join(chance.choices(VOCABULARY, k=length)) for length in (4, chance.randint(20, 120), chance.choice([0, 8])))
+    title, text, summary = (
+        " ".join(chance.choices(VOCABULARY, k=length))
+        for length in (4, chance.randint(20, 120), chance.choice([0, 8]))
+    )
     return Item(f"i{number}", "s", title=title, text=text, summary=summary)
 
 
@@ -212,12 +362,20 @@ def test_no_part_has_more_than_the_most_it_may_have(asked):
     for case in asked:
         if case.options["recipe"] == RECIPES[4] and case.context.query.max_tokens is not None:
             most = {"first": 0.6, "linked": 0.5}
-            assert all(fragment.tokens <= most[fragment.name] * case.context.query.max_tokens for fragment in case.context.fragments)
+            assert all(
+                fragment.tokens <= most[fragment.name] * case.context.query.max_tokens
+                for fragment in case.context.fragments
+            )
 
 
 def test_the_most_a_part_may_have_is_a_share_of_the_budget_not_of_what_there_is():
-    hits = tuple(Hit(Item(f"i{number}", "s", title="A title", text="word " * 50), 0.5) for number in range(10))
-    fitted = fit([Part(Recipe("half", most=0.5), hits)], 10_000, layout("markdown"), counter("gpt-4"))
+    hits = tuple(
+        Hit(Item(f"i{number}", "s", title="A title", text="word " * 50), 0.5)
+        for number in range(10)
+    )
+    fitted = fit(
+        [Part(Recipe("half", most=0.5), hits)], 10_000, layout("markdown"), counter("gpt-4")
+    )
     assert fitted.left_out == ()
 
 
@@ -237,8 +395,13 @@ def test_what_a_part_leaves_unused_goes_to_the_others():
 
 
 def test_a_better_item_is_preferred_to_a_worse_one_of_the_same_size():
-    hits = tuple(Hit(Item(f"i{number}", "s", text="word " * 30), score) for number, score in enumerate([0.2, 0.9, 0.3]))
-    fitted = fit([Part(Recipe("one", forms=(Form.WHOLE,)), hits)], 45, layout("markdown"), counter("gpt-4"))
+    hits = tuple(
+        Hit(Item(f"i{number}", "s", text="word " * 30), score)
+        for number, score in enumerate([0.2, 0.9, 0.3])
+    )
+    fitted = fit(
+        [Part(Recipe("one", forms=(Form.WHOLE,)), hits)], 45, layout("markdown"), counter("gpt-4")
+    )
     assert [chosen.hit.item.id for chosen in fitted.fragments[0].chosen] == ["i1"]
 
 
@@ -255,26 +418,48 @@ def test_a_pointer_is_shown_where_nothing_else_fits():
 
 
 def test_what_needs_another_item_is_not_shown_without_it():
-    hits = (Hit(Item("link", "s", text="link"), 1.0), Hit(Item("end", "s", text="word " * 100), 0.1))
+    hits = (
+        Hit(Item("link", "s", text="link"), 1.0),
+        Hit(Item("end", "s", text="word " * 100), 0.1),
+    )
     part = Part(Recipe("one", forms=(Form.WHOLE,)), hits, needs=(((1,),), ()))
-    small, large = (fit([part], budget, layout("markdown"), counter("gpt-4")) for budget in (60, 200))
+    small, large = (
+        fit([part], budget, layout("markdown"), counter("gpt-4")) for budget in (60, 200)
+    )
     assert small.text == ""
     assert [chosen.hit.item.id for chosen in large.fragments[0].chosen] == ["link", "end"]
 
 
-ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30) | st.lists(st.sampled_from(SPECIALS), max_size=6).map("".join)
+ANY = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30
+) | st.lists(st.sampled_from(SPECIALS), max_size=6).map("".join)
 hits = st.builds(
     lambda number, score, fields: Hit(Item(f"i{number}", "s", **fields), score),
     st.integers(0, 10**6),
     st.floats(0, 1),
-    st.fixed_dictionaries({"title": ANY, "text": ANY, "summary": ANY, "type": ANY, "properties": st.dictionaries(ANY, ANY | st.integers(), max_size=2)}),
+    st.fixed_dictionaries(
+        {
+            "title": ANY,
+            "text": ANY,
+            "summary": ANY,
+            "type": ANY,
+            "properties": st.dictionaries(ANY, ANY | st.integers(), max_size=2),
+        }
+    ),
 )
 
 
 @settings(max_examples=max(50, EXAMPLES // 4), deadline=None)
-@given(st.lists(st.lists(hits, max_size=6), max_size=3), st.integers(0, 300), st.sampled_from(list(FORMATS)), st.sampled_from(MODELS))
+@given(
+    st.lists(st.lists(hits, max_size=6), max_size=3),
+    st.integers(0, 300),
+    st.sampled_from(list(FORMATS)),
+    st.sampled_from(MODELS),
+)
 def test_no_text_however_strange_makes_a_context_too_long(found, budget, name, model):
-    parts = [Part(Recipe(f"part{number}", share=0.4), tuple(many)) for number, many in enumerate(found)]
+    parts = [
+        Part(Recipe(f"part{number}", share=0.4), tuple(many)) for number, many in enumerate(found)
+    ]
     fitted = fit(parts, budget, layout(name), counter(model))
     assert fitted.tokens == counter(model).count(fitted.text) <= budget
 
@@ -283,7 +468,10 @@ def test_no_text_however_strange_makes_a_context_too_long(found, budget, name, m
 @pytest.mark.parametrize("model", MODELS)
 def test_each_token_more_is_kept_to(name, model):
     chance = random.Random(7)
-    parts = [Part(Recipe("one", share=0.5), found(chance, 8)), Part(Recipe("two", share=0.5), found(chance, 8))]
+    parts = [
+        Part(Recipe("one", share=0.5), found(chance, 8)),
+        Part(Recipe("two", share=0.5), found(chance, 8)),
+    ]
     for budget in range(0, 400, 7):
         fitted = fit(parts, budget, layout(name), counter(model))
         assert fitted.tokens == counter(model).count(fitted.text) <= budget
@@ -293,18 +481,32 @@ def test_each_token_more_is_kept_to(name, model):
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o", "some-other-model"])
 def test_where_counts_add_up_the_first_solution_fits(name, model, monkeypatch):
     chance = random.Random(7)
-    parts = [Part(Recipe("one", share=0.5), found(chance, 8)), Part(Recipe("two", share=0.5), found(chance, 8))]
+    parts = [
+        Part(Recipe("one", share=0.5), found(chance, 8)),
+        Part(Recipe("two", share=0.5), found(chance, 8)),
+    ]
     monkeypatch.setattr(stage, "TRIES", 1)
-    assert all(fit(parts, budget, layout(name), counter(model)).text for budget in range(200, 600, 7))
+    assert all(
+        fit(parts, budget, layout(name), counter(model)).text for budget in range(200, 600, 7)
+    )
 
 
 def found(chance: random.Random, many: int) -> tuple[Hit, ...]:
-    return tuple(Hit(replace(some_item(chance, number), text=babble(chance, 20)), chance.random()) for number in range(many))
+    return tuple(
+        Hit(replace(some_item(chance, number), text=babble(chance, 20)), chance.random())
+        for number in range(many)
+    )
 
 
 def test_a_text_of_a_megabyte_is_left_out_of_a_small_context_and_shown_in_a_large_one():
-    parts: Sequence[Part] = [Part(Recipe("one", forms=(Form.WHOLE,)), (Hit(Item("i", "s", text="word " * 200_000), 1.0),))]
-    small, large = (fit(parts, budget, layout("markdown"), counter("gpt-4")) for budget in (1000, 300_000))
+    parts: Sequence[Part] = [
+        Part(
+            Recipe("one", forms=(Form.WHOLE,)), (Hit(Item("i", "s", text="word " * 200_000), 1.0),)
+        )
+    ]
+    small, large = (
+        fit(parts, budget, layout("markdown"), counter("gpt-4")) for budget in (1000, 300_000)
+    )
     assert small.left_out[0].tokens > 200_000
     assert large.tokens <= 300_000 and large.text.count("word") == 200_000
 
@@ -317,11 +519,24 @@ def test_what_hardly_matters_is_still_shown_whole_where_there_is_room():
     assert [chosen.form.value for part in shown.fragments for chosen in part.chosen] == ["whole"]
 
 
-@pytest.mark.parametrize("texts", [("Done!\n", "/home\n"), ("Done!\n", " x\n"), ("Done!", "'s\n"), ("wor", "d\n"), ("Done!\n\n", "x\n\n")])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("Done!\n", "/home\n"),
+        ("Done!\n", " x\n"),
+        ("Done!", "'s\n"),
+        ("wor", "d\n"),
+        ("Done!\n\n", "x\n\n"),
+    ],
+)
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o", "some-other-model"])
 def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, model):
-    bare = replace(layout("markdown"), name="bare", block=lambda hit, _: hit.item.text, lasting=False)
-    hits = tuple(Hit(Item(f"i{number}", "s", title="t", text=text), 1.0) for number, text in enumerate(texts))
+    bare = replace(
+        layout("markdown"), name="bare", block=lambda hit, _: hit.item.text, lasting=False
+    )
+    hits = tuple(
+        Hit(Item(f"i{number}", "s", title="t", text=text), 1.0) for number, text in enumerate(texts)
+    )
     fitted = fit([Part(Recipe("one", forms=(Form.WHOLE,)), hits)], 100, bare, counter(model))
     assert len(fitted.fragments[0].chosen) == 2
     assert fitted.tokens == counter(model).count(fitted.text)
@@ -333,6 +548,8 @@ def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
     monkeypatch.setattr(stage, "_remembered", kept)
     for size in (10, stage.LONGEST_REMEMBERED + 5):
         large = "word " * (size // 5)
-        item = Item(f"i{size}", "s", **{field: {"notes": large} if field == "properties" else large})
+        item = Item(
+            f"i{size}", "s", **{field: {"notes": large} if field == "properties" else large}
+        )
         fit([Part(Recipe("one"), (Hit(item, 1.0),))], 100, layout("markdown"), counter("gpt-4"))
     assert [key[4] for key in kept] == ["i10"]

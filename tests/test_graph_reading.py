@@ -35,7 +35,9 @@ def entity(id: str, space: str = "one", **properties: object) -> Item:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStore | SqliteStore]:
-    opened = MemoryStore() if request.param == "memory" else SqliteStore.open(str(tmp_path / "a.weft"))
+    opened = (
+        MemoryStore() if request.param == "memory" else SqliteStore.open(str(tmp_path / "a.weft"))
+    )
     yield opened
     opened.close()
 
@@ -63,38 +65,63 @@ def watched(*edges: Edge, ids: Sequence[str]) -> tuple[Engine, Watched]:
 def test_the_links_of_what_was_found_are_read_once() -> None:
     kb, store = watched(Edge("alpha", "beta", "USES", 0.5, "one"), ids=("alpha", "beta"))
     answer = GraphContext(kb, ["one"]).for_entities(["alpha", "beta"])
-    assert [one.edge.type for one in answer.relationships] == ["USES"] and store.asked == [["alpha", "beta"]]
+    assert [one.edge.type for one in answer.relationships] == ["USES"] and store.asked == [
+        ["alpha", "beta"]
+    ]
 
 
 def test_only_the_links_of_new_entities_are_read_besides() -> None:
-    kb, store = watched(Edge("alpha", "beta", "USES", 0.5, "one"), Edge("beta", "beta", "OWNS", 0.5, "one"), ids=("alpha", "beta"))
+    kb, store = watched(
+        Edge("alpha", "beta", "USES", 0.5, "one"),
+        Edge("beta", "beta", "OWNS", 0.5, "one"),
+        ids=("alpha", "beta"),
+    )
     answer = GraphContext(kb, ["one"]).for_entities(["alpha"])
-    assert sorted(one.edge.type for one in answer.relationships) == ["OWNS", "USES"] and store.asked == [["alpha"], ["beta"]]
+    assert sorted(one.edge.type for one in answer.relationships) == [
+        "OWNS",
+        "USES",
+    ] and store.asked == [["alpha"], ["beta"]]
 
 
-def test_an_entity_with_more_links_than_were_read_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entity_with_more_links_than_were_read_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(find, "HUB_CAP", 2)
-    kb, store = watched(*(Edge("alpha", id, "USES", 0.5, "one") for id in ("beta", "gamma", "delta")), ids=("alpha", "beta", "gamma", "delta"))
+    kb, store = watched(
+        *(Edge("alpha", id, "USES", 0.5, "one") for id in ("beta", "gamma", "delta")),
+        ids=("alpha", "beta", "gamma", "delta"),
+    )
     answer = GraphContext(kb, ["one"]).for_entities(["alpha", "beta", "gamma", "delta"])
-    assert len(answer.relationships) == 3 and store.asked == [["alpha", "beta", "gamma", "delta"], ["alpha"]]
+    assert len(answer.relationships) == 3 and store.asked == [
+        ["alpha", "beta", "gamma", "delta"],
+        ["alpha"],
+    ]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_links_are_the_same_whether_or_not_some_were_read_before(store: MemoryStore | SqliteStore, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_are_the_same_whether_or_not_some_were_read_before(
+    store: MemoryStore | SqliteStore, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Hubs, forbidden links, links across spaces, and links of weft's own, which fill the places of people's."""
     monkeypatch.setattr(find, "HUB_CAP", 3)
     chance = Random(seed)
     keys = [(space, f"e{number}") for space in SPACES for number in range(9)]
-    store.apply(Batch(NOW, tuple(entity(id, space) for space, id in keys), tuple(_edges(chance, keys, 60))))
+    store.apply(
+        Batch(NOW, tuple(entity(id, space) for space, id in keys), tuple(_edges(chance, keys, 60)))
+    )
     for space in SPACES:
         own = [key for key in keys if key[0] == space]
-        store.put_links(Links(space, store.marks(space, []).version, tuple(_edges(chance, own, 12, MADE))))
+        store.put_links(
+            Links(space, store.marks(space, []).version, tuple(_edges(chance, own, 12, MADE)))
+        )
     kb = Engine(Stores(store, store, store, store))
     with kb.asked("", spaces=SPACES, recipes=[]) as asked:
         options = GraphOptions(relationship_depth=chance.randrange(1, 3), max_entities=8)
         starts = [Found(Hit(item, 0.5)) for item in store.get(chance.sample(keys, 6))]
         near = find.neighbours(asked, starts, Reading("", (), ""), options)
-        shown = [one.hit for one in (*starts[: chance.randrange(6)], *near.found[: chance.randrange(8)])]
+        shown = [
+            one.hit for one in (*starts[: chance.randrange(6)], *near.found[: chance.randrange(8)])
+        ]
         found = find.links(asked, shown, options, near)
         assert near.links and found == find.links(asked, shown, options, Near())
 
@@ -102,25 +129,57 @@ def test_links_are_the_same_whether_or_not_some_were_read_before(store: MemorySt
 def _edges(chance: Random, keys: Sequence[Key], count: int, origin: str = "") -> list[Edge]:
     found = {}
     for _ in range(count):
-        (space, source), (target_space, target) = keys[chance.randrange(4)] if chance.random() < 0.5 else chance.choice(keys), chance.choice(keys)
-        edge = Edge(source, target, chance.choice(TYPES), chance.choice((0.0, 0.5, 0.5, 1.0, chance.random())), space, None, {}, target_space, origin)
-        edge = edge if target_space != space else Edge(source, target, edge.type, edge.weight, space, origin=origin)
+        (space, source), (target_space, target) = (
+            keys[chance.randrange(4)] if chance.random() < 0.5 else chance.choice(keys),
+            chance.choice(keys),
+        )
+        edge = Edge(
+            source,
+            target,
+            chance.choice(TYPES),
+            chance.choice((0.0, 0.5, 0.5, 1.0, chance.random())),
+            space,
+            None,
+            {},
+            target_space,
+            origin,
+        )
+        edge = (
+            edge
+            if target_space != space
+            else Edge(source, target, edge.type, edge.weight, space, origin=origin)
+        )
         found[edge.key] = edge
     return list(found.values())
 
 
 @pytest.mark.parametrize("few", [0, 3, 20_000])
 @pytest.mark.parametrize("settled", [False, True])
-def test_items_about_subjects_are_found_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, settled: bool) -> None:
+def test_items_about_subjects_are_found_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, settled: bool
+) -> None:
     monkeypatch.setattr("weft.stores.sqlite.store.FEW", few)
     files, memory = SqliteStore.open(str(tmp_path / "a.weft")), MemoryStore()
-    rows = [Item(f"r{number}", SPACES[number % 2], (Kind.RULE, Kind.CLAIM)[number % 3 == 0], subject=f"s{number % 5}", created_at=NOW) for number in range(30)]
+    rows = [
+        Item(
+            f"r{number}",
+            SPACES[number % 2],
+            (Kind.RULE, Kind.CLAIM)[number % 3 == 0],
+            subject=f"s{number % 5}",
+            created_at=NOW,
+        )
+        for number in range(30)
+    ]
     for some in (files, memory):
         some.apply(Batch(NOW, (*rows, entity("s1"))))
         some.apply(Batch(NOW, deleted=(rows[6].key, rows[11].key)))
     if settled:
         files.rebuild_words(files.find(Filter(SPACES), 100))
-    for only in (Filter(SPACES, (Kind.RULE,), subjects=("s1", "s2", "none")), Filter(SPACES[:1], subjects=("s1", "s4")), Filter(SPACES, subjects=("none",))):
+    for only in (
+        Filter(SPACES, (Kind.RULE,), subjects=("s1", "s2", "none")),
+        Filter(SPACES[:1], subjects=("s1", "s4")),
+        Filter(SPACES, subjects=("none",)),
+    ):
         for limit, after in ((100, None), (2, None), (3, ("one", "r14"))):
             assert files.find(only, limit, after) == memory.find(only, limit, after)
     files.close()
@@ -128,16 +187,26 @@ def test_items_about_subjects_are_found_however_many_there_are(tmp_path: Path, m
 
 @pytest.mark.parametrize("per_walked", [1, 3, 10, 1000])
 @pytest.mark.parametrize("few", [0, 20_000])
-def test_items_of_a_kind_are_found_wherever_their_ids_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, per_walked: int) -> None:
+def test_items_of_a_kind_are_found_wherever_their_ids_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, per_walked: int
+) -> None:
     monkeypatch.setattr("weft.stores.sqlite.store.FEW", few)
     monkeypatch.setattr("weft.stores.sqlite.store.PER_WALKED", per_walked)
     files, memory = SqliteStore.open(str(tmp_path / "a.weft")), MemoryStore()
     first = [Item(f"a{number:02}", "one", Kind.NODE, created_at=NOW) for number in range(40)]
     last = [Item(f"z{number:02}", "one", Kind.ENTITY, created_at=NOW) for number in range(40)]
-    mixed = [Item(f"{number:02}", "two", (Kind.NODE, Kind.ENTITY)[number % 2], created_at=NOW) for number in range(40)]
+    mixed = [
+        Item(f"{number:02}", "two", (Kind.NODE, Kind.ENTITY)[number % 2], created_at=NOW)
+        for number in range(40)
+    ]
     for some in (files, memory):
         some.apply(Batch(NOW, (*first, *last, *mixed)))
-    for only in (Filter(SPACES, (Kind.NODE,)), Filter(SPACES, (Kind.ENTITY,)), Filter(("two",), (Kind.ENTITY,)), Filter(SPACES, (Kind.RULE,))):
+    for only in (
+        Filter(SPACES, (Kind.NODE,)),
+        Filter(SPACES, (Kind.ENTITY,)),
+        Filter(("two",), (Kind.ENTITY,)),
+        Filter(SPACES, (Kind.RULE,)),
+    ):
         for limit in (0, 1, 3, 30, 100):
             for after in (None, ("one", "a38"), ("one", "z38"), ("two", "17")):
                 assert files.find(only, limit, after) == memory.find(only, limit, after)
@@ -152,11 +221,15 @@ def test_links_of_equal_weight_come_once_by_their_ends_then_by_the_names_of_spac
         for type in ("x", "y")
         for weight in (0.5, 0.25)
     ]
-    expected = sorted(made, key=lambda edge: (-edge.weight, edge.source, edge.target, edge.type, edge.space))
+    expected = sorted(
+        made, key=lambda edge: (-edge.weight, edge.source, edge.target, edge.type, edge.space)
+    )
     for seed in range(20):
         twice = [*made, *Random(seed).sample(made, 5)]
         assert links.ordered(Random(seed).sample(twice, len(twice))) == expected
-    assert links.ordered([]) == [] and links.ordered(made[:1]) == made[:1] == links.ordered([made[0], replace(made[0])])
+    assert links.ordered([]) == [] and links.ordered(made[:1]) == made[:1] == links.ordered(
+        [made[0], replace(made[0])]
+    )
 
 
 WORDS = ("red", "RED tent", "Straße", "ΟΔΟΣ", "İstanbul", "two\nlines", "", "tent", "des")
@@ -165,14 +238,30 @@ WORDS = ("red", "RED tent", "Straße", "ΟΔΟΣ", "İstanbul", "two\nlines", ""
 @pytest.mark.parametrize("seed", range(30))
 def test_terms_count_as_if_each_value_were_looked_through_by_itself(seed: int) -> None:
     chance = Random(seed)
-    item = Item("a", "one", Kind.ENTITY, chance.choice(WORDS), chance.choice(WORDS), properties={str(n): chance.choice((*WORDS, 7, ["red"])) for n in range(5)})
+    item = Item(
+        "a",
+        "one",
+        Kind.ENTITY,
+        chance.choice(WORDS),
+        chance.choice(WORDS),
+        properties={str(n): chance.choice((*WORDS, 7, ["red"])) for n in range(5)},
+    )
     passages = tuple(" ".join(chance.choices(WORDS, k=3)) for _ in range(chance.randrange(1, 4)))
     (found,) = TermRanker().rank(Ranking(passages, "", NOW), [Hit(item, 0.5)])
     values = [str(value).lower() for value in item.properties.values()]
     counted = [
-        (sum(term in item.name.lower() for term in asked) + 0.5 * sum(term in item.type.lower() for term in asked), sum(t in v for t in asked for v in values))
+        (
+            sum(term in item.name.lower() for term in asked)
+            + 0.5 * sum(term in item.type.lower() for term in asked),
+            sum(t in v for t in asked for v in values),
+        )
         for asked in map(terms, passages)
         if asked
     ]
-    raws = [(ends + 0.3 * inside) / len(asked) for (ends, inside), asked in zip(counted, filter(None, map(terms, passages)), strict=True)]
-    assert found.raw == pytest.approx(max(raws, default=0.0), abs=1e-6) and found.score == pytest.approx(min(1.0, max(raws, default=0.0)), abs=1e-6)
+    raws = [
+        (ends + 0.3 * inside) / len(asked)
+        for (ends, inside), asked in zip(counted, filter(None, map(terms, passages)), strict=True)
+    ]
+    assert found.raw == pytest.approx(
+        max(raws, default=0.0), abs=1e-6
+    ) and found.score == pytest.approx(min(1.0, max(raws, default=0.0)), abs=1e-6)

@@ -25,7 +25,10 @@ LIMITS = Item(
     properties={"review period": "30 days", "status": "open"},
 )
 GEHRKE = Item(
-    "gehrke", "s", title="Fred Gehrke", text="Fred Gehrke was an American football player. He played for the Los Angeles Rams from 1940 through 1950."
+    "gehrke",
+    "s",
+    title="Fred Gehrke",
+    text="Fred Gehrke was an American football player. He played for the Los Angeles Rams from 1940 through 1950.",
 )
 
 
@@ -71,25 +74,43 @@ def test_another_value_is_a_contradiction_with_the_item_that_says_otherwise(text
     assert found.evidence
 
 
-@pytest.mark.parametrize(("text", "reason"), [("Gift cards are refundable.", "denies it"), ("A team lead may not approve up to 500 dollars.", "it denies")])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Gift cards are refundable.", "denies it"),
+        ("A team lead may not approve up to 500 dollars.", "it denies"),
+    ],
+)
 def test_denials_are_noticed_both_ways(text, reason):
     found = check_answer(text, [LIMITS]).sentences[0]
     assert (found.verdict, reason in found.reason) == ("contradicted", True)
 
 
 def test_a_property_with_another_text_is_a_contradiction():
-    assert verdict("The status of the refund approval limits is closed.") == ("contradicted", "limits")
+    assert verdict("The status of the refund approval limits is closed.") == (
+        "contradicted",
+        "limits",
+    )
     assert verdict("The status of the refund approval limits is open.") == ("supported", "limits")
 
 
 @pytest.mark.parametrize(
-    "text", ["Refunds are always paid in Bitcoin.", "The moon is made of green cheese.", "Maria Lopez played for the Rams in 1940.", "A refund takes 17 weeks."]
+    "text",
+    [
+        "Refunds are always paid in Bitcoin.",
+        "The moon is made of green cheese.",
+        "Maria Lopez played for the Rams in 1940.",
+        "A refund takes 17 weeks.",
+    ],
 )
 def test_what_no_item_says_is_unsupported_and_not_a_contradiction(text):
     assert verdict(text)[0] == "unsupported"
 
 
-@pytest.mark.parametrize("text", ["Sure!", "Does a team lead approve 900 dollars?", "I hope this helps!", "Please let me know."])
+@pytest.mark.parametrize(
+    "text",
+    ["Sure!", "Does a team lead approve 900 dollars?", "I hope this helps!", "Please let me know."],
+)
 def test_questions_and_courtesies_need_no_support(text):
     found = check_answer(text, [LIMITS])
     assert [one.verdict for one in found.sentences] == ["nothing_to_check"]
@@ -97,7 +118,10 @@ def test_questions_and_courtesies_need_no_support(text):
 
 
 def test_numbers_and_names_must_be_in_one_item():
-    one, other = Item("a", "s", text="The Harbor tent weighs 3 kg."), Item("b", "s", text="The Kestrel lamp costs 40 dollars.")
+    one, other = (
+        Item("a", "s", text="The Harbor tent weighs 3 kg."),
+        Item("b", "s", text="The Kestrel lamp costs 40 dollars."),
+    )
     assert verdict("The Kestrel lamp weighs 3 kg.", one, other)[0] != "supported"
 
 
@@ -109,8 +133,19 @@ def test_another_number_elsewhere_in_the_item_does_not_support_a_wrong_one():
 
 def test_only_what_a_context_shows_counts():
     with weft.open("memory:", embedder=None) as kb:
-        kb.add(Item("a", "s", type="faq", title="Delivery times", text="Express delivery takes 2 days. " + "It is a long story. " * 60))
-        whole, pointer = kb.context("delivery", spaces=["s"]), kb.context("delivery", spaces=["s"], max_tokens=25)
+        kb.add(
+            Item(
+                "a",
+                "s",
+                type="faq",
+                title="Delivery times",
+                text="Express delivery takes 2 days. " + "It is a long story. " * 60,
+            )
+        )
+        whole, pointer = (
+            kb.context("delivery", spaces=["s"]),
+            kb.context("delivery", spaces=["s"], max_tokens=25),
+        )
     assert check_answer("Express delivery takes 2 days.", whole).grounded
     assert pointer.hits
     assert not check_answer("Express delivery takes 2 days.", pointer).grounded
@@ -120,15 +155,23 @@ def test_an_embedder_finds_support_in_other_words_but_never_for_other_numbers():
     embedder = weft.registry.open_embedder("minilm")
     item = Item("a", "s", text="Customers can send back their purchase within 30 days.")
     said = "Buyers can return a purchase within 30 days."
-    assert (verdict(said, item)[0], check_answer(said, [item], embedder=embedder).grounded) == ("unsupported", True)
-    assert not check_answer("Buyers can return a purchase within 60 days.", [item], embedder=embedder).grounded
+    assert (verdict(said, item)[0], check_answer(said, [item], embedder=embedder).grounded) == (
+        "unsupported",
+        True,
+    )
+    assert not check_answer(
+        "Buyers can return a purchase within 60 days.", [item], embedder=embedder
+    ).grounded
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("Dr. Smith paid 3.5 million. He left.", ["Dr. Smith paid 3.5 million.", "He left."]),
-        ("It is in the U.S. and J. K. Rowling knows. Yes!", ["It is in the U.S. and J. K. Rowling knows.", "Yes!"]),
+        (
+            "It is in the U.S. and J. K. Rowling knows. Yes!",
+            ["It is in the U.S. and J. K. Rowling knows.", "Yes!"],
+        ),
         ("- one thing\n2. another thing\n# Title", ["one thing", "another thing", "Title"]),
         ("Before.\n```\ncode = 1. Really\n```\nAfter.", ["Before.", "After."]),
         ('He said "no." Then he went.', ['He said "no."', "Then he went."]),
@@ -176,7 +219,11 @@ def test_a_text_without_sentences_is_cut_at_spaces():
 
 
 def test_wrong_input_is_refused():
-    for answer, context, told in ((3, [], "not int"), ("x" * 1_000_001, [], "at most 1,000,000"), ("A b c.", [3], "not one of int")):
+    for answer, context, told in (
+        (3, [], "not int"),
+        ("x" * 1_000_001, [], "at most 1,000,000"),
+        ("A b c.", [3], "not one of int"),
+    ):
         with pytest.raises(Invalid, match=told):
             check_answer(answer, context)  # type: ignore[arg-type]
     assert check_answer("", "").sentences == ()
@@ -188,12 +235,38 @@ def test_the_shell_checks_answers_against_files_and_knowledge(tmp_path):
     with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(LIMITS)
     run = CliRunner().invoke
-    good = run(cli, ["check-answer", "Express delivery takes 2 days.", "--context", str(tmp_path / "c.txt")])
+    good = run(
+        cli,
+        ["check-answer", "Express delivery takes 2 days.", "--context", str(tmp_path / "c.txt")],
+    )
     assert (good.exit_code, good.stdout) == (0, "supported: Express delivery takes 2 days.\n")
-    where = ["--recipe", "search", "--space", "s", "--db", str(tmp_path / "k.db"), "--embedder", "none", "--json"]
-    bad = run(cli, ["check-answer", "A team lead may approve up to 900 dollars.", "--question", "team lead refund", *where])
+    where = [
+        "--recipe",
+        "search",
+        "--space",
+        "s",
+        "--db",
+        str(tmp_path / "k.db"),
+        "--embedder",
+        "none",
+        "--json",
+    ]
+    bad = run(
+        cli,
+        [
+            "check-answer",
+            "A team lead may approve up to 900 dollars.",
+            "--question",
+            "team lead refund",
+            *where,
+        ],
+    )
     found = json.loads(bad.stdout)
-    assert (bad.exit_code, found["grounded"], found["sentences"][0]["item"]) == (1, False, {"space": "s", "id": "limits"})
+    assert (bad.exit_code, found["grounded"], found["sentences"][0]["item"]) == (
+        1,
+        False,
+        {"space": "s", "id": "limits"},
+    )
     assert run(cli, ["check-answer", "x"]).exit_code == 2
     assert run(cli, ["check-answer", "x", "--context", str(Path("nowhere"))]).exit_code == 1
 
@@ -204,10 +277,34 @@ class TestWhatIsAContext:
     @pytest.fixture
     def kb(self):
         items = [
-            Item("gangway", "s", Kind.ENTITY, "System", "Gangway", "Gangway pays refunds within 3 days.", properties={"owner": "Ada", "tier": "gold"}),
+            Item(
+                "gangway",
+                "s",
+                Kind.ENTITY,
+                "System",
+                "Gangway",
+                "Gangway pays refunds within 3 days.",
+                properties={"owner": "Ada", "tier": "gold"},
+            ),
             Item("tidewater", "s", Kind.ENTITY, "System", "Tidewater"),
-            Item("rule", "s", Kind.RULE, "axiom", "Owners", "Every system has exactly 2 owners.", subject="System"),
-            Item("claim", "s", Kind.CLAIM, "speed", subject="gangway", confidence=0.9, properties={"predicate": "speed", "object": "40 requests"}),
+            Item(
+                "rule",
+                "s",
+                Kind.RULE,
+                "axiom",
+                "Owners",
+                "Every system has exactly 2 owners.",
+                subject="System",
+            ),
+            Item(
+                "claim",
+                "s",
+                Kind.CLAIM,
+                "speed",
+                subject="gangway",
+                confidence=0.9,
+                properties={"predicate": "speed", "object": "40 requests"},
+            ),
         ]
         with weft.open("memory:", embedder=None) as kb:
             kb.add(items, [Edge("tidewater", "gangway", "CALLS", space="s")])
@@ -217,40 +314,72 @@ class TestWhatIsAContext:
         return [weft.check_answer(one, context).sentences[0].verdict for one in said]
 
     def test_an_assembly(self, kb):
-        found = weft.Assembler([weft.KnowledgeStrategy(kb, recipe="search"), weft.DocumentStrategy()]).assemble(
-            "Gangway refunds", spaces=("s",), document="The harbor opened in 1987."
+        found = weft.Assembler(
+            [weft.KnowledgeStrategy(kb, recipe="search"), weft.DocumentStrategy()]
+        ).assemble("Gangway refunds", spaces=("s",), document="The harbor opened in 1987.")
+        said = (
+            "Gangway pays refunds within 3 days.",
+            "The harbor opened in 1987.",
+            "Gangway pays refunds within 9 days.",
         )
-        said = ("Gangway pays refunds within 3 days.", "The harbor opened in 1987.", "Gangway pays refunds within 9 days.")
         assert self.verdicts(found, *said) == ["supported", "supported", "contradicted"]
 
     def test_a_graph_context(self, kb):
-        found = weft.GraphContext(kb, ["s"]).for_query("Gangway", include_claims=True, max_properties_per_entity=1)
-        said = ("Gangway pays refunds within 3 days.", "The owner of Gangway is Ada.", "Tidewater calls Gangway.", "Every system has exactly 2 owners.")
-        assert self.verdicts(found, *said, "The speed of Gangway is 40 requests.") == ["supported"] * 5
-        assert self.verdicts(found, "The tier of Gangway is gold.") == ["unsupported"]  # it is not shown
-        assert weft.check_answer("Gangway pays refunds within 9 days.", found).sentences[0].item.id == "gangway"
+        found = weft.GraphContext(kb, ["s"]).for_query(
+            "Gangway", include_claims=True, max_properties_per_entity=1
+        )
+        said = (
+            "Gangway pays refunds within 3 days.",
+            "The owner of Gangway is Ada.",
+            "Tidewater calls Gangway.",
+            "Every system has exactly 2 owners.",
+        )
+        assert (
+            self.verdicts(found, *said, "The speed of Gangway is 40 requests.") == ["supported"] * 5
+        )
+        assert self.verdicts(found, "The tier of Gangway is gold.") == [
+            "unsupported"
+        ]  # it is not shown
+        assert (
+            weft.check_answer("Gangway pays refunds within 9 days.", found).sentences[0].item.id
+            == "gangway"
+        )
 
     def test_of_an_entity_shown_by_name_its_name_counts(self, kb):
-        found = weft.GraphContext(kb, ["s"]).for_entities(["gangway"], max_tokens=20, relationship_depth=0)
-        assert [one.form.value for one in found.entities] == ["pointer"] and self.verdicts(found, "Gangway pays refunds within 3 days.") == ["unsupported"]
+        found = weft.GraphContext(kb, ["s"]).for_entities(
+            ["gangway"], max_tokens=20, relationship_depth=0
+        )
+        assert [one.form.value for one in found.entities] == ["pointer"] and self.verdicts(
+            found, "Gangway pays refunds within 3 days."
+        ) == ["unsupported"]
 
     @pytest.mark.parametrize("wrong", [None, 5, b"bytes", {"a": 1}, [5], object()])
     def test_anything_else_is_refused(self, wrong):
-        with pytest.raises(weft.Invalid, match="a context is what a request gave, a text, or a list of items and texts, not"):
+        with pytest.raises(
+            weft.Invalid,
+            match="a context is what a request gave, a text, or a list of items and texts, not",
+        ):
             weft.check_answer("The sky is blue.", wrong)
 
 
 def test_long_numbers_are_compared_to_their_last_digit():
-    found = weft.check_answer(f"The account is {'123456789' * 5}1.", [f"The account is {'123456789' * 5}2."])
+    found = weft.check_answer(
+        f"The account is {'123456789' * 5}1.", [f"The account is {'123456789' * 5}2."]
+    )
     assert [one.verdict for one in found.sentences] == ["contradicted"]
 
 
 def test_what_is_said_twice_is_told_twice_with_its_places():
     found = weft.check_answer("Gift cards are paid. Gift cards are paid.", ["Gift cards are paid."])
-    assert [(one.start, one.end, one.verdict) for one in found.sentences] == [(0, 20, "supported"), (21, 41, "supported")]
+    assert [(one.start, one.end, one.verdict) for one in found.sentences] == [
+        (0, 20, "supported"),
+        (21, 41, "supported"),
+    ]
 
 
 def test_the_numbers_of_a_sentence_are_all_looked_at_however_many_there_are():
     many = ", ".join(str(number) for number in range(400))
-    found = weft.check_answer(f"The parts are {many}.", [f"The parts are {many.replace(' 399', ' 777')}."])
+    found = weft.check_answer(
+        f"The parts are {many}.", [f"The parts are {many.replace(' 399', ' 777')}."]
+    )
     assert [(one.verdict, one.missing) for one in found.sentences] == [("contradicted", ("399",))]

@@ -25,7 +25,12 @@ Ask = Callable[..., Any]
 def kb() -> Iterator[Engine]:
     with weft.open("memory:", embedder=None) as kb:
         kb.load(HARBOR)
-        kb.add([Item("ship", "s", Kind.ENTITY, "Ship", "Ship", "The ship has 3 masts."), Item("note", "s", text="The harbor opened in 1987.")])
+        kb.add(
+            [
+                Item("ship", "s", Kind.ENTITY, "Ship", "Ship", "The ship has 3 masts."),
+                Item("note", "s", text="The harbor opened in 1987."),
+            ]
+        )
         kb.add(Item("secret", "other", text="The vault opens at 9 minutes past noon."))
         yield kb
 
@@ -47,11 +52,19 @@ def test_every_example_answers(ask: Ask, body: dict[str, Any]) -> None:
 
 def test_an_answer_is_held_against_texts_and_knowledge(ask: Ask) -> None:
     said = "The harbor opened in 1987. The harbor opened in 1990. Refunds take 3 days. Whales sing."
-    found = ask(answer=said, texts=["Refunds take 3 days."], question="When did the harbor open?", spaces=["s"])
+    found = ask(
+        answer=said,
+        texts=["Refunds take 3 days."],
+        question="When did the harbor open?",
+        spaces=["s"],
+    )
     assert verdicts(found) == ["supported", "contradicted", "supported", "unsupported"]
     row = found.json()
     assert row["grounded"] is False and row["share"] == 0.5 and row["degraded"] == []
-    assert row["sentences"][1]["item"] == {"space": "s", "id": "note"} and "1987" in row["sentences"][1]["evidence"]
+    assert (
+        row["sentences"][1]["item"] == {"space": "s", "id": "note"}
+        and "1987" in row["sentences"][1]["evidence"]
+    )
 
 
 def test_without_a_question_the_answer_itself_is_searched_for(ask: Ask) -> None:
@@ -72,7 +85,9 @@ def test_without_a_question_the_answer_itself_is_searched_for(ask: Ask) -> None:
         ({"answer": "x", "texts": ["a"], "more": 1}, 422, "more"),
     ],
 )
-def test_what_makes_no_sense_is_refused(ask: Ask, body: dict[str, Any], status: int, told: str) -> None:
+def test_what_makes_no_sense_is_refused(
+    ask: Ask, body: dict[str, Any], status: int, told: str
+) -> None:
     found = ask(**body)
     assert found.status_code == status and told in found.json()["detail"]
 
@@ -83,23 +98,42 @@ def test_a_key_reads_its_spaces_and_its_tier_what_it_may(kb: Engine, tmp_path: P
 
     def ask(of_key: str, **body: Any) -> Any:
         secret = keyring.add(of_key, reads=["s"], writes=[], role="viewer", tier=of_key, now=NOW)[1]
-        return client.post("/api/check_answer", json=body, headers={"Authorization": f"Bearer {secret}"})
+        return client.post(
+            "/api/check_answer", json=body, headers={"Authorization": f"Bearer {secret}"}
+        )
 
-    said = {"answer": "The ship has 3 masts. The harbor opened in 1987.", "spaces": ["s"], "recipe": "search"}
+    said = {
+        "answer": "The ship has 3 masts. The harbor opened in 1987.",
+        "spaces": ["s"],
+        "recipe": "search",
+    }
     assert verdicts(ask("teams", **said)) == ["supported", "supported"]
     assert verdicts(ask("writer_pro", **said)) == ["supported", "unsupported"]
-    assert verdicts(ask("core", **said)) == ["unsupported", "unsupported"] and ask("core", **said).json()["degraded"][0]["code"] == "tier"
+    assert (
+        verdicts(ask("core", **said)) == ["unsupported", "unsupported"]
+        and ask("core", **said).json()["degraded"][0]["code"] == "tier"
+    )
     assert verdicts(ask("teams", tier="core", **said)) == ["unsupported", "unsupported"]
-    assert verdicts(ask("core", answer="Refunds take 3 days.", texts=["Refunds take 3 days."])) == ["supported"]
+    assert verdicts(ask("core", answer="Refunds take 3 days.", texts=["Refunds take 3 days."])) == [
+        "supported"
+    ]
     assert ask("teams", answer="x", spaces=["other"]).status_code == 403
 
 
 def test_meaning_is_that_of_the_servers_embedder() -> None:
     with weft.open("memory:") as kb:
         client = TestClient(create(kb), base_url="http://127.0.0.1")
-        body = {"answer": "Buyers can return a purchase within 30 days.", "texts": ["Customers can send back their purchase within 30 days."]}
-        assert [verdicts(client.post("/api/check_answer", json={**body, "meaning": one})) for one in (False, True)] == [["unsupported"], ["supported"]]
+        body = {
+            "answer": "Buyers can return a purchase within 30 days.",
+            "texts": ["Customers can send back their purchase within 30 days."],
+        }
+        assert [
+            verdicts(client.post("/api/check_answer", json={**body, "meaning": one}))
+            for one in (False, True)
+        ] == [["unsupported"], ["supported"]]
 
 
 def test_every_field_is_described_and_has_a_default_but_the_answer() -> None:
-    assert [name for name, one in CheckAnswerRequest.model_fields.items() if one.is_required()] == ["answer"]
+    assert [name for name, one in CheckAnswerRequest.model_fields.items() if one.is_required()] == [
+        "answer"
+    ]

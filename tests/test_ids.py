@@ -24,7 +24,9 @@ def read_whole(statements: list[str]) -> bool:
     return any("FROM item WHERE space" in sql for sql in statements)
 
 
-def test_all_ids_are_read_once_looking_for_so_many_would_have_taken_as_long(sqlite: SqliteStore) -> None:
+def test_all_ids_are_read_once_looking_for_so_many_would_have_taken_as_long(
+    sqlite: SqliteStore,
+) -> None:
     names = [f"n{number}" for number in range(60)]
     sqlite.apply(batch([item(id) for id in names]))
     asked = statements(sqlite)
@@ -37,7 +39,9 @@ def test_all_ids_are_read_once_looking_for_so_many_would_have_taken_as_long(sqli
     assert not [sql for sql in asked if "item" in sql]
 
 
-def test_ids_of_a_very_large_space_are_never_all_read(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_of_a_very_large_space_are_never_all_read(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ids, "MOST", 59)
     names = [f"n{number}" for number in range(60)]
     sqlite.apply(batch([item(id) for id in names]))
@@ -48,7 +52,9 @@ def test_ids_of_a_very_large_space_are_never_all_read(sqlite: SqliteStore, monke
 
 @pytest.mark.parametrize("at_once", [1, 10_000])
 @pytest.mark.parametrize("seed", range(5))
-def test_items_are_found_where_they_are_after_any_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int) -> None:
+def test_items_are_found_where_they_are_after_any_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
+) -> None:
     monkeypatch.setattr(ids, "READ_AT_ONCE", at_once)
     chance, path = random.Random(seed), str(tmp_path / "weft.db")
     reader, writer = SqliteStore.open(path), SqliteStore.open(path)
@@ -64,7 +70,9 @@ def test_items_are_found_where_they_are_after_any_change(tmp_path: Path, monkeyp
                 writer.apply(batch([item(id, text=stored[id])]))
         some = chance.sample(names, 12)
         assert seen(reader, some) == [id for id in some if id in stored]
-        assert {one.id: one.text for one in reader.get([(SPACE, id) for id in some])} == {id: stored[id] for id in some if id in stored}
+        assert {one.id: one.text for one in reader.get([(SPACE, id) for id in some])} == {
+            id: stored[id] for id in some if id in stored
+        }
         wanted = f"text{number}"
         found = {id for (_, id), _ in reader.search_text(wanted, Filter((SPACE,)), 50).matches}
         assert found == {id for id, text in stored.items() if text == wanted}

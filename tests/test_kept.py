@@ -87,7 +87,12 @@ def test_vectors_of_another_width_are_no_error():
     kept = Kept()
     kept.get(np.array([1]), all_of(10), lambda places: np.ones((len(places), 3), np.float32))
     kept.forget(0, 10)
-    assert kept.get(np.array([2, 1]), all_of(10), lambda places: np.full((len(places), 5), 2.0, np.float32)).tolist() == [[2.0] * 5] * 2
+    assert (
+        kept.get(
+            np.array([2, 1]), all_of(10), lambda places: np.full((len(places), 5), 2.0, np.float32)
+        ).tolist()
+        == [[2.0] * 5] * 2
+    )
 
 
 def test_every_short_float_is_read_as_the_number_it_is():
@@ -115,7 +120,10 @@ def test_vectors_that_are_cut_off_or_missing_are_told_and_never_taken_for_others
     store.apply(batch([item(str(number)) for number in range(6)]))
     store.put_vectors({("acme", str(number)): asked for number in range(6)}, "some")
     apsw.Connection(path).execute(damage)
-    for ask in (lambda: store.search_vector(asked, ACME, 3), lambda: store.score_vectors(asked, [("acme", "0"), ("acme", "1")])):
+    for ask in (
+        lambda: store.search_vector(asked, ACME, 3),
+        lambda: store.score_vectors(asked, [("acme", "0"), ("acme", "1")]),
+    ):
         with pytest.raises(Corrupt, match="`weft reindex` makes all of them anew"):
             ask()
     store.forget_vectors()

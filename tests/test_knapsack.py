@@ -18,14 +18,23 @@ from weft.stages.knapsack import Choice, Group, Offer, Option, choose
 from weft.stages.table import Ruling
 
 EXAMPLES = int(os.environ.get("WEFT_EXAMPLES", "150"))
-MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+MANY = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 Picks = tuple[int, ...]
 
 options = st.builds(Option, tokens=st.integers(0, 9), value=st.integers(0, 12))
 offers = st.builds(Offer, options=st.lists(options, min_size=1, max_size=3).map(tuple))
 
 
-@pytest.fixture(scope="module", autouse=True, params=[0, knapsack.SMALL], ids=["settled before", "tables of all"])
+@pytest.fixture(
+    scope="module",
+    autouse=True,
+    params=[0, knapsack.SMALL],
+    ids=["settled before", "tables of all"],
+)
 def small(request: pytest.FixtureRequest) -> Iterator[None]:
     """The problems here are small: they are solved both with tables of all offers, and with tables of those that bounds do not settle."""
     with pytest.MonkeyPatch.context() as patch:
@@ -34,9 +43,13 @@ def small(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @st.composite
-def problems(draw: st.DrawFn, shares: bool = False, needs: bool = False, most: bool = True) -> tuple[list[Group], int]:
+def problems(
+    draw: st.DrawFn, shares: bool = False, needs: bool = False, most: bool = True
+) -> tuple[list[Group], int]:
     """One to three groups with at most seven offers in all, and a budget that holds the shares."""
-    sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(lambda sizes: sum(sizes) <= 7))
+    sizes = draw(
+        st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(lambda sizes: sum(sizes) <= 7)
+    )
     budget = draw(st.integers(0, 40))
     left, groups = budget, []
     for size in sizes:
@@ -56,12 +69,20 @@ def needed(size: int) -> st.SearchStrategy[tuple[Picks, ...]]:
 
 
 def cost(group: Group, picks: Sequence[int]) -> int:
-    taken = [offer.options[pick].tokens for offer, pick in zip(group.offers, picks, strict=True) if pick >= 0]
+    taken = [
+        offer.options[pick].tokens
+        for offer, pick in zip(group.offers, picks, strict=True)
+        if pick >= 0
+    ]
     return sum(taken) + (group.overhead if taken else 0)
 
 
 def worth(group: Group, picks: Sequence[int]) -> int:
-    return sum(offer.options[pick].value for offer, pick in zip(group.offers, picks, strict=True) if pick >= 0)
+    return sum(
+        offer.options[pick].value
+        for offer, pick in zip(group.offers, picks, strict=True)
+        if pick >= 0
+    )
 
 
 def split(groups: Sequence[Group], picks: Sequence[int]) -> list[Sequence[int]]:
@@ -78,7 +99,11 @@ def ways(group: Group) -> Iterator[Picks]:
 
 def alone(group: Group) -> tuple[int, int]:
     """The best a group can make of its share, and the fewest tokens that give it."""
-    reachable = [(worth(group, picks), -cost(group, picks)) for picks in ways(group) if cost(group, picks) <= group.sure]
+    reachable = [
+        (worth(group, picks), -cost(group, picks))
+        for picks in ways(group)
+        if cost(group, picks) <= group.sure
+    ]
     value, tokens = max(reachable)
     return value, -tokens if value else 0
 
@@ -121,7 +146,9 @@ def assert_possible(groups: Sequence[Group], budget: int, choice: Choice) -> Non
     costs = [cost(group, picks) for group, picks in zip(groups, parts, strict=True)]
     assert sum(costs) <= budget
     assert all(spent <= group.most for group, spent in zip(groups, costs, strict=True))
-    assert choice.value == sum(worth(group, picks) for group, picks in zip(groups, parts, strict=True))
+    assert choice.value == sum(
+        worth(group, picks) for group, picks in zip(groups, parts, strict=True)
+    )
     assert choice.value <= choice.bound
 
 
@@ -150,17 +177,25 @@ def test_with_shares_no_choice_is_better_that_leaves_each_group_what_it_made_of_
 def test_every_group_has_at_least_what_it_could_do_alone_with_its_share(problem):
     groups, budget = problem
     parts = split(groups, choose(groups, budget).options)
-    assert all(worth(group, picks) >= alone(group)[0] for group, picks in zip(groups, parts, strict=True))
+    assert all(
+        worth(group, picks) >= alone(group)[0] for group, picks in zip(groups, parts, strict=True)
+    )
 
 
 @MANY
 @given(problems(shares=True, most=False))
 def test_tokens_that_one_group_cannot_use_go_to_the_others(problem):
     groups, budget = problem
-    everything = sum(group.overhead + sum(max(option.tokens for option in offer.options) for offer in group.offers) for group in groups)
+    everything = sum(
+        group.overhead
+        + sum(max(option.tokens for option in offer.options) for offer in group.offers)
+        for group in groups
+    )
     assume(everything <= budget)
     choice = choose(groups, budget)
-    assert choice.value == sum(max(option.value for option in offer.options) for group in groups for offer in group.offers)
+    assert choice.value == sum(
+        max(option.value for option in offer.options) for group in groups for offer in group.offers
+    )
 
 
 @MANY
@@ -202,7 +237,12 @@ def test_with_a_tolerance_a_choice_that_keeps_dependencies_is_nearly_the_best(pr
     choice = choose(groups, budget, tolerance)
     assert_possible(groups, budget, choice)
     assert not broken(groups, choice.options)
-    assert (1 - tolerance) * best_with_needs(groups, budget) <= choice.value <= best_with_needs(groups, budget) <= choice.bound
+    assert (
+        (1 - tolerance) * best_with_needs(groups, budget)
+        <= choice.value
+        <= best_with_needs(groups, budget)
+        <= choice.bound
+    )
 
 
 @MANY
@@ -229,13 +269,21 @@ def test_what_a_coarse_table_leaves_is_used_up(problem, cells):
         for place, offer in enumerate(group.offers):
             for option in range(len(offer.options)):
                 more = [*picks[:place], option, *picks[place + 1 :]]
-                fits = cost(group, more) <= group.most and spent - cost(group, picks) + cost(group, more) <= budget
+                fits = (
+                    cost(group, more) <= group.most
+                    and spent - cost(group, picks) + cost(group, more) <= budget
+                )
                 assert not (fits and worth(group, more) > worth(group, picks))
 
 
 def test_a_thousand_equal_offers_fill_a_budget_too_large_for_an_exact_table(monkeypatch):
     monkeypatch.setattr(table, "MAX_CELLS", 400_000)
-    group = Group(tuple(Offer((Option(130 + number % 9, 1000), Option(7, 50))) for number in range(1000)), 0, 60_000, 3)
+    group = Group(
+        tuple(Offer((Option(130 + number % 9, 1000), Option(7, 50))) for number in range(1000)),
+        0,
+        60_000,
+        3,
+    )
     choice = choose([group], 60_000)
     assert_possible([group], 60_000, choice)
     assert cost(group, choice.options) > 0.999 * 60_000 and choice.gap < 0.001
@@ -256,7 +304,15 @@ def test_a_coarse_table_with_shares_and_needs_still_fits(problem, cells):
 @given(problems(shares=True, needs=True))
 def test_the_same_problem_has_the_same_answer(problem):
     groups, budget = problem
-    again = [Group(tuple(Offer(tuple(offer.options), offer.needs) for offer in group.offers), group.sure, group.most, group.overhead) for group in groups]
+    again = [
+        Group(
+            tuple(Offer(tuple(offer.options), offer.needs) for offer in group.offers),
+            group.sure,
+            group.most,
+            group.overhead,
+        )
+        for group in groups
+    ]
     assert choose(groups, budget) == choose(again, budget)
 
 
@@ -274,7 +330,9 @@ def test_of_equal_groups_the_first_is_served():
     assert choose(groups, 5).options == (0, -1)
 
 
-@pytest.mark.parametrize("groups", [[], [Group((), 0, 0)], [Group((), 3, 9, overhead=2), Group((), 0, 9)]])
+@pytest.mark.parametrize(
+    "groups", [[], [Group((), 0, 0)], [Group((), 3, 9, overhead=2), Group((), 0, 9)]]
+)
 def test_nothing_on_offer_is_nothing_chosen(groups):
     assert choose(groups, 10) == Choice((), 0, 0)
 
@@ -294,7 +352,9 @@ def test_an_offer_without_options_is_never_taken():
 
 
 def test_a_budget_beyond_everything_needs_no_more_memory_than_everything():
-    groups = [Group((Offer((Option(10, 1),)),), sure=10**14, most=10**15, overhead=1) for _ in range(3)]
+    groups = [
+        Group((Offer((Option(10, 1),)),), sure=10**14, most=10**15, overhead=1) for _ in range(3)
+    ]
     assert choose(groups, 10**15) == Choice((0, 0, 0), 3, 3)
 
 
@@ -309,12 +369,23 @@ def test_a_need_that_nothing_can_meet_keeps_the_offer_out():
 
 
 def test_two_offers_that_need_each_other_come_together_or_not_at_all():
-    group = Group((Offer((Option(3, 9),), needs=((1,),)), Offer((Option(3, 1),), needs=((0,),)), Offer((Option(1, 1),))), sure=0, most=9)
+    group = Group(
+        (
+            Offer((Option(3, 9),), needs=((1,),)),
+            Offer((Option(3, 1),), needs=((0,),)),
+            Offer((Option(1, 1),)),
+        ),
+        sure=0,
+        most=9,
+    )
     assert [choose([group], budget).options for budget in (5, 6)] == [(-1, -1, 0), (0, 0, -1)]
 
 
 def test_a_worthless_offer_comes_along_when_a_good_one_needs_it():
-    groups = [Group((Offer((Option(2, 9),), needs=((1,),)),), 0, 9), Group((Offer((Option(2, 0),)),), 0, 9, overhead=1)]
+    groups = [
+        Group((Offer((Option(2, 9),), needs=((1,),)),), 0, 9),
+        Group((Offer((Option(2, 0),)),), 0, 9, overhead=1),
+    ]
     assert choose(groups, 4).value == 0
     assert choose(groups, 5) == Choice((0, 0), 9, 9)
 
@@ -328,22 +399,45 @@ def test_a_coarse_table_costs_nothing_where_everything_fits(monkeypatch):
 
 def some_offer(chance: random.Random, worth: int) -> Offer:
     tokens = chance.randint(1, 120)
-    shorter = [Option(tokens * chance.randint(10, 90) // 100, max(2, worth * 35 // 100)), Option(chance.randint(0, 15), max(1, worth // 20))]
-    found = [Option(tokens, max(3, worth)), *(option for option in shorter if chance.random() < 0.6)]
-    return Offer(tuple(chance.sample(found, len(found)) if chance.random() < 0.1 else found if chance.random() < 0.9 else ()))
+    shorter = [
+        Option(tokens * chance.randint(10, 90) // 100, max(2, worth * 35 // 100)),
+        Option(chance.randint(0, 15), max(1, worth // 20)),
+    ]
+    found = [
+        Option(tokens, max(3, worth)),
+        *(option for option in shorter if chance.random() < 0.6),
+    ]
+    return Offer(
+        tuple(
+            chance.sample(found, len(found))
+            if chance.random() < 0.1
+            else found
+            if chance.random() < 0.9
+            else ()
+        )
+    )
 
 
 def some_problem(seed: int) -> tuple[list[Group], int]:
     """As large as those of requests, some with many equal values."""
     chance = random.Random(seed)
     budget = chance.choice([chance.randint(1, 400), chance.randint(400, 2500)])
-    worth = chance.choice([lambda: chance.randint(0, 3), lambda: int(10**12 * chance.random() ** 6), lambda: 0])
+    worth = chance.choice(
+        [lambda: chance.randint(0, 3), lambda: int(10**12 * chance.random() ** 6), lambda: 0]
+    )
     left, groups = budget, []
     for _ in range(chance.randint(1, 4)):
         sure = chance.choice([0, 0, chance.randint(0, left // 2)])
         left -= sure
         most = chance.choice([budget, budget, chance.randint(0, budget)])
-        groups.append(Group(tuple(some_offer(chance, worth()) for _ in range(chance.choice([0, 3, 20, 40]))), sure, most, chance.choice([0, 3, 20])))
+        groups.append(
+            Group(
+                tuple(some_offer(chance, worth()) for _ in range(chance.choice([0, 3, 20, 40]))),
+                sure,
+                most,
+                chance.choice([0, 3, 20]),
+            )
+        )
     return groups, budget
 
 
@@ -356,15 +450,27 @@ def test_what_is_settled_before_is_what_tables_of_all_offers_would_choose(monkey
 
 def test_most_of_a_large_problem_is_settled_before_any_table_is_made():
     chance = random.Random(3)
-    groups = [Group(tuple(some_offer(chance, int(10**12 * chance.random() ** 6)) for _ in range(40)), 0, 2000, 3) for _ in range(2)]
+    groups = [
+        Group(
+            tuple(some_offer(chance, int(10**12 * chance.random() ** 6)) for _ in range(40)),
+            0,
+            2000,
+            3,
+        )
+        for _ in range(2)
+    ]
     parts = settled(groups, 2000, {})
     assert parts is not None
     assert sum(len(part.rest.offers) for part in parts) < 30
 
 
-def test_a_problem_too_large_for_exact_tables_is_solved_exactly_when_what_is_left_of_it_is_small(monkeypatch):
+def test_a_problem_too_large_for_exact_tables_is_solved_exactly_when_what_is_left_of_it_is_small(
+    monkeypatch,
+):
     chance = random.Random(3)
-    group = Group(tuple(some_offer(chance, int(10**12 * chance.random() ** 6)) for _ in range(80)), 0, 2000)
+    group = Group(
+        tuple(some_offer(chance, int(10**12 * chance.random() ** 6)) for _ in range(80)), 0, 2000
+    )
     exact = choose([group], 2000)
     monkeypatch.setattr(table, "MAX_CELLS", 40_000)
     assert choose([group], 2000) == exact
@@ -374,5 +480,13 @@ def test_what_is_taken_before_leaves_the_rest_its_room(monkeypatch):
     monkeypatch.setattr(knapsack, "SMALL", 0)
     large = [Offer((Option(400, 0), Option(1, 1)))]
     sure = Offer((Option(300, 10**9),))
-    groups = [Group(tuple(large), 500, 1000), Group((sure, *(Offer((Option(23 + number % 7, 100 + number),)) for number in range(30))), 0, 1000, 3)]
+    groups = [
+        Group(tuple(large), 500, 1000),
+        Group(
+            (sure, *(Offer((Option(23 + number % 7, 100 + number),)) for number in range(30))),
+            0,
+            1000,
+            3,
+        ),
+    ]
     assert choose(groups, 1000) == knapsack._solve(groups, 1000, Ruling())

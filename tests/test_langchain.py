@@ -49,7 +49,10 @@ def test_a_search_gives_the_best_items_with_title_and_text(kb: Engine | Client) 
     hits = kb.search(ASK, spaces=BOTH, limit=3, types=["faq", "playbook"], mode="bm25")
     assert [document.metadata["id"] for document in documents] == [hit.item.id for hit in hits]
     assert documents[0].page_content == f"{hits[0].item.title}\n\n{hits[0].item.text}"
-    assert documents[0].metadata.items() >= {"space": "support", "score": hits[0].score, "match_source": "bm25"}.items()
+    assert (
+        documents[0].metadata.items()
+        >= {"space": "support", "score": hits[0].score, "match_source": "bm25"}.items()
+    )
     assert documents[0].metadata["path"] == [documents[0].id]
 
 
@@ -66,7 +69,9 @@ def test_a_budget_gives_the_blocks_of_one_context(kb: Engine | Client) -> None:
 
 def test_awaited_it_gives_the_same(kb: Engine | Client) -> None:
     for fields in ({"k": 4}, {"max_tokens": 300, "k": 5, "now": NOW}):
-        assert asyncio.run(retriever(kb, **fields).ainvoke(ASK)) == retriever(kb, **fields).invoke(ASK)
+        assert asyncio.run(retriever(kb, **fields).ainvoke(ASK)) == retriever(kb, **fields).invoke(
+            ASK
+        )
 
 
 def test_it_takes_its_place_in_a_chain(kb: Engine | Client) -> None:
@@ -75,7 +80,11 @@ def test_it_takes_its_place_in_a_chain(kb: Engine | Client) -> None:
 
     prompt = ChatPromptTemplate.from_messages([("system", "{context}"), ("user", "{question}")])
     model = RunnableLambda(lambda value: value.to_messages()[0].content)
-    chain = {"context": retriever(kb, max_tokens=400) | joined, "question": RunnablePassthrough()} | prompt | model
+    chain = (
+        {"context": retriever(kb, max_tokens=400) | joined, "question": RunnablePassthrough()}
+        | prompt
+        | model
+    )
     answer = chain.invoke(ASK)
     assert "refund" in answer
     assert asyncio.run(chain.ainvoke(ASK)) == answer
@@ -96,8 +105,12 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_the_package_the_advice_is_what_to_install() -> None:
-    script = (
-        "import sys; sys.modules['langchain_core'] = None\nimport weft\ntry: import weft.surfaces.langchain\nexcept weft.MissingExtra as error: print(error)"
+    script = "import sys; sys.modules['langchain_core'] = None\nimport weft\ntry: import weft.surfaces.langchain\nexcept weft.MissingExtra as error: print(error)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(Path(weft.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    done = subprocess.run([sys.executable, "-c", script], env={"PYTHONPATH": str(Path(weft.__file__).parents[1])}, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("pip install 'weft[langchain]'\n")

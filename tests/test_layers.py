@@ -33,7 +33,19 @@ LAYERS: dict[str, set[str]] = {
     "tokens": {"errors", "ports"},
     "remote": {"errors"},
     "templates": {"errors"},
-    "stages": {"model", "errors", "ports", "recipes", "codec", "words", "trace", "quick", "recent", "ingest.called", "ingest.mentions"},
+    "stages": {
+        "model",
+        "errors",
+        "ports",
+        "recipes",
+        "codec",
+        "words",
+        "trace",
+        "quick",
+        "recent",
+        "ingest.called",
+        "ingest.mentions",
+    },
     "axioms": {"model", "errors", "ports", "codec"},
     "disk": {"errors"},
     "layers": {"model", "ports", "codec"},
@@ -134,11 +146,30 @@ LAYERS: dict[str, set[str]] = {
     "life": {"model", "errors", "ports", "codec", "ingest"},
     "__main__": {"surfaces"},
 }
-REQUIRED = {"Stemmer", "apsw", "click", "markdown_it", "numpy", "onnxruntime", "re2", "rich", "tiktoken", "tokenizers", "yaml"}
+REQUIRED = {
+    "Stemmer",
+    "apsw",
+    "click",
+    "markdown_it",
+    "numpy",
+    "onnxruntime",
+    "re2",
+    "rich",
+    "tiktoken",
+    "tokenizers",
+    "yaml",
+}
 
 MAX_FUNCTION = 60
 MAX_FILE = 320
-LARGER = {"engine.py": 520, "model.py": 420, "stores/memory.py": 480, "stores/sqlite/store.py": 440, "surfaces/client.py": 370, "testing/items.py": 340}
+LARGER = {
+    "engine.py": 520,
+    "model.py": 420,
+    "stores/memory.py": 480,
+    "stores/sqlite/store.py": 440,
+    "surfaces/client.py": 370,
+    "testing/items.py": 340,
+}
 
 
 def module(file: Path) -> str:
@@ -154,7 +185,9 @@ def imports(file: Path) -> Iterator[str]:
             yield from (alias.name for alias in statement.names)
         elif isinstance(statement, ast.ImportFrom):
             assert not statement.level, f"{file}: relative import"
-            yield from _imported_from(str(statement.module), [alias.name for alias in statement.names])
+            yield from _imported_from(
+                str(statement.module), [alias.name for alias in statement.names]
+            )
 
 
 def _imported_from(source: str, names: list[str]) -> Iterator[str]:
@@ -165,7 +198,13 @@ def _imported_from(source: str, names: list[str]) -> Iterator[str]:
 
 def inside(file: Path) -> list[str]:
     """The parts of the package that a file imports."""
-    return sorted({name.removeprefix("weft").removeprefix(".") for name in imports(file) if name.split(".")[0] == "weft"})
+    return sorted(
+        {
+            name.removeprefix("weft").removeprefix(".")
+            for name in imports(file)
+            if name.split(".")[0] == "weft"
+        }
+    )
 
 
 def layer(name: str) -> str:
@@ -179,7 +218,9 @@ def own(name: str) -> str:
 
 
 def allowed(importer: str, imported: str) -> bool:
-    return (bool(importer) and part_of(imported, own(importer))) or any(part_of(imported, one) for one in LAYERS[layer(importer)])
+    return (bool(importer) and part_of(imported, own(importer))) or any(
+        part_of(imported, one) for one in LAYERS[layer(importer)]
+    )
 
 
 def part_of(name: str, whole: str) -> bool:
@@ -208,7 +249,13 @@ def below(name: str, seen: set[str]) -> set[str]:
 
 def test_the_core_names_no_store_and_no_embedder():
     kinds = ("stores", "embedders", "llms", "names")
-    adapters = [name for file in FILES if layer(module(file)) not in kinds for name in inside(file) if layer(name) in kinds]
+    adapters = [
+        name
+        for file in FILES
+        if layer(module(file)) not in kinds
+        for name in inside(file)
+        if layer(name) in kinds
+    ]
     assert sorted(set(adapters)) == ["embedders.cached"]
 
 
@@ -216,30 +263,78 @@ def test_an_optional_package_is_imported_in_one_file_or_folder_of_its_own():
     users: dict[str, set[str]] = defaultdict(set)
     for name in NAMES:
         for imported in imports(ROOT / name):
-            users[imported.split(".")[0]].add(next((folder for folder in ("surfaces/http", "testing") if name.startswith(f"{folder}/")), name))
-    others = {package: files for package, files in users.items() if package not in REQUIRED | sys.stdlib_module_names | {"weft"}}
+            users[imported.split(".")[0]].add(
+                next(
+                    (
+                        folder
+                        for folder in ("surfaces/http", "testing")
+                        if name.startswith(f"{folder}/")
+                    ),
+                    name,
+                )
+            )
+    others = {
+        package: files
+        for package, files in users.items()
+        if package not in REQUIRED | sys.stdlib_module_names | {"weft"}
+    }
     # httpx speaks HTTP for embedders and LLMs (remote.py) and for the client, each in its one file.
-    assert {package: sorted(files) for package, files in others.items() if len(files) > 1 and package != "httpx"} == {}
-    assert not {name for files in others.values() for name in files} & {"engine.py", "model.py", "ports.py", "registry.py", "__init__.py"}
+    assert {
+        package: sorted(files)
+        for package, files in others.items()
+        if len(files) > 1 and package != "httpx"
+    } == {}
+    assert not {name for files in others.values() for name in files} & {
+        "engine.py",
+        "model.py",
+        "ports.py",
+        "registry.py",
+        "__init__.py",
+    }
 
 
 def test_importing_weft_loads_no_optional_and_no_heavy_package():
     script = "import sys, weft; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
-    loaded = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True, text=True).stdout.split()
-    assert not {"httpx", "yaml", "onnxruntime", "tokenizers", "rich", "click", "pytest", "hypothesis", "apsw"} & set(loaded)
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, check=True, text=True
+    ).stdout.split()
+    assert not {
+        "httpx",
+        "yaml",
+        "onnxruntime",
+        "tokenizers",
+        "rich",
+        "click",
+        "pytest",
+        "hypothesis",
+        "apsw",
+    } & set(loaded)
 
 
 def test_only_the_settings_and_the_command_line_know_the_environment():
-    users = {name for name in NAMES for node in ast.walk(tree(name)) if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")}
-    assert {name for name in users if layer(module(ROOT / name)) not in ("config", "surfaces")} == set()
+    users = {
+        name
+        for name in NAMES
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+    }
+    assert {
+        name for name in users if layer(module(ROOT / name)) not in ("config", "surfaces")
+    } == set()
 
 
 def test_the_library_prints_nothing_and_has_no_async_twins():
     for name in NAMES:
         if layer(module(ROOT / name)) != "surfaces":
             nodes = list(ast.walk(tree(name)))
-            assert not [node.lineno for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"]
+            assert not [
+                node.lineno
+                for node in nodes
+                if isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "print"
+            ]
             assert not [node.name for node in nodes if isinstance(node, ast.AsyncFunctionDef)]
 
 
@@ -249,8 +344,16 @@ def tree(name: str) -> ast.Module:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_function_is_too_long(name):
-    functions = [node for node in ast.walk(tree(name)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    assert [f"{one.name}: {length}" for one in functions if (length := (one.end_lineno or 0) - one.lineno + 1) > MAX_FUNCTION] == []
+    functions = [
+        node
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert [
+        f"{one.name}: {length}"
+        for one in functions
+        if (length := (one.end_lineno or 0) - one.lineno + 1) > MAX_FUNCTION
+    ] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

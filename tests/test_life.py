@@ -78,7 +78,10 @@ class TestHistory:
     def test_a_limit_keeps_the_newest(self, kb: Engine) -> None:
         for number in range(5):
             kb.add(node("a", f"{number}"))
-        assert [one.item and one.item.text for one in kb.history("a", space="s", limit=2)] == ["4", "3"]
+        assert [one.item and one.item.text for one in kb.history("a", space="s", limit=2)] == [
+            "4",
+            "3",
+        ]
         with pytest.raises(Invalid, match="limit"):
             kb.history("a", space="s", limit=0)
 
@@ -92,13 +95,20 @@ class TestHistory:
 
 class TestRestore:
     def test_a_deleted_item_comes_back_with_its_links_and_is_found(self, kb: Engine) -> None:
-        kb.add([node("a", "refund"), node("b"), node("c")], [link("a", "b", 0.5), link("c", "a", properties={"why": "x"}), link("b", "c")])
+        kb.add(
+            [node("a", "refund"), node("b"), node("c")],
+            [link("a", "b", 0.5), link("c", "a", properties={"why": "x"}), link("b", "c")],
+        )
         before, edges = kb.stats().spaces, list(kb.edges())
         kb.delete("a", space="s")
         assert kb.search("refund", spaces=["s"]) == []
         report = kb.restore("a", space="s")
         assert (report.added, report.edges, report.skipped) == (1, 2, ())
-        assert (kb.stats().spaces, list(kb.edges()), [hit.item.id for hit in kb.search("refund", spaces=["s"])]) == (before, edges, ["a"])
+        assert (
+            kb.stats().spaces,
+            list(kb.edges()),
+            [hit.item.id for hit in kb.search("refund", spaces=["s"])],
+        ) == (before, edges, ["a"])
         assert kb.verify() == []
 
     def test_an_older_state_comes_back_by_its_time_or_its_version(self, kb: Engine) -> None:
@@ -121,7 +131,11 @@ class TestRestore:
         kb.delete("a", space="s")
         kb.delete("b", space="s")
         report = kb.restore("a", space="s")
-        assert (report.added, report.edges, [one.why for one in report.skipped]) == (1, 0, ["there is no item 'b' in space 's'"])
+        assert (report.added, report.edges, [one.why for one in report.skipped]) == (
+            1,
+            0,
+            ["there is no item 'b' in space 's'"],
+        )
 
     def test_links_made_since_stay(self, kb: Engine) -> None:
         kb.add([node("a", "one"), node("b")], [link("a", "b", 0.5)])
@@ -130,7 +144,13 @@ class TestRestore:
         assert [(one.source, one.weight) for one in kb.edges()] == [("a", 0.5), ("b", 1.0)]
 
     def test_links_of_spaces_that_are_not_named_stay_away(self, kb: Engine) -> None:
-        kb.add([node("a"), node("z", space="zoo")], [Edge("z", "a", space="zoo", target_space="s"), Edge("a", "z", space="s", target_space="zoo")])
+        kb.add(
+            [node("a"), node("z", space="zoo")],
+            [
+                Edge("z", "a", space="zoo", target_space="s"),
+                Edge("a", "z", space="s", target_space="zoo"),
+            ],
+        )
         kb.delete("a", space="s")
         assert kb.restore("a", space="s", edges_of=["s"]).edges == 1
         assert [one.space for one in kb.edges()] == ["s"]
@@ -156,7 +176,13 @@ class TestRollback:
         kb.add([node("a", "two"), node("c")], [link("a", "b", 0.7), link("c", "a")])
         kb.delete("b", space="s")
         told = kb.rollback(moment(0), dry_run=True)
-        assert [(step.action, step.id) for step in told.steps] == [("update", "a"), ("add", "b"), ("delete", "c"), ("link", "a"), ("unlink", "c")]
+        assert [(step.action, step.id) for step in told.steps] == [
+            ("update", "a"),
+            ("add", "b"),
+            ("delete", "c"),
+            ("link", "a"),
+            ("unlink", "c"),
+        ]
         assert kb.stats().spaces != before
         done = kb.rollback(moment(0))
         assert (done.steps, done.dry_run, kb.stats().spaces) == (told.steps, False, before)
@@ -174,21 +200,31 @@ class TestRollback:
     def test_before_everything_there_was_nothing(self, kb: Engine) -> None:
         kb.add([node("a"), node("b")], [link("a", "b")])
         kb.rollback(moment(-1))
-        assert [(one.items, one.edges, int(one.digest, 16)) for one in kb.stats().spaces] == [(0, 0, 0)]
+        assert [(one.items, one.edges, int(one.digest, 16)) for one in kb.stats().spaces] == [
+            (0, 0, 0)
+        ]
 
-    def test_only_the_spaces_named_change_and_links_that_cannot_come_back_are_told(self, kb: Engine) -> None:
+    def test_only_the_spaces_named_change_and_links_that_cannot_come_back_are_told(
+        self, kb: Engine
+    ) -> None:
         kb.add([node("a"), node("z", space="zoo")], [Edge("a", "z", space="s", target_space="zoo")])
         kb.delete("z", space="zoo")
         zoo = kb.stats().spaces[1]
         done = kb.rollback(moment(0), spaces=["s"])
-        assert (done.steps, [one.why for one in done.skipped]) == ((), ["there is no item 'z' in space 'zoo'"])
+        assert (done.steps, [one.why for one in done.skipped]) == (
+            (),
+            ["there is no item 'z' in space 'zoo'"],
+        )
         assert kb.stats().spaces[1] == zoo
 
     def test_links_of_other_spaces_that_fall_are_told(self, kb: Engine) -> None:
         kb.add(node("z", space="zoo"))
         kb.add(node("a"), [Edge("z", "a", space="zoo", target_space="s")])
         told = kb.rollback(moment(0), spaces=["s"], dry_run=True)
-        assert [(step.action, step.space, step.id) for step in told.steps] == [("delete", "s", "a"), ("unlink", "zoo", "z")]
+        assert [(step.action, step.space, step.id) for step in told.steps] == [
+            ("delete", "s", "a"),
+            ("unlink", "zoo", "z"),
+        ]
 
     def test_nothing_to_do_writes_nothing(self, kb: Engine) -> None:
         kb.add(node("a"))
@@ -215,7 +251,9 @@ _keys = st.tuples(st.sampled_from(["s", "zoo"]), st.sampled_from("abcd"))
 _writes = st.lists(
     st.fixed_dictionaries(
         {
-            "put": st.lists(st.tuples(_keys, st.sampled_from(["refund", "parcel refund", "monday"])), max_size=3),
+            "put": st.lists(
+                st.tuples(_keys, st.sampled_from(["refund", "parcel refund", "monday"])), max_size=3
+            ),
             "links": st.lists(st.tuples(_keys, _keys, st.sampled_from([0.5, 1.0])), max_size=3),
             "gone": st.lists(_keys, max_size=2),
             "unlinked": st.lists(st.tuples(_keys, _keys), max_size=2),
@@ -230,14 +268,32 @@ def seen(kb: Engine) -> list[Any]:
     """All that a user can see of the knowledge: items, links, digests and what a search finds."""
     spaces = [info.name for info in kb.stats().spaces]
     full = [info for info in kb.stats().spaces if info.items]
-    return [full, list(kb.items()), list(kb.edges()), kb.search("refund monday", spaces=spaces) if spaces else []]
+    return [
+        full,
+        list(kb.items()),
+        list(kb.edges()),
+        kb.search("refund monday", spaces=spaces) if spaces else [],
+    ]
 
 
 def write(kb: Engine, step: dict[str, Any]) -> None:
     known = {item.key for item in kb.items()} | {key for key, _ in step["put"]}
-    edges = {(source, target): Edge(source[1], target[1], weight=w, space=source[0], target_space=target[0]) for source, target, w in step["links"]}
-    kb.add({key: node(key[1], text, key[0]) for key, text in step["put"]}.values(), [edge for ends, edge in edges.items() if known.issuperset(ends)])
-    kb.delete_edges([Edge(source[1], target[1], space=source[0], target_space=target[0]) for source, target in step["unlinked"]])
+    edges = {
+        (source, target): Edge(
+            source[1], target[1], weight=w, space=source[0], target_space=target[0]
+        )
+        for source, target, w in step["links"]
+    }
+    kb.add(
+        {key: node(key[1], text, key[0]) for key, text in step["put"]}.values(),
+        [edge for ends, edge in edges.items() if known.issuperset(ends)],
+    )
+    kb.delete_edges(
+        [
+            Edge(source[1], target[1], space=source[0], target_space=target[0])
+            for source, target in step["unlinked"]
+        ]
+    )
     for space, id in step["gone"]:
         if space in {info.name for info in kb.stats().spaces}:
             kb.delete(id, space=space)
@@ -246,7 +302,9 @@ def write(kb: Engine, step: dict[str, Any]) -> None:
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
 @given(_writes, st.data())
-def test_a_rollback_to_any_moment_brings_back_what_was_seen_then(store: str, tmp_path_factory: pytest.TempPathFactory, steps: list[Any], data: Any) -> None:
+def test_a_rollback_to_any_moment_brings_back_what_was_seen_then(
+    store: str, tmp_path_factory: pytest.TempPathFactory, steps: list[Any], data: Any
+) -> None:
     now = START
     url = "memory:" if store == "memory" else str(tmp_path_factory.mktemp("life") / "knowledge.db")
     with Engine(open_stores(url, {}), None, clock=lambda: now) as kb:
@@ -262,7 +320,9 @@ def test_a_rollback_to_any_moment_brings_back_what_was_seen_then(store: str, tmp
         assert kb.verify() == []
 
 
-def test_a_write_between_plan_and_rollback_is_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_between_plan_and_rollback_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with engine(str(tmp_path / "k.db")) as kb, engine(str(tmp_path / "k.db")) as other:
         kb.add(node("a", "one"))
         kb.add(node("a", "two"))
@@ -288,7 +348,9 @@ def raw(path: Path, *statements: str) -> None:
     connection.close()
 
 
-def test_a_file_whose_log_did_not_name_links_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_whose_log_did_not_name_links_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "k.db"
     with engine(str(path)) as kb:
         kb.add([node("a"), node("b")], [link("a", "b", 0.5)])
@@ -303,7 +365,11 @@ def test_a_file_whose_log_did_not_name_links_is_brought_up_to_date(tmp_path: Pat
     raw(path, "PRAGMA user_version=2")
     with engine(str(path)) as kb:
         assert kb.verify() == []
-        assert [state.edge and state.edge.weight for state in kb.history("a", space="s") if state.action == "link"] == [0.7, None]
+        assert [
+            state.edge and state.edge.weight
+            for state in kb.history("a", space="s")
+            if state.action == "link"
+        ] == [0.7, None]
         kb.rollback(moment(0))
         assert [edge.weight for edge in kb.edges()] == [0.5]
         with pytest.raises(Conflict, match="did not log which link") as caught:
@@ -327,10 +393,14 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_verify_proves_that_the_deleted_is_gone_and_the_rest_is_there(tmp_path: Path, damage: str) -> None:
+def test_verify_proves_that_the_deleted_is_gone_and_the_rest_is_there(
+    tmp_path: Path, damage: str
+) -> None:
     path = tmp_path / "k.db"
     with engine(str(path)) as kb:
-        kb.add([node("a", "x"), node("b"), node("gone", "refund")], [link("a", "b"), link("gone", "a")])
+        kb.add(
+            [node("a", "x"), node("b"), node("gone", "refund")], [link("a", "b"), link("gone", "a")]
+        )
         kb.delete("gone", space="s")
         assert kb.verify() == []
         raw(path, damage)
@@ -342,7 +412,9 @@ def test_verify_misses_the_last_line_of_the_log(tmp_path: Path) -> None:
         kb.add([node("a"), node("b")])
         kb.add([], [link("a", "b")])
         raw(tmp_path / "k.db", "DELETE FROM change WHERE action = 'link'")
-        assert kb.verify() == ["space 's': the edge a -[related]-> b is stored, but the change log did not link it"]
+        assert kb.verify() == [
+            "space 's': the edge a -[related]-> b is stored, but the change log did not link it"
+        ]
 
 
 # The shell and the service
@@ -360,8 +432,13 @@ def test_the_shell_shows_restores_and_rolls_back(tmp_path: Path) -> None:
         before = kb.stats().spaces
         kb.delete("a", space="s")
     shown = run("history", "a", "--space", "s", path=path).stdout.splitlines()
-    assert shown[0].split()[:2] == ["2026-01-01T00:02:00Z", "delete"] and "\x1b" not in "".join(shown)
-    assert run("restore", "a", "--space", "s", path=path).stdout == "added: a in s; links brought back: 1\n"
+    assert shown[0].split()[:2] == ["2026-01-01T00:02:00Z", "delete"] and "\x1b" not in "".join(
+        shown
+    )
+    assert (
+        run("restore", "a", "--space", "s", path=path).stdout
+        == "added: a in s; links brought back: 1\n"
+    )
     with engine(str(path)) as kb:
         assert kb.stats().spaces == before
     told = run("rollback", "--to", "2026-01-01T00:00:30Z", "--dry-run", path=path)
@@ -383,24 +460,48 @@ def served() -> Iterator[tuple[Engine, TestClient, Keyring]]:
 
 def ask(client: TestClient, secret: str, path: str, body: Any = None) -> Any:
     headers = {"authorization": f"Bearer {secret}"}
-    return client.get(path, headers=headers) if body is None else client.post(path, json=body, headers=headers)
+    return (
+        client.get(path, headers=headers)
+        if body is None
+        else client.post(path, json=body, headers=headers)
+    )
 
 
-def test_the_service_shows_only_links_that_the_key_may_read(served: tuple[Engine, TestClient, Keyring]) -> None:
+def test_the_service_shows_only_links_that_the_key_may_read(
+    served: tuple[Engine, TestClient, Keyring],
+) -> None:
     kb, client, keys = served
     kb.add([node("a/1"), node("z", space="zoo")], [Edge("z", "a/1", space="zoo", target_space="s")])
     _, narrow = keys.add("narrow", reads=("s",), writes=(), role="viewer", tier="teams", now=START)
-    _, wide = keys.add("wide", reads=("s", "zoo"), writes=(), role="viewer", tier="teams", now=START)
-    actions = [[one["action"] for one in ask(client, secret, "/api/items/a/1/history?space=s").json()["history"]] for secret in (narrow, wide)]
+    _, wide = keys.add(
+        "wide", reads=("s", "zoo"), writes=(), role="viewer", tier="teams", now=START
+    )
+    actions = [
+        [
+            one["action"]
+            for one in ask(client, secret, "/api/items/a/1/history?space=s").json()["history"]
+        ]
+        for secret in (narrow, wide)
+    ]
     assert actions == [["add"], ["link", "add"]]
     assert ask(client, narrow, "/api/items/z/history?space=zoo").status_code == 403
 
 
-def test_the_service_writes_only_where_the_key_may(served: tuple[Engine, TestClient, Keyring]) -> None:
+def test_the_service_writes_only_where_the_key_may(
+    served: tuple[Engine, TestClient, Keyring],
+) -> None:
     kb, client, keys = served
-    kb.add([node("a"), node("z", space="zoo")], [Edge("z", "a", space="zoo", target_space="s"), Edge("a", "z", space="s", target_space="zoo")])
+    kb.add(
+        [node("a"), node("z", space="zoo")],
+        [
+            Edge("z", "a", space="zoo", target_space="s"),
+            Edge("a", "z", space="s", target_space="zoo"),
+        ],
+    )
     kb.delete("a", space="s")
-    _, secret = keys.add("editor", reads=("zoo",), writes=("s",), role="editor", tier="teams", now=START)
+    _, secret = keys.add(
+        "editor", reads=("zoo",), writes=("s",), role="editor", tier="teams", now=START
+    )
     for path, body in (
         ("restore", {"space": "zoo", "id": "z"}),
         ("restore", {"space": "s", "id": "a", "edges_of": ["zoo"]}),
@@ -410,7 +511,12 @@ def test_the_service_writes_only_where_the_key_may(served: tuple[Engine, TestCli
         assert ask(client, secret, f"/api/{path}", body).status_code == 403
     assert ask(client, secret, "/api/restore", {"space": "s", "id": "a"}).json()["edges"] == 1
     assert [one.space for one in kb.edges()] == ["s"]
-    assert ask(client, secret, "/api/rollback", {"to": "2025-01-01", "spaces": ["s"], "dry_run": True}).json()["counts"]["delete"] == 1
+    assert (
+        ask(
+            client, secret, "/api/rollback", {"to": "2025-01-01", "spaces": ["s"], "dry_run": True}
+        ).json()["counts"]["delete"]
+        == 1
+    )
 
 
 def test_the_client_answers_as_the_engine_does() -> None:
@@ -422,7 +528,11 @@ def test_the_client_answers_as_the_engine_does() -> None:
         assert client.rollback(moment(0), spaces=["s"]).count("update") == 1
         kb.delete("a", space="s")
         assert (client.restore("a", space="s").edges, kb.get("a", space="s")[0].text) == (1, "one")
-        for call in (lambda on: on.history("x", space="s"), lambda on: on.restore("a", space="s"), lambda on: on.rollback("nonsense")):
+        for call in (
+            lambda on: on.history("x", space="s"),
+            lambda on: on.restore("a", space="s"),
+            lambda on: on.rollback("nonsense"),
+        ):
             errors = []
             for on in (kb, client):
                 with pytest.raises((NotFound, Invalid)) as caught:

@@ -29,19 +29,50 @@ changes = st.dictionaries(places, st.sampled_from([0, 0, 1, 3, 999]), min_size=1
 
 
 def packed(counts: dict[int, int]) -> bytes:
-    kept = sorted((place, min(count, words.words.MAX_COUNT)) for place, count in counts.items() if count)
-    return struct.pack(f"<{len(kept)}H", *(place for place, _ in kept)) + bytes(count for _, count in kept)
+    kept = sorted(
+        (place, min(count, words.words.MAX_COUNT)) for place, count in counts.items() if count
+    )
+    return struct.pack(f"<{len(kept)}H", *(place for place, _ in kept)) + bytes(
+        count for _, count in kept
+    )
 
 
 @given(postings, changes)
 @settings(max_examples=500, deadline=None)
-def test_a_posting_changes_as_a_table_of_places_would(stored: dict[int, int], changed: dict[int, int]) -> None:
+def test_a_posting_changes_as_a_table_of_places_would(
+    stored: dict[int, int], changed: dict[int, int]
+) -> None:
     old = packed(stored)
-    before = dict(zip(struct.unpack(f"<{len(old) // 3}H", old[: len(old) // 3 * 2]), old[len(old) // 3 * 2 :], strict=True))
+    before = dict(
+        zip(
+            struct.unpack(f"<{len(old) // 3}H", old[: len(old) // 3 * 2]),
+            old[len(old) // 3 * 2 :],
+            strict=True,
+        )
+    )
     assert words._changed(old, dict(sorted(changed.items()))) == packed({**before, **changed})
 
 
-PARTS = ["New", "York", "Office", "office", "ΑΣ", "ΑΣ.Β", "Straße", "STRASSE", "İstanbul", "Ada's", "ﬁsh", "東京", "東", "ที่", "the", ",", "\n\n", "x_y"]
+PARTS = [
+    "New",
+    "York",
+    "Office",
+    "office",
+    "ΑΣ",
+    "ΑΣ.Β",
+    "Straße",
+    "STRASSE",
+    "İstanbul",
+    "Ada's",
+    "ﬁsh",
+    "東京",
+    "東",
+    "ที่",
+    "the",
+    ",",
+    "\n\n",
+    "x_y",
+]
 written = st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map(" ".join)
 
 
@@ -63,9 +94,15 @@ def test_texts_without_spaces_are_not_asked_for_every_run_of_signs(monkeypatch):
     chance = random.Random(1)
     asked: list[str] = []
     honest = MemoryStore.under
-    monkeypatch.setattr(MemoryStore, "under", lambda self, space, labels, most: asked.extend(labels) or honest(self, space, labels, most))
+    monkeypatch.setattr(
+        MemoryStore,
+        "under",
+        lambda self, space, labels, most: asked.extend(labels) or honest(self, space, labels, most),
+    )
     titles = {"".join(chance.choices(signs, k=5)) for _ in range(200)}
-    texts = ["".join(chance.choices(signs, k=400)) for _ in range(20)] + [f"กขค{title}" for title in titles]
+    texts = ["".join(chance.choices(signs, k=400)) for _ in range(20)] + [
+        f"กขค{title}" for title in titles
+    ]
     with weft.open("memory:", embedder=None, links=["mentions"]) as kb:
         kb.add([Item(f"t{n}", "s", text=text) for n, text in enumerate(texts)])
         asked.clear()
@@ -74,21 +111,36 @@ def test_texts_without_spaces_are_not_asked_for_every_run_of_signs(monkeypatch):
         assert len(asked) < 3 * sum(map(len, texts))
 
 
-def test_a_text_without_spaces_is_read_again_only_if_the_signs_of_a_new_name_stand_side_by_side_in_it(monkeypatch):
+def test_a_text_without_spaces_is_read_again_only_if_the_signs_of_a_new_name_stand_side_by_side_in_it(
+    monkeypatch,
+):
     read: list[str] = []
     monkeypatch.setattr(linking, "Text", lambda text: read.append(text) or Text(text))
     with weft.open("memory:", embedder=None) as kb:
-        kb.add([Item("a", "s", text="他在中国银行工作"), Item("b", "s", text="中国有很多行业和银器"), Item("c", "s", text="中国「银行」")])
+        kb.add(
+            [
+                Item("a", "s", text="他在中国银行工作"),
+                Item("b", "s", text="中国有很多行业和银器"),
+                Item("c", "s", text="中国「银行」"),
+            ]
+        )
         read.clear()
         kb.add(Item("new", "s", title="中国银行", text="-"))
         assert sorted(read) == sorted(["-", "他在中国银行工作", "中国「银行」"])
-        assert {edge.source for edge in kb.edges(["s"], made=True) if edge.target == "new"} == {"a", "c"}
+        assert {edge.source for edge in kb.edges(["s"], made=True) if edge.target == "new"} == {
+            "a",
+            "c",
+        }
 
 
 def test_a_page_ends_when_its_texts_are_long(monkeypatch):
     pages: list[int] = []
     honest = MemoryStore.put_links
-    monkeypatch.setattr(MemoryStore, "put_links", lambda self, links: pages.append(len(links.entered)) or honest(self, links))
+    monkeypatch.setattr(
+        MemoryStore,
+        "put_links",
+        lambda self, links: pages.append(len(links.entered)) or honest(self, links),
+    )
     monkeypatch.setattr(linking, "FULL", 100)
     with weft.open("memory:", embedder=None) as kb:
         kb.add([Item(f"t{n}", "s", title=f"Page {n}", text="東京都庁舎" * 10) for n in range(9)])
@@ -100,10 +152,23 @@ def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_pa
     read: list[str] = []
     monkeypatch.setattr(linking, "Text", lambda text: read.append(text) or Text(text))
     with weft.open("memory:" if url == "memory:" else str(tmp_path / "k.db"), embedder=None) as kb:
-        kb.add([Item(f"t{n}", "s", title=f"Page {n}", text=f"The New York {'Office' if n < 3 else 'Desk'} has number {n}.") for n in range(40)])
+        kb.add(
+            [
+                Item(
+                    f"t{n}",
+                    "s",
+                    title=f"Page {n}",
+                    text=f"The New York {'Office' if n < 3 else 'Desk'} has number {n}.",
+                )
+                for n in range(40)
+            ]
+        )
         read.clear()
         kb.add(Item("new", "s", title="New York Office", text="Here."))
-        assert sorted(read) == ["Here.", *sorted(f"The New York Office has number {n}." for n in range(3))]
+        assert sorted(read) == [
+            "Here.",
+            *sorted(f"The New York Office has number {n}." for n in range(3)),
+        ]
         linked = {edge.source for edge in kb.edges(["s"], made=True) if edge.target == "new"}
         assert linked == {"t0", "t1", "t2"}
         read.clear()
@@ -115,15 +180,26 @@ def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_pa
 def test_links_are_made_once_when_a_name_goes_that_texts_hold(monkeypatch):
     renewed: list[str] = []
     honest = linking._renewed
-    monkeypatch.setattr(linking, "_renewed", lambda store, space, page, rules: renewed.extend(page) or honest(store, space, page, rules))
+    monkeypatch.setattr(
+        linking,
+        "_renewed",
+        lambda store, space, page, rules: renewed.extend(page) or honest(store, space, page, rules),
+    )
     with weft.open("memory:", embedder=None) as kb:
-        kb.add([Item("desk", "s", title="Payments Desk", text="Open."), *(Item(f"t{n}", "s", text=f"Ask the Payments Desk, line {n}.") for n in range(3))])
+        kb.add(
+            [
+                Item("desk", "s", title="Payments Desk", text="Open."),
+                *(Item(f"t{n}", "s", text=f"Ask the Payments Desk, line {n}.") for n in range(3)),
+            ]
+        )
         renewed.clear()
         kb.delete("desk", space="s")
         assert sorted(renewed) == ["t0", "t1", "t2"]
 
 
-def test_knowledge_waits_for_the_disk_and_links_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_knowledge_waits_for_the_disk_and_links_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     levels: list[int] = []
     real = sqlite.writing
 
@@ -143,7 +219,9 @@ def test_knowledge_waits_for_the_disk_and_links_do_not(tmp_path: Path, monkeypat
     assert levels.count(full) == 2 + 1  # two writes, and the choice of rules at first
 
 
-def test_links_of_a_page_are_looked_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_of_a_page_are_looked_up_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     real = sqlite.connect
 
@@ -156,7 +234,13 @@ def test_links_of_a_page_are_looked_up_together(tmp_path: Path, monkeypatch: pyt
 
     def lookups(count: int) -> int:
         with weft.open(str(tmp_path / f"{count}.db"), embedder=None, links=["mentions"]) as kb:
-            kb.add([Item(f"t{n}", "s", title=f"Zorro Desk {n}", text=f"Ask the Zorro Desk {n + 1}.") for n in range(count)], embed=False)
+            kb.add(
+                [
+                    Item(f"t{n}", "s", title=f"Zorro Desk {n}", text=f"Ask the Zorro Desk {n + 1}.")
+                    for n in range(count)
+                ],
+                embed=False,
+            )
             asked.clear()
             kb.relink()
             assert kb.stats().spaces[0].links == count - 1
@@ -165,7 +249,9 @@ def test_links_of_a_page_are_looked_up_together(tmp_path: Path, monkeypatch: pyt
     assert 0 < lookups(10) == lookups(40)
 
 
-def test_what_is_kept_is_made_once_and_forgotten_when_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_made_once_and_forgotten_when_it_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made: list[str] = []
     table = Kept(lambda text: made.append(text) or len(text))
     monkeypatch.setattr(kept, "MOST", 2)

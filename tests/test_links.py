@@ -59,12 +59,17 @@ def vector(angle: float) -> list[float]:
 
 
 def made(kb: Engine, space: str = "s") -> Keys:
-    return {(edge.source, edge.target, edge.type, round(edge.weight, 2)) for edge in kb.edges([space], made=True)}
+    return {
+        (edge.source, edge.target, edge.type, round(edge.weight, 2))
+        for edge in kb.edges([space], made=True)
+    }
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    with weft.open("memory:" if request.param == "memory" else str(tmp_path / "weft.db"), embedder=None) as opened:
+    with weft.open(
+        "memory:" if request.param == "memory" else str(tmp_path / "weft.db"), embedder=None
+    ) as opened:
         yield opened
 
 
@@ -77,7 +82,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_items_with_two_common_tags_are_linked_by_a_fifth_for_each(kb):
-    kb.add([item("b", TAGS[:2]), item("a", TAGS[1::-1]), item("c", TAGS[1:3]), item("d", TAGS), item("e", TAGS)])
+    kb.add(
+        [
+            item("b", TAGS[:2]),
+            item("a", TAGS[1::-1]),
+            item("c", TAGS[1:3]),
+            item("d", TAGS),
+            item("e", TAGS),
+        ]
+    )
     assert {(s, t): w for s, t, type, w in made(kb) if type == "shared_tag"} == {
         ("a", "b"): 0.4,
         ("a", "d"): 0.4,
@@ -188,16 +201,33 @@ def test_rules_can_be_chosen_and_turned_off_and_are_remembered(tmp_path):
 
 def test_an_item_is_linked_to_the_nearest_few_before_it(kb, monkeypatch):
     monkeypatch.setattr(lists, "KEPT", 2)
-    kb.add([item(id, TAGS[:count]) for id, count in (("a", 5), ("b", 2), ("c", 4), ("d", 3))] + [item("z", TAGS[:5])])
-    assert {(source, weight) for source, target, _, weight in made(kb) if target == "z"} == {("a", 1.0), ("c", 0.8)}
+    kb.add(
+        [item(id, TAGS[:count]) for id, count in (("a", 5), ("b", 2), ("c", 4), ("d", 3))]
+        + [item("z", TAGS[:5])]
+    )
+    assert {(source, weight) for source, target, _, weight in made(kb) if target == "z"} == {
+        ("a", 1.0),
+        ("c", 0.8),
+    }
     kb.delete("a", space="s")
-    assert {(source, weight) for source, target, _, weight in made(kb) if target == "z"} == {("c", 0.8), ("d", 0.6)}
+    assert {(source, weight) for source, target, _, weight in made(kb) if target == "z"} == {
+        ("c", 0.8),
+        ("d", 0.6),
+    }
 
 
 def test_of_equally_near_items_those_closest_before_are_kept(kb, monkeypatch):
     monkeypatch.setattr(lists, "KEPT", 2)
     kb.add([item(id, TAGS) for id in "eadcb"])
-    assert {(source, target) for source, target, _, _ in made(kb)} == {("a", "b"), ("a", "c"), ("b", "c"), ("b", "d"), ("c", "d"), ("c", "e"), ("d", "e")}
+    assert {(source, target) for source, target, _, _ in made(kb)} == {
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "c"),
+        ("b", "d"),
+        ("c", "d"),
+        ("c", "e"),
+        ("d", "e"),
+    }
 
 
 def test_a_tag_that_too_many_carry_links_nobody_until_fewer_do(kb, small):
@@ -214,7 +244,10 @@ def test_a_tag_that_too_many_carry_links_nobody_until_fewer_do(kb, small):
 def test_links_wait_for_vectors_that_come_later(kb):
     kb.add([item("a"), item("b")], embed=False)
     assert made(kb) == set()
-    kb._stores.vectors.put_vectors({("s", "a"): np.array(vector(0), np.float32), ("s", "b"): np.array(vector(0), np.float32)}, "given:2")
+    kb._stores.vectors.put_vectors(
+        {("s", "a"): np.array(vector(0), np.float32), ("s", "b"): np.array(vector(0), np.float32)},
+        "given:2",
+    )
     assert kb.link() == 2
     assert made(kb) == {("a", "b", "similar", 1.0)}
     assert kb.link() == 0
@@ -232,18 +265,26 @@ def test_an_interrupted_write_is_caught_up_with(kb, monkeypatch):
 
 def test_loading_the_same_again_does_not_lift_what_was_forbidden_since(kb, tmp_path):
     file = tmp_path / "known.jsonl"
-    rows = [codec.item_to_dict(item("a")), codec.item_to_dict(item("b")), {"source": "a", "target": "b", "space": "s", "weight": 0.5}]
+    rows = [
+        codec.item_to_dict(item("a")),
+        codec.item_to_dict(item("b")),
+        {"source": "a", "target": "b", "space": "s", "weight": 0.5},
+    ]
     file.write_text("".join(codec.to_json(row) + "\n" for row in rows))
     kb.load(file)
     kb.add([], [Edge("a", "b", weight=0, space="s")])
     assert kb.load(file).edges == 0 and [edge.weight for edge in kb.edges()] == [0]
     file.write_text(file.read_text().replace("0.5", "0.7"))
-    assert kb.load(file).edges == 1 and [edge.weight for edge in kb.edges()] == [0.7]  # the source says something new
+    assert kb.load(file).edges == 1 and [edge.weight for edge in kb.edges()] == [
+        0.7
+    ]  # the source says something new
 
 
 def test_an_interrupted_load_is_caught_up_with_by_loading_again(kb, monkeypatch, tmp_path):
     file = tmp_path / "known.jsonl"
-    file.write_text("".join(codec.to_json(codec.item_to_dict(item(id, TAGS))) + "\n" for id in "ab"))
+    file.write_text(
+        "".join(codec.to_json(codec.item_to_dict(item(id, TAGS))) + "\n" for id in "ab")
+    )
     with monkeypatch.context() as broken:
         broken.setattr(linking.Linker, "linked", lambda *_: ())  # the process ends after the write
         kb.load(file)
@@ -282,12 +323,33 @@ def test_a_space_that_never_rests_is_reported_and_linked_later(kb, monkeypatch):
 
 _tags = st.lists(st.sampled_from(TAGS), max_size=4, unique=True)
 _angle = st.none() | st.sampled_from(ANGLES)
-_add = st.tuples(st.just("add"), st.lists(st.tuples(st.sampled_from(IDS), _tags, _angle), min_size=1, max_size=5, unique_by=lambda row: row[0]))
-_delete = st.tuples(st.just("delete"), st.lists(st.sampled_from(IDS), min_size=1, max_size=3, unique=True))
-_pair = st.tuples(st.sampled_from(IDS), st.sampled_from(IDS), st.sampled_from(["shared_tag", "similar"]), st.sampled_from([0.0, 0.5]))
-_link = st.tuples(st.just("link"), st.lists(_pair, min_size=1, max_size=2, unique_by=lambda row: row[:3]))
+_add = st.tuples(
+    st.just("add"),
+    st.lists(
+        st.tuples(st.sampled_from(IDS), _tags, _angle),
+        min_size=1,
+        max_size=5,
+        unique_by=lambda row: row[0],
+    ),
+)
+_delete = st.tuples(
+    st.just("delete"), st.lists(st.sampled_from(IDS), min_size=1, max_size=3, unique=True)
+)
+_pair = st.tuples(
+    st.sampled_from(IDS),
+    st.sampled_from(IDS),
+    st.sampled_from(["shared_tag", "similar"]),
+    st.sampled_from([0.0, 0.5]),
+)
+_link = st.tuples(
+    st.just("link"), st.lists(_pair, min_size=1, max_size=2, unique_by=lambda row: row[:3])
+)
 _unlink = st.tuples(st.just("unlink"), st.lists(_pair, min_size=1, max_size=2))
-_steps = st.lists(st.one_of(_add, _add, _add, _delete, _link, _unlink, st.just(("forget", []))), min_size=1, max_size=12)
+_steps = st.lists(
+    st.one_of(_add, _add, _add, _delete, _link, _unlink, st.just(("forget", []))),
+    min_size=1,
+    max_size=12,
+)
 
 
 def do(kb: Engine, step: tuple[str, Any], number: int) -> None:
@@ -295,13 +357,25 @@ def do(kb: Engine, step: tuple[str, Any], number: int) -> None:
     known = {one.id for one in kb.items()}
     if what == "add":
         with_vector = [(id, tags, angle) for id, tags, angle in rows if angle is not None]
-        bare = [item(id, tags, text=f"version {number}") for id, tags, angle in rows if angle is None]
-        kb.add([item(id, tags, text=f"version {number}") for id, tags, _ in with_vector], vectors=[vector(angle) for *_, angle in with_vector])
+        bare = [
+            item(id, tags, text=f"version {number}") for id, tags, angle in rows if angle is None
+        ]
+        kb.add(
+            [item(id, tags, text=f"version {number}") for id, tags, _ in with_vector],
+            vectors=[vector(angle) for *_, angle in with_vector],
+        )
         kb.add([*bare, item("other", TAGS, "elsewhere")], embed=False)
     elif what == "delete" and known:
         kb.delete(rows, space="s")
     elif what == "link":
-        kb.add([], [Edge(source, target, type, weight, "s") for source, target, type, weight in rows if {source, target} <= known])
+        kb.add(
+            [],
+            [
+                Edge(source, target, type, weight, "s")
+                for source, target, type, weight in rows
+                if {source, target} <= known
+            ],
+        )
     elif what == "unlink" and known:
         asked = [Edge(source, target, type, space="s") for source, target, type, _ in rows]
         stored = {edge.key for edge in kb.edges(["s"])}
@@ -320,12 +394,22 @@ def expected(kb: Engine) -> Keys:
     near: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for one, two in itertools.combinations(sorted(items, key=lambda each: each.id), 2):
         shared = sum(carried[tag] <= linking.COMMON for tag in set(one.tags) & set(two.tags))
-        weights = {"shared_tag": min(1.0, shared / 5) if shared >= 2 else 0.0, "similar": cosines.get((one.id, two.id), 0.0)}
+        weights = {
+            "shared_tag": min(1.0, shared / 5) if shared >= 2 else 0.0,
+            "similar": cosines.get((one.id, two.id), 0.0),
+        }
         for type, weight in weights.items():
-            if weight >= {"shared_tag": 0.4, "similar": 0.85}[type] and (frozenset((one.id, two.id)), type) not in people:
+            if (
+                weight >= {"shared_tag": 0.4, "similar": 0.85}[type]
+                and (frozenset((one.id, two.id)), type) not in people
+            ):
                 near.setdefault((two.id, type), []).append((weight, one.id))
     kept = {key: sorted(found, reverse=True)[: lists.KEPT] for key, found in near.items()}
-    return {(source, target, type, round(weight, 2)) for (target, type), found in kept.items() for weight, source in found}
+    return {
+        (source, target, type, round(weight, 2))
+        for (target, type), found in kept.items()
+        for weight, source in found
+    }
 
 
 def _cosines(kb: Engine, items: Sequence[Item]) -> dict[tuple[str, str], float]:
@@ -338,11 +422,18 @@ def _cosines(kb: Engine, items: Sequence[Item]) -> dict[tuple[str, str], float]:
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(steps=_steps)
 def test_step_by_step_gives_what_a_rebuild_and_a_plain_reading_give(store, small, steps):
     folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
-    with folder as path, weft.open("memory:" if store == "memory" else f"{path}/weft.db", embedder=None) as kb:
+    with (
+        folder as path,
+        weft.open("memory:" if store == "memory" else f"{path}/weft.db", embedder=None) as kb,
+    ):
         for number, step in enumerate(steps):
             do(kb, step, number)
             if not kb.stats().spaces or kb.stats().spaces[-1].name != "s":
@@ -365,12 +456,17 @@ def test_memory_and_file_agree_on_what_is_alike(tmp_path):
             found.append({(source, target) for source, target, _, _ in made(kb)})
     assert found[0] == found[1] and len(found[0]) > 50
     units = [np.array(row, np.float32) / np.linalg.norm(row).astype(np.float32) for row in rows]
-    assert all(similarity(units[int(one)], units[int(two)]) >= rules.SIMILAR for one, two in found[0])
+    assert all(
+        similarity(units[int(one)], units[int(two)]) >= rules.SIMILAR for one, two in found[0]
+    )
 
 
 def test_only_the_origin_says_who_made_a_link(kb):
     kb.add([item("a", TAGS), item("b", TAGS)], [Edge("a", "b", "related", 1.0, "s")])
-    assert [(edge.type, edge.origin) for edge in kb.edges(made=None)] == [("related", ""), ("shared_tag", MADE)]
+    assert [(edge.type, edge.origin) for edge in kb.edges(made=None)] == [
+        ("related", ""),
+        ("shared_tag", MADE),
+    ]
 
 
 def test_an_older_file_is_brought_up_to_date_and_linked_with_the_next_write(tmp_path):
@@ -379,7 +475,10 @@ def test_an_older_file_is_brought_up_to_date_and_linked_with_the_next_write(tmp_
     connection.execute(file.MIGRATIONS[0])
     connection.execute(f"PRAGMA application_id={file.APPLICATION}; PRAGMA user_version=1")
     connection.execute("INSERT INTO space VALUES (1, 's', 2, 2, 1, 0, '0', 1, 0)")
-    connection.executemany("INSERT INTO item VALUES (?, 1, ?, ?)", [((1 << 32) + place, id, f'{{"id":"{id}","text":"x"}}') for place, id in enumerate("ab")])
+    connection.executemany(
+        "INSERT INTO item VALUES (?, 1, ?, ?)",
+        [((1 << 32) + place, id, f'{{"id":"{id}","text":"x"}}') for place, id in enumerate("ab")],
+    )
     connection.execute("INSERT INTO edge VALUES (1, 'a', 1, 'b', 'related', 0.5, NULL)")
     connection.close()
     with weft.open(path, embedder=None) as kb:
@@ -393,7 +492,9 @@ def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
         kb.add([item("a", TAGS), item("b", TAGS), item("c")])
 
     def run(*words: str) -> dict[str, Any]:
-        done = CliRunner().invoke(cli, [*words, "--db", path, "--embedder", "none", "--json"], catch_exceptions=False)
+        done = CliRunner().invoke(
+            cli, [*words, "--db", path, "--embedder", "none", "--json"], catch_exceptions=False
+        )
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
@@ -402,25 +503,34 @@ def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
     assert [row["target"] for row in run("links", "list", "--item", "c")["links"]] == ["c"]
     run("links", "forbid", "b", "a", "--space", "s")
     forbidden = run("links", "list", "--item", "b", "--space", "s")["links"]
-    assert [(row["type"], row["weight"]) for row in forbidden] == [(type, 0.0) for type in sorted(rules.RULES)]
+    assert [(row["type"], row["weight"]) for row in forbidden] == [
+        (type, 0.0) for type in sorted(rules.RULES)
+    ]
     assert run("links", "rebuild") == {"items": 3, "links": 0}
     shown = CliRunner().invoke(cli, ["links", "list", "--db", path]).stdout
     assert "forbidden" in shown and "people" in shown
-    refused = CliRunner().invoke(cli, ["links", "add", "a", "b", "--space", "s", "--weight", "0", "--db", path])
+    refused = CliRunner().invoke(
+        cli, ["links", "add", "a", "b", "--space", "s", "--weight", "0", "--db", path]
+    )
     assert refused.exit_code == 2 and "weft links forbid" in refused.output
 
 
 def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
     path = str(tmp_path / "weft.db")
     with weft.open(path, embedder=None) as kb:
-        kb.add([item("a", TAGS), item("b", TAGS), item("c", TAGS)], [Edge("a", "b", "shared_tag", 0, "s")])
+        kb.add(
+            [item("a", TAGS), item("b", TAGS), item("c", TAGS)],
+            [Edge("a", "b", "shared_tag", 0, "s")],
+        )
         links, stats = made(kb), kb.stats()
     out = tmp_path / "out.jsonl"
     assert CliRunner().invoke(cli, ["export", "--db", path, "-o", str(out)]).exit_code == 0
     assert "weft" not in out.read_text().replace("weft.db", "")
     with weft.open("memory:", embedder=None) as again:
         again.load(out)
-        assert made(again) == links == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
+        assert (
+            made(again) == links == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
+        )
         assert again.stats() == stats
 
 
@@ -430,7 +540,12 @@ def test_forbidding_and_adding_hold_in_both_directions(tmp_path):
         kb.add([item("a"), item("b")], [Edge("a", "b", "likes", 0.8, space="s")])
 
     def run(*words: str) -> list[tuple[str, str, float]]:
-        assert CliRunner().invoke(cli, ["links", *words, "--space", "s", "--type", "likes", "--db", file]).exit_code == 0
+        assert (
+            CliRunner()
+            .invoke(cli, ["links", *words, "--space", "s", "--type", "likes", "--db", file])
+            .exit_code
+            == 0
+        )
         with weft.open(file, embedder=None) as kb:
             return [(edge.source, edge.target, edge.weight) for edge in kb.edges()]
 

@@ -39,13 +39,25 @@ def client(kb: weft.Engine) -> Iterator[TestClient]:
 
 
 def tell(client: TestClient, content: str, **fields: Any) -> Any:
-    answer = client.post("/api/memory/remember", json={"workspace": "home", "content": content, "created_at": "2026-05-01T00:00:00Z"} | fields)
+    answer = client.post(
+        "/api/memory/remember",
+        json={"workspace": "home", "content": content, "created_at": "2026-05-01T00:00:00Z"}
+        | fields,
+    )
     assert answer.status_code == 201, answer.text
     return answer.json()
 
 
 def test_what_is_told_is_found_shown_and_forgotten(kb: weft.Engine, client: TestClient) -> None:
-    told = tell(client, "Ada drinks tea", type="preference", conversation="c1", confidence=0.9, metadata={"cups": 2}, speaker="Bob")
+    told = tell(
+        client,
+        "Ada drinks tea",
+        type="preference",
+        conversation="c1",
+        confidence=0.9,
+        metadata={"cups": 2},
+        speaker="Bob",
+    )
     assert (told["workspace"], told["confidence"], told["metadata"], told["title"]) == (
         "home",
         0.9,
@@ -55,27 +67,76 @@ def test_what_is_told_is_found_shown_and_forgotten(kb: weft.Engine, client: Test
     asked = {"workspace": "home", "query": "tea", "now": NOW}
     (found,) = client.post("/api/memory/search", json=asked).json()["memories"]
     same = weft.Memory(kb, "home").search("tea", now=datetime(2026, 6, 1, tzinfo=UTC))[0]
-    assert (found["memory"]["id"], found["score"], found["rank"]) == (told["id"], same.score, same.rank)
-    context, preview = (client.post(f"/api/memory/{name}", json=asked).json() for name in ("context", "preview"))
-    assert context["context"] == "Relevant context from past conversations:\n\n- Bob at 12:00 am on 1 May, 2026: Ada drinks tea\n"
+    assert (found["memory"]["id"], found["score"], found["rank"]) == (
+        told["id"],
+        same.score,
+        same.rank,
+    )
+    context, preview = (
+        client.post(f"/api/memory/{name}", json=asked).json() for name in ("context", "preview")
+    )
+    assert (
+        context["context"]
+        == "Relevant context from past conversations:\n\n- Bob at 12:00 am on 1 May, 2026: Ada drinks tea\n"
+    )
     assert {name: preview[name] for name in context} == context
-    assert preview["memory_ids"] == [told["id"]] and preview["budget_used"] > 0 and preview["left_out"] == []
-    assert client.post("/api/memory/delete", json={"workspace": "home", "ids": [told["id"], "nobody"]}).json() == {"deleted": 1}
+    assert (
+        preview["memory_ids"] == [told["id"]]
+        and preview["budget_used"] > 0
+        and preview["left_out"] == []
+    )
+    assert client.post(
+        "/api/memory/delete", json={"workspace": "home", "ids": [told["id"], "nobody"]}
+    ).json() == {"deleted": 1}
     assert client.post("/api/memory/search", json=asked).json()["memories"] == []
 
 
 def test_every_option_reaches_the_library(client: TestClient) -> None:
     old = tell(client, "tea is green", type="fact")
-    new = tell(client, "tea is black", type="fact", created_at="2026-05-20T00:00:00Z", supersedes=[old["id"]])
+    new = tell(
+        client,
+        "tea is black",
+        type="fact",
+        created_at="2026-05-20T00:00:00Z",
+        supersedes=[old["id"]],
+    )
     cup = tell(client, "a cup of porcelain", type="note", related={new["id"]: "holds"})
-    asked = {"workspace": "home", "query": "tea", "now": NOW, "memory_types": ["fact"], "include_relationships": True, "min_confidence": 0.5}
+    asked = {
+        "workspace": "home",
+        "query": "tea",
+        "now": NOW,
+        "memory_types": ["fact"],
+        "include_relationships": True,
+        "min_confidence": 0.5,
+    }
     (found,) = client.post("/api/memory/search", json=asked).json()["memories"]
-    assert found["memory"]["id"] == new["id"] and [one["memory"]["id"] for one in found["relationships"]] == [cup["id"]]
-    before = client.post("/api/memory/search", json=asked | {"as_of": "2026-05-10T00:00:00Z"}).json()["memories"]
-    assert [one["memory"]["id"] for one in before] == [old["id"]] and before[0]["memory"]["superseded_by"] is None
-    own = {"name": "own", "header": "<", "memory_format": "{{type}}={{content}}", "footer": ">", "separator": ";"}
-    body = asked | {"template": own, "token_budget": 50, "ranker": "recency", "ranking": {"recency_weight": 1.0}, "limit": None}
-    assert client.post("/api/memory/context", json=body).json()["context"] == "<fact=tea is black;note=a cup of porcelain>"
+    assert found["memory"]["id"] == new["id"] and [
+        one["memory"]["id"] for one in found["relationships"]
+    ] == [cup["id"]]
+    before = client.post(
+        "/api/memory/search", json=asked | {"as_of": "2026-05-10T00:00:00Z"}
+    ).json()["memories"]
+    assert [one["memory"]["id"] for one in before] == [old["id"]] and before[0]["memory"][
+        "superseded_by"
+    ] is None
+    own = {
+        "name": "own",
+        "header": "<",
+        "memory_format": "{{type}}={{content}}",
+        "footer": ">",
+        "separator": ";",
+    }
+    body = asked | {
+        "template": own,
+        "token_budget": 50,
+        "ranker": "recency",
+        "ranking": {"recency_weight": 1.0},
+        "limit": None,
+    }
+    assert (
+        client.post("/api/memory/context", json=body).json()["context"]
+        == "<fact=tea is black;note=a cup of porcelain>"
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,10 +155,17 @@ def test_every_option_reaches_the_library(client: TestClient) -> None:
         ("remember", {"content": "x", "confidence": 1.5}, 422, "invalid"),
         ("remember", {"content": "x", "supersedes": ["nobody"]}, 404, "not_found"),
         ("remember", {"content": "password: " + "hunter2" * 2}, 422, "secret"),
-        ("remember", {"content": "x", "valid_from": NOW, "valid_to": "2025-01-01T00:00:00Z"}, 422, "invalid"),
+        (
+            "remember",
+            {"content": "x", "valid_from": NOW, "valid_to": "2025-01-01T00:00:00Z"},
+            422,
+            "invalid",
+        ),
     ],
 )
-def test_what_is_wrong_is_a_problem_with_its_code(kb: weft.Engine, client: TestClient, path: str, body: dict[str, Any], status: int, code: str) -> None:
+def test_what_is_wrong_is_a_problem_with_its_code(
+    kb: weft.Engine, client: TestClient, path: str, body: dict[str, Any], status: int, code: str
+) -> None:
     asked = {"workspace": "home"} | ({} if path == "remember" else {"query": "tea"}) | body
     answer = client.post(f"/api/memory/{path}", json=asked)
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
@@ -105,50 +173,94 @@ def test_what_is_wrong_is_a_problem_with_its_code(kb: weft.Engine, client: TestC
 
 
 def test_a_template_that_is_not_known_is_answered_with_those_that_are(client: TestClient) -> None:
-    answer = client.post("/api/memory/context", json={"workspace": "home", "query": "tea", "template": "letter"})
+    answer = client.post(
+        "/api/memory/context", json={"workspace": "home", "query": "tea", "template": "letter"}
+    )
     assert answer.json()["detail"] == "no template 'letter'; known: chat, detailed, summary"
 
 
 def test_an_embedder_that_fails_is_not_an_empty_list() -> None:
-    with FakeOpenAI(["ok", "401"]) as fake, weft.open("memory:", embedder=f"openai:fake@{fake.base_url}") as kb, server(kb) as client:
+    with (
+        FakeOpenAI(["ok", "401"]) as fake,
+        weft.open("memory:", embedder=f"openai:fake@{fake.base_url}") as kb,
+        server(kb) as client,
+    ):
         tell(client, "tea")
         answer = client.post("/api/memory/search", json={"workspace": "home", "query": "coffee"})
         assert (answer.status_code, answer.json()["code"]) == (503, "embedding_error")
 
 
 def test_a_ready_vector_is_enough(kb: weft.Engine, client: TestClient) -> None:
-    kb.add([weft.Item("a", "home", weft.Kind.MEMORY, text="tea"), weft.Item("b", "home", weft.Kind.MEMORY, text="cup")], vectors=[[1, 0], [0, 1]])
+    kb.add(
+        [
+            weft.Item("a", "home", weft.Kind.MEMORY, text="tea"),
+            weft.Item("b", "home", weft.Kind.MEMORY, text="cup"),
+        ],
+        vectors=[[1, 0], [0, 1]],
+    )
     for path, name in (("search", "memories"), ("context", "memories"), ("preview", "memories")):
-        found = client.post(f"/api/memory/{path}", json={"workspace": "home", "vector": [0.1, 0.9], "limit": 1}).json()[name]
+        found = client.post(
+            f"/api/memory/{path}", json={"workspace": "home", "vector": [0.1, 0.9], "limit": 1}
+        ).json()[name]
         assert [one["memory"]["id"] for one in found] == ["b"]
-    assert client.post("/api/memory/search", json={"workspace": "home", "vector": [1.0, 2.0, 3.0]}).status_code == 422
+    assert (
+        client.post(
+            "/api/memory/search", json={"workspace": "home", "vector": [1.0, 2.0, 3.0]}
+        ).status_code
+        == 422
+    )
 
 
 def test_a_key_reads_and_writes_only_its_workspaces(kb: weft.Engine, tmp_path: Path) -> None:
     keyring = Keyring(tmp_path / "keys.json")
     secrets = {
-        name: keyring.add(name, reads=reads, writes=writes, role=role, tier="teams", now=datetime(2026, 1, 1, tzinfo=UTC))[1]
-        for name, reads, writes, role in (("reader", ["home"], [], "viewer"), ("writer", [], ["home"], "editor"), ("other", ["work"], ["work"], "editor"))
+        name: keyring.add(
+            name,
+            reads=reads,
+            writes=writes,
+            role=role,
+            tier="teams",
+            now=datetime(2026, 1, 1, tzinfo=UTC),
+        )[1]
+        for name, reads, writes, role in (
+            ("reader", ["home"], [], "viewer"),
+            ("writer", [], ["home"], "editor"),
+            ("other", ["work"], ["work"], "editor"),
+        )
     }
     weft.Memory(kb, "home").remember("tea")
     with server(kb, keyring) as client:
 
         def status(key: str, path: str, **body: Any) -> int:
             headers = {"authorization": f"Bearer {secrets[key]}"}
-            return int(client.post(f"/api/memory/{path}", json={"workspace": "home"} | body, headers=headers).status_code)
+            return int(
+                client.post(
+                    f"/api/memory/{path}", json={"workspace": "home"} | body, headers=headers
+                ).status_code
+            )
 
         for path in ("search", "context", "preview"):
             assert [status(key, path, query="tea") for key in secrets] == [200, 200, 403]
         assert [status(key, "remember", content="more tea") for key in secrets] == [403, 201, 403]
         assert [status(key, "delete", ids=["x"]) for key in secrets] == [403, 200, 403]
-        assert client.post("/api/memory/search", json={"workspace": "home", "query": "tea"}).status_code == 401
+        assert (
+            client.post(
+                "/api/memory/search", json={"workspace": "home", "query": "tea"}
+            ).status_code
+            == 401
+        )
 
 
 def test_the_schema_shows_an_example_of_every_body(client: TestClient) -> None:
     schemas = client.get("/openapi.json").json()["components"]["schemas"]
     for name in ("RememberRequest", "MemorySearchRequest", "MemoryContextRequest", "ForgetRequest"):
         (example,) = schemas[name]["examples"]
-        path = {"RememberRequest": "remember", "MemorySearchRequest": "search", "MemoryContextRequest": "context", "ForgetRequest": "delete"}[name]
+        path = {
+            "RememberRequest": "remember",
+            "MemorySearchRequest": "search",
+            "MemoryContextRequest": "context",
+            "ForgetRequest": "delete",
+        }[name]
         assert client.post(f"/api/memory/{path}", json=example).status_code in (200, 201)
 
 
@@ -156,4 +268,9 @@ def test_every_option_stands_in_the_docs() -> None:
     from weft.surfaces.http.remembering import MemoryContextRequest, RememberRequest
 
     docs = (ROOT / "docs" / "memory.md").read_text("utf-8")
-    assert [name for shape in (MemoryContextRequest, RememberRequest) for name in shape.model_fields if f"`{name}`" not in docs] == []
+    assert [
+        name
+        for shape in (MemoryContextRequest, RememberRequest)
+        for name in shape.model_fields
+        if f"`{name}`" not in docs
+    ] == []

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from weft.ingest import check
 from weft.ingest import mentions as text_names
 from weft.ingest.called import defined, names
-from weft.ingest.links import FOREIGN_KEY, MAX_HOLDERS, MAX_LINKS, MAX_MENTIONS, MENTIONS, REFERS, SHARES, addresses, links, references
+from weft.ingest.links import (
+    FOREIGN_KEY,
+    MAX_HOLDERS,
+    MAX_LINKS,
+    MAX_MENTIONS,
+    MENTIONS,
+    REFERS,
+    SHARES,
+    addresses,
+    links,
+    references,
+)
 from weft.ingest.mentions import candidates, mentioned, mentions, spans
 from weft.model import Edge, Item
 
@@ -28,7 +39,11 @@ def test_a_title_is_a_name_with_and_without_its_qualifier():
 
 def test_a_title_is_a_name_without_the_place_or_rank_behind_a_comma():
     assert names(item("r", "Rochester, New York")) == ("rochester new york", "rochester")
-    assert names(item("p", "Philip, Duke of Parma (born 1720)")) == ("philip duke of parma born 1720", "philip duke of parma", "philip")
+    assert names(item("p", "Philip, Duke of Parma (born 1720)")) == (
+        "philip duke of parma born 1720",
+        "philip duke of parma",
+        "philip",
+    )
     assert names(item("c", "Crosby, Stills & Nash")) == ("crosby stills nash",)
     assert names(item("c", "Earth, Wind and Fire")) == ("earth wind and fire",)
     assert names(item("h", "Hello, world")) == ("hello world",)
@@ -36,18 +51,35 @@ def test_a_title_is_a_name_without_the_place_or_rank_behind_a_comma():
 
 
 def test_a_title_is_a_name_without_its_article_if_two_words_are_left():
-    assert names(item("r", "The Rolling Stones (band)")) == ("the rolling stones band", "the rolling stones", "rolling stones band", "rolling stones")
+    assert names(item("r", "The Rolling Stones (band)")) == (
+        "the rolling stones band",
+        "the rolling stones",
+        "rolling stones band",
+        "rolling stones",
+    )
     assert names(item("w", "The Wall")) == ("the wall",)
-    assert ("a", MENTIONS, "r") in found([item("a", "Mick", "He sang with the Rolling Stones."), item("r", "The Rolling Stones")])
+    assert ("a", MENTIONS, "r") in found(
+        [item("a", "Mick", "He sang with the Rolling Stones."), item("r", "The Rolling Stones")]
+    )
 
 
 def test_aliases_are_names():
-    assert names(item("k", "Kubernetes", properties={"aliases": ["K8s", "kube cluster"]})) == ("kubernetes", "k8s", "kube cluster")
-    assert names(item("k", "Kubernetes", properties={"aliases": "K8s, the cube"})) == ("kubernetes", "k8s", "the cube")
+    assert names(item("k", "Kubernetes", properties={"aliases": ["K8s", "kube cluster"]})) == (
+        "kubernetes",
+        "k8s",
+        "kube cluster",
+    )
+    assert names(item("k", "Kubernetes", properties={"aliases": "K8s, the cube"})) == (
+        "kubernetes",
+        "k8s",
+        "the cube",
+    )
 
 
 def test_only_texts_are_aliases():
-    assert names(item("k", "Kubernetes", properties={"aliases": [None, 2024, {"a": 1}, "K8s"]})) == ("kubernetes", "k8s")
+    assert names(
+        item("k", "Kubernetes", properties={"aliases": [None, 2024, {"a": 1}, "K8s"]})
+    ) == ("kubernetes", "k8s")
 
 
 def test_two_letters_are_no_name_but_two_signs_or_syllables_are():
@@ -59,17 +91,38 @@ def test_two_letters_are_no_name_but_two_signs_or_syllables_are():
 
 
 def test_symbols_files_and_tables_are_names_in_their_short_form_too():
-    assert names(item("s", properties={"symbol": "weft.engine.Engine.find_all"})) == ("weft engine engine find_all", "engine find_all", "find_all")
-    assert names(item("f", properties={"path": "src/weft/engine.py"})) == ("src weft engine py", "engine py")
+    assert names(item("s", properties={"symbol": "weft.engine.Engine.find_all"})) == (
+        "weft engine engine find_all",
+        "engine find_all",
+        "find_all",
+    )
+    assert names(item("f", properties={"path": "src/weft/engine.py"})) == (
+        "src weft engine py",
+        "engine py",
+    )
     assert "order_items" in names(item("t", properties={"table": "shop.order_items"}))
 
 
 def test_headings_and_the_last_part_of_a_trail_are_names():
-    assert names(item("g", "Guide > Refund window", "# Late refunds\nText.\n")) == ("guide refund window", "refund window", "late refunds")
+    assert names(item("g", "Guide > Refund window", "# Late refunds\nText.\n")) == (
+        "guide refund window",
+        "refund window",
+        "late refunds",
+    )
 
 
 def test_common_words_letters_numbers_and_questions_are_no_names():
-    for title in ("The", "Overview", "X", "2024", "12 34", "It", "How do I delete my account?", "What is the best way to sort", ""):
+    for title in (
+        "The",
+        "Overview",
+        "X",
+        "2024",
+        "12 34",
+        "It",
+        "How do I delete my account?",
+        "What is the best way to sort",
+        "",
+    ):
         assert names(item("a", title)) == (), title
 
 
@@ -85,16 +138,24 @@ def test_a_very_long_title_is_no_name():
 
 
 def test_the_longest_known_name_counts_and_nothing_inside_it():
-    assert mentioned("In New York City and New York.", {"new york", "new york city", "york"}) == ("new york city", "new york")
+    assert mentioned("In New York City and New York.", {"new york", "new york city", "york"}) == (
+        "new york city",
+        "new york",
+    )
 
 
 def test_possessives_and_curly_apostrophes_are_understood():
-    assert mentioned("Ada Lovelace’s notes, McDonald's menu", {"ada lovelace", "mcdonald's"}) == ("ada lovelace", "mcdonald's")
+    assert mentioned("Ada Lovelace’s notes, McDonald's menu", {"ada lovelace", "mcdonald's"}) == (
+        "ada lovelace",
+        "mcdonald's",
+    )
 
 
 def test_a_small_letter_begins_no_name_unless_it_is_a_symbol():
     assert mentioned("they will march in may", {"march", "will", "may"}) == ()
-    assert mentioned("call find_all, then useState and engine2.start", {"find_all", "usestate", "engine2 start"}) == ("find_all", "usestate", "engine2 start")
+    assert mentioned(
+        "call find_all, then useState and engine2.start", {"find_all", "usestate", "engine2 start"}
+    ) == ("find_all", "usestate", "engine2 start")
 
 
 def test_no_name_reaches_over_a_blank_line():
@@ -114,24 +175,44 @@ def test_mentions_say_where_a_name_begins():
 
 
 def test_spans_are_capitalised_runs_and_symbols():
-    assert spans("In March the Bank of England met `rate_table` and Ada's friend.") == ("bank of england", "ada", "rate_table")
+    assert spans("In March the Bank of England met `rate_table` and Ada's friend.") == (
+        "bank of england",
+        "ada",
+        "rate_table",
+    )
 
 
 def test_no_span_reaches_across_the_end_of_a_sentence():
-    assert spans("It flows in Zimbabwe. Lake Kariba is near the Zambezi. It is a lake.") == ("zimbabwe", "lake kariba", "zambezi")
+    assert spans("It flows in Zimbabwe. Lake Kariba is near the Zambezi. It is a lake.") == (
+        "zimbabwe",
+        "lake kariba",
+        "zambezi",
+    )
     assert spans("We saw St. Louis with John F. Kennedy.") == ("st louis", "john f kennedy")
 
 
 def test_a_word_that_has_its_capital_from_the_beginning_of_a_sentence_is_no_span():
     assert spans('Mutations are rare. "Proteins fold. (Cells die.') == ()
-    assert spans("Zimbabwe is large. The Zambezi flows through Zimbabwe.") == ("zimbabwe", "zambezi")
-    assert spans("TGF binds. McDonald eats. Lake Kariba is deep. Indeed. O'Brien came.") == ("tgf", "mcdonald", "lake kariba", "o'brien")
+    assert spans("Zimbabwe is large. The Zambezi flows through Zimbabwe.") == (
+        "zimbabwe",
+        "zambezi",
+    )
+    assert spans("TGF binds. McDonald eats. Lake Kariba is deep. Indeed. O'Brien came.") == (
+        "tgf",
+        "mcdonald",
+        "lake kariba",
+        "o'brien",
+    )
 
 
 def test_a_word_that_begins_thousands_of_sentences_is_looked_at_once(monkeypatch):
     looks: list[str] = []
     honest = text_names._begins_only
-    monkeypatch.setattr(text_names, "_begins_only", lambda text, word, at: looks.append(word) or honest(text, word, at))
+    monkeypatch.setattr(
+        text_names,
+        "_begins_only",
+        lambda text, word, at: looks.append(word) or honest(text, word, at),
+    )
     assert spans("Zebras run. " * 5000) == ()
     assert looks == ["Zebras"]
 
@@ -160,7 +241,12 @@ def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
     assert all(name and name == name.lower() for name in title)
 
 
-@given(st.lists(st.sampled_from(["New York", "Ada", "Bank of England", "and", "find_all", "the", "Ada's"]), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from(["New York", "Ada", "Bank of England", "and", "find_all", "the", "Ada's"]),
+        max_size=12,
+    )
+)
 def test_links_from_candidates_are_those_from_all_names(words):
     text = " ".join(words)
     known = {"new york", "ada", "bank of england", "find_all", "york and ada"}
@@ -168,10 +254,15 @@ def test_links_from_candidates_are_those_from_all_names(words):
 
 
 def test_an_item_that_names_another_is_linked_to_it():
-    edges = links([item("a", "Lothair II", "His mother was Ermengarde of Tours."), item("b", "Ermengarde of Tours", "She died in 851.")])
-    assert [(edge.source, edge.type, edge.target, edge.weight, edge.properties) for edge in edges] == [
-        ("a", MENTIONS, "b", 1.0, {"name": "ermengarde of tours"})
-    ]
+    edges = links(
+        [
+            item("a", "Lothair II", "His mother was Ermengarde of Tours."),
+            item("b", "Ermengarde of Tours", "She died in 851."),
+        ]
+    )
+    assert [
+        (edge.source, edge.type, edge.target, edge.weight, edge.properties) for edge in edges
+    ] == [("a", MENTIONS, "b", 1.0, {"name": "ermengarde of tours"})]
 
 
 def test_links_stay_inside_a_space():
@@ -179,8 +270,14 @@ def test_links_stay_inside_a_space():
 
 
 def test_a_rare_shared_name_is_a_weaker_link_and_a_common_one_is_none():
-    few = [item(f"i{number}", f"Title number {number}", "Played for the Rovers of Delft.") for number in range(3)]
-    many = [item(f"i{number}", f"Title number {number}", "Played for the Rovers of Delft.") for number in range(30)]
+    few = [
+        item(f"i{number}", f"Title number {number}", "Played for the Rovers of Delft.")
+        for number in range(3)
+    ]
+    many = [
+        item(f"i{number}", f"Title number {number}", "Played for the Rovers of Delft.")
+        for number in range(30)
+    ]
     assert found(few) == {("i0", SHARES, "i1"), ("i0", SHARES, "i2"), ("i1", SHARES, "i2")}
     assert all(edge.weight < 0.5 for edge in links(few))
     assert found(many) == set()
@@ -189,7 +286,10 @@ def test_a_rare_shared_name_is_a_weaker_link_and_a_common_one_is_none():
 def test_a_name_of_many_items_or_in_many_texts_links_nothing():
     namesakes = [item(f"j{number}", "John Smith", "x") for number in range(MAX_HOLDERS + 1)]
     assert found([item("a", "Alpha", "John Smith came."), *namesakes]) == set()
-    crowd = [item(f"a{number}", f"Alpha {number}", "Back in France.") for number in range(MAX_MENTIONS + 1)]
+    crowd = [
+        item(f"a{number}", f"Alpha {number}", "Back in France.")
+        for number in range(MAX_MENTIONS + 1)
+    ]
     assert found([item("f", "France", "x"), *crowd]) == set()
 
 
@@ -203,7 +303,17 @@ def test_parts_of_a_document_that_have_its_title_are_all_linked_and_weigh_as_muc
 def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
     def made(texts: int) -> int:
         parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
-        return len(links([*parts, *(item(f"a{number}", f"Alpha {number}", "See the Field Manual.") for number in range(texts))]))
+        return len(
+            links(
+                [
+                    *parts,
+                    *(
+                        item(f"a{number}", f"Alpha {number}", "See the Field Manual.")
+                        for number in range(texts)
+                    ),
+                ]
+            )
+        )
 
     assert made(MAX_LINKS // MAX_HOLDERS) == MAX_LINKS
     assert made(MAX_LINKS // MAX_HOLDERS + 1) == 0
@@ -211,25 +321,45 @@ def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
 
 def test_a_name_in_more_texts_links_less():
     def weight(texts: int) -> float:
-        return links([item("f", "France", "x"), *(item(f"a{n}", f"Alpha {n}", "In France.") for n in range(texts))])[0].weight
+        return links(
+            [
+                item("f", "France", "x"),
+                *(item(f"a{n}", f"Alpha {n}", "In France.") for n in range(texts)),
+            ]
+        )[0].weight
 
     assert weight(1) == 1.0 > weight(3) > weight(20) > 0
 
 
 def test_markdown_and_wiki_links_are_links():
     docs = [
-        item("a", "Alpha page", "See [the guide](../guide.md#top) and [[Beta page|beta]].", source="docs/deep/a.md"),
+        item(
+            "a",
+            "Alpha page",
+            "See [the guide](../guide.md#top) and [[Beta page|beta]].",
+            source="docs/deep/a.md",
+        ),
         item("g", "", "guide", source="docs/guide.md"),
         item("b", "Beta page", "x"),
     ]
     assert found(docs) == {("a", REFERS, "g"), ("a", REFERS, "b"), ("a", MENTIONS, "b")}
-    assert references(item("u", text="[x](https://example.org/p#q)")) == ((REFERS, "https://example.org/p#q"),)
+    assert references(item("u", text="[x](https://example.org/p#q)")) == (
+        (REFERS, "https://example.org/p#q"),
+    )
     assert "docs/guide.md" in addresses(docs[1])
 
 
 def test_foreign_keys_are_links():
     tables = [
-        item("c", "concert", "x", properties={"table": "concert", "foreign_keys": ["singer_id -> singer.id", {"references": "stadium"}]}),
+        item(
+            "c",
+            "concert",
+            "x",
+            properties={
+                "table": "concert",
+                "foreign_keys": ["singer_id -> singer.id", {"references": "stadium"}],
+            },
+        ),
         item("s", "singer", "x", properties={"table": "singer"}),
         item("t", "stadium", "x", properties={"table": "stadium"}),
     ]
@@ -238,12 +368,22 @@ def test_foreign_keys_are_links():
 
 def test_odd_properties_link_nothing_and_break_nothing():
     assert (
-        links([item("a", "Alpha one", "x", properties={"foreign_keys": 3, "aliases": 7}), item("b", "", "y", properties={"foreign_keys": [None, {}, 5]})]) == []
+        links(
+            [
+                item("a", "Alpha one", "x", properties={"foreign_keys": 3, "aliases": 7}),
+                item("b", "", "y", properties={"foreign_keys": [None, {}, 5]}),
+            ]
+        )
+        == []
     )
 
 
 def test_links_do_not_depend_on_the_order_of_items_and_may_be_stored():
-    items = [item("a", "Lothair II", "Married Teutberga at Rovers Hall."), item("b", "Teutberga", "Wife of Lothair II."), item("c", "Cee", "At Rovers Hall.")]
+    items = [
+        item("a", "Lothair II", "Married Teutberga at Rovers Hall."),
+        item("b", "Teutberga", "Wife of Lothair II."),
+        item("c", "Cee", "At Rovers Hall."),
+    ]
     edges = links(items)
     assert links(items[::-1]) == edges
     assert [check.edge(edge) for edge in edges] == edges

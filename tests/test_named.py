@@ -29,13 +29,23 @@ from weft.ingest.signs import beginnings, grown
 from weft.model import MADE, Edge, Item
 
 TYPES = tuple(rule.type for rule in BY_NAME)
-CAPS = {"MAX_HOLDERS": 2, "MAX_MENTIONS": 3, "MAX_LINKS": 3, "MAX_ADDRESSED": 2, "MAX_SHARING": 3, "MAX_SAYING": 2, "MAX_REFERRING": 2}
+CAPS = {
+    "MAX_HOLDERS": 2,
+    "MAX_MENTIONS": 3,
+    "MAX_LINKS": 3,
+    "MAX_ADDRESSED": 2,
+    "MAX_SHARING": 3,
+    "MAX_SAYING": 2,
+    "MAX_REFERRING": 2,
+}
 Made = set[tuple[str, str, str, float, str]]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    with weft.open("memory:" if request.param == "memory" else str(tmp_path / "weft.db"), embedder=None) as opened:
+    with weft.open(
+        "memory:" if request.param == "memory" else str(tmp_path / "weft.db"), embedder=None
+    ) as opened:
         yield opened
 
 
@@ -66,7 +76,11 @@ def made(kb: Engine, space: str = "s") -> Made:
 def expected(kb: Engine, space: str = "s") -> Made:
     """What the batch function says, without the pairs that people have settled."""
     people = {(frozenset((edge.source, edge.target)), edge.type) for edge in kb.edges([space])}
-    return {row(edge) for edge in batch.links(kb.items([space])) if (frozenset((edge.source, edge.target)), edge.type) not in people}
+    return {
+        row(edge)
+        for edge in batch.links(kb.items([space]))
+        if (frozenset((edge.source, edge.target)), edge.type) not in people
+    }
 
 
 # What they are
@@ -94,21 +108,48 @@ def test_a_longer_name_hides_a_shorter_one_when_it_comes_and_shows_it_when_it_go
 
 
 def test_markdown_links_and_foreign_keys_follow_what_they_point_to(kb):
-    kb.add([item("a", "", "See [the guide](guide.md).", source="docs/a.md"), item("t", "concert", "x", properties={"foreign_keys": ["singer.id"]})])
+    kb.add(
+        [
+            item("a", "", "See [the guide](guide.md).", source="docs/a.md"),
+            item("t", "concert", "x", properties={"foreign_keys": ["singer.id"]}),
+        ]
+    )
     assert made(kb) == set()
-    kb.add([item("g", "", "guide", source="docs/guide.md"), item("u", "", "y", properties={"table": "singer"})])
-    assert made(kb) == {("a", "g", "refers_to", 1.0, "docs/guide.md"), ("t", "u", "foreign_key", 1.0, "singer")}
+    kb.add(
+        [
+            item("g", "", "guide", source="docs/guide.md"),
+            item("u", "", "y", properties={"table": "singer"}),
+        ]
+    )
+    assert made(kb) == {
+        ("a", "g", "refers_to", 1.0, "docs/guide.md"),
+        ("t", "u", "foreign_key", 1.0, "singer"),
+    }
     kb.add(item("g", "", "guide", source="docs/other.md"))
     assert {row[2] for row in made(kb)} == {"foreign_key"}
 
 
 def test_the_walk_follows_them_without_being_told(kb):
-    kb.add([item("a", "Lothair II", "His mother was Ermengarde of Tours."), item("b", "Ermengarde of Tours", "She passed away in 851.")])
-    assert [hit.item.id for hit in kb.context("mother of Lothair II", spaces=["s"]).hits] == ["a", "b"]
+    kb.add(
+        [
+            item("a", "Lothair II", "His mother was Ermengarde of Tours."),
+            item("b", "Ermengarde of Tours", "She passed away in 851."),
+        ]
+    )
+    assert [hit.item.id for hit in kb.context("mother of Lothair II", spaces=["s"]).hits] == [
+        "a",
+        "b",
+    ]
 
 
 def test_a_name_that_would_make_too_many_links_makes_none_until_they_are_fewer(kb, small):
-    kb.add([item("b1", "Field Manual"), item("b2", "Field Manual"), item("a1", "Alpha page", "See the Field Manual.")])
+    kb.add(
+        [
+            item("b1", "Field Manual"),
+            item("b2", "Field Manual"),
+            item("a1", "Alpha page", "See the Field Manual."),
+        ]
+    )
     assert {(source, target) for source, target, *_ in made(kb)} == {("a1", "b1"), ("a1", "b2")}
     kb.add(item("a2", "Other page", "See the Field Manual."))
     assert made(kb) == expected(kb) == set()
@@ -118,7 +159,9 @@ def test_a_name_that_would_make_too_many_links_makes_none_until_they_are_fewer(k
 
 
 def test_another_space_is_never_touched(kb):
-    kb.add([item("a", "Alpha page", "Ask Ada Lovelace.", "one"), item("b", "Ada Lovelace", "x", "two")])
+    kb.add(
+        [item("a", "Alpha page", "Ask Ada Lovelace.", "one"), item("b", "Ada Lovelace", "x", "two")]
+    )
     assert made(kb, "one") == made(kb, "two") == set()
     kb.add(item("b", "Ada Lovelace", "x", "one"))
     assert len(made(kb, "one")) == 1 and made(kb, "two") == set()
@@ -126,12 +169,16 @@ def test_another_space_is_never_touched(kb):
 
 def test_people_overrule_and_forbid(kb):
     mine = Edge("a", "b", "mentions", 0.1, "s")
-    kb.add([item("a", "Alpha page", "Ask Ada Lovelace."), item("b", "Ada Lovelace", "See Alpha page.")])
+    kb.add(
+        [item("a", "Alpha page", "Ask Ada Lovelace."), item("b", "Ada Lovelace", "See Alpha page.")]
+    )
     assert len(made(kb)) == 2
     kb.add([], [mine])
     kb.add(item("c", "Ada Lovelace", "x"))
     kb.relink()
-    assert [edge for edge in kb.edges(made=None) if {edge.source, edge.target} == {"a", "b"}] == [mine]
+    assert [edge for edge in kb.edges(made=None) if {edge.source, edge.target} == {"a", "b"}] == [
+        mine
+    ]
     kb.add([], [Edge("b", "a", "mentions", 0, "s")])
     kb.delete_edges([mine])
     assert all({row[0], row[1]} != {"a", "b"} for row in made(kb)) and made(kb) == expected(kb)
@@ -141,7 +188,11 @@ def test_people_overrule_and_forbid(kb):
 
 def test_they_can_be_chosen(tmp_path):
     path = str(tmp_path / "weft.db")
-    items = [item("a", "Alpha page", "Ask Ada Lovelace, then go to Rovers Hall."), item("b", "Ada Lovelace", "x"), item("c", "", "He went to Rovers Hall.")]
+    items = [
+        item("a", "Alpha page", "Ask Ada Lovelace, then go to Rovers Hall."),
+        item("b", "Ada Lovelace", "x"),
+        item("c", "", "He went to Rovers Hall."),
+    ]
     with weft.open(path, embedder=None) as kb:
         kb.add(items)
         assert {row[2] for row in made(kb)} == {"mentions", "shares"}
@@ -176,21 +227,54 @@ def test_an_item_that_names_every_other_is_linked_to_the_first_few(kb):
     assert len(made(kb)) == 500 and made(kb) == expected(kb)
 
 
-@pytest.mark.parametrize("title", ["The", "X", "…", "___", "東京", "القاهرة", "word " * 2000, "w" * 10_000, "Ada's", "İstanbul", "ﬁnd_all", "A|B", "1990 1991"])
+@pytest.mark.parametrize(
+    "title",
+    [
+        "The",
+        "X",
+        "…",
+        "___",
+        "東京",
+        "القاهرة",
+        "word " * 2000,
+        "w" * 10_000,
+        "Ada's",
+        "İstanbul",
+        "ﬁnd_all",
+        "A|B",
+        "1990 1991",
+    ],
+)
 def test_odd_titles_do_no_harm(kb, title):
-    kb.add([item("a", title, "x"), item("b", "Beta page", f"In {title} I saw {title}, and {title.upper()} {title.lower()}")])
+    kb.add(
+        [
+            item("a", title, "x"),
+            item(
+                "b", "Beta page", f"In {title} I saw {title}, and {title.upper()} {title.lower()}"
+            ),
+        ]
+    )
     kb.add(item("c", title, f"See [[{title[:200]}]] and [x]({title.strip()[:100]})"))
     assert made(kb) == expected(kb) and kb.verify() == []
 
 
 def test_a_text_of_capitals_is_entered_and_forgotten(kb):
-    kb.add([item("a", "Alpha page", "Xyz Abc Def " * 8000), item("b", "", "x" * 200_000), item("c", "", "東京" * 20_000)])
+    kb.add(
+        [
+            item("a", "Alpha page", "Xyz Abc Def " * 8000),
+            item("b", "", "x" * 200_000),
+            item("c", "", "東京" * 20_000),
+        ]
+    )
     assert made(kb) == expected(kb)
     kb.delete(["a", "b", "c"], space="s")
     assert made(kb) == set() and kb.verify() == []
 
 
-@given(st.text(alphabet="Aab 's_1東|\n.", max_size=60), st.lists(st.text(alphabet="Aab 's_1東|", min_size=1, max_size=8), max_size=6))
+@given(
+    st.text(alphabet="Aab 's_1東|\n.", max_size=60),
+    st.lists(st.text(alphabet="Aab 's_1東|", min_size=1, max_size=8), max_size=6),
+)
 @example("One's Song, the Ada's friend", ["One's Song", "Ada", "the Ada's friend"])
 def test_keys_find_every_name_that_a_text_mentions(text, titles):
     known = {name for title in titles for name in names(Item("x", "s", title=title))}
@@ -202,13 +286,30 @@ def test_keys_find_every_name_that_a_text_mentions(text, titles):
     begun = {one for name in known for one in beginnings(name)}
     signs = grown({"x": read}, {"x": at_signs}, begun.intersection, known.intersection)["x"]
     runs = sorted([*read.runs(at_words, live), *signs.items()], key=lambda run: run[0])
-    assert set(found) <= {run for _, lengths in runs for run in lengths} and tuple(mentioned_in(runs, known)) == found
+    assert (
+        set(found) <= {run for _, lengths in runs for run in lengths}
+        and tuple(mentioned_in(runs, known)) == found
+    )
 
 
 # Step by step, at once, and after accidents
 
 IDS = [f"i{number}" for number in range(8)]
-TITLES = ("", "Ada", "New York", "New York City", "York Times", "The Ada", "Rovers Hall", "Ada Rovers Hall", "find_all", "docs/a.md", "The", "東京", "東京都")
+TITLES = (
+    "",
+    "Ada",
+    "New York",
+    "New York City",
+    "York Times",
+    "The Ada",
+    "Rovers Hall",
+    "Ada Rovers Hall",
+    "find_all",
+    "docs/a.md",
+    "The",
+    "東京",
+    "東京都",
+)
 WORDS = (
     "Ada",
     "Ada's",
@@ -236,18 +337,35 @@ _more = st.fixed_dictionaries(
     optional={
         "source": st.sampled_from(["a.md", "docs/a.md", "docs/b.md"]),
         "properties": st.sampled_from(
-            [{"aliases": ["Ada", "City"]}, {"table": "singer"}, {"foreign_keys": ["singer.id"]}, {"foreign_keys": ["singer", "a.md"]}]
+            [
+                {"aliases": ["Ada", "City"]},
+                {"table": "singer"},
+                {"foreign_keys": ["singer.id"]},
+                {"foreign_keys": ["singer", "a.md"]},
+            ]
         ),
     },
 )
 _row = st.tuples(st.sampled_from(IDS), _title, _text, _more)
-_add = st.tuples(st.just("add"), st.lists(_row, min_size=1, max_size=7, unique_by=lambda row: row[0]))
-_unlinked = st.tuples(st.just("interrupted"), st.lists(_row, min_size=1, max_size=3, unique_by=lambda row: row[0]))
-_delete = st.tuples(st.just("delete"), st.lists(st.sampled_from(IDS), min_size=1, max_size=3, unique=True))
-_pair = st.tuples(st.sampled_from(IDS), st.sampled_from(IDS), st.sampled_from(TYPES), st.sampled_from([0.0, 0.5]))
-_link = st.tuples(st.just("link"), st.lists(_pair, min_size=1, max_size=2, unique_by=lambda row: row[:3]))
+_add = st.tuples(
+    st.just("add"), st.lists(_row, min_size=1, max_size=7, unique_by=lambda row: row[0])
+)
+_unlinked = st.tuples(
+    st.just("interrupted"), st.lists(_row, min_size=1, max_size=3, unique_by=lambda row: row[0])
+)
+_delete = st.tuples(
+    st.just("delete"), st.lists(st.sampled_from(IDS), min_size=1, max_size=3, unique=True)
+)
+_pair = st.tuples(
+    st.sampled_from(IDS), st.sampled_from(IDS), st.sampled_from(TYPES), st.sampled_from([0.0, 0.5])
+)
+_link = st.tuples(
+    st.just("link"), st.lists(_pair, min_size=1, max_size=2, unique_by=lambda row: row[:3])
+)
 _unlink = st.tuples(st.just("unlink"), st.lists(_pair, min_size=1, max_size=2))
-_steps = st.lists(st.one_of(_add, _add, _add, _unlinked, _delete, _link, _unlink), min_size=1, max_size=10)
+_steps = st.lists(
+    st.one_of(_add, _add, _add, _unlinked, _delete, _link, _unlink), min_size=1, max_size=10
+)
 
 
 class Ended(Exception):
@@ -258,15 +376,32 @@ def do(kb: Engine, step: tuple[str, Any], number: int) -> None:
     what, rows = step
     known = {one.id for one in kb.items()}
     if what in ("add", "interrupted"):
-        items = [item(id, title, f"{text} version {number}", **more) for id, title, text, more in rows]
+        items = [
+            item(id, title, f"{text} version {number}", **more) for id, title, text, more in rows
+        ]
         kb.add([*items, item("other", "Ada", "New York", "elsewhere")], embed=False)
     elif what == "delete" and known:
         kb.delete(rows, space="s")
     elif what == "link":
-        kb.add([], [Edge(source, target, type, weight, "s") for source, target, type, weight in rows if {source, target} <= known])
+        kb.add(
+            [],
+            [
+                Edge(source, target, type, weight, "s")
+                for source, target, type, weight in rows
+                if {source, target} <= known
+            ],
+        )
     elif what == "unlink" and known:
         stored = {edge.key for edge in kb.edges(["s"])}
-        kb.delete_edges([edge for edge in (Edge(source, target, type, space="s") for source, target, type, _ in rows) if edge.key in stored])
+        kb.delete_edges(
+            [
+                edge
+                for edge in (
+                    Edge(source, target, type, space="s") for source, target, type, _ in rows
+                )
+                if edge.key in stored
+            ]
+        )
 
 
 def ended_after(kb: Engine, step: tuple[str, Any], number: int, writes: int) -> None:
@@ -286,11 +421,18 @@ def ended_after(kb: Engine, step: tuple[str, Any], number: int, writes: int) -> 
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(steps=_steps, writes=st.integers(0, 6))
 def test_step_by_step_gives_what_a_rebuild_and_the_batch_function_give(store, small, steps, writes):
     folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
-    with folder as path, weft.open("memory:" if store == "memory" else f"{path}/weft.db", embedder=None) as kb:
+    with (
+        folder as path,
+        weft.open("memory:" if store == "memory" else f"{path}/weft.db", embedder=None) as kb,
+    ):
         for number, step in enumerate(steps):
             if step[0] == "interrupted":
                 ended_after(kb, step, number, writes)

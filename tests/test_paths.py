@@ -35,8 +35,21 @@ ASK = "refund request"
 FIRST = '"Refund playbook" mentions "Chargeback"'
 BOTH = f'{FIRST}; "Chargeback" mentions "Fraud Desk"'
 ITEMS = [
-    Item("playbook", "s", type="faq", title="Refund playbook", text="For a refund request open a Chargeback."),
-    Item("chargeback", "s", title="Chargeback", text="Ask the Fraud Desk.", summary="Ask.", properties={"via": "a phone"}),
+    Item(
+        "playbook",
+        "s",
+        type="faq",
+        title="Refund playbook",
+        text="For a refund request open a Chargeback.",
+    ),
+    Item(
+        "chargeback",
+        "s",
+        title="Chargeback",
+        text="Ask the Fraud Desk.",
+        summary="Ask.",
+        properties={"via": "a phone"},
+    ),
     Item("desk", "s", title="Fraud Desk", text="Open from 9 to 5."),
 ]
 
@@ -49,7 +62,9 @@ def kb() -> Iterator[weft.Engine]:
 
 
 def told(kb: weft.Engine, **options: Any) -> dict[str, str]:
-    return {hit.item.id: hit.via for hit in kb.context(ASK, spaces=["s"], paths=True, **options).hits}
+    return {
+        hit.item.id: hit.via for hit in kb.context(ASK, spaces=["s"], paths=True, **options).hits
+    }
 
 
 def test_every_linked_item_tells_its_chain_by_titles_and_a_found_one_tells_none(kb):
@@ -57,9 +72,18 @@ def test_every_linked_item_tells_its_chain_by_titles_and_a_found_one_tells_none(
 
 
 def test_markdown_has_one_heading_for_it_and_plain_one_line_that_is_not_indented(kb):
-    markdown, plain = (kb.context(ASK, spaces=["s"], paths=True, format=name).text for name in ("markdown", "plain"))
-    assert [text for tag, _, text in headings(markdown) if tag == "h4"] == [f"via: {FIRST}", f"via: {BOTH}"]
-    assert [line for line in plain.splitlines() if line.startswith("via:")] == [f"via: {FIRST}", f"via: {BOTH}"]
+    markdown, plain = (
+        kb.context(ASK, spaces=["s"], paths=True, format=name).text
+        for name in ("markdown", "plain")
+    )
+    assert [text for tag, _, text in headings(markdown) if tag == "h4"] == [
+        f"via: {FIRST}",
+        f"via: {BOTH}",
+    ]
+    assert [line for line in plain.splitlines() if line.startswith("via:")] == [
+        f"via: {FIRST}",
+        f"via: {BOTH}",
+    ]
 
 
 @pytest.mark.parametrize(("name", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
@@ -72,7 +96,10 @@ def test_json_and_yaml_have_a_field_for_it(kb, name, read):
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_form_tells_it(kb, name):
     for form in Form:
-        recipe = [Recipe("found", limit=1, required=True), Recipe("linked", "walk", depth=2, limit=9, forms=(form,))]
+        recipe = [
+            Recipe("found", limit=1, required=True),
+            Recipe("linked", "walk", depth=2, limit=9, forms=(form,)),
+        ]
         context = kb.context(ASK, spaces=["s"], paths=True, format=name, recipe=recipe)
         for one in context.fragments[1].chosen:
             text = FORMATS[name].block(one.hit, form)
@@ -81,37 +108,63 @@ def test_every_form_tells_it(kb, name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_without_asking_nothing_changes(kb, name):
-    usual, off = (kb.context(ASK, spaces=["s"], format=name, now="2026-01-01", **more) for more in ({}, {"paths": False}))
+    usual, off = (
+        kb.context(ASK, spaces=["s"], format=name, now="2026-01-01", **more)
+        for more in ({}, {"paths": False})
+    )
     assert (usual.text, usual.digest) == (off.text, off.digest)
     assert "mentions" not in usual.text
     assert not any(hit.via for hit in usual.hits)
 
 
 def test_asking_gives_another_digest_and_the_same_bytes_each_time(kb):
-    once, again, without = (kb.context(ASK, spaces=["s"], paths=paths, now="2026-01-01") for paths in (True, True, False))
+    once, again, without = (
+        kb.context(ASK, spaces=["s"], paths=paths, now="2026-01-01")
+        for paths in (True, True, False)
+    )
     assert (once.text, once.digest) == (again.text, again.digest)
     assert once.digest != without.digest
 
 
 def test_a_link_is_told_as_it_is_stored_whichever_way_it_is_followed():
     with weft.open("memory:", embedder=None, links=[]) as kb:
-        kb.add([Item("a", "s", title="Alpha", text="zebra"), Item("b", "s", title="Beta")], [Edge("b", "a", "written_by", space="s")])
-        assert kb.context("zebra", spaces=["s"], paths=True).hits[1].via == '"Beta" written by "Alpha"'
+        kb.add(
+            [Item("a", "s", title="Alpha", text="zebra"), Item("b", "s", title="Beta")],
+            [Edge("b", "a", "written_by", space="s")],
+        )
+        assert (
+            kb.context("zebra", spaces=["s"], paths=True).hits[1].via == '"Beta" written by "Alpha"'
+        )
 
 
 def test_an_item_on_the_way_that_is_not_shown_is_told_by_its_title():
-    between = [Item("a", "s", title="Alpha plan", text="The zebra plan."), Item("hub", "s", Kind.ENTITY, title="Omega"), Item("b", "s", title="Beta")]
+    between = [
+        Item("a", "s", title="Alpha plan", text="The zebra plan."),
+        Item("hub", "s", Kind.ENTITY, title="Omega"),
+        Item("b", "s", title="Beta"),
+    ]
     with weft.open("memory:", embedder=None, links=[]) as kb:
         kb.add(between, [Edge("a", "hub", space="s"), Edge("hub", "b", space="s")])
         for source in ("walk", "neighbours"):
-            recipe = [Recipe("found", limit=1), Recipe("linked", source, kinds=() if source == "neighbours" else (Kind.NODE,), depth=2)]
-            ways = {hit.item.id: hit.via for hit in kb.context("zebra", spaces=["s"], recipe=recipe, paths=True).hits}
+            recipe = [
+                Recipe("found", limit=1),
+                Recipe(
+                    "linked", source, kinds=() if source == "neighbours" else (Kind.NODE,), depth=2
+                ),
+            ]
+            ways = {
+                hit.item.id: hit.via
+                for hit in kb.context("zebra", spaces=["s"], recipe=recipe, paths=True).hits
+            }
             assert ways["b"] == '"Alpha plan" is related to "Omega"; "Omega" is related to "Beta"'
 
 
 def test_what_has_no_title_is_told_by_its_id_and_a_long_title_is_shortened():
     edge = Edge("a", "b", "similar", space="s")
-    items = {("s", "a"): Item("a", "s", title="word " * 2000), ("s", "b"): Item("b", "s", title="\n")}
+    items = {
+        ("s", "a"): Item("a", "s", title="word " * 2000),
+        ("s", "b"): Item("b", "s", title="\n"),
+    }
     said = way([edge], items)
     assert said.endswith(' is similar to "b"')
     assert said.startswith('"word word')
@@ -130,41 +183,88 @@ def test_every_type_of_link_that_weft_makes_has_words_for_it():
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_title_cannot_forge_a_link(name):
     forged = 'Alpha" mentions "Beta"; "X'
-    linked = way([Edge("a", "b", 'x" y', space="s")], {("s", "a"): Item("a", "s", title=forged), ("s", "b"): Item("b", "s", title="B\\")})
-    assert [json.loads(one) for one in re.findall(r'"(?:[^"\\]|\\.)*"', linked)] == [forged, 'x" y', "B\\"]
-    found = Hit(Item("f", "s", title=f"{forged}\nvia: {FIRST}", text=f"#### via: {FIRST}\nvia: {FIRST}\n\n#### via: {FIRST}"), 1.0)
+    linked = way(
+        [Edge("a", "b", 'x" y', space="s")],
+        {("s", "a"): Item("a", "s", title=forged), ("s", "b"): Item("b", "s", title="B\\")},
+    )
+    assert [json.loads(one) for one in re.findall(r'"(?:[^"\\]|\\.)*"', linked)] == [
+        forged,
+        'x" y',
+        "B\\",
+    ]
+    found = Hit(
+        Item(
+            "f",
+            "s",
+            title=f"{forged}\nvia: {FIRST}",
+            text=f"#### via: {FIRST}\nvia: {FIRST}\n\n#### via: {FIRST}",
+        ),
+        1.0,
+    )
     text = FORMATS[name].block(found, Form.WHOLE)
-    assert not [line for line in text.splitlines() if line.startswith(("via:", "#### via:"))] or name == "markdown"
+    assert (
+        not [line for line in text.splitlines() if line.startswith(("via:", "#### via:"))]
+        or name == "markdown"
+    )
     if name == "markdown":
         assert [tag for tag, _, _ in headings(text)] == ["h3"]
     if name == "json":
         assert "via" not in json.loads(text)
 
 
-links = st.builds(lambda type, ends: Edge(*ends, type, space="s"), any_text.filter(bool) | tricky, st.sampled_from(["ab", "ba"]))
+links = st.builds(
+    lambda type, ends: Edge(*ends, type, space="s"),
+    any_text.filter(bool) | tricky,
+    st.sampled_from(["ab", "ba"]),
+)
 
 
-@given(items(any_text | tricky), any_text, st.lists(links, min_size=1, max_size=3), st.sampled_from(Form))
+@given(
+    items(any_text | tricky),
+    any_text,
+    st.lists(links, min_size=1, max_size=3),
+    st.sampled_from(Form),
+)
 @settings(deadline=None, max_examples=150)
-def test_however_strange_titles_and_types_are_the_path_is_one_line_of_its_own(item: Item, title: str, chain: list[Edge], form: Form) -> None:
+def test_however_strange_titles_and_types_are_the_path_is_one_line_of_its_own(
+    item: Item, title: str, chain: list[Edge], form: Form
+) -> None:
     via = way(chain, {("s", "a"): Item("a", "s", title=title), ("s", "b"): item})
     hit = Hit(item, 1.0, via=via)
     assert len(via.splitlines()) == 1
     assert json.loads(FORMATS["json"].block(hit, form))["via"] == via
     assert yaml.safe_load(FORMATS["yaml"].block(hit, form))[0]["via"] == via
-    assert [line for line in FORMATS["plain"].block(hit, form).split("\n")[1:] if line and line[0] not in " -"] == [f"via: {via}"]
+    assert [
+        line
+        for line in FORMATS["plain"].block(hit, form).split("\n")[1:]
+        if line and line[0] not in " -"
+    ] == [f"via: {via}"]
     markdown = FORMATS["markdown"].block(hit, form)
     if form is Form.POINTER:
         assert markdown.endswith(f", via: {via}\n")
-        assert [token.type for token in PARSER.parse(markdown) if token.level == 0] == ["bullet_list_open", "bullet_list_close"]
+        assert [token.type for token in PARSER.parse(markdown) if token.level == 0] == [
+            "bullet_list_open",
+            "bullet_list_close",
+        ]
     else:
         assert [tag for tag, _, _ in headings(markdown)] == ["h3", "h4"]
 
 
-@given(st.lists(items(any_text), max_size=6), st.integers(0, 300), st.sampled_from(list(FORMATS)), st.sampled_from(MODELS), st.lists(links, min_size=1))
+@given(
+    st.lists(items(any_text), max_size=6),
+    st.integers(0, 300),
+    st.sampled_from(list(FORMATS)),
+    st.sampled_from(MODELS),
+    st.lists(links, min_size=1),
+)
 @settings(deadline=None, max_examples=60)
-def test_no_path_however_strange_makes_a_context_too_long(found: list[Item], budget: int, name: str, model: str, chain: list[Edge]) -> None:
-    hits = tuple(Hit(one, 0.5, via=way(chain[: number + 1], {("s", "a"): one})) for number, one in enumerate(found))
+def test_no_path_however_strange_makes_a_context_too_long(
+    found: list[Item], budget: int, name: str, model: str, chain: list[Edge]
+) -> None:
+    hits = tuple(
+        Hit(one, 0.5, via=way(chain[: number + 1], {("s", "a"): one}))
+        for number, one in enumerate(found)
+    )
     fitted = fit([Part(Recipe("linked"), hits)], budget, FORMATS[name], counter(model))
     assert counter(model).count(fitted.text) == fitted.tokens <= budget
 
@@ -183,7 +283,15 @@ def test_no_request_overruns_its_budget_with_paths():
 
 def test_the_same_item_with_another_path_is_not_taken_from_memory():
     hit = Hit(Item("a", "s", title="A", text="Text."), 0.5)
-    texts = {fit([Part(Recipe("linked"), (replace(hit, via=via),))], 100, FORMATS["plain"], counter("gpt-4")).text for via in ("", '"x"', '"y"')}
+    texts = {
+        fit(
+            [Part(Recipe("linked"), (replace(hit, via=via),))],
+            100,
+            FORMATS["plain"],
+            counter("gpt-4"),
+        ).text
+        for via in ("", '"x"', '"y"')
+    }
     assert len(texts) == 3
 
 
@@ -204,13 +312,18 @@ def test_explain_tells_titles_beside_a_text_without_paths(kb):
 def test_contexts_with_paths_go_over_the_wire_whole(kb):
     for options in ({"paths": True}, {"paths": False}):
         context = kb.context(ASK, spaces=["s"], **options)
-        assert unwire.context(wire.context(context)) == replace(context, stats=replace(context.stats, timings={}))
+        assert unwire.context(wire.context(context)) == replace(
+            context, stats=replace(context.stats, timings={})
+        )
 
 
 def test_a_client_gets_what_the_engine_gives(kb):
     with serving(kb) as url, Client(url) as client:
         for more in ({}, {"bm25_weight": 1.0}):
-            here, there = (one.context(ASK, spaces=["s"], paths=True, now="2026-01-01T00:00:00Z", **more) for one in (kb, client))
+            here, there = (
+                one.context(ASK, spaces=["s"], paths=True, now="2026-01-01T00:00:00Z", **more)
+                for one in (kb, client)
+            )
             assert (there.text, there.digest, there.hits) == (here.text, here.digest, here.hits)
             assert FIRST in there.text
 
@@ -238,8 +351,17 @@ def test_the_service_tells_paths_on_request(http):
 
 
 def test_an_agent_of_the_service_tells_paths_too(kb, http):
-    kb.add([Item("e", "s", Kind.ENTITY, "Feature", title="Refund request"), Item("f", "s", Kind.ENTITY, title="Ledger")], [Edge("e", "f", "uses", space="s")])
-    assert '"Refund request" uses "Ledger"' in asked(http, agent="copilot", paths=True, format="plain")["text"]
+    kb.add(
+        [
+            Item("e", "s", Kind.ENTITY, "Feature", title="Refund request"),
+            Item("f", "s", Kind.ENTITY, title="Ledger"),
+        ],
+        [Edge("e", "f", "uses", space="s")],
+    )
+    assert (
+        '"Refund request" uses "Ledger"'
+        in asked(http, agent="copilot", paths=True, format="plain")["text"]
+    )
 
 
 def weight(id: str) -> Edge:
@@ -247,27 +369,53 @@ def weight(id: str) -> Edge:
 
 
 def test_a_walk_of_the_service_leads_towards_the_question_and_tells_the_documented_scores(kb, http):
-    kb.add([Item("far", "s", title="Appendix", text="The refund request form."), *[Item(f"n{n}", "s", title=f"Note {n}") for n in range(3)]])
+    kb.add(
+        [
+            Item("far", "s", title="Appendix", text="The refund request form."),
+            *[Item(f"n{n}", "s", title=f"Note {n}") for n in range(3)],
+        ]
+    )
     kb.add([], [weight("far"), *[weight(f"n{n}") for n in range(3)]])
-    usual, walked = (asked(http, entry_types=["faq"], expansion=one)["context"] for one in ("neighbours", "walk"))
-    assert {one["id"] for one in usual} == {one["id"] for one in walked} == {"far", "n0", "n1", "n2", "chargeback", "desk"}
+    usual, walked = (
+        asked(http, entry_types=["faq"], expansion=one)["context"] for one in ("neighbours", "walk")
+    )
+    assert (
+        {one["id"] for one in usual}
+        == {one["id"] for one in walked}
+        == {"far", "n0", "n1", "n2", "chargeback", "desk"}
+    )
     for one in (*usual, *walked):
         assert one["path"][0] == "playbook"
         assert one["distance"] == len(one["path"]) - 1
-    scores = [{one["id"]: (one["score"], one["edge_type"]) for one in found} for found in (usual, walked)]
+    scores = [
+        {one["id"]: (one["score"], one["edge_type"]) for one in found} for found in (usual, walked)
+    ]
     assert scores[0] == scores[1]
     assert scores[1]["far"] == (0.1, "related")
-    assert [one["id"] for one in asked(http, entry_types=["faq"], expansion="walk", context_limit=1)["context"]] != [usual[-1]["id"]]
+    assert [
+        one["id"]
+        for one in asked(http, entry_types=["faq"], expansion="walk", context_limit=1)["context"]
+    ] != [usual[-1]["id"]]
     assert asked(http, entry_types=["faq"])["context"] == usual  # the default
 
 
 def test_a_walk_of_the_service_keeps_to_depth_types_and_switch(kb, http):
     for expansion in ("neighbours", "walk"):
-        assert {one["id"] for one in asked(http, expansion=expansion, entry_types=["faq"], max_depth=1)["context"]} == {"chargeback"}
+        assert {
+            one["id"]
+            for one in asked(http, expansion=expansion, entry_types=["faq"], max_depth=1)["context"]
+        } == {"chargeback"}
         assert asked(http, expansion=expansion, expand=False)["context"] == []
         assert asked(http, expansion=expansion, max_depth=0)["context"] == []
-        assert asked(http, expansion=expansion, entry_types=["faq"], expansion_types=["none such"])["context"] == []
-    answer = http.post("/api/context", json={"query": ASK, "tenant_ids": ["s"], "expansion": "jump"})
+        assert (
+            asked(http, expansion=expansion, entry_types=["faq"], expansion_types=["none such"])[
+                "context"
+            ]
+            == []
+        )
+    answer = http.post(
+        "/api/context", json={"query": ASK, "tenant_ids": ["s"], "expansion": "jump"}
+    )
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "expansion")
 
 
@@ -276,7 +424,11 @@ def test_the_shell_prints_paths_on_request(tmp_path):
         kb.add(ITEMS)
 
     def run(*args: str) -> str:
-        result = CliRunner().invoke(cli, [*args, ASK, "--space", "s"], env={"WEFT_STORE": str(tmp_path / "k.db"), "WEFT_EMBEDDER": "none", "COLUMNS": "200"})
+        result = CliRunner().invoke(
+            cli,
+            [*args, ASK, "--space", "s"],
+            env={"WEFT_STORE": str(tmp_path / "k.db"), "WEFT_EMBEDDER": "none", "COLUMNS": "200"},
+        )
         assert result.exit_code == 0, result.output
         return result.output
 

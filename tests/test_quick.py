@@ -12,8 +12,14 @@ import pytest
 from weft.model import Edge, Hit, Item, Kind
 from weft.quick import maker, opened
 
-ITEM = Item("a", "acme", Kind.ENTITY, title="A", properties={"size": 1}, tags=("x",), confidence=0.5)
-VALUES = [ITEM, Edge("a", "b", weight=0.5, space="acme", properties={"since": 1}), Hit(ITEM, 0.5, {"bm25": 0.5}, ("bm25",), (ITEM.key,))]
+ITEM = Item(
+    "a", "acme", Kind.ENTITY, title="A", properties={"size": 1}, tags=("x",), confidence=0.5
+)
+VALUES = [
+    ITEM,
+    Edge("a", "b", weight=0.5, space="acme", properties={"since": 1}),
+    Hit(ITEM, 0.5, {"bm25": 0.5}, ("bm25",), (ITEM.key,)),
+]
 
 
 def made(value: Any) -> Any:
@@ -40,5 +46,7 @@ def test_no_field_is_forgotten() -> None:
 def test_many_made_at_once_are_those_of_the_constructor() -> None:
     twin, all_made = opened(Edge)
     edges = [Edge("a", str(number), space="acme") for number in range(3)]
-    found = all_made([*(twin(*(getattr(edge, one.name) for one in fields(edge))) for edge in edges), edges[0]])
+    found = all_made(
+        [*(twin(*(getattr(edge, one.name) for one in fields(edge))) for edge in edges), edges[0]]
+    )
     assert found == [*edges, edges[0]] and {type(one) for one in found} == {Edge}

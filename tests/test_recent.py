@@ -19,7 +19,9 @@ def test_what_was_kept_last_is_found():
     kept = Recent(10)
     for number in range(100):
         kept.put(number, number)
-        assert [kept.get(one) for one in range(max(0, number - 2), number + 1)] == list(range(max(0, number - 2), number + 1))
+        assert [kept.get(one) for one in range(max(0, number - 2), number + 1)] == list(
+            range(max(0, number - 2), number + 1)
+        )
 
 
 def test_sizes_are_those_of_the_values():

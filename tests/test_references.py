@@ -42,38 +42,68 @@ def item(id: str, title: str = "", text: str = "text", **more: Any) -> Item:
         ("Rows come from `orders`.", {"properties": {"table": "orders"}}),
         ("Then `os.path.join()` is called.", {"properties": {"symbol": "os.path.join"}}),
         ("See [[Some Where|there]].", {"title": "Some Where"}),
-        ("See [the part](page.md#deep-part).", {"source": "docs/elsewhere.md", "id": "docs/page#deep-part"}),
+        (
+            "See [the part](page.md#deep-part).",
+            {"source": "docs/elsewhere.md", "id": "docs/page#deep-part"},
+        ),
     ],
 )
 def test_every_shape_of_a_reference_leads_to_what_it_means(text, more):
     target = item(**{"id": "b", **more})
-    assert ("a", "refers_to", target.id) in made([item("a", "First page", text, source="docs/a.md"), target])
+    assert ("a", "refers_to", target.id) in made(
+        [item("a", "First page", text, source="docs/a.md"), target]
+    )
 
 
-@pytest.mark.parametrize("text", ["Say `the` or `x` or `42`.", "Either and/or both, 1/2 of it.", "We met, e.g. him.", "See http://", "`" * 50, "[a]: "])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Say `the` or `x` or `42`.",
+        "Either and/or both, 1/2 of it.",
+        "We met, e.g. him.",
+        "See http://",
+        "`" * 50,
+        "[a]: ",
+    ],
+)
 def test_what_only_looks_like_a_reference_leads_nowhere(text):
-    others = [item(id, properties={"table": id}) for id in ("the", "x", "42", "and/or", "1/2", "and", "e.g", "http:")]
+    others = [
+        item(id, properties={"table": id})
+        for id in ("the", "x", "42", "and/or", "1/2", "and", "e.g", "http:")
+    ]
     assert not [one for one in made([item("a", "First page", text), *others]) if one[0] == "a"]
 
 
 def test_a_link_to_a_part_of_a_loaded_page_leads_to_that_part(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("# Alpha\nSee [policy](b.md#refund-policy) and [below](#more).\n\n## More\nAll of it.\n")
+    (tmp_path / "a.md").write_text(
+        "# Alpha\nSee [policy](b.md#refund-policy) and [below](#more).\n\n## More\nAll of it.\n"
+    )
     (tmp_path / "b.md").write_text("# Bee\nIntro.\n\n## Refund Policy\nFive days.\n")
     with weft.open("memory:", embedder=None) as kb:
         kb.load(tmp_path, space="s")
-        linked = {(edge.source, edge.target): edge.properties["name"] for edge in kb.edges(["s"], made=True) if edge.type == "refers_to"}
+        linked = {
+            (edge.source, edge.target): edge.properties["name"]
+            for edge in kb.edges(["s"], made=True)
+            if edge.type == "refers_to"
+        }
     assert linked["a", "b#refund-policy"] == "b#refund-policy"
     assert linked["a", "a#more"] == "a#more"
 
 
-def test_links_whose_targets_a_page_names_at_its_end_lead_there_from_every_section(tmp_path: Path) -> None:
+def test_links_whose_targets_a_page_names_at_its_end_lead_there_from_every_section(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.md").write_text(
         "# Alpha\nSee [it][1].\n\n## More\nAnd [Bee][] again, with [site].\n\n[1]: b.md\n[bee]: <b.md> 'B'\n[site]: https://x.org/\n[no]: n.md\n"
     )
     (tmp_path / "b.md").write_text("# Bee\nIntro.\n")
     with weft.open("memory:", embedder=None) as kb:
         kb.load(tmp_path, space="s")
-        assert {edge.source for edge in kb.edges(["s"], made=True) if edge.type == "refers_to" and edge.target == "b"} == {"a", "a#more"}
+        assert {
+            edge.source
+            for edge in kb.edges(["s"], made=True)
+            if edge.type == "refers_to" and edge.target == "b"
+        } == {"a", "a#more"}
         first, more = kb.get(["a", "a#more"], space="s")
     assert first.text == "See [it][1].\n\n[1]: b.md"
     assert more.text == 'And [Bee][] again, with [site].\n\n[Bee]: b.md "B"\n[site]: https://x.org/'
@@ -118,7 +148,10 @@ def test_what_people_forbid_or_say_stays_in_one_space_through_rebuilds_and_new_v
 
 def test_where_a_person_takes_a_link_back_weft_may_make_it_and_all_is_well(tmp_path: Path) -> None:
     with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
-        kb.add([item("a", "First page", "Ask the Fraud Desk."), item("b", "Fraud Desk")], [Edge("a", "b", "mentions", 0.5, "s")])
+        kb.add(
+            [item("a", "First page", "Ask the Fraud Desk."), item("b", "Fraud Desk")],
+            [Edge("a", "b", "mentions", 0.5, "s")],
+        )
         assert not list(kb.edges(["s"], made=True))
         kb.delete_edges([Edge("a", "b", "mentions", space="s")])
         assert [edge.weight for edge in kb.edges(["s"], made=True)] == [1.0]
@@ -130,7 +163,9 @@ def test_knowledge_linked_by_older_rules_is_linked_anew(tmp_path: Path) -> None:
         return len(list(kb.edges(["s"], made=True)))
 
     with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
-        kb.add([item("a", "First page", "See `orders`."), item("b", properties={"table": "orders"})])
+        kb.add(
+            [item("a", "First page", "See `orders`."), item("b", properties={"table": "orders"})]
+        )
         store: Any = kb._linker._store
         store.forget_links(store.linked_by().replace("refers_to/2", "refers_to/1"))
         assert linked(kb) == 0

@@ -22,14 +22,74 @@ from weft.stages.render import FORMATS, assemble, forms, in_quotes, layout, on_o
 PARSER = MarkdownIt("commonmark")
 
 PIECES = [*"#=-`~<>!?*+_.:[]()\"'\\|&%@ \t\n\r\v\f\x00\x7f\x85\xa0\u2028\u2029\ufeffab1", "🦊", "é"]
-PIECES += ["\n", "\n\n", "\n  ", "\n    ", "\n> ", "\n- ", "\n1. ", "\n# x", "\n```\n", "\n~~~\n", "\n---\n", "\n===\n", "\r\n", "    "]
-PIECES += ["```", "<!--", "-->", "<pre>", "</pre>", "<script>", "<?", "<!X", "<![CDATA[", "<div>", "<b>", "[a]: /u", "- - - - - - - - -"]
-TRICKY = ["yes", "No", "on", "null", "~", "1e3", "12", "0x1f", "1:30", "2024-01-01", "=", "<<", "-", "?", "a: b", "a #b", ".inf"]
+PIECES += [
+    "\n",
+    "\n\n",
+    "\n  ",
+    "\n    ",
+    "\n> ",
+    "\n- ",
+    "\n1. ",
+    "\n# x",
+    "\n```\n",
+    "\n~~~\n",
+    "\n---\n",
+    "\n===\n",
+    "\r\n",
+    "    ",
+]
+PIECES += [
+    "```",
+    "<!--",
+    "-->",
+    "<pre>",
+    "</pre>",
+    "<script>",
+    "<?",
+    "<!X",
+    "<![CDATA[",
+    "<div>",
+    "<b>",
+    "[a]: /u",
+    "- - - - - - - - -",
+]
+TRICKY = [
+    "yes",
+    "No",
+    "on",
+    "null",
+    "~",
+    "1e3",
+    "12",
+    "0x1f",
+    "1:30",
+    "2024-01-01",
+    "=",
+    "<<",
+    "-",
+    "?",
+    "a: b",
+    "a #b",
+    ".inf",
+]
 nasty = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 any_text = nasty | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 tricky = st.sampled_from(TRICKY)
-leaf = any_text | tricky | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans() | st.none()
-value = st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_text | tricky, inner, max_size=3), max_leaves=5)
+leaf = (
+    any_text
+    | tricky
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.booleans()
+    | st.none()
+)
+value = st.recursive(
+    leaf,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(any_text | tricky, inner, max_size=3)
+    ),
+    max_leaves=5,
+)
 
 
 def items(text: st.SearchStrategy[str]) -> st.SearchStrategy[Item]:
@@ -48,7 +108,9 @@ def items(text: st.SearchStrategy[str]) -> st.SearchStrategy[Item]:
 
 
 shown = st.tuples(items(any_text | tricky), st.sampled_from(Form))
-documents = st.dictionaries(any_text.filter(lambda name: name.strip() != ""), st.lists(shown, max_size=3), max_size=3)
+documents = st.dictionaries(
+    any_text.filter(lambda name: name.strip() != ""), st.lists(shown, max_size=3), max_size=3
+)
 Document = Mapping[str, Sequence[tuple[Item, Form]]]
 
 
@@ -61,7 +123,10 @@ def block(name: str, item: Item, form: Form = Form.WHOLE) -> str:
 
 
 def document(name: str, sections: Document) -> str:
-    return assemble(FORMATS[name], [(title, [block(name, *pair) for pair in pairs]) for title, pairs in sections.items()])
+    return assemble(
+        FORMATS[name],
+        [(title, [block(name, *pair) for pair in pairs]) for title, pairs in sections.items()],
+    )
 
 
 def expected(item: Item, form: Form) -> dict[str, Any]:
@@ -94,7 +159,11 @@ def name_of(item: Item) -> str:
 def headings(markdown: str) -> list[tuple[str, int, str]]:
     """Tag, depth and source text of every heading a parser sees."""
     tokens = PARSER.parse(markdown)
-    return [(token.tag, token.level, tokens[at + 1].content) for at, token in enumerate(tokens) if token.type == "heading_open"]
+    return [
+        (token.tag, token.level, tokens[at + 1].content)
+        for at, token in enumerate(tokens)
+        if token.type == "heading_open"
+    ]
 
 
 def kept_hashes(text: str) -> str:
@@ -116,7 +185,9 @@ def our_headings(sections: Document) -> list[tuple[str, int, str]]:
     found = []
     for name, pairs in sections.items():
         found += [("h2", 0, kept_hashes(section_title(name)))] if pairs else []
-        found += [("h3", 0, kept_hashes(titled(item))) for item, form in pairs if form is not Form.POINTER]
+        found += [
+            ("h3", 0, kept_hashes(titled(item))) for item, form in pairs if form is not Form.POINTER
+        ]
     return found
 
 
@@ -126,13 +197,23 @@ def after(text: str) -> str:
     return document(
         "markdown",
         {
-            "context": [(first, Form.WHOLE), (item(id="two", title="Two"), Form.POINTER), (item("See [a].", title="Three"), Form.WHOLE)],
+            "context": [
+                (first, Form.WHOLE),
+                (item(id="two", title="Two"), Form.POINTER),
+                (item("See [a].", title="Three"), Form.WHOLE),
+            ],
             "rules": [(item("The end.", title="Four"), Form.WHOLE)],
         },
     )
 
 
-INTACT = [("h2", 0, "Context"), ("h3", 0, "One"), ("h3", 0, "Three"), ("h2", 0, "Rules"), ("h3", 0, "Four")]
+INTACT = [
+    ("h2", 0, "Context"),
+    ("h3", 0, "One"),
+    ("h3", 0, "Three"),
+    ("h2", 0, "Rules"),
+    ("h3", 0, "Four"),
+]
 
 
 def assert_intact(text: str) -> None:
@@ -173,7 +254,9 @@ class TestEveryFormat:
 
     @given(documents)
     @settings(deadline=None, max_examples=40)
-    def test_only_our_lines_of_plain_text_begin_in_the_first_column(self, sections: Document) -> None:
+    def test_only_our_lines_of_plain_text_begin_in_the_first_column(
+        self, sections: Document
+    ) -> None:
         ours: list[str] = []
         for name, pairs in sections.items():
             ours += [f"{section_title(name)}:"] if pairs else []
@@ -181,23 +264,34 @@ class TestEveryFormat:
                 pointer = f" ({one_line(item.id)})" if form is Form.POINTER else ""
                 ours.append(f"[{one_line(item.type) or item.kind}] {name_of(item)}{pointer}")
                 facts = item.shown_properties if form is Form.WHOLE else {}
-                ours += [f"- {in_quotes(key)}: {on_one_line(value)}" for key, value in facts.items()]
+                ours += [
+                    f"- {in_quotes(key)}: {on_one_line(value)}" for key, value in facts.items()
+                ]
         lines = document("plain", sections).splitlines()
-        assert [line.rstrip() for line in lines if line[:1].strip()] == [line.rstrip() for line in ours]
+        assert [line.rstrip() for line in lines if line[:1].strip()] == [
+            line.rstrip() for line in ours
+        ]
 
     @pytest.mark.parametrize("name", ["markdown", "plain", "yaml"])
     @given(shown, any_text)
     @settings(deadline=None, max_examples=40)
-    def test_parts_begin_with_a_visible_character_and_end_with_a_line(self, name: str, pair: tuple[Item, Form], section: str) -> None:
+    def test_parts_begin_with_a_visible_character_and_end_with_a_line(
+        self, name: str, pair: tuple[Item, Form], section: str
+    ) -> None:
         parts = [block(name, *pair), FORMATS[name].opening("x" + section)]
-        assert all(part[0].strip() and part.endswith("\n") and not part.endswith("\n\n\n") for part in parts)
+        assert all(
+            part[0].strip() and part.endswith("\n") and not part.endswith("\n\n\n")
+            for part in parts
+        )
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_a_document_is_the_sum_of_its_parts(self, name: str) -> None:
         parts, (one, two) = FORMATS[name], (block(name, item("one")), block(name, item("two")))
         glued = parts.start + parts.opening("a") + one + parts.between + two + parts.closing
         glued += parts.between_sections + parts.opening("b") + one + parts.closing + parts.end
-        assert assemble(parts, [("a", [one, two]), ("none", []), ("b", [one])]).rstrip("\n") == glued.rstrip("\n")
+        assert assemble(parts, [("a", [one, two]), ("none", []), ("b", [one])]).rstrip(
+            "\n"
+        ) == glued.rstrip("\n")
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_no_blocks_give_an_empty_document(self, name: str) -> None:
@@ -206,7 +300,9 @@ class TestEveryFormat:
     @pytest.mark.parametrize("name", FORMATS)
     @pytest.mark.parametrize("form", Form)
     def test_a_link_that_led_to_an_item_is_not_printed(self, name: str, form: Form) -> None:
-        linked = Hit(item("text"), 0.5, path=(("s", "x"), ("s", "the-id")), edge=Edge("x", "the-id", "cites"))
+        linked = Hit(
+            item("text"), 0.5, path=(("s", "x"), ("s", "the-id")), edge=Edge("x", "the-id", "cites")
+        )
         assert FORMATS[name].block(linked, form) == block(name, item("text"), form)
 
     def test_an_unknown_format_is_refused_by_name(self) -> None:
@@ -214,12 +310,20 @@ class TestEveryFormat:
             layout("xml")
 
     def test_a_known_format_is_found(self) -> None:
-        assert [layout(name).name for name in FORMATS] == list(FORMATS) == ["json", "markdown", "plain", "yaml"]
+        assert (
+            [layout(name).name for name in FORMATS]
+            == list(FORMATS)
+            == ["json", "markdown", "plain", "yaml"]
+        )
 
 
 class TestForms:
     def test_an_item_with_a_longer_text_than_its_summary_has_three_forms(self) -> None:
-        assert forms(item("a long text", summary="short")) == (Form.WHOLE, Form.SUMMARY, Form.POINTER)
+        assert forms(item("a long text", summary="short")) == (
+            Form.WHOLE,
+            Form.SUMMARY,
+            Form.POINTER,
+        )
 
     def test_a_summary_that_is_not_shorter_is_no_form(self) -> None:
         assert forms(item("same", summary="same")) == (Form.WHOLE, Form.POINTER)
@@ -233,10 +337,22 @@ class TestForms:
 
 class TestMarkdown:
     def test_a_document_reads_as_written_by_hand(self) -> None:
-        facts = {"owner": "ann", "limits": {"eu": 30, "us": None}, "note": "two\nlines", "open": True, "since": date(2024, 1, 2)}
+        facts = {
+            "owner": "ann",
+            "limits": {"eu": 30, "us": None},
+            "note": "two\nlines",
+            "open": True,
+            "since": date(2024, 1, 2),
+        }
         whole = item("Thirty days.\n\nThen ask.\n", type="faq", title="Refunds", properties=facts)
         brief = item("A long text.", type="", title="", id="returns", summary="Short.")
-        text = document("markdown", {"entry_points": [(whole, Form.WHOLE), (brief, Form.SUMMARY)], "related": [(whole, Form.POINTER)]})
+        text = document(
+            "markdown",
+            {
+                "entry_points": [(whole, Form.WHOLE), (brief, Form.SUMMARY)],
+                "related": [(whole, Form.POINTER)],
+            },
+        )
         assert text == (
             "## Entry points\n\n### Refunds (faq)\nThirty days.\n\nThen ask.\n\n"
             '- **owner**: ann\n- **limits**: {"eu": 30, "us": null}\n- **note**: "two\\nlines"\n'
@@ -353,16 +469,41 @@ class TestMarkdown:
     @settings(deadline=None, max_examples=100)
     def test_only_backslashes_and_one_fence_are_ever_added(self, text: str) -> None:
         text = text.replace("\r", "\n").rstrip()
-        kept = re.sub(r"\n(`+|~+)\Z", "", body_text(text)) if body_text(text).count("\n") > text.count("\n") else body_text(text)
+        kept = (
+            re.sub(r"\n(`+|~+)\Z", "", body_text(text))
+            if body_text(text).count("\n") > text.count("\n")
+            else body_text(text)
+        )
         assert re.sub(r"[\\ \t]", "", kept) == re.sub(r"[\\ \t]", "", text)
 
-    @pytest.mark.parametrize("title", ["#", "a #", "a ##", "# a", "C#", "a\n# b", "a\r\n\u2028b", "```", "<!--", "[a]: /u", "- a", "\\#"])
+    @pytest.mark.parametrize(
+        "title",
+        [
+            "#",
+            "a #",
+            "a ##",
+            "# a",
+            "C#",
+            "a\n# b",
+            "a\r\n\u2028b",
+            "```",
+            "<!--",
+            "[a]: /u",
+            "- a",
+            "\\#",
+        ],
+    )
     def test_a_title_stays_on_its_line(self, title: str) -> None:
         whole = (item("text", title=title), Form.WHOLE)
-        assert headings(document("markdown", {"a": [whole, whole]})) == [("h2", 0, "A")] + [("h3", 0, kept_hashes(one_line(title)))] * 2
+        assert (
+            headings(document("markdown", {"a": [whole, whole]}))
+            == [("h2", 0, "A")] + [("h3", 0, kept_hashes(one_line(title)))] * 2
+        )
 
     def test_hashes_at_the_end_of_a_title_are_not_dropped(self) -> None:
-        html = PARSER.render("".join(block("markdown", item(title=title)) for title in ("a ##", "###", "C#")))
+        html = PARSER.render(
+            "".join(block("markdown", item(title=title)) for title in ("a ##", "###", "C#"))
+        )
         assert html == "<h3>a ##</h3>\n<h3>###</h3>\n<h3>C#</h3>\n"
 
     @pytest.mark.parametrize(
@@ -382,13 +523,21 @@ class TestMarkdown:
     def test_a_pointer_is_one_line_of_text(self, title: str, written: str) -> None:
         markdown = block("markdown", item(title=title, type="faq"), Form.POINTER)
         assert markdown == f"- {written} (faq, id: the-id)\n"
-        assert [(token.content, token.level) for token in PARSER.parse(markdown) if token.type == "inline"] == [(markdown[2:-1], 3)]
+        assert [
+            (token.content, token.level)
+            for token in PARSER.parse(markdown)
+            if token.type == "inline"
+        ] == [(markdown[2:-1], 3)]
 
     @given(nasty)
     @settings(deadline=None, max_examples=100)
     def test_a_pointer_is_one_line_of_text_whatever_the_title(self, title: str) -> None:
         markdown = block("markdown", item(title=title), Form.POINTER)
-        assert [(token.content, token.level) for token in PARSER.parse(markdown) if token.type == "inline"] == [(markdown[2:-1], 3)]
+        assert [
+            (token.content, token.level)
+            for token in PARSER.parse(markdown)
+            if token.type == "inline"
+        ] == [(markdown[2:-1], 3)]
 
     @given(nasty.filter(lambda name: "_" not in name and one_line(name) != ""))
     @settings(deadline=None, max_examples=100)
@@ -396,7 +545,10 @@ class TestMarkdown:
         tokens = PARSER.parse(block("markdown", item(properties={name: "v"})))
         inline = next(token for token in tokens if token.content.endswith(": v"))
         bold = "".join(child.content for child in (inline.children or [])[:-1])
-        assert (bold, (inline.children or [])[-1].content) == (one_line(name).replace("\x00", "\ufffd"), ": v")
+        assert (bold, (inline.children or [])[-1].content) == (
+            one_line(name).replace("\x00", "\ufffd"),
+            ": v",
+        )
 
     @pytest.mark.parametrize(
         "line",
@@ -416,7 +568,15 @@ class TestMarkdown:
         assert body_text(fenced) == fenced
 
     def test_long_hostile_texts_take_linear_time(self) -> None:
-        for line in ("<!--\n", "[a\n\n", "```\n~~~~\n", "> " * 50 + "\n", "- " * 50 + "x\n", "\t" * 50 + "# x\n", "<a " + "a " * 50 + "\n"):
+        for line in (
+            "<!--\n",
+            "[a\n\n",
+            "```\n~~~~\n",
+            "> " * 50 + "\n",
+            "- " * 50 + "x\n",
+            "\t" * 50 + "# x\n",
+            "<a " + "a " * 50 + "\n",
+        ):
             assert body_text(line * 2000).count("\n") >= 2000
         for sign in ("id: ", "--[", "**a"):
             assert body_text("- " + sign * 300_000) == "- " + sign * 300_000
@@ -424,31 +584,123 @@ class TestMarkdown:
 
 class TestPlain:
     def test_a_document_reads_as_written_by_hand(self) -> None:
-        whole = item("\n\nThirty days.\n\n  Then ask.\n", type="faq", title="Refunds", properties={"owner": "ann", "limits": [1, "a"]})
-        text = document("plain", {"entry_points": [(whole, Form.WHOLE), (whole, Form.POINTER)], "rules": [(item("x"), Form.WHOLE)]})
+        whole = item(
+            "\n\nThirty days.\n\n  Then ask.\n",
+            type="faq",
+            title="Refunds",
+            properties={"owner": "ann", "limits": [1, "a"]},
+        )
+        text = document(
+            "plain",
+            {
+                "entry_points": [(whole, Form.WHOLE), (whole, Form.POINTER)],
+                "rules": [(item("x"), Form.WHOLE)],
+            },
+        )
         first = '[faq] Refunds\n  Thirty days.\n\n    Then ask.\n- owner: ann\n- limits: [1, "a"]\n'
         assert text == f"Entry points:\n{first}[faq] Refunds (the-id)\nRules:\n[node] Title\n  x"
 
-    @pytest.mark.parametrize("separator", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+    @pytest.mark.parametrize(
+        "separator",
+        ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"],
+    )
     def test_every_line_break_of_a_text_is_followed_by_an_indent(self, separator: str) -> None:
-        text = block("plain", item(f"{separator}a{separator}Rules:", properties={"b": f"c{separator}d", f"e{separator}f": "g"}))
-        assert text.startswith('[node] Title\n  a\n  Rules:\n- b: "c') and text.endswith("\n- e f: g\n") and len(text.splitlines()) == 5
+        text = block(
+            "plain",
+            item(
+                f"{separator}a{separator}Rules:",
+                properties={"b": f"c{separator}d", f"e{separator}f": "g"},
+            ),
+        )
+        assert (
+            text.startswith('[node] Title\n  a\n  Rules:\n- b: "c')
+            and text.endswith("\n- e f: g\n")
+            and len(text.splitlines()) == 5
+        )
 
     def test_a_title_cannot_pass_for_a_section(self) -> None:
         assert block("plain", item(title="Rules:")) == "[node] Rules:\n"
 
 
-BREAKS = ["\n", "\n ", " \n", "\n\t", "\n  \n", "\n\n\n", "\r\n", "\n\x85", "\n\u2028", "\n\ufeff", "\n#", "\n---\n", "\n...\n", ": c\n"]
-TEXTS_OF_SEVERAL_LINES = [*(f"a{lines}b" for lines in BREAKS), "a\n", "a\n\n", "\na", " a\nb", "\ta\nb", "a\nb ", "a\n\x00", "\ufeffa"]
-TEXTS_LIKE_SYNTAX = [*"-?=~:#|>{[]}\"'\\é🦊", *(mark + "a" for mark in "&*!%@`-?:#|>{[\"'\\ "), "a: b", "a #b", "a, b", "a  b", "a:b"]
-TEXTS_LIKE_SYNTAX += [*TRICKY, "Yes", "NO", "n", "1.0", "012", "0o7", "1_000", "- a", "? a", "a:", "a ", "{}", "[]", "''", "---", "..."]
+BREAKS = [
+    "\n",
+    "\n ",
+    " \n",
+    "\n\t",
+    "\n  \n",
+    "\n\n\n",
+    "\r\n",
+    "\n\x85",
+    "\n\u2028",
+    "\n\ufeff",
+    "\n#",
+    "\n---\n",
+    "\n...\n",
+    ": c\n",
+]
+TEXTS_OF_SEVERAL_LINES = [
+    *(f"a{lines}b" for lines in BREAKS),
+    "a\n",
+    "a\n\n",
+    "\na",
+    " a\nb",
+    "\ta\nb",
+    "a\nb ",
+    "a\n\x00",
+    "\ufeffa",
+]
+TEXTS_LIKE_SYNTAX = [
+    *"-?=~:#|>{[]}\"'\\é🦊",
+    *(mark + "a" for mark in "&*!%@`-?:#|>{[\"'\\ "),
+    "a: b",
+    "a #b",
+    "a, b",
+    "a  b",
+    "a:b",
+]
+TEXTS_LIKE_SYNTAX += [
+    *TRICKY,
+    "Yes",
+    "NO",
+    "n",
+    "1.0",
+    "012",
+    "0o7",
+    "1_000",
+    "- a",
+    "? a",
+    "a:",
+    "a ",
+    "{}",
+    "[]",
+    "''",
+    "---",
+    "...",
+]
 
 
 class TestYaml:
     def test_a_document_reads_as_written_by_hand(self) -> None:
-        facts = {"owner": "ann", "limits": {"eu": 30, "open": True}, "steps": ["a", {"b": None}], "none": []}
-        whole = item("Thirty days.\n\n  # Then ask: now.\n", type="faq", title="Refunds: how", properties=facts, tags=("money", "no"))
-        text = document("yaml", {"entry_points": [(whole, Form.WHOLE)], "on": [(item("one\ntwo"), Form.WHOLE), (whole, Form.POINTER)]})
+        facts = {
+            "owner": "ann",
+            "limits": {"eu": 30, "open": True},
+            "steps": ["a", {"b": None}],
+            "none": [],
+        }
+        whole = item(
+            "Thirty days.\n\n  # Then ask: now.\n",
+            type="faq",
+            title="Refunds: how",
+            properties=facts,
+            tags=("money", "no"),
+        )
+        text = document(
+            "yaml",
+            {
+                "entry_points": [(whole, Form.WHOLE)],
+                "on": [(item("one\ntwo"), Form.WHOLE), (whole, Form.POINTER)],
+            },
+        )
         assert text == (
             'entry_points:\n- id: the-id\n  type: faq\n  title: "Refunds: how"\n  text: |\n    Thirty days.\n\n      # Then ask: now.\n'
             "  properties:\n    owner: ann\n    limits:\n      eu: 30\n      open: true\n"
@@ -456,24 +708,42 @@ class TestYaml:
             '"on":\n- id: the-id\n  title: Title\n  text: |-\n    one\n    two\n- id: the-id\n  title: "Refunds: how"\n'
         )
 
-    @pytest.mark.parametrize("text", [*TEXTS_OF_SEVERAL_LINES, *TEXTS_LIKE_SYNTAX, "x" * 5000, "x " * 999, "\x7f", "\uffff"])
+    @pytest.mark.parametrize(
+        "text",
+        [*TEXTS_OF_SEVERAL_LINES, *TEXTS_LIKE_SYNTAX, "x" * 5000, "x " * 999, "\x7f", "\uffff"],
+    )
     def test_every_text_is_read_back_as_text(self, text: str) -> None:
         facts = {text: text, "list": [text, [text], {text: text}]}
-        sections = {text: [(item(text, title=text, properties=facts), Form.WHOLE), (item("x", summary=text), Form.SUMMARY)]}
+        sections = {
+            text: [
+                (item(text, title=text, properties=facts), Form.WHOLE),
+                (item("x", summary=text), Form.SUMMARY),
+            ]
+        }
         assert yaml.safe_load(document("yaml", sections)) == expected_document(sections)
 
-    @pytest.mark.parametrize("number", [1e16, 1.5e-7, -1e300, 5e-324, 0.1, -0.0, 10**30, -1, True, None])
+    @pytest.mark.parametrize(
+        "number", [1e16, 1.5e-7, -1e300, 5e-324, 0.1, -0.0, 10**30, -1, True, None]
+    )
     def test_numbers_are_read_back_with_their_type(self, number: float | None) -> None:
         found = yaml.safe_load(block("yaml", item(properties={"n": number})))[0]["properties"]["n"]
         assert (repr(found), type(found)) == (repr(number), type(number))
 
     def test_texts_of_several_lines_are_not_quoted(self) -> None:
-        assert "text: |-\n    # one: 'two'\n    \"three\" \n\n    four\n" in block("yaml", item("# one: 'two'\n\"three\" \n\nfour"))
+        assert "text: |-\n    # one: 'two'\n    \"three\" \n\n    four\n" in block(
+            "yaml", item("# one: 'two'\n\"three\" \n\nfour")
+        )
 
 
 class TestJson:
     def test_a_document_has_one_item_a_line(self) -> None:
-        text = document("json", {"entry_points": [(item("é"), Form.WHOLE), (item("x"), Form.POINTER)], "b": [(item("y"), Form.WHOLE)]})
+        text = document(
+            "json",
+            {
+                "entry_points": [(item("é"), Form.WHOLE), (item("x"), Form.POINTER)],
+                "b": [(item("y"), Form.WHOLE)],
+            },
+        )
         assert text == (
             '{\n"entry_points": [\n{"id": "the-id", "title": "Title", "text": "é"},\n{"id": "the-id", "title": "Title"}\n],\n'
             '"b": [\n{"id": "the-id", "title": "Title", "text": "y"}\n]\n}'
@@ -492,4 +762,6 @@ class TestJson:
 
 @pytest.mark.parametrize("name", ["markdown", "plain"])
 def test_blank_lines_before_a_text_are_not_shown(name):
-    assert block(name, Item("i", "s", title="T", text=" \n\nBody of it\n"), Form.WHOLE) == block(name, Item("i", "s", title="T", text="Body of it"), Form.WHOLE)
+    assert block(name, Item("i", "s", title="T", text=" \n\nBody of it\n"), Form.WHOLE) == block(
+        name, Item("i", "s", title="T", text="Body of it"), Form.WHOLE
+    )

@@ -76,7 +76,11 @@ def kb():
 @pytest.mark.parametrize("rule", [rule.name for rule in RULES.rules])
 def test_every_rule_refuses_its_samples_under_its_own_name(rule):
     for sample in made(rule):
-        for text in (sample, f"We noted it here:\n{sample}\nand went on.", f"Näheres: {sample} … 東京"):
+        for text in (
+            sample,
+            f"We noted it here:\n{sample}\nand went on.",
+            f"Näheres: {sample} … 東京",
+        ):
             found = RULES.find(text.encode())
             assert found is not None and found.rule.name == rule
 
@@ -95,12 +99,18 @@ def test_the_example_knowledge_has_no_secret(kb):
     assert kb.load(Path(__file__).parents[1] / "examples" / "harbor").skipped == ()
 
 
-@pytest.mark.parametrize("field", ["title", "text", "summary", "embedding_text", "source", "type", "section", "subject"])
+@pytest.mark.parametrize(
+    "field", ["title", "text", "summary", "embedding_text", "source", "type", "section", "subject"]
+)
 def test_every_text_of_an_item_is_looked_at(kb, field):
     with pytest.raises(Invalid) as caught:
         kb.add(Item("a", "s", **({"text": "words"} | {field: f"see {KEY}"})))
     assert caught.value.code == "secret" and caught.value.status == 422
-    assert field in str(caught.value) and "'github-token'" in str(caught.value) and KEY not in str(caught.value)
+    assert (
+        field in str(caught.value)
+        and "'github-token'" in str(caught.value)
+        and KEY not in str(caught.value)
+    )
     assert kb.stats().spaces == ()
 
 
@@ -109,10 +119,26 @@ def test_every_text_of_an_item_is_looked_at(kb, field):
     [
         (Item("a", "s", text="x", tags=("ok", KEY)), "tags", "github-token"),
         (properties(password=PASSWORD), "properties.password", "assigned-password"),
-        (properties(db={"users": [{"db_password": PASSWORD}]}), "properties.db.users[0].db_password", "assigned-password"),
-        (properties(env=[{"name": "DB_PASSWORD", "value": PASSWORD}]), "properties.env[0].value", "assigned-password"),
-        (properties(tokens={"api_token": ["", made("assigned-secret")[0].split()[-1]]}), "properties.tokens.api_token[1]", "assigned-secret"),
-        (properties(notes=["fine", f"line 1\nsee {KEY}"]), "properties.notes[1] line 2", "github-token"),
+        (
+            properties(db={"users": [{"db_password": PASSWORD}]}),
+            "properties.db.users[0].db_password",
+            "assigned-password",
+        ),
+        (
+            properties(env=[{"name": "DB_PASSWORD", "value": PASSWORD}]),
+            "properties.env[0].value",
+            "assigned-password",
+        ),
+        (
+            properties(tokens={"api_token": ["", made("assigned-secret")[0].split()[-1]]}),
+            "properties.tokens.api_token[1]",
+            "assigned-secret",
+        ),
+        (
+            properties(notes=["fine", f"line 1\nsee {KEY}"]),
+            "properties.notes[1] line 2",
+            "github-token",
+        ),
         (properties(**{KEY: {"a": 1}}), "a name in properties", "github-token"),
     ],
 )
@@ -124,7 +150,16 @@ def test_tags_and_properties_are_looked_at_with_their_names(kb, item, place, rul
 
 
 def test_properties_that_only_speak_of_secrets_are_stored(kb):
-    kb.add(properties(password="required", token_limit=512, max_token="512", password_policy="12-characters", api_key="<YOUR_API_KEY>", secret=None))
+    kb.add(
+        properties(
+            password="required",
+            token_limit=512,
+            max_token="512",
+            password_policy="12-characters",
+            api_key="<YOUR_API_KEY>",
+            secret=None,
+        )
+    )
 
 
 def test_an_id_that_is_a_secret_is_not_repeated(kb):
@@ -140,8 +175,18 @@ def test_edges_are_looked_at(kb):
     with pytest.raises(Invalid, match=r"edge 'a' -> 'b': properties\.password holds") as caught:
         kb.add([], [Edge("a", "b", space="s", properties={"password": PASSWORD})])
     assert caught.value.code == "secret"
-    report = kb.load({"edges": [{"source": "a", "target": "b", "properties": {"note": KEY}}, {"source": "b", "target": "a"}]}, space="s")
-    assert report.edges == 1 and "'github-token'" in report.skipped[0].why and KEY not in repr(report)
+    report = kb.load(
+        {
+            "edges": [
+                {"source": "a", "target": "b", "properties": {"note": KEY}},
+                {"source": "b", "target": "a"},
+            ]
+        },
+        space="s",
+    )
+    assert (
+        report.edges == 1 and "'github-token'" in report.skipped[0].why and KEY not in repr(report)
+    )
 
 
 def test_the_line_of_a_long_text_is_named(kb):
@@ -162,9 +207,20 @@ def test_one_bad_item_keeps_a_whole_write_out(kb):
 
 def test_a_load_skips_the_row_with_its_place_and_stores_the_rest(kb, tmp_path):
     file = tmp_path / "rows.jsonl"
-    file.write_text("\n".join(json.dumps(row) for row in ({"id": "a", "text": "fine"}, {"id": "b", "text": KEY}, {"id": "c", "text": "fine too"})))
+    file.write_text(
+        "\n".join(
+            json.dumps(row)
+            for row in (
+                {"id": "a", "text": "fine"},
+                {"id": "b", "text": KEY},
+                {"id": "c", "text": "fine too"},
+            )
+        )
+    )
     report = kb.load(file, space="s")
-    assert report.added == 2 and [(one.where, one.what) for one in report.skipped] == [(f"{file}:2", "b")]
+    assert report.added == 2 and [(one.where, one.what) for one in report.skipped] == [
+        (f"{file}:2", "b")
+    ]
     assert "rule 'github-token'" in report.skipped[0].why and KEY not in repr(report)
 
 
@@ -172,17 +228,38 @@ def test_a_load_skips_the_row_with_its_place_and_stores_the_rest(kb, tmp_path):
 
 
 def shell(tmp_path, *arguments, **environment):
-    known = {**os.environ, "WEFT_STORE": str(tmp_path / "k.db"), "WEFT_EMBEDDER": "none", "PYTHONPATH": str(Path(weft.__file__).parents[1]), **environment}
-    return subprocess.run([sys.executable, "-m", "weft", *arguments], env=known, capture_output=True, text=True, check=False, cwd=tmp_path)
+    known = {
+        **os.environ,
+        "WEFT_STORE": str(tmp_path / "k.db"),
+        "WEFT_EMBEDDER": "none",
+        "PYTHONPATH": str(Path(weft.__file__).parents[1]),
+        **environment,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "weft", *arguments],
+        env=known,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
 
 
 def test_the_shell_refuses_a_secret(tmp_path):
     done = shell(tmp_path, "add", "--space", "s", "--id", "a", "--text", f"see {KEY}", "--json")
-    assert done.returncode == 1 and json.loads(done.stdout)["error"]["code"] == "secret" and KEY not in done.stdout + done.stderr
+    assert (
+        done.returncode == 1
+        and json.loads(done.stdout)["error"]["code"] == "secret"
+        and KEY not in done.stdout + done.stderr
+    )
     file = tmp_path / "rows.json"
     file.write_text(json.dumps([{"id": "a", "text": KEY}, {"id": "b", "text": "fine"}]))
     done = shell(tmp_path, "load", str(file), "--space", "s", "--json")
-    assert json.loads(done.stdout)["added"] == 1 and "github-token" in done.stdout and KEY not in done.stdout + done.stderr
+    assert (
+        json.loads(done.stdout)["added"] == 1
+        and "github-token" in done.stdout
+        and KEY not in done.stdout + done.stderr
+    )
 
 
 def test_the_shell_takes_its_rules_from_the_settings(tmp_path):
@@ -190,7 +267,10 @@ def test_the_shell_takes_its_rules_from_the_settings(tmp_path):
     add = ("add", "--space", "s", "--id", "a", "--text")
     assert "'badge'" in shell(tmp_path, *add, "HB-123456", WEFT_SECRET_RULES="own.toml").stderr
     assert shell(tmp_path, *add, KEY, WEFT_SECRETS="allow").returncode == 0
-    assert "no way to treat secrets 'perhaps'; known: allow, refuse" in shell(tmp_path, *add, "x", WEFT_SECRETS="perhaps").stderr
+    assert (
+        "no way to treat secrets 'perhaps'; known: allow, refuse"
+        in shell(tmp_path, *add, "x", WEFT_SECRETS="perhaps").stderr
+    )
 
 
 def test_the_service_refuses_a_secret(kb):
@@ -200,13 +280,31 @@ def test_the_service_refuses_a_secret(kb):
 
     with TestClient(create(kb), base_url="http://localhost") as client:
         bad, fine = {"id": "a", "text": f"see {KEY}"}, {"id": "b", "text": "fine"}
-        answers = [client.post("/api/spaces/s/items", json=bad), client.put("/api/spaces/s/items/a", json=bad)]
+        answers = [
+            client.post("/api/spaces/s/items", json=bad),
+            client.put("/api/spaces/s/items/a", json=bad),
+        ]
         bulk = client.post("/api/spaces/s/bulk", json={"items": [bad, fine]})
-        lines = client.post("/api/spaces/s/bulk", content=json.dumps(bad), headers={"content-type": "application/x-ndjson"})
-        link = client.post("/api/spaces/s/edges", json={"source": "b", "target": "b", "properties": {"password": PASSWORD}})
-    assert [(one.status_code, one.json()["code"]) for one in (*answers, link)] == [(422, "secret")] * 3
-    assert bulk.json()["added"] == 1 and "github-token" in bulk.json()["skipped"][0]["why"] and lines.json()["skipped"][0]["where"] == "line 1"
-    assert not [one for one in (*answers, bulk, lines, link) if KEY in one.text or PASSWORD in one.text]
+        lines = client.post(
+            "/api/spaces/s/bulk",
+            content=json.dumps(bad),
+            headers={"content-type": "application/x-ndjson"},
+        )
+        link = client.post(
+            "/api/spaces/s/edges",
+            json={"source": "b", "target": "b", "properties": {"password": PASSWORD}},
+        )
+    assert [(one.status_code, one.json()["code"]) for one in (*answers, link)] == [
+        (422, "secret")
+    ] * 3
+    assert (
+        bulk.json()["added"] == 1
+        and "github-token" in bulk.json()["skipped"][0]["why"]
+        and lines.json()["skipped"][0]["where"] == "line 1"
+    )
+    assert not [
+        one for one in (*answers, bulk, lines, link) if KEY in one.text or PASSWORD in one.text
+    ]
 
 
 # rules of one's own
@@ -222,7 +320,13 @@ def test_a_file_adds_rules_disables_others_and_allows_more(tmp_path):
             kb.add(Item("a", "s", text="badge HB-482913"))
         with pytest.raises(Invalid, match="npm-token"):
             kb.add(Item("a", "s", text=made("npm-token")[0]))
-        kb.add([Item("a", "s", text="HB-111111"), Item("b", "s", text=KEY), Item("c", "s", text=made("jwt")[0])])
+        kb.add(
+            [
+                Item("a", "s", text="HB-111111"),
+                Item("b", "s", text=KEY),
+                Item("c", "s", text=made("jwt")[0]),
+            ]
+        )
 
 
 def test_secrets_can_be_allowed(tmp_path):
@@ -235,16 +339,31 @@ def test_secrets_can_be_allowed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[[rules]]\nname='a'\nregex='b'\ncolour='red'", "rule 'a': no field 'colour'; known: about, allow"),
+        (
+            "[[rules]]\nname='a'\nregex='b'\ncolour='red'",
+            "rule 'a': no field 'colour'; known: about, allow",
+        ),
         ("[[rules]]\nname='a'\nregex='(?=b)'", "rule 'a': RE2 does not take the regex '(?=b)'"),
-        ("[[rules]]\nname='a'\nregex='b'\nallow=['(']", "rule 'a': RE2 does not take the regex '('"),
-        ("[[rules]]\nname='a'\nregex='b'\n[[rules]]\nname='a'\nregex='c'", "two rules are called 'a'"),
+        (
+            "[[rules]]\nname='a'\nregex='b'\nallow=['(']",
+            "rule 'a': RE2 does not take the regex '('",
+        ),
+        (
+            "[[rules]]\nname='a'\nregex='b'\n[[rules]]\nname='a'\nregex='c'",
+            "two rules are called 'a'",
+        ),
         ("[[rules]]\nname='jwt'\nregex='b'", "two rules are called 'jwt'"),
         ("[[rules]]\nregex='b'", "rule 1: name is missing"),
         ("[[rules]]\nname='a'", "rule 'a': regex is missing"),
-        ("[[rules]]\nname='a'\nregex='b'\nentropy='high'", "rule 'a': entropy must be a number from 0 to 8, not 'high'"),
+        (
+            "[[rules]]\nname='a'\nregex='b'\nentropy='high'",
+            "rule 'a': entropy must be a number from 0 to 8, not 'high'",
+        ),
         ("[[rules]]\nname='a'\nregex=7", "rule 'a': regex must be text, not 7"),
-        ("[[rules]]\nname='a'\nregex='b'\nkeywords='b'", "rule 'a': keywords must be a list of texts, not 'b'"),
+        (
+            "[[rules]]\nname='a'\nregex='b'\nkeywords='b'",
+            "rule 'a': keywords must be a list of texts, not 'b'",
+        ),
         ("rules = 3", "rules must be tables"),
         ("disable = ['jwd']", "disable: no rule 'jwd'; known: age-key"),
         ("allow = ['[']", "allow: RE2 does not take the regex '['"),
@@ -275,7 +394,10 @@ def test_every_built_in_regex_is_taken_by_re2_and_every_rule_says_what_it_is():
 def test_a_text_that_comes_near_every_rule_at_once_is_still_looked_at_whole():
     near = " ".join(word for rule in RULES.rules for word in rule.keywords)
     assert RULES.find(near.encode()) is None
-    assert RULES.find(f"{near} {KEY[:-1]} {' '.join(HEX * 3 + ALNUM)} {KEY} {near}".encode()) is not None
+    assert (
+        RULES.find(f"{near} {KEY[:-1]} {' '.join(HEX * 3 + ALNUM)} {KEY} {near}".encode())
+        is not None
+    )
     assert Rules(()).find(KEY.encode()) is None
 
 
@@ -285,6 +407,12 @@ def test_the_client_tells_of_a_secret_as_the_engine_does(kb):
     with serving(kb) as url, weft.Client(url) as client:
         with pytest.raises(Invalid) as caught:
             client.add(Item("a", "s", text=f"see {KEY}"))
-        report = client.load({"items": [{"id": "a", "text": KEY}, {"id": "b", "text": "fine"}]}, space="s")
+        report = client.load(
+            {"items": [{"id": "a", "text": KEY}, {"id": "b", "text": "fine"}]}, space="s"
+        )
     assert caught.value.code == "secret" and "'github-token'" in str(caught.value)
-    assert report.added == 1 and "'github-token'" in report.skipped[0].why and KEY not in str(caught.value) + repr(report)
+    assert (
+        report.added == 1
+        and "'github-token'" in report.skipped[0].why
+        and KEY not in str(caught.value) + repr(report)
+    )

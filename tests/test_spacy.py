@@ -49,7 +49,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request: pytest.FixtureRequest, tmp_path: Path, model: str) -> Iterator[Engine]:
-    with weft.open("memory:" if request.param == "memory" else str(tmp_path / "weft.db"), embedder=None, names=model) as opened:
+    with weft.open(
+        "memory:" if request.param == "memory" else str(tmp_path / "weft.db"),
+        embedder=None,
+        names=model,
+    ) as opened:
         yield opened
 
 
@@ -58,21 +62,33 @@ def item(id: str, text: str, title: str = "") -> Item:
 
 
 def made(kb: Engine) -> set[tuple[str, str, str, str]]:
-    return {(edge.source, edge.type, edge.target, str(edge.properties["name"])) for edge in kb.edges(["s"], made=True)}
+    return {
+        (edge.source, edge.type, edge.target, str(edge.properties["name"]))
+        for edge in kb.edges(["s"], made=True)
+    }
 
 
 def test_texts_that_share_a_rare_name_without_capitals_are_linked(kb):
     kb.add([item("a", "we ask the blue ledger first"), item("b", "every blue ledger is audited")])
     assert made(kb) == {("a", "shares", "b", "blue ledger")}
     with weft.open("memory:", embedder=None) as plain:
-        plain.add([item("a", "we ask the blue ledger first"), item("b", "every blue ledger is audited")])
+        plain.add(
+            [item("a", "we ask the blue ledger first"), item("b", "every blue ledger is audited")]
+        )
         assert made(plain) == set()
 
 
 def test_an_item_without_a_name_goes_by_the_name_its_text_begins_with(kb):
-    kb.add([item("a", "the Blue Ledger keeps every claim"), item("b", "Ask the Blue Ledger.", title="Claims")])
+    kb.add(
+        [
+            item("a", "the Blue Ledger keeps every claim"),
+            item("b", "Ask the Blue Ledger.", title="Claims"),
+        ]
+    )
     assert made(kb) == {("b", "mentions", "a", "blue ledger")}
-    kb.add(item("a", "the Blue Ledger keeps every claim", title="Claim book"))  # a title counts more
+    kb.add(
+        item("a", "the Blue Ledger keeps every claim", title="Claim book")
+    )  # a title counts more
     assert made(kb) == {("a", "shares", "b", "blue ledger")}
 
 
@@ -81,9 +97,28 @@ def test_dates_and_numbers_tie_nobody(kb):
     assert made(kb) == set()
 
 
-words = st.sampled_from(["blue ledger", "Blue Ledger", "night shift", "mia berg", "Mia Berg's", "next tuesday", "asks", "the", "Ada", "\n\n"])
+words = st.sampled_from(
+    [
+        "blue ledger",
+        "Blue Ledger",
+        "night shift",
+        "mia berg",
+        "Mia Berg's",
+        "next tuesday",
+        "asks",
+        "the",
+        "Ada",
+        "\n\n",
+    ]
+)
 texts = st.lists(words, max_size=4).map(lambda found: " ".join([*found, "ends"]))
-steps = st.lists(st.tuples(st.sampled_from("abcde"), st.none() | st.tuples(texts, st.sampled_from(["", "Ada", "Night Shift"]))), max_size=8)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from("abcde"),
+        st.none() | st.tuples(texts, st.sampled_from(["", "Ada", "Night Shift"])),
+    ),
+    max_size=8,
+)
 
 
 @pytest.mark.parametrize("url", ["memory:", "file"])
@@ -94,11 +129,18 @@ def test_step_by_step_is_what_a_rebuild_makes(url, model, tmp_path):
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(steps)
     def check(changes: list[tuple[str, tuple[str, str] | None]]) -> None:
-        with weft.open("memory:" if url == "memory:" else str(tmp_path / f"{next(count)}.db"), embedder=None, names=finder) as kb:
+        with weft.open(
+            "memory:" if url == "memory:" else str(tmp_path / f"{next(count)}.db"),
+            embedder=None,
+            names=finder,
+        ) as kb:
             kb.add(item("z", "we close"))
             for id, said in changes:
                 kb.delete(id, space="s") if said is None else kb.add(item(id, *said))
-                assert made(kb) == {(one.source, one.type, one.target, one.properties["name"]) for one in batch.links(kb.items(["s"]), finder)}
+                assert made(kb) == {
+                    (one.source, one.type, one.target, one.properties["name"])
+                    for one in batch.links(kb.items(["s"]), finder)
+                }
             before = made(kb)
             kb.relink()
             assert made(kb) == before
@@ -131,12 +173,18 @@ def test_other_rules_in_the_pipeline_link_everything_anew(tmp_path):
 def test_a_text_that_did_not_change_is_not_read_twice(kb, monkeypatch):
     seen: list[str] = []
     find: Callable[..., Any] = SpacyNames.find
-    monkeypatch.setattr(SpacyNames, "find", lambda self, text: seen.append(text) or find(self, text))
-    kb.add([item(f"t{n}", f"Ask the Night Shift, number {n}.", title=f"Page {n}") for n in range(5)])
+    monkeypatch.setattr(
+        SpacyNames, "find", lambda self, text: seen.append(text) or find(self, text)
+    )
+    kb.add(
+        [item(f"t{n}", f"Ask the Night Shift, number {n}.", title=f"Page {n}") for n in range(5)]
+    )
     assert len(seen) == 5
     kb.add(item("new", "who works late", title="Night Shift"))
     assert seen[5:] == ["who works late"]
-    assert {source for source, type, target, _ in made(kb) if (type, target) == ("mentions", "new")} == {f"t{n}" for n in range(5)}
+    assert {
+        source for source, type, target, _ in made(kb) if (type, target) == ("mentions", "new")
+    } == {f"t{n}" for n in range(5)}
 
 
 def test_what_is_found_is_cleaned_like_titles_are():
@@ -144,11 +192,20 @@ def test_what_is_found_is_cleaned_like_titles_are():
         fingerprint = "mine@1"
 
         def find(self, text: str) -> list[tuple[int, str]]:
-            return [(0, "The"), (4, "Ada’s  Desk"), (20, "x" * 3000), (30, "Overview"), (40, "ada's desk")]
+            return [
+                (0, "The"),
+                (4, "Ada’s  Desk"),
+                (20, "x" * 3000),
+                (30, "Overview"),
+                (40, "ada's desk"),
+            ]
 
     found = finding.find(Finder(), "The Ada")
     assert found == finding.Named(("ada's desk", "x" * 200), "ada's desk")
-    assert finding.remembered(Finder(), "The Ada", ["c:other", finding.label("The Ada", found)]) == found
+    assert (
+        finding.remembered(Finder(), "The Ada", ["c:other", finding.label("The Ada", found)])
+        == found
+    )
 
 
 def test_a_pipeline_that_is_missing_or_finds_nothing_is_told_with_what_to_install(tmp_path):
@@ -172,8 +229,13 @@ def test_a_pipeline_that_is_missing_or_finds_nothing_is_told_with_what_to_instal
 def test_without_the_package_the_extra_is_named():
     script = "import sys; sys.modules['spacy'] = None\nimport weft\n"
     script += "try: weft.open('memory:', embedder=None, names='spacy:x')\nexcept weft.MissingExtra as error: print(error)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "finder of names 'spacy' needs a package that is not installed (spacy): pip install 'weft[spacy]'\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert (
+        done.stdout
+        == "finder of names 'spacy' needs a package that is not installed (spacy): pip install 'weft[spacy]'\n"
+    )
 
 
 def test_knowledge_whose_pipeline_is_gone_is_still_written_and_says_what_is_missing(tmp_path):
@@ -190,20 +252,32 @@ def test_knowledge_whose_pipeline_is_gone_is_still_written_and_says_what_is_miss
 
 def test_the_setting_names_the_pipeline_for_the_shell(tmp_path, model):
     rows = tmp_path / "s.jsonl"
-    rows.write_text('{"id": "a", "text": "the night shift begins"}\n{"id": "b", "text": "our night shift ends"}\n')
+    rows.write_text(
+        '{"id": "a", "text": "the night shift begins"}\n{"id": "b", "text": "our night shift ends"}\n'
+    )
     env = {"WEFT_STORE": str(tmp_path / "k.db"), "WEFT_EMBEDDER": "none", "WEFT_NAMES": model}
     for args in (["load", str(rows), "--space", "s"], ["links", "rebuild"]):
         assert CliRunner().invoke(cli, args, env=env).exit_code == 0
     listed = CliRunner().invoke(cli, ["links", "list", "--space", "s"], env=env)
     assert "shares" in listed.output
-    failed = CliRunner().invoke(cli, ["links", "rebuild"], env=env | {"WEFT_NAMES": "spacy:xx_no_such_model"})
+    failed = CliRunner().invoke(
+        cli, ["links", "rebuild"], env=env | {"WEFT_NAMES": "spacy:xx_no_such_model"}
+    )
     assert (failed.exit_code, "python -m spacy download" in failed.output) == (1, True)
 
 
-@pytest.mark.skipif(not spacy.util.is_package(TRAINED), reason=f"{TRAINED} is not installed: names of a TRAINED pipeline are NOT tested here")
+@pytest.mark.skipif(
+    not spacy.util.is_package(TRAINED),
+    reason=f"{TRAINED} is not installed: names of a TRAINED pipeline are NOT tested here",
+)
 def test_a_trained_pipeline_finds_names(tmp_path):
     with weft.open("memory:", embedder=None, names=f"spacy:{TRAINED}") as kb:
-        kb.add([item("a", "We met Angela Merkel in Berlin."), item("b", "A speech that Angela Merkel gave.")])
+        kb.add(
+            [
+                item("a", "We met Angela Merkel in Berlin."),
+                item("b", "A speech that Angela Merkel gave."),
+            ]
+        )
         assert ("a", "shares", "b", "angela merkel") in made(kb)
         before = made(kb)
         kb.relink()

@@ -34,7 +34,18 @@ from weft.stores.sqlite import store as adapter
 from weft.stores.sqlite.store import SqliteStore
 from weft.testing import StoreContract
 from weft.testing.graph import link
-from weft.testing.knowledge import ACME, BOTH, NOW, babble, batch, directions, edge, item, matches, unit
+from weft.testing.knowledge import (
+    ACME,
+    BOTH,
+    NOW,
+    babble,
+    batch,
+    directions,
+    edge,
+    item,
+    matches,
+    unit,
+)
 from weft.testing.vectors import embed
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -92,7 +103,15 @@ class TestSqliteWithSmallLimits(StoreContract):
 # The same operations on both stores
 
 KEYS = [(space, f"{number}") for space in ("acme", "zoo", "ark") for number in range(6)]
-TEXTS = ["", "refund policy", "refunds and parcels", "a parcel on monday", "返金ポリシー", "water " * 300, "policy policy monday"]
+TEXTS = [
+    "",
+    "refund policy",
+    "refunds and parcels",
+    "a parcel on monday",
+    "返金ポリシー",
+    "water " * 300,
+    "policy policy monday",
+]
 VECTORS = directions(21, 24)
 QUESTIONS = ["refund", "parcel policy monday", "返金 water", "unknown"]
 FILTERS = [
@@ -117,7 +136,9 @@ _item = st.builds(
     valid_to=st.sampled_from([None, NOW]),
 )
 _edge = st.builds(
-    lambda source, target, type, weight: Edge(source[1], target[1], type, weight, source[0], target_space=target[0]),
+    lambda source, target, type, weight: Edge(
+        source[1], target[1], type, weight, source[0], target_space=target[0]
+    ),
     _keys,
     _keys,
     st.sampled_from(["related", "part of"]),
@@ -132,7 +153,9 @@ _write = st.fixed_dictionaries(
     }
 )
 _embed = st.dictionaries(_keys, st.integers(0, 19), max_size=8)
-_steps = st.lists(_write | _write | _embed | st.sampled_from(["forget", "rebuild", "reopen"]), max_size=14)
+_steps = st.lists(
+    _write | _write | _embed | st.sampled_from(["forget", "rebuild", "reopen"]), max_size=14
+)
 
 
 class TestSqliteAnswersAsMemoryDoes:
@@ -155,8 +178,12 @@ class TestSqliteAnswersAsMemoryDoes:
         memory, texts, some = MemoryStore(), babble(2600, 1), directions(2600, 24)
         for start, end in pairwise([0, 1, 6, 306, 307, 1007, 1012, 1100, 1900, 2600]):
             for store in (memory, sqlite):
-                store.apply(batch(item(f"{number:05}", texts[number]) for number in range(start, end)))
-                store.put_vectors({("acme", f"{number:05}"): some[number] for number in range(start, end)}, "e1")
+                store.apply(
+                    batch(item(f"{number:05}", texts[number]) for number in range(start, end))
+                )
+                store.put_vectors(
+                    {("acme", f"{number:05}"): some[number] for number in range(start, end)}, "e1"
+                )
         compare(memory, sqlite)
         assert sqlite.verify() == []
 
@@ -172,7 +199,9 @@ def take(step: Any, memory: MemoryStore, sqlite: SqliteStore, path: str) -> Sqli
         elif step == "rebuild":
             store.rebuild_words(memory.find(Filter(("acme", "zoo", "ark")), 1000))
         elif "items" in step:
-            known = {one.key for one in step["items"]} | {key for key in KEYS if store.get([key]) and key not in step["deleted"]}
+            known = {one.key for one in step["items"]} | {
+                key for key in KEYS if store.get([key]) and key not in step["deleted"]
+            }
             edges = [one for one in step["edges"] if {one.source_key, one.target_key} <= known]
             store.apply(batch(step["items"], edges, step["deleted"], step["deleted_edges"]))
         else:
@@ -188,19 +217,30 @@ def compare(memory: MemoryStore, sqlite: SqliteStore) -> None:
         lambda store: [store.find(only, 5, KEYS[8]) for only in FILTERS],
         lambda store: [store.visible(KEYS[::-1], only) for only in FILTERS],
         lambda store: [store.edges_of(KEYS, names, limit=limit) for limit in (1, 2, 100)],
-        lambda store: [store.edges_of(KEYS, names[:2], ["part of"], min_weight=0.6), store.edges(names, 100)],
+        lambda store: [
+            store.edges_of(KEYS, names[:2], ["part of"], min_weight=0.6),
+            store.edges(names, 100),
+        ],
         lambda store: [store.changes(name) for name in names],
-        lambda store: (store.fingerprint(), store.missing_vectors(names, 1000), store.count_missing(names)),
+        lambda store: (
+            store.fingerprint(),
+            store.missing_vectors(names, 1000),
+            store.count_missing(names),
+        ),
     ):
         assert ask(sqlite) == ask(memory)
     for only in FILTERS:
         for question in QUESTIONS:
-            ours, theirs = (store.search_text(question, only, 9999, also=KEYS) for store in (sqlite, memory))
+            ours, theirs = (
+                store.search_text(question, only, 9999, also=KEYS) for store in (sqlite, memory)
+            )
             assert dict(ours.matches) == pytest.approx(dict(theirs.matches), abs=1.1e-6)
             assert dict(ours.others) == pytest.approx(dict(theirs.others), abs=1.1e-6)
             assert ours.considered == theirs.considered
         near, exact = (store.search_vector(VECTORS[-1], only, 500) for store in (sqlite, memory))
-        assert [score for _, score in near.matches] == pytest.approx([score for _, score in exact.matches], abs=2e-3)
+        assert [score for _, score in near.matches] == pytest.approx(
+            [score for _, score in exact.matches], abs=2e-3
+        )
         assert near.considered == exact.considered
 
 
@@ -222,9 +262,19 @@ def test_text_is_ranked_as_by_an_independent_bm25() -> None:
 def test_a_reading_block_sees_one_state_of_the_store(sqlite: SqliteStore) -> None:
     link(sqlite, edge("a", "b"))
     with sqlite.reading():
-        before = sqlite.find(ACME, 10), sqlite.spaces(), sqlite.search_text("refund", ACME, 10), sqlite.edges(["acme"], 10)
+        before = (
+            sqlite.find(ACME, 10),
+            sqlite.spaces(),
+            sqlite.search_text("refund", ACME, 10),
+            sqlite.edges(["acme"], 10),
+        )
         sqlite.apply(batch([item("a", "refund"), item("c", "refund")], deleted=[("acme", "b")]))
-        assert (sqlite.find(ACME, 10), sqlite.spaces(), sqlite.search_text("refund", ACME, 10), sqlite.edges(["acme"], 10)) == before
+        assert (
+            sqlite.find(ACME, 10),
+            sqlite.spaces(),
+            sqlite.search_text("refund", ACME, 10),
+            sqlite.edges(["acme"], 10),
+        ) == before
     assert matches(sqlite.search_text("refund", ACME, 10)) == ["a", "c"]
 
 
@@ -239,24 +289,40 @@ def test_threads_read_whole_batches_while_one_writes(kind: str, sqlite: SqliteSt
         readers = [pool.submit(read, number) for number in range(4)]
         for number in range(60):
             store.apply(pair(number))
-            store.put_vectors({("acme", f"{number}a"): unit(1, number), ("acme", f"{number}b"): unit(number, 1)}, "e1")
+            store.put_vectors(
+                {("acme", f"{number}a"): unit(1, number), ("acme", f"{number}b"): unit(number, 1)},
+                "e1",
+            )
         assert [reader.result() for reader in readers] == [{True}] * 4
 
 
 def pair(number: int) -> Batch:
-    return batch([item(f"{number}a", "refund"), item(f"{number}b", "refund")], [edge(f"{number}a", f"{number}b")])
+    return batch(
+        [item(f"{number}a", "refund"), item(f"{number}b", "refund")],
+        [edge(f"{number}a", f"{number}b")],
+    )
 
 
 def consistent(store: Store) -> bool:
     """Whether every batch of `pair` is there as a whole, by every index."""
     with store.reading():
         found = store.find(ACME, 1000)
-        counts = {len(found), store.search_text("refund", ACME, 5).considered, 2 * len(store.edges(["acme"], 1000))}
+        counts = {
+            len(found),
+            store.search_text("refund", ACME, 5).considered,
+            2 * len(store.edges(["acme"], 1000)),
+        }
         embedded = store.search_vector(unit(1, 1), ACME, 5).considered
-        return len(counts) == 1 and embedded + store.count_missing(["acme"]) == len(found) and not embedded % 2
+        return (
+            len(counts) == 1
+            and embedded + store.count_missing(["acme"]) == len(found)
+            and not embedded % 2
+        )
 
 
-def test_a_reader_that_was_interrupted_starts_over(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_was_interrupted_starts_over(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sqlite.apply(batch([item("a", "refund")]))
     for step in ("_load_records", "_load_signs", "_load_fresh"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -279,28 +345,66 @@ def test_what_a_caller_does_to_an_item_stays_with_him(sqlite: SqliteStore, neste
         found.properties["size"] = "large"
 
 
-def test_items_kept_in_memory_are_those_of_the_file(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_kept_in_memory_are_those_of_the_file(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(view, "KEPT_ITEMS", 2)
-    items = [item(id, text=f"{id} first", title=id.upper(), tags=("x",), confidence=0.5) for id in "abc"]
+    items = [
+        item(id, text=f"{id} first", title=id.upper(), tags=("x",), confidence=0.5) for id in "abc"
+    ]
     sqlite.apply(batch(items))
     for _ in range(2):
-        assert [one.text for one in sqlite.get([("acme", id) for id in "cab"])] == ["c first", "a first", "b first"]
+        assert [one.text for one in sqlite.get([("acme", id) for id in "cab"])] == [
+            "c first",
+            "a first",
+            "b first",
+        ]
     other = SqliteStore.open(sqlite._path)
     other.apply(batch([replace(items[0], text="second")]))
     other.close()
-    assert [one.text for one in sqlite.get([("acme", id) for id in "abc"])] == ["second", "b first", "c first"]
+    assert [one.text for one in sqlite.get([("acme", id) for id in "abc"])] == [
+        "second",
+        "b first",
+        "c first",
+    ]
 
 
-def test_words_kept_in_memory_are_those_of_the_file(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_kept_in_memory_are_those_of_the_file(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(view, "KEPT_HOLDERS", 3 * view.PER_WORD)
-    sqlite.apply(batch([item("a", "refund parcel"), item("b", "parcel"), item("c", "monday tuesday sunday friday")]))
+    sqlite.apply(
+        batch(
+            [
+                item("a", "refund parcel"),
+                item("b", "parcel"),
+                item("c", "monday tuesday sunday friday"),
+            ]
+        )
+    )
     other, memory = SqliteStore.open(sqlite._path), MemoryStore()
-    memory.apply(batch([item("a", "refund parcel"), item("b", "parcel"), item("c", "monday tuesday sunday friday")]))
+    memory.apply(
+        batch(
+            [
+                item("a", "refund parcel"),
+                item("b", "parcel"),
+                item("c", "monday tuesday sunday friday"),
+            ]
+        )
+    )
     for change in ([], [item("d", "refund")], [item("a", "friday")]):
         other.apply(batch(change))
         memory.apply(batch(change))
-        for text in ("refund", "parcel refund", "refund parcel unknown", "monday tuesday sunday friday", "refund"):
-            assert matches(sqlite.search_text(text, ACME, 10)) == matches(memory.search_text(text, ACME, 10))
+        for text in (
+            "refund",
+            "parcel refund",
+            "refund parcel unknown",
+            "monday tuesday sunday friday",
+            "refund",
+        ):
+            assert matches(sqlite.search_text(text, ACME, 10)) == matches(
+                memory.search_text(text, ACME, 10)
+            )
             with sqlite.reading() as reader:
                 assert len(list(reader.views(["acme"])["acme"]._held)) <= 3
     other.close()
@@ -337,9 +441,13 @@ def start(path: str) -> Iterator[Start]:
 
     def run(script: str, *arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-W", "error", "-c", PRELUDE + dedent(script), path, *arguments]
-        folders = os.pathsep.join([str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        folders = os.pathsep.join(
+            [str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        )
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        running.append(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": folders}, **pipes))  # type: ignore[call-overload]
+        running.append(
+            subprocess.Popen(command, env={**os.environ, "PYTHONPATH": folders}, **pipes)
+        )  # type: ignore[call-overload]
         return running[-1]
 
     yield run
@@ -373,7 +481,9 @@ def test_processes_see_each_others_writes_at_once(sqlite: SqliteStore, start: St
     assert matches(sqlite.search_text("refund", ACME, 10)) == ["a", "b"]
 
 
-def test_processes_read_whole_batches_while_another_writes(sqlite: SqliteStore, start: Start) -> None:
+def test_processes_read_whole_batches_while_another_writes(
+    sqlite: SqliteStore, start: Start
+) -> None:
     sqlite.apply(pair(0))
     script = """
         store, seen, odd = SqliteStore.open(path), 0, 0
@@ -401,7 +511,11 @@ def test_processes_that_write_at_once_all_succeed(path: str, start: Start) -> No
     writers = [start(script, name) for name in "abc"]
     assert [answer(writer) for writer in writers] == ["done"] * 3
     store = SqliteStore.open(path)
-    assert (len(store.find(ACME, 1000)), len(store.changes("acme")), store.verify()) == (121, 240, [])
+    assert (len(store.find(ACME, 1000)), len(store.changes("acme")), store.verify()) == (
+        121,
+        240,
+        [],
+    )
     store.close()
 
 
@@ -465,14 +579,28 @@ def test_knowledge_is_still_there_after_closing(path: str) -> None:
     first = SqliteStore.open(path)
     link(first, edge("a", "b"))
     embed(first, directions(5, 24))
-    before = first.find(ACME, 10), first.spaces(), first.edges(["acme"], 10), first.search_vector(directions(5, 24)[0], ACME, 10)
+    before = (
+        first.find(ACME, 10),
+        first.spaces(),
+        first.edges(["acme"], 10),
+        first.search_vector(directions(5, 24)[0], ACME, 10),
+    )
     first.close()
     again = SqliteStore.open(path)
-    assert (again.find(ACME, 10), again.spaces(), again.edges(["acme"], 10), again.search_vector(directions(5, 24)[0], ACME, 10)) == before
+    assert (
+        again.find(ACME, 10),
+        again.spaces(),
+        again.edges(["acme"], 10),
+        again.search_vector(directions(5, 24)[0], ACME, 10),
+    ) == before
     again.close()
 
 
-@pytest.mark.parametrize("use", [lambda store: store.find(ACME, 1), lambda store: store.apply(batch([item("a")]))], ids=["read", "write"])
+@pytest.mark.parametrize(
+    "use",
+    [lambda store: store.find(ACME, 1), lambda store: store.apply(batch([item("a")]))],
+    ids=["read", "write"],
+)
 def test_a_closed_store_says_so(sqlite: SqliteStore, use: Callable[[SqliteStore], None]) -> None:
     sqlite.close()
     with pytest.raises(Unavailable) as caught:
@@ -492,7 +620,11 @@ def test_a_file_of_another_program_is_refused_and_left_alone(path: str, version:
     assert refused(path) == "foreign_file"
 
 
-@pytest.mark.parametrize("content", [b"hello", random.Random(1).randbytes(9000), b"SQLite format 3\0" + bytes(84)], ids=len)
+@pytest.mark.parametrize(
+    "content",
+    [b"hello", random.Random(1).randbytes(9000), b"SQLite format 3\0" + bytes(84)],
+    ids=len,
+)
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path: str, content: bytes) -> None:
     Path(path).write_bytes(content)
     assert refused(path) == "corrupt"
@@ -517,9 +649,18 @@ def test_an_empty_file_is_a_new_store(path: str) -> None:
 def test_edges_of_older_files_which_wrote_all_their_fields_are_read(tmp_path: Path) -> None:
     edge = Edge("a", "b", "owns", 0.5, "one", "deed", {"since": "2020", "name": "harbour"})
     with weft.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
-        kb.add([Item("a", "one", text="A"), Item("b", "one", text="B"), Item("deed", "one", text="A deed")], [edge])
+        kb.add(
+            [
+                Item("a", "one", text="A"),
+                Item("b", "one", text="B"),
+                Item("deed", "one", text="A deed"),
+            ],
+            [edge],
+        )
     older = apsw.Connection(str(tmp_path / "k.db"))
-    assert list(older.execute("SELECT body FROM edge")) == [('{"item_id":"deed","properties":{"since":"2020","name":"harbour"}}',)]
+    assert list(older.execute("SELECT body FROM edge")) == [
+        ('{"item_id":"deed","properties":{"since":"2020","name":"harbour"}}',)
+    ]
     older.execute("UPDATE edge SET body = ?", (codec.to_json(codec.edge_to_dict(edge)),))
     older.close()
     with weft.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
@@ -543,15 +684,23 @@ def test_a_full_disk_stores_nothing_of_the_batch(sqlite: SqliteStore) -> None:
     sqlite._writer.pragma("max_page_count", sqlite._writer.pragma("page_count") + 5)
     with pytest.raises(Unavailable) as caught:
         sqlite.apply(batch(item(f"{number}", "refund " * 100) for number in range(500)))
-    assert (caught.value.code, sqlite.spaces(), sqlite.find(ACME, 10)) == ("disk_full", before, [item("a", "refund")])
+    assert (caught.value.code, sqlite.spaces(), sqlite.find(ACME, 10)) == (
+        "disk_full",
+        before,
+        [item("a", "refund")],
+    )
     sqlite._writer.pragma("max_page_count", 2**31)
     sqlite.apply(batch([item("b", "refund")]))
     assert (matches(sqlite.search_text("refund", ACME, 10)), sqlite.verify()) == (["a", "b"], [])
 
 
-def test_a_load_on_a_full_disk_keeps_what_it_wrote_and_is_finished_by_loading_again(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_on_a_full_disk_keeps_what_it_wrote_and_is_finished_by_loading_again(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loading, "BATCH", 50)
-    (tmp_path / "s.jsonl").write_text("".join(f'{{"id": "{number}", "text": "{"refund " * 100}"}}\n' for number in range(500)))
+    (tmp_path / "s.jsonl").write_text(
+        "".join(f'{{"id": "{number}", "text": "{"refund " * 100}"}}\n' for number in range(500))
+    )
     with weft.open(path, embedder=None, links=[]) as kb:
         kb.add(Item("a", "s", text="refund"))
         writer = kb._stores.items._writer
@@ -560,7 +709,11 @@ def test_a_load_on_a_full_disk_keeps_what_it_wrote_and_is_finished_by_loading_ag
             kb.load(tmp_path / "s.jsonl", space="s")
         assert (caught.value.code, kb.stats().spaces[0].items > 50) == ("disk_full", True)
         writer.pragma("max_page_count", 2**31)
-        assert (kb.load(tmp_path / "s.jsonl", space="s").unchanged > 0, kb.stats().spaces[0].items, kb.verify()) == (True, 501, [])
+        assert (
+            kb.load(tmp_path / "s.jsonl", space="s").unchanged > 0,
+            kb.stats().spaces[0].items,
+            kb.verify(),
+        ) == (True, 501, [])
 
 
 def test_words_of_another_analyser_must_be_rebuilt(sqlite: SqliteStore, path: str) -> None:
@@ -569,7 +722,10 @@ def test_words_of_another_analyser_must_be_rebuilt(sqlite: SqliteStore, path: st
     with pytest.raises(Conflict) as caught:
         sqlite.search_text("refund", ACME, 10)
     sqlite.rebuild_words(sqlite.find(ACME, 10))
-    assert (caught.value.code, matches(sqlite.search_text("refund", ACME, 10))) == ("reindex_required", ["a"])
+    assert (caught.value.code, matches(sqlite.search_text("refund", ACME, 10))) == (
+        "reindex_required",
+        ["a"],
+    )
 
 
 # Damage
@@ -610,7 +766,9 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_verify_finds_planted_damage(path: str, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_finds_planted_damage(
+    path: str, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(words, "FRESH_LIMIT", 3)
     store = some_knowledge(path)
     assert store.verify() == []
@@ -632,8 +790,14 @@ def test_no_flipped_bit_changes_an_item_unnoticed(path: str) -> None:
     store.close()
     whole, chance = Path(path).read_bytes(), random.Random(5)
     stored = [place for place in range(len(whole)) if whole[place]]  # empty pages may hold anything
-    for place in [whole.index(b"refund me"), whole.index(b'"title":"How'), *chance.sample(stored, 150)]:
-        Path(path).write_bytes(whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :])
+    for place in [
+        whole.index(b"refund me"),
+        whole.index(b'"title":"How'),
+        *chance.sample(stored, 150),
+    ]:
+        Path(path).write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :]
+        )
         assert problems(path) or items(path) == before, f"byte {place}"
 
 
@@ -641,7 +805,11 @@ def test_a_damaged_item_is_an_error_of_ours(path: str) -> None:
     store = some_knowledge(path)
     for body in ("'{'", "'[]'", "CAST(x'7b80' AS TEXT)"):
         run(path, f"UPDATE item SET body = {body} WHERE id = 'a'")
-        for read in (lambda: store.get([("acme", "b"), ("acme", "a")]), lambda: store.find(ACME, 10), lambda: store.find(replace(ACME, tags=("vip",)), 10)):
+        for read in (
+            lambda: store.get([("acme", "b"), ("acme", "a")]),
+            lambda: store.find(ACME, 10),
+            lambda: store.find(replace(ACME, tags=("vip",)), 10),
+        ):
             with pytest.raises(Corrupt, match="the item 'a' of space 'acme' cannot be read"):
                 read()
     store.close()
@@ -661,16 +829,31 @@ def test_a_file_that_lost_a_table_is_damaged(path: str, table: str) -> None:
     run(path, f"DROP TABLE {table}")
     store = SqliteStore.open(path)
     for read in (READS[table], SqliteStore.verify):
-        with pytest.raises(Corrupt, match=f"is damaged or not an SQLite file .*no such table: (main.)?{table}"):
+        with pytest.raises(
+            Corrupt, match=f"is damaged or not an SQLite file .*no such table: (main.)?{table}"
+        ):
             read(store)
     store.close()
 
 
 def some_knowledge(path: str) -> SqliteStore:
     store = SqliteStore.open(path)
-    store.apply(batch([item("a", "refund me", title="How?", tags=("vip",)), item("b", "parcel"), item("c"), item("d")], [edge("a", "b")]))
+    store.apply(
+        batch(
+            [
+                item("a", "refund me", title="How?", tags=("vip",)),
+                item("b", "parcel"),
+                item("c"),
+                item("d"),
+            ],
+            [edge("a", "b")],
+        )
+    )
     store.apply(batch([item("e", "water")]))
-    store.put_vectors({("acme", name): vector for name, vector in zip("abd", directions(3, 64), strict=True)}, "e1")
+    store.put_vectors(
+        {("acme", name): vector for name, vector in zip("abd", directions(3, 64), strict=True)},
+        "e1",
+    )
     return store
 
 

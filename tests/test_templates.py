@@ -30,7 +30,10 @@ def render(source: str, engine: str, **values: object) -> str:
         ("format", "{text} scores {score}"),
     ],
 )
-@pytest.mark.parametrize("text", ["{{score}}", "{{ score }}", "{score}", "{% raw %}", "{{#each}}", "<b> & 'x'", "日本\n🎉"])
+@pytest.mark.parametrize(
+    "text",
+    ["{{score}}", "{{ score }}", "{score}", "{% raw %}", "{{#each}}", "<b> & 'x'", "日本\n🎉"],
+)
 def test_what_a_value_says_is_never_read_as_a_template(engine, source, text):
     assert render(source, engine, text=text, score=0.5) == f"{text} scores 0.5"
 
@@ -41,7 +44,9 @@ def test_jinja2_has_loops_conditions_and_filters():
 
 
 def test_handlebars_has_loops_conditions_and_paths():
-    source = "{{#each tags}}{{@index}}={{this.name}}{{#unless @last}}, {{/unless}}{{else}}none{{/each}}"
+    source = (
+        "{{#each tags}}{{@index}}={{this.name}}{{#unless @last}}, {{/unless}}{{else}}none{{/each}}"
+    )
     assert render(source, "handlebars", tags=[{"name": "a"}, {"name": "b"}]) == "0=a, 1=b"
     assert render(source, "handlebars", tags=[]) == "none"
 
@@ -56,12 +61,28 @@ def test_a_format_text_may_round_and_align():
         ("jinja2", "fine\n{% if %}", r"template 'skills', line 2: syntax error"),
         ("jinja2", "fine\n\n{{ gone }}", r"template 'skills', line 3: undefined value"),
         ("jinja2", "{% include 'other' %}", r"template 'skills', line 1: template not found"),
-        ("handlebars", "fine\n{{#each tags}}\n{{#if text}}{{/each}}", r"template 'skills', line 3: unexpected closing tag each"),
+        (
+            "handlebars",
+            "fine\n{{#each tags}}\n{{#if text}}{{/each}}",
+            r"template 'skills', line 3: unexpected closing tag each",
+        ),
         ("handlebars", "fine\n{{#each tags}}\n", r"template 'skills', line 2: unclosed block"),
         ("handlebars", "fine\n\n{{ text", r"template 'skills', line 3: unclosed tag"),
-        ("handlebars", "fine\n{{gone.name}}", r"template 'skills', line 2: gone.name is not defined"),
-        ("handlebars", "{{> other}}", r"template 'skills', line 1: The partial other could not be found"),
-        ("format", "fine\n{gone}", r"template 'skills', line 2: no value 'gone'; known: score, tags, text"),
+        (
+            "handlebars",
+            "fine\n{{gone.name}}",
+            r"template 'skills', line 2: gone.name is not defined",
+        ),
+        (
+            "handlebars",
+            "{{> other}}",
+            r"template 'skills', line 1: The partial other could not be found",
+        ),
+        (
+            "format",
+            "fine\n{gone}",
+            r"template 'skills', line 2: no value 'gone'; known: score, tags, text",
+        ),
         ("format", "{text", r"template 'skills': expected '}'"),
     ],
 )
@@ -72,7 +93,18 @@ def test_an_error_names_the_template_and_the_line(engine, source, says):
 
 
 @pytest.mark.parametrize(
-    "source", ["{text.__class__}", "{tags[0]}", "{0}", "{}", "{text!r}", "{text:999999999}", "{score:.999999999f}", "{text:{score}}", "{score:n}"]
+    "source",
+    [
+        "{text.__class__}",
+        "{tags[0]}",
+        "{0}",
+        "{}",
+        "{text!r}",
+        "{text:999999999}",
+        "{score:.999999999f}",
+        "{text:{score}}",
+        "{score:n}",
+    ],
 )
 def test_a_format_text_reaches_nothing_but_the_values(source):
     with pytest.raises(weft.Invalid, match="template 'skills'"):
@@ -84,7 +116,15 @@ def test_a_format_text_is_checked_even_if_nobody_asked_for_it():
         Template("{text.__class__}", "format").render("skills", {"text": "x"})
 
 
-@pytest.mark.parametrize("source", ["{{ text.__class__.__mro__ }}", "{{ ''.__class__ }}", "{{ text.format.__globals__ }}", "{{ self.__init__ }}"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ text.__class__.__mro__ }}",
+        "{{ ''.__class__ }}",
+        "{{ text.format.__globals__ }}",
+        "{{ self.__init__ }}",
+    ],
+)
 def test_a_jinja2_template_cannot_climb_out_of_its_values(source):
     with pytest.raises(weft.Invalid, match="line 1"):
         render(source, "jinja2", text="x")
@@ -98,10 +138,22 @@ def test_steps_time_memory_and_output_are_limited():
     for template, says in (
         (Template(loops), "line 1: ran out of its 2,000,000 steps"),
         (Template(nested, "handlebars", quick), "takes longer than 0.5 s"),
-        (Template(SWELLING, limits=Limits(memory_mb=256, timeout_s=30)), "ended its process, which has 256 MB"),
-        (Template("{{ text * 100 }}", limits=Limits(output=1000)), "gives 10,000 characters, the limit is 1,000"),
-        (Template("{{text}}" * 11, "handlebars", Limits(output=1000)), "gives 1,100 characters, the limit is 1,000"),
-        (Template("{text}" * 11, "format", Limits(output=1000)), "gives 1,100 characters, the limit is 1,000"),
+        (
+            Template(SWELLING, limits=Limits(memory_mb=256, timeout_s=30)),
+            "ended its process, which has 256 MB",
+        ),
+        (
+            Template("{{ text * 100 }}", limits=Limits(output=1000)),
+            "gives 10,000 characters, the limit is 1,000",
+        ),
+        (
+            Template("{{text}}" * 11, "handlebars", Limits(output=1000)),
+            "gives 1,100 characters, the limit is 1,000",
+        ),
+        (
+            Template("{text}" * 11, "format", Limits(output=1000)),
+            "gives 1,100 characters, the limit is 1,000",
+        ),
     ):
         with pytest.raises(weft.Invalid, match=says):
             template.render("skills", {"text": "x" * 100, "tags": [1] * 100})
@@ -123,7 +175,9 @@ def test_templates_do_not_see_the_environment(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "not for templates")
     worker = sandbox.Worker(256)
     try:
-        assert worker.ask({"engine": "jinja2", "source": "x", "fuel": 100, "output": 10, "values": {}}, 10) == {"text": "x"}
+        assert worker.ask(
+            {"engine": "jinja2", "source": "x", "fuel": 100, "output": 10, "values": {}}, 10
+        ) == {"text": "x"}
         if sys.platform == "linux":
             with builtins.open(f"/proc/{worker._process.pid}/environ", "rb") as file:
                 assert b"not for templates" not in file.read()
@@ -133,7 +187,9 @@ def test_templates_do_not_see_the_environment(monkeypatch):
 
 def test_many_threads_render_at_once():
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda number: render("{{ text }}!", "jinja2", text=number), range(40)))
+        found = list(
+            threads.map(lambda number: render("{{ text }}!", "jinja2", text=number), range(40))
+        )
     assert found == [f"{number}!" for number in range(40)]
 
 
@@ -157,8 +213,13 @@ def test_a_missing_package_becomes_advice(tmp_path):
     )
     source = os.path.dirname(os.path.dirname(weft.__file__))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), source])}
-    shown = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert shown == [f"{engine} templates need a package that is not installed (gone): pip install 'weft[templates]'" for engine in ("jinja2", "handlebars")]
+    shown = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert shown == [
+        f"{engine} templates need a package that is not installed (gone): pip install 'weft[templates]'"
+        for engine in ("jinja2", "handlebars")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +236,17 @@ def test_what_is_no_template_is_refused(source, engine, says):
         Template(source, engine)
 
 
-@pytest.mark.parametrize("limit", [{"timeout_s": 0}, {"timeout_s": float("nan")}, {"fuel": 1.5}, {"memory_mb": -1}, {"output": True}, {"fuel": 10**10}])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"timeout_s": 0},
+        {"timeout_s": float("nan")},
+        {"fuel": 1.5},
+        {"memory_mb": -1},
+        {"output": True},
+        {"fuel": 10**10},
+    ],
+)
 def test_limits_that_make_no_sense_are_refused(limit):
     with pytest.raises(weft.Invalid, match=f"limits: {next(iter(limit))} must be"):
         Limits(**limit)

@@ -27,8 +27,14 @@ TIERS = ("core", "writer_pro", "teams", "enterprise")
 
 
 def knowledge() -> tuple[list[Item], list[Edge]]:
-    items = [Item(f"e{n}", "s", Kind.ENTITY, "Endpoint", f"refund endpoint {n}", "pays a refund") for n in range(14)]
-    items += [Item("n", "s", type="faq", title="refund", text="secret of the node"), Item("m", "s", Kind.MEMORY, text="refund remembered")]
+    items = [
+        Item(f"e{n}", "s", Kind.ENTITY, "Endpoint", f"refund endpoint {n}", "pays a refund")
+        for n in range(14)
+    ]
+    items += [
+        Item("n", "s", type="faq", title="refund", text="secret of the node"),
+        Item("m", "s", Kind.MEMORY, text="refund remembered"),
+    ]
     items += [Item("r", "s", Kind.RULE, text="refund rule", subject="Endpoint")]
     return items, [Edge("n", f"e{n}", space="s") for n in range(14)]
 
@@ -48,7 +54,9 @@ def kinds(hits: Any) -> set[str]:
 def test_core_sees_nothing_and_is_told_why(kb, recipe):
     found = kb.context("refund", spaces=["s"], recipe=recipe, tier="core")
     assert (found.text, found.hits, found.left_out) == ("", (), ())
-    assert [(one.code, one.reason) for one in found.degraded] == [("tier", "the tier 'core' has no access to knowledge")]
+    assert [(one.code, one.reason) for one in found.degraded] == [
+        ("tier", "the tier 'core' has no access to knowledge")
+    ]
 
 
 @pytest.mark.parametrize("recipe", ["knowledge", "search"])
@@ -60,7 +68,14 @@ def test_writer_pro_sees_ten_entities_and_nothing_else(kb, recipe):
 
 
 def test_no_option_of_a_request_lifts_a_tier(kb):
-    for options in ({"kinds": ["node"]}, {"limit": 1000}, {"types": ["faq"]}, {"depth": 5}, {"entity": "n"}, {"agent": "copilot"}):
+    for options in (
+        {"kinds": ["node"]},
+        {"limit": 1000},
+        {"types": ["faq"]},
+        {"depth": 5},
+        {"entity": "n"},
+        {"agent": "copilot"},
+    ):
         found = kb.context("refund", spaces=["s"], tier="writer_pro", max_tokens=None, **options)
         assert kinds(found.hits) <= {"entity"}
         assert len(found.hits) + len(found.left_out) <= 10
@@ -70,16 +85,26 @@ def test_no_option_of_a_request_lifts_a_tier(kb):
 def test_teams_and_enterprise_see_everything(kb, tier):
     found = kb.context("refund", spaces=["s"], tier=tier, max_tokens=None, now=NOW)
     assert (
-        found == kb.context("refund", spaces=["s"], max_tokens=None, now=NOW) or found.text == kb.context("refund", spaces=["s"], max_tokens=None, now=NOW).text
+        found == kb.context("refund", spaces=["s"], max_tokens=None, now=NOW)
+        or found.text == kb.context("refund", spaces=["s"], max_tokens=None, now=NOW).text
     )
     assert (kinds(found.hits), found.degraded) == ({"node", "memory", "entity"}, ())
 
 
-@pytest.mark.parametrize(("tier", "seen", "count"), [("core", set(), 0), ("writer_pro", {"entity"}, 10), ("teams", {"entity", "node", "memory", "rule"}, 17)])
+@pytest.mark.parametrize(
+    ("tier", "seen", "count"),
+    [
+        ("core", set(), 0),
+        ("writer_pro", {"entity"}, 10),
+        ("teams", {"entity", "node", "memory", "rule"}, 17),
+    ],
+)
 def test_a_search_sees_what_its_tier_may(kb, tier, seen, count):
     found = kb.search("refund", spaces=["s"], limit=50, tier=tier)
     assert (kinds(found), len(found)) == (seen, count)
-    assert len(kb.search("refund", spaces=["s"], kinds=["node"], tier=tier)) == (1 if tier == "teams" else 0)
+    assert len(kb.search("refund", spaces=["s"], kinds=["node"], tier=tier)) == (
+        1 if tier == "teams" else 0
+    )
 
 
 @pytest.mark.parametrize("tier", ["core", "writer_pro"])
@@ -97,7 +122,9 @@ def test_only_enterprise_brings_configurations_of_its_own(kb, tier):
         if tier == "enterprise":
             assert kb.context("refund", spaces=["s"], tier=tier, **options).text
         else:
-            with pytest.raises(Forbidden, match=f"need the tier 'enterprise'; this one is '{tier}'"):
+            with pytest.raises(
+                Forbidden, match=f"need the tier 'enterprise'; this one is '{tier}'"
+            ):
                 kb.context("refund", spaces=["s"], tier=tier, **options)
 
 
@@ -127,18 +154,35 @@ def test_restricting_is_a_function_from_recipes_to_recipes():
     pro = tiers.TIERS["writer_pro"]
     assert tiers.restricted(KNOWLEDGE, tiers.TIERS["core"]) == ()
     assert tiers.restricted(MEMORIES, pro) == ()
-    assert [(one.name, one.source, one.kinds, one.limit, one.depth) for one in tiers.restricted(KNOWLEDGE, pro)] == [
-        ("entities", "search", (Kind.ENTITY,), 10, 0)
+    assert [
+        (one.name, one.source, one.kinds, one.limit, one.depth)
+        for one in tiers.restricted(KNOWLEDGE, pro)
+    ] == [("entities", "search", (Kind.ENTITY,), 10, 0)]
+    assert [(one.kinds, one.limit) for one in tiers.restricted(SEARCH, pro)] == [
+        ((Kind.ENTITY,), 10)
     ]
-    assert [(one.kinds, one.limit) for one in tiers.restricted(SEARCH, pro)] == [((Kind.ENTITY,), 10)]
-    several = [Recipe("a", kinds=(Kind.ENTITY,), limit=7), Recipe("b", kinds=(Kind.ENTITY, Kind.NODE), limit=7), Recipe("c", kinds=(Kind.ENTITY,))]
+    several = [
+        Recipe("a", kinds=(Kind.ENTITY,), limit=7),
+        Recipe("b", kinds=(Kind.ENTITY, Kind.NODE), limit=7),
+        Recipe("c", kinds=(Kind.ENTITY,)),
+    ]
     assert [(one.name, one.limit) for one in tiers.restricted(several, pro)] == [("a", 7), ("b", 3)]
     assert tiers.restricted(KNOWLEDGE, tiers.TIERS["teams"]) == KNOWLEDGE
 
 
 def test_the_assembler_shows_the_users_own_text_in_every_tier(kb):
-    assembler = weft.Assembler([weft.DocumentStrategy(), weft.RetrievalStrategy(kb), weft.KnowledgeStrategy(kb), weft.MemoryStrategy(kb)])
-    texts = {tier: assembler.assemble("refund", spaces=("s",), document="My own words.", tier=tier).text for tier in TIERS}
+    assembler = weft.Assembler(
+        [
+            weft.DocumentStrategy(),
+            weft.RetrievalStrategy(kb),
+            weft.KnowledgeStrategy(kb),
+            weft.MemoryStrategy(kb),
+        ]
+    )
+    texts = {
+        tier: assembler.assemble("refund", spaces=("s",), document="My own words.", tier=tier).text
+        for tier in TIERS
+    }
     assert texts["core"] == "## Document\n\nMy own words."
     assert texts["writer_pro"].count("refund endpoint") == 10
     assert "secret of the node" not in texts["writer_pro"]
@@ -146,18 +190,38 @@ def test_the_assembler_shows_the_users_own_text_in_every_tier(kb):
     assert texts["enterprise"] == texts["teams"]
 
 
-@pytest.mark.parametrize(("tier", "seen"), [("core", False), ("writer_pro", False), ("teams", True), ("enterprise", True), (lambda: 1 / 0, False)])
+@pytest.mark.parametrize(
+    ("tier", "seen"),
+    [
+        ("core", False),
+        ("writer_pro", False),
+        ("teams", True),
+        ("enterprise", True),
+        (lambda: 1 / 0, False),
+    ],
+)
 def test_a_provider_is_for_the_full_tiers(kb, tier, seen):
     provider = weft.Provider(kb, spaces=["s"], tier=tier)
     for call in (provider, provider.retrieve, provider.provide, provider.text):
         if seen:
             call("refund")
         else:
-            with pytest.raises(weft.Forbidden, match="the provider needs the tier 'teams' or 'enterprise'"):
+            with pytest.raises(
+                weft.Forbidden, match="the provider needs the tier 'teams' or 'enterprise'"
+            ):
                 call("refund")
 
 
-@pytest.mark.parametrize(("tier", "seen"), [("core", False), ("writer_pro", False), ("teams", True), ("enterprise", True), (lambda: 1 / 0, False)])
+@pytest.mark.parametrize(
+    ("tier", "seen"),
+    [
+        ("core", False),
+        ("writer_pro", False),
+        ("teams", True),
+        ("enterprise", True),
+        (lambda: 1 / 0, False),
+    ],
+)
 def test_memory_is_for_the_full_tiers(kb, tier, seen):
     weft.Memory(kb, "m").remember("the refund was paid", id="a")
     memory = weft.Memory(kb, "m", tier=tier)
@@ -175,7 +239,9 @@ def test_memory_is_for_the_full_tiers(kb, tier, seen):
         if seen:
             getattr(memory, name)(*given)
         else:
-            with pytest.raises(weft.Forbidden, match="memory needs the tier 'teams' or 'enterprise'"):
+            with pytest.raises(
+                weft.Forbidden, match="memory needs the tier 'teams' or 'enterprise'"
+            ):
                 getattr(memory, name)(*given)
     if not seen:
         with pytest.raises(weft.Forbidden):
@@ -185,10 +251,18 @@ def test_memory_is_for_the_full_tiers(kb, tier, seen):
 
 def test_a_graph_context_shows_what_its_tier_may(kb):
     graph = weft.GraphContext(kb, ["s"])
-    counts = {tier: len(graph.for_query("refund endpoint", tier=tier, max_tokens=None).entities) for tier in TIERS}
+    counts = {
+        tier: len(graph.for_query("refund endpoint", tier=tier, max_tokens=None).entities)
+        for tier in TIERS
+    }
     assert counts == {"core": 0, "writer_pro": 10, "teams": 14, "enterprise": 14}
     told = graph.for_entities(["e1", "n"], tier="writer_pro", include_claims=True)
-    assert ([one.item.id for one in told.entities], told.relationships, told.left_out, told.degraded[-1].code) == (["e1"], (), (), "tier")
+    assert (
+        [one.item.id for one in told.entities],
+        told.relationships,
+        told.left_out,
+        told.degraded[-1].code,
+    ) == (["e1"], (), (), "tier")
     with pytest.raises(Forbidden, match="enterprise"):
         graph.for_query("refund", tier="teams", ranker=weft.TermRanker())
 
@@ -197,11 +271,19 @@ class TestServer:
     @pytest.fixture
     def clients(self, tmp_path: Path) -> Iterator[dict[str, TestClient]]:
         ring = Keyring(tmp_path / "keys.json")
-        secrets = {tier: ring.add(tier, reads=["s"], writes=[], role="viewer", tier=tier, now=NOW)[1] for tier in TIERS}
+        secrets = {
+            tier: ring.add(tier, reads=["s"], writes=[], role="viewer", tier=tier, now=NOW)[1]
+            for tier in TIERS
+        }
         with weft.open("memory:", embedder=None) as kb:
             kb.add(*knowledge())
             app = create(kb, ring)
-            yield {tier: TestClient(app, base_url="http://localhost", headers={"authorization": f"Bearer {secret}"}) for tier, secret in secrets.items()}
+            yield {
+                tier: TestClient(
+                    app, base_url="http://localhost", headers={"authorization": f"Bearer {secret}"}
+                )
+                for tier, secret in secrets.items()
+            }
 
     def ask(self, client: TestClient, path: str, status: int = 200, **body: Any) -> Any:
         answer = client.post(path, json=body)
@@ -215,32 +297,86 @@ class TestServer:
             "teams": (1, 10, True),
             "enterprise": (1, 10, True),
         }.items():
-            found = self.ask(clients[tier], "/api/context", query="refund", tenant_ids=["s"], format="markdown")
+            found = self.ask(
+                clients[tier], "/api/context", query="refund", tenant_ids=["s"], format="markdown"
+            )
             assert (len(found["entry_points"]), len(found["entities"])) == (nodes, entities)
             explained = self.ask(clients[tier], "/api/explain", query="refund", spaces=["s"])
-            asked = self.ask(clients[tier], "/api/ask/context", query="refund", spaces=["s"], bm25_weight=1.0)
+            asked = self.ask(
+                clients[tier], "/api/ask/context", query="refund", spaces=["s"], bm25_weight=1.0
+            )
             assembled = self.ask(clients[tier], "/api/assemble", query="refund", spaces=["s"])
-            hits = self.ask(clients[tier], "/api/search", query="refund", spaces=["s"], limit=50)["hits"]
-            assert all(("secret of the node" in str(one)) == texts for one in (found, explained, asked, assembled, hits))
+            hits = self.ask(clients[tier], "/api/search", query="refund", spaces=["s"], limit=50)[
+                "hits"
+            ]
+            assert all(
+                ("secret of the node" in str(one)) == texts
+                for one in (found, explained, asked, assembled, hits)
+            )
 
     def test_no_request_raises_its_tier_and_any_may_lower_it(self, clients):
-        assert self.ask(clients["core"], "/api/explain", query="refund", spaces=["s"], tier="enterprise")["text"] == ""
-        assert self.ask(clients["enterprise"], "/api/explain", query="refund", spaces=["s"], tier="core")["text"] == ""
-        self.ask(clients["teams"], "/api/explain", 422, query="refund", spaces=["s"], tier="platinum")
+        assert (
+            self.ask(
+                clients["core"], "/api/explain", query="refund", spaces=["s"], tier="enterprise"
+            )["text"]
+            == ""
+        )
+        assert (
+            self.ask(
+                clients["enterprise"], "/api/explain", query="refund", spaces=["s"], tier="core"
+            )["text"]
+            == ""
+        )
+        self.ask(
+            clients["teams"], "/api/explain", 422, query="refund", spaces=["s"], tier="platinum"
+        )
 
     def test_only_full_tiers_read_what_is_stored(self, clients):
-        for tier, status in {"core": 403, "writer_pro": 403, "teams": 200, "enterprise": 200}.items():
+        for tier, status in {
+            "core": 403,
+            "writer_pro": 403,
+            "teams": 200,
+            "enterprise": 200,
+        }.items():
             client = clients[tier]
-            gets = [client.get(path).status_code for path in ("/api/spaces/s/items", "/api/spaces/s/items/n", "/api/spaces/s/edges", "/api/export?space=s")]
+            gets = [
+                client.get(path).status_code
+                for path in (
+                    "/api/spaces/s/items",
+                    "/api/spaces/s/items/n",
+                    "/api/spaces/s/edges",
+                    "/api/export?space=s",
+                )
+            ]
             posts = [client.post("/api/items", json={"space": "s", "ids": ["n"]}).status_code]
-            posts += [client.post(path, json={"spaces": ["s"]}).status_code for path in ("/api/page", "/api/edge_page")]
-            posts += [client.post("/api/check", json={"spaces": ["s"]}).status_code, client.post("/api/history", json={"space": "s", "id": "n"}).status_code]
-            posts += [client.post("/api/provide", json={"query": "refund", "spaces": ["s"]}).status_code]
-            posts += [client.post("/api/memory/search", json={"query": "refund", "workspace": "s"}).status_code]
+            posts += [
+                client.post(path, json={"spaces": ["s"]}).status_code
+                for path in ("/api/page", "/api/edge_page")
+            ]
+            posts += [
+                client.post("/api/check", json={"spaces": ["s"]}).status_code,
+                client.post("/api/history", json={"space": "s", "id": "n"}).status_code,
+            ]
+            posts += [
+                client.post("/api/provide", json={"query": "refund", "spaces": ["s"]}).status_code
+            ]
+            posts += [
+                client.post(
+                    "/api/memory/search", json={"query": "refund", "workspace": "s"}
+                ).status_code
+            ]
             assert gets + posts == [status] * 11
 
     def test_a_graph_shows_entities_alone_to_writer_pro(self, clients):
-        found = {tier: clients[tier].post("/api/graph", json={"query": "refund endpoint", "spaces": ["s"], "tier": "enterprise"}).json() for tier in TIERS}
+        found = {
+            tier: clients[tier]
+            .post(
+                "/api/graph",
+                json={"query": "refund endpoint", "spaces": ["s"], "tier": "enterprise"},
+            )
+            .json()
+            for tier in TIERS
+        }
         assert [len(found[tier]["entities"]) for tier in TIERS] == [0, 10, 14, 14]
 
     def test_only_enterprise_sends_recipes_of_its_own(self, clients):
@@ -254,7 +390,11 @@ class TestServer:
         ring.path.write_text(ring.path.read_text().replace('"teams"', '"platinum"'))
         with weft.open("memory:", embedder=None) as kb:
             kb.add(*knowledge())
-            client = TestClient(create(kb, Keyring(ring.path)), base_url="http://localhost", headers={"x-api-key": secret})
+            client = TestClient(
+                create(kb, Keyring(ring.path)),
+                base_url="http://localhost",
+                headers={"x-api-key": secret},
+            )
             assert self.ask(client, "/api/explain", query="refund", spaces=["s"])["text"] == ""
 
 
@@ -263,28 +403,100 @@ def test_the_shell_says_which_tier_is_in_force(tmp_path):
     with weft.open(file, embedder=None) as kb:
         kb.add(*knowledge())
     run = CliRunner().invoke
-    core = run(cli, ["context", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"])
+    core = run(
+        cli,
+        ["context", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"],
+    )
     assert (core.exit_code, core.stdout) == (0, "")
     assert "the tier 'core' has no access to knowledge" in core.stderr
     assert (
-        run(cli, ["search", "refund", "--space", "s", "--tier", "writer_pro", "--limit", "50", "--db", file, "--embedder", "none", "--json"]).stdout.count(
-            '"kind"'
-        )
+        run(
+            cli,
+            [
+                "search",
+                "refund",
+                "--space",
+                "s",
+                "--tier",
+                "writer_pro",
+                "--limit",
+                "50",
+                "--db",
+                file,
+                "--embedder",
+                "none",
+                "--json",
+            ],
+        ).stdout.count('"kind"')
         == 10
     )
-    entities = run(cli, ["graph", "refund", "--space", "s", "--tier", "writer_pro", "--min-score", "0", "--db", file, "--embedder", "none", "--json"])
-    assert (len(json.loads(entities.stdout)["entities"]), json.loads(entities.stdout)["relationships"]) == (10, [])
-    assert run(cli, ["graph", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"]).stdout == ""
-    refused = run(cli, ["provide", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"])
-    assert (refused.exit_code, refused.stdout) == (1, "") and "the provider needs the tier" in refused.stderr
-    wrong = run(cli, ["context", "refund", "--space", "s", "--tier", "gold", "--db", file, "--embedder", "none"])
-    assert (wrong.exit_code, "no tier 'gold'; known: core, enterprise, teams, writer_pro" in wrong.stderr) == (1, True)
+    entities = run(
+        cli,
+        [
+            "graph",
+            "refund",
+            "--space",
+            "s",
+            "--tier",
+            "writer_pro",
+            "--min-score",
+            "0",
+            "--db",
+            file,
+            "--embedder",
+            "none",
+            "--json",
+        ],
+    )
+    assert (
+        len(json.loads(entities.stdout)["entities"]),
+        json.loads(entities.stdout)["relationships"],
+    ) == (10, [])
+    assert (
+        run(
+            cli,
+            [
+                "graph",
+                "refund",
+                "--space",
+                "s",
+                "--tier",
+                "core",
+                "--db",
+                file,
+                "--embedder",
+                "none",
+            ],
+        ).stdout
+        == ""
+    )
+    refused = run(
+        cli,
+        ["provide", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"],
+    )
+    assert (refused.exit_code, refused.stdout) == (
+        1,
+        "",
+    ) and "the provider needs the tier" in refused.stderr
+    wrong = run(
+        cli,
+        ["context", "refund", "--space", "s", "--tier", "gold", "--db", file, "--embedder", "none"],
+    )
+    assert (
+        wrong.exit_code,
+        "no tier 'gold'; known: core, enterprise, teams, writer_pro" in wrong.stderr,
+    ) == (1, True)
 
 
 def test_a_client_asks_with_tiers_and_agents_as_the_engine_does(kb, tmp_path):
     ring = Keyring(tmp_path / "keys.json")
-    secrets = {tier: ring.add(tier, reads=["s"], writes=[], role="viewer", tier=tier, now=NOW)[1] for tier in ("teams", "enterprise")}
-    server = uvicorn.Server(uvicorn.Config(create(kb, ring), port=0, log_level="critical", ws="none"))
+    secrets = {
+        tier: ring.add(tier, reads=["s"], writes=[], role="viewer", tier=tier, now=NOW)[1]
+        for tier in ("teams", "enterprise")
+    }
+    server = uvicorn.Server(
+        uvicorn.Config(create(kb, ring), port=0, log_level="critical", ws="none")
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -293,9 +505,21 @@ def test_a_client_asks_with_tiers_and_agents_as_the_engine_does(kb, tmp_path):
             time.sleep(0.005)
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         own = weft.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),), 500, "plain")
-        with weft.Client(url, key=secrets["enterprise"]) as full, weft.Client(url, key=secrets["teams"]) as teams:
-            for options in ({"tier": "writer_pro"}, {"agent": "copilot"}, {"agent": own}, {"tier": lambda: "core"}, {"tier": lambda: 1 / 0}):
-                assert full.context("refund", spaces=["s"], now=NOW, **options).text == kb.context("refund", spaces=["s"], now=NOW, **options).text
+        with (
+            weft.Client(url, key=secrets["enterprise"]) as full,
+            weft.Client(url, key=secrets["teams"]) as teams,
+        ):
+            for options in (
+                {"tier": "writer_pro"},
+                {"agent": "copilot"},
+                {"agent": own},
+                {"tier": lambda: "core"},
+                {"tier": lambda: 1 / 0},
+            ):
+                assert (
+                    full.context("refund", spaces=["s"], now=NOW, **options).text
+                    == kb.context("refund", spaces=["s"], now=NOW, **options).text
+                )
             assert [hit.item.id for hit in teams.search("refund", spaces=["s"], tier="core")] == []
             with pytest.raises(Forbidden, match="need the tier 'enterprise'"):
                 teams.context("refund", spaces=["s"], agent=own)

@@ -25,8 +25,22 @@ MINILM = Path(tokens.__file__).parent / "embedders" / "minilm_files" / "tokenize
 
 # Characters at which the encodings cut, join or look ahead, among others of every category.
 TRICKY = "\n\r\t \xa0\x85\u2028\x1c\u200d\u0301'’/.!#-_*`(1½٣aZéßǅʰ中🙂\ufeff\0"
-FRAGMENTS = ["\n\n", "\r\n", "'s", "'LL", "//", "  ", "foo", "Bar", "e\u0301", "<|endoftext|>", "2024"]
-texts = st.lists(st.sampled_from([*TRICKY, *FRAGMENTS]) | st.characters(exclude_categories=["Cs"]), max_size=12).map("".join)
+FRAGMENTS = [
+    "\n\n",
+    "\r\n",
+    "'s",
+    "'LL",
+    "//",
+    "  ",
+    "foo",
+    "Bar",
+    "e\u0301",
+    "<|endoftext|>",
+    "2024",
+]
+texts = st.lists(
+    st.sampled_from([*TRICKY, *FRAGMENTS]) | st.characters(exclude_categories=["Cs"]), max_size=12
+).map("".join)
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +122,11 @@ def test_pieces_are_cut_as_tiktoken_cuts_them(name, monkeypatch):
 
 @given(text=texts)
 def test_no_exact_count_passes_the_bound(text):
-    assert max(counter(name).count(text) for name in ENCODINGS) <= counter("estimate").count(text) == len(text.encode())
+    assert (
+        max(counter(name).count(text) for name in ENCODINGS)
+        <= counter("estimate").count(text)
+        == len(text.encode())
+    )
 
 
 @pytest.mark.parametrize("name", [*ENCODINGS, "estimate"])
@@ -187,7 +205,12 @@ def test_threads_share_one_encoding():
 def test_a_tokenizer_file_counts_all_words_and_no_special_tokens():
     minilm = counter(str(MINILM))
     assert (minilm.name, minilm.additive) == ("tokenizer.json:tokenizer.json", False)
-    assert [minilm.count(text) for text in ("", "hello world", "[CLS]", "hello " * 600)] == [0, 2, 4, 600]
+    assert [minilm.count(text) for text in ("", "hello world", "[CLS]", "hello " * 600)] == [
+        0,
+        2,
+        4,
+        600,
+    ]
 
 
 def test_a_changed_tokenizer_file_is_read_anew(tmp_path):
@@ -217,11 +240,21 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path, content):
 def plain(request):
     """Our counter of an encoding, and tiktoken's own encoding of whole texts."""
     ranks = tokens._ranks(request.param)
-    return counter(request.param), tiktoken.Encoding(request.param, pat_str=tokens.PIECES[request.param], mergeable_ranks=ranks, special_tokens={})
+    return counter(request.param), tiktoken.Encoding(
+        request.param,
+        pat_str=tokens.PIECES[request.param],
+        mergeable_ranks=ranks,
+        special_tokens={},
+    )
 
 
 @settings(max_examples=400)
-@given(words=st.lists(texts, max_size=12), between=st.sampled_from([" ", "  ", "\n", " \n", "\n\n", "\n  ", "\n   ", "\n    ", "\n  \n", ".\n  "]))
+@given(
+    words=st.lists(texts, max_size=12),
+    between=st.sampled_from(
+        [" ", "  ", "\n", " \n", "\n\n", "\n  ", "\n   ", "\n    ", "\n  \n", ".\n  "]
+    ),
+)
 def test_words_counted_one_by_one_make_the_count_of_the_whole(plain, words, between):
     ours, whole = plain
     text = between.join(words)
@@ -231,7 +264,28 @@ def test_words_counted_one_by_one_make_the_count_of_the_whole(plain, words, betw
 @settings(max_examples=400)
 @given(
     pieces=st.lists(
-        st.sampled_from(["a", "The", "USA", "iPhone", "word.", "(note)", "n59781)", "-", "1.", "/x", "#", " ", " ", "\n", "\n\n", "\n  ", "\0", "'s"]),
+        st.sampled_from(
+            [
+                "a",
+                "The",
+                "USA",
+                "iPhone",
+                "word.",
+                "(note)",
+                "n59781)",
+                "-",
+                "1.",
+                "/x",
+                "#",
+                " ",
+                " ",
+                "\n",
+                "\n\n",
+                "\n  ",
+                "\0",
+                "'s",
+            ]
+        ),
         max_size=14,
     )
 )
@@ -243,7 +297,13 @@ def test_lines_counted_one_by_one_make_the_count_of_the_whole(plain, pieces):
 
 def test_words_with_numbers_behind_them_are_counted_as_in_the_whole(plain):
     ours, whole = plain
-    numbers = [str(number) for number in range(1000)] + ["0000", "12345", "123456", "9876543", "1" * 30]
+    numbers = [str(number) for number in range(1000)] + [
+        "0000",
+        "12345",
+        "123456",
+        "9876543",
+        "1" * 30,
+    ]
     assert all(len(whole.encode_ordinary(number)) == 1 for number in numbers[:1000])
     words = [
         f"{word}{sign}{numbers[-1 - place % 300]}{end}"

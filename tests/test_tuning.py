@@ -35,7 +35,9 @@ class Marked:
             vector = np.full(TOPICS + 2, 0.01, dtype=np.float32)
             topic = int(text.rpartition("meaning ")[2])
             vector[topic] = 1.0
-            vector[-1] = (self._likeness(topic) ** -2 - 1) ** 0.5 if text.startswith("question") else 0.0
+            vector[-1] = (
+                (self._likeness(topic) ** -2 - 1) ** 0.5 if text.startswith("question") else 0.0
+            )
             vectors.append(vector / np.linalg.norm(vector))
         return vectors
 
@@ -50,22 +52,39 @@ def kb(tmp_path: Path):
 @pytest.fixture
 def uneven(tmp_path: Path):
     """The same, but whether words or meaning win depends on the question as much as on their shares: every share is best for some."""
-    with filled(tmp_path / "k.db", Marked(lambda topic: 0.06 + 0.8 * (topic * 7 % TOPICS) / TOPICS)) as opened:
+    with filled(
+        tmp_path / "k.db", Marked(lambda topic: 0.06 + 0.8 * (topic * 7 % TOPICS) / TOPICS)
+    ) as opened:
         yield opened
 
 
 def filled(path: Path, embedder: Marked) -> weft.Engine:
-    items = [weft.Item(f"true-{n}", "s", text=f"about something else entirely, meaning {n}") for n in range(TOPICS)]
-    items += [weft.Item(f"false-{n}", "s", text=f"An answer to question word{n} other{n} third{n}, meaning {TOPICS}") for n in range(TOPICS)]
+    items = [
+        weft.Item(f"true-{n}", "s", text=f"about something else entirely, meaning {n}")
+        for n in range(TOPICS)
+    ]
+    items += [
+        weft.Item(
+            f"false-{n}",
+            "s",
+            text=f"An answer to question word{n} other{n} third{n}, meaning {TOPICS}",
+        )
+        for n in range(TOPICS)
+    ]
     opened = weft.open(str(path), embedder=embedder, links=[])
     opened.add(items)
     return opened
 
 
-QUESTIONS = [weft.Question(f"question word{n} other{n} third{n} meaning {n}", (f"true-{n}",), str(n)) for n in range(TOPICS)]
+QUESTIONS = [
+    weft.Question(f"question word{n} other{n} third{n} meaning {n}", (f"true-{n}",), str(n))
+    for n in range(TOPICS)
+]
 
 
-def test_better_numbers_are_found_kept_and_written_and_the_patch_gives_what_was_measured(kb, tmp_path: Path):
+def test_better_numbers_are_found_kept_and_written_and_the_patch_gives_what_was_measured(
+    kb, tmp_path: Path
+):
     found = weft.tune(kb, QUESTIONS, measure="recall@1")
     assert found.adopted and found.found["vector_weight"] > KNOWLEDGE[0].vector_weight
     assert found.after > found.before + 0.2
@@ -73,27 +92,49 @@ def test_better_numbers_are_found_kept_and_written_and_the_patch_gives_what_was_
     path.write_text(found.patch())
     assert load(path) == known(found.numbers) == RetrievalSettings(**found.found)
     with weft.open(str(tmp_path / "k.db"), embedder=Marked(), retrieval=path) as patched:
-        assert weft.evaluate(patched, QUESTIONS, ks=(1,), budgets=()).mean("recall@1") == pytest.approx(found.after)
-    assert weft.evaluate(kb, QUESTIONS, ks=(1,), budgets=()).mean("recall@1") == pytest.approx(found.before)
+        assert weft.evaluate(patched, QUESTIONS, ks=(1,), budgets=()).mean(
+            "recall@1"
+        ) == pytest.approx(found.after)
+    assert weft.evaluate(kb, QUESTIONS, ks=(1,), budgets=()).mean("recall@1") == pytest.approx(
+        found.before
+    )
 
 
 def test_what_helps_by_chance_is_not_kept(kb):
     """Questions whose answers are drawn at random: some numbers are better on them, and on no others."""
     chance = np.random.default_rng(3)
-    drawn = [weft.Question(one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id) for one in QUESTIONS]
+    drawn = [
+        weft.Question(
+            one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id
+        )
+        for one in QUESTIONS
+    ]
     found = weft.tune(kb, drawn, measure="recall@1")
     assert found.after >= found.before and not found.adopted
-    assert found.numbers == {} and "[retrieval]\n" in found.patch() and "=" not in found.patch().partition("[retrieval]")[2]
+    assert (
+        found.numbers == {}
+        and "[retrieval]\n" in found.patch()
+        and "=" not in found.patch().partition("[retrieval]")[2]
+    )
     assert "stays" in found.verdict or "Nothing to change" in found.verdict
 
 
 def test_noise_is_rarely_kept_whatever_the_seed(uneven):
     """Every share is best for some of these random answers: what is chosen on questions must be judged on others."""
     kept, gained = 0, 0
-    table = {"shares": [{"bm25_weight": share / 20, "vector_weight": 1 - share / 20} for share in range(1, 20)]}
+    table = {
+        "shares": [
+            {"bm25_weight": share / 20, "vector_weight": 1 - share / 20} for share in range(1, 20)
+        ]
+    }
     for seed in range(8):
         chance = np.random.default_rng(seed)
-        drawn = [weft.Question(one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id) for one in QUESTIONS]
+        drawn = [
+            weft.Question(
+                one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id
+            )
+            for one in QUESTIONS
+        ]
         found = weft.tune(uneven, drawn, measure="recall@1", seed=seed, table=table, folds=12)
         kept, gained = kept + found.adopted, gained + (found.after > found.before + 0.05)
     assert (kept <= 1, gained >= 4) == (True, True), (kept, gained)
@@ -108,7 +149,14 @@ def test_what_was_set_before_is_the_start_and_stays_in_the_patch(kb):
 
 def test_numbers_of_the_options_are_in_the_patch_as_all_was_measured_with_them(kb):
     own = kb.with_retrieval(RetrievalSettings(sharpness=4.0, walk_onward=0.9))
-    found = weft.tune(own, QUESTIONS, measure="recall@1", table={"shares": TABLE["shares"]}, mode="walk", walk_onward=0.02)
+    found = weft.tune(
+        own,
+        QUESTIONS,
+        measure="recall@1",
+        table={"shares": TABLE["shares"]},
+        mode="walk",
+        walk_onward=0.02,
+    )
     assert found.set_before == {"sharpness": 4.0, "walk_onward": 0.02} and found.found
     assert tomllib.loads(found.patch()) == {"retrieval": {**found.set_before, **found.found}}
 
@@ -119,28 +167,45 @@ def test_where_other_numbers_are_set_those_of_weft_are_tried_too(kb):
     own = kb.with_retrieval(RetrievalSettings(bm25_weight=0.1, vector_weight=0.9))
     table = {"shares": [{"bm25_weight": 0.2, "vector_weight": 0.8}]}
     found = weft.tune(own, words, measure="recall@1", table=table)
-    assert found.adopted and found.found == {"bm25_weight": KNOWLEDGE[0].bm25_weight, "vector_weight": KNOWLEDGE[0].vector_weight}
-    assert weft.tune(kb, words, measure="recall@1", table=table).tried == 2, "what is set is weft's own: once is enough"
+    assert found.adopted and found.found == {
+        "bm25_weight": KNOWLEDGE[0].bm25_weight,
+        "vector_weight": KNOWLEDGE[0].vector_weight,
+    }
+    assert weft.tune(kb, words, measure="recall@1", table=table).tried == 2, (
+        "what is set is weft's own: once is enough"
+    )
 
 
 def test_the_defaults_are_those_of_the_default_recipe():
     assert set(DEFAULTS) == set(NAMES)
-    assert [known(DEFAULTS).applied(one) for one in KNOWLEDGE[:2]] == [replace(KNOWLEDGE[0], depth=KNOWLEDGE[1].depth), KNOWLEDGE[1]]
+    assert [known(DEFAULTS).applied(one) for one in KNOWLEDGE[:2]] == [
+        replace(KNOWLEDGE[0], depth=KNOWLEDGE[1].depth),
+        KNOWLEDGE[1],
+    ]
 
 
 def test_the_same_seed_tunes_the_same(kb):
-    assert weft.tune(kb, QUESTIONS, measure="nDCG@10", seed=4) == weft.tune(kb, QUESTIONS, measure="nDCG@10", seed=4)
+    assert weft.tune(kb, QUESTIONS, measure="nDCG@10", seed=4) == weft.tune(
+        kb, QUESTIONS, measure="nDCG@10", seed=4
+    )
 
 
 def test_numbers_that_cannot_matter_are_not_tried(kb):
     plain = weft.tune(kb, QUESTIONS, measure="recall@1")
     assert plain.tried <= 1 + len(TABLE["shares"]), "a search without links has only its shares"
-    with pytest.raises(Invalid, match="no number that can be tuned changes a search with mode=bm25"):
+    with pytest.raises(
+        Invalid, match="no number that can be tuned changes a search with mode=bm25"
+    ):
         weft.tune(kb, QUESTIONS, measure="recall@1", mode="bm25")
 
 
 def test_contexts_can_be_tuned(kb):
-    found = weft.tune(kb, QUESTIONS, measure="evidence@30", table={"shares": TABLE["shares"], "sharpness": TABLE["sharpness"]})
+    found = weft.tune(
+        kb,
+        QUESTIONS,
+        measure="evidence@30",
+        table={"shares": TABLE["shares"], "sharpness": TABLE["sharpness"]},
+    )
     assert found.adopted and found.after > found.before
 
 
@@ -199,14 +264,33 @@ def test_the_command_writes_a_patch_that_weft_eval_measures(place: Path):
 
 
 def test_a_patch_on_standard_output_has_it_for_itself(place: Path):
-    args = ("tune", "s.jsonl", "q.jsonl", "--only", "depth", "--measure", "evidence@100", "--write", "-")
+    args = (
+        "tune",
+        "s.jsonl",
+        "q.jsonl",
+        "--only",
+        "depth",
+        "--measure",
+        "evidence@100",
+        "--write",
+        "-",
+    )
     result = run(*args)
     assert result.exit_code == 0, result.output
-    assert tomllib.loads(result.stdout) == {"retrieval": {}} and "Nothing to change" in result.stderr
+    assert (
+        tomllib.loads(result.stdout) == {"retrieval": {}} and "Nothing to change" in result.stderr
+    )
     both = run(*args, "--json")
-    assert (both.exit_code, both.stdout, "--write - and --json cannot share standard output" in both.stderr) == (2, "", True), both.output
+    assert (
+        both.exit_code,
+        both.stdout,
+        "--write - and --json cannot share standard output" in both.stderr,
+    ) == (2, "", True), both.output
 
 
 def test_a_patch_that_cannot_be_written_is_refused_before_the_work(place: Path):
     result = run("tune", "no-such.db", "q.jsonl", "--write", "nowhere/p.toml")
-    assert (result.exit_code, "error: cannot write 'nowhere/p.toml': No such file or directory" in result.stderr) == (1, True), result.output
+    assert (
+        result.exit_code,
+        "error: cannot write 'nowhere/p.toml': No such file or directory" in result.stderr,
+    ) == (1, True), result.output

@@ -19,16 +19,36 @@ from weft.testing.knowledge import unit
 
 QUESTION = "When did the mother of Lothair II die?"
 FAMILY = [
-    Item("lothair", "s", title="Lothair II", text="Lothair II was king of Lotharingia. His parents were Lothair I and Ermengarde of Tours."),
-    Item("ermengarde", "s", title="Ermengarde of Tours", text="Ermengarde of Tours (* 804) passed away on 20 March 851, an empress."),
+    Item(
+        "lothair",
+        "s",
+        title="Lothair II",
+        text="Lothair II was king of Lotharingia. His parents were Lothair I and Ermengarde of Tours.",
+    ),
+    Item(
+        "ermengarde",
+        "s",
+        title="Ermengarde of Tours",
+        text="Ermengarde of Tours (* 804) passed away on 20 March 851, an empress.",
+    ),
     Item("tours", "s", title="Tours", text="Tours is a city on the Loire with a cathedral."),
-    *(Item(f"mother-{n}", "s", title=f"Mother tale {n}", text=f"A mother did die in tale number {n} of the book.") for n in range(12)),
+    *(
+        Item(
+            f"mother-{n}",
+            "s",
+            title=f"Mother tale {n}",
+            text=f"A mother did die in tale number {n} of the book.",
+        )
+        for n in range(12)
+    ),
 ]
 
 
 @pytest.fixture(params=["memory:", "file"])
 def kb(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[weft.Engine]:
-    with weft.open("memory:" if request.param == "memory:" else f"{tmp_path}/k.db", embedder=None) as engine:
+    with weft.open(
+        "memory:" if request.param == "memory:" else f"{tmp_path}/k.db", embedder=None
+    ) as engine:
         engine.add(FAMILY)
         yield engine
 
@@ -39,11 +59,16 @@ def ids(hits: object) -> list[str]:
 
 def test_the_second_piece_is_found_by_its_link_and_not_by_search(kb):
     assert "ermengarde" not in ids(kb.search(QUESTION, spaces=["s"], limit=5))
-    assert ids(kb.search(QUESTION, spaces=["s"], limit=5, mode="walk"))[:2] == ["lothair", "ermengarde"]
+    assert ids(kb.search(QUESTION, spaces=["s"], limit=5, mode="walk"))[:2] == [
+        "lothair",
+        "ermengarde",
+    ]
 
 
 def test_a_hit_says_by_which_path_and_link_it_came(kb):
-    hit = next(hit for hit in kb.search(QUESTION, spaces=["s"], mode="walk") if hit.item.id == "ermengarde")
+    hit = next(
+        hit for hit in kb.search(QUESTION, spaces=["s"], mode="walk") if hit.item.id == "ermengarde"
+    )
     assert hit.path == (("s", "lothair"), ("s", "ermengarde"))
     assert hit.edge is not None
     assert (hit.edge.type, hit.found_by) == (MENTIONS, ("graph",))
@@ -64,13 +89,31 @@ def test_found_and_linked_items_are_valued_in_one_measure(kb):
 
 
 @pytest.mark.parametrize("url", ["memory:", "file"])
-def test_linked_items_get_more_the_nearer_they_are_and_one_without_a_vector_is_not_lost(url, tmp_path):
-    with weft.open("memory:" if url == "memory:" else f"{tmp_path}/k.db", embedder=None, links=[]) as kb:
+def test_linked_items_get_more_the_nearer_they_are_and_one_without_a_vector_is_not_lost(
+    url, tmp_path
+):
+    with weft.open(
+        "memory:" if url == "memory:" else f"{tmp_path}/k.db", embedder=None, links=[]
+    ) as kb:
         ends = ["near", "far", "bare"]
-        kb.add([Item(id, "s", text="refund") for id in ("start", *ends)], [Edge("start", id, space="s") for id in ends])
-        kb._stores.vectors.put_vectors({("s", "start"): unit(1, 0), ("s", "near"): unit(1, 0.2), ("s", "far"): unit(0.3, 1)}, "e1")
+        kb.add(
+            [Item(id, "s", text="refund") for id in ("start", *ends)],
+            [Edge("start", id, space="s") for id in ends],
+        )
+        kb._stores.vectors.put_vectors(
+            {("s", "start"): unit(1, 0), ("s", "near"): unit(1, 0.2), ("s", "far"): unit(0.3, 1)},
+            "e1",
+        )
         (start,) = kb._stores.items.get([("s", "start")])
-        found = walk("refund", unit(1, 0), [Hit(start, 1.0)], {}, Filter(("s",)), Recipe("linked", source="walk", depth=1), stores=kb._stores)
+        found = walk(
+            "refund",
+            unit(1, 0),
+            [Hit(start, 1.0)],
+            {},
+            Filter(("s",)),
+            Recipe("linked", source="walk", depth=1),
+            stores=kb._stores,
+        )
         worth = {hit.item.id: hit.signals["walk"] for hit in found.hits}
         assert worth["near"] > worth["far"] > worth["bare"] > 0
 
@@ -78,15 +121,21 @@ def test_linked_items_get_more_the_nearer_they_are_and_one_without_a_vector_is_n
 def test_without_links_search_stays_as_it_is():
     with weft.open("memory:", embedder=None, links=[]) as kb:
         kb.add(FAMILY)
-        plain, walked = (kb.search(QUESTION, spaces=["s"], mode=mode) for mode in ("hybrid", "walk"))
-        assert [(hit.item.id, hit.score) for hit in walked] == [(hit.item.id, hit.score) for hit in plain]
+        plain, walked = (
+            kb.search(QUESTION, spaces=["s"], mode=mode) for mode in ("hybrid", "walk")
+        )
+        assert [(hit.item.id, hit.score) for hit in walked] == [
+            (hit.item.id, hit.score) for hit in plain
+        ]
 
 
 def test_limit_filters_and_least_score_hold(kb):
     assert len(kb.search(QUESTION, spaces=["s"], limit=2, mode="walk")) == 2
     hits = kb.search(QUESTION, spaces=["s"], limit=20, mode="walk")
     least = hits[1].score
-    assert kb.search(QUESTION, spaces=["s"], limit=20, mode="walk", min_score=least) == [hit for hit in hits if hit.score >= least]
+    assert kb.search(QUESTION, spaces=["s"], limit=20, mode="walk", min_score=least) == [
+        hit for hit in hits if hit.score >= least
+    ]
     assert all(0 <= hit.score <= 1 for hit in hits)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert kb.search(QUESTION, spaces=["s"], mode="walk", types=["faq"]) == []
@@ -100,14 +149,20 @@ def test_other_spaces_change_nothing(kb):
 
 
 def test_a_link_into_a_space_that_was_not_asked_for_is_not_followed(kb):
-    kb.add(Item("secret", "t", title="Secret", text="mother of kings"), [Edge("lothair", "secret", space="s", target_space="t")])
+    kb.add(
+        Item("secret", "t", title="Secret", text="mother of kings"),
+        [Edge("lothair", "secret", space="s", target_space="t")],
+    )
     assert "secret" not in ids(kb.search(QUESTION, spaces=["s"], limit=50, mode="walk"))
     assert "secret" in ids(kb.search(QUESTION, spaces=["s", "t"], limit=50, mode="walk"))
 
 
 def test_the_same_request_gives_the_same_bytes(kb):
     now = kb.context(QUESTION, spaces=["s"]).query.now
-    assert kb.context(QUESTION, spaces=["s"], now=now).text == kb.context(QUESTION, spaces=["s"], now=now).text
+    assert (
+        kb.context(QUESTION, spaces=["s"], now=now).text
+        == kb.context(QUESTION, spaces=["s"], now=now).text
+    )
 
 
 def test_a_hub_is_harmless(kb):
@@ -131,17 +186,31 @@ def test_a_walk_may_pass_through_what_it_may_not_show():
 
 def test_depth_0_follows_no_links_and_depth_1_only_those_of_hits(kb):
     assert "ermengarde" not in ids(kb.context(QUESTION, spaces=["s"], depth=0, limit=5).hits)
-    chain = [Item(f"c{n}", "s", title=f"Chain piece {n}", text="xylophone" if n == 0 else "link") for n in range(4)]
+    chain = [
+        Item(f"c{n}", "s", title=f"Chain piece {n}", text="xylophone" if n == 0 else "link")
+        for n in range(4)
+    ]
     kb.add(chain, [Edge(f"c{n}", f"c{n + 1}", "next", space="s") for n in range(3)])
     recipe = [Recipe("found", limit=1), Recipe("linked", "walk", limit=50, depth=1)]
     assert ids(kb.context("xylophone", spaces=["s"], recipe=recipe).hits) == ["c0", "c1"]
-    assert ids(kb.context("xylophone", spaces=["s"], recipe=[recipe[0], Recipe("linked", "walk", limit=50, depth=3)]).hits) == ["c0", "c1", "c2", "c3"]
+    assert ids(
+        kb.context(
+            "xylophone",
+            spaces=["s"],
+            recipe=[recipe[0], Recipe("linked", "walk", limit=50, depth=3)],
+        ).hits
+    ) == ["c0", "c1", "c2", "c3"]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_a_context_says_how_far_it_went_and_how_much_it_reached(depth):
     with weft.open("memory:", embedder=None, links=[]) as kb:
-        kb.add([Item("start", "s", text="zebra"), *(Item(f"n{n}", "s", text=f"x{n}") for n in range(4))])
+        kb.add(
+            [
+                Item("start", "s", text="zebra"),
+                *(Item(f"n{n}", "s", text=f"x{n}") for n in range(4)),
+            ]
+        )
         kb.add([], [Edge("start" if n == 0 else f"n{n - 1}", f"n{n}", space="s") for n in range(4)])
         stats = kb.context("zebra", spaces=["s"], depth=depth).stats
         assert (stats.max_depth, stats.expanded) == (depth, depth)
@@ -170,21 +239,46 @@ def test_the_default_context_walks():
 
 def test_a_link_that_was_made_later_is_not_followed_back_then():
     then = {"created_at": datetime(2026, 1, 1, tzinfo=UTC)}
-    items = [Item("lothair", "s", title="Lothair", text="king of Lotharingia", **then), Item("abbey", "s", text="a house of monks", **then)]
+    items = [
+        Item("lothair", "s", title="Lothair", text="king of Lotharingia", **then),
+        Item("abbey", "s", text="a house of monks", **then),
+    ]
     with weft.open("memory:", embedder=None, links=[]) as kb:
-        kb.add(items, [Edge("lothair", "abbey", space="s", properties={SINCE: "2026-03-01T00:00:00+00:00"})])
-        seen = {month: ids(kb.search("Lothair", spaces=["s"], mode="walk", as_of=datetime(2026, month, 1, tzinfo=UTC))) for month in (2, 4)}
+        kb.add(
+            items,
+            [Edge("lothair", "abbey", space="s", properties={SINCE: "2026-03-01T00:00:00+00:00"})],
+        )
+        seen = {
+            month: ids(
+                kb.search(
+                    "Lothair", spaces=["s"], mode="walk", as_of=datetime(2026, month, 1, tzinfo=UTC)
+                )
+            )
+            for month in (2, 4)
+        }
     assert seen == {2: ["lothair"], 4: ["lothair", "abbey"]}
 
 
 def test_where_texts_only_share_names_the_order_of_search_stays():
-    turns = [Item(f"turn-{n}", "s", text=f"Yesterday {('Anna', 'Ben')[n % 2]} went to Cafe Luna for {word}.") for n, word in enumerate(["tea", "cake", "soup"])]
+    turns = [
+        Item(
+            f"turn-{n}",
+            "s",
+            text=f"Yesterday {('Anna', 'Ben')[n % 2]} went to Cafe Luna for {word}.",
+        )
+        for n, word in enumerate(["tea", "cake", "soup"])
+    ]
     with weft.open("memory:", embedder=None) as kb:
         kb.add(turns)
         assert {edge.type for edge in kb.edges(["s"], made=True)} == {"shares"}
         found = [(hit.item.id, hit.score) for hit in kb.search("Who went for cake?", spaces=["s"])]
-        assert [(hit.item.id, hit.score) for hit in kb.search("Who went for cake?", spaces=["s"], mode="walk")] == found
-        assert [hit.relevance for hit in kb.context("Who went for cake?", spaces=["s"]).hits] == [score for _, score in found]
+        assert [
+            (hit.item.id, hit.score)
+            for hit in kb.search("Who went for cake?", spaces=["s"], mode="walk")
+        ] == found
+        assert [hit.relevance for hit in kb.context("Who went for cake?", spaces=["s"]).hits] == [
+            score for _, score in found
+        ]
 
 
 def test_how_far_knowledge_is_linked_is_said_by_most_starts_or_by_the_best_one():
@@ -201,8 +295,12 @@ def test_an_item_is_worth_less_by_what_it_repeats_of_the_best():
     told = worth_less(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 1.0)
     assert told == [0.6, pytest.approx(0.6 * (1 - REPEATED * 0.5**2 * 0.5)), 0.8]
     assert told[1] < told[0]
-    assert worth_less(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 0.0) == worth  # nothing is linked
-    assert worth_less(keys, worth, lambda _, keys: [1.0 for _ in keys], 1.0) == worth  # the best has the whole question: others may tell it again
+    assert (
+        worth_less(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 0.0) == worth
+    )  # nothing is linked
+    assert (
+        worth_less(keys, worth, lambda _, keys: [1.0 for _ in keys], 1.0) == worth
+    )  # the best has the whole question: others may tell it again
 
 
 def test_of_equals_the_first_by_id_is_the_best_that_others_repeat():
@@ -214,10 +312,28 @@ def test_of_equals_the_first_by_id_is_the_best_that_others_repeat():
 def test_what_may_be_shown_is_found_behind_much_that_may_not():
     with weft.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item("start", "s", title="Lothair", text="Lothair was king.")])
-        kb.add([Item(f"node-{number}", "s", title=f"Tale {number}", text="A tale.") for number in range(10)])
-        kb.add([Item(f"person-{number}", "s", kind=Kind.ENTITY, title=f"Person {number}", text="Somebody.") for number in range(2)])
+        kb.add(
+            [
+                Item(f"node-{number}", "s", title=f"Tale {number}", text="A tale.")
+                for number in range(10)
+            ]
+        )
+        kb.add(
+            [
+                Item(
+                    f"person-{number}",
+                    "s",
+                    kind=Kind.ENTITY,
+                    title=f"Person {number}",
+                    text="Somebody.",
+                )
+                for number in range(2)
+            ]
+        )
         kb.add([], [Edge("start", f"node-{number}", weight=0.9, space="s") for number in range(10)])
-        kb.add([], [Edge("start", f"person-{number}", weight=0.1, space="s") for number in range(2)])
+        kb.add(
+            [], [Edge("start", f"person-{number}", weight=0.1, space="s") for number in range(2)]
+        )
         people = [KNOWLEDGE[0], Recipe("people", "walk", kinds=(Kind.ENTITY,), limit=2, depth=1)]
         shown = kb.context("Who was Lothair?", spaces=["s"], recipe=people).fragments[1]
     assert sorted(one.hit.item.id for one in shown.chosen) == ["person-0", "person-1"]

@@ -24,12 +24,23 @@ def hit(id: str, score: float, title: str = "") -> Hit:
     return Hit(item(id, title=title), score)
 
 
-@pytest.mark.parametrize(("asked", "told"), [("spouse", "wife"), ("film", "movie"), ("birthplace", "hometown"), ("city", "town"), ("wrote", "written")])
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("spouse", "wife"),
+        ("film", "movie"),
+        ("birthplace", "hometown"),
+        ("city", "town"),
+        ("wrote", "written"),
+    ],
+)
 def test_synonyms_are_found_by_stem(asked, told):
     assert words(told)[0] in synonyms(words(asked)[0])
 
 
-@pytest.mark.parametrize("stem", ["", " ", "xylqz", "spous husband", "spous: husband", "\n", "of", "zzzz"])
+@pytest.mark.parametrize(
+    "stem", ["", " ", "xylqz", "spous husband", "spous: husband", "\n", "of", "zzzz"]
+)
 def test_what_is_no_word_of_the_table_has_no_synonyms(stem):
     assert synonyms(stem) == ()
 
@@ -42,7 +53,9 @@ def test_every_line_of_the_table_is_a_stem_and_others_that_do_not_begin_alike():
     assert all(row[0].endswith(":") for row in rows)
     for stem, *others in ([row[0].removesuffix(":"), *row[1:]] for row in rows):
         assert 1 <= len(set(others)) == len(others) <= 5
-        assert all(len(one) > 2 and not one.startswith(stem) and not stem.startswith(one) for one in others)
+        assert all(
+            len(one) > 2 and not one.startswith(stem) and not stem.startswith(one) for one in others
+        )
 
 
 def new(sight, source, targets):
@@ -53,7 +66,14 @@ def new(sight, source, targets):
 
 def test_a_synonym_counts_half_of_the_word_itself():
     sight = Sight("Who is the spouse of Ann?")
-    sight.look([item("none", "a hut"), item("near", "his wife"), item("same", "his spouse"), item("ann", "Ann sings")])
+    sight.look(
+        [
+            item("none", "a hut"),
+            item("near", "his wife"),
+            item("same", "his spouse"),
+            item("ann", "Ann sings"),
+        ]
+    )
     near, same, other = new(sight, ("s", "none"), [("s", "near"), ("s", "same"), ("s", "none")])
     assert 0 < near == pytest.approx(same / 2)
     assert other == 0
@@ -82,10 +102,18 @@ def test_of_two_linked_items_the_one_that_answers_in_other_words_comes_first():
 
 @pytest.mark.parametrize(
     ("typed", "title"),
-    [("Tekeze River", "Tekezé River"), ("Tekezé River", "Tekeze River"), ("Толстой", "Толстой"), ("서울특별시", "서울특별시"), ("がく", "がく")],
+    [
+        ("Tekeze River", "Tekezé River"),
+        ("Tekezé River", "Tekeze River"),
+        ("Толстой", "Толстой"),
+        ("서울특별시", "서울특별시"),
+        ("がく", "がく"),
+    ],
 )
 def test_a_question_names_a_hit_whatever_its_accents(typed, title):
-    assert list(asked_for(f"Where is {typed} ?", [hit("a", 0.5, title), hit("b", 0.4, "Nile")])) == [("s", "a")]
+    assert list(
+        asked_for(f"Where is {typed} ?", [hit("a", 0.5, title), hit("b", 0.4, "Nile")])
+    ) == [("s", "a")]
 
 
 def test_only_accents_are_taken_off():
@@ -94,7 +122,10 @@ def test_only_accents_are_taken_off():
 
 
 def test_a_name_that_many_hits_have_tells_less():
-    names = asked_for("Who ruled Mercia?", [hit("a", 0.5, "Mercia"), hit("b", 0.5, "Mercia (kingdom)"), hit("c", 0.5, "Offa")])
+    names = asked_for(
+        "Who ruled Mercia?",
+        [hit("a", 0.5, "Mercia"), hit("b", 0.5, "Mercia (kingdom)"), hit("c", 0.5, "Offa")],
+    )
     assert names[("s", "a")]["mercia"] == pytest.approx(2**-0.5)
     assert ("s", "c") not in names
 
@@ -112,18 +143,40 @@ def test_a_name_that_many_texts_hold_says_little_of_where_to_start():
     names = {germany: {"germany": 1.0}, tekeze: {"tekeze river": 0.5}}
     links = {
         germany: {
-            ("s", "x"): (0.03, Edge("x", "germany", "mentions", 0.1, "s", properties={"name": "germany"})),
-            ("s", "y"): (0.9, Edge("germany", "y", "mentions", 0.9, "s", properties={"name": "germany"})),
-            ("s", "z"): (0.8, Edge("z", "germany", "mentions", 0.8, "s", properties={"name": "federal republic"})),
+            ("s", "x"): (
+                0.03,
+                Edge("x", "germany", "mentions", 0.1, "s", properties={"name": "germany"}),
+            ),
+            ("s", "y"): (
+                0.9,
+                Edge("germany", "y", "mentions", 0.9, "s", properties={"name": "germany"}),
+            ),
+            ("s", "z"): (
+                0.8,
+                Edge("z", "germany", "mentions", 0.8, "s", properties={"name": "federal republic"}),
+            ),
         },
-        tekeze: {("s", "x"): (0.3, Edge("x", "tekeze", "mentions", 0.9, "s", properties={"name": "Tekezé River".lower()}))},
+        tekeze: {
+            ("s", "x"): (
+                0.3,
+                Edge(
+                    "x", "tekeze", "mentions", 0.9, "s", properties={"name": "Tekezé River".lower()}
+                ),
+            )
+        },
     }
     assert by_use(names, links) == {germany: {"germany": 0.1}, tekeze: {"tekeze river": 0.5}}
     assert by_use(names, {}) == names
 
 
 def test_one_rare_name_in_common_counts_as_much_as_many_usual_ones():
-    texts = {("s", "rare"): " kariba lake", ("s", "many"): " london and paris", ("s", "one"): " london", ("s", "other"): " paris x", ("s", "none"): " x"}
+    texts = {
+        ("s", "rare"): " kariba lake",
+        ("s", "many"): " london and paris",
+        ("s", "one"): " london",
+        ("s", "other"): " paris x",
+        ("s", "none"): " x",
+    }
     found = whole_names(["kariba", "london", "paris"], texts)
     assert found[("s", "rare")] > found[("s", "one")]
     assert found[("s", "many")] > found[("s", "one")]
@@ -140,15 +193,27 @@ def test_a_start_that_holds_the_names_of_the_question_starts_with_more():
 
 
 def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatch):
-    river = Item("river", "s", title="Bubye", text="A river that Ada Lovelace crossed. See Kariba Dam.")
+    river = Item(
+        "river", "s", title="Bubye", text="A river that Ada Lovelace crossed. See Kariba Dam."
+    )
     road = Item("road", "s", title="Lusaka", text="A road that a poet crossed. See Inga Dam.")
-    ends = [Item("kariba", "s", title="Kariba Dam", text="A wall."), Item("inga", "s", title="Inga Dam", text="A wall.")]
+    ends = [
+        Item("kariba", "s", title="Kariba Dam", text="A wall."),
+        Item("inga", "s", title="Inga Dam", text="A wall."),
+    ]
     worth = []
     with weft.open("memory:", embedder=None) as kb:
         kb.add([river, road, *ends])
         for holding in (HOLDING, 0.0):
             monkeypatch.setattr(starts, "HOLDING", holding)
-            scores = {one.item.id: one.score for one in kb.search("What road or river that a poet crossed, or Ada Lovelace?", spaces=["s"], mode="walk")}
+            scores = {
+                one.item.id: one.score
+                for one in kb.search(
+                    "What road or river that a poet crossed, or Ada Lovelace?",
+                    spaces=["s"],
+                    mode="walk",
+                )
+            }
             worth.append(scores["kariba"] / scores["inga"])
     assert worth[0] > worth[1]
 
@@ -160,20 +225,42 @@ def test_names_are_looked_for_without_the_signs_beside_them():
 
 def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
     start = item("river", "The Bubye River flows through Zimbabwe.", "Bubye River")
-    others = [item("falls", "Victoria Falls, in Zimbabwe."), item("bubye", "Bubye River again."), item("tea", "Tea.")]
+    others = [
+        item("falls", "Victoria Falls, in Zimbabwe."),
+        item("bubye", "Bubye River again."),
+        item("tea", "Tea."),
+    ]
     with weft.open("memory:", embedder=None, links=[]) as kb:
         kb.add([start, *others])
         texts = {one.key: plain(one) for one in [start, *others]}
         question = "Where is the Bubye River?"
-        found = held(start.key, unasked(start.text, question), question, list(texts), texts, kb._stores.words, Filter(("s",)))
+        found = held(
+            start.key,
+            unasked(start.text, question),
+            question,
+            list(texts),
+            texts,
+            kb._stores.words,
+            Filter(("s",)),
+        )
     assert found == {("s", "falls"): pytest.approx(2)}
     assert unasked(start.text, start.text) == []
 
 
-def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_beginning_alone() -> None:
+def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_beginning_alone() -> (
+    None
+):
     far = "x " * BEGINNING
     sight = Sight("Who is the spouse of Rey?")
-    items = [Item(name, "s", text=text) for name, text in (("none", far), ("word", f"{far} spouse"), ("near", f"spouse {far}"), ("like", f"{far} wife"))]
+    items = [
+        Item(name, "s", text=text)
+        for name, text in (
+            ("none", far),
+            ("word", f"{far} spouse"),
+            ("near", f"spouse {far}"),
+            ("like", f"{far} wife"),
+        )
+    ]
     sight.look(items)
     assert "wife" in synonyms("spous")
     none, word, near, like = new(sight, ("s", "none"), [item.key for item in items])
@@ -182,7 +269,11 @@ def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_b
 
 
 def test_what_was_looked_at_before_is_not_counted_again() -> None:
-    items = [Item("a", "s", text="the spouse of Rey"), Item("b", "s", text="a spouse"), Item("c", "s", text="Rey")]
+    items = [
+        Item("a", "s", text="the spouse of Rey"),
+        Item("b", "s", text="a spouse"),
+        Item("c", "s", text="Rey"),
+    ]
     once, twice = Sight("Who is the spouse of Rey?"), Sight("Who is the spouse of Rey?")
     for sight, looked in ((once, items), (twice, [*items, items[1], items[1]])):
         sight.look(looked)
@@ -191,6 +282,12 @@ def test_what_was_looked_at_before_is_not_counted_again() -> None:
 
 def test_of_a_very_long_question_the_first_words_are_looked_for() -> None:
     sight = Sight(" ".join(f"q{number}z" for number in range(2 * ASKED)))
-    sight.look([Item("none", "s", text="nothing"), Item("last", "s", text=f"q{ASKED - 1}z"), Item("beyond", "s", text=f"q{ASKED}z")])
+    sight.look(
+        [
+            Item("none", "s", text="nothing"),
+            Item("last", "s", text=f"q{ASKED - 1}z"),
+            Item("beyond", "s", text=f"q{ASKED}z"),
+        ]
+    )
     last, beyond = new(sight, ("s", "none"), [("s", "last"), ("s", "beyond")])
     assert beyond == 0 < last

@@ -46,14 +46,21 @@ class Graph:
         """A dense layer's weight, turned so that `input @ weight` is the product."""
         return self.constant(name, self.weights[name].T)
 
-    def node(self, operator: str, inputs: list[str], output: str, domain: str = "", **attributes: object) -> str:
-        self.nodes.append(helper.make_node(operator, inputs, [output], name=output, domain=domain, **attributes))
+    def node(
+        self, operator: str, inputs: list[str], output: str, domain: str = "", **attributes: object
+    ) -> str:
+        self.nodes.append(
+            helper.make_node(operator, inputs, [output], name=output, domain=domain, **attributes)
+        )
         return output
 
 
 def embeddings(graph: Graph) -> str:
     """Word vector + position vector (+ the vector of segment 0, folded into the positions), normalised."""
-    positions = graph.weights["embeddings.position_embeddings.weight"] + graph.weights["embeddings.token_type_embeddings.weight"][0]
+    positions = (
+        graph.weights["embeddings.position_embeddings.weight"]
+        + graph.weights["embeddings.token_type_embeddings.weight"][0]
+    )
     graph.constant("positions", positions)
     for number in range(3):
         graph.constant(f"axis{number}", np.array([number], np.int64))
@@ -63,7 +70,9 @@ def embeddings(graph: Graph) -> str:
     graph.node("Slice", ["positions", "axis0", "length", "axis0"], "places")
     graph.node("Add", ["words", "places"], "embedded")
     norm = [graph.weight("embeddings.LayerNorm.weight"), graph.weight("embeddings.LayerNorm.bias")]
-    return graph.node("LayerNormalization", ["embedded", *norm], "layer_in", axis=-1, epsilon=EPSILON)
+    return graph.node(
+        "LayerNormalization", ["embedded", *norm], "layer_in", axis=-1, epsilon=EPSILON
+    )
 
 
 def attention(graph: Graph, number: int, given: str) -> str:
@@ -72,22 +81,45 @@ def attention(graph: Graph, number: int, given: str) -> str:
     biases = [graph.weights[f"{layer}self.{name}.bias"] for name in ("query", "key", "value")]
     weight = graph.constant(f"{layer}qkv", np.concatenate(parts, axis=1))
     bias = graph.constant(f"{layer}qkv_bias", np.concatenate(biases))
-    graph.node("Attention", [given, weight, bias, "mask32"], f"attended{number}", FUSED, num_heads=HEADS)
-    graph.node("MatMul", [f"attended{number}", graph.matrix(f"{layer}output.dense.weight")], f"projected{number}")
+    graph.node(
+        "Attention", [given, weight, bias, "mask32"], f"attended{number}", FUSED, num_heads=HEADS
+    )
+    graph.node(
+        "MatMul",
+        [f"attended{number}", graph.matrix(f"{layer}output.dense.weight")],
+        f"projected{number}",
+    )
     return add_and_norm(graph, f"{layer}output", f"projected{number}", given, f"heard{number}")
 
 
 def feed_forward(graph: Graph, number: int, given: str) -> str:
     layer = f"encoder.layer.{number}."
-    graph.node("MatMul", [given, graph.matrix(f"{layer}intermediate.dense.weight")], f"wide{number}")
-    graph.node("BiasGelu", [f"wide{number}", graph.weight(f"{layer}intermediate.dense.bias")], f"active{number}", FUSED)
-    graph.node("MatMul", [f"active{number}", graph.matrix(f"{layer}output.dense.weight")], f"narrow{number}")
+    graph.node(
+        "MatMul", [given, graph.matrix(f"{layer}intermediate.dense.weight")], f"wide{number}"
+    )
+    graph.node(
+        "BiasGelu",
+        [f"wide{number}", graph.weight(f"{layer}intermediate.dense.bias")],
+        f"active{number}",
+        FUSED,
+    )
+    graph.node(
+        "MatMul",
+        [f"active{number}", graph.matrix(f"{layer}output.dense.weight")],
+        f"narrow{number}",
+    )
     return add_and_norm(graph, f"{layer}output", f"narrow{number}", given, f"layer{number}")
 
 
 def add_and_norm(graph: Graph, layer: str, given: str, skipped: str, output: str) -> str:
     names = (f"{layer}.LayerNorm.weight", f"{layer}.LayerNorm.bias", f"{layer}.dense.bias")
-    return graph.node("SkipLayerNormalization", [given, skipped, *(graph.weight(name) for name in names)], output, FUSED, epsilon=EPSILON)
+    return graph.node(
+        "SkipLayerNormalization",
+        [given, skipped, *(graph.weight(name) for name in names)],
+        output,
+        FUSED,
+        epsilon=EPSILON,
+    )
 
 
 def mean_of_words(graph: Graph, given: str) -> None:
@@ -110,10 +142,17 @@ def build(weights: dict[str, np.ndarray]) -> onnx.ModelProto:
     for number in range(LAYERS):
         hidden = feed_forward(graph, number, attention(graph, number, hidden))
     mean_of_words(graph, hidden)
-    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "words"]) for name in ("input_ids", "attention_mask")]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "words"])
+        for name in ("input_ids", "attention_mask")
+    ]
     outputs = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", DIMENSIONS])]
     body = helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", inputs, outputs, graph.constants)
-    return helper.make_model(body, ir_version=8, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)])
+    return helper.make_model(
+        body,
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)],
+    )
 
 
 def main(source: Path, target: Path) -> None:

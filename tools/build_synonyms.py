@@ -27,10 +27,19 @@ AT_ONCE = 500
 
 def word_vectors(folder: Path) -> dict[str, np.ndarray]:
     """The model's vectors of whole words, moved so that their mean is 0: all word vectors of such a model lean the same way."""
-    known = {one.name: numpy_helper.to_array(one) for one in onnx.load(str(folder / "model.onnx")).graph.initializer}
-    vectors = known[f"{VECTORS}_quantized"].astype(np.float32) - known[f"{VECTORS}_zero_point"].astype(np.float32)
+    known = {
+        one.name: numpy_helper.to_array(one)
+        for one in onnx.load(str(folder / "model.onnx")).graph.initializer
+    }
+    vectors = known[f"{VECTORS}_quantized"].astype(np.float32) - known[
+        f"{VECTORS}_zero_point"
+    ].astype(np.float32)
     pieces = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
-    kept = {word: place for word, place in pieces.items() if word.isascii() and word.isalpha() and len(word) >= LEAST_LETTERS}
+    kept = {
+        word: place
+        for word, place in pieces.items()
+        if word.isascii() and word.isalpha() and len(word) >= LEAST_LETTERS
+    }
     mean = vectors[list(kept.values())].mean(axis=0)
     return {word: vectors[place] - mean for word, place in kept.items()}
 
@@ -52,8 +61,15 @@ def lines(stems: list[str], vectors: np.ndarray) -> list[str]:
     for first in range(0, len(stems), AT_ONCE):
         nearness = vectors[first : first + AT_ONCE] @ vectors.T
         for stem, row in zip(stems[first:], nearness, strict=False):
-            order = sorted(np.flatnonzero(row >= LEAST_NEAR), key=lambda place: (-round(float(row[place]), 4), stems[place]))
-            near = [stems[place] for place in order if not stems[place].startswith(stem) and not stem.startswith(stems[place])]
+            order = sorted(
+                np.flatnonzero(row >= LEAST_NEAR),
+                key=lambda place: (-round(float(row[place]), 4), stems[place]),
+            )
+            near = [
+                stems[place]
+                for place in order
+                if not stems[place].startswith(stem) and not stem.startswith(stems[place])
+            ]
             if near:
                 found.append(" ".join([f"{stem}:", *near[:MOST]]))
     return found

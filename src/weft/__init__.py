@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from weft.axioms.space import Checked
     from weft.axioms.values import Axiom, Violation
     from weft.capabilities.assembler.assembler import Assembler
-    from weft.capabilities.assembler.strategies import DocumentStrategy, KnowledgeStrategy, MemoryStrategy, RetrievalStrategy, SelectionStrategy
+    from weft.capabilities.assembler.strategies import (
+        DocumentStrategy,
+        KnowledgeStrategy,
+        MemoryStrategy,
+        RetrievalStrategy,
+        SelectionStrategy,
+    )
     from weft.capabilities.assembler.values import Assembly, AssemblyRequest, Piece, StrategyReport
     from weft.capabilities.axioms import load_axioms
     from weft.capabilities.feed import merge_feed
@@ -37,7 +43,13 @@ if TYPE_CHECKING:
     from weft.capabilities.memory.ranking import RankingOptions
     from weft.capabilities.memory.results import Result, attempt
     from weft.capabilities.memory.templates import MemoryTemplate
-    from weft.capabilities.memory.values import ContextPreview, ContextResult, RelatedMemory, Remembered, SearchResult
+    from weft.capabilities.memory.values import (
+        ContextPreview,
+        ContextResult,
+        RelatedMemory,
+        Remembered,
+        SearchResult,
+    )
     from weft.capabilities.memory.writing import Fact, Turn
     from weft.capabilities.provider.provide import Provider
     from weft.capabilities.provider.values import Entry, Provision, Relation, Retrieval
@@ -190,17 +202,44 @@ _HOMES = {
     "weft.capabilities.memory.ranking": ("RankingOptions",),
     "weft.capabilities.memory.results": ("Result", "attempt"),
     "weft.capabilities.memory.templates": ("MemoryTemplate",),
-    "weft.capabilities.memory.values": ("ContextPreview", "ContextResult", "RelatedMemory", "Remembered", "SearchResult"),
+    "weft.capabilities.memory.values": (
+        "ContextPreview",
+        "ContextResult",
+        "RelatedMemory",
+        "Remembered",
+        "SearchResult",
+    ),
     "weft.capabilities.memory.writing": ("Fact", "Turn"),
     "weft.agents": ("Agent", "AgentOptions"),
     "weft.capabilities.assembler.assembler": ("Assembler",),
-    "weft.capabilities.assembler.strategies": ("DocumentStrategy", "KnowledgeStrategy", "MemoryStrategy", "RetrievalStrategy", "SelectionStrategy"),
-    "weft.capabilities.assembler.values": ("Assembly", "AssemblyRequest", "Piece", "StrategyReport"),
+    "weft.capabilities.assembler.strategies": (
+        "DocumentStrategy",
+        "KnowledgeStrategy",
+        "MemoryStrategy",
+        "RetrievalStrategy",
+        "SelectionStrategy",
+    ),
+    "weft.capabilities.assembler.values": (
+        "Assembly",
+        "AssemblyRequest",
+        "Piece",
+        "StrategyReport",
+    ),
     "weft.capabilities.grounding.check": ("check_answer",),
     "weft.capabilities.grounding.values": ("AnswerCheck", "SentenceCheck"),
     "weft.engine": ("Engine", "Statistics"),
     "weft.errors": (
-        *("Conflict", "Corrupt", "EmbeddingError", "Forbidden", "Invalid", "MissingExtra", "NotFound", "SearchError", "TemplateNotFound"),
+        *(
+            "Conflict",
+            "Corrupt",
+            "EmbeddingError",
+            "Forbidden",
+            "Invalid",
+            "MissingExtra",
+            "NotFound",
+            "SearchError",
+            "TemplateNotFound",
+        ),
         *("Unavailable", "WeftError"),
     ),
     "weft.evaluation.compare": ("Comparison", "compare"),
@@ -243,7 +282,9 @@ def _module(home: str) -> ModuleType:
             raise
         from weft.errors import MissingExtra
 
-        raise MissingExtra(f"a package that is not installed is needed ({error.name}): pip install 'weft[{_EXTRAS[home]}]'") from error
+        raise MissingExtra(
+            f"a package that is not installed is needed ({error.name}): pip install 'weft[{_EXTRAS[home]}]'"
+        ) from error
 
 
 def open(
@@ -293,7 +334,17 @@ def open(
     where = str(url) if isinstance(url, PurePath) else url
     stores = open_stores(where, roles)
     records = beside(where, CHECKINS) if file_of(where) else None
-    return Engine(stores, maker, secrets=rules, links=links, caching=caching, agents=table, retrieval=tuned, naming=naming, records=records)
+    return Engine(
+        stores,
+        maker,
+        secrets=rules,
+        links=links,
+        caching=caching,
+        agents=table,
+        retrieval=tuned,
+        naming=naming,
+        records=records,
+    )
 
 
 def open_llm(name: str, **settings: Any) -> LLM:

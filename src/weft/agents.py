@@ -81,7 +81,11 @@ def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def built(name: str, asked: AgentOptions) -> Agent:
     """The agent with these options, all of them checked."""
     check.name("the name of an agent", name)
-    properties = whole("max_properties", asked.max_properties, 0, MAX_LIMIT) if asked.include_properties else 0
+    properties = (
+        whole("max_properties", asked.max_properties, 0, MAX_LIMIT)
+        if asked.include_properties
+        else 0
+    )
     entities = Recipe(
         "entities",
         kinds=(Kind.ENTITY,),
@@ -97,19 +101,41 @@ def built(name: str, asked: AgentOptions) -> Agent:
     )
     depth = whole("depth", asked.depth, 0, 10)
     kinds = tuple(kind for kind in Kind if kind is not Kind.RULE)
-    related = Recipe("related", "neighbours", kinds=kinds, limit=asked.max_entities, depth=depth, starts=FOLLOWED, share=SHARES["related"])
-    axioms = Recipe("axioms", "subjects", kinds=(Kind.RULE,), limit=20, max_properties=0, share=SHARES["axioms"])  # in words, not as they are run
+    related = Recipe(
+        "related",
+        "neighbours",
+        kinds=kinds,
+        limit=asked.max_entities,
+        depth=depth,
+        starts=FOLLOWED,
+        share=SHARES["related"],
+    )
+    axioms = Recipe(
+        "axioms", "subjects", kinds=(Kind.RULE,), limit=20, max_properties=0, share=SHARES["axioms"]
+    )  # in words, not as they are run
     told = Recipe("relationships", "links", limit=MAX_RELATIONSHIPS, share=SHARES["relationships"])
     linked = [*([related] if depth else []), told] if asked.include_relationships else []
     recipes = (entities, *linked, *([axioms] if asked.include_axioms else []))
     budget = whole("max_tokens", asked.max_tokens, 1, 100_000_000)
-    return Agent(name, tuple(checked_recipe(one) for one in recipes), budget, layout(check.name("format", asked.format)).name, asked.description)
+    return Agent(
+        name,
+        tuple(checked_recipe(one) for one in recipes),
+        budget,
+        layout(check.name("format", asked.format)).name,
+        asked.description,
+    )
 
 
 AGENTS: dict[str, Agent] = {
     one.name: one
     for one in (
-        agent("editor", max_entities=30, max_tokens=5000, min_score=0.4, description="writes and changes text; wants to know much"),
+        agent(
+            "editor",
+            max_entities=30,
+            max_tokens=5000,
+            min_score=0.4,
+            description="writes and changes text; wants to know much",
+        ),
         agent(
             "simplifier",
             max_entities=10,
@@ -120,7 +146,11 @@ AGENTS: dict[str, Agent] = {
             min_score=0.6,
             description="puts things simply; wants what words mean",
         ),
-        agent("tuning", include_types=("Endpoint", "Parameter", "Response", "Schema"), description="works on an API; wants its parts and their rules"),
+        agent(
+            "tuning",
+            include_types=("Endpoint", "Parameter", "Response", "Schema"),
+            description="works on an API; wants its parts and their rules",
+        ),
         agent(
             "summarizer",
             max_entities=15,
@@ -129,7 +159,12 @@ AGENTS: dict[str, Agent] = {
             include_axioms=False,
             description="sums up; wants what the text is about",
         ),
-        agent("copilot", max_entities=25, min_score=0.4, description="answers and suggests; wants a bit of everything"),
+        agent(
+            "copilot",
+            max_entities=25,
+            min_score=0.4,
+            description="answers and suggests; wants a bit of everything",
+        ),
     )
 }
 
@@ -149,7 +184,11 @@ def applied(options: Mapping[str, Any], table: Mapping[str, Agent], tier: Tier) 
     elif not isinstance(asked, str) or asked not in table:
         raise unknown("agent", asked, table)
     found = asked if isinstance(asked, Agent) else table[asked]
-    return {"recipe": Own(_as_deep(found.recipes, given.get("depth"))), "max_tokens": found.max_tokens, "format": found.format} | given
+    return {
+        "recipe": Own(_as_deep(found.recipes, given.get("depth"))),
+        "max_tokens": found.max_tokens,
+        "format": found.format,
+    } | given
 
 
 def _as_deep(recipes: tuple[Recipe, ...], depth: object) -> tuple[Recipe, ...]:
@@ -184,7 +223,9 @@ def read(name: str, row: object) -> Agent:
 def _weights(name: str, given: object) -> Weights:
     known = [one.name for one in fields(Weights)]
     if not isinstance(given, Mapping):
-        raise Invalid(f"agent {name!r}: weights must be a table of numbers, not {type(given).__name__}")
+        raise Invalid(
+            f"agent {name!r}: weights must be a table of numbers, not {type(given).__name__}"
+        )
     for signal in given:
         if signal not in known:
             raise unknown(f"weight of the agent {name!r}", signal, known)

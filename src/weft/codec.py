@@ -52,7 +52,9 @@ def item_from_dict(row: Mapping[str, Any]) -> Item:
 def edge_to_dict(edge: Edge) -> dict[str, Any]:
     row = _changed(edge, _EDGE_DEFAULTS)
     if "weight" in row:
-        row["weight"] = float(row["weight"])  # 2 and 2.0 are the same weight, and stores give back the latter
+        row["weight"] = float(
+            row["weight"]
+        )  # 2 and 2.0 are the same weight, and stores give back the latter
     return row
 
 
@@ -62,7 +64,14 @@ def edge_from_dict(row: Mapping[str, Any]) -> Edge:
 
 def apart(properties: Mapping[str, Any]) -> dict[str, Any]:
     """The same properties, which no change to these can change."""
-    return {name: deepcopy(value) if isinstance(value, dict | list) else value for name, value in properties.items()} if properties else {}
+    return (
+        {
+            name: deepcopy(value) if isinstance(value, dict | list) else value
+            for name, value in properties.items()
+        }
+        if properties
+        else {}
+    )
 
 
 def given(value: T) -> T:
@@ -103,7 +112,13 @@ def fingerprint(row: Mapping[str, Any]) -> int:
 
 def content_fingerprint(item: Item) -> int:
     """The number of what an item says, without the times at which it was written."""
-    return fingerprint({name: value for name, value in item_to_dict(item).items() if name not in ("created_at", "updated_at")})
+    return fingerprint(
+        {
+            name: value
+            for name, value in item_to_dict(item).items()
+            if name not in ("created_at", "updated_at")
+        }
+    )
 
 
 def version(item: Item | None) -> str:
@@ -141,7 +156,9 @@ def _default(one: Field[Any]) -> Any:
 _ITEM_DEFAULTS = {one.name: _default(one) for one in fields(Item)}
 _item = maker(Item)
 _EDGE_DEFAULTS = {one.name: _default(one) for one in fields(Edge)}
-_GIVEN: dict[type, tuple[Any, Any, int]] = {  # how to make one, to read its fields, and the place of its properties among them
+_GIVEN: dict[
+    type, tuple[Any, Any, int]
+] = {  # how to make one, to read its fields, and the place of its properties among them
     Item: (_item, attrgetter(*_ITEM_DEFAULTS), list(_ITEM_DEFAULTS).index("properties")),
     Edge: (maker(Edge), attrgetter(*_EDGE_DEFAULTS), list(_EDGE_DEFAULTS).index("properties")),
 }

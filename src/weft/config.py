@@ -35,7 +35,9 @@ class Settings:
     secret_rules: str = ""  # a TOML file with rules of your own
     links: str = ""  # the links weft makes itself: "shared_tag,similar,mentions", any of docs/links.md, or "none"; "": as before, at first all
     names: str = ""  # what finds names in texts for links, besides weft: "spacy:PIPELINE" or "builtin" for nothing; "": as before
-    embedding_cache: str = ""  # a file that keeps vectors of texts, or "beside" for one beside the knowledge
+    embedding_cache: str = (
+        ""  # a file that keeps vectors of texts, or "beside" for one beside the knowledge
+    )
     embedding_cache_size: int = 1_000_000  # vectors in it
     embedding_cache_ttl_s: float = 0.0  # how long they are kept; 0: for ever
     analytics: str = ""  # a file that counts what memory is asked, or "beside"; "" for none
@@ -50,11 +52,17 @@ def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:
     path = Path(environ.get("WEFT_CONFIG", folder / FILE))
     if path.is_file():
         said = _read(path)
-        inside = {name: str(path) for name in ("agents", "retrieval") if isinstance(said.get(name), dict)}
+        inside = {
+            name: str(path) for name in ("agents", "retrieval") if isinstance(said.get(name), dict)
+        }
         settings = _with(settings, {**said, **inside}, str(path))
     elif "WEFT_CONFIG" in environ:
         raise Invalid(f"WEFT_CONFIG names {str(path)!r}, which does not exist")
-    given = {one.name: environ[f"WEFT_{one.name.upper()}"] for one in fields(Settings) if f"WEFT_{one.name.upper()}" in environ}
+    given = {
+        one.name: environ[f"WEFT_{one.name.upper()}"]
+        for one in fields(Settings)
+        if f"WEFT_{one.name.upper()}" in environ
+    }
     if "OPENAI_API_KEY" in environ:
         given.setdefault("openai_api_key", environ["OPENAI_API_KEY"])
     return _with(settings, given, "the environment")
@@ -76,12 +84,18 @@ def _with(settings: Settings, given: Mapping[str, Any], where: str) -> Settings:
         try:
             values[name] = _as(known[name], value)
         except (TypeError, ValueError):
-            raise Invalid(f"{where}: {name} must be {known[name].__name__}, not {value!r}") from None
+            raise Invalid(
+                f"{where}: {name} must be {known[name].__name__}, not {value!r}"
+            ) from None
     return replace(settings, **values)
 
 
 def _as(kind: type, value: object) -> Any:
     """The value as text says it, or as the file does; a number is never rounded to fit."""
-    if not isinstance(value, str) and type(value) is not kind and (kind, type(value)) != (float, int):
+    if (
+        not isinstance(value, str)
+        and type(value) is not kind
+        and (kind, type(value)) != (float, int)
+    ):
         raise TypeError
     return kind(value)

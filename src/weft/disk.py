@@ -29,7 +29,10 @@ _PLAIN = re.compile(rb"[a-z0-9_-]")
 def safe_name(prefix: str, name: str) -> str:
     """A file name for any text, a different one for each: small letters and digits stay, all else is written as %xx. What is long
     ends in a hash. The prefix keeps it from being a reserved or hidden name; no two differ only in case."""
-    plain = "".join(chr(byte) if _PLAIN.match(bytes([byte])) else f"%{byte:02x}" for byte in name.encode("utf-8", "surrogatepass"))
+    plain = "".join(
+        chr(byte) if _PLAIN.match(bytes([byte])) else f"%{byte:02x}"
+        for byte in name.encode("utf-8", "surrogatepass")
+    )
     if len(plain) > LONG:
         plain = f"{plain[:60]}.{hashlib.blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
     return f"{prefix}-{plain}"
@@ -121,7 +124,10 @@ def _acquire(handle: int, path: Path, shared: bool) -> None:
     until = time.monotonic() + LOCK_TIMEOUT_S
     while not _tried(handle, shared):
         if time.monotonic() > until:
-            raise Unavailable(f"{str(path.parent)!r} is being written by another process for more than {LOCK_TIMEOUT_S:g} s", "busy")
+            raise Unavailable(
+                f"{str(path.parent)!r} is being written by another process for more than {LOCK_TIMEOUT_S:g} s",
+                "busy",
+            )
         time.sleep(0.002)
 
 
@@ -145,8 +151,16 @@ def translated(where: str) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise Unavailable(f"{where!r} cannot be written or read: permission denied for {error.filename!r}", "read_only") from error
+        raise Unavailable(
+            f"{where!r} cannot be written or read: permission denied for {error.filename!r}",
+            "read_only",
+        ) from error
     except (FileExistsError, NotADirectoryError) as error:
-        raise Unavailable(f"{where!r} is not a folder: {error.filename!r} is a file", "no_folder") from error
+        raise Unavailable(
+            f"{where!r} is not a folder: {error.filename!r} is a file", "no_folder"
+        ) from error
     except OSError as error:
-        raise Unavailable(f"{where!r}: {error.strerror or error} ({error.filename!r})", "disk_full" if error.errno == 28 else "") from error
+        raise Unavailable(
+            f"{where!r}: {error.strerror or error} ({error.filename!r})",
+            "disk_full" if error.errno == 28 else "",
+        ) from error

@@ -24,7 +24,20 @@ from weft.life import Rollback, State
 from weft.linking import Linker, Naming, ends
 from weft.loading import Loading
 from weft.meaning import Meaning, Progress
-from weft.model import MADE, Batch, Context, Edge, Filter, Hit, Item, Key, Kind, Problem, Query, SpaceInfo
+from weft.model import (
+    MADE,
+    Batch,
+    Context,
+    Edge,
+    Filter,
+    Hit,
+    Item,
+    Key,
+    Kind,
+    Problem,
+    Query,
+    SpaceInfo,
+)
 from weft.ports import LLM, Caching, Embedder, Stores, Vector
 from weft.recipes import Mode, Recipe
 from weft.retrieval import AS_RECIPES_SAY, RetrievalSettings
@@ -86,7 +99,9 @@ class Engine:
         self._linker = Linker(stores, links, naming)
         self.agents = agents  # by name
         self.retrieval = retrieval
-        self._door = secret_rules.builtin() if secrets is None else secrets  # all that is written comes through it
+        self._door = (
+            secret_rules.builtin() if secrets is None else secrets
+        )  # all that is written comes through it
         self._meaning = Meaning(stores, embedder, caching)
         self._clock = clock
         self._records = records  # where check-in records go unless told
@@ -122,11 +137,16 @@ class Engine:
         """Store items and edges in one write: all of them, or none with the reason. Words are searchable at once; vectors follow
         before this returns, unless `embed` is False (then `embed()` makes them later) or ready `vectors`, one per item, are given.
         `expected` are versions (see `version`) that must still be the stored ones, "" for items that must be new."""
-        checked = [self._door.item(one) for one in ([items] if isinstance(items, Item) else check.several("items", items))]
+        checked = [
+            self._door.item(one)
+            for one in ([items] if isinstance(items, Item) else check.several("items", items))
+        ]
         checked_edges = [self._door.edge(one) for one in check.several("edges", edges)]
         self._refuse_duplicates(checked, checked_edges)
         ready = self._meaning.ready(checked, vectors)
-        for number, reason in prepare.dangling(checked_edges, {item.key for item in checked}, self._stores).items():
+        for number, reason in prepare.dangling(
+            checked_edges, {item.key for item in checked}, self._stores
+        ).items():
             edge = checked_edges[number]
             raise Invalid(f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r}: {reason}")
         report = self._write(checked, checked_edges, expected)
@@ -134,19 +154,38 @@ class Engine:
         spaces = {item.space for item in checked}
         if embed and vectors is None:
             report += Report(problems=self._meaning.embedded(sorted(spaces)))
-        return report + Report(problems=self._linker.linked(sorted(spaces | {edge.space for edge in checked_edges})))
+        return report + Report(
+            problems=self._linker.linked(sorted(spaces | {edge.space for edge in checked_edges}))
+        )
 
     def load(
-        self, source: str | Path | Mapping[str, Any], *, space: str | None = None, embed: bool = True, keep: bool = False, progress: Progress | None = None
+        self,
+        source: str | Path | Mapping[str, Any],
+        *,
+        space: str | None = None,
+        embed: bool = True,
+        keep: bool = False,
+        progress: Progress | None = None,
     ) -> Report:
         """Store what a file, a folder or a dict holds. Bad rows are skipped and reported. Loading a file or a folder again changes only
         what changed, and removes what it brought before and has no more, unless `keep` is True."""
         parts = read.parts(source, space)
-        loading = Loading(self._stores, self._door.parsed, self._apply, self._clock(), ledger.origin(source, space), progress)
+        loading = Loading(
+            self._stores,
+            self._door.parsed,
+            self._apply,
+            self._clock(),
+            ledger.origin(source, space),
+            progress,
+        )
         report = loading.run(parts, keep)
-        spaces = {space for space, _ in loading.seen.keys}  # also where nothing changed: an interrupted load is caught up with
+        spaces = {
+            space for space, _ in loading.seen.keys
+        }  # also where nothing changed: an interrupted load is caught up with
         report += Report(problems=self._meaning.embedded(sorted(spaces), progress) if embed else ())
-        return report + Report(problems=self._linker.linked(sorted(loading.spaces | spaces), progress))
+        return report + Report(
+            problems=self._linker.linked(sorted(loading.spaces | spaces), progress)
+        )
 
     def ingest(
         self,
@@ -165,18 +204,34 @@ class Engine:
         beside the file of the knowledge; None: no record, and no way to know a text again); a text that has one is not asked about again.
         `entity` is whom it is about. Options: source="", max_retries=3, max_chars=12000, again=False, dry_run=False."""
         records = self._records if isinstance(record_dir, EllipsisType) else record_dir
-        asked = notes.asked(text, space, entity, records, check.time("now", self._clock() if now is None else now), options)
+        asked = notes.asked(
+            text,
+            space,
+            entity,
+            records,
+            check.time("now", self._clock() if now is None else now),
+            options,
+        )
         return notes.ingest(asked, llm, self._knowledge(embed, progress), progress)
 
     def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:
         """Load a check-in record again, without a language model; into its own space unless another is named."""
         return notes.replay(folder, space, self._knowledge(embed, None))
 
-    def delete(self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None) -> int:
+    def delete(
+        self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None
+    ) -> int:
         """Forget items with their words, vectors and edges; how many were there. `expected` as for `add`."""
         self.known([space])
-        keys = [item.key for item in self._stores.items.get([(space, id) for id in dict.fromkeys(request.ids(ids))])]
-        self._apply(Batch(self._clock(), deleted=tuple(keys), expected=tuple((expected or {}).items())))
+        keys = [
+            item.key
+            for item in self._stores.items.get(
+                [(space, id) for id in dict.fromkeys(request.ids(ids))]
+            )
+        ]
+        self._apply(
+            Batch(self._clock(), deleted=tuple(keys), expected=tuple((expected or {}).items()))
+        )
         self._linker.linked([space])
         return len(keys)
 
@@ -185,13 +240,22 @@ class Engine:
         found = self._stores.graph.get_edges(check.edge_keys(edges))
         for edge in found:
             if edge.origin == MADE:
-                raise Invalid(f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r} was made by weft: forbid it, by adding it with weight 0")
+                raise Invalid(
+                    f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r} was made by weft: forbid it, by adding it with weight 0"
+                )
         self._apply(Batch(self._clock(), deleted_edges=tuple(edge.key for edge in found)))
         self._linker.linked(sorted({edge.space for edge in found}))
         return len(found)
 
     def restore(
-        self, id: str, *, space: str, at: datetime | None = None, version: str | None = None, edges_of: Sequence[str] | None = None, embed: bool = True
+        self,
+        id: str,
+        *,
+        space: str,
+        at: datetime | None = None,
+        version: str | None = None,
+        edges_of: Sequence[str] | None = None,
+        embed: bool = True,
     ) -> Report:
         """Bring an item back as it was at a time or in the state of a version (see `history`), and a deleted one, when neither is given,
         as it was at last; with the links it had then, where both ends exist. Links made since stay. `edges_of`: only links that these
@@ -206,7 +270,14 @@ class Engine:
         report += Report(problems=self._meaning.embedded([space]) if embed else ())
         return report + Report(problems=self._linker.linked([space]))
 
-    def rollback(self, to: datetime, *, spaces: Sequence[str] | None = None, dry_run: bool = False, embed: bool = True) -> Rollback:
+    def rollback(
+        self,
+        to: datetime,
+        *,
+        spaces: Sequence[str] | None = None,
+        dry_run: bool = False,
+        embed: bool = True,
+    ) -> Rollback:
         """Make the spaces (None: all) what they were at that time, in one write of new changes: the log stays, so that a rollback can
         itself be rolled back. A Conflict, and nothing else, if an item changes meanwhile. `dry_run` only says what would change."""
         names, then = self._all_or(spaces), check.time("to", to)
@@ -239,7 +310,9 @@ class Engine:
         embedder vectors stay as they are: they could not be made again. Where several stores play the roles, all are first made to agree."""
         if self._stores.layers is not None:
             self._stores.layers.repair(self._clock())
-        self._stores.words.rebuild_words(self._walk([info.name for info in self._stores.items.spaces()]))
+        self._stores.words.rebuild_words(
+            self._walk([info.name for info in self._stores.items.spaces()])
+        )
         return self.embed(progress=progress) if self._meaning.forget() else 0
 
     # reading
@@ -253,35 +326,66 @@ class Engine:
         """Everything that happened to an item and its links, newest first, also when it is deleted."""
         self.known([space])
         with self._reading():
-            return life.history((space, check.name("id", id)), self._stores)[: request.whole("limit", limit, 1, request.MAX_LIMIT)]
+            return life.history((space, check.name("id", id)), self._stores)[
+                : request.whole("limit", limit, 1, request.MAX_LIMIT)
+            ]
 
     @staticmethod
     def version(item: Item) -> str:
         """Names the state of a stored item, for `expected`."""
         return codec.version(item)
 
-    def items(self, spaces: Sequence[str] | None = None, *, kinds: Sequence[str] = (), types: Sequence[str] = ()) -> Iterator[Item]:
+    def items(
+        self,
+        spaces: Sequence[str] | None = None,
+        *,
+        kinds: Sequence[str] = (),
+        types: Sequence[str] = (),
+    ) -> Iterator[Item]:
         """Every item, ordered by (space, id)."""
         names = self._all_or(spaces)
         return self._walk(names, request.kinds(kinds), check.names("types", types))
 
-    def _walk(self, spaces: Sequence[str], kinds: tuple[Kind, ...] = (), types: tuple[str, ...] = ()) -> Iterator[Item]:
+    def _walk(
+        self, spaces: Sequence[str], kinds: tuple[Kind, ...] = (), types: tuple[str, ...] = ()
+    ) -> Iterator[Item]:
         only = Filter(tuple(spaces), kinds, types)
         after: Key | None = None
         while page := self._stores.items.find(only, 1000, after):
             yield from page
             after = page[-1].key
 
-    def page(self, spaces: Sequence[str], *, limit: int = 100, after: Key | None = None, kinds: Sequence[str] = (), types: Sequence[str] = ()) -> list[Item]:
+    def page(
+        self,
+        spaces: Sequence[str],
+        *,
+        limit: int = 100,
+        after: Key | None = None,
+        kinds: Sequence[str] = (),
+        types: Sequence[str] = (),
+    ) -> list[Item]:
         """The next items behind `after`, ordered by (space, id)."""
         only = Filter(tuple(self.known(spaces)), request.kinds(kinds), check.names("types", types))
-        return self._stores.items.find(only, request.whole("limit", limit, 1, request.MAX_LIMIT), after)
+        return self._stores.items.find(
+            only, request.whole("limit", limit, 1, request.MAX_LIMIT), after
+        )
 
-    def edge_page(self, spaces: Sequence[str], *, limit: int = 100, after: Edge | None = None, made: bool | None = False) -> list[Edge]:
+    def edge_page(
+        self,
+        spaces: Sequence[str],
+        *,
+        limit: int = 100,
+        after: Edge | None = None,
+        made: bool | None = False,
+    ) -> list[Edge]:
         """The next edges behind `after`, ordered by key: people's, weft's own (`made`), or both (None)."""
-        return self._stores.graph.edges(self.known(spaces), request.whole("limit", limit, 1, request.MAX_LIMIT), after, made)
+        return self._stores.graph.edges(
+            self.known(spaces), request.whole("limit", limit, 1, request.MAX_LIMIT), after, made
+        )
 
-    def edges(self, spaces: Sequence[str] | None = None, *, made: bool | None = False) -> Iterator[Edge]:
+    def edges(
+        self, spaces: Sequence[str] | None = None, *, made: bool | None = False
+    ) -> Iterator[Edge]:
         """Every edge, ordered by its key: people's, weft's own (`made`), or both (None)."""
         names = self._all_or(spaces)
         after: Edge | None = None
@@ -312,7 +416,9 @@ class Engine:
     ) -> list[Hit]:
         """The best items, best first. Filters run inside the search: asking for 10 gives 10 if 10 exist. The mode "walk" also follows
         links from what it finds, for questions that need several pieces of knowledge. `tier` as for `context`."""
-        recipe = request.checked_recipe(self.retrieval.applied(Recipe("search", mode=mode, limit=limit, min_score=min_score)))
+        recipe = request.checked_recipe(
+            self.retrieval.applied(Recipe("search", mode=mode, limit=limit, min_score=min_score))
+        )
         query = self._query(text, spaces, now=now, as_of=as_of, vector=vector)
         level = tiers.in_force(tier)
         seen, most = tiers.restricted_search(request.kinds(kinds), limit, level)
@@ -324,7 +430,9 @@ class Engine:
             check.names("tags", tags),
             () if subject is None else (check.name("subject", subject),),
             None if created_from is None else check.time("created_from", created_from),
-            request.earliest(query.as_of, None if created_to is None else check.time("created_to", created_to)),
+            request.earliest(
+                query.as_of, None if created_to is None else check.time("created_to", created_to)
+            ),
             query.as_of or query.now,
             request.fraction("min_confidence", min_confidence),
         )
@@ -334,7 +442,11 @@ class Engine:
                 log.warning("search %s: %s", problem.part, problem.reason)
             find = walked_search if recipe.mode == "walk" else search
             then = stores_then(self._stores, query.as_of)
-            return list(find(query.text, found, only, replace(recipe, limit=most), stores=then).hits) if most else []
+            return (
+                list(find(query.text, found, only, replace(recipe, limit=most), stores=then).hits)
+                if most
+                else []
+            )
 
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context:
         """The best context for a request, within its budget. Options: max_tokens=2000 (None: no limit), recipe="knowledge" (a name
@@ -346,10 +458,14 @@ class Engine:
             query, recipes = self._request(text, spaces, options)
             found, problems = self._meaning.of_query(query, recipes)
             then = stores_then(self._stores, query.as_of)
-            context = answer(query, recipes, found, then, tokens.counter(query.model), (*problems, *tier.notes))
+            context = answer(
+                query, recipes, found, then, tokens.counter(query.model), (*problems, *tier.notes)
+            )
         return replace(context, stats=replace(context.stats, timings=timings))
 
-    def explain(self, text: str, *, spaces: Sequence[str], ids: str | Sequence[str] = (), **options: Any) -> Context:
+    def explain(
+        self, text: str, *, spaces: Sequence[str], ids: str | Sequence[str] = (), **options: Any
+    ) -> Context:
         """The same answer as `context`, where everything left out also says what would bring it in; `ids` are asked about by name."""
         options, tier = self._settled(options)
         if not tier.full:  # what is beyond the tier is not told of
@@ -363,13 +479,22 @@ class Engine:
             context = answer(query, recipes, found, then, counter, problems)
             known = [info.name for info in self._spaces()]
             context = explain.explained(
-                context, recipes, found, then, counter, request.ids(ids), known, lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1]
+                context,
+                recipes,
+                found,
+                then,
+                counter,
+                request.ids(ids),
+                known,
+                lambda larger: self._request(text, spaces, options | {"max_tokens": larger})[1],
             )
             context = paths.explained(context, then)
         return replace(context, stats=replace(context.stats, timings=timings))
 
     @contextmanager
-    def asked(self, text: str, *, spaces: Sequence[str], recipes: Sequence[Recipe], **options: Any) -> Iterator[Asked]:
+    def asked(
+        self, text: str, *, spaces: Sequence[str], recipes: Sequence[Recipe], **options: Any
+    ) -> Iterator[Asked]:
         """For capabilities: what they need to answer a request of their own. Options as for `context`."""
         query, _ = self._request(text, spaces, options)
         with self._reading():
@@ -386,7 +511,9 @@ class Engine:
         with self._reading():
             spaces = tuple(self._spaces())
             missing = self._stores.vectors.count_missing([info.name for info in spaces])
-            return Statistics(spaces, self._stores.vectors.fingerprint(), missing, *self._meaning.cached)
+            return Statistics(
+                spaces, self._stores.vectors.fingerprint(), missing, *self._meaning.cached
+            )
 
     def verify(self) -> list[str]:
         """What is wrong with the stored data, in words; nothing when all is well."""
@@ -398,7 +525,10 @@ class Engine:
         known = {info.name for info in self._spaces(wanted)}
         for space in wanted:
             if space not in known:
-                raise NotFound(f"no space {space!r}; known: {', '.join(info.name for info in self._spaces()) or 'none yet'}", "unknown_space")
+                raise NotFound(
+                    f"no space {space!r}; known: {', '.join(info.name for info in self._spaces()) or 'none yet'}",
+                    "unknown_space",
+                )
         return list(dict.fromkeys(wanted))
 
     @contextmanager
@@ -410,11 +540,15 @@ class Engine:
     # for capabilities
 
     @contextmanager
-    def asking(self, text: str, *, spaces: Sequence[str], mode: Mode = "hybrid", **times: Any) -> Iterator[tuple[Request, list[Problem]]]:
+    def asking(
+        self, text: str, *, spaces: Sequence[str], mode: Mode = "hybrid", **times: Any
+    ) -> Iterator[tuple[Request, list[Problem]]]:
         """One state of the stores for the stages a capability runs itself, with the question's vector: an error if it cannot be had."""
         query = self._query(text, spaces, **({"now": None, "as_of": None, "vector": None} | times))
         with self._reading():
-            found, problems = self._meaning.of_query(query, [request.checked_recipe(Recipe("asking", mode=mode))], strict=True)
+            found, problems = self._meaning.of_query(
+                query, [request.checked_recipe(Recipe("asking", mode=mode))], strict=True
+            )
             yield Request(query, found, (), stores_then(self._stores, query.as_of)), problems
 
     def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
@@ -450,17 +584,26 @@ class Engine:
         """Those of users."""
         return [info for info in self._stores.items.spaces(names) if info.name != check.LEDGER]
 
-    def _write(self, items: Sequence[Item], edges: Sequence[Edge], expected: Mapping[Key, str] | None = None) -> Report:
+    def _write(
+        self,
+        items: Sequence[Item],
+        edges: Sequence[Edge],
+        expected: Mapping[Key, str] | None = None,
+    ) -> Report:
         now = self._clock()
         written, report = prepare.changed_items(items, now, self._stores)
         links = prepare.changed_edges(edges, self._stores)
         if written or links or expected:
-            self._apply(Batch(now, tuple(written), tuple(links), expected=tuple((expected or {}).items())))
+            self._apply(
+                Batch(now, tuple(written), tuple(links), expected=tuple((expected or {}).items()))
+            )
         return report + Report(edges=len(links))
 
     def _apply(self, batch: Batch) -> None:
         """The truth first: if it refuses, nothing has changed anywhere."""
-        batch = replace(batch, marked=tuple(ends([*(edge.key for edge in batch.edges), *batch.deleted_edges])))
+        batch = replace(
+            batch, marked=tuple(ends([*(edge.key for edge in batch.edges), *batch.deleted_edges]))
+        )
         for store in self._stores.each():
             store.apply(batch)
             batch = replace(batch, expected=())
@@ -471,7 +614,16 @@ class Engine:
         if twice := check.duplicates(edge.key for edge in edges):
             raise Invalid(f"the same edge twice in one write: {twice[:3]}")
 
-    def _query(self, text: str, spaces: Sequence[str], *, now: datetime | None, as_of: datetime | None, vector: Sequence[float] | None, **more: Any) -> Query:
+    def _query(
+        self,
+        text: str,
+        spaces: Sequence[str],
+        *,
+        now: datetime | None,
+        as_of: datetime | None,
+        vector: Sequence[float] | None,
+        **more: Any,
+    ) -> Query:
         ready = () if vector is None else tuple(check.vector(vector).tolist())
         return Query(
             request.text(text),
@@ -487,7 +639,9 @@ class Engine:
         tier = tiers.in_force(options.get("tier"))
         return agents.applied(options, self.agents, tier) | {"tier": tier}, tier
 
-    def _request(self, text: str, spaces: Sequence[str], options: dict[str, Any]) -> tuple[Query, tuple[Recipe, ...]]:
+    def _request(
+        self, text: str, spaces: Sequence[str], options: dict[str, Any]
+    ) -> tuple[Query, tuple[Recipe, ...]]:
         given = dict(options)
         tier = tiers.in_force(given.pop("tier", None))
         named = given.pop("recipe", "knowledge")

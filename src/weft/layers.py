@@ -46,11 +46,30 @@ class Moves:
 class Layers:
     """Plays all four roles. Without `metadata`, profiles are where all items are."""
 
-    def __init__(self, pieces: Pieces, words: TextIndex, vectors: VectorIndex, graph: GraphStore, metadata: ItemStore | None = None) -> None:
-        self._pieces, self._words, self._vectors, self._graph, self._metadata = pieces, words, vectors, graph, metadata
+    def __init__(
+        self,
+        pieces: Pieces,
+        words: TextIndex,
+        vectors: VectorIndex,
+        graph: GraphStore,
+        metadata: ItemStore | None = None,
+    ) -> None:
+        self._pieces, self._words, self._vectors, self._graph, self._metadata = (
+            pieces,
+            words,
+            vectors,
+            graph,
+            metadata,
+        )
 
     def _each(self) -> list[Store]:
-        roles: list[Store] = [self._pieces, *([] if self._metadata is None else [self._metadata]), self._words, self._vectors, self._graph]
+        roles: list[Store] = [
+            self._pieces,
+            *([] if self._metadata is None else [self._metadata]),
+            self._words,
+            self._vectors,
+            self._graph,
+        ]
         return list({id(store): store for store in roles}.values())
 
     def _truths(self) -> list[ItemStore]:
@@ -76,7 +95,13 @@ class Layers:
         moves, expected = self._moves(batch), self._expected(batch)
         profiles = [item for item in batch.items if self._apart(item)]
         if self._metadata is not None and profiles:
-            own = Batch(batch.at, tuple(profiles), expected=tuple(one for one in expected if one[0] in {item.key for item in profiles}))
+            own = Batch(
+                batch.at,
+                tuple(profiles),
+                expected=tuple(
+                    one for one in expected if one[0] in {item.key for item in profiles}
+                ),
+            )
             self._metadata.apply(own)
         for store in self._each():
             if store is not self._metadata:
@@ -91,7 +116,9 @@ class Layers:
     def _leave_metadata(self, batch: Batch, moves: Moves) -> None:
         assert self._metadata is not None
         staying = {item.key for item in batch.items if self._apart(item)}
-        gone = tuple(key for key in dict.fromkeys((*batch.deleted, *moves.to_pieces)) if key not in staying)
+        gone = tuple(
+            key for key in dict.fromkeys((*batch.deleted, *moves.to_pieces)) if key not in staying
+        )
         if gone:
             self._metadata.apply(Batch(batch.at, deleted=gone))
 
@@ -110,11 +137,29 @@ class Layers:
         if self._metadata is None:
             return Moves()
         deleted = set(batch.deleted)
-        leaving = [item.key for item in self._pieces.get([item.key for item in batch.items if self._apart(item)]) if item.key not in deleted]
-        coming = [item.key for item in self._metadata.get([item.key for item in batch.items if not self._apart(item)]) if item.key not in deleted]
-        touching = self._pieces.edges_of([*leaving, *coming], self._names(), limit=MANY) if leaving or coming else []
+        leaving = [
+            item.key
+            for item in self._pieces.get([item.key for item in batch.items if self._apart(item)])
+            if item.key not in deleted
+        ]
+        coming = [
+            item.key
+            for item in self._metadata.get(
+                [item.key for item in batch.items if not self._apart(item)]
+            )
+            if item.key not in deleted
+        ]
+        touching = (
+            self._pieces.edges_of([*leaving, *coming], self._names(), limit=MANY)
+            if leaving or coming
+            else []
+        )
         unlinked = {*batch.deleted_edges, *(edge.key for edge in batch.edges)}
-        kept = tuple(edge for edge in touching if edge.key not in unlinked and not {edge.source_key, edge.target_key} & deleted)
+        kept = tuple(
+            edge
+            for edge in touching
+            if edge.key not in unlinked and not {edge.source_key, edge.target_key} & deleted
+        )
         return Moves(tuple(leaving), tuple(coming), kept)
 
     def _check(self, batch: Batch) -> None:
@@ -123,7 +168,11 @@ class Layers:
             codec.to_json(codec.item_to_dict(item))
         for edge in batch.edges:
             codec.to_json(codec.edge_to_dict(edge))
-        stored = {item.key: item for item in self.get([key for key, _ in batch.expected])} if self._metadata is not None else {}
+        stored = (
+            {item.key: item for item in self.get([key for key, _ in batch.expected])}
+            if self._metadata is not None
+            else {}
+        )
         for key, version in batch.expected if self._metadata is not None else ():
             codec.check_version(key, version, stored.get(key))
 
@@ -147,7 +196,12 @@ class Layers:
         for info in (info for store in self._truths() for info in store.spaces(names)):
             other = found.get(info.name, SpaceInfo(info.name, 0, 0, "0"))
             digest = int(info.digest, 16) + int(other.digest, 16)
-            found[info.name] = SpaceInfo(info.name, info.items + other.items, info.edges + other.edges, codec.sum_text(digest))
+            found[info.name] = SpaceInfo(
+                info.name,
+                info.items + other.items,
+                info.edges + other.edges,
+                codec.sum_text(digest),
+            )
         return [found[name] for name in sorted(found)]
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
@@ -166,10 +220,16 @@ class Layers:
         """One log by time: the numbers are places in it."""
         if self._metadata is None:
             return self._pieces.changes(space, after, limit)
-        return _merged(*(list(_log(store, space)) for store in self._truths()))[after : after + limit]
+        return _merged(*(list(_log(store, space)) for store in self._truths()))[
+            after : after + limit
+        ]
 
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
-        return self._pieces.changes_of(keys) if self._metadata is None else _merged(*(store.changes_of(keys) for store in self._truths()))
+        return (
+            self._pieces.changes_of(keys)
+            if self._metadata is None
+            else _merged(*(store.changes_of(keys) for store in self._truths()))
+        )
 
     # words and vectors
 
@@ -206,31 +266,53 @@ class Layers:
     # graph
 
     def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+        self,
+        keys: Sequence[Key],
+        spaces: Sequence[str],
+        types: Sequence[str] = (),
+        limit: int = 100,
+        min_weight: float = 0.0,
+        made: bool | None = None,
     ) -> list[Edge]:
         return self._graph.edges_of(keys, spaces, types, limit, min_weight, made)
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         return self._graph.get_edges(keys)
 
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
+    def edges(
+        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+    ) -> list[Edge]:
         return self._graph.edges(spaces, limit, after, made)
 
     # agreement
 
     def apart(self, spaces: Sequence[str]) -> int:
         """How many items of the spaces have neither words nor vectors, because they are profiles in a layer of their own."""
-        return 0 if self._metadata is None else sum(info.items for info in self._metadata.spaces(spaces))
+        return (
+            0
+            if self._metadata is None
+            else sum(info.items for info in self._metadata.spaces(spaces))
+        )
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         with self.reading():
-            profiles = [] if self._metadata is None else [item.key for item in _walk(self._metadata, self._names())]
+            profiles = (
+                []
+                if self._metadata is None
+                else [item.key for item in _walk(self._metadata, self._names())]
+            )
             found = self._pieces.verify([*elsewhere, *profiles])
             if self._metadata is not None:
                 found += self._metadata.verify()
-                found += [f"item {id!r} of space {space!r} is in two layers: run reindex" for space, id in self._twice()]
+                found += [
+                    f"item {id!r} of space {space!r} is in two layers: run reindex"
+                    for space, id in self._twice()
+                ]
             for name, store in self._indexes():
-                found += [f"the {name} and the items disagree about item {id!r} of space {space!r}: run reindex" for space, id in self._stale(store)[0]]
+                found += [
+                    f"the {name} and the items disagree about item {id!r} of space {space!r}: run reindex"
+                    for space, id in self._stale(store)[0]
+                ]
             found += [
                 f"the graph and the items disagree about the edge {source!r} -[{type}]-> {target!r} of space {space!r}: run reindex"
                 for (space, source), (_, target), type in self._differing_edges()
@@ -244,8 +326,19 @@ class Layers:
         for _, store in self._indexes():
             stale, wanted = self._stale(store)
             if stale:
-                kept = self._graph.edges_of(stale, self._names(), limit=MANY) if _same(store, self._graph) else []
-                store.apply(Batch(at, tuple(wanted[key] for key in stale if key in wanted), tuple(kept), tuple(stale)))
+                kept = (
+                    self._graph.edges_of(stale, self._names(), limit=MANY)
+                    if _same(store, self._graph)
+                    else []
+                )
+                store.apply(
+                    Batch(
+                        at,
+                        tuple(wanted[key] for key in stale if key in wanted),
+                        tuple(kept),
+                        tuple(stale),
+                    )
+                )
         if differing := self._differing_edges():
             right = self._pieces.get_edges(differing)
             surplus = {*differing} - {edge.key for edge in right}
@@ -253,12 +346,20 @@ class Layers:
 
     def _indexes(self) -> list[tuple[str, TextIndex | VectorIndex]]:
         """The stores of words and vectors that are not the truth themselves, each once."""
-        stores: dict[int, tuple[str, TextIndex | VectorIndex]] = {id(self._vectors): ("vectors", self._vectors), id(self._words): ("words", self._words)}
+        stores: dict[int, tuple[str, TextIndex | VectorIndex]] = {
+            id(self._vectors): ("vectors", self._vectors),
+            id(self._words): ("words", self._words),
+        }
         return [stores[number] for number in stores if number != id(self._pieces)]
 
     def _twice(self) -> list[Key]:
         assert self._metadata is not None
-        return [item.key for item in self._pieces.get([item.key for item in _walk(self._metadata, self._names())])]
+        return [
+            item.key
+            for item in self._pieces.get(
+                [item.key for item in _walk(self._metadata, self._names())]
+            )
+        ]
 
     def _stale(self, store: _Walked) -> tuple[list[Key], dict[Key, Item]]:
         wanted = {item.key: item for item in _walk(self._pieces, self._names())}

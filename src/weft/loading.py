@@ -47,7 +47,9 @@ class Loading:
     spaces: set[str] = field(default_factory=set)  # of all that was written or removed
     failed: set[str] = field(default_factory=set)  # files of which something could not be read
     _profiles: set[Key] = field(default_factory=set)  # that have come, or stay in any case
-    _nodes: dict[Key, Read] = field(default_factory=dict)  # that wait: whether this source still has the profile is known at its end
+    _nodes: dict[Key, Read] = field(
+        default_factory=dict
+    )  # that wait: whether this source still has the profile is known at its end
     _others: Claims | None = None
     _pages: list[Item] = field(default_factory=list)
     _skipped: list[Skipped] = field(default_factory=list)
@@ -85,7 +87,11 @@ class Loading:
                     continue
                 assert isinstance(row, Row)
                 if isinstance(found, Item) and self.seen.again(row, found):
-                    self._skip(row.where, found.id, f"the id {found.id!r} stands twice in space {found.space!r}")
+                    self._skip(
+                        row.where,
+                        found.id,
+                        f"the id {found.id!r} stands twice in space {found.space!r}",
+                    )
                 else:
                     yield Read(found, row, part.name)
             if len(parts) > 1:
@@ -93,11 +99,25 @@ class Loading:
 
     def _write(self, rows: Sequence[Read]) -> None:
         """Items that are new or changed, in one write with the page that says where they came from."""
-        found = {one.what.key: (one.what, one.part) for one in self._met(rows) if isinstance(one.what, Item)}
-        written, report = prepare.changed_items([item for item, _ in found.values()], self.now, self.stores)
+        found = {
+            one.what.key: (one.what, one.part)
+            for one in self._met(rows)
+            if isinstance(one.what, Item)
+        }
+        written, report = prepare.changed_items(
+            [item for item, _ in found.values()], self.now, self.stores
+        )
         self.report += report
         fresh = {item.key for item in written}
-        marks = {key: Claim(part, ledger.item_mark(item)) for key, (item, part) in found.items() if self._brought(key, key in fresh)} if self.origin else {}
+        marks = (
+            {
+                key: Claim(part, ledger.item_mark(item))
+                for key, (item, part) in found.items()
+                if self._brought(key, key in fresh)
+            }
+            if self.origin
+            else {}
+        )
         self.claims.items |= marks
         if written:
             pages = [self._draft(Claims({key: marks[key] for key in fresh}))] if self.origin else []
@@ -132,10 +152,18 @@ class Loading:
 
     def _waits(self, coming: Item, stored: Item | None) -> bool:
         """Whether a node meets a profile that this source alone brought, and has not brought again yet."""
-        if stored is None or (coming.kind, stored.kind) != (Kind.ENTITY, Kind.PROFILE) or coming.key in self._profiles:
+        if (
+            stored is None
+            or (coming.kind, stored.kind) != (Kind.ENTITY, Kind.PROFILE)
+            or coming.key in self._profiles
+        ):
             return False
         before = self.before.items.get(coming.key)
-        return before is not None and before.mark == ledger.item_mark(stored) and coming.key not in self.others.items
+        return (
+            before is not None
+            and before.mark == ledger.item_mark(stored)
+            and coming.key not in self.others.items
+        )
 
     def _write_nodes(self, keep: bool) -> None:
         """Nodes whose profile has vanished from the source take its place; if a file could not be read, it may still be there."""
@@ -144,18 +172,32 @@ class Loading:
             self._profiles |= set(nodes)
             self._write(list(nodes.values()))
         else:
-            self._write([replace(one, row=replace(one.row, layered=False)) for one in nodes.values()])
+            self._write(
+                [replace(one, row=replace(one.row, layered=False)) for one in nodes.values()]
+            )
 
     def _link(self, rows: Sequence[Read]) -> None:
         """Edges come last, when every item they may point to is there."""
         kept: dict[EdgeKey, int] = {}
         for start in range(0, len(rows), BATCH):
             part = self._linkable(rows[start : start + BATCH], kept)
-            changed = [edge for edge in prepare.changed_edges([edge for edge, _ in part], self.stores) if not self._forbidden(edge)]
+            changed = [
+                edge
+                for edge in prepare.changed_edges([edge for edge, _ in part], self.stores)
+                if not self._forbidden(edge)
+            ]
             fresh = {edge.key for edge in changed}
-            brought = {edge.key: Claim(name, ledger.edge_mark(edge)) for edge, name in part if edge.key in fresh or self._linked(edge.key)}
+            brought = {
+                edge.key: Claim(name, ledger.edge_mark(edge))
+                for edge, name in part
+                if edge.key in fresh or self._linked(edge.key)
+            }
             if changed:
-                pages = [self._draft(Claims(edges={key: brought[key] for key in fresh}))] if self.origin else []
+                pages = (
+                    [self._draft(Claims(edges={key: brought[key] for key in fresh}))]
+                    if self.origin
+                    else []
+                )
                 self._apply(Batch(self.now, tuple(pages), tuple(changed)))
             self.claims.edges |= brought
             self.report += Report(edges=len(changed))
@@ -175,22 +217,37 @@ class Loading:
         """The edges whose ends exist. The item that explains an edge may be missing, as after its deletion: what is exported can be loaded."""
         edges = [one.what for one in rows if isinstance(one.what, Edge)]
         bad = prepare.dangling(edges, set(), self.stores)
-        bare = {number: replace(edges[number], item_id=None) for number in bad if edges[number].item_id is not None}
+        bare = {
+            number: replace(edges[number], item_id=None)
+            for number in bad
+            if edges[number].item_id is not None
+        }
         hopeless = prepare.dangling(list(bare.values()), set(), self.stores)
         usable = [number for place, number in enumerate(bare) if place not in hopeless]
-        without = {number: _unexplained(edges[number]) if rows[number].row.layered else edges[number] for number in usable}
+        without = {
+            number: _unexplained(edges[number]) if rows[number].row.layered else edges[number]
+            for number in usable
+        }
         found = []
         for number, one in enumerate(rows):
             edge = without.get(number, edges[number])
             if number in bad:
-                self._skip(one.row.where, edge.source, bad[number] + (": the link is kept" if number in without else ""))
+                self._skip(
+                    one.row.where,
+                    edge.source,
+                    bad[number] + (": the link is kept" if number in without else ""),
+                )
             if number in bad and number not in without:
                 continue
             said = codec.fingerprint(codec.edge_to_dict(edge))
             if kept.setdefault(edge.key, said) == said:
                 found.append((edge, one.part))
             else:
-                self._skip(one.row.where, edge.source, f"the link {edge.source!r} -[{edge.type}]-> {edge.target!r} stands twice; the first is kept")
+                self._skip(
+                    one.row.where,
+                    edge.source,
+                    f"the link {edge.source!r} -[{edge.type}]-> {edge.target!r} stands twice; the first is kept",
+                )
         return list({edge.key: (edge, name) for edge, name in found}.values())
 
     # what vanished
@@ -200,16 +257,30 @@ class Loading:
         source has too or what was changed by hand since."""
         gone = {key: claim for key, claim in self.before.items.items() if key not in self.seen.keys}
         self.claims.items |= (stay := self._stays(gone, keep))
-        for keys in _batches([key for key in gone if key not in stay and key not in self.others.items]):
-            removed = tuple(item.key for item in self.stores.items.get(keys) if ledger.item_mark(item) == gone[item.key].mark)
+        for keys in _batches(
+            [key for key in gone if key not in stay and key not in self.others.items]
+        ):
+            removed = tuple(
+                item.key
+                for item in self.stores.items.get(keys)
+                if ledger.item_mark(item) == gone[item.key].mark
+            )
             self._apply(Batch(self.now, deleted=removed))
             self.report += Report(removed=len(removed))
 
     def _remove_edges(self, keep: bool) -> None:
-        gone = {key: claim for key, claim in self.before.edges.items() if key not in self.claims.edges}
+        gone = {
+            key: claim for key, claim in self.before.edges.items() if key not in self.claims.edges
+        }
         self.claims.edges |= (stay := self._stays(gone, keep))
-        for keys in _batches([key for key in gone if key not in stay and key not in self.others.edges]):
-            removed = tuple(edge.key for edge in self.stores.graph.get_edges(keys) if ledger.edge_mark(edge) == gone[edge.key].mark)
+        for keys in _batches(
+            [key for key in gone if key not in stay and key not in self.others.edges]
+        ):
+            removed = tuple(
+                edge.key
+                for edge in self.stores.graph.get_edges(keys)
+                if ledger.edge_mark(edge) == gone[edge.key].mark
+            )
             self._apply(Batch(self.now, deleted_edges=removed))
             self.report += Report(edges=len(removed))
 
@@ -227,14 +298,19 @@ class Loading:
 
     def _draft(self, claims: Claims) -> Item:
         """A page for what is just being written; the end of the load puts its claims where they belong."""
-        page = ledger.page(self.origin, f"draft-{codec.time_to_text(self.now)}-{len(self._pages):05}", claims)
+        page = ledger.page(
+            self.origin, f"draft-{codec.time_to_text(self.now)}-{len(self._pages):05}", claims
+        )
         self._pages.append(page)
         return page
 
     def _remember(self) -> None:
         if not self.origin:
             return
-        stored, wanted = {page.id: page for page in self._pages}, ledger.pages(self.origin, self.claims)
+        stored, wanted = (
+            {page.id: page for page in self._pages},
+            ledger.pages(self.origin, self.claims),
+        )
         changed = tuple(page for page in wanted if stored.get(page.id) != page)
         stale = tuple(page.key for page in self._pages if page.id not in {one.id for one in wanted})
         if changed or stale:
@@ -242,8 +318,16 @@ class Loading:
 
     def _apply(self, batch: Batch) -> None:
         self.apply(batch)
-        own = [*(item.space for item in batch.items), *(edge.space for edge in batch.edges), *(space for space, _ in batch.deleted)]
-        self.spaces |= {space for space in (*own, *(source[0] for source, _, _ in batch.deleted_edges)) if space != check.LEDGER}
+        own = [
+            *(item.space for item in batch.items),
+            *(edge.space for edge in batch.edges),
+            *(space for space, _ in batch.deleted),
+        ]
+        self.spaces |= {
+            space
+            for space in (*own, *(source[0] for source, _, _ in batch.deleted_edges))
+            if space != check.LEDGER
+        }
 
     def _skip(self, where: str, what: str, why: str) -> None:
         self._skipped.append(Skipped(where, what, why))

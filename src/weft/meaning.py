@@ -21,12 +21,18 @@ Progress = Callable[[str, int, int], None]  # what is going on, how many are don
 class Meaning:
     """An embedder beside the stores. Without one, words alone are searched."""
 
-    def __init__(self, stores: Stores, embedder: Embedder | None, caching: Caching | None = None) -> None:
+    def __init__(
+        self, stores: Stores, embedder: Embedder | None, caching: Caching | None = None
+    ) -> None:
         caching = caching or Caching()
         self._stores = stores
         self._opened = embedder
         self._disk = on_disk(caching)
-        self._embedder = None if embedder is None else Cached(embedder, caching.max_size, caching.ttl_s, self._disk)
+        self._embedder = (
+            None
+            if embedder is None
+            else Cached(embedder, caching.max_size, caching.ttl_s, self._disk)
+        )
 
     def close(self) -> None:
         """Release what the embedder holds, such as connections to a server."""
@@ -40,7 +46,10 @@ class Meaning:
     def cached(self) -> tuple[int, int, int, int, str]:
         """Hits and misses of the cache; of its file the vectors, the hits since it was made, and what is wrong with it."""
         counted = (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
-        return (*counted, *((*self._disk.counts(), self._disk.problem) if self._disk else (0, 0, "")))
+        return (
+            *counted,
+            *((*self._disk.counts(), self._disk.problem) if self._disk else (0, 0, "")),
+        )
 
     @property
     def asks_nobody(self) -> bool:
@@ -84,7 +93,10 @@ class Meaning:
         assert self._embedder is not None
         items = self._stores.items.get(keys)
         made = self._embedder.embed([item.embeddable for item in items])
-        self._stores.vectors.put_vectors({item.key: vector for item, vector in zip(items, made, strict=True)}, self._embedder.fingerprint)
+        self._stores.vectors.put_vectors(
+            {item.key: vector for item, vector in zip(items, made, strict=True)},
+            self._embedder.fingerprint,
+        )
         return len(items)
 
     def embedded(self, spaces: Sequence[str], progress: Progress | None = None) -> tuple[str, ...]:
@@ -95,27 +107,44 @@ class Meaning:
             self.embed(spaces, progress)
             return ()
         except (Unavailable, Conflict) as error:
-            return (f"{self._stores.vectors.count_missing(spaces)} items are stored but not embedded: {error}",)
+            return (
+                f"{self._stores.vectors.count_missing(spaces)} items are stored but not embedded: {error}",
+            )
 
     def put(self, ready: Mapping[Key, Vector]) -> None:
         if ready:
             self._stores.vectors.put_vectors(ready, self._fingerprint(ready))
 
-    def ready(self, items: Sequence[Item], vectors: Sequence[Sequence[float]] | None) -> dict[Key, Vector]:
+    def ready(
+        self, items: Sequence[Item], vectors: Sequence[Sequence[float]] | None
+    ) -> dict[Key, Vector]:
         given = [] if vectors is None else list(check.several("vectors", vectors))
         if vectors is None or not (given or items):
             return {}
         if len(given) != len(items):
             raise Invalid(f"{len(given)} vectors for {len(items)} items: give one for each")
-        size = self._embedder.dimensions if self._embedder is not None else len(check.vector(given[0]))
-        ready = {item.key: check.vector(vector, size) for item, vector in zip(items, given, strict=True)}
+        size = (
+            self._embedder.dimensions if self._embedder is not None else len(check.vector(given[0]))
+        )
+        ready = {
+            item.key: check.vector(vector, size) for item, vector in zip(items, given, strict=True)
+        }
         stored = self._stores.vectors.fingerprint()
         if ready and stored not in ("", self._fingerprint(ready)):
-            way = "run reindex" if self._embedder is not None else f"give vectors of {self._stores.vectors.dimensions()} numbers, or use a new file"
-            raise Conflict(f"the stored vectors are of {stored!r}, not of {self._fingerprint(ready)!r}: {way}", "reindex_required")
+            way = (
+                "run reindex"
+                if self._embedder is not None
+                else f"give vectors of {self._stores.vectors.dimensions()} numbers, or use a new file"
+            )
+            raise Conflict(
+                f"the stored vectors are of {stored!r}, not of {self._fingerprint(ready)!r}: {way}",
+                "reindex_required",
+            )
         return ready
 
-    def of_query(self, query: Query, recipes: Sequence[Recipe], strict: bool = False) -> tuple[Vector | None, list[Problem]]:
+    def of_query(
+        self, query: Query, recipes: Sequence[Recipe], strict: bool = False
+    ) -> tuple[Vector | None, list[Problem]]:
         """The query's vector, or why there is none. Only a request that can do without it goes on, and none that is `strict`."""
         modes = {recipe.mode for recipe in recipes if recipe.source == "search"}
         if modes <= {"bm25"} or not query.spaces:
@@ -125,7 +154,10 @@ class Meaning:
             with span("embed"):
                 found = self._embed_query(query, missing, strict)
             if found is None and missing and "vector" in modes:
-                raise Conflict(f"mode 'vector' finds nothing: none of the {missing} items has a vector; embed them, or use bm25", "vectors_pending")
+                raise Conflict(
+                    f"mode 'vector' finds nothing: none of the {missing} items has a vector; embed them, or use bm25",
+                    "vectors_pending",
+                )
             return found, self._pending(query, missing)
         except (Unavailable, Conflict) as error:
             if "vector" in modes and isinstance(error, Unavailable):
@@ -136,7 +168,11 @@ class Meaning:
 
     def _fingerprint(self, ready: Mapping[Key, Vector]) -> str:
         """Of ready vectors: the embedder answers for them, and without one their size does."""
-        return self._embedder.fingerprint if self._embedder is not None else f"given:{len(next(iter(ready.values())))}"
+        return (
+            self._embedder.fingerprint
+            if self._embedder is not None
+            else f"given:{len(next(iter(ready.values())))}"
+        )
 
     def _embed_query(self, query: Query, missing: int, strict: bool) -> Vector | None:
         """None when no item of the request's spaces has a vector: those of other spaces must not change the scores."""
@@ -147,15 +183,34 @@ class Meaning:
         if query.vector:
             return check.vector(query.vector, dimensions)
         if self._embedder is None:
-            raise Conflict(f"the stored vectors are of {stored!r}, and no embedder was opened", "embedder_required")
+            raise Conflict(
+                f"the stored vectors are of {stored!r}, and no embedder was opened",
+                "embedder_required",
+            )
         if stored != self._embedder.fingerprint:
-            raise Conflict(f"the stored vectors are of {stored!r}, the embedder is {self._embedder.fingerprint!r}: run reindex", "reindex_required")
+            raise Conflict(
+                f"the stored vectors are of {stored!r}, the embedder is {self._embedder.fingerprint!r}: run reindex",
+                "reindex_required",
+            )
         (vector,) = (self.of_texts if strict else self._embedder.embed)([query.text])
         if len(vector) != dimensions:
-            raise Conflict(f"the stored vectors have {dimensions} dimensions, those of {stored!r} now {len(vector)}: run reindex", "reindex_required")
+            raise Conflict(
+                f"the stored vectors have {dimensions} dimensions, those of {stored!r} now {len(vector)}: run reindex",
+                "reindex_required",
+            )
         return vector
 
     def _pending(self, query: Query, missing: int) -> list[Problem]:
         if self._embedder is None and not query.vector:
             return []
-        return [Problem("vectors", f"{missing} items are not embedded yet: they are found by words only", "vectors_pending")] if missing else []
+        return (
+            [
+                Problem(
+                    "vectors",
+                    f"{missing} items are not embedded yet: they are found by words only",
+                    "vectors_pending",
+                )
+            ]
+            if missing
+            else []
+        )

@@ -71,14 +71,22 @@ class Item:
     def searchable(self) -> str:
         """The text whose words find this item."""
         values = (str(value) for value in self.shown_properties.values())
-        return "\n".join(part for part in (self.title, self.text, self.summary, " ".join(self.tags), *values) if part)
+        return "\n".join(
+            part
+            for part in (self.title, self.text, self.summary, " ".join(self.tags), *values)
+            if part
+        )
 
     @property
     def embeddable(self) -> str:
         """The text whose meaning finds this item."""
         if self.embedding_text is not None:
             return self.embedding_text
-        values = "" if self.text else "\n".join(f"{name}: {value}" for name, value in self.properties.items())
+        values = (
+            ""
+            if self.text
+            else "\n".join(f"{name}: {value}" for name, value in self.properties.items())
+        )
         return "\n".join(part for part in (self.title, self.text or self.summary, values) if part)
 
 
@@ -138,7 +146,9 @@ class Batch:
     edges: tuple[Edge, ...] = ()
     deleted: tuple[Key, ...] = ()
     deleted_edges: tuple[EdgeKey, ...] = ()
-    expected: tuple[tuple[Key, str], ...] = ()  # versions that must still be stored, "" for nothing; else the batch is a Conflict
+    expected: tuple[
+        tuple[Key, str], ...
+    ] = ()  # versions that must still be stored, "" for nothing; else the batch is a Conflict
     marked: tuple[Key, ...] = ()  # items whose own links must be made anew, besides those written
 
 
@@ -192,7 +202,9 @@ class Change:
     id: str
     action: str  # "add", "update", "delete"; "link" and "unlink" for edges
     before: Item | Edge | None = None
-    link: EdgeKey | None = None  # which edge; None for items, and for links that a file of schema 1 did not name
+    link: EdgeKey | None = (
+        None  # which edge; None for items, and for links that a file of schema 1 did not name
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +263,9 @@ class Found:
 
     matches: tuple[tuple[Key, float], ...] = ()
     considered: int = 0
-    others: Mapping[Key, float] = field(default_factory=dict)  # scores of keys that were asked about by name
+    others: Mapping[Key, float] = field(
+        default_factory=dict
+    )  # scores of keys that were asked about by name
 
 
 LINK = ("link",)
@@ -275,7 +289,11 @@ class Hit:
     def relevance(self) -> float:
         """How much it matters to the request: what a walk along the links found it to be worth, else its
         score, where what a link leads to matters no more than the item the link starts from."""
-        return self.signals["walk"] if "walk" in self.signals else self.score * self.signals.get("start", 1.0)
+        return (
+            self.signals["walk"]
+            if "walk" in self.signals
+            else self.score * self.signals.get("start", 1.0)
+        )
 
     @property
     def distance(self) -> int:
@@ -301,7 +319,9 @@ class Query:
     entity: str | None = None  # the entity the agent works for, such as "user:maya"
     as_of: datetime | None = None  # nothing that became known or valid later is seen
     vector: tuple[float, ...] = ()  # a ready query vector; empty: the engine embeds the text
-    paths: bool = field(default=False, repr=False)  # True: what links led to says by which, in one line
+    paths: bool = field(
+        default=False, repr=False
+    )  # True: what links led to says by which, in one line
 
 
 class Form(StrEnum):
@@ -366,7 +386,9 @@ class Stats:
     max_depth: int = 0
     candidates: int = 0
     token_counter: str = ""
-    optimality_gap: float = 0.0  # 0: no better set fits; else at most this share of the value is missing
+    optimality_gap: float = (
+        0.0  # 0: no better set fits; else at most this share of the value is missing
+    )
     timings: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -14,7 +14,19 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
+from weft.model import (
+    Batch,
+    Change,
+    Edge,
+    EdgeKey,
+    Filter,
+    Found,
+    Item,
+    Key,
+    Links,
+    Marks,
+    SpaceInfo,
+)
 
 Vector = npt.NDArray[np.float32]
 
@@ -105,7 +117,13 @@ class VectorIndex(Index, Protocol):
 
 class GraphStore(Store, Protocol):
     def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+        self,
+        keys: Sequence[Key],
+        spaces: Sequence[str],
+        types: Sequence[str] = (),
+        limit: int = 100,
+        min_weight: float = 0.0,
+        made: bool | None = None,
     ) -> list[Edge]:
         """Edges that touch one of the keys, in either direction, both of whose ends lie in the spaces: for each key the `limit`
         heaviest in each direction that weigh `min_weight` or more, ties by the other end. `made`: of weft's own alone, or of people's; the
@@ -114,7 +132,9 @@ class GraphStore(Store, Protocol):
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         """The edges in the order asked; unknown keys are left out."""
 
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
+    def edges(
+        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+    ) -> list[Edge]:
         """All edges that the spaces own, ordered by key, from behind `after`; `made`: only weft's own, or only people's."""
 
 
@@ -156,7 +176,9 @@ class LinkStore(ItemStore, GraphStore, Protocol):
     def carriers(self, space: str, tags: Sequence[str], most: int) -> dict[str, list[str]]:
         """The ids of the items that carry each tag, in order. Tags that nobody or more than `most` items carry are left out."""
 
-    def alike(self, space: str, ids: Sequence[str], least: float) -> dict[str, list[tuple[float, str]]]:
+    def alike(
+        self, space: str, ids: Sequence[str], least: float
+    ) -> dict[str, list[tuple[float, str]]]:
         """For each id that has a vector all other items with a similarity of `least` or more, none forgotten: (similarity, id)."""
 
 

@@ -16,7 +16,9 @@ DIGITS = 6  # of a score: what differs by less is a tie, on every machine
 
 def rounded(values: Sequence[float] | npt.NDArray[np.float64]) -> list[float]:
     """The numbers with six digits; `round` takes six times as long for each."""
-    found: list[float] = np.asarray(values).round(DIGITS).tolist()  # by the method: `np.round` takes twice as long for few
+    found: list[float] = (
+        np.asarray(values).round(DIGITS).tolist()
+    )  # by the method: `np.round` takes twice as long for few
     return found
 
 

@@ -15,7 +15,9 @@ BM25_WEIGHT, VECTOR_WEIGHT = 0.6, 0.4
 
 AS_FITS = 0  # a limit that grows with the budget: LEAST to MOST candidates, until their texts, and what links lead to, would fill it one and a half times
 CHARACTERS_PER_TOKEN = 6
-TOKENS_PER_CANDIDATE = 20  # so many are searched for, at most USUAL; more when these turn out to be short
+TOKENS_PER_CANDIDATE = (
+    20  # so many are searched for, at most USUAL; more when these turn out to be short
+)
 LEAST, USUAL, MOST = 15, 200, 2_000
 
 
@@ -27,7 +29,9 @@ class Weights:
     name: float = 0.0
     recency: float = 0.0
     confidence: float = 0.0
-    semantic: float = 0.0  # the likeness of meaning alone; what has no vector is judged by the other signals
+    semantic: float = (
+        0.0  # the likeness of meaning alone; what has no vector is judged by the other signals
+    )
     mention: float = 0.0  # how often the request names it
     type: float = 0.0  # of a type that the recipe asks for
     freshness: float = 0.0  # from 1, new, to 0, a year old
@@ -45,7 +49,9 @@ class Walk:
     sharpness: float = 6.0  # a start has score ** 6 of the worth, which is also what a budget takes an item to be worth (`Recipe.sharpness`)
     named: float = 0.3  # added to the score of a start whose title stands in the question
     onward: float = 0.5  # the part of the worth that flows on
-    bridge: float = 0.07  # the weight of a link to another hit that holds what one of the best names
+    bridge: float = (
+        0.07  # the weight of a link to another hit that holds what one of the best names
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +96,27 @@ _READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM)
 KNOWLEDGE = (
     Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=_BY_WORTH, required=True),
     Recipe("context", "walk", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=_BY_WORTH),
-    Recipe("entities", "neighbours", kinds=(Kind.ENTITY,), limit=10, depth=1, starts=20, named=True, share=0.1),
+    Recipe(
+        "entities",
+        "neighbours",
+        kinds=(Kind.ENTITY,),
+        limit=10,
+        depth=1,
+        starts=20,
+        named=True,
+        share=0.1,
+    ),
 )
 SEARCH = (Recipe("entry_points", limit=AS_FITS, required=True),)
-MEMORIES = (Recipe("memories", kinds=(Kind.MEMORY,), limit=AS_FITS, weights=Weights(match=0.5, recency=0.3, confidence=0.2), required=True),)
+MEMORIES = (
+    Recipe(
+        "memories",
+        kinds=(Kind.MEMORY,),
+        limit=AS_FITS,
+        weights=Weights(match=0.5, recency=0.3, confidence=0.2),
+        required=True,
+    ),
+)
 PROFILE = (
     Recipe("profile", "profile", kinds=(Kind.PROFILE,), share=0.2),
     Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=0.5, required=True),
@@ -101,7 +124,12 @@ PROFILE = (
     Recipe("rules", "subjects", kinds=(Kind.RULE, Kind.CLAIM), limit=20, share=0.1),
 )
 
-RECIPES: dict[str, tuple[Recipe, ...]] = {"knowledge": KNOWLEDGE, "memories": MEMORIES, "profile": PROFILE, "search": SEARCH}
+RECIPES: dict[str, tuple[Recipe, ...]] = {
+    "knowledge": KNOWLEDGE,
+    "memories": MEMORIES,
+    "profile": PROFILE,
+    "search": SEARCH,
+}
 
 
 def resolved(recipe: Recipe, max_tokens: int | None) -> Recipe:
@@ -117,4 +145,8 @@ def looked_for(recipe: Recipe) -> int:
     """How many candidates are searched for, before it is known whether they are enough to fill the room there is."""
     if not recipe.room:
         return recipe.limit
-    return min(recipe.limit, USUAL, max(LEAST, recipe.room // (CHARACTERS_PER_TOKEN * TOKENS_PER_CANDIDATE)))
+    return min(
+        recipe.limit,
+        USUAL,
+        max(LEAST, recipe.room // (CHARACTERS_PER_TOKEN * TOKENS_PER_CANDIDATE)),
+    )

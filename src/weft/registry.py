@@ -39,20 +39,36 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
     for address in where.values():
         if not isinstance(address, str):
             raise unnamed(address)
-    shared = [role for role in ROLES if where["metadata"] != where["items"] and role != "metadata" and where[role] == where["metadata"]]
+    shared = [
+        role
+        for role in ROLES
+        if where["metadata"] != where["items"]
+        and role != "metadata"
+        and where[role] == where["metadata"]
+    ]
     if shared:
-        raise Invalid(f"metadata and {shared[0]} cannot both be at {where['metadata']!r}: give the profiles a place of their own, or that of the items")
+        raise Invalid(
+            f"metadata and {shared[0]} cannot both be at {where['metadata']!r}: give the profiles a place of their own, or that of the items"
+        )
     opened: dict[str, Any] = {}
     with ExitStack() as stack:
         for address in where.values():
             if address not in opened:
-                opened[address] = open_store(address, [one for one in ROLES if where[one] == address])
+                opened[address] = open_store(
+                    address, [one for one in ROLES if where[one] == address]
+                )
                 stack.callback(opened[address].close)
         stack.pop_all()
     if len(opened) == 1:
         return Stores(*[opened[where["items"]]] * 4)
     apart = opened[where["metadata"]] if where["metadata"] != where["items"] else None
-    layers = Layers(opened[where["items"]], opened[where["words"]], opened[where["vectors"]], opened[where["graph"]], apart)
+    layers = Layers(
+        opened[where["items"]],
+        opened[where["words"]],
+        opened[where["vectors"]],
+        opened[where["graph"]],
+        apart,
+    )
     return Stores(layers, layers, layers, layers, layers)
 
 
@@ -67,18 +83,26 @@ def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     possible = getattr(adapter, "ROLES", ROLES)
     for role in roles:
         if role not in possible:
-            raise Invalid(f"{url!r} cannot play {role!r}; a store of this kind plays: {', '.join(possible)}")
+            raise Invalid(
+                f"{url!r} cannot play {role!r}; a store of this kind plays: {', '.join(possible)}"
+            )
     return adapter.open(rest.removeprefix("///" if scheme == "sqlite" else "//"))
 
 
-def chosen_embedder(given: str | Embedder | None, settings: Mapping[str, Any] | None) -> Embedder | None:
+def chosen_embedder(
+    given: str | Embedder | None, settings: Mapping[str, Any] | None
+) -> Embedder | None:
     """The embedder that a name opens with the settings, or the object itself; None for "none"."""
     if not isinstance(settings, Mapping | None):
         raise Invalid(f"the settings of an embedder are a dict, not {settings!r}")
     if isinstance(given, str):
         return None if given == "none" else open_embedder(given, **(settings or {}))
-    if given is not None and (lacks := _lacking(given, ("name", "dimensions", "fingerprint", "embed"))):
-        raise Invalid(f"an embedder is a name such as minilm or openai:MODEL, an object that embeds, or None, not {given!r}, which has no {lacks[0]}")
+    if given is not None and (
+        lacks := _lacking(given, ("name", "dimensions", "fingerprint", "embed"))
+    ):
+        raise Invalid(
+            f"an embedder is a name such as minilm or openai:MODEL, an object that embeds, or None, not {given!r}, which has no {lacks[0]}"
+        )
     return given
 
 
@@ -87,7 +111,9 @@ def chosen_names(given: str | NameFinder | None, builtin: str) -> NameFinder | s
     if isinstance(given, str):
         return given if given == builtin else open_names(given)
     if given is not None and (lacks := _lacking(given, ("fingerprint", "find"))):
-        raise Invalid(f"names are found by {builtin!r}, by a pipeline such as spacy:en_core_web_sm or by an object, not by {given!r}, which has no {lacks[0]}")
+        raise Invalid(
+            f"names are found by {builtin!r}, by a pipeline such as spacy:en_core_web_sm or by an object, not by {given!r}, which has no {lacks[0]}"
+        )
     return given
 
 
@@ -104,7 +130,9 @@ def open_embedder(name: str, **settings: Any) -> Embedder:
     opener = _load("embedder", "weft.embedders", EMBEDDERS, scheme).open
     takes = signature(opener).parameters
     for setting in settings:
-        if setting not in takes and not any(one.kind is Parameter.VAR_KEYWORD for one in takes.values()):
+        if setting not in takes and not any(
+            one.kind is Parameter.VAR_KEYWORD for one in takes.values()
+        ):
             raise unknown(f"setting of {scheme}", setting, list(takes)[1:])
     embedder: Embedder = opener(rest, **settings)
     return embedder
@@ -122,7 +150,9 @@ def open_llm(name: str, **settings: Any) -> LLM:
 def open_names(name: str) -> NameFinder:
     """Open "spacy:PIPELINE" or what a plug-in offers."""
     if not isinstance(name, str) or not name:
-        raise Invalid(f"names are found by 'builtin' or by a pipeline such as spacy:en_core_web_sm, not by {name!r}")
+        raise Invalid(
+            f"names are found by 'builtin' or by a pipeline such as spacy:en_core_web_sm, not by {name!r}"
+        )
     scheme, _, rest = name.partition(":")
     finder: NameFinder = _load("finder of names", "weft.names", NAMES, scheme).open(rest)
     return finder
@@ -136,4 +166,6 @@ def _load(what: str, group: str, table: Mapping[str, str], name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except ImportError as error:
-        raise MissingExtra(f"{what} {name!r} needs a package that is not installed ({error.name}): pip install 'weft[{name}]'") from error
+        raise MissingExtra(
+            f"{what} {name!r} needs a package that is not installed ({error.name}): pip install 'weft[{name}]'"
+        ) from error

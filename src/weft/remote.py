@@ -17,7 +17,9 @@ from weft.errors import Invalid, Unavailable, unknown
 
 log = logging.getLogger(__name__)
 
-ADDRESS = re.compile(r"(@??[^@]*)(?:@(https?://.+))?")  # model@base_url; a model's own name may begin with "@"
+ADDRESS = re.compile(
+    r"(@??[^@]*)(?:@(https?://.+))?"
+)  # model@base_url; a model's own name may begin with "@"
 OPENAI = "https://api.openai.com/v1"
 USUAL_PATH = "/v1"
 MAX_MESSAGE_CHARS = 200
@@ -50,14 +52,25 @@ class Remote:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         whole("max_retries", max_retries, 0)
-        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
-            raise Invalid(f"openai: timeout_s must be a number of seconds above 0, not {timeout_s!r}")
+        if (
+            isinstance(timeout_s, bool)
+            or not isinstance(timeout_s, int | float)
+            or not 0 < timeout_s < float("inf")
+        ):
+            raise Invalid(
+                f"openai: timeout_s must be a number of seconds above 0, not {timeout_s!r}"
+            )
         for name, value in (("base_url", base_url), ("model", model), ("api_key", api_key or "")):
             if not isinstance(value, str):
                 raise Invalid(f"openai: {name} must be text, not {type(value).__name__}")
         self._url = _endpoint(base_url, path)
         self._key = _header_safe(api_key or "")
-        self._timeout_s, self._max_retries, self._code, self._sleep = timeout_s, max_retries, code, sleep
+        self._timeout_s, self._max_retries, self._code, self._sleep = (
+            timeout_s,
+            max_retries,
+            code,
+            sleep,
+        )
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._client = httpx.Client(timeout=timeout_s, headers=headers, verify=_certificates())
         self.host, self.server = self._url.host, _server(httpx.URL(base_url))
@@ -80,7 +93,9 @@ class Remote:
                 if retry == self._max_retries or failure.retry_after_s > self._timeout_s:
                     raise Unavailable(str(failure), failure.code) from failure.__cause__
                 wait_s = max(failure.retry_after_s, min(FIRST_WAIT_S * 2**retry, MAX_WAIT_S))
-                log.warning("%s; retry %d of %d in %.1f s", failure, retry + 1, self._max_retries, wait_s)
+                log.warning(
+                    "%s; retry %d of %d in %.1f s", failure, retry + 1, self._max_retries, wait_s
+                )
                 self._sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
@@ -91,9 +106,14 @@ class Remote:
         try:
             response = self._client.post(self._url, json=body)
         except httpx.TimeoutException as error:
-            raise _Passing(f"{self.where}: no answer within {self._timeout_s:g} s", self._code) from error
+            raise _Passing(
+                f"{self.where}: no answer within {self._timeout_s:g} s", self._code
+            ) from error
         except httpx.TransportError as error:
-            raise _Passing(f"{self.where}: no connection: {self._presentable(str(error) or type(error).__name__, texts)}", self._code) from error
+            raise _Passing(
+                f"{self.where}: no connection: {self._presentable(str(error) or type(error).__name__, texts)}",
+                self._code,
+            ) from error
         except httpx.HTTPError as error:
             raise self.failed(f"the answer is unreadable: {type(error).__name__}") from error
         if not response.is_success:
@@ -118,7 +138,9 @@ def address(rest: str) -> dict[str, str]:
     """What stands behind `openai:`, such as `nomic-embed-text@http://127.0.0.1:11434/v1`, as settings."""
     parts = ADDRESS.fullmatch(rest)
     if not parts:
-        raise Invalid(f"openai: no http address behind {rest.partition('@')[0]!r}; write openai:model@http://host:port/v1")
+        raise Invalid(
+            f"openai: no http address behind {rest.partition('@')[0]!r}; write openai:model@http://host:port/v1"
+        )
     named = {"model": parts[1], "base_url": parts[2]}
     return {name: value for name, value in named.items() if value}
 
@@ -149,15 +171,21 @@ def _endpoint(base_url: str, path: str) -> httpx.URL:
     except httpx.InvalidURL as error:
         raise Invalid(f"openai: the base_url is not a URL: {error}") from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise Invalid(f"openai: base_url {base_url!r} must begin with http:// or https:// and name a host")
+        raise Invalid(
+            f"openai: base_url {base_url!r} must begin with http:// or https:// and name a host"
+        )
     if url.userinfo:  # it would be seen in every log of the request
-        raise Invalid(f"openai: the base_url of {url.host} must not hold a password; set the api key")
+        raise Invalid(
+            f"openai: the base_url of {url.host} must not hold a password; set the api key"
+        )
     return url.copy_with(path=url.path.rstrip("/") + path)
 
 
 def _server(base: httpx.URL) -> str:
     """Which server of a machine: its host, with the port and the path where they are not the usual ones."""
-    port = "" if base.port is None else f":{base.port}"  # None also for the port that the scheme implies
+    port = (
+        "" if base.port is None else f":{base.port}"
+    )  # None also for the port that the scheme implies
     path = base.path.rstrip("/")
     return f"{base.host}{port}{'' if path == USUAL_PATH else path}"
 
@@ -165,7 +193,9 @@ def _server(base: httpx.URL) -> str:
 def _header_safe(key: str) -> str:
     """Refused here, an odd key is not shown; refused by the HTTP client, it would stand in the error."""
     if not re.fullmatch(r"[!-~]*", key.strip()):
-        raise Invalid("openai: the api key has characters that no key has (spaces, line breaks or non-ASCII)")
+        raise Invalid(
+            "openai: the api key has characters that no key has (spaces, line breaks or non-ASCII)"
+        )
     return key.strip()
 
 
@@ -182,7 +212,12 @@ def _message(response: httpx.Response) -> str:
     except (ValueError, RecursionError):
         return response.text
     match answer:
-        case {"error": {"message": str(message)}} | {"error": str(message)} | {"message": str(message)} | {"detail": str(message)}:
+        case (
+            {"error": {"message": str(message)}}
+            | {"error": str(message)}
+            | {"message": str(message)}
+            | {"detail": str(message)}
+        ):
             return message
     return str(answer)
 
@@ -191,4 +226,6 @@ def _echoes(line: str, text: str) -> bool:
     """Does the line hold a run of the text? Very short texts are not looked for: they are part of any sentence."""
     text = " ".join(text.split())
     size = min(ECHO_CHARS, len(text))
-    return size > 3 and any(line[start : start + size] in text for start in range(len(line) - size + 1))
+    return size > 3 and any(
+        line[start : start + size] in text for start in range(len(line) - size + 1)
+    )

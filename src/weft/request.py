@@ -26,18 +26,44 @@ WHOLE_NUMBERS = {  # of a recipe, with the least and the most they may be
     "max_properties": (0, 10_000),
 }
 
-_OF_REQUESTS = ("agent", "as_of", "entity", "format", "max_tokens", "model", "now", "paths", "recipe", "tier", "vector")
+_OF_REQUESTS = (
+    "agent",
+    "as_of",
+    "entity",
+    "format",
+    "max_tokens",
+    "model",
+    "now",
+    "paths",
+    "recipe",
+    "tier",
+    "vector",
+)
 # For every recipe that searches; `depth` is for those that follow links, `exclude_types` for all.
-_OVERRIDES = ("bm25_weight", "exclude_types", "kinds", "limit", "min_score", "mode", "tags", "types", "vector_weight")
+_OVERRIDES = (
+    "bm25_weight",
+    "exclude_types",
+    "kinds",
+    "limit",
+    "min_score",
+    "mode",
+    "tags",
+    "types",
+    "vector_weight",
+)
 
 
-def wanted(recipes: tuple[Recipe, ...], options: Mapping[str, Any], max_tokens: int | None) -> tuple[Recipe, ...]:
+def wanted(
+    recipes: tuple[Recipe, ...], options: Mapping[str, Any], max_tokens: int | None
+) -> tuple[Recipe, ...]:
     """The recipes as a request wants them. Most requests want ours as they are: those are checked once."""
     if not options:
         for name, own in RECIPES.items():
             if recipes is own:
                 return _unchanged(name, max_tokens)
-    return tuple(checked_recipe(resolved(overridden(recipe, options), max_tokens)) for recipe in recipes)
+    return tuple(
+        checked_recipe(resolved(overridden(recipe, options), max_tokens)) for recipe in recipes
+    )
 
 
 @lru_cache(maxsize=256)
@@ -51,10 +77,22 @@ def overridden(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
         if name not in (*_OVERRIDES, "depth"):
             raise unknown("option", name, (*_OVERRIDES, "depth", *_OF_REQUESTS))
     values = {name: value for name, value in options.items() if value is not None}
-    if recipe.source != "search" and "exclude_types" in values:  # what is unwanted is so wherever it comes from
-        recipe = replace(recipe, exclude_types=(*recipe.exclude_types, *check.names("exclude_types", values["exclude_types"])))
+    if (
+        recipe.source != "search" and "exclude_types" in values
+    ):  # what is unwanted is so wherever it comes from
+        recipe = replace(
+            recipe,
+            exclude_types=(
+                *recipe.exclude_types,
+                *check.names("exclude_types", values["exclude_types"]),
+            ),
+        )
     if recipe.source in ("neighbours", "walk"):
-        return replace(recipe, depth=values.get("depth", recipe.depth)) if recipe.depth > 1 or values.get("depth") == 0 else recipe
+        return (
+            replace(recipe, depth=values.get("depth", recipe.depth))
+            if recipe.depth > 1 or values.get("depth") == 0
+            else recipe
+        )
     values.pop("depth", None)
     if recipe.source != "search":
         return recipe
@@ -81,8 +119,17 @@ def checked_recipe(recipe: Recipe) -> Recipe:
         raise Invalid("bm25_weight and vector_weight must not both be 0")
     if not any(getattr(recipe.weights, one.name) for one in fields(recipe.weights)):
         raise Invalid("weights must not all be 0")
-    names: dict[str, Any] = {field: check.names(field, getattr(recipe, field)) for field in ("types", "exclude_types", "tags", "edge_types")}
-    return replace(recipe, name=check.name("a recipe's name", recipe.name), kinds=kinds(recipe.kinds), forms=_forms(recipe.forms), **names)
+    names: dict[str, Any] = {
+        field: check.names(field, getattr(recipe, field))
+        for field in ("types", "exclude_types", "tags", "edge_types")
+    }
+    return replace(
+        recipe,
+        name=check.name("a recipe's name", recipe.name),
+        kinds=kinds(recipe.kinds),
+        forms=_forms(recipe.forms),
+        **names,
+    )
 
 
 def _check_walk(numbers: Walk) -> None:
@@ -91,7 +138,11 @@ def _check_walk(numbers: Walk) -> None:
     whole("walk_starts", numbers.starts, 1, 1000)
     for name in ("named", "onward", "bridge"):
         fraction(f"walk_{name}", getattr(numbers, name))
-    if isinstance(numbers.sharpness, bool) or not isinstance(numbers.sharpness, int | float) or not 0.1 <= numbers.sharpness <= 100:
+    if (
+        isinstance(numbers.sharpness, bool)
+        or not isinstance(numbers.sharpness, int | float)
+        or not 0.1 <= numbers.sharpness <= 100
+    ):
         raise Invalid(f"walk_sharpness must be a number from 0.1 to 100, not {numbers.sharpness!r}")
 
 
@@ -100,8 +151,14 @@ def named_recipes(given: str | Sequence[Recipe]) -> tuple[Recipe, ...]:
         if given not in RECIPES:
             raise unknown("recipe", given, RECIPES)
         return RECIPES[given]
-    if not given or not isinstance(given, list | tuple) or not all(isinstance(recipe, Recipe) for recipe in given):
-        raise Invalid(f"a recipe is one of {', '.join(sorted(RECIPES))} or a list of Recipe values, not {given!r}")
+    if (
+        not given
+        or not isinstance(given, list | tuple)
+        or not all(isinstance(recipe, Recipe) for recipe in given)
+    ):
+        raise Invalid(
+            f"a recipe is one of {', '.join(sorted(RECIPES))} or a list of Recipe values, not {given!r}"
+        )
     if twice := check.duplicates(recipe.name for recipe in given):
         raise Invalid(f"two recipes have the name {twice[0]!r}")
     return tuple(given)
@@ -150,7 +207,11 @@ def fraction(name: str, value: object) -> float:
 
 
 def _not_negative(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value < float("inf")
+    ):
         raise Invalid(f"{name} must be a number that is not negative, not {value!r}")
 
 

@@ -23,7 +23,9 @@ class RetrievalSettings:
 
     bm25_weight: float | None = None  # the share of words in a fused score, beside
     vector_weight: float | None = None  # the share of meaning
-    sharpness: float | None = None  # an item is worth score ** sharpness when the budget is shared out
+    sharpness: float | None = (
+        None  # an item is worth score ** sharpness when the budget is shared out
+    )
     depth: int | None = None  # links that a context follows from what was found
     walk_starts: int | None = None  # the same as the fields of `Walk`
     walk_sharpness: float | None = None
@@ -34,18 +36,32 @@ class RetrievalSettings:
     @property
     def given(self) -> dict[str, float]:
         """What differs from the recipes, by name."""
-        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+        return {
+            one.name: value
+            for one in fields(self)
+            if (value := getattr(self, one.name)) is not None
+        }
 
     def applied(self, recipe: Recipe, options: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
         """The recipe with these numbers where it has a use for them, but for those that the options of a request say themselves."""
         given = {name: value for name, value in self.given.items() if options.get(name) is None}
         if not given:
             return recipe
-        recipe = overridden(recipe, {name: given.get(name) for name in ("bm25_weight", "vector_weight", "depth")})
+        recipe = overridden(
+            recipe, {name: given.get(name) for name in ("bm25_weight", "vector_weight", "depth")}
+        )
         if recipe.source == "search" and self.depth and "depth" in given:
             recipe = replace(recipe, depth=self.depth)  # for the mode "walk"
-        walk: dict[str, Any] = {one.name: given[f"walk_{one.name}"] for one in fields(Walk) if f"walk_{one.name}" in given}
-        return replace(recipe, sharpness=given.get("sharpness", recipe.sharpness), walk=replace(recipe.walk, **walk))
+        walk: dict[str, Any] = {
+            one.name: given[f"walk_{one.name}"]
+            for one in fields(Walk)
+            if f"walk_{one.name}" in given
+        }
+        return replace(
+            recipe,
+            sharpness=given.get("sharpness", recipe.sharpness),
+            walk=replace(recipe.walk, **walk),
+        )
 
 
 AS_RECIPES_SAY = RetrievalSettings()
@@ -59,7 +75,9 @@ def known(given: str | Path | Mapping[str, Any] | RetrievalSettings) -> Retrieva
     if isinstance(given, Mapping):
         return read(given)
     if not isinstance(given, str | Path):
-        raise Invalid(f"retrieval is a file, a table of numbers or a RetrievalSettings, not {type(given).__name__}")
+        raise Invalid(
+            f"retrieval is a file, a table of numbers or a RetrievalSettings, not {type(given).__name__}"
+        )
     return load(given) if given else AS_RECIPES_SAY
 
 

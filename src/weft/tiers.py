@@ -42,7 +42,12 @@ Given = str | Tier | Callable[[], str] | None
 
 TIERS: dict[str, Tier] = {
     "core": Tier("core", (), 0, says="the tier 'core' has no access to knowledge"),
-    "writer_pro": Tier("writer_pro", (Kind.ENTITY,), 10, says="the tier 'writer_pro' has access to entities only, at most 10"),
+    "writer_pro": Tier(
+        "writer_pro",
+        (Kind.ENTITY,),
+        10,
+        says="the tier 'writer_pro' has access to entities only, at most 10",
+    ),
     "teams": Tier("teams"),
     "enterprise": Tier("enterprise", custom=True),
 }
@@ -62,7 +67,10 @@ def in_force(given: Given) -> Tier:
         return TIERS[given()]
     except Exception as error:  # whatever keeps the tier from being known
         log.warning("the tier could not be found out: %s; core is in force", type(error).__name__)
-        return replace(LEAST, says="the tier could not be found out: without it there is no access to knowledge")
+        return replace(
+            LEAST,
+            says="the tier could not be found out: without it there is no access to knowledge",
+        )
 
 
 def stored(name: str) -> Tier:
@@ -82,19 +90,33 @@ def restricted(recipes: Sequence[Recipe], tier: Tier) -> tuple[Recipe, ...]:
     """What the tier leaves of a request. Links are a way to more than the tier may see: what they would find is searched for instead."""
     if tier.kinds is None:
         return tuple(recipes)
-    showing = [recipe for recipe in recipes if set(recipe.kinds) & set(tier.kinds)] or [recipe for recipe in recipes if not recipe.kinds]
+    showing = [recipe for recipe in recipes if set(recipe.kinds) & set(tier.kinds)] or [
+        recipe for recipe in recipes if not recipe.kinds
+    ]
     kept: list[Recipe] = []
     left = tier.most
     for recipe in showing:
         limit = left if recipe.limit == AS_FITS else min(left, looked_for(recipe))
         if limit > 0:
             kinds = tuple(kind for kind in tier.kinds if not recipe.kinds or kind in recipe.kinds)
-            kept.append(replace(recipe, source="search", kinds=kinds, limit=limit, room=0, depth=0, required=False))
+            kept.append(
+                replace(
+                    recipe,
+                    source="search",
+                    kinds=kinds,
+                    limit=limit,
+                    room=0,
+                    depth=0,
+                    required=False,
+                )
+            )
             left -= limit
     return tuple(kept)
 
 
-def restricted_search(kinds: Sequence[Kind], limit: int, tier: Tier) -> tuple[tuple[Kind, ...], int]:
+def restricted_search(
+    kinds: Sequence[Kind], limit: int, tier: Tier
+) -> tuple[tuple[Kind, ...], int]:
     """The kinds and the number of items a search may find; 0 for nothing at all."""
     if tier.kinds is None:
         return tuple(kinds), limit
@@ -109,7 +131,9 @@ def check_custom(tier: Tier, what: str) -> None:
 
 def check_full(tier: Tier, what: str) -> None:
     if not tier.full:
-        raise Forbidden(f"{what} needs the tier 'teams' or 'enterprise'; this one is {tier.name!r}", "tier")
+        raise Forbidden(
+            f"{what} needs the tier 'teams' or 'enterprise'; this one is {tier.name!r}", "tier"
+        )
 
 
 def name_of(given: object) -> str:

@@ -31,7 +31,11 @@ PIECES = {
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 }
-ALIASES = {name: name for name in PIECES} | {"cl100k": "cl100k_base", "o200k": "o200k_base", "o200k_harmony": "o200k_base"}
+ALIASES = {name: name for name in PIECES} | {
+    "cl100k": "cl100k_base",
+    "o200k": "o200k_base",
+    "o200k_harmony": "o200k_base",
+}
 
 # Where a piece of either encoding always ends, whatever stands around: after a newline before a visible character ("/" can
 # belong to the piece before, in o200k), and after a visible character before a space. A cut here changes no count.
@@ -49,7 +53,12 @@ NUMBERED = re.compile(rf"({PLAIN.pattern})([-_:.#]?)([0-9]+)([,.;:)]?\n?)")
 # What stands before the first word of a line while a text is cut into words, and before that of one indented by two blanks, as those of plain
 # and YAML blocks are: a token for the first blank, and the other belongs to the word.
 LINE, INDENTED = "\0", "\1"
-NEXT_LINE, NEXT_INDENTED, INDENTED_LINE, EMPTY_LINE = f"\n {LINE}", f"\n {LINE}  ", f"\n {INDENTED}", f"\n {LINE}\n"
+NEXT_LINE, NEXT_INDENTED, INDENTED_LINE, EMPTY_LINE = (
+    f"\n {LINE}",
+    f"\n {LINE}  ",
+    f"\n {INDENTED}",
+    f"\n {LINE}\n",
+)
 MOST_BREAKS = 4
 LETTERS = frozenset(ascii_letters)
 UNKNOWN = 1 << 60  # tokens of such a word: more than any text can have
@@ -77,7 +86,9 @@ class Counter:
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise Invalid(f"the text is not Unicode: lone surrogate {text[error.start]!r} at character {error.start}") from error
+                raise Invalid(
+                    f"the text is not Unicode: lone surrogate {text[error.start]!r} at character {error.start}"
+                ) from error
         return self.tokens(text)
 
 
@@ -85,12 +96,16 @@ def counter(model: str) -> TokenCounter:
     """For an OpenAI model or encoding and for a Hugging Face tokenizer file (`….json`) exact, for any other name the bound.
     The counter's name says which. The first call for an encoding loads it: 0.1 s for cl100k, 0.23 s for o200k."""
     if not isinstance(model, str) or not model.strip() or not model.isprintable():
-        raise Invalid(f"no model {str(model)[:40]!r}; known: OpenAI models, a path to a tokenizer.json, any printable name for a bound")
+        raise Invalid(
+            f"no model {str(model)[:40]!r}; known: OpenAI models, a path to a tokenizer.json, any printable name for a bound"
+        )
     with _loading:
         if model.endswith(".json"):
             return _from_file(Path(model))
         if len(model) > MAX_MODEL_NAME:
-            raise Invalid(f"model name {model[:40]!r}… has {len(model)} characters; at most {MAX_MODEL_NAME}")
+            raise Invalid(
+                f"model name {model[:40]!r}… has {len(model)} characters; at most {MAX_MODEL_NAME}"
+            )
         encoding = _encoding_of(model)
         return _exact(encoding) if encoding else _BOUND
 
@@ -118,20 +133,31 @@ class Remembered(dict[str, int]):
     """Tokens of a word with what stands before it, counted once. Texts are made of the same words again and again. The line breaks at the end of a word
     are part of it: what comes behind them is marked as the beginning of a line."""
 
-    def __init__(self, before: str, lines: Remembered | None, encode: Encode, of_piece: Callable[[str], int]) -> None:
+    def __init__(
+        self, before: str, lines: Remembered | None, encode: Encode, of_piece: Callable[[str], int]
+    ) -> None:
         super().__init__()
         self._before, self._encode, self._of_piece = before, encode, of_piece
         self._lines = self if lines is None else lines  # for words at the beginning of a line
-        self._ends = {end: len(encode(end)) for end in ("", "\n", *",.;:)", *(f"{sign}\n" for sign in ",.;:)"))}
+        self._ends = {
+            end: len(encode(end))
+            for end in ("", "\n", *",.;:)", *(f"{sign}\n" for sign in ",.;:)"))
+        }
 
     def __missing__(self, word: str) -> int:
         if word.isalpha():
-            found = self._of_piece(self._before + word) if PLAIN.fullmatch(word) else len(self._encode(self._before + word))
+            found = (
+                self._of_piece(self._before + word)
+                if PLAIN.fullmatch(word)
+                else len(self._encode(self._before + word))
+            )
         elif numbered := NUMBERED.fullmatch(word):
             name, sign, digits, end = numbered.groups()
             return self[name] + len(sign) + (len(digits) + 2) // 3 + self._ends[end]
         elif word[:1] == LINE:
-            found = UNKNOWN if word[1:2] == "/" else self._lines[word[1:]]  # a slash may belong to the line before
+            found = (
+                UNKNOWN if word[1:2] == "/" else self._lines[word[1:]]
+            )  # a slash may belong to the line before
         elif word[:1] == INDENTED:
             found = 1 + self[word[1:]]
         else:
@@ -147,16 +173,24 @@ class Remembered(dict[str, int]):
 @lru_cache
 def _exact(encoding: str) -> Counter:
     known = _ranks(encoding)
-    ranks = tiktoken.Encoding(encoding, pat_str=PIECES[encoding], mergeable_ranks=known, special_tokens={})
+    ranks = tiktoken.Encoding(
+        encoding, pat_str=PIECES[encoding], mergeable_ranks=known, special_tokens={}
+    )
     # What is known to be one piece need not be cut: a quarter of the time. Not documented, so we can do without.
     encode_piece: Encode = getattr(ranks, "_encode_single_piece", ranks.encode_ordinary)
-    by_words = _by_words(ranks.encode_ordinary, lambda piece: 1 if piece.encode() in known else len(encode_piece(piece)))
+    by_words = _by_words(
+        ranks.encode_ordinary,
+        lambda piece: 1 if piece.encode() in known else len(encode_piece(piece)),
+    )
 
     def tokens(text: str) -> int:
         if " " in text and len(text) <= CHUNK and (found := by_words(text)) < UNKNOWN:
             return found
         chunks = _chunks(text) if len(text) > CHUNK else (text,)
-        return sum(len(ranks.encode_ordinary(chunk)) if len(chunk) <= LONGEST_CHUNK else _bytes(chunk) for chunk in chunks)
+        return sum(
+            len(ranks.encode_ordinary(chunk)) if len(chunk) <= LONGEST_CHUNK else _bytes(chunk)
+            for chunk in chunks
+        )
 
     return Counter(encoding, True, tokens)
 
@@ -174,10 +208,22 @@ def _by_words(encode: Encode, of_piece: Callable[[str], int]) -> Callable[[str],
             return UNKNOWN
         visible = text.rstrip("\n")
         ending = len(text) - len(visible)
-        lines = visible.replace("\n", NEXT_LINE).replace(NEXT_INDENTED, INDENTED_LINE).replace(EMPTY_LINE, "\n\n") if "\n" in visible else visible
-        apart = ending <= MOST_BREAKS and visible[-1:] in LETTERS  # nearly every text has an end of its own
+        lines = (
+            visible.replace("\n", NEXT_LINE)
+            .replace(NEXT_INDENTED, INDENTED_LINE)
+            .replace(EMPTY_LINE, "\n\n")
+            if "\n" in visible
+            else visible
+        )
+        apart = (
+            ending <= MOST_BREAKS and visible[-1:] in LETTERS
+        )  # nearly every text has an end of its own
         words = iter((lines if apart else lines + text[len(visible) :]).split(" "))
-        return first[next(words)] + sum(map(others.__getitem__, words)) + (breaks[ending] if apart else 0)
+        return (
+            first[next(words)]
+            + sum(map(others.__getitem__, words))
+            + (breaks[ending] if apart else 0)
+        )
 
     return count
 
@@ -211,7 +257,9 @@ def _from_file(path: Path) -> Counter:
 @lru_cache(maxsize=8)
 def _tokenizer(path: Path, mtime_ns: int, size: int) -> Counter:
     """A changed file is read anew. Its special tokens in a text count as plain text, like everywhere here."""
-    from tokenizers import Tokenizer  # here, for it takes 30 ms that only users of such a file should pay
+    from tokenizers import (
+        Tokenizer,
+    )  # here, for it takes 30 ms that only users of such a file should pay
 
     try:
         tokenizer = Tokenizer.from_file(str(path))

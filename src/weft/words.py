@@ -17,11 +17,16 @@ ANALYSER = "english-1"  # stored with an index; another value there means its wo
 TITLE_WEIGHT = 2  # a word of the title counts twice: +1 to +4 points of recall@2 on the tuning sets
 K1, B = 1.2, 0.75
 MAX_COUNT = 255  # a word more frequent than this in one text counts as this often
-KEPT, LONGEST_KEPT = 4096, 300  # texts, and their characters, whose words are remembered: stages of one request ask for those of its question again and again
+KEPT, LONGEST_KEPT = (
+    4096,
+    300,
+)  # texts, and their characters, whose words are remembered: stages of one request ask for those of its question again and again
 
 _WORD = re.compile(r"[^\W_]+")
 # Scripts that do not put spaces between words: each run is cut into overlapping pairs of characters.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
 _STOP_WORDS = "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was will with"
 _STOP = frozenset(_STOP_WORDS.split())
 _stemmers = local()  # a stemmer must not be used by two threads at once

@@ -30,12 +30,16 @@ def compiled(pattern: str) -> Any:
         return re2.compile(pattern, _OPTIONS)
     except (re2.error, UnicodeEncodeError) as error:
         said = error.args[0] if error.args else error
-        raise Invalid(f"the pattern {pattern!r} is not a regular expression of RE2: {said.decode() if isinstance(said, bytes) else said}") from None
+        raise Invalid(
+            f"the pattern {pattern!r} is not a regular expression of RE2: {said.decode() if isinstance(said, bytes) else said}"
+        ) from None
 
 
 def matches(pattern: str, value: Any) -> bool:
     text = value if isinstance(value, str) else codec.to_json(value)
-    return compiled(pattern).search(text.encode()) is not None  # in bytes: where it matches is not asked, and takes as long again to tell in characters
+    return (
+        compiled(pattern).search(text.encode()) is not None
+    )  # in bytes: where it matches is not asked, and takes as long again to tell in characters
 
 
 def given(value: Any) -> bool:
@@ -94,7 +98,11 @@ def _required(value: Any, _: Rule) -> str:
 
 def _one_of(value: Any, rule: Rule) -> str:
     wrong = [one for one in each(value) if not _among(one, rule.values)]
-    return f"is {short(wrong[0])}, not one of {', '.join(short(one) for one in rule.values)}" if wrong else ""
+    return (
+        f"is {short(wrong[0])}, not one of {', '.join(short(one) for one in rule.values)}"
+        if wrong
+        else ""
+    )
 
 
 def _not_one_of(value: Any, rule: Rule) -> str:
@@ -104,7 +112,10 @@ def _not_one_of(value: Any, rule: Rule) -> str:
 
 def _range(value: Any, rule: Rule) -> str:
     for one in each(value):
-        for bound, beyond, said in ((rule.min, operator.lt, "below"), (rule.max, operator.gt, "above")):
+        for bound, beyond, said in (
+            (rule.min, operator.lt, "below"),
+            (rule.max, operator.gt, "above"),
+        ):
             if bound is None:
                 continue
             pair = comparable(one, bound)
@@ -124,7 +135,11 @@ def _cardinality(value: Any, rule: Rule) -> str:
     count = len(each(value)) if given(value) else 0
     if rule.min is not None and count < rule.min:
         return f"has {count} values, fewer than {rule.min}"
-    return f"has {count} values, more than {rule.max}" if rule.max is not None and count > rule.max else ""
+    return (
+        f"has {count} values, more than {rule.max}"
+        if rule.max is not None and count > rule.max
+        else ""
+    )
 
 
 def _equals(value: Any, rule: Rule) -> str:
@@ -136,7 +151,11 @@ def _not_equals(value: Any, rule: Rule) -> str:
 
 
 def _type_valid(value: Any, rule: Rule) -> str:
-    return "" if VALUE_TYPES[rule.value_type](value) else f"is {short(value)}, which is not of the type {rule.value_type}"
+    return (
+        ""
+        if VALUE_TYPES[rule.value_type](value)
+        else f"is {short(value)}, which is not of the type {rule.value_type}"
+    )
 
 
 VALUE_TYPES: dict[str, Callable[[Any], bool]] = {
@@ -176,7 +195,10 @@ def _requires_together(values: Mapping[str, Any], rule: Rule) -> str:
     return f"{', '.join(absent)} must be given where {', '.join(name for name in rule.properties if name not in absent)} is"
 
 
-FACT_CHECKS: dict[str, Callable[[Mapping[str, Any], Rule], str]] = {"not_both": _not_both, "requires_together": _requires_together}
+FACT_CHECKS: dict[str, Callable[[Mapping[str, Any], Rule], str]] = {
+    "not_both": _not_both,
+    "requires_together": _requires_together,
+}
 SET_CHECKS = ("unique", "reference_exists")  # of one fact among others: see judge
 CONSTRAINTS = tuple(sorted((*VALUE_CHECKS, *FACT_CHECKS, *SET_CHECKS)))
 
@@ -190,7 +212,11 @@ def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 
 def _contains(value: Any, wanted: Any) -> bool:
-    return wanted in value if isinstance(value, str) and isinstance(wanted, str) else isinstance(value, list) and _among(wanted, tuple(value))
+    return (
+        wanted in value
+        if isinstance(value, str) and isinstance(wanted, str)
+        else isinstance(value, list) and _among(wanted, tuple(value))
+    )
 
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -212,4 +238,6 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def applies(condition: Condition | None, values: Mapping[str, Any]) -> bool:
-    return condition is None or OPERATORS[condition.operator](values.get(condition.property), condition.value)
+    return condition is None or OPERATORS[condition.operator](
+        values.get(condition.property), condition.value
+    )

@@ -114,7 +114,9 @@ def _from_yaml(text: str, path: str) -> tuple[Any, Lines]:
         return _plain(loader.construct_document(node), path) if node is not None else [], lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Invalid(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem or error.context}") from None
+        raise Invalid(
+            f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem or error.context}"
+        ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Invalid(f"{path}: not YAML: {error}") from None
     finally:
@@ -127,7 +129,9 @@ def _walk(node: Any, here: read.Path, lines: Lines, seen: set[int], path: str) -
     if isinstance(node.value, str):
         return
     if id(node) in seen:
-        raise Invalid(f"{path}:{lines[here]}: aliases of this value are not allowed: write it again")
+        raise Invalid(
+            f"{path}:{lines[here]}: aliases of this value are not allowed: write it again"
+        )
     seen.add(id(node))
     if node.id == "sequence":
         for number, child in enumerate(node.value):

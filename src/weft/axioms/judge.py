@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from weft import codec
-from weft.axioms.constraints import ABSENT_TOO, FACT_CHECKS, VALUE_CHECKS, applies, each, given, short
+from weft.axioms.constraints import (
+    ABSENT_TOO,
+    FACT_CHECKS,
+    VALUE_CHECKS,
+    applies,
+    each,
+    given,
+    short,
+)
 from weft.axioms.values import CONTRADICTION, Axiom, Fact, Rule, Violation
 from weft.model import Item, Key
 
@@ -21,10 +29,14 @@ class Judge:
         self._axioms: dict[tuple[str, str, str], list[Axiom]] = {}
         for axiom in sorted(axioms, key=lambda one: (one.space, one.id)):
             if axiom.enabled and axiom.rules:
-                self._axioms.setdefault((axiom.space, axiom.target_kind, axiom.target_type), []).append(axiom)
+                self._axioms.setdefault(
+                    (axiom.space, axiom.target_kind, axiom.target_type), []
+                ).append(axiom)
         self._exists = exists
         self._spaces = sorted({space for space, _, _ in self._axioms})
-        self._first: dict[tuple[str, int, str, str], str] = {}  # axiom, rule, property, value -> the id that had it first
+        self._first: dict[
+            tuple[str, int, str, str], str
+        ] = {}  # axiom, rule, property, value -> the id that had it first
 
     def violations(self, facts: Iterable[Fact], spaces: Sequence[str] = ()) -> list[Violation]:
         """What is wrong with these facts, the worst first. An axiom of one space holds in all `spaces` that are asked about
@@ -41,48 +53,104 @@ class Judge:
                     if rule.when is not None and not applies(rule.when, fact.values):
                         continue
                     if rule.constraint == "reference_exists":
-                        references += [(fact, axiom, rule, name, one) for name in rule.properties for one in _values(fact, name)]
+                        references += [
+                            (fact, axiom, rule, name, one)
+                            for name in rule.properties
+                            for one in _values(fact, name)
+                        ]
                     elif rule.constraint == "unique":
                         found += self._repeated(fact, axiom, number, rule)
                     else:
-                        found += [_violation(fact, axiom, rule, said, names) for names, said in _broken(rule, fact.values)]
+                        found += [
+                            _violation(fact, axiom, rule, said, names)
+                            for names, said in _broken(rule, fact.values)
+                        ]
         return sorted([*found, *self._dangling(references, spaces)], key=lambda one: one.order)
 
     def _of(self, fact: Fact, spaces: Sequence[str]) -> list[Axiom]:
         places = dict.fromkeys((fact.space, *(space for space in self._spaces if space in spaces)))
-        return [axiom for place in places for type in fact.types for axiom in self._axioms.get((place, fact.kind, type), ())]
+        return [
+            axiom
+            for place in places
+            for type in fact.types
+            for axiom in self._axioms.get((place, fact.kind, type), ())
+        ]
 
     def _repeated(self, fact: Fact, axiom: Axiom, number: int, rule: Rule) -> Iterable[Violation]:
         for name in rule.properties:
             for value in _values(fact, name):
-                place = (f"{axiom.space}\n{axiom.id}\n{fact.space}", number, name, _canonical(value))
+                place = (
+                    f"{axiom.space}\n{axiom.id}\n{fact.space}",
+                    number,
+                    name,
+                    _canonical(value),
+                )
                 first = self._first.setdefault(place, fact.id)
                 if first != fact.id:
-                    yield _violation(fact, axiom, rule, f"{name} is {short(value)}, as it is of {first!r}: it must be unique", (name,), (first,))
+                    yield _violation(
+                        fact,
+                        axiom,
+                        rule,
+                        f"{name} is {short(value)}, as it is of {first!r}: it must be unique",
+                        (name,),
+                        (first,),
+                    )
 
-    def _dangling(self, references: Sequence[tuple[Fact, Axiom, Rule, str, Any]], spaces: Sequence[str]) -> Iterable[Violation]:
-        asked = {(space, str(value)) for fact, _, _, _, value in references for space in _places(fact, spaces)}
+    def _dangling(
+        self, references: Sequence[tuple[Fact, Axiom, Rule, str, Any]], spaces: Sequence[str]
+    ) -> Iterable[Violation]:
+        asked = {
+            (space, str(value))
+            for fact, _, _, _, value in references
+            for space in _places(fact, spaces)
+        }
         stored = self._exists(sorted(asked)) if asked else set()
         for fact, axiom, rule, name, value in references:
             if not any((space, str(value)) in stored for space in _places(fact, spaces)):
-                yield _violation(fact, axiom, rule, f"{name} is {short(value)}, and there is no such item", (name,))
+                yield _violation(
+                    fact,
+                    axiom,
+                    rule,
+                    f"{name} is {short(value)}, and there is no such item",
+                    (name,),
+                )
 
 
 def contradictions(claims: Iterable[Item]) -> list[Violation]:
     """Claims of the same subject and predicate with different objects, all of them active. One violation for each such group."""
     groups: dict[tuple[str, str, str], list[Item]] = {}
     for claim in claims:
-        if claim.subject and claim.properties.get("predicate") and claim.properties.get("active", True) is not False:
-            groups.setdefault((claim.space, claim.subject, str(claim.properties["predicate"])), []).append(claim)
+        if (
+            claim.subject
+            and claim.properties.get("predicate")
+            and claim.properties.get("active", True) is not False
+        ):
+            groups.setdefault(
+                (claim.space, claim.subject, str(claim.properties["predicate"])), []
+            ).append(claim)
     found = []
     for (space, subject, predicate), members in sorted(groups.items()):
         if len({_canonical(one.properties.get("object")) for one in members}) < 2:
             continue
         first, *others = sorted(members, key=lambda one: (-(one.confidence or 0.0), one.id))
-        said = "; ".join(f"{short(one.properties.get('object'))} ({one.id})" for one in (first, *others))
+        said = "; ".join(
+            f"{short(one.properties.get('object'))} ({one.id})" for one in (first, *others)
+        )
         ids = tuple(one.id for one in others)
         message = f"claims about {subject} disagree on {predicate}: {said}"
-        found.append(Violation("warning", "claim", space, first.id, first.name, CONTRADICTION, message, (predicate,), others=ids))
+        found.append(
+            Violation(
+                "warning",
+                "claim",
+                space,
+                first.id,
+                first.name,
+                CONTRADICTION,
+                message,
+                (predicate,),
+                others=ids,
+            )
+        )
     return sorted(found, key=lambda one: one.order)
 
 
@@ -107,9 +175,28 @@ def _broken(rule: Rule, values: Mapping[str, Any]) -> list[tuple[tuple[str, ...]
     return found
 
 
-def _violation(fact: Fact, axiom: Axiom, rule: Rule, said: str, names: tuple[str, ...], others: tuple[str, ...] = ()) -> Violation:
+def _violation(
+    fact: Fact,
+    axiom: Axiom,
+    rule: Rule,
+    said: str,
+    names: tuple[str, ...],
+    others: tuple[str, ...] = (),
+) -> Violation:
     message = f"{rule.message} ({said})" if rule.message else said
-    return Violation(axiom.severity, fact.kind, fact.space, fact.id, fact.name, rule.constraint, message, names, axiom.id, axiom.name, others)
+    return Violation(
+        axiom.severity,
+        fact.kind,
+        fact.space,
+        fact.id,
+        fact.name,
+        rule.constraint,
+        message,
+        names,
+        axiom.id,
+        axiom.name,
+        others,
+    )
 
 
 def _canonical(value: Any) -> str:

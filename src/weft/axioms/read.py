@@ -5,13 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.axioms.constraints import CONSTRAINTS, OPERATORS, VALUE_TYPES, comparable, compiled, moment, number
+from weft.axioms.constraints import (
+    CONSTRAINTS,
+    OPERATORS,
+    VALUE_TYPES,
+    comparable,
+    compiled,
+    moment,
+    number,
+)
 from weft.axioms.values import SEVERITIES, TARGET_KINDS, Axiom, Condition, Rule
 from weft.errors import Invalid, unknown
 from weft.model import Item, Kind
 
-AXIOM_FIELDS = ("id", "name", "description", "target_type", "target_kind", "rules", "severity", "category", "tags", "enabled")
-RULE_FIELDS = ("property", "properties", "constraint", "values", "value", "min", "max", "pattern", "value_type", "when", "message")
+AXIOM_FIELDS = (
+    "id",
+    "name",
+    "description",
+    "target_type",
+    "target_kind",
+    "rules",
+    "severity",
+    "category",
+    "tags",
+    "enabled",
+)
+RULE_FIELDS = (
+    "property",
+    "properties",
+    "constraint",
+    "values",
+    "value",
+    "min",
+    "max",
+    "pattern",
+    "value_type",
+    "when",
+    "message",
+)
 CONDITION_FIELDS = ("property", "operator", "value")
 Path = tuple[str | int, ...]
 TYPE = "axiom"  # of the items that hold axioms
@@ -31,7 +62,9 @@ class Wrong(Invalid):
 
 def dotted(path: Path) -> str:
     """rules[0].pattern"""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+    return "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
+    ).removeprefix(".")
 
 
 def axiom(row: Mapping[str, Any], space: str = "") -> Axiom:
@@ -69,7 +102,12 @@ def from_item(item: Item) -> Axiom:
     asked = (item.space, item.id, item.subject, item.title, item.text, item.tags, repr(said))
     found = _remembered.get(asked)
     if found is None:
-        row = {"target_type": item.subject or "", "name": item.title, "description": item.text, "tags": list(item.tags)} | said
+        row = {
+            "target_type": item.subject or "",
+            "name": item.title,
+            "description": item.text,
+            "tags": list(item.tags),
+        } | said
         found = axiom(row | {"id": item.id}, item.space)
         if _lasting(found):
             if len(_remembered) >= REMEMBERED:
@@ -80,21 +118,54 @@ def from_item(item: Item) -> Axiom:
 
 def _lasting(one: Axiom) -> bool:
     """Whether nobody can change it: what is remembered must not have lists that a caller could write to."""
-    values = [value for rule in one.rules for value in (*rule.values, rule.value, rule.min, rule.max, rule.when.value if rule.when else None)]
-    return all(value is None or isinstance(value, str | int | float) for value in values) and len(one.description) <= LONGEST_REMEMBERED
+    values = [
+        value
+        for rule in one.rules
+        for value in (
+            *rule.values,
+            rule.value,
+            rule.min,
+            rule.max,
+            rule.when.value if rule.when else None,
+        )
+    ]
+    return (
+        all(value is None or isinstance(value, str | int | float) for value in values)
+        and len(one.description) <= LONGEST_REMEMBERED
+    )
 
 
 def to_item(one: Axiom, row: Mapping[str, Any], space: str, source: str) -> Item:
     """The item that keeps an axiom; `row` is the data it was read from, which is kept as it is."""
-    kept = {"target_kind": one.target_kind, "severity": one.severity, "category": one.category, "rules": list(row.get("rules", ())), "enabled": one.enabled}
+    kept = {
+        "target_kind": one.target_kind,
+        "severity": one.severity,
+        "category": one.category,
+        "rules": list(row.get("rules", ())),
+        "enabled": one.enabled,
+    }
     text = one.description or described(one)
     properties = {name: value for name, value in kept.items() if value != ""}
-    return Item(one.id, space, Kind.RULE, TYPE, one.name, text, properties=properties, tags=one.tags, section=SECTION, subject=one.target_type, source=source)
+    return Item(
+        one.id,
+        space,
+        Kind.RULE,
+        TYPE,
+        one.name,
+        text,
+        properties=properties,
+        tags=one.tags,
+        section=SECTION,
+        subject=one.target_type,
+        source=source,
+    )
 
 
 def described(one: Axiom) -> str:
     """The rules in words, for an axiom without a description."""
-    return "; ".join(f"{', '.join(rule.properties)}: {rule.message or _asked(rule)}" for rule in one.rules)
+    return "; ".join(
+        f"{', '.join(rule.properties)}: {rule.message or _asked(rule)}" for rule in one.rules
+    )
 
 
 def _asked(rule: Rule) -> str:
@@ -122,7 +193,9 @@ def _rule(path: Path, row: object) -> Rule:
     return Rule(
         constraint,
         names,
-        values=tuple(row.get("values", ())) if isinstance(row.get("values", ()), list | tuple) else (),
+        values=tuple(row.get("values", ()))
+        if isinstance(row.get("values", ()), list | tuple)
+        else (),
         value=row.get("value"),
         min=row.get("min"),
         max=row.get("max"),
@@ -136,7 +209,9 @@ def _rule(path: Path, row: object) -> Rule:
 def _properties(path: Path, row: Mapping[str, Any]) -> tuple[str, ...]:
     if ("property" in row) == ("properties" in row):
         raise Wrong(path, "a rule needs either `property` or `properties`")
-    names = [row["property"]] if "property" in row else _list((*path, "properties"), row["properties"])
+    names = (
+        [row["property"]] if "property" in row else _list((*path, "properties"), row["properties"])
+    )
     for name in names:
         _text((*path, "property" if "property" in row else "properties"), name, empty=False)
     if not names:
@@ -146,7 +221,9 @@ def _properties(path: Path, row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _condition(path: Path, row: object) -> Condition:
     if not isinstance(row, Mapping):
-        raise Wrong(path, f"a condition must be an object with property, operator and value, not {row!r}")
+        raise Wrong(
+            path, f"a condition must be an object with property, operator and value, not {row!r}"
+        )
     _known(path, row, CONDITION_FIELDS, ("property", "operator"))
     _text((*path, "property"), row["property"], empty=False)
     operator = _choice((*path, "operator"), row["operator"], tuple(OPERATORS))
@@ -179,7 +256,9 @@ def _bounds(path: Path, row: Mapping[str, Any], _: tuple[str, ...]) -> None:
         raise Wrong(path, "a range needs min or max")
     for name, bound in (("min", low), ("max", high)):
         if bound is not None and number(bound) is None and moment(bound) is None:
-            raise Wrong((*path, name), f"must be a number or a time such as 2026-01-31, not {bound!r}")
+            raise Wrong(
+                (*path, name), f"must be a number or a time such as 2026-01-31, not {bound!r}"
+            )
     if low is not None and high is not None:
         pair = comparable(low, high)
         if pair is None or pair[0] > pair[1]:
@@ -191,8 +270,12 @@ def _counts(path: Path, row: Mapping[str, Any], _: tuple[str, ...]) -> None:
     if low is None and high is None:
         raise Wrong(path, "a cardinality needs min or max")
     for name, bound in (("min", low), ("max", high)):
-        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 0):
-            raise Wrong((*path, name), f"must be a whole number that is not negative, not {bound!r}")
+        if bound is not None and (
+            isinstance(bound, bool) or not isinstance(bound, int) or bound < 0
+        ):
+            raise Wrong(
+                (*path, name), f"must be a whole number that is not negative, not {bound!r}"
+            )
     if low is not None and high is not None and low > high:
         raise Wrong((*path, "min"), f"no number can lie between {low} and {high}")
 

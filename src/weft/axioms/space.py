@@ -64,7 +64,9 @@ def checked(spaces: Sequence[str], stores: Stores) -> Checked:
             counts["relationships"] += len(edges)
             violations += judge.violations([relationship_fact(edge) for edge in edges])
         violations += contradictions(_items(space, Kind.CLAIM, stores))
-    return Checked(tuple(sorted(violations, key=lambda one: one.order)), **counts, unusable=tuple(unusable))
+    return Checked(
+        tuple(sorted(violations, key=lambda one: one.order)), **counts, unusable=tuple(unusable)
+    )
 
 
 def _items(space: str, kind: Kind, stores: Stores) -> Iterator[Item]:

@@ -89,20 +89,49 @@ class Violation:
     @property
     def order(self) -> tuple[int, str, str, str, str, str, tuple[str, ...], str]:
         """The worst first, then by place."""
-        return (SEVERITIES.index(self.severity), self.kind, self.space, self.id, self.axiom, self.constraint, self.properties, self.message)
+        return (
+            SEVERITIES.index(self.severity),
+            self.kind,
+            self.space,
+            self.id,
+            self.axiom,
+            self.constraint,
+            self.properties,
+            self.message,
+        )
 
 
 def entity_fact(item: Item) -> Fact:
     """The properties, with the name and the type where no property is called so."""
-    return Fact("entity", item.space, item.id, item.name, (item.type,), {"name": item.name, "type": item.type, **item.properties})
+    return Fact(
+        "entity",
+        item.space,
+        item.id,
+        item.name,
+        (item.type,),
+        {"name": item.name, "type": item.type, **item.properties},
+    )
 
 
 def relationship_fact(edge: Edge, names: Mapping[Key, str] | None = None) -> Fact:
     """Its properties, and what every link has: type, weight, source and target."""
     known = names or {}
     ends = [known.get(key, key[1]) for key in (edge.source_key, edge.target_key)]
-    values = {"type": edge.type, "weight": edge.weight, "source": edge.source, "target": edge.target, **edge.properties}
-    return Fact("relationship", edge.space, edge.name, f"{ends[0]} -[{edge.type}]-> {ends[1]}", (edge.type,), values)
+    values = {
+        "type": edge.type,
+        "weight": edge.weight,
+        "source": edge.source,
+        "target": edge.target,
+        **edge.properties,
+    }
+    return Fact(
+        "relationship",
+        edge.space,
+        edge.name,
+        f"{ends[0]} -[{edge.type}]-> {ends[1]}",
+        (edge.type,),
+        values,
+    )
 
 
 def claim_fact(item: Item) -> Fact:

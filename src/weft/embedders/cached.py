@@ -42,7 +42,13 @@ class Cached:
         if ttl_s is not None and not ttl_s > 0:
             raise Invalid(f"cache: ttl_s {ttl_s} must be above 0")
         self.hits = self.misses = 0
-        self._embedder, self._max_size, self._ttl_s, self._disk, self._clock = embedder, max_size, ttl_s, disk, clock
+        self._embedder, self._max_size, self._ttl_s, self._disk, self._clock = (
+            embedder,
+            max_size,
+            ttl_s,
+            disk,
+            clock,
+        )
         self._vectors: OrderedDict[CacheKey, tuple[Vector, float]] = OrderedDict()
         self._lock = Lock()
 
@@ -91,12 +97,19 @@ class Cached:
         except WeftError:
             raise
         except Exception as error:  # its message may repeat a text
-            raise Unavailable(f"embedder {self.name!r} failed: {type(error).__name__}", FAILED) from error
+            raise Unavailable(
+                f"embedder {self.name!r} failed: {type(error).__name__}", FAILED
+            ) from error
         if len(vectors) != len(texts):
-            raise Unavailable(f"embedder {self.name!r} gave {len(vectors)} vectors for {len(texts)} texts", FAILED)
+            raise Unavailable(
+                f"embedder {self.name!r} gave {len(vectors)} vectors for {len(texts)} texts", FAILED
+            )
         for vector in vectors:
             if vector.ndim != 1 or not 0 < float(np.linalg.norm(vector)) < np.inf:
-                raise Unavailable(f"embedder {self.name!r} gave what is no vector: numbers that are not finite, none, or nothing but 0", FAILED)
+                raise Unavailable(
+                    f"embedder {self.name!r} gave what is no vector: numbers that are not finite, none, or nothing but 0",
+                    FAILED,
+                )
         return vectors
 
     def _recall(self, keys: Iterable[CacheKey]) -> dict[CacheKey, Vector]:

@@ -35,7 +35,13 @@ class Kept:
     """An SQLite file of vectors by (model, digest of the text), at most `max_size` of them and none older than `ttl_s`. A damaged file is put
     aside and begun anew; `problem` says so."""
 
-    def __init__(self, path: str | Path, max_size: int = 1_000_000, ttl_s: float | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        max_size: int = 1_000_000,
+        ttl_s: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         if not Path(path).absolute().parent.is_dir():
             raise Invalid(f"embedding cache: the folder of {str(path)!r} does not exist")
         self.path, self._max_size, self._ttl_s, self._clock = Path(path), max_size, ttl_s, clock
@@ -51,8 +57,21 @@ class Kept:
         oldest = self._clock() - self._ttl_s if self._ttl_s is not None else 0.0
 
         def read(file: apsw.Connection) -> dict[Key, Vector]:
-            rows = [(key, file.execute("SELECT data FROM vector WHERE model = ? AND digest = ? AND at >= ?", (*key, oldest)).fetchall()) for key in wanted]
-            return {key: vector for key, row in rows if row and (vector := _vector(row[0][0])) is not None}
+            rows = [
+                (
+                    key,
+                    file.execute(
+                        "SELECT data FROM vector WHERE model = ? AND digest = ? AND at >= ?",
+                        (*key, oldest),
+                    ).fetchall(),
+                )
+                for key in wanted
+            ]
+            return {
+                key: vector
+                for key, row in rows
+                if row and (vector := _vector(row[0][0])) is not None
+            }
 
         nothing: dict[Key, Vector] = {}
         found = self._safely(read, nothing)
@@ -62,7 +81,9 @@ class Kept:
     def put(self, vectors: Mapping[Key, Vector]) -> None:
         """Remember; the oldest go when there are too many."""
         now = self._clock()
-        rows = [(*key, now, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()]
+        rows = [
+            (*key, now, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()
+        ]
 
         def write(file: apsw.Connection) -> None:
             with file:
@@ -71,7 +92,10 @@ class Kept:
                 ((size,),) = file.execute("SELECT count(*) FROM vector").fetchall()
                 if isinstance(size, int) and size > self._max_size:
                     extra = size - self._max_size + int(self._max_size * SPARE)
-                    file.execute("DELETE FROM vector WHERE (model, digest) IN (SELECT model, digest FROM vector ORDER BY at, model, digest LIMIT ?)", (extra,))
+                    file.execute(
+                        "DELETE FROM vector WHERE (model, digest) IN (SELECT model, digest FROM vector ORDER BY at, model, digest LIMIT ?)",
+                        (extra,),
+                    )
                 if self._ttl_s is not None:
                     file.execute("DELETE FROM vector WHERE at < ?", (now - self._ttl_s,))
 
@@ -102,7 +126,10 @@ class Kept:
             self._file = None
 
     def _count(self, file: apsw.Connection) -> None:
-        file.execute("INSERT INTO count VALUES ('hits', ?1) ON CONFLICT DO UPDATE SET value = value + ?1", (self._hits,))
+        file.execute(
+            "INSERT INTO count VALUES ('hits', ?1) ON CONFLICT DO UPDATE SET value = value + ?1",
+            (self._hits,),
+        )
         self._hits = 0
 
     def _safely(self, work: Callable[[apsw.Connection], T], instead: T) -> T:
@@ -126,7 +153,9 @@ class Kept:
         ((tables,),) = file.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         if tables and file.pragma("application_id") != APPLICATION:
             file.close()
-            raise Invalid(f"embedding cache: {str(self.path)!r} is an SQLite file of another program")
+            raise Invalid(
+                f"embedding cache: {str(self.path)!r} is an SQLite file of another program"
+            )
         file.execute("PRAGMA journal_mode=WAL").fetchall()
         file.execute("PRAGMA synchronous=OFF")  # what a power cut damages is embedded again
         if not tables:

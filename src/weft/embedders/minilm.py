@@ -38,7 +38,9 @@ class MiniLM:
 
     def _embed_one(self, text: str) -> npt.NDArray[np.float32]:
         pieces = np.array([self._tokenizer.encode(text).ids], np.int64)
-        vector: npt.NDArray[np.float32] = self._session.run(["embedding"], {"input_ids": pieces, "attention_mask": np.ones_like(pieces)})[0][0]
+        vector: npt.NDArray[np.float32] = self._session.run(
+            ["embedding"], {"input_ids": pieces, "attention_mask": np.ones_like(pieces)}
+        )[0][0]
         return vector
 
     @cached_property
@@ -51,7 +53,11 @@ class MiniLM:
     @cached_property
     def _session(self) -> onnxruntime.InferenceSession:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # requests run side by side; threads inside one only fight for the cores
+        options.intra_op_num_threads = (
+            1  # requests run side by side; threads inside one only fight for the cores
+        )
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        return onnxruntime.InferenceSession(str(FILES / "model.onnx"), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(
+            str(FILES / "model.onnx"), options, providers=["CPUExecutionProvider"]
+        )

@@ -36,9 +36,18 @@ class OpenAI:
         if dimensions is not None:
             remote.whole("dimensions", dimensions, 1)
         self._remote = remote.Remote(
-            base_url, "/embeddings", model, api_key=api_key, timeout_s=timeout_s, max_retries=max_retries, code="embedding_failed", sleep=sleep
+            base_url,
+            "/embeddings",
+            model,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            code="embedding_failed",
+            sleep=sleep,
         )
-        self._asked: dict[str, object] = {"model": model} | ({"dimensions": dimensions} if dimensions else {})
+        self._asked: dict[str, object] = {"model": model} | (
+            {"dimensions": dimensions} if dimensions else {}
+        )
         self._dimensions = dimensions or 0
         self._batch_size = batch_size
         self.fingerprint = f"openai:{self._remote.server}:{model}:{dimensions or ''}"
@@ -67,10 +76,19 @@ class OpenAI:
             raise self._remote.failed("the embedder was closed")
         sendable = [_sendable(text) for text in texts]
         starts = range(0, len(sendable), self._batch_size)
-        return [vector for start in starts for vector in self._embed_batch(sendable[start : start + self._batch_size])]
+        return [
+            vector
+            for start in starts
+            for vector in self._embed_batch(sendable[start : start + self._batch_size])
+        ]
 
     def _embed_batch(self, texts: list[str]) -> list[Vector]:
-        return [self._unit(numbers) for numbers in self._rows(self._remote.ask(self._asked | {"input": texts}, texts), len(texts))]
+        return [
+            self._unit(numbers)
+            for numbers in self._rows(
+                self._remote.ask(self._asked | {"input": texts}, texts), len(texts)
+            )
+        ]
 
     def _rows(self, response: httpx.Response, count: int) -> list[object]:
         """The raw vectors in the order of the texts, whatever order the server chose."""
@@ -82,13 +100,19 @@ class OpenAI:
         except (KeyError, TypeError) as error:
             raise self._remote.failed("the answer lacks data, index or embedding") from error
         if len(rows) != count or numbers.keys() != set(range(count)):
-            raise self._remote.failed(f"{len(rows)} embeddings for {count} texts, or not one for each")
+            raise self._remote.failed(
+                f"{len(rows)} embeddings for {count} texts, or not one for each"
+            )
         return [numbers[index] for index in range(count)]
 
     def _unit(self, numbers: object) -> Vector:
         try:
             vector = np.array(numbers, np.float64)
-        except (TypeError, ValueError, OverflowError):  # not chained: it quotes what the server sent
+        except (
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # not chained: it quotes what the server sent
             raise self._remote.failed("an embedding is not a list of numbers") from None
         with np.errstate(over="ignore"):
             length = float(np.linalg.norm(vector)) if vector.ndim == 1 else 0.0
@@ -96,7 +120,9 @@ class OpenAI:
             raise self._remote.failed("an embedding is zero, infinite or not all numbers")
         self._dimensions = self._dimensions or len(vector)
         if len(vector) != self._dimensions:
-            raise self._remote.failed(f"an embedding has {len(vector)} dimensions instead of {self._dimensions}")
+            raise self._remote.failed(
+                f"an embedding has {len(vector)} dimensions instead of {self._dimensions}"
+            )
         return (vector / length).astype(np.float32)
 
 

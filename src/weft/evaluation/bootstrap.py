@@ -40,7 +40,12 @@ class Difference:
         return self.p < CHANCE and (self.low > 0 or self.high < 0)
 
 
-def paired(first: Sequence[float], second: Sequence[float], chance: np.random.Generator, rounds: int = ROUNDS) -> Difference:
+def paired(
+    first: Sequence[float],
+    second: Sequence[float],
+    chance: np.random.Generator,
+    rounds: int = ROUNDS,
+) -> Difference:
     """Paired bootstrap: the interval holds the middle 95 % of the mean differences of questions drawn again, with repeats. p is the
     share of 10,000 worlds in which the two configurations are swapped at random on each question, and which differ as much."""
     if len(first) != len(second):
@@ -51,11 +56,18 @@ def paired(first: Sequence[float], second: Sequence[float], chance: np.random.Ge
         return Difference(0.0, 0.0, 0.0, 1.0, 0, 0, len(changes))
     low, high = _middle(changes, chance, rounds)
     mean = float(changes.mean())
-    as_large = sum(int((abs(means) >= abs(mean) - _SAME).sum()) for means in _drawn(changes, chance, rounds, _swapped))
-    return Difference(mean, low, high, (1 + as_large) / (1 + rounds), better, worse, len(changes) - better - worse)
+    as_large = sum(
+        int((abs(means) >= abs(mean) - _SAME).sum())
+        for means in _drawn(changes, chance, rounds, _swapped)
+    )
+    return Difference(
+        mean, low, high, (1 + as_large) / (1 + rounds), better, worse, len(changes) - better - worse
+    )
 
 
-def interval(values: Sequence[float], chance: np.random.Generator, rounds: int = ROUNDS) -> tuple[float, float]:
+def interval(
+    values: Sequence[float], chance: np.random.Generator, rounds: int = ROUNDS
+) -> tuple[float, float]:
     """The middle 95 % of the means of questions drawn again."""
     return _middle(_checked(values), chance, rounds)
 
@@ -66,7 +78,12 @@ def _middle(values: Floats, chance: np.random.Generator, rounds: int) -> tuple[f
     return float(low), float(high)
 
 
-def _drawn(values: Floats, chance: np.random.Generator, rounds: int, draw: Callable[[Floats, np.random.Generator, int], Floats]) -> Iterator[Floats]:
+def _drawn(
+    values: Floats,
+    chance: np.random.Generator,
+    rounds: int,
+    draw: Callable[[Floats, np.random.Generator, int], Floats],
+) -> Iterator[Floats]:
     """Means of so many draws, some at a time."""
     step = max(1, _AT_ONCE // len(values))
     for start in range(0, rounds, step):

@@ -11,7 +11,13 @@ from weft.errors import Invalid, unknown
 from weft.evaluation.bootstrap import CHANCE, ROUNDS, Difference, paired
 from weft.evaluation.results import Answered, Evaluation
 
-_FINEST = ("nDCG", "recall", "all-found", "evidence", "facts")  # the first that differs is what a comparison is told by
+_FINEST = (
+    "nDCG",
+    "recall",
+    "all-found",
+    "evidence",
+    "facts",
+)  # the first that differs is what a comparison is told by
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +42,50 @@ class Comparison:
     def changes(self, measure: str = "") -> list[Change]:
         """Questions whose measure (by default the headline) changed, those that got worst first."""
         name = measure or self.headline
-        pairs = [(one, other) for one, other in zip(self.before.answers, self.after.answers, strict=True) if name in one.values]
-        changed = [Change(one, other, other.values[name] - one.values[name]) for one, other in pairs if one.values[name] != other.values[name]]
+        pairs = [
+            (one, other)
+            for one, other in zip(self.before.answers, self.after.answers, strict=True)
+            if name in one.values
+        ]
+        changed = [
+            Change(one, other, other.values[name] - one.values[name])
+            for one, other in pairs
+            if one.values[name] != other.values[name]
+        ]
         return sorted(changed, key=lambda change: (change.by, change.before.question.id))
 
     @property
     def verdict(self) -> str:
-        return verdict(self.before.name, self.after.name, self.headline, self.differences[self.headline])
+        return verdict(
+            self.before.name, self.after.name, self.headline, self.differences[self.headline]
+        )
 
 
-def compare(before: Evaluation, after: Evaluation, *, measure: str = "", seed: int = 0, rounds: int = ROUNDS) -> Comparison:
+def compare(
+    before: Evaluation, after: Evaluation, *, measure: str = "", seed: int = 0, rounds: int = ROUNDS
+) -> Comparison:
     """Paired bootstrap of every measure that both have; each measure has chance of its own from the seed, so none depends on the others."""
-    if [(one.question.id, one.question.text) for one in before.answers] != [(one.question.id, one.question.text) for one in after.answers]:
+    if [(one.question.id, one.question.text) for one in before.answers] != [
+        (one.question.id, one.question.text) for one in after.answers
+    ]:
         raise Invalid(f"{before.name!r} and {after.name!r} were not asked the same questions")
     shared = [name for name in before.measures if name in after.measures]
     if measure and measure not in shared:
         raise unknown("measure", measure, shared)
     if not shared:
         raise Invalid(f"{before.name!r} and {after.name!r} have no measure in common")
-    found = {name: paired(before.values(name), after.values(name), np.random.default_rng(seed), rounds) for name in shared}
+    found = {
+        name: paired(before.values(name), after.values(name), np.random.default_rng(seed), rounds)
+        for name in shared
+    }
     return Comparison(before, after, found, measure or _headline(found), seed)
 
 
 def _headline(found: Mapping[str, Difference]) -> str:
     """The finest measure of rankings; where the rankings are the same on every question, one of contexts."""
-    ordered = sorted(found, key=lambda name: (_FINEST.index(name.partition("@")[0]), list(found).index(name)))
+    ordered = sorted(
+        found, key=lambda name: (_FINEST.index(name.partition("@")[0]), list(found).index(name))
+    )
     families = [[name for name in ordered if name.startswith(f"{family}@")] for family in _FINEST]
     middles = [names[len(names) // 2] for names in families if names]
     return next((name for name in middles if found[name].better or found[name].worse), middles[0])

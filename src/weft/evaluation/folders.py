@@ -35,12 +35,16 @@ def read(path: str | Path, *, space_by: str = "", split: str = "") -> DataSet:
     empty = {item.key for item in items if not item.title and not item.text}
     file = next((folder / name for name in QUERIES if (folder / name).is_file()), None)
     if file is None:
-        raise NotFound(f"{str(folder)!r} has a {CORPUS} but no {' and no '.join(QUERIES)}", "no_file")
+        raise NotFound(
+            f"{str(folder)!r} has a {CORPUS} but no {' and no '.join(QUERIES)}", "no_file"
+        )
     asked = list(rows(file))
     of_split = [(number, row) for number, row in asked if not split or row.get("split") == split]
     if split and not of_split:
         known = sorted({str(row["split"]) for _, row in asked if "split" in row})
-        raise Invalid(f"{file}: no question has the split {split!r}; there are: {', '.join(known) or 'none'}")
+        raise Invalid(
+            f"{file}: no question has the split {split!r}; there are: {', '.join(known) or 'none'}"
+        )
     questions = tuple(_questions(of_split, space_by, file, empty))
     if not questions:
         raise Invalid(f"{file}: there are no questions that expect something")
@@ -51,10 +55,16 @@ def read(path: str | Path, *, space_by: str = "", split: str = "") -> DataSet:
         "questions that expect nothing are left out": len(of_split) - len(questions),
         "questions have the id of another: their line is added to it": len(ids) - len(set(ids)),
     }
-    return DataSet(tuple(item for item in items if item.key not in empty), questions, tuple(f"{count:,} {what}" for what, count in counts.items() if count))
+    return DataSet(
+        tuple(item for item in items if item.key not in empty),
+        questions,
+        tuple(f"{count:,} {what}" for what, count in counts.items() if count),
+    )
 
 
-def _questions(asked: list[tuple[int, Row]], space_by: str, file: Path, empty: set[Key]) -> Iterator[Question]:
+def _questions(
+    asked: list[tuple[int, Row]], space_by: str, file: Path, empty: set[Key]
+) -> Iterator[Question]:
     seen: set[str] = set()
     for number, row in asked:
         where = f"{file}, line {number}"
@@ -62,7 +72,11 @@ def _questions(asked: list[tuple[int, Row]], space_by: str, file: Path, empty: s
         if given == []:
             continue
         space = _space(row, space_by, where)
-        wanted = [one for one in given if not (isinstance(one, str) and (space, one) in empty)] if isinstance(given, list) else given
+        wanted = (
+            [one for one in given if not (isinstance(one, str) and (space, one) in empty)]
+            if isinstance(given, list)
+            else given
+        )
         if wanted != []:
             question = from_row({**row, "gold": wanted, "expected": wanted}, str(number), where)
             id = f"{question.id}#{number}" if question.id in seen else question.id

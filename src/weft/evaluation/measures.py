@@ -25,7 +25,11 @@ def all_found(found: Sequence[T], expected: Set[T], k: int) -> float:
 
 def ndcg(found: Sequence[T], expected: Set[T], k: int = 10) -> float:
     """Normalised discounted cumulative gain: what was expected counts 1 / log2(place + 1), as a share of the best order possible."""
-    gain = sum(1 / math.log2(place + 1) for place, one in enumerate(_best(found, expected, k), 1) if one in expected)
+    gain = sum(
+        1 / math.log2(place + 1)
+        for place, one in enumerate(_best(found, expected, k), 1)
+        if one in expected
+    )
     return gain / sum(1 / math.log2(place + 1) for place in range(1, min(k, len(expected)) + 1))
 
 
@@ -34,7 +38,9 @@ def facts_said(text: str, facts: Sequence[Sequence[str]]) -> float:
     if not facts:
         raise Invalid("without facts there is nothing to measure")
     within = f" {_plain(text)} "
-    return sum(any(f" {_plain(wording)} " in within for wording in fact) for fact in facts) / len(facts)
+    return sum(any(f" {_plain(wording)} " in within for wording in fact) for fact in facts) / len(
+        facts
+    )
 
 
 def _best(found: Sequence[T], expected: Set[T], k: int) -> list[T]:

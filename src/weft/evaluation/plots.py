@@ -29,24 +29,39 @@ class Mark:
 Rows = Sequence[tuple[str, Sequence[Mark]]]
 
 
-def dots(title: str, rows: Rows, *, least: float, most: float, label: int = 130, unit: str = "%") -> str:
+def dots(
+    title: str, rows: Rows, *, least: float, most: float, label: int = 130, unit: str = "%"
+) -> str:
     """One row a name: marks with their intervals along a shared axis. The line at 0 is drawn where the axis has both signs."""
     most, least = (most, least) if most > least else (least + 1, least)
-    x = _scale(least, most, label, WIDTH - (NOTE if any(mark.note for _, marks in rows for mark in marks) else RIGHT))
+    x = _scale(
+        least,
+        most,
+        label,
+        WIDTH - (NOTE if any(mark.note for _, marks in rows for mark in marks) else RIGHT),
+    )
     row = ROW + MORE * (max(len(marks) for _, marks in rows) - 1)
     height = TOP + row * len(rows) + BOTTOM
     parts = [_axis(ticks(least, most), x, TOP, height - BOTTOM, unit)]
     if least < 0 < most:
-        parts.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>')
+        parts.append(
+            f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
+        )
     for place, (name, marks) in enumerate(rows):
         middle = TOP + row * (place + 0.5)
         if place and name.partition("@")[0] != rows[place - 1][0].partition("@")[0]:
-            parts.append(f'<line class="grid" x1="0" x2="{WIDTH}" y1="{middle - row / 2:.1f}" y2="{middle - row / 2:.1f}"/>')
-        parts.append(f'<text class="name" x="{label - 12}" y="{middle + 4:.1f}">{escape(name)}</text>')
+            parts.append(
+                f'<line class="grid" x1="0" x2="{WIDTH}" y1="{middle - row / 2:.1f}" y2="{middle - row / 2:.1f}"/>'
+            )
+        parts.append(
+            f'<text class="name" x="{label - 12}" y="{middle + 4:.1f}">{escape(name)}</text>'
+        )
         for number, mark in enumerate(marks):
             parts.append(_mark(mark, x, middle + (number - (len(marks) - 1) / 2) * 10))
             if mark.note:
-                parts.append(f'<text class="note end {mark.style}" x="{WIDTH}" y="{middle + 4:.1f}">{escape(mark.note)}</text>')
+                parts.append(
+                    f'<text class="note end {mark.style}" x="{WIDTH}" y="{middle + 4:.1f}">{escape(mark.note)}</text>'
+                )
     return _svg(title, height, parts)
 
 
@@ -58,22 +73,38 @@ def _mark(mark: Mark, x: Callable[[float], float], y: float) -> str:
     return f'<g class="mark {mark.style}"><title>{escape(mark.told)}</title>{line}{shape}</g>'
 
 
-def lines(title: str, columns: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], width: int = 350) -> str:
+def lines(
+    title: str,
+    columns: Sequence[str],
+    series: Sequence[tuple[str, Sequence[float]]],
+    width: int = 350,
+) -> str:
     """Shares from 0 to 100 over a few columns, a line a series."""
     height, left = 220, 44
     y = _scale(0, 100, height - BOTTOM, TOP)
     x = _scale(0, max(1, len(columns) - 1), left + 24, width - 40)
     parts = []
     for tick in (0, 25, 50, 75, 100):
-        parts.append(f'<line class="grid" x1="{left}" x2="{width - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
+        parts.append(
+            f'<line class="grid" x1="{left}" x2="{width - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
+        )
         parts.append(f'<text class="tick end" x="{left - 8}" y="{y(tick) + 4:.1f}">{tick}</text>')
-    parts += [f'<text class="tick" x="{x(place):.1f}" y="{height - 12}">{escape(name)}</text>' for place, name in enumerate(columns)]
+    parts += [
+        f'<text class="tick" x="{x(place):.1f}" y="{height - 12}">{escape(name)}</text>'
+        for place, name in enumerate(columns)
+    ]
     styles = SERIES[-len(series) :]
     for style, (name, values) in zip(styles, series, strict=True):
         path = " ".join(f"{x(place):.1f},{y(value):.1f}" for place, value in enumerate(values))
         parts.append(f'<polyline class="line {style}" points="{path}"/>')
         for place, value in enumerate(values):
-            parts.append(_mark(Mark(place, place, place, f"{name}, {columns[place]}: {value:.1f} %", style), x, y(value)))
+            parts.append(
+                _mark(
+                    Mark(place, place, place, f"{name}, {columns[place]}: {value:.1f} %", style),
+                    x,
+                    y(value),
+                )
+            )
     return _svg(title, height, parts, width)
 
 
@@ -84,8 +115,12 @@ def steps(title: str, changes: Sequence[tuple[str, float]]) -> str:
     y = _scale(least, most, height - TOP, TOP)
     parts = []
     for tick in ticks(least, most):
-        parts.append(f'<line class="{"grid" if tick else "zero"}" x1="{left}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
-        parts.append(f'<text class="tick end" x="{left - 8}" y="{y(tick) + 4:.1f}">{signed(tick)}</text>')
+        parts.append(
+            f'<line class="{"grid" if tick else "zero"}" x1="{left}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
+        )
+        parts.append(
+            f'<text class="tick end" x="{left - 8}" y="{y(tick) + 4:.1f}">{signed(tick)}</text>'
+        )
     step = (WIDTH - RIGHT - left) / len(changes)
     for place, (told, by) in enumerate(changes):
         top, bottom = sorted((y(by), y(0)))
@@ -114,11 +149,17 @@ def signed(number: float) -> str:
     return "0" if not number else f"{number:+g}".replace("-", "−")
 
 
-def _axis(at: Sequence[float], x: Callable[[float], float], top: float, bottom: float, unit: str) -> str:
+def _axis(
+    at: Sequence[float], x: Callable[[float], float], top: float, bottom: float, unit: str
+) -> str:
     parts = []
     for tick in at:
-        parts.append(f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{top}" y2="{bottom}"/>')
-        parts.append(f'<text class="tick" x="{x(tick):.1f}" y="{bottom + 20}">{f"{tick:g}".replace("-", "−")}</text>')
+        parts.append(
+            f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{top}" y2="{bottom}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{x(tick):.1f}" y="{bottom + 20}">{f"{tick:g}".replace("-", "−")}</text>'
+        )
     parts.append(f'<text class="tick end unit" x="{WIDTH}" y="{bottom + 33}">{escape(unit)}</text>')
     return "".join(parts)
 

@@ -38,9 +38,14 @@ def read(path: str | Path) -> tuple[Question, ...]:
     for number, row in rows(path):
         where = f"{path}, line {number}"
         question = from_row(row, str(number), where)
-        for what, name in (("the id", question.id), ("the question", (question.text, question.spaces))):
+        for what, name in (
+            ("the id", question.id),
+            ("the question", (question.text, question.spaces)),
+        ):
             if (what, name) in lines:
-                raise Invalid(f"{where}: {what} {name if isinstance(name, str) else name[0]!r} stands in line {lines[what, name]} already")
+                raise Invalid(
+                    f"{where}: {what} {name if isinstance(name, str) else name[0]!r} stands in line {lines[what, name]} already"
+                )
             lines[what, name] = number
         questions.append(question)
     if not questions:
@@ -48,7 +53,9 @@ def read(path: str | Path) -> tuple[Question, ...]:
     return tuple(questions)
 
 
-EXAMPLE = '{"question": "How long do refunds take?", "expected": ["refund-times"], "spaces": ["support"]}'
+EXAMPLE = (
+    '{"question": "How long do refunds take?", "expected": ["refund-times"], "spaces": ["support"]}'
+)
 
 
 def rows(path: Path) -> Iterator[tuple[int, Row]]:
@@ -68,7 +75,9 @@ def rows(path: Path) -> Iterator[tuple[int, Row]]:
             except (ValueError, RecursionError) as error:
                 raise Invalid(f"{path}, line {number}: not JSON: {error}") from None
             if not isinstance(row, dict):
-                raise Invalid(f"{path}, line {number}: must be an object such as {EXAMPLE}, not {type(row).__name__}")
+                raise Invalid(
+                    f"{path}, line {number}: must be an object such as {EXAMPLE}, not {type(row).__name__}"
+                )
             yield number, row
 
 
@@ -85,7 +94,9 @@ def from_row(row: Row, name: str, where: str) -> Question:
     if not isinstance(id, str | int) or isinstance(id, bool) or id == "":
         raise Invalid(f"{where}: id must be a text or a whole number, not {id!r}")
     facts = (*_facts(row, where), *_answer(row, where))
-    return askable(Question(text, _expected(row, where), str(id), _texts(row, "spaces", where), facts), where)
+    return askable(
+        Question(text, _expected(row, where), str(id), _texts(row, "spaces", where), facts), where
+    )
 
 
 def checked(question: Question) -> Question:
@@ -107,7 +118,12 @@ def askable(question: Question, where: str) -> Question:
     except Invalid as error:
         raise Invalid(f"{where}: {error}") from None
     ids = [part for one in question.expected for part in ([one] if isinstance(one, str) else one)]
-    for said in (question.id, *ids, *question.spaces, *(wording for fact in question.facts for wording in fact)):
+    for said in (
+        question.id,
+        *ids,
+        *question.spaces,
+        *(wording for fact in question.facts for wording in fact),
+    ):
         if any("\ud800" <= character <= "\udfff" for character in said):
             raise Invalid(f"{where}: {said[:80]!r} contains lone surrogates, which are not text")
     return question
@@ -118,7 +134,9 @@ def _is_text(given: object) -> bool:
 
 
 def _is_id(given: object) -> bool:
-    return _is_text(given) or (isinstance(given, tuple) and len(given) == 2 and all(_is_text(one) for one in given))
+    return _is_text(given) or (
+        isinstance(given, tuple) and len(given) == 2 and all(_is_text(one) for one in given)
+    )
 
 
 def _is_fact(given: object) -> bool:
@@ -145,15 +163,23 @@ def _expected(row: Row, where: str) -> tuple[str | tuple[str, str], ...]:
 def _id(given: object, where: str) -> str | tuple[str, str]:
     if isinstance(given, str) and given:
         return given
-    if isinstance(given, dict) and set(given) == {"space", "id"} and all(isinstance(one, str) and one for one in given.values()):
+    if (
+        isinstance(given, dict)
+        and set(given) == {"space", "id"}
+        and all(isinstance(one, str) and one for one in given.values())
+    ):
         return given["space"], given["id"]
-    raise Invalid(f'{where}: what is expected is an id, or {{"space": …, "id": …}} where several spaces have it, not {given!r}')
+    raise Invalid(
+        f'{where}: what is expected is an id, or {{"space": …, "id": …}} where several spaces have it, not {given!r}'
+    )
 
 
 def _facts(row: Row, where: str) -> Iterator[Fact]:
     given = row.get("facts", [])
     if not isinstance(given, list):
-        raise Invalid(f"{where}: facts must be a list of texts, or of lists of wordings, not {given!r}")
+        raise Invalid(
+            f"{where}: facts must be a list of texts, or of lists of wordings, not {given!r}"
+        )
     for fact in given:
         yield _wordings("a fact", fact, where)
 
@@ -166,9 +192,19 @@ def _answer(row: Row, where: str) -> Iterator[Fact]:
 
 def _wordings(what: str, given: object, where: str) -> Fact:
     listed = given if isinstance(given, list) else [given]
-    said = tuple(str(one) for one in listed if isinstance(one, str | int | float) and not isinstance(one, bool))
-    if not said or len(said) < len(listed) or not all(any(character.isalnum() for character in one) for one in said):
-        raise Invalid(f"{where}: {what} must be a text with a word in it, or a list of such wordings, not {given!r}")
+    said = tuple(
+        str(one)
+        for one in listed
+        if isinstance(one, str | int | float) and not isinstance(one, bool)
+    )
+    if (
+        not said
+        or len(said) < len(listed)
+        or not all(any(character.isalnum() for character in one) for one in said)
+    ):
+        raise Invalid(
+            f"{where}: {what} must be a text with a word in it, or a list of such wordings, not {given!r}"
+        )
     return said
 
 

@@ -45,7 +45,12 @@ class Evaluation:
         """Those that at least one question has, in a fixed order."""
         order = ("recall", "all-found", "nDCG", "evidence", "facts")
         names = dict.fromkeys(name for answer in self.answers for name in answer.values)
-        return tuple(sorted(names, key=lambda name: (order.index(name.partition("@")[0]), int(name.partition("@")[2]))))
+        return tuple(
+            sorted(
+                names,
+                key=lambda name: (order.index(name.partition("@")[0]), int(name.partition("@")[2])),
+            )
+        )
 
     def values(self, measure: str) -> list[float]:
         """Of every question that has the measure, in the order of the questions."""
@@ -62,7 +67,12 @@ class Evaluation:
     def latency(self) -> dict[str, tuple[float, float]]:
         """p50 and p95 in milliseconds of every call that was timed; without the embedding of the question."""
         calls = dict.fromkeys(call for answer in self.answers for call in answer.times)
-        return {call: percentiles([answer.times[call] for answer in self.answers if call in answer.times]) for call in calls}
+        return {
+            call: percentiles(
+                [answer.times[call] for answer in self.answers if call in answer.times]
+            )
+            for call in calls
+        }
 
     @property
     def problems(self) -> tuple[str, ...]:

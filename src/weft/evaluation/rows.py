@@ -20,8 +20,14 @@ def evaluation(found: Evaluation, seed: int) -> Row:
         "name": found.name,
         "options": dict(found.options),
         "questions": len(found.answers),
-        "measures": {measure: {"mean": _short(found.mean(measure)), **_interval(found, measure, seed)} for measure in found.measures},
-        "latency_ms": {call: {"p50": round(p50, 3), "p95": round(p95, 3)} for call, (p50, p95) in found.latency().items()},
+        "measures": {
+            measure: {"mean": _short(found.mean(measure)), **_interval(found, measure, seed)}
+            for measure in found.measures
+        },
+        "latency_ms": {
+            call: {"p50": round(p50, 3), "p95": round(p95, 3)}
+            for call, (p50, p95) in found.latency().items()
+        },
         "problems": list(found.problems),
     }
 
@@ -43,7 +49,9 @@ def answers(found: Evaluation) -> list[Row]:
 
 def expected(one: Answered) -> list[Row]:
     """What the question needs, and where its ranking has it; null: nowhere."""
-    return [{"space": key[0], "id": key[1], "place": one.place(key)} for key in sorted(one.expected)]
+    return [
+        {"space": key[0], "id": key[1], "place": one.place(key)} for key in sorted(one.expected)
+    ]
 
 
 def comparison(found: Comparison) -> Row:

@@ -28,13 +28,18 @@ Table = Mapping[str, Sequence[Numbers]]
 Floats = npt.NDArray[np.float64]
 
 _SEARCHED, _WALKED = named_recipes("knowledge")[:2]
-DEFAULTS: Numbers = {name: getattr(_SEARCHED, name) for name in ("bm25_weight", "vector_weight", "sharpness")} | {
+DEFAULTS: Numbers = {
+    name: getattr(_SEARCHED, name) for name in ("bm25_weight", "vector_weight", "sharpness")
+} | {
     "depth": _WALKED.depth,
     **{f"walk_{one.name}": getattr(_WALKED.walk, one.name) for one in fields(_WALKED.walk)},
 }
 # What may be tried beside what is set: few values of few numbers, so that there is little to fit to noise.
 TABLE: Table = {
-    "shares": tuple({"bm25_weight": words, "vector_weight": round(1 - words, 1)} for words in (0.2, 0.3, 0.4, 0.5, 0.7, 0.8)),
+    "shares": tuple(
+        {"bm25_weight": words, "vector_weight": round(1 - words, 1)}
+        for words in (0.2, 0.3, 0.4, 0.5, 0.7, 0.8)
+    ),
     "sharpness": tuple({"sharpness": value} for value in (2.0, 4.0, 9.0, 12.0)),
     "depth": tuple({"depth": value} for value in (1, 3)),
     "walk_onward": tuple({"walk_onward": value} for value in (0.3, 0.4, 0.6)),
@@ -78,14 +83,22 @@ class Tuning:
     def verdict(self) -> str:
         if not self.found:
             return f"Nothing to change: no other numbers give a better {self.measure} on these questions."
-        held = verdict("what is set", "tuning", f"{self.measure} of questions left out", self.held_out)
+        held = verdict(
+            "what is set", "tuning", f"{self.measure} of questions left out", self.held_out
+        )
         return f"{held} {'The numbers are kept.' if self.adopted else 'What is set stays: the gain on the training questions may be noise.'}"
 
     def patch(self) -> str:
         """A TOML file that weft.open(retrieval=…) and the setting `retrieval` understand."""
         said = [
             f"weft tune: {self.measure}, {self.questions:,} questions, {self.tried:,} configurations tried, seed {self.seed}",
-            *([f"asked with {', '.join(f'{name}={value}' for name, value in self.options.items())}"] if self.options else []),
+            *(
+                [
+                    f"asked with {', '.join(f'{name}={value}' for name, value in self.options.items())}"
+                ]
+                if self.options
+                else []
+            ),
             f"mean on the training questions: {100 * self.before:.1f} before, {100 * self.after:.1f} with what was found",
             self.verdict,
         ]
@@ -114,12 +127,16 @@ def tune(
     if family == "facts":
         given = tuple(question for question in given if question.facts)
     if len(given) < LEAST:
-        raise Invalid(f"{len(given)} questions that have {measure} are too few to tune on: at least {LEAST} are needed")
+        raise Invalid(
+            f"{len(given)} questions that have {measure} are too few to tune on: at least {LEAST} are needed"
+        )
     whole("folds", folds, 2, len(given))
     set_before = in_force(kb, options).given
     rows = [_with_default(choices, set_before) for choices in _relevant(kb, table, family, options)]
     search = _Search(kb, given, measure, rows, now or kb.now(), spaces, progress, options)
-    search.asked |= {"ks": (at,), "budgets": ()} if family in OF_RANKINGS else {"ks": (), "budgets": (at,)}
+    search.asked |= (
+        {"ks": (at,), "budgets": ()} if family in OF_RANKINGS else {"ks": (), "budgets": (at,)}
+    )
     fold = np.random.default_rng(seed).permutation(len(given)) % folds
     before = search.values({})
     left_out = before.copy()
@@ -129,17 +146,37 @@ def tune(
     found = search.best(np.full(len(given), True))
     held_out = paired(before.tolist(), left_out.tolist(), np.random.default_rng(seed))
     means = (float(before.mean()), float(search.values(found).mean()))
-    return Tuning(measure, len(given), set_before, found, *means, held_out, len(search.known), seed, dict(options))
+    return Tuning(
+        measure,
+        len(given),
+        set_before,
+        found,
+        *means,
+        held_out,
+        len(search.known),
+        seed,
+        dict(options),
+    )
 
 
 def _measured(measure: str) -> tuple[str, int]:
     family, _, number = measure.partition("@")
-    if family not in (*OF_RANKINGS, *OF_CONTEXTS) or not number.isdecimal() or (family == "nDCG" and number != "10"):
-        raise unknown("measure", measure, ("recall@K", "all-found@K", "nDCG@10", "evidence@TOKENS", "facts@TOKENS"))
+    if (
+        family not in (*OF_RANKINGS, *OF_CONTEXTS)
+        or not number.isdecimal()
+        or (family == "nDCG" and number != "10")
+    ):
+        raise unknown(
+            "measure",
+            measure,
+            ("recall@K", "all-found@K", "nDCG@10", "evidence@TOKENS", "facts@TOKENS"),
+        )
     return family, int(number)
 
 
-def _relevant(kb: Engine, table: Table, family: str, options: Mapping[str, Any]) -> list[Sequence[Numbers]]:
+def _relevant(
+    kb: Engine, table: Table, family: str, options: Mapping[str, Any]
+) -> list[Sequence[Numbers]]:
     """The rows that can change the measure at all."""
     mode = options.get("mode", "hybrid")
     fused = kb.dimensions is not None and mode in ("hybrid", "walk")
@@ -152,7 +189,9 @@ def _relevant(kb: Engine, table: Table, family: str, options: Mapping[str, Any])
     rest = family in OF_CONTEXTS or mode == "walk"
     found = [choices for name, choices in table.items() if matters.get(name, rest)]
     if not found:
-        raise Invalid(f"no number that can be tuned changes a search with mode={mode}; known: {', '.join(table)}")
+        raise Invalid(
+            f"no number that can be tuned changes a search with mode={mode}; known: {', '.join(table)}"
+        )
     return found
 
 
@@ -179,12 +218,16 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.asked = dict(self.asked)
-        self.given = tuple(replace(question, id=str(place)) for place, question in enumerate(self.given, 1))
+        self.given = tuple(
+            replace(question, id=str(place)) for place, question in enumerate(self.given, 1)
+        )
 
     def values(self, numbers: Numbers) -> Floats:
         key = tuple(sorted(numbers.items()))
         if key not in self.known:
-            found = evaluate(self.kb, self.given, spaces=self.spaces, now=self.now, **{**self.asked, **numbers})
+            found = evaluate(
+                self.kb, self.given, spaces=self.spaces, now=self.now, **{**self.asked, **numbers}
+            )
             self.known[key] = np.array(found.values(self.measure))
             if self.progress is not None:
                 self.progress("tried", len(self.known), 0)

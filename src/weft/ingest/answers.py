@@ -18,15 +18,25 @@ def parsed(answer: str) -> dict[str, Any]:
     text = _THOUGHTS.sub("", answer, count=1) if answer.lstrip().startswith("<think>") else answer
     start = _START.search(text)
     if start is None:
-        raise Invalid(f"there is no JSON object in the answer {_shown(text)}" if text.strip() else "the answer is empty")
+        raise Invalid(
+            f"there is no JSON object in the answer {_shown(text)}"
+            if text.strip()
+            else "the answer is empty"
+        )
     if text[: start.start()].rstrip().endswith("["):
-        raise Invalid("the answer is a JSON list; it must be one object with metadata, pieces and graph")
+        raise Invalid(
+            "the answer is a JSON list; it must be one object with metadata, pieces and graph"
+        )
     try:
         found, end = _DECODER.raw_decode(text, start.start())
     except json.JSONDecodeError as error:
-        raise Invalid(f"not JSON: {error.msg} at line {error.lineno} column {error.colno}, near {_near(text, error.pos)}") from None
+        raise Invalid(
+            f"not JSON: {error.msg} at line {error.lineno} column {error.colno}, near {_near(text, error.pos)}"
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"not JSON: {error if isinstance(error, ValueError) else 'nested too deeply'}") from None
+        raise Invalid(
+            f"not JSON: {error if isinstance(error, ValueError) else 'nested too deeply'}"
+        ) from None
     if _START.search(text, end):
         raise Invalid("the answer has more than one JSON object; it must have exactly one")
     return dict(found)
@@ -44,7 +54,11 @@ def _near(text: str, position: int) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        twice = next(name for number, (name, _) in enumerate(pairs) if name in [other for other, _ in pairs[:number]])
+        twice = next(
+            name
+            for number, (name, _) in enumerate(pairs)
+            if name in [other for other, _ in pairs[:number]]
+        )
         raise ValueError(f"the name {twice!r} stands twice in one object")
     return found
 

@@ -52,7 +52,9 @@ class ByName:
     links: Callable[[Groups, str, Told], Iterator[tuple[str, Link]]]
     version: int = 1
 
-    def wanted(self, store: LinkStore, space: str, entered: Mapping[str, Told]) -> dict[tuple[str, str], Link]:
+    def wanted(
+        self, store: LinkStore, space: str, entered: Mapping[str, Told]
+    ) -> dict[tuple[str, str], Link]:
         """(source, target) -> the heaviest link, of equal ones that by the first name. A target may be gone."""
         groups = Groups(store, space)
         self.needs(groups, list(entered.values()))
@@ -60,7 +62,9 @@ class ByName:
         for source, held in entered.items():
             for target, link in self.links(groups, source, held):
                 known = best.get((source, target))
-                if target != source and (known is None or (-link[0], link[1]) < (-known[0], known[1])):
+                if target != source and (
+                    known is None or (-link[0], link[1]) < (-known[0], known[1])
+                ):
                     best[source, target] = link
         return best
 
@@ -82,7 +86,9 @@ def _mentions(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
 def _need_spans(groups: Groups, entered: Sequence[Told]) -> None:
     names = list(dict.fromkeys(name for told in entered for name in told.get(SPAN, ())))
     groups.read(SPAN, names, MAX_SHARING)
-    groups.read(CALLED, [name for name in names if 2 <= len(groups.under(SPAN, name)) <= MAX_SHARING], 0)
+    groups.read(
+        CALLED, [name for name in names if 2 <= len(groups.under(SPAN, name)) <= MAX_SHARING], 0
+    )
 
 
 def _shares(groups: Groups, source: str, told: Told) -> Iterator[tuple[str, Link]]:
@@ -98,7 +104,11 @@ def _referring(type: str) -> ByName:
     role = f"{REFERS_TO}{own}"
 
     def needs(groups: Groups, entered: Sequence[Told]) -> None:
-        addresses = list(dict.fromkeys(address for told in entered for address in of(own, told.get(REFERS_TO, ()))))
+        addresses = list(
+            dict.fromkeys(
+                address for told in entered for address in of(own, told.get(REFERS_TO, ()))
+            )
+        )
         groups.read(role, addresses, MAX_REFERRING)
         groups.read(AT, addresses, MAX_ADDRESSED - 1)
 

@@ -14,12 +14,19 @@ MAX_HEADINGS = 8
 
 _QUALIFIER = re.compile(r"\s*[(\[（【][^()\[\]（）【】]*[)\]）】]\s*$")
 _CLOSING = frozenset(")]）】")
-_WHERE = re.compile(r",\s+[A-ZÀ-ÞΑ-ΩА-Я](?:(?!\band\b|&).)*$")  # "Rochester, New York", but not "Crosby, Stills & Nash"
+_WHERE = re.compile(
+    r",\s+[A-ZÀ-ÞΑ-ΩА-Я](?:(?!\band\b|&).)*$"
+)  # "Rochester, New York", but not "Crosby, Stills & Nash"
 _TRAIL = re.compile(r"\s*(?:>|›|»|→|::)\s*")  # between the headings of a trail
 _HEADING = re.compile(r"^ {0,3}#{1,4}[ \t]+(.+?)[ \t#]*$", re.M)
-_DEFINED = re.compile(r"\s*(?:\*\*|__)([^*_\n]{2,80})(?:\*\*|__)\s*(?:[:–—-]|\bis\b|\bare\b|\bmeans\b)")
+_DEFINED = re.compile(
+    r"\s*(?:\*\*|__)([^*_\n]{2,80})(?:\*\*|__)\s*(?:[:–—-]|\bis\b|\bare\b|\bmeans\b)"
+)
 _ASIDE = r"(?:\([^()\n]{1,120}\)\s*)?(?:,[^,.\n]{1,80},\s*)?"
-_IS = re.compile(rf"\s*(?:(?:the|an?)\s+)?([^\W\d_][^.!?:;,()\n]{{1,80}}?)\s*{_ASIDE}\b(?:is|are|was|were|means|refers to)\b", re.I)
+_IS = re.compile(
+    rf"\s*(?:(?:the|an?)\s+)?([^\W\d_][^.!?:;,()\n]{{1,80}}?)\s*{_ASIDE}\b(?:is|are|was|were|means|refers to)\b",
+    re.I,
+)
 _NAMED_BY = ("name", "symbol", "qualified_name", "path", "file", "table", "column", "heading")
 
 
@@ -40,15 +47,21 @@ def titles(item: Item) -> tuple[str, ...]:
     called = _forms[item.title if len(item.title) <= MAX_NAME else ""]
     if "aliases" not in item.properties:
         return called
-    return tuple(dict.fromkeys([*called, *(name for alias in _aliases(item) for name in _forms[alias])]))
+    return tuple(
+        dict.fromkeys([*called, *(name for alias in _aliases(item) for name in _forms[alias])])
+    )
 
 
 def _formed(title: str) -> tuple[str, ...]:
     """A title as a name: as it is, without a qualifier in brackets, without the place or rank behind a comma; each also without "The" if two
     words are left."""
-    title = title[:MAX_NAME]  # headings may be long, and the search for brackets and commas must not be
+    title = title[
+        :MAX_NAME
+    ]  # headings may be long, and the search for brackets and commas must not be
     bare = _QUALIFIER.sub("", title) if title.rstrip()[-1:] in _CLOSING else title
-    told = dict.fromkeys((title, bare, _WHERE.sub("", bare) if "," in bare else bare))  # most titles are just what they are
+    told = dict.fromkeys(
+        (title, bare, _WHERE.sub("", bare) if "," in bare else bare)
+    )  # most titles are just what they are
     forms = list(dict.fromkeys(map(normal, told)))
     forms += [name[4:] for name in forms if name.startswith("the ") and name.count(" ") > 1]
     return tuple(dict.fromkeys([name for name in forms if useful(name)]))
@@ -81,7 +94,13 @@ def _called(item: Item) -> Iterator[str]:
 
 def _aliases(item: Item) -> list[str]:
     aliases = item.properties.get("aliases", ())
-    given = aliases.split(",") if isinstance(aliases, str) else aliases if isinstance(aliases, list | tuple) else ()
+    given = (
+        aliases.split(",")
+        if isinstance(aliases, str)
+        else aliases
+        if isinstance(aliases, list | tuple)
+        else ()
+    )
     return [alias[:MAX_NAME] for alias in given if isinstance(alias, str)]
 
 

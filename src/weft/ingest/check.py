@@ -57,11 +57,18 @@ def item(given: Item) -> Item:
         _text(where, "embedding_text", given.embedding_text, MAX_TEXT)
     _fraction(where, "confidence", given.confidence)
     checked = replace(
-        given, kind=_kind(where, given.kind), tags=_tags(where, given.tags), properties=_properties(where, given.properties), **_times(where, given)
+        given,
+        kind=_kind(where, given.kind),
+        tags=_tags(where, given.tags),
+        properties=_properties(where, given.properties),
+        **_times(where, given),
     )
     if checked.numbered and not re.fullmatch(r"0|-?[1-9][0-9]{0,18}", checked.id):
         raise Invalid(f"{where}: the id is not a whole number, yet it is said to be one")
-    if not (checked.properties or any(text.strip() for text in (checked.title, checked.text, checked.summary))):
+    if not (
+        checked.properties
+        or any(text.strip() for text in (checked.title, checked.text, checked.summary))
+    ):
         raise Invalid(f"{where} is empty: it needs a title, a text, a summary or properties")
     return checked
 
@@ -79,9 +86,16 @@ def edge(given: Edge) -> Edge:
     if given.weight is None:
         raise Invalid(f"{where}: weight must be a number from 0 to 1, not None")
     if given.origin:
-        raise Invalid(f"{where}: its origin is {given.origin!r}: such links are made by weft alone; leave origin empty to make it yours")
+        raise Invalid(
+            f"{where}: its origin is {given.origin!r}: such links are made by weft alone; leave origin empty to make it yours"
+        )
     same = "" if given.target_space == given.space else given.target_space
-    return replace(given, weight=float(given.weight), target_space=same, properties=_properties(where, given.properties))
+    return replace(
+        given,
+        weight=float(given.weight),
+        target_space=same,
+        properties=_properties(where, given.properties),
+    )
 
 
 def edge_keys(given: object) -> list[EdgeKey]:
@@ -111,7 +125,9 @@ def edge_from_row(row: Mapping[str, Any], space: str | None) -> Edge:
     return edge(Edge(**_row(row, EDGE_FIELDS, space, numbers=("source", "target", "item_id"))))
 
 
-def _row(row: Mapping[str, Any], known: Sequence[str], space: str | None, numbers: Sequence[str]) -> dict[str, Any]:
+def _row(
+    row: Mapping[str, Any], known: Sequence[str], space: str | None, numbers: Sequence[str]
+) -> dict[str, Any]:
     for name in row:
         if name not in known:
             raise unknown("field", name, known)
@@ -119,7 +135,10 @@ def _row(row: Mapping[str, Any], known: Sequence[str], space: str | None, number
     values.setdefault("space", space)
     if values["space"] is None:
         raise Invalid("no space: name one for the whole load, or give each row its own")
-    return {name: str(value) if name in numbers and type(value) is int else value for name, value in values.items()}
+    return {
+        name: str(value) if name in numbers and type(value) is int else value
+        for name, value in values.items()
+    }
 
 
 def name(field: str, value: object) -> str:
@@ -141,13 +160,17 @@ def time(name: str, value: object) -> datetime:
         found = value if isinstance(value, datetime) else codec.text_to_time(value)  # type: ignore[arg-type]
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
-        raise Invalid(f"{name} must be a time such as 2026-01-31T12:00:00Z, not {value!r}") from None
+        raise Invalid(
+            f"{name} must be a time such as 2026-01-31T12:00:00Z, not {value!r}"
+        ) from None
 
 
 def vector(given: Sequence[float] | Vector, dimensions: int | None = None) -> Vector:
     """A unit vector of finite numbers."""
     try:
-        with np.errstate(over="ignore"):  # a number too large for single precision is infinite, and refused below
+        with np.errstate(
+            over="ignore"
+        ):  # a number too large for single precision is infinite, and refused below
             array = np.asarray(given, np.float32)
     except (TypeError, ValueError):
         raise Invalid("a vector must be a list of numbers") from None
@@ -179,16 +202,22 @@ def _name(where: str, field: str, value: object, empty: bool = True) -> None:
     if len(value) > MAX_NAME:
         raise Invalid(f"{where}: {field} has {len(value):,} characters; the most is {MAX_NAME}")
     if _CONTROL.search(value) or _UNSTORABLE.search(value):
-        raise Invalid(f"{where}: {field} must not contain control characters or lone surrogates: {value[:80]!r}")
+        raise Invalid(
+            f"{where}: {field} must not contain control characters or lone surrogates: {value[:80]!r}"
+        )
 
 
 def _text(where: str, field: str, value: object, most: int) -> None:
     if not isinstance(value, str):
         raise Invalid(f"{where}: {field} must be text, not {type(value).__name__}")
     if len(value) > most:
-        raise Invalid(f"{where}: {field} has {len(value):,} characters; the most is {most:,}: split it")
+        raise Invalid(
+            f"{where}: {field} has {len(value):,} characters; the most is {most:,}: split it"
+        )
     if found := _UNSTORABLE.search(value):
-        raise Invalid(f"{where}: {field} contains {found.group()!r} at character {found.start()}, which cannot be stored as text")
+        raise Invalid(
+            f"{where}: {field} contains {found.group()!r} at character {found.start()}, which cannot be stored as text"
+        )
 
 
 def _fraction(where: str, field: str, value: object) -> None:
@@ -217,9 +246,15 @@ def _tags(where: str, value: object) -> tuple[str, ...]:
 
 def _times(where: str, given: Item) -> dict[str, Any]:
     names = ("created_at", "updated_at", "valid_from", "valid_to")
-    times = {name: time(f"{where}: {name}", getattr(given, name)) for name in names if getattr(given, name) is not None}
+    times = {
+        name: time(f"{where}: {name}", getattr(given, name))
+        for name in names
+        if getattr(given, name) is not None
+    }
     if "valid_from" in times and "valid_to" in times and times["valid_from"] >= times["valid_to"]:
-        raise Invalid(f"{where}: valid_from {given.valid_from} is not before valid_to {given.valid_to}")
+        raise Invalid(
+            f"{where}: valid_from {given.valid_from} is not before valid_to {given.valid_to}"
+        )
     return times
 
 

@@ -75,9 +75,21 @@ def write(folder: Path, record: Record, answers: Sequence[Answer]) -> Path:
 
 
 def _fill(folder: Path, record: Record, answers: Sequence[Answer]) -> None:
-    facts = {name: getattr(record, name) for name in ("space", "entity", "source", "hash", "model", "prompt", "max_retries", "error")}
-    wrong = [{"portion": one.portion, "attempt": one.attempt, "complaints": list(one.complaints)} for one in answers]
-    rows = {"version": VERSION, "time": codec.time_to_text(record.time), **facts, "skipped": [asdict(one) for one in record.skipped], "answers": wrong}
+    facts = {
+        name: getattr(record, name)
+        for name in ("space", "entity", "source", "hash", "model", "prompt", "max_retries", "error")
+    }
+    wrong = [
+        {"portion": one.portion, "attempt": one.attempt, "complaints": list(one.complaints)}
+        for one in answers
+    ]
+    rows = {
+        "version": VERSION,
+        "time": codec.time_to_text(record.time),
+        **facts,
+        "skipped": [asdict(one) for one in record.skipped],
+        "answers": wrong,
+    }
     (folder / "artifacts").mkdir()
     for one in answers:
         _put(folder / "artifacts" / f"answer-{one.portion:02}-{one.attempt}.txt", one.text)
@@ -102,19 +114,38 @@ def is_loaded(folder: Path) -> bool:
 def read(folder: Path) -> Record:
     """A record as it was written; structured JSON that somebody edited since is checked again."""
     if not (folder / "record.json").is_file():
-        raise NotFound(f"{str(folder)!r} is not a check-in record: it has no record.json", "no_record")
+        raise NotFound(
+            f"{str(folder)!r} is not a check-in record: it has no record.json", "no_record"
+        )
     try:
         row = json.loads((folder / "record.json").read_text("utf-8"))
         text = (folder / "input.txt").read_bytes().decode()
-        layers = json.loads((folder / "structured.json").read_text("utf-8")) if (folder / "structured.json").is_file() else None
+        layers = (
+            json.loads((folder / "structured.json").read_text("utf-8"))
+            if (folder / "structured.json").is_file()
+            else None
+        )
         skipped = tuple(Skipped(**one) for one in row["skipped"])
-        facts: dict[str, Any] = {name: row[name] for name in ("space", "entity", "source", "model", "prompt", "max_retries", "error")}
+        facts: dict[str, Any] = {
+            name: row[name]
+            for name in ("space", "entity", "source", "model", "prompt", "max_retries", "error")
+        }
         time = codec.text_to_time(row["time"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Corrupt(f"the check-in record {str(folder)!r} is damaged: {type(error).__name__}: {error}") from error
+        raise Corrupt(
+            f"the check-in record {str(folder)!r} is damaged: {type(error).__name__}: {error}"
+        ) from error
     except OSError as error:
-        raise Unavailable(f"the check-in record {str(folder)!r} cannot be read: {error.strerror}") from error
-    return Record(text, time=time, layers=None if layers is None else _valid(folder, layers, facts["entity"]), skipped=skipped, **facts)
+        raise Unavailable(
+            f"the check-in record {str(folder)!r} cannot be read: {error.strerror}"
+        ) from error
+    return Record(
+        text,
+        time=time,
+        layers=None if layers is None else _valid(folder, layers, facts["entity"]),
+        skipped=skipped,
+        **facts,
+    )
 
 
 def same(folder: Path, hash: str) -> Iterator[tuple[Path, Record]]:
@@ -127,10 +158,14 @@ def same(folder: Path, hash: str) -> Iterator[tuple[Path, Record]]:
 
 def _valid(folder: Path, layers: object, entity: str | None) -> Layers:
     if not isinstance(layers, Mapping):
-        raise Corrupt(f"{str(folder / 'structured.json')!r} must be an object with metadata, pieces and graph")
+        raise Corrupt(
+            f"{str(folder / 'structured.json')!r} must be an object with metadata, pieces and graph"
+        )
     valid, wrong = schema.checked(layers, frozenset() if entity is None else frozenset([entity]))
     if wrong:
-        raise Invalid(f"{str(folder / 'structured.json')!r}: {wrong[0].where}: {wrong[0].why} ({wrong[0].what})")
+        raise Invalid(
+            f"{str(folder / 'structured.json')!r}: {wrong[0].where}: {wrong[0].why} ({wrong[0].what})"
+        )
     return valid
 
 
@@ -150,4 +185,6 @@ def _writable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"cannot write a check-in record in {str(folder)!r}: {error.strerror}") from error
+        raise Unavailable(
+            f"cannot write a check-in record in {str(folder)!r}: {error.strerror}"
+        ) from error

@@ -12,7 +12,16 @@ from weft.ingest.signs import beginnings
 from weft.model import Item
 
 # What the first letters of a label say. MENTIONS alone depends on other items: on the names they go by.
-CALLED, KEY, BEGINS, SAYS, SPAN, AT, REFERS_TO, MENTIONS = "c:", "k:", "b:", "s:", "p:", "a:", "r:", "m:"
+CALLED, KEY, BEGINS, SAYS, SPAN, AT, REFERS_TO, MENTIONS = (
+    "c:",
+    "k:",
+    "b:",
+    "s:",
+    "p:",
+    "a:",
+    "r:",
+    "m:",
+)
 
 
 def labels(item: Item, text: Text, named: Named | None = None) -> tuple[str, ...]:

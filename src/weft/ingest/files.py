@@ -13,7 +13,13 @@ from pathlib import Path
 from weft.errors import Invalid
 
 # UTF-32 first: its mark begins with that of UTF-16.
-_MARKS = ((BOM_UTF32_LE, "utf-32"), (BOM_UTF32_BE, "utf-32"), (BOM_UTF8, "utf-8-sig"), (BOM_UTF16_LE, "utf-16"), (BOM_UTF16_BE, "utf-16"))
+_MARKS = (
+    (BOM_UTF32_LE, "utf-32"),
+    (BOM_UTF32_BE, "utf-32"),
+    (BOM_UTF8, "utf-8-sig"),
+    (BOM_UTF16_LE, "utf-16"),
+    (BOM_UTF16_BE, "utf-16"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,13 @@ def listed(folder: Path, suffixes: Collection[str]) -> list[File | Skipped]:
             others[one.path.suffix.lower() or "no suffix"] += 1
     if others:
         kinds = ", ".join(f"{suffix} ({count})" for suffix, count in sorted(others.items()))
-        found.append(Skipped(str(folder), f"{others.total()} other files", f"not of a kind that can be loaded: {kinds}; known: {', '.join(suffixes)}"))
+        found.append(
+            Skipped(
+                str(folder),
+                f"{others.total()} other files",
+                f"not of a kind that can be loaded: {kinds}; known: {', '.join(suffixes)}",
+            )
+        )
     return found
 
 
@@ -106,4 +118,6 @@ def decoded(raw: bytes) -> str:
         return raw.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:
         wanted = "UTF-8" if encoding in ("", "utf-8-sig") else encoding.upper()
-        raise Invalid(f"not {wanted}: byte {error.start} is 0x{raw[error.start]:02x} ({error.reason}); save it as UTF-8") from None
+        raise Invalid(
+            f"not {wanted}: byte {error.start} is 0x{raw[error.start]:02x} ({error.reason}); save it as UTF-8"
+        ) from None

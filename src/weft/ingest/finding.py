@@ -29,8 +29,14 @@ class Named(NamedTuple):
 def find(finder: NameFinder, text: str) -> Named:
     """Only names that are useful by the same measure as titles. One in small letters opens nothing: no text could mention it."""
     text = text[:MAX_READ]
-    found = [(start, name) for start, written in finder.find(text) if useful(name := normal(written))]
-    opens = [name for start, name in found[:1] if text[:start].strip().lower() in _ARTICLES and not text[start].islower()]
+    found = [
+        (start, name) for start, written in finder.find(text) if useful(name := normal(written))
+    ]
+    opens = [
+        name
+        for start, name in found[:1]
+        if text[:start].strip().lower() in _ARTICLES and not text[start].islower()
+    ]
     return Named(tuple(dict.fromkeys(name for _, name in found))[:MAX_FOUND], "".join(opens))
 
 

@@ -32,7 +32,11 @@ def values(text: str) -> dict[str, Any]:
     try:
         _refuse_tricks(text)
         found = yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError, TypeError) as error:  # ValueError: a date such as 2026-02-30; TypeError: a key that is a list
+    except (
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+    ) as error:  # ValueError: a date such as 2026-02-30; TypeError: a key that is a list
         raise Invalid(f"not YAML: {_brief(error)}") from None
     if found is None:
         return {}
@@ -47,14 +51,20 @@ def _refuse_tricks(text: str) -> None:
         line = event.start_mark.line + 2 if event.start_mark else 1  # of the page
         if isinstance(event, yaml.AliasEvent):
             raise Invalid(f"line {line}: aliases (*{event.anchor}) are not taken")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+            event, yaml.CollectionEndEvent
+        )
         if depth > MAX_DEPTH:
             raise Invalid(f"line {line}: nested more than {MAX_DEPTH} deep")
 
 
 def _brief(error: Exception) -> str:
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    return f"line {mark.line + 2} column {mark.column + 1}: {problem}" if mark else " ".join(str(error).split())
+    return (
+        f"line {mark.line + 2} column {mark.column + 1}: {problem}"
+        if mark
+        else " ".join(str(error).split())
+    )
 
 
 def _plain(value: object) -> object:
@@ -62,10 +72,16 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple | set):
-        return [_plain(one) for one in (sorted(value, key=str) if isinstance(value, set) else value)]
+        return [
+            _plain(one) for one in (sorted(value, key=str) if isinstance(value, set) else value)
+        ]
     if isinstance(value, datetime):
         return codec.time_to_text(value) if value.tzinfo else value.isoformat()
     if isinstance(value, date):
         return value.isoformat()
-    known = value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+    known = (
+        value is None
+        or isinstance(value, str | bool | int)
+        or (isinstance(value, float) and math.isfinite(value))
+    )
     return value if known else str(value)

@@ -12,7 +12,16 @@ from collections.abc import Set as AbstractSet
 from itertools import count
 
 from weft.ingest.kept import Kept
-from weft.ingest.mentions import MAX_NAMED, MAX_SIGNS, STOP, begins_with_sign, may_begin, most_words, parts, tells_nothing
+from weft.ingest.mentions import (
+    MAX_NAMED,
+    MAX_SIGNS,
+    STOP,
+    begins_with_sign,
+    may_begin,
+    most_words,
+    parts,
+    tells_nothing,
+)
 
 MAX_KEY = 80  # characters; what is cut off is looked at when the text is read again
 AT_MOST = 32  # more words than any name has
@@ -39,13 +48,20 @@ class Text:
     def __init__(self, text: str) -> None:
         words: list[str] = []
         said: list[str] = []  # keys that names may have here
-        places: list[int] = []  # where a name with this key may begin: the number of the word, times AT_MOST, and how many words it may have
+        places: list[
+            int
+        ] = []  # where a name with this key may begin: the number of the word, times AT_MOST, and how many words it may have
         for part, georgian in parts(text):
-            _read(list(map(_georgian if georgian else _shapes.__getitem__, part)), words, said, places)
+            _read(
+                list(map(_georgian if georgian else _shapes.__getitem__, part)), words, said, places
+            )
         numbers = dict(zip(dict.fromkeys(said), count(), strict=False))
         self.keys = tuple(numbers)
         self._words = tuple(words)
-        self._said, self._places = array("I", map(numbers.__getitem__, said)).tobytes(), array("Q", places).tobytes()
+        self._said, self._places = (
+            array("I", map(numbers.__getitem__, said)).tobytes(),
+            array("Q", places).tobytes(),
+        )
 
     @property
     def size(self) -> int:
@@ -57,7 +73,9 @@ class Text:
         if live.isdisjoint(self.keys):
             return [], []
         here = {number for number, key in enumerate(self.keys) if key in live}
-        everywhere = zip(memoryview(self._said).cast("I"), memoryview(self._places).cast("Q"), strict=True)
+        everywhere = zip(
+            memoryview(self._said).cast("I"), memoryview(self._places).cast("Q"), strict=True
+        )
         places = list(dict.fromkeys([place for key, place in everywhere if key in here]))
         if not any([begins_with_sign(self.keys[number]) for number in here]):
             return places, []
@@ -68,7 +86,12 @@ class Text:
     def beginning(self, places: Iterable[int], length: int) -> list[str]:
         """So many words from each place; "" where no name that begins there has so many."""
         words = self._words
-        return [" ".join(words[(start := place // AT_MOST) : start + length]) if place % AT_MOST >= length else "" for place in places]
+        return [
+            " ".join(words[(start := place // AT_MOST) : start + length])
+            if place % AT_MOST >= length
+            else ""
+            for place in places
+        ]
 
     def runs(self, places: Iterable[int], live: AbstractSet[str]) -> list[tuple[int, Runs]]:
         """The number of the word at each place, and the runs of words from there that have one of these keys."""
@@ -99,7 +122,9 @@ def mentioned(runs: Iterable[tuple[int, Runs]], known: Container[str]) -> list[s
     found: dict[str, None] = {}
     behind = 0
     for start, lengths in runs:
-        name = next((run for run in reversed(lengths) if run in known), "") if start >= behind else ""
+        name = (
+            next((run for run in reversed(lengths) if run in known), "") if start >= behind else ""
+        )
         if name:
             behind = start + lengths[name]
             found[name] = None

@@ -15,7 +15,16 @@ from weft.model import Item, Kind
 
 LAYERS = ("metadata", "pieces", "graph")
 KNOWLEDGE_TYPES = ("fact", "instruction", "preference", "procedure", "note", "episodic")
-_MORE = ("title", "summary", "confidence", "created_at", "updated_at", "valid_from", "valid_to", "source")  # as in weft's own rows
+_MORE = (
+    "title",
+    "summary",
+    "confidence",
+    "created_at",
+    "updated_at",
+    "valid_from",
+    "valid_to",
+    "source",
+)  # as in weft's own rows
 
 Entry = Mapping[str, Any]
 Placed = tuple[str, dict[str, Any] | Skipped]
@@ -25,7 +34,10 @@ def rows(where: str, given: Mapping[str, Any]) -> Iterator[Placed]:
     """Each entry with its place: profiles, pieces and nodes as items, then edges. A node that has a profile becomes one item with it."""
     for name in given:
         if name not in LAYERS:
-            yield f"{where}: {name}", Skipped("", str(name)[:80], f"no layer {name!r}; known: {', '.join(LAYERS)}")
+            yield (
+                f"{where}: {name}",
+                Skipped("", str(name)[:80], f"no layer {name!r}; known: {', '.join(LAYERS)}"),
+            )
     graph, wrong = _object(f"{where}: graph", given.get("graph"), ("nodes", "edges"))
     yield from wrong
     profiles = dict(_entries(f"{where}: metadata", given.get("metadata"), "", _profile))
@@ -36,13 +48,24 @@ def rows(where: str, given: Mapping[str, Any]) -> Iterator[Placed]:
     yield from _entries(f"{where}: graph.edges", graph.get("edges"), "source_id", _edge)
 
 
-def _entries(where: str, given: object, named: str, read: Callable[[str, Entry], dict[str, Any]]) -> Iterator[Placed]:
+def _entries(
+    where: str, given: object, named: str, read: Callable[[str, Entry], dict[str, Any]]
+) -> Iterator[Placed]:
     if given is None:
         return
     if not isinstance(given, list | tuple if named else Mapping):
-        yield where, Skipped("", reprlib.repr(given), "not a list" if named else "not an object of entities by their ids")
+        yield (
+            where,
+            Skipped(
+                "",
+                reprlib.repr(given),
+                "not a list" if named else "not an object of entities by their ids",
+            ),
+        )
         return
-    pairs: Iterable[tuple[Any, Any]] = given.items() if isinstance(given, Mapping) else enumerate(given)
+    pairs: Iterable[tuple[Any, Any]] = (
+        given.items() if isinstance(given, Mapping) else enumerate(given)
+    )
     for number, entry in pairs:
         place = f"{where}[{number!r}]"
         if not isinstance(entry, Mapping):
@@ -51,15 +74,24 @@ def _entries(where: str, given: object, named: str, read: Callable[[str, Entry],
         try:
             yield place, read(number if isinstance(given, Mapping) else "", entry)
         except Invalid as error:
-            yield place, Skipped("", str(entry.get(named, "") if named else number)[:80], str(error))
+            yield (
+                place,
+                Skipped("", str(entry.get(named, "") if named else number)[:80], str(error)),
+            )
 
 
 def _object(where: str, given: object, known: tuple[str, ...]) -> tuple[Entry, list[Placed]]:
     if given is None:
         return {}, []
     if not isinstance(given, Mapping):
-        return {}, [(where, Skipped("", reprlib.repr(given), f"not an object with {' and '.join(known)}"))]
-    return given, [(where, Skipped("", str(name)[:80], str(unknown("field", name, known)))) for name in given if name not in known]
+        return {}, [
+            (where, Skipped("", reprlib.repr(given), f"not an object with {' and '.join(known)}"))
+        ]
+    return given, [
+        (where, Skipped("", str(name)[:80], str(unknown("field", name, known))))
+        for name in given
+        if name not in known
+    ]
 
 
 def _profile(id: str, entry: Entry) -> dict[str, Any]:
@@ -67,27 +99,59 @@ def _profile(id: str, entry: Entry) -> dict[str, Any]:
     if entry.get("entity_id", id) != id:
         raise Invalid(f"entity_id {reprlib.repr(entry['entity_id'])} stands under the name {id!r}")
     properties = _properties(entry)
-    row = {"id": id, "kind": "profile", "type": _text(entry, "entity_type"), "section": "user_profile", "properties": properties}
+    row = {
+        "id": id,
+        "kind": "profile",
+        "type": _text(entry, "entity_type"),
+        "section": "user_profile",
+        "properties": properties,
+    }
     return row | _more(entry) | _titled(entry, properties, id)
 
 
 def _node(_: str, entry: Entry) -> dict[str, Any]:
-    _known(entry, "node_id", "node_type", "label", "properties", *(name for name in _MORE if name != "title"))
+    _known(
+        entry,
+        "node_id",
+        "node_type",
+        "label",
+        "properties",
+        *(name for name in _MORE if name != "title"),
+    )
     properties, id = _properties(entry), _id(entry, "node_id")
     row = {"id": id, "kind": "entity", "type": _text(entry, "node_type"), "properties": properties}
     return row | _more(entry) | {"title": _text(entry, "label", id if not properties else "")}
 
 
 def _piece(_: str, entry: Entry) -> dict[str, Any]:
-    _known(entry, "piece_id", "content", "knowledge_type", "info_type", "tags", "entity_id", "embedding_text", "properties", *_MORE)
+    _known(
+        entry,
+        "piece_id",
+        "content",
+        "knowledge_type",
+        "info_type",
+        "tags",
+        "entity_id",
+        "embedding_text",
+        "properties",
+        *_MORE,
+    )
     content = _text(entry, "content")
     if not content.strip():
         raise Invalid("content must not be empty")
     kind = _text(entry, "knowledge_type", "fact").lower()
     if kind not in KNOWLEDGE_TYPES:
         raise unknown("knowledge_type", entry["knowledge_type"], KNOWLEDGE_TYPES)
-    row = {"id": _id(entry, "piece_id") if entry.get("piece_id") is not None else _made(content), "text": content, "type": kind}
-    row |= {"section": _text(entry, "info_type", "context"), "subject": entry.get("entity_id"), "embedding_text": entry.get("embedding_text")}
+    row = {
+        "id": _id(entry, "piece_id") if entry.get("piece_id") is not None else _made(content),
+        "text": content,
+        "type": kind,
+    }
+    row |= {
+        "section": _text(entry, "info_type", "context"),
+        "subject": entry.get("entity_id"),
+        "embedding_text": entry.get("embedding_text"),
+    }
     return row | {"tags": entry.get("tags"), "properties": _properties(entry)} | _more(entry)
 
 
@@ -95,11 +159,18 @@ def _edge(_: str, entry: Entry) -> dict[str, Any]:
     _known(entry, "source_id", "target_id", "edge_type", "weight", "piece_id", "properties")
     properties = dict(_properties(entry))
     piece = entry.get("piece_id", properties.pop("piece_id", None))
-    row = {"source": _id(entry, "source_id"), "target": _id(entry, "target_id"), "type": _text(entry, "edge_type"), "weight": entry.get("weight")}
+    row = {
+        "source": _id(entry, "source_id"),
+        "target": _id(entry, "target_id"),
+        "type": _text(entry, "edge_type"),
+        "weight": entry.get("weight"),
+    }
     return row | {"item_id": piece, "properties": properties}
 
 
-def _joined(profiles: dict[str, dict[str, Any] | Skipped], nodes: dict[str, dict[str, Any] | Skipped]) -> Iterator[Placed]:
+def _joined(
+    profiles: dict[str, dict[str, Any] | Skipped], nodes: dict[str, dict[str, Any] | Skipped]
+) -> Iterator[Placed]:
     """The profiles, those that have a node with its label and properties; such nodes are taken out."""
     by_id = {row["id"]: place for place, row in reversed(nodes.items()) if isinstance(row, dict)}
     for place, profile in profiles.items():
@@ -107,11 +178,30 @@ def _joined(profiles: dict[str, dict[str, Any] | Skipped], nodes: dict[str, dict
             at = by_id[profile["id"]]
             node = nodes.pop(at)
             assert isinstance(node, dict)
-            if lost := [name for name, value in node["properties"].items() if profile["properties"].get(name, value) != value]:
-                yield at, Skipped("", profile["id"], f"its profile says something else about {', '.join(lost)}: the profile's is kept")
+            if lost := [
+                name
+                for name, value in node["properties"].items()
+                if profile["properties"].get(name, value) != value
+            ]:
+                yield (
+                    at,
+                    Skipped(
+                        "",
+                        profile["id"],
+                        f"its profile says something else about {', '.join(lost)}: the profile's is kept",
+                    ),
+                )
             title = node["title"] if profile["title"] in ("", profile["id"]) else profile["title"]
-            more = {name: value for name, value in node.items() if value is not None and name not in ("id", "kind", "type", "title", "properties")}
-            profile = more | profile | {"title": title, "properties": node["properties"] | profile["properties"]}
+            more = {
+                name: value
+                for name, value in node.items()
+                if value is not None and name not in ("id", "kind", "type", "title", "properties")
+            }
+            profile = (
+                more
+                | profile
+                | {"title": title, "properties": node["properties"] | profile["properties"]}
+            )
         yield place, profile
 
 
@@ -119,12 +209,33 @@ def met(coming: Item, stored: Item) -> tuple[Item, str]:
     """A node or a profile as it will be stored beside what another file said about the same entity, and what of it is not kept. The
     profile stays, under the name that the node gave it."""
     kinds = (coming.kind, stored.kind)
-    if kinds not in ((Kind.ENTITY, Kind.PROFILE), (Kind.PROFILE, Kind.ENTITY), (Kind.PROFILE, Kind.PROFILE)):
+    if kinds not in (
+        (Kind.ENTITY, Kind.PROFILE),
+        (Kind.PROFILE, Kind.ENTITY),
+        (Kind.PROFILE, Kind.PROFILE),
+    ):
         return coming, ""
-    profile, node = (stored, coming) if stored.kind is Kind.PROFILE and coming.kind is Kind.ENTITY else (coming, stored)
-    named = replace(profile, title=node.title) if profile.title in ("", profile.id) and node.title else profile
-    lost = [] if node.kind is Kind.PROFILE else [name for name, value in node.properties.items() if profile.properties.get(name) != value]
-    return named, f"{', '.join(lost)}: not kept, as the entity has a profile; say it there" if lost else ""
+    profile, node = (
+        (stored, coming)
+        if stored.kind is Kind.PROFILE and coming.kind is Kind.ENTITY
+        else (coming, stored)
+    )
+    named = (
+        replace(profile, title=node.title)
+        if profile.title in ("", profile.id) and node.title
+        else profile
+    )
+    lost = (
+        []
+        if node.kind is Kind.PROFILE
+        else [
+            name for name, value in node.properties.items() if profile.properties.get(name) != value
+        ]
+    )
+    return (
+        named,
+        f"{', '.join(lost)}: not kept, as the entity has a profile; say it there" if lost else "",
+    )
 
 
 def _known(entry: Entry, *names: str) -> None:

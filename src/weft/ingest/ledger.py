@@ -83,7 +83,12 @@ def _claims(pages: Iterable[Item]) -> Claims:
         for part, rows in said.get("items", {}).items():
             claims.items.update({(space, id): Claim(part, mark) for space, id, mark in rows})
         for part, rows in said.get("edges", {}).items():
-            claims.edges.update({((space, a), (other, b), type): Claim(part, mark) for space, a, other, b, type, mark in rows})
+            claims.edges.update(
+                {
+                    ((space, a), (other, b), type): Claim(part, mark)
+                    for space, a, other, b, type, mark in rows
+                }
+            )
     return claims
 
 
@@ -100,7 +105,9 @@ def pages(origin: str, claims: Claims) -> list[Item]:
 
 def page(origin: str, name: str, claims: Claims) -> Item:
     """In the one text that no index of words reads."""
-    links = {(*source, *target, type): claim for (source, target, type), claim in claims.edges.items()}
+    links = {
+        (*source, *target, type): claim for (source, target, type), claim in claims.edges.items()
+    }
     said = {"items": _by_part(claims.items), "edges": _by_part(links)}
     return Item(f"{origin}/{name}", LEDGER, embedding_text=codec.to_json(said))
 

@@ -33,8 +33,12 @@ MAX_ADDRESS = 1000  # characters
 NOTHING = Named()
 _ADDRESSED = ("path", "file", "url", "table", "symbol", "qualified_name")
 
-_MARKDOWN_LINK = re.compile(r"\[[^\]\n]{0,200}\]\(\s*<?([^()\s<>]{1,500})>?(?:\s+\"[^\"\n]*\")?\s*\)")
-_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*<?([^\s<>]{1,500})", re.M)  # of a link in another place
+_MARKDOWN_LINK = re.compile(
+    r"\[[^\]\n]{0,200}\]\(\s*<?([^()\s<>]{1,500})>?(?:\s+\"[^\"\n]*\")?\s*\)"
+)
+_DEFINITION = re.compile(
+    r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*<?([^\s<>]{1,500})", re.M
+)  # of a link in another place
 _URL = re.compile(r"\bhttps?://[^\s<>()\[\]\"'`]{1,500}")
 _CODE = re.compile(r"`([^`\n]{3,120})`")
 _FILE = re.compile(r"(?<![\w/@:.-])(?:[\w.-]{1,100}/){1,20}[\w.-]{0,100}\.[A-Za-z]\w{0,9}(?![\w/])")
@@ -59,7 +63,11 @@ def closeness(texts: int) -> float:
 
 def addresses(item: Item) -> tuple[str, ...]:
     """What a reference may point to when it means this item: its id, the file it came from, the table or column it describes."""
-    found = [item.id, item.source or "", *(str(item.properties[field]) for field in _ADDRESSED if field in item.properties)]
+    found = [
+        item.id,
+        item.source or "",
+        *(str(item.properties[field]) for field in _ADDRESSED if field in item.properties),
+    ]
     found += [normal(item.title)] if item.title else []
     return tuple(dict.fromkeys(one for one in map(_address, found) if 0 < len(one) <= MAX_ADDRESS))
 
@@ -68,7 +76,9 @@ def references(item: Item) -> tuple[tuple[str, str], ...]:
     """(type of link, address): the links in its text, and the foreign keys of the table it describes."""
     found = [(REFERS, address) for address in _linked(item)]
     found += [(FOREIGN_KEY, address) for address in _foreign_keys(item.properties)]
-    return tuple(dict.fromkeys(one for one in found if 0 < len(one[1]) <= MAX_ADDRESS))[:MAX_REFERENCES]
+    return tuple(dict.fromkeys(one for one in found if 0 < len(one[1]) <= MAX_ADDRESS))[
+        :MAX_REFERENCES
+    ]
 
 
 def called_by(item: Item, named: Named = NOTHING) -> tuple[str, ...]:
@@ -86,7 +96,11 @@ def links(items: Iterable[Item], finder: NameFinder | None = None) -> list[Edge]
     spaces: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         spaces[item.space].append(item)
-    found = {edge.key: edge for space in sorted(spaces) for edge in _in_space(sorted(spaces[space], key=lambda item: item.id), finder)}
+    found = {
+        edge.key: edge
+        for space in sorted(spaces)
+        for edge in _in_space(sorted(spaces[space], key=lambda item: item.id), finder)
+    }
     return [found[key] for key in sorted(found)]
 
 
@@ -114,14 +128,23 @@ def _mentions(items: Sequence[Item], called: Mapping[str, Sequence[Item]]) -> It
             continue
         for source in holding[name]:
             for target in called[name]:
-                edge = Edge(source.id, target.id, MENTIONS, strength(len(called[name]), len(holding[name])), source.space, properties={"name": name})
+                edge = Edge(
+                    source.id,
+                    target.id,
+                    MENTIONS,
+                    strength(len(called[name]), len(holding[name])),
+                    source.space,
+                    properties={"name": name},
+                )
                 known = best.get((source.id, target.id))
                 if source.id != target.id and (known is None or known.weight < edge.weight):
                     best[source.id, target.id] = edge
     yield from best.values()
 
 
-def _shares(items: Sequence[Item], called: Mapping[str, Sequence[Item]], named: Mapping[str, Named]) -> Iterator[Edge]:
+def _shares(
+    items: Sequence[Item], called: Mapping[str, Sequence[Item]], named: Mapping[str, Named]
+) -> Iterator[Edge]:
     holding: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         for name in shared(item, named[item.id]):
@@ -132,7 +155,14 @@ def _shares(items: Sequence[Item], called: Mapping[str, Sequence[Item]], named: 
             continue
         for number, source in enumerate(holding[name]):
             for target in holding[name][number + 1 :]:
-                edge = Edge(source.id, target.id, SHARES, closeness(len(holding[name])), source.space, properties={"name": name})
+                edge = Edge(
+                    source.id,
+                    target.id,
+                    SHARES,
+                    closeness(len(holding[name])),
+                    source.space,
+                    properties={"name": name},
+                )
                 known = best.get((source.id, target.id))
                 if known is None or known.weight < edge.weight:
                     best[source.id, target.id] = edge
@@ -146,10 +176,18 @@ def _references(items: Sequence[Item]) -> Iterator[Edge]:
             at[address].append(item)
     referring = Counter(reference for item in items for reference in references(item))
     for source in items:
-        for type, address in sorted(references(source), reverse=True):  # of several addresses of one item the first counts
-            for target in at[address][:MAX_ADDRESSED] if address in at and referring[type, address] <= MAX_REFERRING else ():
+        for type, address in sorted(
+            references(source), reverse=True
+        ):  # of several addresses of one item the first counts
+            for target in (
+                at[address][:MAX_ADDRESSED]
+                if address in at and referring[type, address] <= MAX_REFERRING
+                else ()
+            ):
                 if target.id != source.id:
-                    yield Edge(source.id, target.id, type, 1.0, source.space, properties={"name": address})
+                    yield Edge(
+                        source.id, target.id, type, 1.0, source.space, properties={"name": address}
+                    )
 
 
 def _linked(item: Item) -> Iterator[str]:
@@ -171,7 +209,9 @@ def _linked(item: Item) -> Iterator[str]:
             yield _address(posixpath.join(folder, target))
         if part and not _SCHEME.match(target):
             yield f"{posixpath.splitext(_address(posixpath.join(folder, target)) if target else page)[0]}#{part}"
-    yield from (_address(found.rstrip(".,;:!?")) for found in (_URL.findall(text) if "://" in text else ()))
+    yield from (
+        _address(found.rstrip(".,;:!?")) for found in (_URL.findall(text) if "://" in text else ())
+    )
     pages = _WIKI_LINK.findall(text) if "[[" in text else []
     yield from map(_address, pages)
     yield from map(normal, pages)
@@ -194,4 +234,8 @@ def _foreign_keys(properties: Mapping[str, object]) -> Iterator[str]:
 def _address(text: str) -> str:
     cleaned = text.strip()
     # Most are ids and titles without a path, and normpath takes longer than all the rest.
-    return cleaned if "/" not in cleaned or _SCHEME.match(cleaned) else posixpath.normpath(cleaned).removeprefix("/")
+    return (
+        cleaned
+        if "/" not in cleaned or _SCHEME.match(cleaned)
+        else posixpath.normpath(cleaned).removeprefix("/")
+    )

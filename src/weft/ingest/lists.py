@@ -18,7 +18,10 @@ def stored_labels(rule: Rule, labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def common_labels(store: LinkStore, space: str, rule: Rule, labels: Sequence[str]) -> set[str]:
-    return {label.removeprefix(f"{rule.type}:") for label in store.common(space, stored_labels(rule, labels))}
+    return {
+        label.removeprefix(f"{rule.type}:")
+        for label in store.common(space, stored_labels(rule, labels))
+    }
 
 
 class Lists:
@@ -34,7 +37,12 @@ class Lists:
         linked themselves are left to their own turn."""
         near, touching = self._near(items), self._touching(list(items))
         listing = {edge.target for edge in touching if edge.origin == MADE}
-        watching = {(weight, id, other) for id, pairs in near.items() for weight, other in pairs if other > id}
+        watching = {
+            (weight, id, other)
+            for id, pairs in near.items()
+            for weight, other in pairs
+            if other > id
+        }
         concerned = listing | {other for _, _, other in watching}
         concerned -= set(self._store.marks(self._space, sorted(concerned)).before)
         others = sorted(concerned & (listing | self._would_list(watching, concerned - listing)))
@@ -50,7 +58,9 @@ class Lists:
         return {id: found.get(id, []) for id in items}
 
     def _touching(self, ids: Sequence[str]) -> list[Edge]:
-        return self._store.edges_of([(self._space, id) for id in ids], [self._space], [self._rule.type], EVERYONE)
+        return self._store.edges_of(
+            [(self._space, id) for id in ids], [self._space], [self._rule.type], EVERYONE
+        )
 
     def _would_list(self, watching: set[tuple[float, str, str]], asked: set[str]) -> set[str]:
         """Those of the asked whose stored list has room for a changed item, or holds something less near."""
@@ -59,11 +69,17 @@ class Lists:
             if edge.origin == MADE and edge.target in stored:
                 stored[edge.target].append((edge.weight, edge.source))
         full = {id: min(held) for id, held in stored.items() if len(held) >= KEPT}
-        return {other for weight, id, other in watching if other in stored and (other not in full or (weight, id) > full[other])}
+        return {
+            other
+            for weight, id, other in watching
+            if other in stored and (other not in full or (weight, id) > full[other])
+        }
 
     def _write(self, near: Near, touching: Sequence[Edge]) -> None:
         stored: dict[str, dict[str, Edge]] = {id: {} for id in near}
-        settled: dict[str, set[str]] = {id: set() for id in near}  # pairs that people have linked, or forbidden to link
+        settled: dict[str, set[str]] = {
+            id: set() for id in near
+        }  # pairs that people have linked, or forbidden to link
         for edge in touching:
             if edge.origin == MADE:
                 stored.get(edge.target, {})[edge.source] = edge
@@ -71,7 +87,12 @@ class Lists:
             for id, other in ((edge.source, edge.target), (edge.target, edge.source)):
                 settled.get(id, set()).add(other)
         for id, pairs in near.items():
-            best = heapq.nlargest(KEPT, (pair for pair in pairs if pair[1] < id and pair[1] not in settled[id]))
-            wanted = {other: Edge(other, id, self._rule.type, weight, self._space, origin=MADE) for weight, other in best}
+            best = heapq.nlargest(
+                KEPT, (pair for pair in pairs if pair[1] < id and pair[1] not in settled[id])
+            )
+            wanted = {
+                other: Edge(other, id, self._rule.type, weight, self._space, origin=MADE)
+                for weight, other in best
+            }
             self.made += [edge for other, edge in wanted.items() if stored[id].get(other) != edge]
             self.dropped += [edge.key for other, edge in stored[id].items() if other not in wanted]

@@ -50,14 +50,20 @@ _QUESTIONS = frozenset(_ASKING.split())
 # A sign of a script without spaces is a word of its own.
 _ONE_SIGN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_ONE_SIGN}]|[^\W{_ONE_SIGN}]+(?:'[^\W{_ONE_SIGN}]+)*")
-_ASCII_WORD = re.compile("[A-Za-z0-9_]+(?:'[A-Za-z0-9_]+)*")  # the same in a text of ASCII alone, in half the time
+_ASCII_WORD = re.compile(
+    "[A-Za-z0-9_]+(?:'[A-Za-z0-9_]+)*"
+)  # the same in a text of ASCII alone, in half the time
 _SIGN = re.compile(f"[{_ONE_SIGN}]")
 _FIRST_SIGN = _ONE_SIGN[0]
 _BETWEEN_SIGNS = rf"(?<=[{_ONE_SIGN}])[^\w{_ONE_SIGN}]+(?=[{_ONE_SIGN}])"  # compiled when it is needed: it takes 8 ms
 _TWO_SYLLABLES = re.compile("[\uac00-\ud7a3]{2}")
-_GEORGIAN = re.compile("[\u10d0-\u10ff]")  # small letters to Unicode, yet nobody writes names with others
+_GEORGIAN = re.compile(
+    "[\u10d0-\u10ff]"
+)  # small letters to Unicode, yet nobody writes names with others
 _GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
-INSIDE = re.compile(r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d")  # what a symbol of a program has and a word has not
+INSIDE = re.compile(
+    r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d"
+)  # what a symbol of a program has and a word has not
 _CODE = re.compile(r"`([^`\n]{2,120})`")
 _CAPITAL = r"[A-ZÀ-ÖØ-ÞĆČĎĐĘĚĞİŁŃŇŐŒŘŚŞŠŢŤŮŰŹŻŽΑ-ΩА-ЯЁ][\w'.-]*"
 _SMALL = "of|the|de|la|del|von|van|der|and|for|in|on|at|to|di|da|du|le|&"
@@ -96,7 +102,9 @@ def useful(name: str) -> bool:
         return False
     if words[0] in _QUESTIONS and len(words) > 3:
         return False
-    return len(words) > 1 or len(name) >= LEAST_LETTERS or _TWO_SYLLABLES.fullmatch(name) is not None
+    return (
+        len(words) > 1 or len(name) >= LEAST_LETTERS or _TWO_SYLLABLES.fullmatch(name) is not None
+    )
 
 
 def tells_nothing(word: str) -> bool:
@@ -136,7 +144,11 @@ def mentions(text: str, known: Container[str]) -> Iterator[tuple[str, int]]:
     for start, most in _starts(text, words):
         if start < behind:
             continue
-        name, length = max((run for run in _runs(words, start, most) if run[0] in known), key=lambda run: run[1], default=("", 0))
+        name, length = max(
+            (run for run in _runs(words, start, most) if run[0] in known),
+            key=lambda run: run[1],
+            default=("", 0),
+        )
         if length:
             behind = start + length
             yield name, words[start].start
@@ -146,20 +158,32 @@ def folded(text: str) -> str:
     """What `holds_one` looks at. Folded, as what small letters of a whole text are depends on the letters beside them. Nothing stands between
     signs of scripts without spaces: signs alone are in every text, and only side by side they tell one from another."""
     plain = _plain(text).casefold()
-    return plain if plain.isascii() or not _SIGN.search(plain) else re.sub(_BETWEEN_SIGNS, "", plain)
+    return (
+        plain if plain.isascii() or not _SIGN.search(plain) else re.sub(_BETWEEN_SIGNS, "", plain)
+    )
 
 
 def holds_one(text: str, names: Sequence[str]) -> bool:
     """Whether a folded text has all words of one of the normalised names, wherever they stand: if not, it mentions none of them. Of very
     many names it may be said without looking."""
-    return len(names) > LOOKED_FOR or any(all(word in text for word in folded(name).split(" ")) for name in names)
+    return len(names) > LOOKED_FOR or any(
+        all(word in text for word in folded(name).split(" ")) for name in names
+    )
 
 
 def asked_about(text: str, known: Collection[str]) -> tuple[str, ...]:
     """The known names that a question holds, each once. Questions are typed carelessly: names of several words count in any case."""
     words, firsts = _words(_plain(text)), {name.partition(" ")[0] for name in known}
-    starts = [start for start, word in enumerate(words) if word.text in firsts or word.text.removesuffix("'s") in firsts]
-    runs = (run for start in starts for run, _ in _runs(words, start, min(most_words(words[start].text), len(words) - start)))
+    starts = [
+        start
+        for start, word in enumerate(words)
+        if word.text in firsts or word.text.removesuffix("'s") in firsts
+    ]
+    runs = (
+        run
+        for start in starts
+        for run, _ in _runs(words, start, min(most_words(words[start].text), len(words) - start))
+    )
     found = dict.fromkeys(run for run in runs if run in known)
     capital = frozenset(candidates(text)) if any(" " not in run for run in found) else frozenset()
     return tuple(run for run in found if " " in run or run in capital)
@@ -174,7 +198,17 @@ def spans(text: str) -> tuple[str, ...]:
     runs = dict.fromkeys(_SPAN.findall(text))
     at = 0  # each stands behind the one before: to look from the beginning of the text for each took the square of its length
     found = dict.fromkeys(
-        [name for run in runs if (name := _span(run) if " " in run else "" if _begins_only(text, run, at := text.find(run, at)) else _spans[run])]
+        [
+            name
+            for run in runs
+            if (
+                name := _span(run)
+                if " " in run
+                else ""
+                if _begins_only(text, run, at := text.find(run, at))
+                else _spans[run]
+            )
+        ]
     )
     for symbol in _CODE.findall(text) if "`" in text else ():
         if INSIDE.search(symbol) and useful(normal(symbol)):
@@ -222,7 +256,9 @@ def _plain(text: str) -> str:
 
 
 def _words(plain: str) -> list[Word]:
-    return [Word(found.group().lower(), found.start(), found.end()) for found in _WORD.finditer(plain)]
+    return [
+        Word(found.group().lower(), found.start(), found.end()) for found in _WORD.finditer(plain)
+    ]
 
 
 def _starts(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
@@ -231,7 +267,9 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
     ends = _behind(gaps, words) if gaps else []
     for number, word in enumerate(words):
         end = ends[number] if ends else len(words)
-        if _begins_name(text, word) and (word.text not in STOP or _leads_to_name(text, words[number:end])):
+        if _begins_name(text, word) and (
+            word.text not in STOP or _leads_to_name(text, words[number:end])
+        ):
             yield number, min(most_words(word.text), end - number)
 
 

@@ -19,10 +19,17 @@ def merged(parts: Sequence[Layers]) -> Layers:
     for part in parts:
         for id, entry in part["metadata"].items():
             before = whole["metadata"].get(id, {})
-            whole["metadata"][id] = entry | {"properties": before.get("properties", {}) | entry.get("properties", {})}
+            whole["metadata"][id] = entry | {
+                "properties": before.get("properties", {}) | entry.get("properties", {})
+            }
         nodes = {node["node_id"] for node in whole["graph"]["nodes"]}
-        whole["graph"]["nodes"] += [node for node in part["graph"]["nodes"] if node["node_id"] not in nodes]
-        taken = {piece["piece_id"] for piece in whole["pieces"]} | {*whole["metadata"], *(node["node_id"] for node in whole["graph"]["nodes"])}
+        whole["graph"]["nodes"] += [
+            node for node in part["graph"]["nodes"] if node["node_id"] not in nodes
+        ]
+        taken = {piece["piece_id"] for piece in whole["pieces"]} | {
+            *whole["metadata"],
+            *(node["node_id"] for node in whole["graph"]["nodes"]),
+        }
         names: dict[str, str] = {}
         for piece in part["pieces"]:
             known = contents.get(_hash(piece))
@@ -35,7 +42,9 @@ def merged(parts: Sequence[Layers]) -> Layers:
     return whole | {"graph": whole["graph"] | {"edges": _once(whole["graph"]["edges"])}}
 
 
-def beside(layers: Layers, stored: Mapping[str, Item], source: str | None) -> tuple[Layers, list[Skipped]]:
+def beside(
+    layers: Layers, stored: Mapping[str, Item], source: str | None
+) -> tuple[Layers, list[Skipped]]:
     """What to load, so that nothing stored is lost: profiles keep the properties that the text does not mention, known nodes stay as
     they are, and a piece never replaces what is about something else or from another source. What cannot be added is reported."""
     metadata, skipped = {}, []
@@ -43,20 +52,46 @@ def beside(layers: Layers, stored: Mapping[str, Item], source: str | None) -> tu
         before = stored.get(id)
         if before is not None and not entry.get("properties"):
             continue
-        if before is not None and (before.kind not in (Kind.PROFILE, Kind.ENTITY) or before.text or before.tags):
-            skipped.append(Skipped(f"metadata[{id!r}]", id, f"the {before.kind} of this id has a text or tags, which a profile would replace"))
+        if before is not None and (
+            before.kind not in (Kind.PROFILE, Kind.ENTITY) or before.text or before.tags
+        ):
+            skipped.append(
+                Skipped(
+                    f"metadata[{id!r}]",
+                    id,
+                    f"the {before.kind} of this id has a text or tags, which a profile would replace",
+                )
+            )
         else:
-            kept: dict[str, Any] = {} if before is None else {"properties": dict(before.properties) | entry.get("properties", {})}
+            kept: dict[str, Any] = (
+                {}
+                if before is None
+                else {"properties": dict(before.properties) | entry.get("properties", {})}
+            )
             metadata[id] = entry | kept
     nodes = [node for node in layers["graph"]["nodes"] if node["node_id"] not in stored]
-    names = {piece["piece_id"]: _own_id(piece, stored.get(piece["piece_id"]), source) for piece in layers["pieces"]}
-    pieces = [piece | {"piece_id": names[piece["piece_id"]]} | ({"source": source} if source else {}) for piece in layers["pieces"]]
-    return {"metadata": metadata, "pieces": pieces, "graph": {"nodes": nodes, "edges": _explained_by(layers["graph"]["edges"], names)}}, skipped
+    names = {
+        piece["piece_id"]: _own_id(piece, stored.get(piece["piece_id"]), source)
+        for piece in layers["pieces"]
+    }
+    pieces = [
+        piece | {"piece_id": names[piece["piece_id"]]} | ({"source": source} if source else {})
+        for piece in layers["pieces"]
+    ]
+    return {
+        "metadata": metadata,
+        "pieces": pieces,
+        "graph": {"nodes": nodes, "edges": _explained_by(layers["graph"]["edges"], names)},
+    }, skipped
 
 
 def ids(layers: Layers) -> list[str]:
     """Every id that loading would write to."""
-    return [*layers["metadata"], *(node["node_id"] for node in layers["graph"]["nodes"]), *(piece["piece_id"] for piece in layers["pieces"])]
+    return [
+        *layers["metadata"],
+        *(node["node_id"] for node in layers["graph"]["nodes"]),
+        *(piece["piece_id"] for piece in layers["pieces"]),
+    ]
 
 
 def free(id: str, taken: Container[str]) -> str:
@@ -80,13 +115,19 @@ def _hash(piece: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{piece.get('entity_id')}\n{text}".encode()).hexdigest()
 
 
-def _explained_by(edges: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[Mapping[str, Any]]:
+def _explained_by(
+    edges: Sequence[Mapping[str, Any]], names: Mapping[str, str]
+) -> list[Mapping[str, Any]]:
     """The edges, with the new names of the pieces that explain them."""
     renamed = []
     for edge in edges:
         properties = edge.get("properties", {})
         piece = properties.get("piece_id")
-        renamed.append(edge if piece not in names else {**edge, "properties": {**properties, "piece_id": names[piece]}})
+        renamed.append(
+            edge
+            if piece not in names
+            else {**edge, "properties": {**properties, "piece_id": names[piece]}}
+        )
     return renamed
 
 

@@ -15,10 +15,31 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
-from weft.ingest.entries import AT, BEGINS, CALLED, KEY, MENTIONS, REFERS_TO, SAYS, SPAN, labels, of, told
+from weft.ingest.entries import (
+    AT,
+    BEGINS,
+    CALLED,
+    KEY,
+    MENTIONS,
+    REFERS_TO,
+    SAYS,
+    SPAN,
+    labels,
+    of,
+    told,
+)
 from weft.ingest.finding import Named
 from weft.ingest.keys import Runs, Text, key_of, mentioned
-from weft.ingest.links import FOREIGN_KEY, MAX_ADDRESSED, MAX_HOLDERS, MAX_MENTIONS, MAX_REFERRING, MAX_SAYING, MAX_SHARING, REFERS
+from weft.ingest.links import (
+    FOREIGN_KEY,
+    MAX_ADDRESSED,
+    MAX_HOLDERS,
+    MAX_MENTIONS,
+    MAX_REFERRING,
+    MAX_SAYING,
+    MAX_SHARING,
+    REFERS,
+)
 from weft.ingest.mentions import folded, holds_one
 from weft.ingest.signs import Places, grown
 from weft.model import Item
@@ -44,12 +65,20 @@ class Move(NamedTuple):
 
     def within(self, most: int) -> set[str]:
         """All concerned, if before or after no more than `most` are."""
-        if self.before is None or self.after is None or min(len(self.before), len(self.after)) > most:
+        if (
+            self.before is None
+            or self.after is None
+            or min(len(self.before), len(self.after)) > most
+        ):
             return set()
         return self.before | self.after
 
     def crosses(self, most: int) -> bool:
-        return self.before is not None and self.after is not None and (len(self.before) > most) != (len(self.after) > most)
+        return (
+            self.before is not None
+            and self.after is not None
+            and (len(self.before) > most) != (len(self.after) > most)
+        )
 
 
 class Read(NamedTuple):
@@ -63,11 +92,15 @@ class Read(NamedTuple):
 def enter(store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, Read]) -> Concerned:
     """Enter changed items under the labels they have by themselves; those that are gone, under none."""
     old = store.entries(space, ids)
-    new = {id: (*_mentions(old.get(id, ())), *labels(*items[id])) if id in items else () for id in ids}
+    new = {
+        id: (*_mentions(old.get(id, ())), *labels(*items[id])) if id in items else () for id in ids
+    }
     moves = Moves(store, space, old, new)
     concerned = Concerned(moves.changed)
     _names_changed(moves, concerned)
-    concerned.marked |= moves.turned(MAX_SAYING)  # names are looked for only if not too many texts have their key
+    concerned.marked |= moves.turned(
+        MAX_SAYING
+    )  # names are looked for only if not too many texts have their key
     concerned.stale |= moves.under(SPAN, moves.names(SPAN), MAX_SHARING)
     concerned.stale |= moves.under(MENTIONS, moves.names(MENTIONS), MAX_MENTIONS)
     _addresses_changed(moves, concerned)
@@ -80,7 +113,12 @@ def mention(store: LinkStore, space: str, items: Mapping[str, Read]) -> Concerne
     old = store.entries(space, list(items))
     alone = {id: old.get(id, ())[len(_mentions(old.get(id, ()))) :] for id in items}
     found = _mentioned(store, space, {id: read.text for id, read in items.items()})
-    moves = Moves(store, space, old, {id: (*[f"{MENTIONS}{name}" for name in found[id]], *alone[id]) for id in items})
+    moves = Moves(
+        store,
+        space,
+        old,
+        {id: (*[f"{MENTIONS}{name}" for name in found[id]], *alone[id]) for id in items},
+    )
     concerned = Concerned(moves.changed, stale=set(items))
     concerned.stale |= moves.under(MENTIONS, moves.names(MENTIONS), MAX_MENTIONS)
     return concerned
@@ -117,7 +155,9 @@ class Moves:
     def turned(self, most: int) -> set[str]:
         """Who says a key that more than `most` say before or after, and not both; of the keys that names have."""
         says = self._gains.keys() | self._losses.keys()
-        stored = self._store.under(self._space, [f"{KEY}{label[len(SAYS) :]}" for label in sorted(says)], 1)
+        stored = self._store.under(
+            self._space, [f"{KEY}{label[len(SAYS) :]}" for label in sorted(says)], 1
+        )
         named = says.intersection([f"{SAYS}{one}" for one in (*of(KEY, stored), *self.names(KEY))])
         held = self._store.under(self._space, sorted(named), most + 1 + self._size)
         found: set[str] = set()
@@ -140,7 +180,12 @@ class Moves:
         waiting = self._store.marks(self._space, ids).before if ids else {}
         keys = [(self._space, id) for id in ids if id not in waiting]
         texts = {item.id: folded(item.text) for item in (self._store.get(keys) if keys else ())}
-        return {id for label, ids in few.items() for id in ids if id in texts and holds_one(texts[id], by_key[label])}
+        return {
+            id
+            for label, ids in few.items()
+            for id in ids
+            if id in texts and holds_one(texts[id], by_key[label])
+        }
 
     def names(self, role: str) -> list[str]:
         """Of a role: what gains or loses items."""
@@ -152,7 +197,10 @@ class Moves:
     def of(self, role: str, most: int) -> dict[str, Move]:
         """The names of a role that gain or lose items, without it. One under which more than `most` are, and stay, says only that."""
         stored = self._stored(role, self.names(role), most + 1)
-        return {name: self._move(f"{role}{name}", stored.get(f"{role}{name}", []), most) for name in self.names(role)}
+        return {
+            name: self._move(f"{role}{name}", stored.get(f"{role}{name}", []), most)
+            for name in self.names(role)
+        }
 
     def under(self, role: str, names: Iterable[str], most: int) -> set[str]:
         """All who are entered under one of the names now, and who will be there with them; not of names under which more than `most` are,
@@ -169,8 +217,14 @@ class Moves:
         """Who is under the labels now: the first `most`, and of labels that lose items so many more that `most` of them stay."""
         labels = [f"{role}{name}" for name in names]
         losing = [label for label in labels if label in self._lost] if self._lost else []
-        found = self._store.under(self._space, [label for label in labels if label not in self._lost], most)
-        return {**found, **self._store.under(self._space, losing, most + self._size)} if losing else found
+        found = self._store.under(
+            self._space, [label for label in labels if label not in self._lost], most
+        )
+        return (
+            {**found, **self._store.under(self._space, losing, most + self._size)}
+            if losing
+            else found
+        )
 
     def _move(self, label: str, held: Sequence[str], most: int) -> Move:
         lost = self._lost.get(label, ())
@@ -186,7 +240,9 @@ class Moves:
         for name in self.names(role):
             label = f"{role}{name}"
             before = stored.get(label, [])
-            after = sorted(set(before).difference(self._lost.get(label, ())).union(self._gained.get(label, ())))
+            after = sorted(
+                set(before).difference(self._lost.get(label, ())).union(self._gained.get(label, ()))
+            )
             if before[:most] != after[:most]:
                 changed.append(name)
         return changed
@@ -205,7 +261,11 @@ def _names_changed(moves: Moves, concerned: Concerned) -> None:
 
 def _addresses_changed(moves: Moves, concerned: Concerned) -> None:
     moved = moves.first(AT, MAX_ADDRESSED)
-    concerned.stale |= moves.under(REFERS_TO, [f"{type} {address}" for address in moved for type in (REFERS, FOREIGN_KEY)], MAX_REFERRING)
+    concerned.stale |= moves.under(
+        REFERS_TO,
+        [f"{type} {address}" for address in moved for type in (REFERS, FOREIGN_KEY)],
+        MAX_REFERRING,
+    )
     for move in moves.of(REFERS_TO, MAX_REFERRING).values():
         if move.crosses(MAX_REFERRING):
             concerned.stale |= (move.before or set()) | (move.after or set())
@@ -216,19 +276,30 @@ def _mentioned(store: LinkStore, space: str, texts: Mapping[str, Text]) -> dict[
     live = _live(store, space, sorted(set().union(*[text.keys for text in texts.values()])))
     places = {id: text.places(live) for id, text in texts.items()}
     runs = {id: text.runs(places[id][0], live) for id, text in texts.items()}
-    known = _known(store, space, CALLED, set().union(*[lengths for held in runs.values() for _, lengths in held]))
-    for id, held in _at_signs(store, space, texts, {id: signs for id, (_, signs) in places.items() if signs}, live).items():
+    known = _known(
+        store,
+        space,
+        CALLED,
+        set().union(*[lengths for held in runs.values() for _, lengths in held]),
+    )
+    for id, held in _at_signs(
+        store, space, texts, {id: signs for id, (_, signs) in places.items() if signs}, live
+    ).items():
         known.update(*held.values())
         runs[id] = sorted([*runs[id], *held.items()], key=itemgetter(0))
     return {id: mentioned(held, known) if held else [] for id, held in runs.items()}
 
 
-def _at_signs(store: LinkStore, space: str, texts: Mapping[str, Text], places: Places, live: AbstractSet[str]) -> dict[str, dict[int, Runs]]:
+def _at_signs(
+    store: LinkStore, space: str, texts: Mapping[str, Text], places: Places, live: AbstractSet[str]
+) -> dict[str, dict[int, Runs]]:
     return grown(
         texts,
         places,
         begun=lambda runs: _known(store, space, BEGINS, runs),
-        called=lambda runs: _known(store, space, CALLED, {run for run in runs if key_of(run) in live}),
+        called=lambda runs: _known(
+            store, space, CALLED, {run for run in runs if key_of(run) in live}
+        ),
     )
 
 

@@ -58,24 +58,47 @@ class Knowledge:
     refuse: Callable[[str], None]
 
 
-def asked(text: str, space: str, entity: str | None, record_dir: str | Path | None, now: datetime, options: Mapping[str, Any]) -> Asked:
+def asked(
+    text: str,
+    space: str,
+    entity: str | None,
+    record_dir: str | Path | None,
+    now: datetime,
+    options: Mapping[str, Any],
+) -> Asked:
     for name in options:
         if name not in OPTIONS:
             raise unknown("option", name, OPTIONS)
-    return Asked(text, space, entity, None if record_dir is None else _path("record_dir", record_dir), now, **options)
+    return Asked(
+        text,
+        space,
+        entity,
+        None if record_dir is None else _path("record_dir", record_dir),
+        now,
+        **options,
+    )
 
 
-def ingest(asked: Asked, llm: LLM, knowledge: Knowledge, progress: Progress | None = None) -> Ingested:
+def ingest(
+    asked: Asked, llm: LLM, knowledge: Knowledge, progress: Progress | None = None
+) -> Ingested:
     _check(asked, llm)
     knowledge.refuse(asked.text)  # before it goes to a server and into a record
     if asked.record_dir is not None and not asked.again:
-        earlier = next(checkins.same(asked.record_dir, checkins.content_hash(asked.text, asked.space, asked.entity)), None)
+        earlier = next(
+            checkins.same(
+                asked.record_dir, checkins.content_hash(asked.text, asked.space, asked.entity)
+            ),
+            None,
+        )
         if earlier is not None:
             return _known(asked, *earlier, knowledge)
     layers, report, folder = _structured(asked, llm, progress)
     if asked.dry_run:
         return Ingested(report, layers, folder)
-    return Ingested(report + _load(layers, asked.space, asked.source, folder, knowledge), layers, folder)
+    return Ingested(
+        report + _load(layers, asked.space, asked.source, folder, knowledge), layers, folder
+    )
 
 
 def replay(given: str | Path, space: str | None, knowledge: Knowledge) -> Report:
@@ -83,8 +106,13 @@ def replay(given: str | Path, space: str | None, knowledge: Knowledge) -> Report
     folder = _path("a check-in record", given)
     record = checkins.read(folder)
     if record.layers is None:
-        raise Conflict(f"the run of {str(folder)!r} failed, so there is nothing to load: {record.error}", "failed_record")
-    return Report(skipped=record.skipped) + _load(record.layers, record.space if space is None else space, record.source, folder, knowledge)
+        raise Conflict(
+            f"the run of {str(folder)!r} failed, so there is nothing to load: {record.error}",
+            "failed_record",
+        )
+    return Report(skipped=record.skipped) + _load(
+        record.layers, record.space if space is None else space, record.source, folder, knowledge
+    )
 
 
 def _known(asked: Asked, folder: Path, record: Record, knowledge: Knowledge) -> Ingested:
@@ -95,26 +123,50 @@ def _known(asked: Asked, folder: Path, record: Record, knowledge: Knowledge) -> 
         return Ingested(known, record.layers, folder, reused=True)
     if checkins.is_loaded(folder) and knowledge.stored(merge.ids(record.layers), asked.space):
         return Ingested(known, record.layers, folder, duplicate=True)
-    return Ingested(known + _load(record.layers, asked.space, record.source, folder, knowledge), record.layers, folder, reused=True)
+    return Ingested(
+        known + _load(record.layers, asked.space, record.source, folder, knowledge),
+        record.layers,
+        folder,
+        reused=True,
+    )
 
 
-def _structured(asked: Asked, llm: LLM, progress: Progress | None) -> tuple[Layers, Report, Path | None]:
+def _structured(
+    asked: Asked, llm: LLM, progress: Progress | None
+) -> tuple[Layers, Report, Path | None]:
     """The layers, what is wrong, and the record, which is written before anything is stored, and also when the run fails."""
     run = structure.Structuring(llm, asked.entity, asked.max_retries, progress)
-    record = Record(asked.text, asked.space, asked.entity, asked.now, llm.name, structure.prompt_version(), asked.source, asked.max_retries)
+    record = Record(
+        asked.text,
+        asked.space,
+        asked.entity,
+        asked.now,
+        llm.name,
+        structure.prompt_version(),
+        asked.source,
+        asked.max_retries,
+    )
     try:
         layers, skipped = run.run(asked.text, asked.max_chars)
     except BaseException as error:  # also Ctrl-C, and whatever a plug-in raises: what was asked and answered so far is kept
         if asked.record_dir is not None:
-            failed = checkins.write(asked.record_dir, replace(record, error=str(error) or type(error).__name__), run.answers)
+            failed = checkins.write(
+                asked.record_dir,
+                replace(record, error=str(error) or type(error).__name__),
+                run.answers,
+            )
             error.add_note(f"the record of the run is {failed}")
         raise
     record = replace(record, layers=layers, skipped=tuple(skipped))
-    folder = None if asked.record_dir is None else checkins.write(asked.record_dir, record, run.answers)
+    folder = (
+        None if asked.record_dir is None else checkins.write(asked.record_dir, record, run.answers)
+    )
     return layers, Report(skipped=record.skipped), folder
 
 
-def _load(layers: Layers, space: str, source: str, folder: Path | None, knowledge: Knowledge) -> Report:
+def _load(
+    layers: Layers, space: str, source: str, folder: Path | None, knowledge: Knowledge
+) -> Report:
     stored = {item.id: item for item in knowledge.stored(merge.ids(layers), space)}
     fitting, skipped = merge.beside(layers, stored, source)
     report = Report(skipped=tuple(skipped)) + knowledge.load(fitting, space)
@@ -131,18 +183,27 @@ def _path(name: str, given: object) -> Path:
 
 def _check(asked: Asked, llm: LLM) -> None:
     if not callable(getattr(llm, "complete", None)):
-        raise Invalid(f"llm must be an LLM such as weft.open_llm('openai:MODEL') gives, not {type(llm).__name__}")
+        raise Invalid(
+            f"llm must be an LLM such as weft.open_llm('openai:MODEL') gives, not {type(llm).__name__}"
+        )
     if not isinstance(asked.text, str):
         raise Invalid(f"a text to ingest must be text, not {type(asked.text).__name__}")
     if not asked.text.strip():
         raise Invalid("the text to ingest is empty")
     if len(asked.text) > MAX_TEXT:
-        raise Invalid(f"the text to ingest has {len(asked.text):,} characters; the most is {MAX_TEXT:,}: split it")
+        raise Invalid(
+            f"the text to ingest has {len(asked.text):,} characters; the most is {MAX_TEXT:,}: split it"
+        )
     if "\0" in asked.text or any("\ud800" <= one <= "\udfff" for one in asked.text):
-        raise Invalid("the text to ingest is binary or damaged: it has NUL characters or lone surrogates")
+        raise Invalid(
+            "the text to ingest is binary or damaged: it has NUL characters or lone surrogates"
+        )
     for name, value in (("space", asked.space), ("entity", asked.entity), ("source", asked.source)):
         if value is not None and not check.name(name, value) and name != "source":
             raise Invalid(f"{name} must not be empty")
-    for name, number, least, most in (("max_retries", asked.max_retries, 0, MAX_RETRIES), ("max_chars", asked.max_chars, 500, 200_000)):
+    for name, number, least, most in (
+        ("max_retries", asked.max_retries, 0, MAX_RETRIES),
+        ("max_chars", asked.max_chars, 500, 200_000),
+    ):
         if type(number) is not int or not least <= number <= most:
             raise Invalid(f"{name} must be a whole number from {least} to {most:,}, not {number!r}")

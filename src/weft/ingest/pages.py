@@ -43,19 +43,33 @@ def _items(found: list[Section], said: Row, name: str, page: str) -> Iterator[tu
     if _is_title(found, title):
         found, title = [Section(0, "", found[1].line, found[1].parts), *found[2:]], found[1].title
     title = title or name.rpartition("/")[2].rpartition(".")[0]
-    shared = {"source": name, "tags": _tags(said)} | {field: one for field in ("type", "section", "subject") if (one := _one(said, field))}
-    own = {"properties": _properties(said), "summary": _one(said, "summary") or _one(said, "description")}
-    open_: list[tuple[int, str, str]] = [(0, page, title)]  # level, id and title of the headings a section lies in
+    shared = {"source": name, "tags": _tags(said)} | {
+        field: one for field in ("type", "section", "subject") if (one := _one(said, field))
+    }
+    own = {
+        "properties": _properties(said),
+        "summary": _one(said, "summary") or _one(said, "description"),
+    }
+    open_: list[tuple[int, str, str]] = [
+        (0, page, title)
+    ]  # level, id and title of the headings a section lies in
     ids = {page}
     for section in found:
         if section.level:
             while open_[-1][0] >= section.level:
                 open_.pop()
-            open_.append((section.level, _free(f"{page}#{slug(section.title)}", ids), section.title))
+            open_.append(
+                (section.level, _free(f"{page}#{slug(section.title)}", ids), section.title)
+            )
         id, path = open_[-1][1], BETWEEN.join(one for _, _, one in open_ if one)
         for number, text in enumerate(section.parts, 1):
             part = id if number == 1 else f"{id}/{number}"
-            yield section.line, {"id": part, "title": path if number == 1 else f"{path} ({number})", "text": text} | shared | ({} if section.level else own)
+            yield (
+                section.line,
+                {"id": part, "title": path if number == 1 else f"{path} ({number})", "text": text}
+                | shared
+                | ({} if section.level else own),
+            )
             above = open_[-2][1] if section.level and number == 1 else id
             if part != above:
                 yield section.line, {"source": part, "target": above, "type": "parent"}
@@ -64,7 +78,12 @@ def _items(found: list[Section], said: Row, name: str, page: str) -> Iterator[tu
 
 def _is_title(found: list[Section], title: str) -> bool:
     """Whether the first heading is the page's title: above it is nothing, and no other is as high."""
-    if len(found) < 2 or any(found[0].parts) or found[1].level != 1 or sum(section.level == 1 for section in found) > 1:
+    if (
+        len(found) < 2
+        or any(found[0].parts)
+        or found[1].level != 1
+        or sum(section.level == 1 for section in found) > 1
+    ):
         return False
     return not title or title.casefold() == found[1].title.casefold()
 
@@ -86,11 +105,19 @@ def _one(said: Row, name: str) -> str:
 
 def _properties(said: Row) -> Row:
     """All that has no place of its own, or does not fit into it."""
-    return {name: value for name, value in said.items() if name not in _TAKEN or (name not in _TAKEN[:2] and isinstance(value, dict | list))}
+    return {
+        name: value
+        for name, value in said.items()
+        if name not in _TAKEN or (name not in _TAKEN[:2] and isinstance(value, dict | list))
+    }
 
 
 def _tags(said: Row) -> list[str]:
     """Lists, or names between commas."""
     given = [value for name in ("tags", "keywords") if (value := said.get(name)) is not None]
-    names = [one for value in given for one in (value if isinstance(value, list) else str(value).split(","))]
+    names = [
+        one
+        for value in given
+        for one in (value if isinstance(value, list) else str(value).split(","))
+    ]
     return list(dict.fromkeys(tag for name in names if (tag := " ".join(str(name).split()))))

@@ -72,12 +72,21 @@ def parts(source: Given, space: str | None) -> list[Part]:
     if isinstance(source, Mapping):
         return [Part("", lambda: _from_object("dict", source, space))]
     if not isinstance(source, str | Path):
-        raise Invalid(f"knowledge is loaded from a path or a dict with `items` and `edges`, not from {type(source).__name__}")
+        raise Invalid(
+            f"knowledge is loaded from a path or a dict with `items` and `edges`, not from {type(source).__name__}"
+        )
     path = Path(source)
     if not os.path.exists(path):  # False for what can be no path at all, where Path.exists raises
         raise NotFound(f"no file or folder {str(source)[:200]!r}")
     if not path.is_dir():
-        return [Part(path.name, partial(_from_file if space is not None else _with_spaces, File(path, path.name), space))]
+        return [
+            Part(
+                path.name,
+                partial(
+                    _from_file if space is not None else _with_spaces, File(path, path.name), space
+                ),
+            )
+        ]
     found = files.listed(path, SUFFIXES)
     if not any(isinstance(one, File) for one in found):
         raise Invalid(f"no {', '.join(SUFFIXES)} file in {str(source)!r}")
@@ -89,7 +98,10 @@ def _with_spaces(file: File, space: str | None) -> Iterator[Row | Skipped]:
     seen = False
     for row in _from_file(file, space):
         if isinstance(row, Row) and not seen and row.values.get("space") is None:
-            raise Invalid(f"{str(file.path)!r} does not say which space it belongs to: name one, such as {file.path.stem!r}", "no_space")
+            raise Invalid(
+                f"{str(file.path)!r} does not say which space it belongs to: name one, such as {file.path.stem!r}",
+                "no_space",
+            )
         seen = seen or isinstance(row, Row)
         yield row
 
@@ -105,7 +117,11 @@ def parsed(row: Row) -> Item | Edge | Skipped:
     """What a row says: an object with `target` is an edge, any other an item."""
     what = str(row.values.get("id", row.values.get("source", "")))[:80]
     try:
-        return check.edge_from_row(row.values, row.space) if "target" in row.values else check.item_from_row(row.values, row.space)
+        return (
+            check.edge_from_row(row.values, row.space)
+            if "target" in row.values
+            else check.item_from_row(row.values, row.space)
+        )
     except WeftError as error:
         return Skipped(row.where, what, str(error))
 
@@ -144,7 +160,11 @@ def _from_lines(file: File, space: str | None) -> Iterator[Row | Skipped]:
             number += 1
             where = f"{file.path}:{number}"
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
-                yield Skipped(where, ascii(line[:80]), f"a line of more than {MAX_LINE:,} bytes: split its text")
+                yield Skipped(
+                    where,
+                    ascii(line[:80]),
+                    f"a line of more than {MAX_LINE:,} bytes: split its text",
+                )
                 while line and not line.endswith(b"\n"):
                     line = lines.readline(MAX_LINE)
             elif line.strip():
@@ -153,7 +173,9 @@ def _from_lines(file: File, space: str | None) -> Iterator[Row | Skipped]:
 
 def _opened(path: Path) -> BinaryIO:
     """Line by line as UTF-8; a file whose mark says that it is something else is decoded as a whole."""
-    if not files.regular(path).st_size:  # so a write that failed looks: its items must not be taken for removed
+    if not files.regular(
+        path
+    ).st_size:  # so a write that failed looks: its items must not be taken for removed
         raise Invalid("empty: there is no row in it")
     lines = path.open("rb")
     start = lines.peek(4)[:4] if isinstance(lines, io.BufferedReader) else b""
@@ -172,7 +194,11 @@ def _from_line(where: str, raw: bytes, space: str | None) -> Row | Skipped:
         values = _loads(line)
     except (ValueError, RecursionError) as error:
         return Skipped(where, line.strip()[:80], f"not JSON: {error}")
-    return Row(where, values, space) if isinstance(values, dict) else Skipped(where, line.strip()[:80], "not an object")
+    return (
+        Row(where, values, space)
+        if isinstance(values, dict)
+        else Skipped(where, line.strip()[:80], "not an object")
+    )
 
 
 def _from_object(where: str, values: object, space: str | None) -> Iterator[Row | Skipped]:
@@ -181,13 +207,23 @@ def _from_object(where: str, values: object, space: str | None) -> Iterator[Row 
     return _from_parts(where, {"items": values} if isinstance(values, list) else values, space)
 
 
-def _from_layers(where: str, values: Mapping[str, Any], space: str | None) -> Iterator[Row | Skipped]:
+def _from_layers(
+    where: str, values: Mapping[str, Any], space: str | None
+) -> Iterator[Row | Skipped]:
     for place, row in layers.rows(where, values):
-        yield replace(row, where=place) if isinstance(row, Skipped) else Row(place, row, space, layered=True)
+        yield (
+            replace(row, where=place)
+            if isinstance(row, Skipped)
+            else Row(place, row, space, layered=True)
+        )
 
 
 def _from_parts(where: str, values: object, space: str | None) -> Iterator[Row | Skipped]:
-    if not isinstance(values, Mapping) or not set(values) <= {"items", "edges", "layered"} or values.get("layered", False) not in (True, False):
+    if (
+        not isinstance(values, Mapping)
+        or not set(values) <= {"items", "edges", "layered"}
+        or values.get("layered", False) not in (True, False)
+    ):
         why = "must be a list of items or an object with `items` and `edges`, or with `metadata`, `pieces` and `graph`"
         yield Skipped(where, "the whole file", why)
         return
@@ -199,7 +235,11 @@ def _from_parts(where: str, values: object, space: str | None) -> Iterator[Row |
             continue
         for number, row in enumerate(rows):
             place = f"{where}: {part}[{number}]"
-            yield Row(place, row, space, layered) if isinstance(row, Mapping) else Skipped(place, reprlib.repr(row), "not an object")
+            yield (
+                Row(place, row, space, layered)
+                if isinstance(row, Mapping)
+                else Skipped(place, reprlib.repr(row), "not an object")
+            )
 
 
 def _loads(text: str) -> Any:

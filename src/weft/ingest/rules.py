@@ -16,7 +16,9 @@ Near = dict[str, list[tuple[float, str]]]
 """For each id the others it may be linked to, in any order: (weight, id)."""
 
 EVERYONE = 1 << 31
-COMMON = 200  # a label that more items of a space carry links nobody: it says nothing about any of them
+COMMON = (
+    200  # a label that more items of a space carry links nobody: it says nothing about any of them
+)
 LEAST_TAGS = 2
 TAGS_FOR_1 = 5  # so many common tags weigh 1
 SIMILAR = 0.85  # cosine
@@ -37,10 +39,14 @@ class Rule(Protocol):
     def labels(self, item: Item) -> set[str]:
         """What may tie the item to others and may become common."""
 
-    def carriers(self, space: str, labels: Sequence[str], most: int, *, store: LinkStore) -> dict[str, list[str]]:
+    def carriers(
+        self, space: str, labels: Sequence[str], most: int, *, store: LinkStore
+    ) -> dict[str, list[str]]:
         """Who carries each label, in order of id; labels that nobody or more than `most` items carry are left out."""
 
-    def near(self, space: str, items: Mapping[str, Item], common: set[str], *, store: LinkStore) -> Near:
+    def near(
+        self, space: str, items: Mapping[str, Item], common: set[str], *, store: LinkStore
+    ) -> Near:
         """Everyone near these items. Common labels count for nothing."""
 
 
@@ -52,17 +58,29 @@ class SharedTag:
     def labels(self, item: Item) -> set[str]:
         return set(item.tags)
 
-    def carriers(self, space: str, labels: Sequence[str], most: int, *, store: LinkStore) -> dict[str, list[str]]:
+    def carriers(
+        self, space: str, labels: Sequence[str], most: int, *, store: LinkStore
+    ) -> dict[str, list[str]]:
         return store.carriers(space, labels, most)
 
-    def near(self, space: str, items: Mapping[str, Item], common: set[str], *, store: LinkStore) -> Near:
-        telling = {id: [tag for tag in item.tags if tag not in common] for id, item in items.items()}
-        asked = sorted({tag for tags in telling.values() if len(tags) >= LEAST_TAGS for tag in tags})
+    def near(
+        self, space: str, items: Mapping[str, Item], common: set[str], *, store: LinkStore
+    ) -> Near:
+        telling = {
+            id: [tag for tag in item.tags if tag not in common] for id, item in items.items()
+        }
+        asked = sorted(
+            {tag for tags in telling.values() if len(tags) >= LEAST_TAGS for tag in tags}
+        )
         carried = store.carriers(space, asked, EVERYONE)
         near: Near = {}
         for id, tags in telling.items():
             shared = Counter(other for tag in tags for other in carried.get(tag, ()) if other != id)
-            near[id] = [(min(1.0, count / TAGS_FOR_1), other) for other, count in shared.items() if count >= LEAST_TAGS]
+            near[id] = [
+                (min(1.0, count / TAGS_FOR_1), other)
+                for other, count in shared.items()
+                if count >= LEAST_TAGS
+            ]
         return near
 
 
@@ -74,10 +92,14 @@ class Similar:
     def labels(self, item: Item) -> set[str]:
         return set()
 
-    def carriers(self, space: str, labels: Sequence[str], most: int, *, store: LinkStore) -> dict[str, list[str]]:
+    def carriers(
+        self, space: str, labels: Sequence[str], most: int, *, store: LinkStore
+    ) -> dict[str, list[str]]:
         return {}
 
-    def near(self, space: str, items: Mapping[str, Item], common: set[str], *, store: LinkStore) -> Near:
+    def near(
+        self, space: str, items: Mapping[str, Item], common: set[str], *, store: LinkStore
+    ) -> Near:
         return store.alike(space, list(items), SIMILAR)
 
 

@@ -54,7 +54,9 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise Invalid(f"the rules about secrets in {str(path)!r} cannot be read: {error.strerror}") from None
+        raise Invalid(
+            f"the rules about secrets in {str(path)!r} cannot be read: {error.strerror}"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"{path}: not TOML: {error}") from None
     for name in values:
@@ -70,7 +72,9 @@ def _own(rows: object, path: str, taken: set[str]) -> list[Rule]:
     for number, row in enumerate(rows, 1):
         rule = _rule(row, path, number)
         if rule.name in taken:
-            raise Invalid(f"{path}: two rules are called {rule.name!r}; to replace a built-in rule, also name it in `disable`")
+            raise Invalid(
+                f"{path}: two rules are called {rule.name!r}; to replace a built-in rule, also name it in `disable`"
+            )
         taken = taken | {rule.name}
         for regex in (rule.regex, *rule.allow, *rule.allow_around):
             _compilable(regex, f"{path}: rule {rule.name!r}")
@@ -79,29 +83,46 @@ def _own(rows: object, path: str, taken: set[str]) -> list[Rule]:
 
 
 def _rule(row: Mapping[str, Any], path: str, number: int) -> Rule:
-    where = f"{path}: rule {row['name']!r}" if isinstance(row.get("name"), str) else f"{path}: rule {number}"
+    where = (
+        f"{path}: rule {row['name']!r}"
+        if isinstance(row.get("name"), str)
+        else f"{path}: rule {number}"
+    )
     for name in row:
         if name not in RULE_FIELDS:
             raise Invalid(f"{where}: {unknown('field', name, RULE_FIELDS)}")
     for name in ("name", "regex"):
         if not row.get(name):
             raise Invalid(f"{where}: {name} is missing")
-    return Rule(**{name: _value(RULE_FIELDS[name], value, where, name) for name, value in row.items()})
+    return Rule(
+        **{name: _value(RULE_FIELDS[name], value, where, name) for name, value in row.items()}
+    )
 
 
 def _value(kind: str, value: object, where: str, name: str) -> Any:
     if kind.startswith("tuple"):
         texts = _texts(value, where, name)
         return tuple(text.lower() for text in texts) if name == "keywords" else texts
-    if kind == "float" and not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= 8:
+    if (
+        kind == "float"
+        and not isinstance(value, bool)
+        and isinstance(value, int | float)
+        and 0 <= value <= 8
+    ):
         return float(value)
     if kind == "str" and isinstance(value, str):
         return value
-    raise Invalid(f"{where}: {name} must be {'a number from 0 to 8' if kind == 'float' else 'text'}, not {value!r}")
+    raise Invalid(
+        f"{where}: {name} must be {'a number from 0 to 8' if kind == 'float' else 'text'}, not {value!r}"
+    )
 
 
 def _texts(value: object, where: str, name: str) -> tuple[str, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(one, str) and one for one in value):
+    if (
+        not isinstance(value, Sequence)
+        or isinstance(value, str)
+        or not all(isinstance(one, str) and one for one in value)
+    ):
         raise Invalid(f"{where}: {name} must be a list of texts, not {value!r}")
     return tuple(value)
 
@@ -110,5 +131,9 @@ def _compilable(regex: str, where: str) -> None:
     try:
         compiled(regex)
     except re2.error as error:
-        reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
+        reason = (
+            error.args[0].decode()
+            if error.args and isinstance(error.args[0], bytes)
+            else str(error)
+        )
         raise Invalid(f"{where}: RE2 does not take the regex {regex!r}: {reason}") from None

@@ -16,10 +16,19 @@ from weft.ingest import check, read
 from weft.ingest.read import Row, Skipped
 from weft.model import Edge, Item
 
-ITEM_NAMES = ("id", "space", "type", "section", "subject")  # first: a refusal names the id, so it must be clean by then
+ITEM_NAMES = (
+    "id",
+    "space",
+    "type",
+    "section",
+    "subject",
+)  # first: a refusal names the id, so it must be clean by then
 ITEM_TEXTS = ("title", "text", "summary", "embedding_text", "source")
 EDGE_NAMES = ("source", "target", "type", "space", "target_space", "item_id")
-_PAIRS = (("name", "value"), ("key", "value"))  # {"name": "DB_PASSWORD", "value": "…"} says what {"DB_PASSWORD": "…"} does
+_PAIRS = (
+    ("name", "value"),
+    ("key", "value"),
+)  # {"name": "DB_PASSWORD", "value": "…"} says what {"DB_PASSWORD": "…"} does
 
 
 class Secret(Invalid):
@@ -61,7 +70,11 @@ class Rules:
         """One pass over a text that says which rules are worth trying."""
         hints = re2.Set.SearchSet(_options())
         for rule in self.rules:
-            hints.Add(f"(?i:{'|'.join(re2.escape(word) for word in rule.keywords)})" if rule.keywords else rule.regex)
+            hints.Add(
+                f"(?i:{'|'.join(re2.escape(word) for word in rule.keywords)})"
+                if rule.keywords
+                else rule.regex
+            )
         hints.Compile()
         return hints
 
@@ -80,14 +93,20 @@ class Rules:
             for match in regex.finditer(text):
                 group = 1 if regex.groups else 0
                 secret = match.group(group) or b""
-                if _entropy(secret) >= self.rules[number].entropy and not (allow.search(secret) or allow_around.search(match.group())):
+                if _entropy(secret) >= self.rules[number].entropy and not (
+                    allow.search(secret) or allow_around.search(match.group())
+                ):
                     return Finding(self.rules[number], text.count(b"\n", 0, match.start(group)) + 1)
         return None
 
     def _patterns(self, number: int) -> tuple[Any, Any, Any]:
         if number not in self._compiled:
             rule = self.rules[number]
-            self._compiled[number] = (compiled(rule.regex), _one_of((*self.allow, *rule.allow)), _one_of(rule.allow_around))
+            self._compiled[number] = (
+                compiled(rule.regex),
+                _one_of((*self.allow, *rule.allow)),
+                _one_of(rule.allow_around),
+            )
         return self._compiled[number]
 
     # the door
@@ -108,7 +127,11 @@ class Rules:
         found = read.parsed(row)
         if isinstance(found, Skipped) or not (secret := self._in(found)):
             return found
-        return Skipped(row.where, "" if secret.unnamed else (found.id if isinstance(found, Item) else found.source), str(secret.error()))
+        return Skipped(
+            row.where,
+            "" if secret.unnamed else (found.id if isinstance(found, Item) else found.source),
+            str(secret.error()),
+        )
 
     def refuse(self, value: Item | Edge) -> None:
         if found := self._in(value):
@@ -149,17 +172,27 @@ class _Found:
 
     def error(self) -> Secret:
         line = self.finding.line
-        return _refusal(self._owner(), f"{self.part.place} line {line}" if line > 1 else self.part.place, self.finding.rule)
+        return _refusal(
+            self._owner(),
+            f"{self.part.place} line {line}" if line > 1 else self.part.place,
+            self.finding.rule,
+        )
 
     def _owner(self) -> str:
         if isinstance(self.value, Item):
             return "an item" if self.unnamed else f"item {self.value.id[:80]!r}"
-        return "an edge" if self.unnamed else f"edge {self.value.source[:80]!r} -> {self.value.target[:80]!r}"
+        return (
+            "an edge"
+            if self.unnamed
+            else f"edge {self.value.source[:80]!r} -> {self.value.target[:80]!r}"
+        )
 
 
 def _refusal(owner: str, place: str, rule: Rule) -> Secret:
     what = f"{rule.about or 'a secret'} (rule {rule.name!r})"
-    return Secret(f"{owner}: {place} holds what looks like {what}: take it out, or put a placeholder such as <SECRET> there")
+    return Secret(
+        f"{owner}: {place} holds what looks like {what}: take it out, or put a placeholder such as <SECRET> there"
+    )
 
 
 def _item_parts(item: Item) -> Iterator[_Part]:
@@ -180,7 +213,9 @@ def _properties(value: object, place: str = "properties", name: str = "") -> Ite
     if isinstance(value, Mapping):
         for first, second in _PAIRS:
             if isinstance(value.get(first), str) and isinstance(value.get(second), str):
-                yield _Part(f"{place}.{second}" if place else second, f"{value[first]}: {value[second]}")
+                yield _Part(
+                    f"{place}.{second}" if place else second, f"{value[first]}: {value[second]}"
+                )
         for key, inner in value.items():
             yield _Part(f"a name in {place}", key)
             yield from _properties(inner, f"{place}.{key}", f"{name}.{key}" if name else key)
@@ -210,4 +245,8 @@ def _one_of(regexes: Sequence[str]) -> Any:
 
 def _entropy(text: bytes) -> float:
     """Bits a character."""
-    return -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values()) if text else 0.0
+    return (
+        -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values())
+        if text
+        else 0.0
+    )

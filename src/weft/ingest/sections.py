@@ -14,7 +14,9 @@ from markdown_it.token import Token
 
 LONG = 2_000  # characters of a section before it is split, about 500 tokens
 _CODE = ("fence", "code_block")
-_LABEL = re.compile(r"\[((?:[^\[\]\\]|\\.){1,999})\]")  # of a link whose target stands elsewhere: [text][label], [label][] or [label]
+_LABEL = re.compile(
+    r"\[((?:[^\[\]\\]|\\.){1,999})\]"
+)  # of a link whose target stands elsewhere: [text][label], [label][] or [label]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,28 @@ class Block:
 def markdown(text: str) -> list[Section]:
     """The sections of a page. Headings inside code, lists and quotes are none."""
     parser = MarkdownIt("commonmark")
-    parser.core.ruler.enableOnly(["normalize", "block"])  # blocks with their lines are all that is needed of a body
+    parser.core.ruler.enableOnly(
+        ["normalize", "block"]
+    )  # blocks with their lines are all that is needed of a body
     known: dict[str, Any] = {}
     tokens = parser.parse(text, known)
     definitions = {name: _target(found) for name, found in known.get("references", {}).items()}
-    heads = [number for number, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
+    heads = [
+        number
+        for number, token in enumerate(tokens)
+        if token.type == "heading_open" and token.level == 0
+    ]
     lines = text.split("\n")
-    found = [Section(0, "", 1, _with_definitions(_parts(lines, _blocks(tokens[: heads[0] if heads else len(tokens)])), definitions))]
+    found = [
+        Section(
+            0,
+            "",
+            1,
+            _with_definitions(
+                _parts(lines, _blocks(tokens[: heads[0] if heads else len(tokens)])), definitions
+            ),
+        )
+    ]
     for head, following in pairwise([*heads, len(tokens)]):
         (start, _), title = tokens[head].map or (0, 0), _spoken(tokens[head + 1].content)
         parts = _with_definitions(_parts(lines, _blocks(tokens[head + 3 : following])), definitions)
@@ -55,7 +72,11 @@ def markdown(text: str) -> list[Section]:
 
 def _target(found: Mapping[str, str]) -> str:
     """What stands behind the label in a line such as `[1]: guide.md "The guide"`."""
-    target = found["href"] if found["href"] and not re.search(r"[\s<>]", found["href"]) else f"<{found['href']}>"
+    target = (
+        found["href"]
+        if found["href"] and not re.search(r"[\s<>]", found["href"])
+        else f"<{found['href']}>"
+    )
     title = found["title"].replace('"', "'").replace("\n", " ")
     return f'{target} "{title}"' if title else target
 
@@ -69,7 +90,9 @@ def _with_definitions(parts: Sequence[str], definitions: Mapping[str, str]) -> t
         used: dict[str, str] = {}
         for label in _LABEL.findall(part):
             used.setdefault(normalizeReference(label), label)
-        lines = [f"[{label}]: {definitions[name]}" for name, label in used.items() if name in definitions]
+        lines = [
+            f"[{label}]: {definitions[name]}" for name, label in used.items() if name in definitions
+        ]
         found.append("\n\n".join([part, "\n".join(lines)]) if lines else part)
     return tuple(found)
 
@@ -77,7 +100,11 @@ def _with_definitions(parts: Sequence[str], definitions: Mapping[str, str]) -> t
 def plain(text: str) -> list[Section]:
     """A text without headings, in parts."""
     lines = text.split("\n")
-    starts = [number for number, line in enumerate(lines) if line.strip() and (not number or not lines[number - 1].strip())]
+    starts = [
+        number
+        for number, line in enumerate(lines)
+        if line.strip() and (not number or not lines[number - 1].strip())
+    ]
     blocks = [_paragraph(start, end) for start, end in pairwise([*starts, len(lines)])]
     return [Section(0, "", 1, _parts(lines, blocks))]
 
@@ -120,7 +147,11 @@ def _parts(lines: Sequence[str], blocks: Sequence[Block]) -> tuple[str, ...]:
 
 def _pieces(lines: Sequence[str], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
     for block in blocks:
-        edges = [block.start, *block.borders, block.end] if _length(lines, block.start, block.end) > LONG else [block.start, block.end]
+        edges = (
+            [block.start, *block.borders, block.end]
+            if _length(lines, block.start, block.end) > LONG
+            else [block.start, block.end]
+        )
         yield from pairwise(edges)
 
 
@@ -143,4 +174,10 @@ def _spoken(heading: str) -> str:
     if not re.search(r"[*_`\[\]<\\&]", heading):
         return " ".join(heading.split())
     children = MarkdownIt("commonmark").parseInline(heading)[0].children or []
-    return " ".join("".join(" " if child.type == "softbreak" else child.content for child in children if child.type != "html_inline").split())
+    return " ".join(
+        "".join(
+            " " if child.type == "softbreak" else child.content
+            for child in children
+            if child.type != "html_inline"
+        ).split()
+    )

@@ -12,7 +12,9 @@ from weft.ingest.mentions import MAX_SIGNS, begins_with_sign
 
 SHORTEST = 2  # signs of a name
 TOGETHER = 200_000  # places that are looked at together: some 30 MB
-Known = Callable[[AbstractSet[str]], set[str]]  # which of some runs are names, or beginnings of names
+Known = Callable[
+    [AbstractSet[str]], set[str]
+]  # which of some runs are names, or beginnings of names
 Places = Mapping[str, Sequence[int]]  # of texts
 
 
@@ -22,7 +24,9 @@ def beginnings(name: str) -> list[str]:
     return [" ".join(words[:length]) for length in range(SHORTEST, len(words) + 1)]
 
 
-def grown(texts: Mapping[str, Text], places: Places, begun: Known, called: Known) -> dict[str, dict[int, Runs]]:
+def grown(
+    texts: Mapping[str, Text], places: Places, begun: Known, called: Known
+) -> dict[str, dict[int, Runs]]:
     """The names that begin at these places, by the number of the word there, shortest first, with their lengths; a possessive also without its
     ending, which comes last."""
     found: dict[str, dict[int, Runs]] = {id: {} for id in places}
@@ -33,7 +37,10 @@ def grown(texts: Mapping[str, Text], places: Places, begun: Known, called: Known
             names = called(going_on) if going_on else going_on
             for id, starts in growing.items() if names else ():
                 _add(found[id], starts, runs[id], names, length)
-            growing = {id: [place for place, run in zip(starts, runs[id], strict=True) if run in going_on] for id, starts in growing.items()}
+            growing = {
+                id: [place for place, run in zip(starts, runs[id], strict=True) if run in going_on]
+                for id, starts in growing.items()
+            }
             if not any(growing.values()):
                 break
     return found
@@ -57,7 +64,13 @@ def _forms(runs: Iterable[Sequence[str]]) -> set[str]:
     return every.union([run[:-2] for run in every if run.endswith("'s")])
 
 
-def _add(found: dict[int, Runs], places: Sequence[int], runs: Sequence[str], names: AbstractSet[str], length: int) -> None:
+def _add(
+    found: dict[int, Runs],
+    places: Sequence[int],
+    runs: Sequence[str],
+    names: AbstractSet[str],
+    length: int,
+) -> None:
     for place, run in zip(places, runs, strict=True):
         for form in (run, run[:-2]) if run.endswith("'s") else (run,):
             if form in names:

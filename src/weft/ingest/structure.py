@@ -63,7 +63,9 @@ class Structuring:
             raise self._unusable(f"{skipped[0].where}: {skipped[0].why}")
         if self.entity is not None:
             type, colon, _ = self.entity.partition(":")
-            whole["metadata"].setdefault(self.entity, {"entity_type": type if type and colon else "entity"})
+            whole["metadata"].setdefault(
+                self.entity, {"entity_type": type if type and colon else "entity"}
+            )
         return whole, skipped
 
     def _structured(self, text: str) -> list[tuple[Layers, list[Skipped]]]:
@@ -75,7 +77,11 @@ class Structuring:
         talk = _opening(text, self.entity)
         for attempt in range(1, self.max_retries + 2):
             reply = self.llm.complete(talk)
-            if reply.cut and len(text) > LEAST_CHARS and len(halves := portions(text, len(text) * 3 // 5)) > 1:
+            if (
+                reply.cut
+                and len(text) > LEAST_CHARS
+                and len(halves := portions(text, len(text) * 3 // 5)) > 1
+            ):
                 self.answers.append(Answer(number, attempt, reply.text, (CUT,)))
                 log.info("portion %d: the answer was cut off, parted in %d", number, len(halves))
                 return [found for half in halves for found in self._structured(half)]
@@ -86,15 +92,24 @@ class Structuring:
             if not complaints:
                 break
             log.info("portion %d, answer %d: %d complaints", number, attempt, len(complaints))
-            talk = [*_opening(text, self.entity), Message("assistant", reply.text or "(nothing)"), Message("user", _repair(complaints))]
+            talk = [
+                *_opening(text, self.entity),
+                Message("assistant", reply.text or "(nothing)"),
+                Message("user", _repair(complaints)),
+            ]
         if best is None:
             raise self._unusable(f"portion {number}: {complaints[0]}")
         return [best]
 
     def _unusable(self, why: str) -> Unavailable:
-        return Unavailable(f"{self.llm.name}: no usable answer in {len(self.answers)} attempts, {why}", "unstructured")
+        return Unavailable(
+            f"{self.llm.name}: no usable answer in {len(self.answers)} attempts, {why}",
+            "unstructured",
+        )
 
-    def _judged(self, text: str, cut: bool, number: int) -> tuple[Layers | None, list[Skipped], list[str]]:
+    def _judged(
+        self, text: str, cut: bool, number: int
+    ) -> tuple[Layers | None, list[Skipped], list[str]]:
         """The valid entries, the others, and what to tell the model; None where there is no JSON."""
         try:
             given: dict[str, Any] = answers.parsed(text)
@@ -103,7 +118,10 @@ class Structuring:
         known = frozenset() if self.entity is None else frozenset([self.entity])
         layers, wrong = schema.checked(given, known)
         if self.entity is not None:
-            layers["pieces"] = [{**piece, "entity_id": piece.get("entity_id") or self.entity} for piece in layers["pieces"]]
+            layers["pieces"] = [
+                {**piece, "entity_id": piece.get("entity_id") or self.entity}
+                for piece in layers["pieces"]
+            ]
         placed = [Skipped(f"portion {number}: {one.where}", one.what, one.why) for one in wrong]
         return layers, placed, [f"{one.where}: {one.why} ({one.what})" for one in wrong]
 
@@ -119,11 +137,19 @@ def prompt_version() -> str:
 
 
 def _opening(text: str, entity: str | None) -> list[Message]:
-    about = f"The notes are about {entity}, or written by them: use this id for them.\n\n" if entity else ""
+    about = (
+        f"The notes are about {entity}, or written by them: use this id for them.\n\n"
+        if entity
+        else ""
+    )
     return [Message("system", prompt()), Message("user", f"{about}The notes:\n\n{text}")]
 
 
 def _repair(complaints: list[str]) -> str:
     shown = "\n".join(f"- {one}" for one in complaints[:MOST_COMPLAINTS])
-    more = f"\n- and {len(complaints) - MOST_COMPLAINTS} more like these" if len(complaints) > MOST_COMPLAINTS else ""
+    more = (
+        f"\n- and {len(complaints) - MOST_COMPLAINTS} more like these"
+        if len(complaints) > MOST_COMPLAINTS
+        else ""
+    )
     return f"That answer cannot be used:\n{shown}{more}\nAnswer again with the complete, corrected JSON object and nothing else."

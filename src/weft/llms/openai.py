@@ -27,11 +27,22 @@ class OpenAI:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not model:
-            raise Invalid("openai: no model; write openai:model or openai:model@http://host:port/v1")
+            raise Invalid(
+                "openai: no model; write openai:model or openai:model@http://host:port/v1"
+            )
         self._remote = remote.Remote(
-            base_url, "/chat/completions", model, api_key=api_key, timeout_s=timeout_s, max_retries=retries, code="llm_failed", sleep=sleep
+            base_url,
+            "/chat/completions",
+            model,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            max_retries=retries,
+            code="llm_failed",
+            sleep=sleep,
         )
-        self._asked: dict[str, object] = {"model": model} | ({} if temperature is None else {"temperature": temperature})
+        self._asked: dict[str, object] = {"model": model} | (
+            {} if temperature is None else {"temperature": temperature}
+        )
         self.name = f"openai:{model}@{self._remote.host}"
 
     @classmethod
@@ -49,7 +60,9 @@ class OpenAI:
         if self._remote.closed:
             raise self._remote.failed("the LLM was closed")
         sent = [{"role": one.role, "content": one.text} for one in messages]
-        response = self._remote.ask(self._asked | {"messages": sent}, [one.text for one in messages])
+        response = self._remote.ask(
+            self._asked | {"messages": sent}, [one.text for one in messages]
+        )
         try:
             choice = response.json()["choices"][0]
             said = choice["message"]

@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 RENDERER = 7  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
 
 
-def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores) -> tuple[list[Part], list[Gathered], list[Problem]]:
+def candidates(
+    query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores
+) -> tuple[list[Part], list[Gathered], list[Problem]]:
     """Each recipe's ranked candidates; it sees what the ones before it found. A store that is down leaves its part empty."""
     parts: list[Part] = []
     gathered: list[Gathered] = []
@@ -36,7 +38,11 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
     pool: dict[Key, float] = {}
     for recipe in recipes:
         # The least score is one of the score that weights make: nothing they may still raise is dropped before.
-        unranked = recipe if recipe.weights == Weights() else replace(recipe, min_score=0.0, limit=recipe.limit * recipe.consider)
+        unranked = (
+            recipe
+            if recipe.weights == Weights()
+            else replace(recipe, min_score=0.0, limit=recipe.limit * recipe.consider)
+        )
         try:
             with span(recipe.source):
                 result = gather(Request(query, vector, found, stores, pool), unranked)
@@ -47,9 +53,20 @@ def candidates(query: Query, recipes: Sequence[Recipe], vector: Vector | None, s
             problems.append(Problem(recipe.name, str(error), error.code))
             result = Gathered()
         with span("rank"):
-            ranked = [hit for hit in rank(result.hits, query, recipe.weights, recipe.types) if hit.score >= recipe.min_score]
-            hits = tuple(_shown(hit, recipe) for hit in (ranked[: recipe.limit] if recipe.consider > 1 else ranked))
-        parts = [replace(part, hits=_revalued(part.hits, result.worth)) for part in parts] if result.worth else parts
+            ranked = [
+                hit
+                for hit in rank(result.hits, query, recipe.weights, recipe.types)
+                if hit.score >= recipe.min_score
+            ]
+            hits = tuple(
+                _shown(hit, recipe)
+                for hit in (ranked[: recipe.limit] if recipe.consider > 1 else ranked)
+            )
+        parts = (
+            [replace(part, hits=_revalued(part.hits, result.worth)) for part in parts]
+            if result.worth
+            else parts
+        )
         parts.append(Part(recipe, hits, needs(hits, parts) if recipe.source == "links" else ()))
         pool |= result.pool
         gathered.append(result)
@@ -67,12 +84,20 @@ def _enough(parts: list[Part]) -> list[Part]:
         return parts
     best: set[Key] = set()
     left = room
-    for hit in sorted([hit for part in shared for hit in part.hits], key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space)):
+    for hit in sorted(
+        [hit for part in shared for hit in part.hits],
+        key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space),
+    ):
         if left <= 0:
             break
         best.add(hit.item.key)
         left -= fills(hit.item, room)
-    return [replace(part, hits=_of(part.hits, best)) if part.recipe.room and part.recipe.share == 0 else part for part in parts]
+    return [
+        replace(part, hits=_of(part.hits, best))
+        if part.recipe.room and part.recipe.share == 0
+        else part
+        for part in parts
+    ]
 
 
 def _of(hits: Sequence[Hit], best: Container[Key]) -> tuple[Hit, ...]:
@@ -81,7 +106,9 @@ def _of(hits: Sequence[Hit], best: Container[Key]) -> tuple[Hit, ...]:
 
 def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...]:
     """The same candidates, where a walk says how much each matters once it is known what they lead to."""
-    return tuple([_with_worth(hit, worth[key]) if (key := hit.item.key) in worth else hit for hit in hits])
+    return tuple(
+        [_with_worth(hit, worth[key]) if (key := hit.item.key) in worth else hit for hit in hits]
+    )
 
 
 def _with_worth(hit: Hit, worth: float) -> Hit:
@@ -92,10 +119,22 @@ def _shown(hit: Hit, recipe: Recipe) -> Hit:
     """With no more of its properties than the recipe wants."""
     if len(hit.item.properties) <= recipe.max_properties:
         return hit
-    return replace(hit, item=replace(hit.item, properties=dict(islice(hit.item.properties.items(), recipe.max_properties))))
+    return replace(
+        hit,
+        item=replace(
+            hit.item, properties=dict(islice(hit.item.properties.items(), recipe.max_properties))
+        ),
+    )
 
 
-def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> Context:
+def answer(
+    query: Query,
+    recipes: Sequence[Recipe],
+    vector: Vector | None,
+    stores: Stores,
+    counter: TokenCounter,
+    problems: Sequence[Problem],
+) -> Context:
     """The context for a query. `problems` are those that were met before the first stage."""
     parts, gathered, more = candidates(query, recipes, vector, stores)
     more += _unknown(query, stores)
@@ -110,7 +149,9 @@ def answer(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
         optimality_gap=fitted.gap,
     )
     failed = {problem.part: problem.reason for problem in more}
-    fragments = tuple(replace(fragment, problem=failed.get(fragment.name, "")) for fragment in fitted.fragments)
+    fragments = tuple(
+        replace(fragment, problem=failed.get(fragment.name, "")) for fragment in fitted.fragments
+    )
     return Context(
         text=fitted.text,
         tokens=fitted.tokens,
@@ -127,19 +168,42 @@ def _unknown(query: Query, stores: Stores) -> list[Problem]:
     """That the request is about an entity of which nothing is stored."""
     if query.entity is None or not query.spaces or about(query, stores):
         return []
-    return [Problem("entity", f"no item {query.entity!r} in {', '.join(query.spaces)}: the answer is as for nobody", "unknown_entity")]
+    return [
+        Problem(
+            "entity",
+            f"no item {query.entity!r} in {', '.join(query.spaces)}: the answer is as for nobody",
+            "unknown_entity",
+        )
+    ]
 
 
-def digest(query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores, counter: TokenCounter, problems: Sequence[Problem]) -> str:
+def digest(
+    query: Query,
+    recipes: Sequence[Recipe],
+    vector: Vector | None,
+    stores: Stores,
+    counter: TokenCounter,
+    problems: Sequence[Problem],
+) -> str:
     """Names an answer by all that it depends on: knowledge, request, recipes, renderer, tokens, and what could not be reached.
     Equal digests, equal bytes, as long as an embedder gives a text one vector only: vectors are named by their embedder."""
-    knowledge = {info.name: (info.digest, info.links_digest) for info in stores.items.spaces(query.spaces)}
+    knowledge = {
+        info.name: (info.digest, info.links_digest) for info in stores.items.spaces(query.spaces)
+    }
     inputs = (
         repr(RENDERER),
         repr(sorted(knowledge.items())),
-        repr(() if vector is None else (stores.vectors.fingerprint(), stores.vectors.count_missing(query.spaces))),
+        repr(
+            ()
+            if vector is None
+            else (stores.vectors.fingerprint(), stores.vectors.count_missing(query.spaces))
+        ),
         repr([(problem.part, problem.code) for problem in problems]),
-        repr("" if vector is None or not query.vector else hashlib.sha256(vector.tobytes()).hexdigest()),  # one that was given, and not made from the text
+        repr(
+            ""
+            if vector is None or not query.vector
+            else hashlib.sha256(vector.tobytes()).hexdigest()
+        ),  # one that was given, and not made from the text
         repr(replace(query, vector=())),
         _said(tuple(recipes)),
         repr(counter.name),
@@ -148,4 +212,6 @@ def digest(query: Query, recipes: Sequence[Recipe], vector: Vector | None, store
     return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()
 
 
-_said: Callable[[tuple[Recipe, ...]], str] = lru_cache(64)(repr)  # the same few in all requests, with dozens of fields each
+_said: Callable[[tuple[Recipe, ...]], str] = lru_cache(64)(
+    repr
+)  # the same few in all requests, with dozens of fields each

@@ -10,23 +10,41 @@ from weft.ports import TextIndex
 from weft.stages.sight import BEGINNING, LONGEST
 from weft.words import rarity, words
 
-_DROPPED = '."(['  # signs that stand before a word or inside a name; names are compared without them
+_DROPPED = (
+    '."(['  # signs that stand before a word or inside a name; names are compared without them
+)
 _PARTING = "-\n"
 
 
 def unasked(text: str, question: str) -> list[str]:
     """The names that a text holds and the question does not."""
     asked = set(words(question))
-    return [name for name in spans(text[:LONGEST]) if not all([asked.issuperset(words(word)) for word in name.split(" ")])]
+    return [
+        name
+        for name in spans(text[:LONGEST])
+        if not all([asked.issuperset(words(word)) for word in name.split(" ")])
+    ]
 
 
-def held(here: Key, names: Sequence[str], question: str, pool: Sequence[Key], texts: Mapping[Key, str], index: TextIndex, only: Filter) -> dict[Key, float]:
+def held(
+    here: Key,
+    names: Sequence[str],
+    question: str,
+    pool: Sequence[Key],
+    texts: Mapping[Key, str],
+    index: TextIndex,
+    only: Filter,
+) -> dict[Key, float]:
     """How much of these names, which an item holds, each other one of the pool holds, from 0 to 2: words of the names that the question
     has not, as the index weighs them, and whole names, as far as texts (by `plain`) are known."""
     asked = set(words(question))
-    parts = dict.fromkeys([word for name in names for word in name.split(" ") if not asked.issuperset(words(word))])
+    parts = dict.fromkeys(
+        [word for name in names for word in name.split(" ") if not asked.issuperset(words(word))]
+    )
     others = [key for key in pool if key != here]
-    found = index.search_text(" ".join(parts), only, 0, also=others).others if parts and others else {}
+    found = (
+        index.search_text(" ".join(parts), only, 0, also=others).others if parts and others else {}
+    )
     most = max(found.values(), default=0.0)
     whole = whole_names(names, {key: text for key, text in texts.items() if key != here})
     return {key: one / most + whole.get(key, 0.0) for key, one in found.items() if one > 0}

@@ -20,18 +20,28 @@ _SUSPECT = re.compile(
     r"|\n[ >]*-[ -]*(?:[\t\n]|\Z)"
     rf"|\n[ >*+\-0-9.)]{{{_MAX_DEPTH + 1}}}"
 )
-_SPECIAL = frozenset("#=`~<>[*+-_0123456789")  # what a line begins with that may be more than a line of a paragraph
+_SPECIAL = frozenset(
+    "#=`~<>[*+-_0123456789"
+)  # what a line begins with that may be more than a line of a paragraph
 _ATX = re.compile(r"#{1,6}(?: |\Z)")
 _SETEXT = re.compile(r"(?:=+|-+) *\Z")
 _FENCE = re.compile(r"(`{3,})[^`]*\Z|(~{3,})")
 _BREAK = re.compile(r"(?:(?:\* *){3,}|(?:- *){3,}|(?:_ *){3,})\Z")
 _ITEM = re.compile(r"([-+*]|(\d{1,9})[.)])( +|\Z)")
-_MARKER = re.compile(r"\d{1,9}(?=[.)](?: |\Z))|(?=[>#`~<*+_=-])")  # ends where a backslash makes it text
-_DEFINITION = re.compile(r"""\[(?:[^\[\]\\]|\\.){1,999}\]:[ \t]*(?:\n[ \t>]*)?(?:<[^\n]*>|[^ \t\n]++)[ \t]*+(?:$|["'(])""", re.M | re.S)
+_MARKER = re.compile(
+    r"\d{1,9}(?=[.)](?: |\Z))|(?=[>#`~<*+_=-])"
+)  # ends where a backslash makes it text
+_DEFINITION = re.compile(
+    r"""\[(?:[^\[\]\\]|\\.){1,999}\]:[ \t]*(?:\n[ \t>]*)?(?:<[^\n]*>|[^ \t\n]++)[ \t]*+(?:$|["'(])""",
+    re.M | re.S,
+)
 
 # Raw HTML that goes on over blank lines until its end is met, and raw HTML that a blank line ends.
 _RAW = (
-    (re.compile(r"<(?:script|pre|style)(?:[ >]|\Z)", re.I), re.compile(r"</(?:script|pre|style|textarea)>", re.I)),
+    (
+        re.compile(r"<(?:script|pre|style)(?:[ >]|\Z)", re.I),
+        re.compile(r"</(?:script|pre|style|textarea)>", re.I),
+    ),
     (re.compile(r"<!--"), re.compile(r"-->")),
     (re.compile(r"<\?"), re.compile(r"\?>")),
     (re.compile(r"<![A-Za-z]"), re.compile(r">")),
@@ -46,7 +56,9 @@ _BLOCK_TAG = re.compile(
 # Versions of CommonMark disagree on these tags, and parsers on white space other than blanks and tabs: always text.
 _DISPUTED = re.compile(r"</?(?:menuitem|search|source|textarea)\b|.*[^\S ]", re.I)
 _ATTRIBUTE = r"""\s+[A-Za-z_:][\w.:-]*(?:\s*=\s*(?:[^"'=<>`\x00-\x20]+|'[^']*'|"[^"]*"))?"""
-_LONE_TAG = re.compile(rf"(?:<[A-Za-z][A-Za-z0-9-]*(?:{_ATTRIBUTE})*\s*/?>|</[A-Za-z][A-Za-z0-9-]*\s*>)\s*\Z", re.A)
+_LONE_TAG = re.compile(
+    rf"(?:<[A-Za-z][A-Za-z0-9-]*(?:{_ATTRIBUTE})*\s*/?>|</[A-Za-z][A-Za-z0-9-]*\s*>)\s*\Z", re.A
+)
 
 
 def one_line(text: str) -> str:
@@ -74,7 +86,9 @@ def bold_text(text: str) -> str:
 
 def body_text(text: str) -> str:
     """A text that adds no heading or link definition and no line like those that weft writes, and that ends where it ends: nothing after it is swallowed."""
-    if ("\n" not in text and text[:1].isalpha()) or not (_SUSPECT.search("\n" + text) or any(map(_ours, text.split("\n")))):
+    if ("\n" not in text and text[:1].isalpha()) or not (
+        _SUSPECT.search("\n" + text) or any(map(_ours, text.split("\n")))
+    ):
         return text
     reader = _Reader(text)
     lines = [reader.read(line) for line in text.split("\n")]
@@ -86,7 +100,10 @@ def _ours(line: str) -> bool:
     By hand: a pattern would take the square of the length of a hostile line."""
     if not line.startswith("- "):
         return False
-    named, pointed = line.startswith("- **") and "**: " in line, line.endswith(")") and "id: " in line
+    named, pointed = (
+        line.startswith("- **") and "**: " in line,
+        line.endswith(")") and "id: " in line,
+    )
     return named or pointed or "]--> " in line.partition("--[")[2]
 
 
@@ -104,7 +121,9 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.start = 0  # where the current line begins in the text
-        self.containers: list[int] = []  # from the outside in: a quote, or the columns a list item's lines are indented by
+        self.containers: list[
+            int
+        ] = []  # from the outside in: a quote, or the columns a list item's lines are indented by
         self.empty_item = False  # the last line opened a list item and wrote nothing into it
         self.outside = False  # the current line does not go on all of the containers
         self.leaf = _Leaf.NONE
@@ -189,7 +208,11 @@ class _Reader:
                 self._text(kept)
                 return None
             inside = self.leaf is _Leaf.PARAGRAPH and kept == len(self.containers)
-            item = None if _BREAK.match(rest) or (inside and _SETEXT.match(rest)) else _item(rest, inside)
+            item = (
+                None
+                if _BREAK.match(rest) or (inside and _SETEXT.match(rest))
+                else _item(rest, inside)
+            )
             if rest[0] != ">" and not item:
                 return self._leaf(raw, rest, at, kept)
             if kept >= _MAX_DEPTH:
@@ -237,7 +260,9 @@ class _Reader:
 
     def _html(self, raw: str, rest: str, at: int, kept: int) -> int | None:
         end = next((end for begin, end in _RAW if begin.match(rest)), None)
-        whole_line = not end and not _BLOCK_TAG.match(rest)  # a tag that is HTML only when alone on its line, and in no paragraph
+        whole_line = not end and not _BLOCK_TAG.match(
+            rest
+        )  # a tag that is HTML only when alone on its line, and in no paragraph
         paragraph = self.leaf is _Leaf.PARAGRAPH
         lone = whole_line and _LONE_TAG.match(rest)
         endless = end and self._last(end) < self.start + _index(raw, at)
@@ -257,7 +282,9 @@ class _Reader:
     def _last(self, end: re.Pattern[str]) -> int:
         """Where the text has this end for the last time. Found once per text: looking on from every line would be quadratic."""
         if end not in self.last_ends:
-            self.last_ends[end] = max((match.start() for match in end.finditer(self.text)), default=-1)
+            self.last_ends[end] = max(
+                (match.start() for match in end.finditer(self.text)), default=-1
+            )
         return self.last_ends[end]
 
 

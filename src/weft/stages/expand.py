@@ -25,7 +25,16 @@ class Expanded:
     first: tuple[Edge, ...] = ()  # the links of the starts, as they were read
 
 
-def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemStore, graph: GraphStore, made: bool = True, sure: bool = False) -> Expanded:
+def expand(
+    starts: Sequence[Key],
+    only: Filter,
+    recipe: Recipe,
+    *,
+    items: ItemStore,
+    graph: GraphStore,
+    made: bool = True,
+    sure: bool = False,
+) -> Expanded:
     """The best `recipe.limit` items within `recipe.depth` links of the starts, the starts themselves left out. Without `made` only links
     that people gave are followed. `sure`: something passes the filter; else that is asked first."""
     hops = dict.fromkeys(starts, 0)  # links between a start and each item known so far
@@ -42,7 +51,14 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         least = _least(scores, recipe, hop)
         if least > 1.0:
             break
-        read = graph.edges_of(frontier, only.spaces, recipe.edge_types, recipe.hub_cap, max(least, LIGHTEST), None if made else False)
+        read = graph.edges_of(
+            frontier,
+            only.spaces,
+            recipe.edge_types,
+            recipe.hub_cap,
+            max(least, LIGHTEST),
+            None if made else False,
+        )
         first = tuple(read) if first is None else first
         if only.created_to is not None:
             read = [edge for edge in read if edge.known_at(only.created_to)]
@@ -52,7 +68,9 @@ def expand(starts: Sequence[Key], only: Filter, recipe: Recipe, *, items: ItemSt
         by.update({key: steps[key] for key in allowed})
         hops.update(dict.fromkeys(allowed, hop))
         frontier = top(allowed, scores, FRONTIER_PER_HIT * recipe.limit)
-    best = top([key for key, score in scores.items() if score >= recipe.min_score], scores, recipe.limit)
+    best = top(
+        [key for key, score in scores.items() if score >= recipe.min_score], scores, recipe.limit
+    )
     hits = tuple([_hit(item, scores, by, hops) for item in items.get(best)])
     return Expanded(hits, len(scores), max((hops[key] for key in scores), default=0), first or ())
 
@@ -72,7 +90,10 @@ def _steps(edges: Sequence[Edge], hops: Mapping[Key, int], hop: int) -> dict[Key
     before = hop - 1
     for edge in edges:
         space = edge.space
-        source, target = (space, edge.source), (edge.target_space or space, edge.target)  # the keys, without the cost of two calls
+        source, target = (
+            (space, edge.source),
+            (edge.target_space or space, edge.target),
+        )  # the keys, without the cost of two calls
         if target not in hops:
             if target not in steps and hops.get(source) == before:
                 steps[target] = edge
@@ -81,11 +102,22 @@ def _steps(edges: Sequence[Edge], hops: Mapping[Key, int], hop: int) -> dict[Key
     return steps
 
 
-def _hit(item: Item, scores: Mapping[Key, float], by: Mapping[Key, Edge], hops: Mapping[Key, int]) -> Hit:
+def _hit(
+    item: Item, scores: Mapping[Key, float], by: Mapping[Key, Edge], hops: Mapping[Key, int]
+) -> Hit:
     score = scores[item.key]
     path, links = [item.key], []
     while hops[path[-1]]:
         edge = by[path[-1]]
         links.append(edge)
         path.append(edge.source_key if edge.target_key == path[-1] else edge.target_key)
-    return _made(item, min(1.0, score), {"graph": score}, ("graph",), tuple(path[::-1]), links[0], tuple(links[::-1]), "")
+    return _made(
+        item,
+        min(1.0, score),
+        {"graph": score},
+        ("graph",),
+        tuple(path[::-1]),
+        links[0],
+        tuple(links[::-1]),
+        "",
+    )

@@ -14,7 +14,20 @@ from weft.stages.gather import allowed
 from weft.stages.linked import tolerance
 from weft.stages.render import layout
 
-LARGER = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)  # budgets tried, as multiples of the one asked for
+LARGER = (
+    1.05,
+    1.1,
+    1.2,
+    1.35,
+    1.5,
+    1.75,
+    2.0,
+    2.5,
+    3.0,
+    4.0,
+    6.0,
+    8.0,
+)  # budgets tried, as multiples of the one asked for
 NOT_FOUND: dict[Source, str] = {
     "search": "other items match the words and the meaning better",
     "walk": "no link leads to it from what was found",
@@ -47,14 +60,21 @@ def explained(
 
     fitted = tuple(_with_budget(context, parts, counter))
     known = {(one.hit.item.key) for one in fitted} | {hit.item.key for hit in context.hits}
-    wide = [replace(recipe, limit=max(looked_for(recipe), len(part.hits)) * WIDER, room=0, min_score=0.0) for recipe, part in zip(recipes, usual, strict=True)]
+    wide = [
+        replace(
+            recipe, limit=max(looked_for(recipe), len(part.hits)) * WIDER, room=0, min_score=0.0
+        )
+        for recipe, part in zip(recipes, usual, strict=True)
+    ]
     beyond = tuple(_beyond(candidates(context.query, wide, vector, stores)[0], recipes, known))
     known |= {one.hit.item.key for one in beyond}
     asked = tuple(_asked(context, recipes, stores, ids, spaces, known))
     return replace(context, left_out=(*fitted, *beyond, *asked))
 
 
-def _with_budget(context: Context, parts: Callable[[int], Sequence[Part]], counter: TokenCounter) -> Iterator[LeftOut]:
+def _with_budget(
+    context: Context, parts: Callable[[int], Sequence[Part]], counter: TokenCounter
+) -> Iterator[LeftOut]:
     """The smallest larger budget, of those tried, that has room for each candidate left out."""
     found: dict[tuple[str, Key], str] = {}
     budget = context.query.max_tokens
@@ -62,11 +82,21 @@ def _with_budget(context: Context, parts: Callable[[int], Sequence[Part]], count
         for factor in LARGER:
             larger = max(int(budget * factor), budget + 50)
             wider = parts(larger)
-            for fragment in fit(wider, larger, layout(context.query.format), counter, tolerance(wider)).fragments:
+            for fragment in fit(
+                wider, larger, layout(context.query.format), counter, tolerance(wider)
+            ).fragments:
                 for chosen in fragment.chosen:
-                    found.setdefault((fragment.name, chosen.hit.item.key), f"max_tokens={larger} shows it ({chosen.form.value})")
+                    found.setdefault(
+                        (fragment.name, chosen.hit.item.key),
+                        f"max_tokens={larger} shows it ({chosen.form.value})",
+                    )
     for one in context.left_out:
-        yield replace(one, remedy=found.get((one.fragment, one.hit.item.key), f"more than {LARGER[-1]:g} times the tokens"))
+        yield replace(
+            one,
+            remedy=found.get(
+                (one.fragment, one.hit.item.key), f"more than {LARGER[-1]:g} times the tokens"
+            ),
+        )
 
 
 def _beyond(parts: Sequence[Part], recipes: Sequence[Recipe], known: set[Key]) -> Iterator[LeftOut]:
@@ -81,7 +111,11 @@ def _beyond(parts: Sequence[Part], recipes: Sequence[Recipe], known: set[Key]) -
                 reasons.append(f"scores {hit.score:g}, below min_score {recipe.min_score:g}")
                 remedies.append(f"min_score={hit.score:g}")
             if place > recipe.limit or (recipe.room and not reasons):
-                enough = "those before it have text enough" if recipe.room and place <= recipe.limit else f"the limit is {recipe.limit}"
+                enough = (
+                    "those before it have text enough"
+                    if recipe.room and place <= recipe.limit
+                    else f"the limit is {recipe.limit}"
+                )
                 reasons.append(f"number {place} of the candidates, {enough}")
                 remedies.append(f"limit={place}")
             if not reasons:
@@ -96,15 +130,31 @@ def _found_order(hit: Hit) -> tuple[float, str, str]:
     return (-hit.signals.get("match", hit.score), hit.item.id, hit.item.space)
 
 
-def _asked(context: Context, recipes: Sequence[Recipe], stores: Stores, ids: Sequence[str], spaces: Sequence[str], known: set[Key]) -> Iterator[LeftOut]:
+def _asked(
+    context: Context,
+    recipes: Sequence[Recipe],
+    stores: Stores,
+    ids: Sequence[str],
+    spaces: Sequence[str],
+    known: set[Key],
+) -> Iterator[LeftOut]:
     """A reason for each id asked about that is neither in the context nor among its candidates."""
     for id in ids:
         items = stores.items.get([(space, id) for space in spaces])
         here = [item for item in items if item.space in context.query.spaces]
         if not here:
-            where = f"it is in space {items[0].space!r}, which was not asked for" if items else "no such item is stored"
+            where = (
+                f"it is in space {items[0].space!r}, which was not asked for"
+                if items
+                else "no such item is stored"
+            )
             # Where it is may be told, what it says may not: that space was not asked for.
-            yield LeftOut(Hit(Item(id, items[0].space if items else ""), 0.0), "", where, remedy=f"spaces=[{items[0].space!r}]" if items else "")
+            yield LeftOut(
+                Hit(Item(id, items[0].space if items else ""), 0.0),
+                "",
+                where,
+                remedy=f"spaces=[{items[0].space!r}]" if items else "",
+            )
         for item in here:
             if item.key not in known:
                 yield LeftOut(Hit(item, 0.0), "", _objection(context, recipes, item))
@@ -112,5 +162,9 @@ def _asked(context: Context, recipes: Sequence[Recipe], stores: Stores, ids: Seq
 
 def _objection(context: Context, recipes: Sequence[Recipe], item: Item) -> str:
     """For each part of the context why the item is no candidate of it."""
-    reasons = {recipe.name: allowed(context.query, recipe).refuses(item) or NOT_FOUND[recipe.source] for recipe in recipes if recipe.source != "links"}
+    reasons = {
+        recipe.name: allowed(context.query, recipe).refuses(item) or NOT_FOUND[recipe.source]
+        for recipe in recipes
+        if recipe.source != "links"
+    }
     return "; ".join(f"{name}: {why}" for name, why in reasons.items())

@@ -27,8 +27,12 @@ class Gathered:
     searched: int = 0
     expanded: int = 0
     max_depth: int = 0
-    pool: Mapping[Key, float] = field(default_factory=dict)  # scores of what was found, candidates or not
-    worth: Mapping[Key, float] = field(default_factory=dict)  # what a walk found earlier candidates to be worth
+    pool: Mapping[Key, float] = field(
+        default_factory=dict
+    )  # scores of what was found, candidates or not
+    worth: Mapping[Key, float] = field(
+        default_factory=dict
+    )  # what a walk found earlier candidates to be worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +66,39 @@ def gather(request: Request, recipe: Recipe) -> Gathered:
 def by_search(request: Request, recipe: Recipe) -> Gathered:
     vector = None if recipe.mode == "bm25" else request.vector
     find = walked_search if recipe.mode == "walk" else search
-    result = find(request.query.text, vector, allowed(request.query, recipe), recipe, stores=request.stores)
+    result = find(
+        request.query.text, vector, allowed(request.query, recipe), recipe, stores=request.stores
+    )
     return Gathered(_new(result.hits, request.found), searched=result.considered, pool=result.pool)
 
 
 def by_link(request: Request, recipe: Recipe) -> Gathered:
-    best = sorted(request.found, key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space))[: recipe.starts]
+    best = sorted(request.found, key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space))[
+        : recipe.starts
+    ]
     starts = [hit.item.key for hit in best]
     starts += about(request.query, request.stores)
     only = allowed(request.query, recipe)
     called = _called(request, only, recipe) if recipe.named else []
     starts += [hit.item.key for hit in called]
-    result = expand(list(dict.fromkeys(starts)), only, recipe, items=request.stores.items, graph=request.stores.graph, sure=bool(called))
+    result = expand(
+        list(dict.fromkeys(starts)),
+        only,
+        recipe,
+        items=request.stores.items,
+        graph=request.stores.graph,
+        sure=bool(called),
+    )
     relevance = {hit.item.key: hit.relevance for hit in (*best, *called)}  # where a path begins
-    hits = [rescored(hit, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)}) for hit in result.hits]
-    return Gathered(_new([*called, *hits][: recipe.limit], request.found), expanded=result.reached, max_depth=result.max_depth)
+    hits = [
+        rescored(hit, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)})
+        for hit in result.hits
+    ]
+    return Gathered(
+        _new([*called, *hits][: recipe.limit], request.found),
+        expanded=result.reached,
+        max_depth=result.max_depth,
+    )
 
 
 def _called(request: Request, only: Filter, recipe: Recipe) -> list[Hit]:
@@ -84,10 +106,25 @@ def _called(request: Request, only: Filter, recipe: Recipe) -> list[Hit]:
     text = request.query.text
     if not text or not request.stores.items.find(only, 1):
         return []
-    likely = search(text, None, only, replace(recipe, mode="bm25", limit=CALLED, room=0, min_score=0.0), stores=request.stores).hits
-    near = {key: round(max(names.values()) / (1 + recipe.near), 6) for key, names in asked_for(text, likely).items()}
+    likely = search(
+        text,
+        None,
+        only,
+        replace(recipe, mode="bm25", limit=CALLED, room=0, min_score=0.0),
+        stores=request.stores,
+    ).hits
+    near = {
+        key: round(max(names.values()) / (1 + recipe.near), 6)
+        for key, names in asked_for(text, likely).items()
+    }
     return [
-        Hit(hit.item, near[key], {**hit.signals, "start": min(1.0, hit.score / near[key])}, ("name",), (key,))
+        Hit(
+            hit.item,
+            near[key],
+            {**hit.signals, "start": min(1.0, hit.score / near[key])},
+            ("name",),
+            (key,),
+        )
         for hit in likely
         if (key := hit.item.key) in near
     ]
@@ -96,7 +133,9 @@ def _called(request: Request, only: Filter, recipe: Recipe) -> list[Hit]:
 def about(query: Query, stores: Stores) -> list[Key]:
     """The entity the request is about, wherever it was known at its time."""
     keys = [] if query.entity is None else [(space, query.entity) for space in query.spaces]
-    return stores.items.visible(keys, Filter(query.spaces, created_to=query.as_of)) if keys else keys
+    return (
+        stores.items.visible(keys, Filter(query.spaces, created_to=query.as_of)) if keys else keys
+    )
 
 
 def by_walk(request: Request, recipe: Recipe) -> Gathered:
@@ -104,10 +143,30 @@ def by_walk(request: Request, recipe: Recipe) -> Gathered:
     query = request.query
     known = {hit.item.key for hit in request.found}
     most = max((hit.score for hit in request.found if hit.found_by != ("key",)), default=1.0)
-    entities = [Hit(item, most, {}, ("key",), (item.key,)) for item in request.stores.items.get(about(request.query, request.stores)) if item.key not in known]
-    starts = [*(hit if hit.score <= most else replace(hit, score=most) for hit in request.found), *entities]
-    result = walk(query.text, request.vector, starts, request.pool, allowed(query, recipe), recipe, stores=request.stores)
-    return Gathered(_new(result.hits, request.found), expanded=result.reached, max_depth=result.max_depth, worth=result.worth)
+    entities = [
+        Hit(item, most, {}, ("key",), (item.key,))
+        for item in request.stores.items.get(about(request.query, request.stores))
+        if item.key not in known
+    ]
+    starts = [
+        *(hit if hit.score <= most else replace(hit, score=most) for hit in request.found),
+        *entities,
+    ]
+    result = walk(
+        query.text,
+        request.vector,
+        starts,
+        request.pool,
+        allowed(query, recipe),
+        recipe,
+        stores=request.stores,
+    )
+    return Gathered(
+        _new(result.hits, request.found),
+        expanded=result.reached,
+        max_depth=result.max_depth,
+        worth=result.worth,
+    )
 
 
 def by_key(request: Request, recipe: Recipe) -> Gathered:
@@ -115,18 +174,36 @@ def by_key(request: Request, recipe: Recipe) -> Gathered:
     ids = [id for id in (request.query.entity, EVERYBODY) if id is not None]
     keys = [(space, id) for id in ids for space in request.query.spaces]
     seen = request.stores.items.visible(keys, allowed(request.query, recipe))
-    return Gathered(_new([Hit(item, 1.0, {}, ("key",), (item.key,)) for item in request.stores.items.get(seen)], request.found))
+    return Gathered(
+        _new(
+            [Hit(item, 1.0, {}, ("key",), (item.key,)) for item in request.stores.items.get(seen)],
+            request.found,
+        )
+    )
 
 
 def by_subject(request: Request, recipe: Recipe) -> Gathered:
     """What is known about what was found: rules by an entity's type, everything else by its id."""
     about = {hit.item.type for hit in request.found} if Kind.RULE in recipe.kinds else set()
-    about |= {hit.item.id for hit in request.found} | ({request.query.entity} if request.query.entity else set())
+    about |= {hit.item.id for hit in request.found} | (
+        {request.query.entity} if request.query.entity else set()
+    )
     subjects = tuple(sorted(one for one in about if one))
     if not subjects:
         return Gathered()
-    items = request.stores.items.find(replace(allowed(request.query, recipe), subjects=subjects), recipe.limit)
-    hits = [Hit(item, UNKNOWN_CONFIDENCE if item.confidence is None else item.confidence, {}, ("subject",), (item.key,)) for item in items]
+    items = request.stores.items.find(
+        replace(allowed(request.query, recipe), subjects=subjects), recipe.limit
+    )
+    hits = [
+        Hit(
+            item,
+            UNKNOWN_CONFIDENCE if item.confidence is None else item.confidence,
+            {},
+            ("subject",),
+            (item.key,),
+        )
+        for item in items
+    ]
     return Gathered(_new(hits, request.found))
 
 

@@ -18,8 +18,14 @@ TOLERANCE = 0.01  # of the worth: where candidates need others, the very best se
 def links(query: Query, found: Sequence[Hit], recipe: Recipe, graph: GraphStore) -> list[Hit]:
     """The best `recipe.limit` links between these items that people gave, each worth its weight times the lesser of its ends."""
     ends = {hit.item.key: hit for hit in found}
-    read = graph.edges_of(list(ends), query.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST, made=False)
-    inside = [edge for edge in read if edge.source_key in ends and edge.target_key in ends and edge.known_at(query.as_of)]
+    read = graph.edges_of(
+        list(ends), query.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST, made=False
+    )
+    inside = [
+        edge
+        for edge in read
+        if edge.source_key in ends and edge.target_key in ends and edge.known_at(query.as_of)
+    ]
     hits = [_hit(edge, ends[edge.source_key], ends[edge.target_key]) for edge in inside]
     return sorted(hits, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[: recipe.limit]
 
@@ -27,14 +33,26 @@ def links(query: Query, found: Sequence[Hit], recipe: Recipe, graph: GraphStore)
 def _hit(edge: Edge, source: Hit, target: Hit) -> Hit:
     said = {"from": source.item.name, "type": edge.type, "to": target.item.name}
     fields = said | ({"properties": dict(edge.properties)} if edge.properties else {})
-    item = Item(edge.name, edge.space, type=edge.type, title=link_line(said, one_line), properties=fields)
+    item = Item(
+        edge.name, edge.space, type=edge.type, title=link_line(said, one_line), properties=fields
+    )
     worth = min(source.relevance, target.relevance)
-    return Hit(item, round(edge.weight * worth, 6), {"weight": edge.weight, "ends": worth}, LINK, (edge.source_key, edge.target_key), edge)
+    return Hit(
+        item,
+        round(edge.weight * worth, 6),
+        {"weight": edge.weight, "ends": worth},
+        LINK,
+        (edge.source_key, edge.target_key),
+        edge,
+    )
 
 
 def needs(hits: Sequence[Hit], parts: Sequence[Part]) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """For each link the numbers of its ends, counted through the parts before it."""
-    numbers = {key: number for number, key in enumerate(hit.item.key for part in parts for hit in part.hits)}
+    numbers = {
+        key: number
+        for number, key in enumerate(hit.item.key for part in parts for hit in part.hits)
+    }
     return tuple(tuple((numbers[key],) for key in dict.fromkeys(hit.path)) for hit in hits)
 
 

@@ -12,7 +12,9 @@ from weft.ports import Stores
 from weft.stages.escape import one_line
 from weft.stages.fit import Part
 
-LONGEST = 100  # characters of a title; longer ones end behind a word, with a sign that there is more
+LONGEST = (
+    100  # characters of a title; longer ones end behind a word, with a sign that there is more
+)
 SAID = {  # by the type of a link, what stands between the titles of its source and its target
     "bridge": "names what is in",
     "example_of": "is an example of",
@@ -28,7 +30,9 @@ SAID = {  # by the type of a link, what stands between the titles of its source 
 
 _PLAIN = re.compile(r"[^\W_][\w .-]*")
 _HIDDEN = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_quoted = json.JSONEncoder(ensure_ascii=False).encode  # a quotation mark inside cannot be taken for the end
+_quoted = json.JSONEncoder(
+    ensure_ascii=False
+).encode  # a quotation mark inside cannot be taken for the end
 
 
 def told_in(parts: Sequence[Part], stores: Stores) -> list[Part]:
@@ -41,10 +45,16 @@ def explained(context: Context, stores: Stores) -> Context:
     """The same context, whose text stays as it is: what links led to says by which, shown or left out."""
     hits = iter(in_words([*context.hits, *(one.hit for one in context.left_out)], stores))
     fragments = [
-        replace(fragment, chosen=tuple(replace(one, hit=next(hits)) for one in fragment.chosen)) if fragment.chosen else fragment
+        replace(fragment, chosen=tuple(replace(one, hit=next(hits)) for one in fragment.chosen))
+        if fragment.chosen
+        else fragment
         for fragment in context.fragments
     ]
-    return replace(context, fragments=tuple(fragments), left_out=tuple(replace(one, hit=next(hits)) for one in context.left_out))
+    return replace(
+        context,
+        fragments=tuple(fragments),
+        left_out=tuple(replace(one, hit=next(hits)) for one in context.left_out),
+    )
 
 
 def in_words(hits: Sequence[Hit], stores: Stores) -> list[Hit]:
@@ -57,7 +67,10 @@ def in_words(hits: Sequence[Hit], stores: Stores) -> list[Hit]:
 
 def way(links: Sequence[Edge], items: Mapping[Key, Item]) -> str:
     """`"Refund playbook" mentions "Chargeback"`; each link as it is stored, whichever way it was followed."""
-    return "; ".join(f"{_name(edge.source_key, items)} {_verb(edge.type)} {_name(edge.target_key, items)}" for edge in links)
+    return "; ".join(
+        f"{_name(edge.source_key, items)} {_verb(edge.type)} {_name(edge.target_key, items)}"
+        for edge in links
+    )
 
 
 def _name(key: Key, items: Mapping[Key, Item]) -> str:
@@ -71,7 +84,11 @@ def _shortened(title: str) -> str:
 
 
 def _verb(type: str) -> str:
-    return SAID.get(type) or (type.replace("_", " ") if _PLAIN.fullmatch(type) else _HIDDEN.sub(_escaped, _quoted(one_line(type))))
+    return SAID.get(type) or (
+        type.replace("_", " ")
+        if _PLAIN.fullmatch(type)
+        else _HIDDEN.sub(_escaped, _quoted(one_line(type)))
+    )
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -26,7 +26,9 @@ def rescored(hit: Hit, score: float, signals: Mapping[str, float]) -> Hit:
     return _hit(hit.item, score, signals, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
 
 
-def rank(hits: Sequence[Hit], query: Query, weights: Weights, types: Sequence[str] = ()) -> list[Hit]:
+def rank(
+    hits: Sequence[Hit], query: Query, weights: Weights, types: Sequence[str] = ()
+) -> list[Hit]:
     """Best first, ties by id. With the default weights the order of search and graph stays as it is. `types` are preferred."""
     if weights != Weights():
         hits = [_scored(hit, query, weights, types) for hit in hits]
@@ -35,8 +37,14 @@ def rank(hits: Sequence[Hit], query: Query, weights: Weights, types: Sequence[st
 
 def _scored(hit: Hit, query: Query, weights: Weights, types: Sequence[str]) -> Hit:
     """A signal that says nothing of a hit is left out, and the others count for it."""
-    used = {one.name: getattr(weights, one.name) for one in fields(weights) if getattr(weights, one.name)}
-    said = {name: SIGNALS[name](hit, query) for name in used if name != "type"} | ({"type": _preferred(hit, types)} if "type" in used else {})
+    used = {
+        one.name: getattr(weights, one.name)
+        for one in fields(weights)
+        if getattr(weights, one.name)
+    }
+    said = {name: SIGNALS[name](hit, query) for name in used if name != "type"} | (
+        {"type": _preferred(hit, types)} if "type" in used else {}
+    )
     values = {name: round(value, 6) for name in used if (value := said[name]) is not None}
     total = sum(used[name] for name in values)
     score = sum(used[name] * value for name, value in values.items()) / total if total else 0.0

@@ -19,7 +19,10 @@ _ANY_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 # What YAML reads back as the same text without quotes: it begins with a letter and has no sign of syntax in it.
-_UNQUOTED = re.compile(r"(?!(?:yes|no|on|off|y|n|true|false|null)\Z)[^\W\d_](?:[\w .,;/()'?!+*=&%@-]*[\w.,;/()'?!+*=&%@-])?", re.I)
+_UNQUOTED = re.compile(
+    r"(?!(?:yes|no|on|off|y|n|true|false|null)\Z)[^\W\d_](?:[\w .,;/()'?!+*=&%@-]*[\w.,;/()'?!+*=&%@-])?",
+    re.I,
+)
 _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 FORMS = 64  # items whose names are remembered, as each is written in several forms
@@ -39,13 +42,22 @@ class Layout:
     between: str  # between two blocks
     block: Callable[[Hit, Form], str]  # one item in one form
     final_newline: bool = False  # the last line break belongs to a value
-    separators: Mapping[str, str] = field(default_factory=dict)  # by section, where it is not `between`
+    separators: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by section, where it is not `between`
     lasting: bool = True  # a block shows nothing but the item's id, kind, type, texts, tags, properties and path, and may be remembered
 
     @property
     def glued(self) -> bool:
         """Whether a document is nothing but openings and blocks."""
-        return not (self.start or self.end or self.closing or self.between_sections or self.between or self.separators)
+        return not (
+            self.start
+            or self.end
+            or self.closing
+            or self.between_sections
+            or self.between
+            or self.separators
+        )
 
 
 def layout(name: str) -> Layout:
@@ -67,7 +79,11 @@ def forms(item: Item) -> tuple[Form, ...]:
 
 def assemble(layout: Layout, sections: Sequence[tuple[str, Sequence[str]]]) -> str:
     """The document. Sections without blocks are left out, and without any block it is empty. Names of sections must differ."""
-    written = [f"{layout.opening(name)}{layout.separators.get(name, layout.between).join(blocks)}{layout.closing}" for name, blocks in sections if blocks]
+    written = [
+        f"{layout.opening(name)}{layout.separators.get(name, layout.between).join(blocks)}{layout.closing}"
+        for name, blocks in sections
+        if blocks
+    ]
     if not written:
         return ""
     document = f"{layout.start}{layout.between_sections.join(written)}{layout.end}"
@@ -118,8 +134,15 @@ def _escaped(match: re.Match[str]) -> str:
 
 def link_line(fields: Mapping[str, Any], name: Callable[[str], str]) -> str:
     """`Tidewater --[USES]--> Gangway`, with ids and properties where they are given; `name` writes each name."""
-    ends = [name(fields[end]) + (f" (id: {name(fields[f'{end}_id'])})" if f"{end}_id" in fields else "") for end in ("from", "to")]
-    facts = f" ({', '.join(f'{name(key)}: {on_one_line(value)}' for key, value in fields['properties'].items())})" if "properties" in fields else ""
+    ends = [
+        name(fields[end]) + (f" (id: {name(fields[f'{end}_id'])})" if f"{end}_id" in fields else "")
+        for end in ("from", "to")
+    ]
+    facts = (
+        f" ({', '.join(f'{name(key)}: {on_one_line(value)}' for key, value in fields['properties'].items())})"
+        if "properties" in fields
+        else ""
+    )
     return f"{ends[0]} --[{name(fields['type'])}]--> {ends[1]}{facts}"
 
 
@@ -130,7 +153,13 @@ def in_bold(text: str) -> str:
 def in_quotes(text: str) -> str:
     """A name as it is, or in quotes where it has a sign in it that lines are built with."""
     line = one_line(text)
-    return _UNPRINTABLE.sub(_escaped, as_json(text)) if not line or any(sign in line for sign in ("--[", "]-->", ": ", '"')) or line.endswith(":") else line
+    return (
+        _UNPRINTABLE.sub(_escaped, as_json(text))
+        if not line
+        or any(sign in line for sign in ("--[", "]-->", ": ", '"'))
+        or line.endswith(":")
+        else line
+    )
 
 
 def _markdown_section(name: str) -> str:
@@ -144,13 +173,22 @@ def _markdown(hit: Hit, form: Form) -> str:
     pointer, head = _markdown_names(item.title, item.id, item.type)
     if form is Form.POINTER:
         return f"- {listed_text(f'{pointer}, via: {hit.via}' if hit.via else pointer)}\n"  # the last sign of a line without one is a bracket
-    head += f"#### via: {hit.via}\n" if hit.via else ""  # a heading, as that is what no text can write
+    head += (
+        f"#### via: {hit.via}\n" if hit.via else ""
+    )  # a heading, as that is what no text can write
     text = _body(item, form)
     if text[:1].isspace() or "\r" in text:
         text = _LEADING_BLANK_LINES.sub("", _MARKDOWN_BREAK.sub("\n", text))
-    facts = [f"- **{bold_text(one_line(key))}**: {on_one_line(value)}\n" for key, value in _shown_properties(item, form).items()]
+    facts = [
+        f"- **{bold_text(one_line(key))}**: {on_one_line(value)}\n"
+        for key, value in _shown_properties(item, form).items()
+    ]
     # The blank line keeps the facts out of HTML and of a list's last line.
-    return head + (f"{body_text(text)}\n\n" if text else "") + ("".join([*facts, "\n"]) if facts or not text else "")
+    return (
+        head
+        + (f"{body_text(text)}\n\n" if text else "")
+        + ("".join([*facts, "\n"]) if facts or not text else "")
+    )
 
 
 @lru_cache(FORMS)
@@ -158,7 +196,11 @@ def _markdown_names(title: str, id: str, type: str) -> tuple[str, str]:
     """The line that points to an item, but for its marks, and the heading of its block."""
     name, id, kind = one_line(title), one_line(id), one_line(type)
     name = name or id
-    return (f"{name} ({kind}, id: {id})", f"### {heading_text(f'{name} ({kind})')}\n") if kind else (f"{name} (id: {id})", f"### {heading_text(name)}\n")
+    return (
+        (f"{name} ({kind}, id: {id})", f"### {heading_text(f'{name} ({kind})')}\n")
+        if kind
+        else (f"{name} (id: {id})", f"### {heading_text(name)}\n")
+    )
 
 
 def _plain_section(name: str) -> str:
@@ -179,7 +221,10 @@ def _plain(hit: Hit, form: Form) -> str:
     if not text.isprintable():  # most are one paragraph
         text = _LEADING_BLANK_LINES.sub("", _ANY_BREAK.sub("\n", text))
     lines = [line.rstrip() for line in text.split("\n")] if text else []
-    facts = [f"- {in_quotes(key)}: {on_one_line(value)}" for key, value in _shown_properties(item, form).items()]
+    facts = [
+        f"- {in_quotes(key)}: {on_one_line(value)}"
+        for key, value in _shown_properties(item, form).items()
+    ]
     return "\n".join([head, *way, *(line and f"  {line}" for line in lines), *facts]) + "\n"
 
 
@@ -193,7 +238,9 @@ def _fields(hit: Hit, form: Form) -> dict[str, Any]:
         "title": item.title,
         "via": hit.via,
         "text": text,
-        "summary": item.summary if form is Form.SUMMARY or (form is Form.WHOLE and not text) else "",
+        "summary": item.summary
+        if form is Form.SUMMARY or (form is Form.WHOLE and not text)
+        else "",
         "properties": json_like(_shown_properties(item, form)),
         "tags": list(item.tags) if form is Form.WHOLE else [],
     }
@@ -201,7 +248,9 @@ def _fields(hit: Hit, form: Form) -> dict[str, Any]:
 
 
 def _said(hit: Hit, form: Form) -> dict[str, Any]:
-    fields: dict[str, Any] = json_like(hit.item.properties) if hit.found_by == LINK else _fields(hit, form)
+    fields: dict[str, Any] = (
+        json_like(hit.item.properties) if hit.found_by == LINK else _fields(hit, form)
+    )
     return fields
 
 
@@ -224,7 +273,10 @@ def _yaml_section(name: str) -> str:
 
 
 def _yaml_entries(mapping: Mapping[str, Any], indent: str) -> str:
-    return "".join(f"{indent}{_yaml_key(key, indent)}:{_yaml_value(value, indent + '  ')}" for key, value in mapping.items())
+    return "".join(
+        f"{indent}{_yaml_key(key, indent)}:{_yaml_value(value, indent + '  ')}"
+        for key, value in mapping.items()
+    )
 
 
 def yaml_element(value: Any, indent: str) -> str:
@@ -264,7 +316,9 @@ def _yaml_text(text: str) -> str:
 def _yaml_number(value: Any) -> str:
     """Numbers, booleans, nothing and empty collections are those of JSON, but YAML wants a point before an exponent."""
     written = as_json(value)
-    return written.replace("e", ".0e") if isinstance(value, float) and "." not in written else written
+    return (
+        written.replace("e", ".0e") if isinstance(value, float) and "." not in written else written
+    )
 
 
 FORMATS: dict[str, Layout] = {

@@ -12,7 +12,12 @@ from weft.recipes import LEAST, Recipe, looked_for
 
 _hit = maker(Hit)
 
-FOUND_BY = {(True, True): ("bm25", "vector"), (True, False): ("bm25",), (False, True): ("vector",), (False, False): ()}  # by words, by meaning
+FOUND_BY = {
+    (True, True): ("bm25", "vector"),
+    (True, False): ("bm25",),
+    (False, True): ("vector",),
+    (False, False): (),
+}  # by words, by meaning
 MIN_DEPTH = 100  # candidates taken from each index: deeper changes no ranking on the tuning sets, 50 loses a little
 MORE = 4  # times as many are searched for when those found have too little text for the budget
 
@@ -24,7 +29,9 @@ class Searched:
     pool: Mapping[Key, float] = field(default_factory=dict)  # scores of the best, hits or not
 
 
-def search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores) -> Searched:
+def search(
+    text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores
+) -> Searched:
     """The best `recipe.limit` items, or as many as fill the recipe's room. Without a vector only words count."""
     wanted = looked_for(recipe)
     while True:
@@ -34,7 +41,9 @@ def search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, st
         wanted = min(recipe.limit, MORE * wanted)  # what was found is shorter than most items are
 
 
-def _best(text: str, vector: Vector | None, only: Filter, recipe: Recipe, limit: int, stores: Stores) -> tuple[Searched, bool]:
+def _best(
+    text: str, vector: Vector | None, only: Filter, recipe: Recipe, limit: int, stores: Stores
+) -> tuple[Searched, bool]:
     """The best `limit` items, and whether more would be of no use."""
     depth = max(MIN_DEPTH, limit)
     by_meaning: dict[Key, float] = {}
@@ -50,7 +59,9 @@ def _best(text: str, vector: Vector | None, only: Filter, recipe: Recipe, limit:
         worded = tuple(by_words)
         if vector is not None:
             by_words |= found.others
-            by_meaning |= stores.vectors.score_vectors(vector, [key for key in worded if key not in by_meaning])
+            by_meaning |= stores.vectors.score_vectors(
+                vector, [key for key in worded if key not in by_meaning]
+            )
     else:
         worded = ()
     scores = fuse(by_words, by_meaning, *shares(recipe, vector is not None))
@@ -58,20 +69,40 @@ def _best(text: str, vector: Vector | None, only: Filter, recipe: Recipe, limit:
     best = [key for key in ordered[:limit] if scores[key] >= recipe.min_score]
     items, filled = _items(best, recipe, stores)
     hits = _hits(items, scores, by_words, by_meaning, frozenset(worded), frozenset(meant))
-    return Searched(hits, considered, {key: scores[key] for key in ordered[:MIN_DEPTH]}), filled or len(best) < limit
+    return Searched(
+        hits, considered, {key: scores[key] for key in ordered[:MIN_DEPTH]}
+    ), filled or len(best) < limit
 
 
 def _hits(
-    items: Sequence[Item], scores: Mapping[Key, float], by_words: Mapping[Key, float], by_meaning: Mapping[Key, float], worded: Set[Key], meant: Set[Key]
+    items: Sequence[Item],
+    scores: Mapping[Key, float],
+    by_words: Mapping[Key, float],
+    by_meaning: Mapping[Key, float],
+    worded: Set[Key],
+    meant: Set[Key],
 ) -> tuple[Hit, ...]:
     hits = []
-    for item in items:  # some hundred in a request: this plain form takes a third of the time of the shortest
+    for item in (
+        items
+    ):  # some hundred in a request: this plain form takes a third of the time of the shortest
         key, signals = item.key, {}
         if key in by_words:
             signals["bm25"] = by_words[key]
         if key in by_meaning:
             signals["vector"] = by_meaning[key]
-        hits.append(_hit(item, scores[key], signals, FOUND_BY[key in worded, key in meant], (key,), None, (), ""))
+        hits.append(
+            _hit(
+                item,
+                scores[key],
+                signals,
+                FOUND_BY[key in worded, key in meant],
+                (key,),
+                None,
+                (),
+                "",
+            )
+        )
     return tuple(hits)
 
 
@@ -86,7 +117,9 @@ def _items(best: Sequence[Key], recipe: Recipe, stores: Stores) -> tuple[list[It
         items += part
         length += sum([fills(item, recipe.room) for item in part])
         taken += step
-        step = 1 + (recipe.room - length) * taken // max(1, length)  # as many more as should fill it, by the length of those before
+        step = 1 + (recipe.room - length) * taken // max(
+            1, length
+        )  # as many more as should fill it, by the length of those before
     return items, length >= recipe.room
 
 
@@ -106,9 +139,19 @@ def shares(recipe: Recipe, has_vector: bool) -> tuple[float, float]:
     return (recipe.bm25_weight / total, recipe.vector_weight / total)
 
 
-def fuse(by_words: Mapping[Key, float], by_meaning: Mapping[Key, float], words_share: float, meaning_share: float) -> dict[Key, float]:
+def fuse(
+    by_words: Mapping[Key, float],
+    by_meaning: Mapping[Key, float],
+    words_share: float,
+    meaning_share: float,
+) -> dict[Key, float]:
     """A weighted sum of two scores that each reach from nothing in common (0) to all there is (1), so the sum means the same
     in every request. Rounded, so that ties are ties on every machine."""
     keys = dict.fromkeys([*by_words, *by_meaning])
-    scores = rounded([words_share * by_words.get(key, 0.0) + meaning_share * by_meaning.get(key, 0.0) for key in keys])
+    scores = rounded(
+        [
+            words_share * by_words.get(key, 0.0) + meaning_share * by_meaning.get(key, 0.0)
+            for key in keys
+        ]
+    )
     return dict(zip(keys, scores, strict=True))

@@ -15,11 +15,20 @@ LONGEST = 20_000  # characters of a text in which words of the question, and nam
 BEGINNING = 4_000  # characters of a text in which synonyms, and names of others, are looked for: there are many, and most texts are short
 ASKED = 500  # words of a question that are looked for: sets of very many are slow to weigh, and a text of that length is no question
 LEAST_NEW = 0.05  # so that an item without a word of the question is not lost; chosen on the two tuning sets (docs/walk.md)
-REMEMBERED, QUESTIONS = 300, 256  # characters of a question, and how many of them, that are remembered, about 20 KB each
-MEMORY = 1 << 26  # bytes that looking for a very long question's words may take: RE2 gives up when it has too little
+REMEMBERED, QUESTIONS = (
+    300,
+    256,
+)  # characters of a question, and how many of them, that are remembered, about 20 KB each
+MEMORY = (
+    1 << 26
+)  # bytes that looking for a very long question's words may take: RE2 gives up when it has too little
 
-Finder = Callable[[bytes], Sequence[int] | None]  # the numbers of the words that a text holds, if any
-Sought = tuple[list[tuple[str, int]], list[int], Finder]  # the question's words, the bits of all looked for, and what finds them
+Finder = Callable[
+    [bytes], Sequence[int] | None
+]  # the numbers of the words that a text holds, if any
+Sought = tuple[
+    list[tuple[str, int]], list[int], Finder
+]  # the question's words, the bits of all looked for, and what finds them
 
 
 class Sight:
@@ -27,7 +36,9 @@ class Sight:
     of that for one that means nearly the same."""
 
     def __init__(self, text: str) -> None:
-        self._stems, self._bit, self._found = _sought(text) if len(text) <= REMEMBERED else _made(text)
+        self._stems, self._bit, self._found = (
+            _sought(text) if len(text) <= REMEMBERED else _made(text)
+        )
         self._all = (1 << len(self._stems)) - 1  # the words themselves
         self.items: dict[Key, Item] = {}
         self._seen: dict[Key, int] = {}
@@ -35,7 +46,14 @@ class Sight:
         self._weights: _Weights | None = None  # none after more was looked at
 
     def look(self, items: Iterable[Item]) -> None:
-        known, seen, having, found, bits, width = self.items, self._seen, self._having, self._found, self._bit, len(self._stems)
+        known, seen, having, found, bits, width = (
+            self.items,
+            self._seen,
+            self._having,
+            self._found,
+            self._bit,
+            len(self._stems),
+        )
         for item in items:
             key = item.key
             if key in known:
@@ -48,14 +66,21 @@ class Sight:
                 has |= sum([bit for stem, bit in self._stems if stem in text])
             own = has & self._all
             having[own] = having.get(own, 0) + 1
-            seen[key] = has | own << width  # the lower half for the words of the question, the upper half for these and their synonyms
+            seen[key] = (
+                has | own << width
+            )  # the lower half for the words of the question, the upper half for these and their synonyms
         self._weights = None
 
-    def pulls(self, source: Key, links: Mapping[Key, tuple[float, Edge]], near: Mapping[Key, float]) -> list[float]:
+    def pulls(
+        self, source: Key, links: Mapping[Key, tuple[float, Edge]], near: Mapping[Key, float]
+    ) -> list[float]:
         """How much each link of an item draws of its worth: as it weighs, as the item at its other end is near to the question, and as that has
         of the question what the source has not."""
         lacking, seen, weights = ~self._seen.get(source, -1), self._seen, self._weighed()
-        return [weight * near[there] * (LEAST_NEW + weights[seen.get(there, 0) & lacking]) for there, (weight, _) in links.items()]
+        return [
+            weight * near[there] * (LEAST_NEW + weights[seen.get(there, 0) & lacking])
+            for there, (weight, _) in links.items()
+        ]
 
     def same(self, one: Key, others: Iterable[Key]) -> list[float]:
         """How much of the question each of the others has as well, in its own words. What was not looked at is taken to have all of it."""
@@ -71,7 +96,13 @@ class Sight:
                     holding[bit] += count
             told = {bit: rarity(len(self._seen), count) for bit, count in holding.items()}
             total = sum(told.values()) or 1.0
-            self._weights = _Weights({part: weight / total / 2 for bit, weight in told.items() for part in (bit, bit << len(told))})
+            self._weights = _Weights(
+                {
+                    part: weight / total / 2
+                    for bit, weight in told.items()
+                    for part in (bit, bit << len(told))
+                }
+            )
         return self._weights
 
 
@@ -92,9 +123,16 @@ def _bits(number: int) -> Iterator[int]:
 
 def _made(text: str) -> Sought:
     stems = list(dict.fromkeys(words(text)))[:ASKED]
-    small = set(words(" ".join([word for word in text.split() if word.islower()])))  # names have no synonyms
+    small = set(
+        words(" ".join([word for word in text.split() if word.islower()]))
+    )  # names have no synonyms
     own = [(f" {stem}", 1 << place) for place, stem in enumerate(stems)]
-    alike = [(f" {one}", bit << len(stems)) for stem, bit in own if stem[1:] in small for one in synonyms(stem[1:])]
+    alike = [
+        (f" {one}", bit << len(stems))
+        for stem, bit in own
+        if stem[1:] in small
+        for one in synonyms(stem[1:])
+    ]
     return own, [bit for _, bit in (*own, *alike)], _finder([word for word, _ in (*own, *alike)])
 
 

@@ -16,7 +16,11 @@ def synonyms(stem: str) -> tuple[str, ...]:
     """The stems that mean nearly the same as this one, nearest first; none for a word that the table does not know."""
     lines, begins = _lines(), f"{stem}: "
     place = bisect_left(lines, begins)
-    return tuple(lines[place].split(" ")[1:]) if place < len(lines) and lines[place].startswith(begins) else ()
+    return (
+        tuple(lines[place].split(" ")[1:])
+        if place < len(lines) and lines[place].startswith(begins)
+        else ()
+    )
 
 
 @cache

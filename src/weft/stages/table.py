@@ -14,7 +14,9 @@ IMPOSSIBLE = np.int64(-(2**62))
 FIRST = np.zeros(1, np.int64)
 
 Table = npt.NDArray[np.int64]
-Gains = tuple[Table, Table]  # extra tokens, beginning with none, and the value of a group that has them
+Gains = tuple[
+    Table, Table
+]  # extra tokens, beginning with none, and the value of a group that has them
 
 
 class Option(NamedTuple):
@@ -45,7 +47,9 @@ class Group:
     @cached_property
     def wanted(self) -> int:
         """The tokens of all offers, each in its largest form, without the heading."""
-        return sum([max(offer.options)[0] for offer in self.offers if offer.options])  # the largest option is the one with most tokens
+        return sum(
+            [max(offer.options)[0] for offer in self.offers if offer.options]
+        )  # the largest option is the one with most tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,17 @@ class Solver:
         self._unit = max(1, -(-cells // MAX_CELLS))  # tokens per column: 1 is exact
         self.exact = self._unit == 1
         self._rows = self._fill(round_up=True)
-        self._must = group.opened or any(first <= number < first + len(group.offers) for number in ruling.forced)
+        self._must = group.opened or any(
+            first <= number < first + len(group.offers) for number in ruling.forced
+        )
 
     def _fill(self, round_up: bool) -> Table:
         columns = self._room // self._unit + 1
         rows = np.empty((len(self._group.offers) + 1, max(0, columns)), np.int64)
         rows[0] = 0
-        taken = np.empty(max(0, columns), np.int64)  # one array for all options: making a new one each time costs a third more
+        taken = np.empty(
+            max(0, columns), np.int64
+        )  # one array for all options: making a new one each time costs a third more
         for number, offer in enumerate(self._group.offers):
             before, after = rows[number], rows[number + 1]
             after[:] = IMPOSSIBLE if self._first + number in self._ruling.forced else before
@@ -85,7 +93,11 @@ class Solver:
                 units = -(-tokens // self._unit) if round_up else tokens // self._unit
                 if units < columns:
                     better = after[units:]
-                    np.maximum(better, np.add(before[: columns - units], value, out=taken[: columns - units]), out=better)
+                    np.maximum(
+                        better,
+                        np.add(before[: columns - units], value, out=taken[: columns - units]),
+                        out=better,
+                    )
         return rows
 
     def best(self, tokens: int) -> int:
@@ -103,7 +115,11 @@ class Solver:
             return 0
         if inside < 0 or value <= IMPOSSIBLE // 2:
             fits = np.flatnonzero(last > IMPOSSIBLE // 2)
-            return self._overhead + int(fits[0]) * self._unit if len(fits) else self._overhead + self._room + 1
+            return (
+                self._overhead + int(fits[0]) * self._unit
+                if len(fits)
+                else self._overhead + self._room + 1
+            )
         return self._overhead + int(np.searchsorted(last, value)) * self._unit
 
     def gains(self, own: int, pool: int) -> Gains:
@@ -140,11 +156,16 @@ class Solver:
         """The best value, less the price of its tokens, when it has at least its own."""
         inside = max(0, own - self._overhead)
         tokens = self._overhead + np.arange(inside, len(self._rows[-1]))
-        return max(self.best(own) - price * own, float((self._rows[-1][inside:] - price * tokens).max(initial=-np.inf)))
+        return max(
+            self.best(own) - price * own,
+            float((self._rows[-1][inside:] - price * tokens).max(initial=-np.inf)),
+        )
 
     def optimistic(self, budget: int) -> Gains:
         """Where the value would rise if every cost were rounded down to whole columns."""
         last = self._fill(round_up=False)[-1]
         rises = np.flatnonzero(np.diff(last)) + 1
         tokens, free = self._overhead + rises * self._unit, max(0, int(last[0])) if len(last) else 0
-        return np.append(0, tokens[tokens <= budget]), np.append(free, last[rises[tokens <= budget]])
+        return np.append(0, tokens[tokens <= budget]), np.append(
+            free, last[rises[tokens <= budget]]
+        )

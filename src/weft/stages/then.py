@@ -17,7 +17,11 @@ def stores_then(stores: Stores, as_of: datetime | None) -> Stores:
     was made later. Words and vectors are today's: an item is found by what it says now."""
     if as_of is None:
         return stores
-    return replace(stores, items=ItemsThen(stores.items, as_of), graph=LinksThen(stores.graph, stores.items, as_of))
+    return replace(
+        stores,
+        items=ItemsThen(stores.items, as_of),
+        graph=LinksThen(stores.graph, stores.items, as_of),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +75,43 @@ class LinksThen:
     as_of: datetime
 
     def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+        self,
+        keys: Sequence[Key],
+        spaces: Sequence[str],
+        types: Sequence[str] = (),
+        limit: int = 100,
+        min_weight: float = 0.0,
+        made: bool | None = None,
     ) -> list[Edge]:
         found = self.graph.edges_of(keys, spaces, types, limit, min_weight, made)
 
         def asked(edge: Edge) -> bool:
             inside = edge.space in spaces and edge.target_key[0] in spaces
-            return inside and edge.weight >= min_weight and (not types or edge.type in types) and not made
+            return (
+                inside
+                and edge.weight >= min_weight
+                and (not types or edge.type in types)
+                and not made
+            )
 
         return self._then(found, keys, asked)
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
-        wanted, ends = set(keys), list(dict.fromkeys(end for source, target, _ in keys for end in (source, target)))
-        then = {edge.key: edge for edge in self._then(self.graph.get_edges(keys), ends, lambda edge: edge.key in wanted)}
+        wanted, ends = (
+            set(keys),
+            list(dict.fromkeys(end for source, target, _ in keys for end in (source, target))),
+        )
+        then = {
+            edge.key: edge
+            for edge in self._then(
+                self.graph.get_edges(keys), ends, lambda edge: edge.key in wanted
+            )
+        }
         return [then[key] for key in keys if key in then]
 
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
+    def edges(
+        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+    ) -> list[Edge]:
         return self.graph.edges(spaces, limit, after, made)
 
     def apply(self, batch: Batch) -> None:
@@ -98,30 +123,56 @@ class LinksThen:
     def close(self) -> None:
         self.graph.close()
 
-    def _then(self, found: Sequence[Edge], keys: Sequence[Key], asked: Callable[[Edge], bool]) -> list[Edge]:
+    def _then(
+        self, found: Sequence[Edge], keys: Sequence[Key], asked: Callable[[Edge], bool]
+    ) -> list[Edge]:
         """These links of the keys as they were, with those that were taken away since, if they are `asked` for."""
         late: dict[EdgeKey, Edge | None] = {}
         for change in self.items.changes_of(keys):
             if change.link is not None and change.at > self.as_of:
-                late.setdefault(change.link, change.before if isinstance(change.before, Edge) else None)
+                late.setdefault(
+                    change.link, change.before if isinstance(change.before, Edge) else None
+                )
         believed = self._believed([link for link, before in late.items() if before is None])
-        people = {edge.key: edge for edge in found if edge.origin != MADE and (edge.key not in late or edge.key in believed)}
-        people |= {link: before for link, before in late.items() if before is not None and asked(before)}
+        people = {
+            edge.key: edge
+            for edge in found
+            if edge.origin != MADE and (edge.key not in late or edge.key in believed)
+        }
+        people |= {
+            link: before for link, before in late.items() if before is not None and asked(before)
+        }
         own = [edge for edge in found if edge.origin == MADE and edge.key not in people]
         return sorted(
-            [*people.values(), *self._unchanged(own)], key=lambda edge: (-edge.weight, edge.source, edge.target, edge.type, *edge.key[0], *edge.key[1])
+            [*people.values(), *self._unchanged(own)],
+            key=lambda edge: (
+                -edge.weight,
+                edge.source,
+                edge.target,
+                edge.type,
+                *edge.key[0],
+                *edge.key[1],
+            ),
         )
 
     def _believed(self, links: Sequence[EdgeKey]) -> set[EdgeKey]:
         """Of links that are newer than the time those with an end that was stored later, too, with an earlier date: if its date counts, so do its links."""
         first: dict[Key, datetime] = {}
-        for change in self.items.changes_of(list(dict.fromkeys(end for source, target, _ in links for end in (source, target)))):
+        for change in self.items.changes_of(
+            list(dict.fromkeys(end for source, target, _ in links for end in (source, target)))
+        ):
             if change.link is None:
                 first.setdefault((change.space, change.id), change.at)
-        return {link for link in links if any(first.get(end, self.as_of) > self.as_of for end in link[:2])}
+        return {
+            link
+            for link in links
+            if any(first.get(end, self.as_of) > self.as_of for end in link[:2])
+        }
 
     def _unchanged(self, made: Sequence[Edge]) -> list[Edge]:
-        ends = list(dict.fromkeys(end for edge in made for end in (edge.source_key, edge.target_key)))
+        ends = list(
+            dict.fromkeys(end for edge in made for end in (edge.source_key, edge.target_key))
+        )
         before = _texts(self.items.get(ends), self.items, self.as_of)
         return [edge for edge in made if _held(edge, before)]
 
@@ -131,12 +182,16 @@ def _held(edge: Edge, before: Mapping[Key, Item]) -> bool:
     if edge.target_key in before:
         return False
     name = edge.properties.get("name")
-    return edge.source_key not in before or (isinstance(name, str) and bool(mentioned(before[edge.source_key].text, (name,))))
+    return edge.source_key not in before or (
+        isinstance(name, str) and bool(mentioned(before[edge.source_key].text, (name,)))
+    )
 
 
 def _texts(found: Sequence[Item], items: ItemStore, as_of: datetime) -> dict[Key, Item]:
     """Those of the items that have changed since, as they were."""
-    changed = {item.key for item in found if item.updated_at is not None and item.updated_at > as_of}
+    changed = {
+        item.key for item in found if item.updated_at is not None and item.updated_at > as_of
+    }
     before: dict[Key, Item] = {}
     # What was added later, with an earlier date, has no state before: its date counts.
     for change in items.changes_of(sorted(changed)) if changed else ():

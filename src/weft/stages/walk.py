@@ -26,14 +26,22 @@ from weft.stages.top import top
 # Chosen on the two tuning sets (docs/walk.md), as were the numbers of `Walk`.
 READ = 30  # of the hits: whose titles and texts are looked at
 ENOUGH = 0.5  # links that together weigh less than this lead less of it on; the rest stays
-AGAINST = {"mentions": 0.3, "refers_to": 0.3}  # what a link of a type is worth when followed from its target to its source; others: 1
+AGAINST = {
+    "mentions": 0.3,
+    "refers_to": 0.3,
+}  # what a link of a type is worth when followed from its target to its source; others: 1
 NAMES = 100  # of a question's names that are looked for: a text with more is no question
 READ_NEXT = (16, 8)  # items reached whose texts are looked at, at the first hop and at later ones
 LEAST_NEAR = 0.01  # so that an item without a vector is not lost
-BRIDGED_FROM, BRIDGES = 2, 10  # the best starts are linked to hits that hold what they name: so many
+BRIDGED_FROM, BRIDGES = (
+    2,
+    10,
+)  # the best starts are linked to hits that hold what they name: so many
 BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
 GUESSES = frozenset((BRIDGED, "shares", "similar"))  # likeness: neither end names the other
-AFTER = 1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
+AFTER = (
+    1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
+)
 NO_LINK = (0.0,)
 
 _hit, _edge = maker(Hit), maker(Edge)
@@ -49,11 +57,24 @@ class Walked:
     max_depth: int = 0
 
 
-Flow = tuple[float, Key, Edge]  # worth that comes to an item, the item it comes from, and the link it comes along
-Links = dict[Key, dict[Key, tuple[float, Edge]]]  # by the item we stand at and the one at the other end: a weight and the link
+Flow = tuple[
+    float, Key, Edge
+]  # worth that comes to an item, the item it comes from, and the link it comes along
+Links = dict[
+    Key, dict[Key, tuple[float, Edge]]
+]  # by the item we stand at and the one at the other end: a weight and the link
 
 
-def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[Key, float], only: Filter, recipe: Recipe, *, stores: Stores) -> Walked:
+def walk(
+    text: str,
+    vector: Vector | None,
+    found: Sequence[Hit],
+    pool: Mapping[Key, float],
+    only: Filter,
+    recipe: Recipe,
+    *,
+    stores: Stores,
+) -> Walked:
     """What the links of `found` lead to, within `recipe.depth` links; at most `recipe.limit` items. `pool` has the scores of what
     search found beyond that. Without links of their own the hits stay as they are."""
     best = sorted(found, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[:READ]
@@ -78,15 +99,32 @@ def walk(text: str, vector: Vector | None, found: Sequence[Hit], pool: Mapping[K
     return _result(worth, flows, found, pool, only, recipe, stores, way)
 
 
-def walked_search(text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores) -> Searched:
+def walked_search(
+    text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores
+) -> Searched:
     """Search and walk as one ranking: each item's score is its worth."""
     wide = replace(recipe, mode="hybrid", limit=max(READ, recipe.limit), min_score=0.0, room=0)
     result = search(text, vector, only, wide, stores=stores)
-    way = walk(text, vector, result.hits, result.pool, only, replace(recipe, depth=recipe.depth or 2), stores=stores)
-    hits = [rescored(hit, way.worth.get(hit.item.key, hit.score), {**hit.signals, **_signal(way, hit)}) for hit in result.hits]
+    way = walk(
+        text,
+        vector,
+        result.hits,
+        result.pool,
+        only,
+        replace(recipe, depth=recipe.depth or 2),
+        stores=stores,
+    )
+    hits = [
+        rescored(hit, way.worth.get(hit.item.key, hit.score), {**hit.signals, **_signal(way, hit)})
+        for hit in result.hits
+    ]
     hits += [rescored(hit, hit.relevance, hit.signals) for hit in way.hits]
     hits.sort(key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
-    return Searched(tuple(hit for hit in hits if hit.score >= recipe.min_score)[: recipe.limit], result.considered, result.pool)
+    return Searched(
+        tuple(hit for hit in hits if hit.score >= recipe.min_score)[: recipe.limit],
+        result.considered,
+        result.pool,
+    )
 
 
 def _signal(way: Walked, hit: Hit) -> dict[str, float]:
@@ -117,9 +155,14 @@ class _Way:
         self.asked.update(dict.fromkeys(asked))
         recipe, until = self.recipe, self.through.created_to
         read: Links = {key: {} for key in self.asked}
-        for edge in self.stores.graph.edges_of(asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST):
+        for edge in self.stores.graph.edges_of(
+            asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST
+        ):
             space, weight = edge.space, edge.weight
-            source, target = (space, edge.source), (edge.target_space or space, edge.target)  # the keys, without the cost of two calls
+            source, target = (
+                (space, edge.source),
+                (edge.target_space or space, edge.target),
+            )  # the keys, without the cost of two calls
             if source == target or (until is not None and not edge.known_at(until)):
                 continue
             far = read.get(source)
@@ -134,7 +177,10 @@ class _Way:
         shown = self.stores.items.visible(ends, self.through)
         if len(shown) < len(ends):
             seen = frozenset(shown)
-            read = {here: {there: one for there, one in far.items() if there in seen} for here, far in read.items()}
+            read = {
+                here: {there: one for there, one in far.items() if there in seen}
+                for here, far in read.items()
+            }
         for here, far in read.items():
             if far:
                 self.links.setdefault(here, {}).update(far)
@@ -143,7 +189,11 @@ class _Way:
     def _measure(self, keys: Sequence[Key]) -> None:
         """How near the items are: all of them without a vector of the question, and hardly any without one of its own."""
         if new := [key for key in keys if key not in self.near]:
-            scored = dict.fromkeys(new, 1.0) if self.vector is None else self.stores.vectors.score_vectors(self.vector, new)
+            scored = (
+                dict.fromkeys(new, 1.0)
+                if self.vector is None
+                else self.stores.vectors.score_vectors(self.vector, new)
+            )
             self.near.update(dict.fromkeys(new, LEAST_NEAR))
             self.near.update({key: one for key, one in scored.items() if one > LEAST_NEAR})
 
@@ -156,19 +206,37 @@ class _Way:
     def linked_from(self, starts: Mapping[Key, float]) -> float:
         return linked([(share, self._weighs(key)[0] / ENOUGH) for key, share in starts.items()])
 
-    def bridge(self, starts: Mapping[Key, float], found: Sequence[Hit], pool: Mapping[Key, float]) -> None:
+    def bridge(
+        self, starts: Mapping[Key, float], found: Sequence[Hit], pool: Mapping[Key, float]
+    ) -> None:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
-        named = {here: names for here in list(starts)[:BRIDGED_FROM] if (names := unasked(self.sight.items[here].text, self.text))}
+        named = {
+            here: names
+            for here in list(starts)[:BRIDGED_FROM]
+            if (names := unasked(self.sight.items[here].text, self.text))
+        }
         pool = {**pool, **{hit.item.key: hit.score for hit in found}} if named else {}
         ends: list[Key] = []
         for here, names in named.items():
-            holding = held(here, names, self.text, list(pool), self.texts(), self.stores.words, self.through)
+            holding = held(
+                here, names, self.text, list(pool), self.texts(), self.stores.words, self.through
+            )
             scores = {key: pool[key] * one for key, one in holding.items() if pool[key] > 0}
             chosen = top(scores, scores, BRIDGES)
             for key in chosen:
                 weight = self.recipe.walk.bridge * scores[key] / scores[chosen[0]]
                 if weight > self.links.setdefault(here, {}).get(key, NO_LINK)[0]:
-                    edge = _edge(here[1], key[1], BRIDGED, round(weight, 6), here[0], None, {}, "" if key[0] == here[0] else key[0], "")
+                    edge = _edge(
+                        here[1],
+                        key[1],
+                        BRIDGED,
+                        round(weight, 6),
+                        here[0],
+                        None,
+                        {},
+                        "" if key[0] == here[0] else key[0],
+                        "",
+                    )
                     self.links[here][key] = (weight, edge)
             ends += chosen
         self._measure(list(dict.fromkeys(ends)))
@@ -250,32 +318,61 @@ def _result(
     power = 1 / recipe.walk.sharpness
     parts = [worth.get(key, 0.0) / most + AFTER * score for key, score in scores.items()]
     values = rounded([highest * part**power if part < 1.0 else highest for part in parts])
-    told = dict(zip(scores, worth_less(list(scores), values, way.sight.same, way.linked), strict=True))
-    say = min(1.0, 2 * way.linked)  # where hardly anything is linked by names, search has more to say than the walk
+    told = dict(
+        zip(scores, worth_less(list(scores), values, way.sight.same, way.linked), strict=True)
+    )
+    say = min(
+        1.0, 2 * way.linked
+    )  # where hardly anything is linked by names, search has more to say than the walk
     if say < 1.0:
         told = {key: round(say * one + (1 - say) * scores[key], 6) for key, one in told.items()}
     best = _best(reached, told, only, recipe.limit, stores)
-    items = {**known_items, **{item.key: item for item in stores.items.get([key for key in best if key not in known_items])}}
+    items = {
+        **known_items,
+        **{
+            item.key: item
+            for item in stores.items.get([key for key in best if key not in known_items])
+        },
+    }
     hits = []
     for key in best:
         if key in items:
             path = _path(key, ways)
             links = tuple([ways[one][2] for one in path[1:]])
             score = round(links[-1].weight / (len(links) + recipe.near), 6)
-            hits.append(_hit(items[key], min(1.0, score), {"graph": score, "walk": told[key]}, ("graph",), path, links[-1], links, ""))
+            hits.append(
+                _hit(
+                    items[key],
+                    min(1.0, score),
+                    {"graph": score, "walk": told[key]},
+                    ("graph",),
+                    path,
+                    links[-1],
+                    links,
+                    "",
+                )
+            )
     return Walked(tuple(hits), told, len(reached), _farthest(reached, ways))
 
 
-def _best(reached: Sequence[Key], told: Mapping[Key, float], only: Filter, limit: int, stores: Stores) -> list[Key]:
+def _best(
+    reached: Sequence[Key], told: Mapping[Key, float], only: Filter, limit: int, stores: Stores
+) -> list[Key]:
     """The best of what may be shown. Nearly all may be, so the best of all are looked at first."""
     likely = top(reached, told, 2 * limit)
     shown = stores.items.visible(likely, only)
-    return (shown if len(shown) >= limit or len(likely) == len(reached) else top(stores.items.visible(reached, only), told, limit))[:limit]
+    return (
+        shown
+        if len(shown) >= limit or len(likely) == len(reached)
+        else top(stores.items.visible(reached, only), told, limit)
+    )[:limit]
 
 
 def _farthest(reached: Sequence[Key], ways: Mapping[Key, Flow]) -> int:
     """How many links away the farthest item is. Many come from the same few."""
-    return max([len(_path(source, ways)) for source in {ways[key][1] for key in reached}], default=0)
+    return max(
+        [len(_path(source, ways)) for source in {ways[key][1] for key in reached}], default=0
+    )
 
 
 def _path(key: Key, ways: Mapping[Key, Flow]) -> tuple[Key, ...]:

@@ -17,7 +17,20 @@ import numpy.typing as npt
 
 from weft import codec, words
 from weft.errors import Conflict, Unavailable
-from weft.model import MADE, Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
+from weft.model import (
+    MADE,
+    Batch,
+    Change,
+    Edge,
+    EdgeKey,
+    Filter,
+    Found,
+    Item,
+    Key,
+    Links,
+    Marks,
+    SpaceInfo,
+)
 
 Vector = npt.NDArray[np.float32]
 Scored = tuple[tuple[Key, float], ...]
@@ -37,7 +50,9 @@ class Shelf:
     links_digest: int = 0
     edges: int = 0  # of people
     links: int = 0  # of weft
-    marked: dict[str, Item | None] = field(default_factory=dict)  # id -> the item when its links were last made
+    marked: dict[str, Item | None] = field(
+        default_factory=dict
+    )  # id -> the item when its links were last made
     common: set[str] = field(default_factory=set)
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)  # id -> labels
     under: dict[str, set[str]] = field(default_factory=dict)  # label -> ids
@@ -93,7 +108,9 @@ class Shelf:
                 del self.holders[word]
 
 
-def _in_turn(method: Callable[Concatenate[MemoryStore, P], R]) -> Callable[Concatenate[MemoryStore, P], R]:
+def _in_turn(
+    method: Callable[Concatenate[MemoryStore, P], R],
+) -> Callable[Concatenate[MemoryStore, P], R]:
     """One call at a time: a dictionary must not change while another thread walks it."""
 
     @wraps(method)
@@ -175,7 +192,13 @@ class MemoryStore:
     def _put_edge(self, edge: Edge, batch: Batch) -> None:
         before = self._forget_edge(edge.key)
         self._keep_edge(edge)
-        self._log(batch, edge.source_key, "link", before if before and before.origin != MADE else None, edge.key)
+        self._log(
+            batch,
+            edge.source_key,
+            "link",
+            before if before and before.origin != MADE else None,
+            edge.key,
+        )
 
     def _keep_edge(self, edge: Edge) -> None:
         self._edges[edge.key] = edge
@@ -197,15 +220,37 @@ class MemoryStore:
             del self._touching[end][key]
         return edge
 
-    def _log(self, batch: Batch, key: Key, action: str, before: Item | Edge | None, link: EdgeKey | None = None) -> None:
+    def _log(
+        self,
+        batch: Batch,
+        key: Key,
+        action: str,
+        before: Item | Edge | None,
+        link: EdgeKey | None = None,
+    ) -> None:
         self._changes.append(Change(len(self._changes) + 1, batch.at, *key, action, before, link))
 
     # items
 
     @_in_turn
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
-        found = [(name, self._shelves[name]) for name in sorted(self._shelves if names is None else self._shelves.keys() & set(names))]
-        return [SpaceInfo(name, len(one.items), one.edges, codec.sum_text(one.digest), one.links, codec.sum_text(one.links_digest)) for name, one in found]
+        found = [
+            (name, self._shelves[name])
+            for name in sorted(
+                self._shelves if names is None else self._shelves.keys() & set(names)
+            )
+        ]
+        return [
+            SpaceInfo(
+                name,
+                len(one.items),
+                one.edges,
+                codec.sum_text(one.digest),
+                one.links,
+                codec.sum_text(one.links_digest),
+            )
+            for name, one in found
+        ]
 
     @_in_turn
     def get(self, keys: Sequence[Key]) -> list[Item]:
@@ -223,13 +268,20 @@ class MemoryStore:
 
     @_in_turn
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
-        found = [change for change in self._changes if change.space == space and change.number > after]
+        found = [
+            change for change in self._changes if change.space == space and change.number > after
+        ]
         return list(map(codec.given_change, found[:limit]))
 
     @_in_turn
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
         asked = set(keys)
-        found = [change for change in self._changes if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
+        found = [
+            change
+            for change in self._changes
+            if (change.space, change.id) in asked
+            or (change.link is not None and change.link[1] in asked)
+        ]
         return list(map(codec.given_change, found))
 
     @_in_turn
@@ -250,21 +302,38 @@ class MemoryStore:
     @_in_turn
     def search_text(self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()) -> Found:
         query = list(dict.fromkeys(words.words(text)))
-        shelves = {name: self._shelves[name] for name in dict.fromkeys(only.spaces) if name in self._shelves}
+        shelves = {
+            name: self._shelves[name]
+            for name in dict.fromkeys(only.spaces)
+            if name in self._shelves
+        }
         documents = sum(len(shelf.items) for shelf in shelves.values())
         if not query or not documents:
             return Found()
         mean = sum(shelf.length for shelf in shelves.values()) / documents
-        rarity = {word: words.rarity(documents, sum(len(s.holders.get(word, ())) for s in shelves.values())) for word in query}
+        rarity = {
+            word: words.rarity(
+                documents, sum(len(s.holders.get(word, ())) for s in shelves.values())
+            )
+            for word in query
+        }
         best = sum(rarity.values())
         scores: dict[Key, float] = {}
         for name, shelf in shelves.items():
             for word in query:
                 for id, count in shelf.holders.get(word, {}).items():
                     norm = words.K1 * (1 - words.B + words.B * shelf.counts[id].total() / mean)
-                    scores[name, id] = scores.get((name, id), 0.0) + rarity[word] * count / (count + norm)
-        allowed = {key: round(score / best, 6) for key, score in scores.items() if self._allows(key, only)}
-        return Found(_top(allowed, limit), len(allowed), {key: allowed[key] for key in also if key in allowed})
+                    scores[name, id] = scores.get((name, id), 0.0) + rarity[word] * count / (
+                        count + norm
+                    )
+        allowed = {
+            key: round(score / best, 6) for key, score in scores.items() if self._allows(key, only)
+        }
+        return Found(
+            _top(allowed, limit),
+            len(allowed),
+            {key: allowed[key] for key in also if key in allowed},
+        )
 
     # vectors
 
@@ -273,14 +342,19 @@ class MemoryStore:
         if not vectors:
             return
         self._check_vectors(vectors, fingerprint)
-        self._vectors.update({key: vector.copy() for key, vector in vectors.items() if self._item(key) is not None})
+        self._vectors.update(
+            {key: vector.copy() for key, vector in vectors.items() if self._item(key) is not None}
+        )
         self._fingerprint = fingerprint
         for key in vectors:
             self._mark(key)
 
     def _check_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
         if self._vectors and fingerprint != self._fingerprint:
-            raise Conflict(f"the stored vectors are of {self._fingerprint!r}, not of {fingerprint!r}", "reindex_required")
+            raise Conflict(
+                f"the stored vectors are of {self._fingerprint!r}, not of {fingerprint!r}",
+                "reindex_required",
+            )
         sizes = {len(vector) for vector in [*vectors.values(), *list(self._vectors.values())[:1]]}
         if len(sizes) > 1:
             raise Conflict(f"vectors of different sizes: {sorted(sizes)}", "reindex_required")
@@ -301,11 +375,18 @@ class MemoryStore:
 
     @_in_turn
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
-        return [item.key for item in self.find(Filter(tuple(spaces)), len(self._vectors) + limit) if item.key not in self._vectors][:limit]
+        return [
+            item.key
+            for item in self.find(Filter(tuple(spaces)), len(self._vectors) + limit)
+            if item.key not in self._vectors
+        ][:limit]
 
     @_in_turn
     def count_missing(self, spaces: Sequence[str]) -> int:
-        return sum(key not in self._vectors for key in (item.key for item in self._allowed(Filter(tuple(spaces)))))
+        return sum(
+            key not in self._vectors
+            for key in (item.key for item in self._allowed(Filter(tuple(spaces))))
+        )
 
     @_in_turn
     def search_vector(self, vector: Vector, only: Filter, limit: int) -> Found:
@@ -320,16 +401,30 @@ class MemoryStore:
 
     @_in_turn
     def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+        self,
+        keys: Sequence[Key],
+        spaces: Sequence[str],
+        types: Sequence[str] = (),
+        limit: int = 100,
+        min_weight: float = 0.0,
+        made: bool | None = None,
     ) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         for key in keys:
-            visible = (edge for edge in self._touching.get(key, {}).values() if _inside(edge, spaces))
+            visible = (
+                edge for edge in self._touching.get(key, {}).values() if _inside(edge, spaces)
+            )
             whose = (edge for edge in visible if made is None or made == (edge.origin == MADE))
-            touching = [edge for edge in whose if (not types or edge.type in types) and edge.weight >= min_weight]
+            touching = [
+                edge
+                for edge in whose
+                if (not types or edge.type in types) and edge.weight >= min_weight
+            ]
             for end in ("source_key", "target_key"):
                 side = [edge for edge in touching if getattr(edge, end) == key]
-                found.update({edge.key: edge for edge in heapq.nsmallest(limit, side, key=_heaviest)})
+                found.update(
+                    {edge.key: edge for edge in heapq.nsmallest(limit, side, key=_heaviest)}
+                )
         return list(map(codec.given, sorted(found.values(), key=_heaviest)))
 
     @_in_turn
@@ -337,9 +432,17 @@ class MemoryStore:
         return [codec.given(self._edges[key]) for key in keys if key in self._edges]
 
     @_in_turn
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
-        wanted = (edge for edge in self._edges.values() if made is None or made == (edge.origin == MADE))
-        owned = (edge for edge in wanted if edge.space in spaces and (after is None or edge.key > after.key))
+    def edges(
+        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+    ) -> list[Edge]:
+        wanted = (
+            edge for edge in self._edges.values() if made is None or made == (edge.origin == MADE)
+        )
+        owned = (
+            edge
+            for edge in wanted
+            if edge.space in spaces and (after is None or edge.key > after.key)
+        )
         return list(map(codec.given, heapq.nsmallest(limit, owned, key=lambda edge: edge.key)))
 
     # links that weft makes
@@ -383,7 +486,13 @@ class MemoryStore:
         for key in [edge.key for edge in self._edges.values() if edge.origin == MADE]:
             self._forget_edge(key)
         for shelf in self._shelves.values():
-            shelf.marked, shelf.common, shelf.entries, shelf.under, shelf.stale = dict.fromkeys(shelf.items), set(), {}, {}, set()
+            shelf.marked, shelf.common, shelf.entries, shelf.under, shelf.stale = (
+                dict.fromkeys(shelf.items),
+                set(),
+                {},
+                {},
+                set(),
+            )
             shelf.version += 1
         self._rules = rules
 
@@ -419,10 +528,15 @@ class MemoryStore:
         return {tag: ids for tag, ids in found.items() if 0 < len(ids) <= most}
 
     @_in_turn
-    def alike(self, space: str, ids: Sequence[str], least: float) -> dict[str, list[tuple[float, str]]]:
+    def alike(
+        self, space: str, ids: Sequence[str], least: float
+    ) -> dict[str, list[tuple[float, str]]]:
         own = {key[1]: vector for key, vector in self._vectors.items() if key[0] == space}
         asked = {id: own[id] for id in ids if id in own}
-        scored = {id: [(similarity(vector, other), far) for far, other in own.items() if far != id] for id, vector in asked.items()}
+        scored = {
+            id: [(similarity(vector, other), far) for far, other in own.items() if far != id]
+            for id, vector in asked.items()
+        }
         return {id: [pair for pair in pairs if pair[0] >= least] for id, pairs in scored.items()}
 
     # inside
@@ -447,7 +561,9 @@ class MemoryStore:
     def _allowed(self, only: Filter) -> Iterable[Item]:
         for name in dict.fromkeys(only.spaces):
             if name in self._shelves:
-                yield from (item for item in self._shelves[name].items.values() if only.allows(item))
+                yield from (
+                    item for item in self._shelves[name].items.values() if only.allows(item)
+                )
 
 
 def similarity(one: Vector, other: Vector) -> float:
@@ -456,7 +572,9 @@ def similarity(one: Vector, other: Vector) -> float:
 
 
 def _top(scores: Mapping[Key, float], limit: int) -> Scored:
-    return tuple(heapq.nsmallest(limit, scores.items(), key=lambda pair: (-pair[1], pair[0][1], pair[0][0])))
+    return tuple(
+        heapq.nsmallest(limit, scores.items(), key=lambda pair: (-pair[1], pair[0][1], pair[0][0]))
+    )
 
 
 def _inside(edge: Edge, spaces: Sequence[str]) -> bool:

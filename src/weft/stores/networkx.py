@@ -29,10 +29,14 @@ class NetworkxStore:
     def __init__(self, path: str) -> None:
         self._path = Path(path) if path else None
         self._graph: Any = networkx.MultiDiGraph()
-        self._seen: tuple[int, int, int] | None = None  # number, time and size of the file that is in memory
+        self._seen: tuple[int, int, int] | None = (
+            None  # number, time and size of the file that is in memory
+        )
         self._turns = Turns(str(self._path), self._refresh)
         if self._path is not None and not self._path.absolute().parent.is_dir():
-            raise Unavailable(f"cannot create {path!r}: the folder {str(self._path.absolute().parent)!r} does not exist")
+            raise Unavailable(
+                f"cannot create {path!r}: the folder {str(self._path.absolute().parent)!r} does not exist"
+            )
         with self.reading():
             pass
 
@@ -57,7 +61,9 @@ class NetworkxStore:
         if self._path is None or not self._path.exists():
             return
         with translated(str(self._path)):
-            with self._path.open("rb") as file:  # one file, opened once: it cannot be replaced between the two looks
+            with self._path.open(
+                "rb"
+            ) as file:  # one file, opened once: it cannot be replaced between the two looks
                 found = _stamp(file.fileno())
                 if found == self._seen:
                     return
@@ -70,33 +76,65 @@ class NetworkxStore:
             if self._path is None:
                 self._graph = _changed(self._graph, batch)
                 return
-            with translated(str(self._path)), locked(self._path.with_name(f"{self._path.name}.lock")):
+            with (
+                translated(str(self._path)),
+                locked(self._path.with_name(f"{self._path.name}.lock")),
+            ):
                 self._refresh()
                 changed = _changed(self._graph, batch)
-                rows = [codec.edge_to_dict(edge) for edge in sorted(_all(changed), key=lambda one: one.key)]
+                rows = [
+                    codec.edge_to_dict(edge)
+                    for edge in sorted(_all(changed), key=lambda one: one.key)
+                ]
                 write_whole(self._path, codec.to_json({"format": FORMAT, "edges": rows}).encode())
                 self._refresh()
 
     def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+        self,
+        keys: Sequence[Key],
+        spaces: Sequence[str],
+        types: Sequence[str] = (),
+        limit: int = 100,
+        min_weight: float = 0.0,
+        made: bool | None = None,
     ) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         with self.reading():
             for key in dict.fromkeys(keys):
                 for edges in (self._graph.out_edges, self._graph.in_edges):
-                    side = (edge for *_, edge in edges([key], data="edge") if edge.space in spaces and edge.target_key[0] in spaces)
+                    side = (
+                        edge
+                        for *_, edge in edges([key], data="edge")
+                        if edge.space in spaces and edge.target_key[0] in spaces
+                    )
                     whose = (edge for edge in side if made is None or made == (edge.origin == MADE))
-                    wanted = (edge for edge in whose if edge.weight >= min_weight and (not types or edge.type in types))
-                    found.update({edge.key: edge for edge in heapq.nsmallest(limit, wanted, key=_heaviest)})
+                    wanted = (
+                        edge
+                        for edge in whose
+                        if edge.weight >= min_weight and (not types or edge.type in types)
+                    )
+                    found.update(
+                        {edge.key: edge for edge in heapq.nsmallest(limit, wanted, key=_heaviest)}
+                    )
         return list(map(codec.given, sorted(found.values(), key=_heaviest)))
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         with self.reading():
-            return [codec.given(self._graph.edges[key]["edge"]) for key in keys if self._graph.has_edge(*key)]
+            return [
+                codec.given(self._graph.edges[key]["edge"])
+                for key in keys
+                if self._graph.has_edge(*key)
+            ]
 
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
+    def edges(
+        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+    ) -> list[Edge]:
         with self.reading():
-            owned = (edge for edge in _all(self._graph) if edge.space in spaces and (after is None or edge.key > after.key))
+            owned = (
+                edge
+                for edge in _all(self._graph)
+                if edge.space in spaces and (after is None or edge.key > after.key)
+            )
             wanted = (edge for edge in owned if made is None or (edge.origin == MADE) is made)
             return list(map(codec.given, heapq.nsmallest(limit, wanted, key=lambda edge: edge.key)))
 
@@ -116,7 +154,9 @@ def _changed(graph: Any, batch: Batch) -> Any:
     """A new graph with the batch done; the old one stays as it is, for whoever reads it."""
     links = {edge.key: edge for edge in _all(graph)}
     gone = set(batch.deleted)
-    for key in [key for key in links if key[0] in gone or key[1] in gone] + list(batch.deleted_edges):
+    for key in [key for key in links if key[0] in gone or key[1] in gone] + list(
+        batch.deleted_edges
+    ):
         links.pop(key, None)
     for edge in batch.edges:
         links[edge.key] = codec.edge_from_dict(json.loads(codec.to_json(codec.edge_to_dict(edge))))
@@ -127,10 +167,16 @@ def _edges(path: Path, data: bytes) -> list[Edge]:
     try:
         row = json.loads(data)
         if row["format"] > FORMAT:
-            raise Unavailable(f"{str(path)!r} was written by a newer weft (format {row['format']}, this one knows {FORMAT}): upgrade weft", "newer_version")
+            raise Unavailable(
+                f"{str(path)!r} was written by a newer weft (format {row['format']}, this one knows {FORMAT}): upgrade weft",
+                "newer_version",
+            )
         return [codec.edge_from_dict(one) for one in row["edges"]]
     except (ValueError, TypeError, LookupError) as error:
-        raise Corrupt(f"{str(path)!r} is not a graph that weft wrote ({error}): restore it, or move it away and run reindex", "corrupt") from error
+        raise Corrupt(
+            f"{str(path)!r} is not a graph that weft wrote ({error}): restore it, or move it away and run reindex",
+            "corrupt",
+        ) from error
 
 
 def _stamp(handle: int) -> tuple[int, int, int]:

@@ -25,12 +25,25 @@ def agents(session: Session) -> None:
     from weft.agents import known
 
     found = known(session.settings().agents)
-    session.answer({"agents": [row(found[name]) for name in sorted(found)]}, lambda _: [_line(found[name]) for name in sorted(found)])
+    session.answer(
+        {"agents": [row(found[name]) for name in sorted(found)]},
+        lambda _: [_line(found[name]) for name in sorted(found)],
+    )
 
 
 def row(agent: Agent) -> wire.Row:
-    said = {"name": agent.name, "description": agent.description, "max_tokens": agent.max_tokens, "format": agent.format}
-    return said | {"parts": [part | {"types": list(one.types)} for part, one in zip(wire.parts(agent.recipes), agent.recipes, strict=True)]}
+    said = {
+        "name": agent.name,
+        "description": agent.description,
+        "max_tokens": agent.max_tokens,
+        "format": agent.format,
+    }
+    return said | {
+        "parts": [
+            part | {"types": list(one.types)}
+            for part, one in zip(wire.parts(agent.recipes), agent.recipes, strict=True)
+        ]
+    }
 
 
 def _line(agent: Agent) -> str:

@@ -13,7 +13,15 @@ def row(found: Assembly) -> wire.Row:
         "text": found.text,
         "tokens": found.tokens,
         "strategies": [asdict(one) | {"reasons": list(one.reasons)} for one in found.strategies],
-        "left_out": [{"strategy": one.fragment, "id": one.hit.item.id, "tokens": one.tokens, "reason": one.reason} for one in found.left_out],
+        "left_out": [
+            {
+                "strategy": one.fragment,
+                "id": one.hit.item.id,
+                "tokens": one.tokens,
+                "reason": one.reason,
+            }
+            for one in found.left_out
+        ],
         "degraded": [wire.problem(one) for one in found.degraded],
         "token_counter": found.token_counter,
         "optimality_gap": found.optimality_gap,
@@ -23,4 +31,7 @@ def row(found: Assembly) -> wire.Row:
 def made_of(found: Assembly) -> wire.Row:
     """What the text is made of, for programs; its items apart, as the rest only names them."""
     items = {hit.item.key: hit.item for fragment in found.fragments for hit in fragment.hits}
-    return {"fragments": [wire.fragment(one) for one in found.fragments], "items": [wire.item(items[key]) for key in sorted(items)]}
+    return {
+        "fragments": [wire.fragment(one) for one in found.fragments],
+        "items": [wire.item(items[key]) for key in sorted(items)],
+    }

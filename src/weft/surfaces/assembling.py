@@ -29,21 +29,70 @@ def _selection(text: str) -> tuple[int, int]:
 
 @click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("query")
-@click.option("--space", "spaces", multiple=True, metavar="S", help="A space to look in; may be given several times.")
-@click.option("--document", metavar="FILE", help="The document at hand, as text; - reads standard input.")
-@click.option("--select", "selection", type=_selection, metavar="START:END", help="What is selected in it, in characters.")
-@click.option("--strategy", "only", multiple=True, metavar="NAME", help="Only document, selection, retrieval, knowledge or memory; may be given several times.")
-@click.option("--require", "required", multiple=True, metavar="NAME", help="A strategy that is never left out; may be given several times.")
+@click.option(
+    "--space",
+    "spaces",
+    multiple=True,
+    metavar="S",
+    help="A space to look in; may be given several times.",
+)
+@click.option(
+    "--document", metavar="FILE", help="The document at hand, as text; - reads standard input."
+)
+@click.option(
+    "--select",
+    "selection",
+    type=_selection,
+    metavar="START:END",
+    help="What is selected in it, in characters.",
+)
+@click.option(
+    "--strategy",
+    "only",
+    multiple=True,
+    metavar="NAME",
+    help="Only document, selection, retrieval, knowledge or memory; may be given several times.",
+)
+@click.option(
+    "--require",
+    "required",
+    multiple=True,
+    metavar="NAME",
+    help="A strategy that is never left out; may be given several times.",
+)
 @click.option("--agent", metavar="NAME", help="The agent that asks: see weft agents.")
 @tier
 @click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya.")
-@click.option("--max-tokens", type=budget, default="8000", metavar="N|none", help="The budget; none for no limit. Default: 8000.")
-@click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown.")
+@click.option(
+    "--max-tokens",
+    type=budget,
+    default="8000",
+    metavar="N|none",
+    help="The budget; none for no limit. Default: 8000.",
+)
+@click.option(
+    "--format",
+    metavar="NAME",
+    help="json, markdown, plain or yaml. Default: the setting, else markdown.",
+)
 @model
 @click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time.")
-@click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte.")
+@click.option(
+    "--now",
+    type=time,
+    metavar="TIME",
+    help="The time of the request, for answers that can be repeated byte by byte.",
+)
 @click.pass_obj
-def assemble(session: Session, /, query: str, document: str | None, only: Sequence[str], required: Sequence[str], **asked: Any) -> None:
+def assemble(
+    session: Session,
+    /,
+    query: str,
+    document: str | None,
+    only: Sequence[str],
+    required: Sequence[str],
+    **asked: Any,
+) -> None:
     """Print one text of all that an agent should see.
 
     Document, selection, retrieval, knowledge and memory are asked side by side and fitted under one budget. What became of each is told on
@@ -54,12 +103,16 @@ def assemble(session: Session, /, query: str, document: str | None, only: Sequen
 
     settings = session.settings()
     given: dict[str, Any] = {"format": settings.format, "model": settings.model}
-    given |= {name: value for name, value in asked.items() if value is not None} | {"spaces": tuple(asked["spaces"])}
+    given |= {name: value for name, value in asked.items() if value is not None} | {
+        "spaces": tuple(asked["spaces"])
+    }
     given["max_tokens"] = None if given["max_tokens"] == "none" else given["max_tokens"]
     text = None if document is None else read_text(document)
     with session.open() as kb:
         known_agent(kb.agents, asked["agent"])
-        found = usual(kb, {name: {"required": True} for name in required}, only).assemble(AssemblyRequest(query, document=text, **given))
+        found = usual(kb, {name: {"required": True} for name in required}, only).assemble(
+            AssemblyRequest(query, document=text, **given)
+        )
     session.warn(*(f"{one.part}: {one.reason}" for one in found.degraded), *bounded(given))
     if session.as_json:
         session.write(assembled.row(found))
@@ -67,7 +120,10 @@ def assemble(session: Session, /, query: str, document: str | None, only: Sequen
     session.write_text(found.text)
     if sys.stderr.isatty():
         for one in found.strategies:
-            session.say(f"{one.name}: {one.status}, {one.used} of {one.given} pieces, {one.got:,} of {one.asked:,} tokens", "cyan")
+            session.say(
+                f"{one.name}: {one.status}, {one.used} of {one.given} pieces, {one.got:,} of {one.asked:,} tokens",
+                "cyan",
+            )
 
 
 def read_text(name: str) -> str:

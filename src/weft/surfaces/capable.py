@@ -39,35 +39,82 @@ class Capable:
     ) -> GraphAnswer:
         """A graph context for a query, for entities or for a document; `weft.GraphContext(client, spaces)` asks by this. Options are those of
         GraphOptions, `now`, `as_of`, `vector` and `tier`; a ranker is one of the server's, by name."""
-        about = {"query": query, "entities": entities, "document": None if document is None else _document(checked(document))}
+        about = {
+            "query": query,
+            "entities": entities,
+            "document": None if document is None else _document(checked(document)),
+        }
         if not isinstance(options.get("ranker", ""), str):
-            raise Invalid("a ranker of one's own cannot be sent to a server: name one of its rankers")
-        given = {name: list(value) if isinstance(value, tuple | set | frozenset) else value for name, value in options.items() if name != "tier"}
+            raise Invalid(
+                "a ranker of one's own cannot be sent to a server: name one of its rankers"
+            )
+        given = {
+            name: list(value) if isinstance(value, tuple | set | frozenset) else value
+            for name, value in options.items()
+            if name != "tier"
+        }
         said = {name: value for name, value in about.items() if value is not None}
-        body = {"spaces": sending.names("spaces", spaces)} | said | sending.sendable(given) | sending.tier(options.get("tier"))
+        body = (
+            {"spaces": sending.names("spaces", spaces)}
+            | said
+            | sending.sendable(given)
+            | sending.tier(options.get("tier"))
+        )
         return self._server.ask("/api/graph", body, regained.graph)
 
-    def assemble(self, request: AssemblyRequest | str, *, strategies: Mapping[str, Mapping[str, Any]] | None = None, **options: Any) -> Assembly:
+    def assemble(
+        self,
+        request: AssemblyRequest | str,
+        *,
+        strategies: Mapping[str, Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> Assembly:
         """One text of document, selection, retrieval, knowledge and memory, as `weft.Assembler` makes it, by the server's strategies. Options
         are the fields of AssemblyRequest; `strategies` is what is changed of them, by name: {"document": {"required": True}}."""
         if isinstance(request, AssemblyRequest) and options:
-            raise Invalid(f"options go with a text, not with an AssemblyRequest: {', '.join(sorted(options))}")
-        asked = assembling.checked(request if isinstance(request, AssemblyRequest) else assembling.request(request, options))
+            raise Invalid(
+                f"options go with a text, not with an AssemblyRequest: {', '.join(sorted(options))}"
+            )
+        asked = assembling.checked(
+            request
+            if isinstance(request, AssemblyRequest)
+            else assembling.request(request, options)
+        )
         names = ("max_tokens", "entity", "agent", "format", "model")
-        body: Row = {"query": asked.text, "spaces": sending.names("spaces", asked.spaces), "fragments": True}
-        body |= {name: getattr(asked, name) for name in names} | sending.sendable({"now": asked.now, "as_of": asked.as_of}) | sending.tier(asked.tier)
+        body: Row = {
+            "query": asked.text,
+            "spaces": sending.names("spaces", asked.spaces),
+            "fragments": True,
+        }
+        body |= (
+            {name: getattr(asked, name) for name in names}
+            | sending.sendable({"now": asked.now, "as_of": asked.as_of})
+            | sending.tier(asked.tier)
+        )
         if asked.document is not None:
             title = "" if isinstance(asked.document, str) else asked.document.title
             body["document"] = {"title": title, "content": asked.content}
         if asked.selection is not None:
             body["selection"] = dict(zip(("start", "end"), asked.selection, strict=True))
-        return self._server.ask("/api/assemble", body | {"strategies": {name: dict(one) for name, one in (strategies or {}).items()}}, regained.assembly)
+        return self._server.ask(
+            "/api/assemble",
+            body | {"strategies": {name: dict(one) for name, one in (strategies or {}).items()}},
+            regained.assembly,
+        )
 
     def provide(self, query: str, *, spaces: Sequence[str], **options: Any) -> Provision:
         """What is known for a request by prompt section, as `Provider.provide` gives it; of what was found its names alone. Options are the
         fields of `POST /api/provide`."""
-        given = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items() if name != "tier"}
-        body = {"query": query, "spaces": sending.names("spaces", spaces)} | sending.sendable(given) | sending.tier(options.get("tier"))
+        given = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in options.items()
+            if name != "tier"
+        }
+        body = (
+            {"query": query, "spaces": sending.names("spaces", spaces)}
+            | sending.sendable(given)
+            | sending.tier(options.get("tier"))
+        )
         return self._server.ask("/api/provide", body, lambda row: regained.provision(query, row))
 
     def check(self, spaces: str | Sequence[str]) -> Checked:
@@ -77,6 +124,15 @@ class Capable:
 
 
 def _document(document: Document) -> Row:
-    links = [{"mention": one.mention, "entity_id": one.entity_id, "confidence": float(one.confidence)} for one in document.linked_entities]
+    links = [
+        {"mention": one.mention, "entity_id": one.entity_id, "confidence": float(one.confidence)}
+        for one in document.linked_entities
+    ]
     selection = None if document.selection is None else list(document.selection)
-    return {"id": document.id, "title": document.title, "content": document.content, "linked_entities": links, "selection": selection}
+    return {
+        "id": document.id,
+        "title": document.title,
+        "content": document.content,
+        "linked_entities": links,
+        "selection": selection,
+    }

@@ -24,8 +24,20 @@ def _examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-@click.command(cls=Command, epilog=_examples("weft axioms examples/axioms.yaml --space shared", "weft axioms examples/axioms.yaml --space shared --json"))
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False), metavar="FILE...")
+@click.command(
+    cls=Command,
+    epilog=_examples(
+        "weft axioms examples/axioms.yaml --space shared",
+        "weft axioms examples/axioms.yaml --space shared --json",
+    ),
+)
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE...",
+)
 @one_space
 @click.option("--no-vectors", is_flag=True, help="Do not embed now; weft embed does it later.")
 @click.pass_obj
@@ -38,12 +50,20 @@ def axioms(session: Session, paths: Sequence[str], space: str, no_vectors: bool)
     from weft.ingest.prepare import Report
 
     with session.open(create=True, meaning=not no_vectors) as kb:
-        report = sum((load_axioms(kb, path, space=space, embed=not no_vectors) for path in dict.fromkeys(paths)), Report())
+        report = sum(
+            (
+                load_axioms(kb, path, space=space, embed=not no_vectors)
+                for path in dict.fromkeys(paths)
+            ),
+            Report(),
+        )
     session.warn(*report.problems)
     session.answer(wire.report(report), lambda screen: [screen.report(report)])
     stored = report.added + report.updated + report.unchanged
     if report.skipped and not session.as_json:
-        session.warn(f"{len(report.skipped):,} axioms were skipped") if stored else session.say("error: nothing was stored", "red")
+        session.warn(f"{len(report.skipped):,} axioms were skipped") if stored else session.say(
+            "error: nothing was stored", "red"
+        )
     sys.exit(1 if report.skipped and not stored else 0)
 
 
@@ -94,15 +114,24 @@ def _shown(found: Checked) -> list[RenderableType]:
     from rich.text import Text
 
     said = f"{found.axioms:,} axioms, {found.entities:,} entities, {found.relationships:,} relationships, {found.claims:,} claims checked"
-    wrong = [("error", space, id, "", f"the rule itself cannot be used: {why}") for space, id, why in found.unusable]
-    rows = wrong + [(one.severity, one.space, one.id, one.axiom or one.constraint, one.message) for one in found.violations]
+    wrong = [
+        ("error", space, id, "", f"the rule itself cannot be used: {why}")
+        for space, id, why in found.unusable
+    ]
+    rows = wrong + [
+        (one.severity, one.space, one.id, one.axiom or one.constraint, one.message)
+        for one in found.violations
+    ]
     if not rows:
         return [Text(said, style="dim"), Text("nothing is wrong", style="green")]
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("severity", "space", "id", "axiom", "what is wrong"):
         table.add_column(name, overflow="fold")
     for severity, *others in rows:
-        table.add_row(Text(severity, style=COLOURS[severity]), *(Text(" ".join(one.split())) for one in others))
+        table.add_row(
+            Text(severity, style=COLOURS[severity]),
+            *(Text(" ".join(one.split())) for one in others),
+        )
     return [table, Text(said, style="dim")]
 
 

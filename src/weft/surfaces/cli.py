@@ -10,8 +10,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft import __version__, codec
-from weft.surfaces import agenting, assembling, checking, evaluating, graphing, grounding, ingesting, life, linking, providing, remembering, serving, wire
-from weft.surfaces.shell import Command, Group, Session, asking, bounded, filters, json_or_text, one_space, several_spaces, some_spaces, tier, time
+from weft.surfaces import (
+    agenting,
+    assembling,
+    checking,
+    evaluating,
+    graphing,
+    grounding,
+    ingesting,
+    life,
+    linking,
+    providing,
+    remembering,
+    serving,
+    wire,
+)
+from weft.surfaces.shell import (
+    Command,
+    Group,
+    Session,
+    asking,
+    bounded,
+    filters,
+    json_or_text,
+    one_space,
+    several_spaces,
+    some_spaces,
+    tier,
+    time,
+)
 from weft.surfaces.streams import drop_output, output_to, stdin
 
 if TYPE_CHECKING:
@@ -20,7 +47,9 @@ if TYPE_CHECKING:
     from weft.meaning import Progress
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, message="%(prog)s %(version)s", prog_name="weft")
 def cli() -> None:
     """weft keeps what an organisation knows and weaves the best of it into each prompt, within the token budget.
@@ -38,16 +67,31 @@ def cli() -> None:
 
 
 def _command(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
-    return cli.command(cls=Command, epilog="\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples))
+    return cli.command(
+        cls=Command, epilog="\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples)
+    )
 
 
-@_command("weft load examples/docs", "weft load examples/harbor/support.jsonl --space support --no-vectors")
+@_command(
+    "weft load examples/docs",
+    "weft load examples/harbor/support.jsonl --space support --no-vectors",
+)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH...")
-@click.option("--space", metavar="S", help="The space of rows that name none. Default: in a folder, the name of each JSON file; for pages, of the folder.")
-@click.option("--keep", is_flag=True, help="Do not remove what an earlier load of the same path brought and is no longer there.")
+@click.option(
+    "--space",
+    metavar="S",
+    help="The space of rows that name none. Default: in a folder, the name of each JSON file; for pages, of the folder.",
+)
+@click.option(
+    "--keep",
+    is_flag=True,
+    help="Do not remove what an earlier load of the same path brought and is no longer there.",
+)
 @click.option("--no-vectors", is_flag=True, help="Do not embed now; weft embed does it later.")
 @click.pass_obj
-def load(session: Session, paths: Sequence[str], space: str | None, keep: bool, no_vectors: bool) -> None:
+def load(
+    session: Session, paths: Sequence[str], space: str | None, keep: bool, no_vectors: bool
+) -> None:
     """Store what files and folders hold.
 
     They may be Markdown, text, JSON and JSON Lines. Loading a path again changes only what changed there and removes what vanished. What
@@ -59,7 +103,9 @@ def load(session: Session, paths: Sequence[str], space: str | None, keep: bool, 
     session.answer(wire.report(report), lambda screen: [screen.report(report)])
     stored = report.added + report.updated + report.unchanged + report.removed + report.edges
     if report.skipped and not session.as_json:
-        session.warn(f"{len(report.skipped):,} rows were skipped") if stored else session.say("error: nothing was stored", "red")
+        session.warn(f"{len(report.skipped):,} rows were skipped") if stored else session.say(
+            "error: nothing was stored", "red"
+        )
     sys.exit(1 if report.skipped and not stored else 0)
 
 
@@ -68,25 +114,48 @@ def load(session: Session, paths: Sequence[str], space: str | None, keep: bool, 
     "weft add --space support --id ada --kind entity --title Ada --tag vip --property orders=12 --property city=Hamburg",
 )
 @one_space
-@click.option("--id", required=True, help="Its name in the space. What had this id before is replaced.")
-@click.option("--kind", default="node", metavar="KIND", help="node, entity, profile, rule, claim or memory. Default: node.")
+@click.option(
+    "--id", required=True, help="Its name in the space. What had this id before is replaced."
+)
+@click.option(
+    "--kind",
+    default="node",
+    metavar="KIND",
+    help="node, entity, profile, rule, claim or memory. Default: node.",
+)
 @click.option("--type", default="", metavar="T", help="Any word to filter by later, such as faq.")
 @click.option("--title", default="")
 @click.option("--text", default="", help="The text; - reads it from standard input.")
 @click.option("--summary", default="", help="Shown where the whole text does not fit.")
 @click.option("--tag", "tags", multiple=True, metavar="T", help="May be given several times.")
-@click.option("--section", default="context", metavar="NAME", help="Where it goes in a prompt. Default: context.")
+@click.option(
+    "--section",
+    default="context",
+    metavar="NAME",
+    help="Where it goes in a prompt. Default: context.",
+)
 @click.option("--subject", metavar="ID", help="The entity it is about.")
 @click.option("--confidence", type=float, metavar="X", help="How sure it is, from 0 to 1.")
-@click.option("--property", "properties", multiple=True, type=json_or_text, metavar="NAME=VALUE", help="A value that is JSON is taken as such, else as text.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    type=json_or_text,
+    metavar="NAME=VALUE",
+    help="A value that is JSON is taken as such, else as text.",
+)
 @click.option("--source", metavar="TEXT", help="Where it comes from.")
 @click.pass_obj
-def add(session: Session, /, text: str, kind: str, properties: Sequence[tuple[str, Any]], **values: Any) -> None:
+def add(
+    session: Session, /, text: str, kind: str, properties: Sequence[tuple[str, Any]], **values: Any
+) -> None:
     """Store one item."""
     from weft.ingest import check
 
     text = stdin() if text == "-" else text
-    item = check.item_from_row(values | {"kind": kind, "text": text, "properties": dict(properties)}, None)
+    item = check.item_from_row(
+        values | {"kind": kind, "text": text, "properties": dict(properties)}, None
+    )
     with session.open(create=True) as kb:
         report = kb.add(item)
     session.warn(*report.problems)
@@ -94,16 +163,34 @@ def add(session: Session, /, text: str, kind: str, properties: Sequence[tuple[st
     session.answer(wire.report(report), lambda _: [f"{done}: {item.id} in {item.space}"])
 
 
-@_command('weft search "refund over 100 dollars" --space support', "weft search refund --space support --space shared --type faq --limit 5 --json")
+@_command(
+    'weft search "refund over 100 dollars" --space support',
+    "weft search refund --space support --space shared --type faq --limit 5 --json",
+)
 @click.argument("query")
 @several_spaces
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only node, entity, profile, rule, claim or memory; may be given several times.")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Only node, entity, profile, rule, claim or memory; may be given several times.",
+)
 @click.option("--subject", metavar="ID", help="Only what is about this entity.")
 @filters
-@click.option("--created-from", type=time, metavar="TIME", help="Only what was created then or later.")
-@click.option("--created-to", type=time, metavar="TIME", help="Only what was created then or earlier.")
+@click.option(
+    "--created-from", type=time, metavar="TIME", help="Only what was created then or later."
+)
+@click.option(
+    "--created-to", type=time, metavar="TIME", help="Only what was created then or earlier."
+)
 @tier
-@click.option("--min-confidence", type=float, metavar="X", help="Only what is at least this sure, from 0 to 1.")
+@click.option(
+    "--min-confidence",
+    type=float,
+    metavar="X",
+    help="Only what is at least this sure, from 0 to 1.",
+)
 @click.pass_obj
 def search(session: Session, /, query: str, spaces: Sequence[str], **asked: Any) -> None:
     """Find items by words and meaning, best first."""
@@ -143,9 +230,17 @@ def context(session: Session, /, query: str, spaces: Sequence[str], **asked: Any
     'weft explain "How do I process a refund request?" --space support --item gift-card-refunds',
 )
 @asking
-@click.option("--item", "ids", multiple=True, metavar="ID", help="Show only this item, in the text or not; may be given several times.")
+@click.option(
+    "--item",
+    "ids",
+    multiple=True,
+    metavar="ID",
+    help="Show only this item, in the text or not; may be given several times.",
+)
 @click.pass_obj
-def explain(session: Session, /, query: str, spaces: Sequence[str], ids: Sequence[str], **asked: Any) -> None:
+def explain(
+    session: Session, /, query: str, spaces: Sequence[str], ids: Sequence[str], **asked: Any
+) -> None:
     """Show why each item is in a context, or is not.
 
     What was left out comes with what would bring it in.
@@ -157,7 +252,10 @@ def explain(session: Session, /, query: str, spaces: Sequence[str], ids: Sequenc
     session.answer(wire.context(found), lambda screen: screen.explanation(found, ids))
 
 
-@_command("weft get refund-approval-limits --space support", "weft get refund-policy warranty-policy --space shared --json")
+@_command(
+    "weft get refund-approval-limits --space support",
+    "weft get refund-policy warranty-policy --space shared --json",
+)
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @one_space
 @click.pass_obj
@@ -178,7 +276,10 @@ def stats(session: Session) -> None:
         found = kb.stats()
     counted = remembering.summaries(session)
     shown = {"asked": [asdict(one) for one in counted]} if counted else {}
-    session.answer(wire.statistics(found) | shown, lambda screen: [screen.statistics(found), *([screen.asked(counted)] if counted else [])])
+    session.answer(
+        wire.statistics(found) | shown,
+        lambda screen: [screen.statistics(found), *([screen.asked(counted)] if counted else [])],
+    )
 
 
 @_command("weft verify", "weft verify --json")
@@ -193,7 +294,12 @@ def verify(session: Session) -> None:
 
 @_command("weft export -o backup.jsonl", "weft export --space support > support.jsonl")
 @some_spaces
-@click.option("--output", "-o", metavar="FILE", help="The file to write: complete, or not at all. Default: standard output.")
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    help="The file to write: complete, or not at all. Default: standard output.",
+)
 @click.pass_obj
 def export(session: Session, spaces: Sequence[str], output: str | None) -> None:
     """Write everything as JSON Lines.
@@ -201,10 +307,19 @@ def export(session: Session, spaces: Sequence[str], output: str | None) -> None:
     weft load reads it back exactly. A link into a space that is not exported can be loaded where that space is.
     """
     with session.open(meaning=False) as kb, output_to(output) as file:
-        items = sum(file.write(codec.to_json(wire.item(item)) + "\n") > 0 for item in kb.items(spaces or None))
-        edges = sum(file.write(codec.to_json(wire.edge(edge)) + "\n") > 0 for edge in kb.edges(spaces or None))
+        items = sum(
+            file.write(codec.to_json(wire.item(item)) + "\n") > 0
+            for item in kb.items(spaces or None)
+        )
+        edges = sum(
+            file.write(codec.to_json(wire.edge(edge)) + "\n") > 0
+            for edge in kb.edges(spaces or None)
+        )
     if output not in (None, "-"):
-        session.answer({"file": output, "items": items, "edges": edges}, lambda _: [f"{items:,} items and {edges:,} edges are in {output}"])
+        session.answer(
+            {"file": output, "items": items, "edges": edges},
+            lambda _: [f"{items:,} items and {edges:,} edges are in {output}"],
+        )
 
 
 @_command("weft delete gift-card-refunds --space support --yes")
@@ -219,7 +334,10 @@ def delete(session: Session, ids: Sequence[str], space: str, yes: bool) -> None:
     with session.open(meaning=False) as kb:
         found = [item.id for item in kb.get(list(dict.fromkeys(ids)), space=space)]
         missing = _missing(session, ids, space, found)
-        agreed = bool(found) and (yes or click.confirm(f"Delete {', '.join(found)} from {space}, with all links?", err=True))
+        agreed = bool(found) and (
+            yes
+            or click.confirm(f"Delete {', '.join(found)} from {space}, with all links?", err=True)
+        )
         deleted = kb.delete(found, space=space) if agreed else 0
     if found and not deleted:
         session.say("error: nothing was deleted", "red")
@@ -260,7 +378,20 @@ def recipes(session: Session) -> None:
     session.answer(wire.recipes(RECIPES), lambda screen: [screen.recipes(RECIPES)])
 
 
-PARTS = (assembling, grounding, agenting, graphing, checking, ingesting, life, linking, providing, remembering, evaluating, serving)
+PARTS = (
+    assembling,
+    grounding,
+    agenting,
+    graphing,
+    checking,
+    ingesting,
+    life,
+    linking,
+    providing,
+    remembering,
+    evaluating,
+    serving,
+)
 for command in (command for part in PARTS for command in part.COMMANDS):
     cli.add_command(command)
 
@@ -278,7 +409,9 @@ def main() -> None:
         sys.exit(1)
 
 
-def _loaded(kb: Engine, paths: Sequence[str], space: str | None, keep: bool, tell: Progress | None) -> Report:
+def _loaded(
+    kb: Engine, paths: Sequence[str], space: str | None, keep: bool, tell: Progress | None
+) -> Report:
     """What loading the paths did. A link may point into a later file: what was skipped is tried again when all are there."""
     from weft.ingest.prepare import Report
 
@@ -297,7 +430,9 @@ def _given(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _request(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
     settings = session.settings()
-    own = {} if asked.get("agent") else {"max_tokens": settings.max_tokens, "format": settings.format}
+    own = (
+        {} if asked.get("agent") else {"max_tokens": settings.max_tokens, "format": settings.format}
+    )
     given = own | {"model": settings.model} | _given(asked)
     return given | ({"max_tokens": None} if given.get("max_tokens") == "none" else {})
 

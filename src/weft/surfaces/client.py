@@ -17,7 +17,18 @@ import httpx
 
 from weft import codec, tiers
 from weft.engine import Statistics
-from weft.errors import Conflict, Corrupt, EmbeddingError, Forbidden, Invalid, MissingExtra, NotFound, SearchError, Unavailable, WeftError
+from weft.errors import (
+    Conflict,
+    Corrupt,
+    EmbeddingError,
+    Forbidden,
+    Invalid,
+    MissingExtra,
+    NotFound,
+    SearchError,
+    Unavailable,
+    WeftError,
+)
 from weft.ingest import check
 from weft.ingest.prepare import Report
 from weft.life import Rollback, State
@@ -33,7 +44,14 @@ log = logging.getLogger(__name__)
 PAGE = 1000  # items or edges per request while listing
 FIRST_WAIT_S = 0.2
 KEEP_ALIVE_S = 3.0  # below the usual 5 s of servers: a write must not meet a connection that is just being closed
-_ERRORS: dict[int, type[WeftError]] = {401: Forbidden, 403: Forbidden, 404: NotFound, 409: Conflict, 412: Conflict, 501: MissingExtra}
+_ERRORS: dict[int, type[WeftError]] = {
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    412: Conflict,
+    501: MissingExtra,
+}
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -45,7 +63,9 @@ class Client(Capable):
 
     _server: _Server
 
-    def __init__(self, url: str, *, key: str = "", timeout_s: float = 30.0, max_retries: int = 2) -> None:
+    def __init__(
+        self, url: str, *, key: str = "", timeout_s: float = 30.0, max_retries: int = 2
+    ) -> None:
         if max_retries < 0 or not timeout_s > 0:
             raise Invalid(f"{max_retries=} must be 0 or more, {timeout_s=} above 0")
         self._server = _Server(_address(url), sending.header_safe(key), timeout_s, max_retries)
@@ -78,49 +98,112 @@ class Client(Capable):
         expected: Mapping[Key, str] | None = None,
     ) -> Report:
         """Store items and edges in one write: all of them, or none with the reason. See `Engine.add`."""
-        rows = [wire.item(check.item(one)) for one in ([items] if isinstance(items, Item) else items)]
+        rows = [
+            wire.item(check.item(one)) for one in ([items] if isinstance(items, Item) else items)
+        ]
         links = [wire.edge(check.edge(one)) for one in edges]
         ready = None if vectors is None else [sending.numbers(vector) for vector in vectors]
-        asked = {"items": rows, "edges": links, "vectors": ready, "embed": embed, "expected": sending.expected(expected)}
+        asked = {
+            "items": rows,
+            "edges": links,
+            "vectors": ready,
+            "embed": embed,
+            "expected": sending.expected(expected),
+        }
         return self._server.write("/api/add", asked, unwire.report)
 
-    def load(self, source: str | Path | Mapping[str, Any], *, space: str | None = None, embed: bool = True, progress: Progress | None = None) -> Report:
+    def load(
+        self,
+        source: str | Path | Mapping[str, Any],
+        *,
+        space: str | None = None,
+        embed: bool = True,
+        progress: Progress | None = None,
+    ) -> Report:
         """Store what a file, a folder or a dict on this machine holds, in several requests. Bad rows are skipped and reported."""
         rows, report = sending.Rows(source, space), Report()
         for what, parts in (("items", rows.items()), ("edges", rows.edges())):
             done = 0
             for part in parts:
-                answer = self._server.write("/api/load", {what: [one.row for one in part], "embed": embed, "layered": part[0].layered}, unwire.report)
-                report += replace(answer, skipped=tuple(sending.placed(one, part) for one in answer.skipped))
+                answer = self._server.write(
+                    "/api/load",
+                    {what: [one.row for one in part], "embed": embed, "layered": part[0].layered},
+                    unwire.report,
+                )
+                report += replace(
+                    answer, skipped=tuple(sending.placed(one, part) for one in answer.skipped)
+                )
                 done += len(part)
                 _tell(progress, what, done, 0)
             _tell(progress, what, done, done)
-        return replace(report, skipped=(*rows.skipped, *report.skipped), problems=tuple(dict.fromkeys(report.problems)))
+        return replace(
+            report,
+            skipped=(*rows.skipped, *report.skipped),
+            problems=tuple(dict.fromkeys(report.problems)),
+        )
 
-    def delete(self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None) -> int:
+    def delete(
+        self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None
+    ) -> int:
         """Forget items with their words, vectors and edges; how many were there."""
-        return self._server.write("/api/delete", {"space": space, "ids": sending.ids(ids), "expected": sending.expected(expected)}, _count)
+        return self._server.write(
+            "/api/delete",
+            {"space": space, "ids": sending.ids(ids), "expected": sending.expected(expected)},
+            _count,
+        )
 
     def delete_edges(self, edges: Iterable[Edge]) -> int:
         """Forget these links; how many were there."""
-        return self._server.write("/api/unlink", {"edges": [sending.link(edge) for edge in edges]}, _count)
+        return self._server.write(
+            "/api/unlink", {"edges": [sending.link(edge) for edge in edges]}, _count
+        )
 
     def restore(
-        self, id: str, *, space: str, at: datetime | None = None, version: str | None = None, edges_of: Sequence[str] | None = None, embed: bool = True
+        self,
+        id: str,
+        *,
+        space: str,
+        at: datetime | None = None,
+        version: str | None = None,
+        edges_of: Sequence[str] | None = None,
+        embed: bool = True,
     ) -> Report:
         """Bring an item back with its links; see `Engine.restore`. Without `edges_of`: links of all spaces that the key may write."""
         owners = None if edges_of is None else sending.names("edges_of", edges_of)
-        asked = {"space": space, "id": check.name("id", id), "version": version, "edges_of": owners, "embed": embed}
-        return self._server.write("/api/restore", asked | {"at": sending.time("at", at)}, unwire.report)
+        asked = {
+            "space": space,
+            "id": check.name("id", id),
+            "version": version,
+            "edges_of": owners,
+            "embed": embed,
+        }
+        return self._server.write(
+            "/api/restore", asked | {"at": sending.time("at", at)}, unwire.report
+        )
 
-    def rollback(self, to: datetime, *, spaces: Sequence[str] | None = None, dry_run: bool = False, embed: bool = True) -> Rollback:
+    def rollback(
+        self,
+        to: datetime,
+        *,
+        spaces: Sequence[str] | None = None,
+        dry_run: bool = False,
+        embed: bool = True,
+    ) -> Rollback:
         """Make the spaces (None: all) what they were at that time; see `Engine.rollback`."""
         names = None if spaces is None else sending.names("spaces", spaces)
-        return self._server.write("/api/rollback", {"to": sending.time("to", to), "spaces": names, "dry_run": dry_run, "embed": embed}, unwire.rollback)
+        return self._server.write(
+            "/api/rollback",
+            {"to": sending.time("to", to), "spaces": names, "dry_run": dry_run, "embed": embed},
+            unwire.rollback,
+        )
 
     def embed(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
         """Make the vectors that are missing, on the server; how many were made. It takes as long as it takes: see `timeout_s`."""
-        made = self._server.write("/api/embed", {"spaces": None if spaces is None else sending.names("spaces", spaces)}, _count)
+        made = self._server.write(
+            "/api/embed",
+            {"spaces": None if spaces is None else sending.names("spaces", spaces)},
+            _count,
+        )
         _tell(progress, "vectors", made, made)
         return made
 
@@ -144,14 +227,24 @@ class Client(Capable):
 
     def history(self, id: str, *, space: str, limit: int = 1000) -> list[State]:
         """Everything that happened to an item and its links, newest first, also when it is deleted."""
-        return self._server.ask("/api/history", {"space": space, "id": check.name("id", id), "limit": limit}, unwire.history)
+        return self._server.ask(
+            "/api/history",
+            {"space": space, "id": check.name("id", id), "limit": limit},
+            unwire.history,
+        )
 
     @staticmethod
     def version(item: Item) -> str:
         """Names the state of a stored item, for `expected`."""
         return codec.version(item)
 
-    def items(self, spaces: Sequence[str] | None = None, *, kinds: Sequence[str] = (), types: Sequence[str] = ()) -> Iterator[Item]:
+    def items(
+        self,
+        spaces: Sequence[str] | None = None,
+        *,
+        kinds: Sequence[str] = (),
+        types: Sequence[str] = (),
+    ) -> Iterator[Item]:
         """Every item, ordered by (space, id). Without `spaces`: of all that the key may read."""
         names = self._spaces() if spaces is None else self.known(spaces)
         after: Key | None = None
@@ -159,7 +252,9 @@ class Client(Capable):
             yield from page
             after = page[-1].key
 
-    def edges(self, spaces: Sequence[str] | None = None, *, made: bool | None = False) -> Iterator[Edge]:
+    def edges(
+        self, spaces: Sequence[str] | None = None, *, made: bool | None = False
+    ) -> Iterator[Edge]:
         """Every edge of people, of weft (`made`) or of both (None), ordered by its key. Without `spaces`: of all that the key may read."""
         names = self._spaces() if spaces is None else self.known(spaces)
         after: Edge | None = None
@@ -167,15 +262,46 @@ class Client(Capable):
             yield from page
             after = page[-1]
 
-    def page(self, spaces: Sequence[str], *, limit: int = 100, after: Key | None = None, kinds: Sequence[str] = (), types: Sequence[str] = ()) -> list[Item]:
+    def page(
+        self,
+        spaces: Sequence[str],
+        *,
+        limit: int = 100,
+        after: Key | None = None,
+        kinds: Sequence[str] = (),
+        types: Sequence[str] = (),
+    ) -> list[Item]:
         """The next items behind `after`, ordered by (space, id)."""
-        asked = {"spaces": sending.names("spaces", spaces), "limit": limit, "kinds": sending.names("kinds", kinds), "types": sending.names("types", types)}
-        return self._server.ask("/api/page", asked | {"after": None if after is None else {"space": after[0], "id": after[1]}}, _items)
+        asked = {
+            "spaces": sending.names("spaces", spaces),
+            "limit": limit,
+            "kinds": sending.names("kinds", kinds),
+            "types": sending.names("types", types),
+        }
+        return self._server.ask(
+            "/api/page",
+            asked | {"after": None if after is None else {"space": after[0], "id": after[1]}},
+            _items,
+        )
 
-    def edge_page(self, spaces: Sequence[str], *, limit: int = 100, after: Edge | None = None, made: bool | None = False) -> list[Edge]:
+    def edge_page(
+        self,
+        spaces: Sequence[str],
+        *,
+        limit: int = 100,
+        after: Edge | None = None,
+        made: bool | None = False,
+    ) -> list[Edge]:
         """The next edges behind `after`, ordered by key: people's, weft's own (`made`), or both (None)."""
-        asked = {"spaces": sending.names("spaces", spaces), "limit": limit, "after": None if after is None else sending.link(after), "made": made}
-        return self._server.ask("/api/edge_page", asked, lambda row: [unwire.edge(one) for one in row["edges"]])
+        asked = {
+            "spaces": sending.names("spaces", spaces),
+            "limit": limit,
+            "after": None if after is None else sending.link(after),
+            "made": made,
+        }
+        return self._server.ask(
+            "/api/edge_page", asked, lambda row: [unwire.edge(one) for one in row["edges"]]
+        )
 
     def search(
         self,
@@ -199,20 +325,47 @@ class Client(Capable):
         tier: tiers.Given = None,
     ) -> list[Hit]:
         """The best items, best first. Filters run inside the search: asking for 10 gives 10 if 10 exist."""
-        names = {"spaces": spaces, "kinds": kinds, "types": types, "exclude_types": exclude_types, "tags": tags}
+        names = {
+            "spaces": spaces,
+            "kinds": kinds,
+            "types": types,
+            "exclude_types": exclude_types,
+            "tags": tags,
+        }
         times = {"created_from": created_from, "created_to": created_to, "as_of": as_of, "now": now}
-        numbers = {"min_confidence": min_confidence, "limit": limit, "mode": mode, "min_score": min_score}
-        asked = {name: sending.names(name, given) for name, given in names.items()} | numbers | {"query": text, "subject": subject}
+        numbers = {
+            "min_confidence": min_confidence,
+            "limit": limit,
+            "mode": mode,
+            "min_score": min_score,
+        }
+        asked = (
+            {name: sending.names(name, given) for name, given in names.items()}
+            | numbers
+            | {"query": text, "subject": subject}
+        )
         asked |= sending.sendable({**times, "vector": vector}) | sending.tier(tier)
-        return self._server.ask(sending.route("/api/search", "/api/ask/search", asked), asked, unwire.hits)
+        return self._server.ask(
+            sending.route("/api/search", "/api/ask/search", asked), asked, unwire.hits
+        )
 
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context:
         """The best context for a request, within its budget. Options are those of `Engine.context`."""
-        return self._context({"query": text, "spaces": sending.names("spaces", spaces), "remedies": False} | sending.options(options))
+        return self._context(
+            {"query": text, "spaces": sending.names("spaces", spaces), "remedies": False}
+            | sending.options(options)
+        )
 
-    def explain(self, text: str, *, spaces: Sequence[str], ids: str | Sequence[str] = (), **options: Any) -> Context:
+    def explain(
+        self, text: str, *, spaces: Sequence[str], ids: str | Sequence[str] = (), **options: Any
+    ) -> Context:
         """The same answer as `context`, where everything left out also says what would bring it in; `ids` are asked about by name."""
-        asked = {"query": text, "spaces": sending.names("spaces", spaces), "ids": sending.ids(ids), "remedies": True}
+        asked = {
+            "query": text,
+            "spaces": sending.names("spaces", spaces),
+            "ids": sending.ids(ids),
+            "remedies": True,
+        }
         return self._context(asked | sending.options(options))
 
     def stats(self) -> Statistics:
@@ -227,20 +380,28 @@ class Client(Capable):
         wanted, known = sending.names("spaces", spaces), self._spaces()
         for space in wanted:
             if space not in known:
-                raise NotFound(f"no space {space!r}; known: {', '.join(known) or 'none yet'}", "unknown_space")
+                raise NotFound(
+                    f"no space {space!r}; known: {', '.join(known) or 'none yet'}", "unknown_space"
+                )
         return list(dict.fromkeys(wanted))
 
     def _context(self, asked: Row) -> Context:
-        return self._server.ask(sending.route("/api/explain", "/api/ask/context", asked), asked, unwire.context)
+        return self._server.ask(
+            sending.route("/api/explain", "/api/ask/context", asked), asked, unwire.context
+        )
 
     def _spaces(self) -> list[str]:
-        return self._server.ask("/api/spaces", None, lambda row: sorted(one["name"] for one in row["spaces"]))
+        return self._server.ask(
+            "/api/spaces", None, lambda row: sorted(one["name"] for one in row["spaces"])
+        )
 
 
 class _Passing(Unavailable):
     """A failure that may be gone in a moment. `untouched`: the server has done nothing, so that a write may be sent again."""
 
-    def __init__(self, message: str, code: str = "", wait_s: float = 0.0, untouched: bool = False) -> None:
+    def __init__(
+        self, message: str, code: str = "", wait_s: float = 0.0, untouched: bool = False
+    ) -> None:
         super().__init__(message, code)
         self.wait_s, self.untouched = wait_s, untouched
 
@@ -251,9 +412,13 @@ class _Server:
     def __init__(self, url: str, key: str, timeout_s: float, max_retries: int) -> None:
         self.url = url
         self._key, self._timeout_s, self._max_retries = key, timeout_s, max_retries
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        headers = {"Content-Type": "application/json"} | (
+            {"Authorization": f"Bearer {key}"} if key else {}
+        )
         limits = httpx.Limits(keepalive_expiry=KEEP_ALIVE_S)
-        self._http = httpx.Client(headers=headers, timeout=timeout_s, limits=limits, verify=_certificates())
+        self._http = httpx.Client(
+            headers=headers, timeout=timeout_s, limits=limits, verify=_certificates()
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -272,17 +437,34 @@ class _Server:
                 return self._once(path, content)
             except _Passing as failure:
                 wait_s = max(failure.wait_s, FIRST_WAIT_S * 2**retry)
-                if retry == self._max_retries or wait_s > self._timeout_s or not (again or failure.untouched):
-                    raise _by_code(503, failure.code)(str(failure), failure.code) from failure.__cause__
-                log.warning("%s: %s; retry %d of %d in %.1f s", path, failure.code, retry + 1, self._max_retries, wait_s)
+                if (
+                    retry == self._max_retries
+                    or wait_s > self._timeout_s
+                    or not (again or failure.untouched)
+                ):
+                    raise _by_code(503, failure.code)(
+                        str(failure), failure.code
+                    ) from failure.__cause__
+                log.warning(
+                    "%s: %s; retry %d of %d in %.1f s",
+                    path,
+                    failure.code,
+                    retry + 1,
+                    self._max_retries,
+                    wait_s,
+                )
                 time.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
     def _once(self, path: str, content: bytes | None) -> httpx.Response:
         try:
-            response = self._http.request("GET" if content is None else "POST", self.url + path, content=content)
+            response = self._http.request(
+                "GET" if content is None else "POST", self.url + path, content=content
+            )
         except httpx.TimeoutException as error:
-            raise _Passing(f"{self.url}: no answer within {self._timeout_s:g} s", "timeout") from error
+            raise _Passing(
+                f"{self.url}: no answer within {self._timeout_s:g} s", "timeout"
+            ) from error
         except httpx.HTTPError as error:
             raise _Passing(f"{self.url}: no connection: {error or type(error).__name__}") from error
         if not response.is_success:
@@ -295,17 +477,26 @@ class _Server:
             problem = response.json()
             detail, code = str(problem["detail"]), str(problem["code"])
         except (ValueError, RecursionError, KeyError, TypeError):
-            detail, code = f"{self.url} answered with status {response.status_code}, and not as weft does", ""
+            detail, code = (
+                f"{self.url} answered with status {response.status_code}, and not as weft does",
+                "",
+            )
         detail = detail.replace(self._key, "[key]") if self._key else detail
         if response.status_code in (429, 503):
-            return _Passing(detail, code, _retry_after_s(response), untouched=response.status_code == 429)
-        return (_ERRORS.get(response.status_code) or _by_code(response.status_code, code))(detail, code)
+            return _Passing(
+                detail, code, _retry_after_s(response), untouched=response.status_code == 429
+            )
+        return (_ERRORS.get(response.status_code) or _by_code(response.status_code, code))(
+            detail, code
+        )
 
     def _read(self, response: httpx.Response, read: Callable[[Row], T]) -> T:
         try:
             return read(response.json())
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-            raise Unavailable(f"{self.url} answered what this version of weft does not understand") from error
+            raise Unavailable(
+                f"{self.url} answered what this version of weft does not understand"
+            ) from error
 
 
 def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
@@ -324,7 +515,11 @@ def _count(row: Row) -> int:
 def _by_code(status: int, code: str) -> type[WeftError]:
     if status < 500:
         return Invalid if status >= 400 else Unavailable
-    return {Corrupt.code: Corrupt, EmbeddingError.code: EmbeddingError, SearchError.code: SearchError}.get(code, Unavailable)
+    return {
+        Corrupt.code: Corrupt,
+        EmbeddingError.code: EmbeddingError,
+        SearchError.code: SearchError,
+    }.get(code, Unavailable)
 
 
 @cache
@@ -337,11 +532,15 @@ def _address(url: str) -> str:
     try:
         found = httpx.URL(url)
     except (httpx.InvalidURL, TypeError):
-        raise Invalid("the URL of a server looks like http://localhost:8765; this one is not a URL") from None
+        raise Invalid(
+            "the URL of a server looks like http://localhost:8765; this one is not a URL"
+        ) from None
     if found.userinfo:  # it would be seen in every log of the request
         raise Invalid(f"the URL of {found.host} must not hold a password: give the key as key=")
     if found.scheme not in ("http", "https") or not found.host:
-        raise Invalid(f"the URL of a server begins with http:// or https:// and names a host, unlike {url!r}")
+        raise Invalid(
+            f"the URL of a server begins with http:// or https:// and names a host, unlike {url!r}"
+        )
     return str(found.copy_with(query=None, fragment=None)).rstrip("/")
 
 

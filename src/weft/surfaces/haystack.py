@@ -59,29 +59,52 @@ class HaystackRetriever:
 
     def to_dict(self) -> dict[str, Any]:
         if self._address is None:
-            raise Invalid("a pipeline with an open engine or client cannot be saved: give the retriever its path or URL as kb")
+            raise Invalid(
+                "a pipeline with an open engine or client cannot be saved: give the retriever its path or URL as kb"
+            )
         if not isinstance(self._lookup.recipe, str):
-            raise Invalid(f"a pipeline can be saved with a recipe by name only, not with {self._lookup.recipe!r}")
+            raise Invalid(
+                f"a pipeline can be saved with a recipe by name only, not with {self._lookup.recipe!r}"
+            )
         said = {name: _plain(value) for name, value in self._options.items()}
-        where = {"kb": self._address.url, "embedder": self._address.embedder, "key": self._address.key}
-        return default_to_dict(self, **where, spaces=_plain(self._lookup.spaces), top_k=self._lookup.limit, **said)
+        where = {
+            "kb": self._address.url,
+            "embedder": self._address.embedder,
+            "key": self._address.key,
+        }
+        return default_to_dict(
+            self, **where, spaces=_plain(self._lookup.spaces), top_k=self._lookup.limit, **said
+        )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         given = data.get("init_parameters", {})
-        times = {name: check.time(name, given[name]) for name in _TIMES if given.get(name) is not None}
+        times = {
+            name: check.time(name, given[name]) for name in _TIMES if given.get(name) is not None
+        }
         return default_from_dict(cls, data | {"init_parameters": given | times})
 
     @component.output_types(documents=list[Document])
-    def run(self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None) -> dict[str, list[Document]]:
+    def run(
+        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
         """`filters` are Haystack's, on meta.space, meta.kind, meta.type and meta.tags; they narrow what the retriever
         finds anyway. In a context they hold for what search finds; its links may lead on to other types and kinds, never to other spaces."""
-        lookup = narrowed(self._lookup if top_k is None else replace(self._lookup, limit=top_k), filters or {})
+        lookup = narrowed(
+            self._lookup if top_k is None else replace(self._lookup, limit=top_k), filters or {}
+        )
         found = [] if lookup is None else lookup.passages(query)
-        return {"documents": [Document(id=one.key, content=one.text, meta=one.metadata, score=one.score) for one in found]}
+        return {
+            "documents": [
+                Document(id=one.key, content=one.text, meta=one.metadata, score=one.score)
+                for one in found
+            ]
+        }
 
     @component.output_types(documents=list[Document])
-    async def run_async(self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None) -> dict[str, list[Document]]:
+    async def run_async(
+        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
         return await asyncio.to_thread(self.run, query, filters, top_k)
 
 
@@ -97,7 +120,11 @@ class _Address:
         with self._opening:
             if self._kb is None:
                 remote = self.url.startswith(("http://", "https://"))
-                self._kb = weft.Client(self.url, key=self._secret()) if remote else weft.open(self.url, embedder=self.embedder)
+                self._kb = (
+                    weft.Client(self.url, key=self._secret())
+                    if remote
+                    else weft.open(self.url, embedder=self.embedder)
+                )
             return self._kb
 
     def close(self) -> None:
@@ -130,7 +157,11 @@ def narrowed(lookup: Lookup, filters: Mapping[str, Any]) -> Lookup | None:
         before: Sequence[str] = getattr(lookup, option)
         if option == "tags" and before:
             raise Invalid(f"tags can be filtered once; {list(before)} are asked for already")
-        kept: Any = [*before, *values] if option == "exclude_types" else [value for value in values if value in before or not before]
+        kept: Any = (
+            [*before, *values]
+            if option == "exclude_types"
+            else [value for value in values if value in before or not before]
+        )
         if not kept:
             return None
         lookup = replace(lookup, **{option: kept})
@@ -159,5 +190,7 @@ def _restriction(condition: Mapping[str, Any]) -> tuple[str, list[str]]:
     if whole not in fields:
         raise unknown(f"field to filter with {operator!r}", name, fields)
     if isinstance(value, list) != operator.endswith("in"):
-        raise Invalid(f"a filter with {operator!r} takes {'a list' if operator.endswith('in') else 'one value'}, not {value!r}")
+        raise Invalid(
+            f"a filter with {operator!r} takes {'a list' if operator.endswith('in') else 'one value'}, not {value!r}"
+        )
     return fields[whole], value if isinstance(value, list) else [value]

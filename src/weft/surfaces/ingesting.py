@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from weft.ingest.prepare import Report
     from weft.ports import LLM
 
-EMBEDDING = click.option("--no-vectors", is_flag=True, help="Do not embed now; weft embed does it later.")
+EMBEDDING = click.option(
+    "--no-vectors", is_flag=True, help="Do not embed now; weft embed does it later."
+)
 
 
 def _examples(*lines: str) -> str:
@@ -31,16 +33,39 @@ def _examples(*lines: str) -> str:
 
 @click.command(
     cls=Command,
-    epilog=_examples("weft ingest notes.txt --as user:alice --space team --llm openai:gpt-4o-mini", "weft ingest notes.txt --space team --dry-run"),
+    epilog=_examples(
+        "weft ingest notes.txt --as user:alice --space team --llm openai:gpt-4o-mini",
+        "weft ingest notes.txt --space team --dry-run",
+    ),
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--space", required=True, metavar="S", help="The space it goes to.")
 @click.option("--as", "entity", metavar="ID", help="The entity it is about, such as user:alice.")
-@click.option("--llm", metavar="NAME", help="openai:MODEL or openai:MODEL@URL. Default: the setting llm (WEFT_LLM).")
-@click.option("--max-retries", default=3, type=click.IntRange(0, 20), metavar="N", help="How often a wrong answer is asked for again. Default: 3.")
-@click.option("--record-dir", metavar="FOLDER", help="Where check-in records go. Default: where the knowledge is, with .checkins at its end.")
-@click.option("--again", is_flag=True, help="Ask the LLM even if the same text was taken in before.")
-@click.option("--dry-run", is_flag=True, help="Print the structured JSON and store nothing. The record is kept: weft replay stores it.")
+@click.option(
+    "--llm",
+    metavar="NAME",
+    help="openai:MODEL or openai:MODEL@URL. Default: the setting llm (WEFT_LLM).",
+)
+@click.option(
+    "--max-retries",
+    default=3,
+    type=click.IntRange(0, 20),
+    metavar="N",
+    help="How often a wrong answer is asked for again. Default: 3.",
+)
+@click.option(
+    "--record-dir",
+    metavar="FOLDER",
+    help="Where check-in records go. Default: where the knowledge is, with .checkins at its end.",
+)
+@click.option(
+    "--again", is_flag=True, help="Ask the LLM even if the same text was taken in before."
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the structured JSON and store nothing. The record is kept: weft replay stores it.",
+)
 @click.option("--now", type=time, metavar="TIME", help="The time of the records. Default: now.")
 @EMBEDDING
 @click.pass_obj
@@ -52,17 +77,25 @@ def ingest(session: Session, /, files: Sequence[str], **asked: Any) -> None:
     """
     if asked["dry_run"] and len(files) > 1:
         raise click.UsageError("--dry-run prints one JSON document: give it one file")
-    texts = {name: _read(name) for name in dict.fromkeys(files)}  # all can be read, or nothing is asked
+    texts = {
+        name: _read(name) for name in dict.fromkeys(files)
+    }  # all can be read, or nothing is asked
     with closing(_llm(session, asked.pop("llm"))) as llm:
         done = _ingested(session, texts, llm, **asked)
     if asked["dry_run"]:
         session.write(dict(done[0].layers))
         return
-    session.answer({"texts": [_row(one) for one in done]}, lambda screen: [part for one in done for part in (_line(one), screen.report(one.report))])
+    session.answer(
+        {"texts": [_row(one) for one in done]},
+        lambda screen: [part for one in done for part in (_line(one), screen.report(one.report))],
+    )
     sys.exit(1 if len(done) < len(texts) or any(_nothing_stored(one) for one in done) else 0)
 
 
-@click.command(cls=Command, epilog=_examples("weft replay knowledge.db.checkins/20260131T120000000000Z-1a2b3c4d5e6f"))
+@click.command(
+    cls=Command,
+    epilog=_examples("weft replay knowledge.db.checkins/20260131T120000000000Z-1a2b3c4d5e6f"),
+)
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
 @click.option("--space", metavar="S", help="The space to load into. Default: that of the record.")
 @EMBEDDING
@@ -72,20 +105,37 @@ def replay(session: Session, folders: Sequence[str], space: str | None, no_vecto
     from weft.ingest.prepare import Report
 
     with session.open(create=True, meaning=not no_vectors) as kb:
-        report = sum((kb.replay(folder, space=space) for folder in dict.fromkeys(folders)), Report())
+        report = sum(
+            (kb.replay(folder, space=space) for folder in dict.fromkeys(folders)), Report()
+        )
     session.warn(*report.problems)
     session.answer(wire.report(report), lambda screen: [screen.report(report)])
     sys.exit(0 if _stored(report) else 1)
 
 
-def _ingested(session: Session, texts: Mapping[str, str], llm: LLM, *, record_dir: str | None, no_vectors: bool, **asked: Any) -> list[Ingested]:
+def _ingested(
+    session: Session,
+    texts: Mapping[str, str],
+    llm: LLM,
+    *,
+    record_dir: str | None,
+    no_vectors: bool,
+    **asked: Any,
+) -> list[Ingested]:
     """What became of each text. One that fails is told of; if it is the only one, it is the error of the whole run."""
     done = []
     folder = Path(record_dir) if record_dir is not None else _beside(session)
     with _opened(session, asked["dry_run"], no_vectors) as kb, session.progress() as tell:
         for name, text in texts.items():
             try:
-                found = kb.ingest(text, llm=llm, record_dir=folder, source="" if name == "-" else name, progress=tell, **asked)
+                found = kb.ingest(
+                    text,
+                    llm=llm,
+                    record_dir=folder,
+                    source="" if name == "-" else name,
+                    progress=tell,
+                    **asked,
+                )
             except WeftError as error:
                 session.warn(*getattr(error, "__notes__", ()))
                 if len(texts) == 1:
@@ -104,7 +154,9 @@ def _opened(session: Session, dry_run: bool, no_vectors: bool) -> Engine:
     if not dry_run:
         return session.open(create=True, meaning=not no_vectors)
     settings = session.settings()
-    return weft.open("memory:", embedder=None, secrets=settings.secrets, secret_rules=settings.secret_rules)
+    return weft.open(
+        "memory:", embedder=None, secrets=settings.secrets, secret_rules=settings.secret_rules
+    )
 
 
 def _llm(session: Session, given: str | None) -> Any:
@@ -113,8 +165,14 @@ def _llm(session: Session, given: str | None) -> Any:
     settings = session.settings()
     name = given or settings.llm
     if not name:
-        raise click.UsageError("no LLM: name one with --llm, such as openai:gpt-4o-mini or openai:llama3@http://127.0.0.1:11434/v1, or set WEFT_LLM")
-    return weft.open_llm(name, api_key=settings.llm_api_key or settings.openai_api_key, timeout_s=settings.llm_timeout_s)
+        raise click.UsageError(
+            "no LLM: name one with --llm, such as openai:gpt-4o-mini or openai:llama3@http://127.0.0.1:11434/v1, or set WEFT_LLM"
+        )
+    return weft.open_llm(
+        name,
+        api_key=settings.llm_api_key or settings.openai_api_key,
+        timeout_s=settings.llm_timeout_s,
+    )
 
 
 def _beside(session: Session) -> Path:
@@ -144,7 +202,12 @@ def _nothing_stored(one: Ingested) -> bool:
 
 
 def _row(one: Ingested) -> wire.Row:
-    return {"record": str(one.record), "duplicate": one.duplicate, "reused": one.reused, "report": wire.report(one.report)}
+    return {
+        "record": str(one.record),
+        "duplicate": one.duplicate,
+        "reused": one.reused,
+        "report": wire.report(one.report),
+    }
 
 
 def _line(one: Ingested) -> str:

@@ -9,7 +9,10 @@ from weft.recipes import Mode
 from weft.surfaces.lookup import OPTIONS, Knowledge, Lookup, missing
 
 try:
-    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.callbacks import (
+        AsyncCallbackManagerForRetrieverRun,
+        CallbackManagerForRetrieverRun,
+    )
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
 except ImportError as error:
@@ -38,12 +41,21 @@ class WeftRetriever(BaseRetriever):
     now: datetime | None = None
     paths: bool = False
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         return self._found(query)
 
-    async def _aget_relevant_documents(self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun) -> list[Document]:
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
         return await asyncio.to_thread(self._found, query)
 
     def _found(self, query: str) -> list[Document]:
-        lookup = Lookup(self.kb, self.spaces, limit=self.k, **{name: getattr(self, name) for name in OPTIONS})
-        return [Document(page_content=one.text, id=one.key, metadata=one.metadata) for one in lookup.passages(query)]
+        lookup = Lookup(
+            self.kb, self.spaces, limit=self.k, **{name: getattr(self, name) for name in OPTIONS}
+        )
+        return [
+            Document(page_content=one.text, id=one.key, metadata=one.metadata)
+            for one in lookup.passages(query)
+        ]

@@ -42,5 +42,11 @@ class LlamaIndexRetriever(BaseRetriever):
 def _node(passage: Passage) -> NodeWithScore:
     """Metadata stay out of the prompt: LlamaIndex would write them before the text, beyond the budget."""
     hidden = list(passage.metadata)
-    node = TextNode(id_=passage.key, text=passage.text, metadata=passage.metadata, excluded_llm_metadata_keys=hidden, excluded_embed_metadata_keys=hidden)
+    node = TextNode(
+        id_=passage.key,
+        text=passage.text,
+        metadata=passage.metadata,
+        excluded_llm_metadata_keys=hidden,
+        excluded_embed_metadata_keys=hidden,
+    )
     return NodeWithScore(node=node, score=passage.score)

@@ -98,7 +98,9 @@ class Lookup:
             raise Invalid("spaces must name at least one space, not []")
 
     @classmethod
-    def of(cls, kb: Knowledge, spaces: Sequence[str], limit: int | None, options: Mapping[str, Any]) -> Self:
+    def of(
+        cls, kb: Knowledge, spaces: Sequence[str], limit: int | None, options: Mapping[str, Any]
+    ) -> Self:
         for name in options:
             if name not in OPTIONS:
                 raise unknown("option", name, OPTIONS)
@@ -107,48 +109,106 @@ class Lookup:
     def passages(self, query: str) -> list[Passage]:
         """Without `max_tokens` the best items, each as its title and text; with it the blocks of one context, which together fit the budget."""
         if self.max_tokens is None:
-            hits = self.kb.search(query, limit=LIMIT if self.limit is None else self.limit, kinds=self.kinds, **self._filters())
+            hits = self.kb.search(
+                query,
+                limit=LIMIT if self.limit is None else self.limit,
+                kinds=self.kinds,
+                **self._filters(),
+            )
             return [_passage(hit, _text(hit)) for hit in hits]
         context = self.context(query)
-        return [_block(one, fragment.name, context) for fragment in context.fragments for one in fragment.chosen]
+        return [
+            _block(one, fragment.name, context)
+            for fragment in context.fragments
+            for one in fragment.chosen
+        ]
 
     def context(self, query: str) -> Context:
-        how = {"max_tokens": self.max_tokens, "recipe": self.recipe, "format": self.format, "model": self.model, "entity": self.entity}
+        how = {
+            "max_tokens": self.max_tokens,
+            "recipe": self.recipe,
+            "format": self.format,
+            "model": self.model,
+            "entity": self.entity,
+        }
         narrower = {"limit": self.limit, "kinds": self.kinds or None, "paths": self.paths or None}
-        context = self.kb.context(query, **how, **self._filters(), **{name: value for name, value in narrower.items() if value is not None})
+        context = self.kb.context(
+            query,
+            **how,
+            **self._filters(),
+            **{name: value for name, value in narrower.items() if value is not None},
+        )
         for problem in context.degraded:
             log.warning("context %s: %s", problem.part, problem.reason)
         return context
 
     def _filters(self) -> dict[str, Any]:
         """What a search and a context both take."""
-        given = {name: getattr(self, name) for name in ("mode", "types", "exclude_types", "tags", "min_score", "as_of", "now")}
+        given = {
+            name: getattr(self, name)
+            for name in ("mode", "types", "exclude_types", "tags", "min_score", "as_of", "now")
+        }
         return {"spaces": self.spaces} | {name: value for name, value in given.items() if value}
 
 
 def provenance(context: Context) -> dict[str, Any]:
     """What a context is made of, block by block, for the program that shows or logs where an answer came from."""
-    sources = [_block(one, fragment.name, context).metadata for fragment in context.fragments for one in fragment.chosen]
-    return {"sources": sources, "tokens": context.tokens, "digest": context.digest, "degraded": [wire.problem(one) for one in context.degraded]}
+    sources = [
+        _block(one, fragment.name, context).metadata
+        for fragment in context.fragments
+        for one in fragment.chosen
+    ]
+    return {
+        "sources": sources,
+        "tokens": context.tokens,
+        "digest": context.digest,
+        "degraded": [wire.problem(one) for one in context.degraded],
+    }
 
 
 def missing(extra: str, error: ImportError) -> MissingExtra:
-    return MissingExtra(f"a package that is not installed is needed ({error.name}): pip install 'weft[{extra}]'")
+    return MissingExtra(
+        f"a package that is not installed is needed ({error.name}): pip install 'weft[{extra}]'"
+    )
 
 
 def _block(one: Chosen, part: str, context: Context) -> Passage:
-    return _passage(one.hit, one.text.strip("\n"), part=part, form=one.form.value, tokens=one.tokens, digest=context.digest)
+    return _passage(
+        one.hit,
+        one.text.strip("\n"),
+        part=part,
+        form=one.form.value,
+        tokens=one.tokens,
+        digest=context.digest,
+    )
 
 
 def _passage(hit: Hit, text: str, **more: object) -> Passage:
     item = hit.item
-    said = {"id": item.id, "space": item.space, "kind": item.kind.value, "type": item.type, "title": item.title, "tags": list(item.tags), "source": item.source}
-    match = {"score": hit.score, "match_source": hit.match_source, "why": wire.why(hit), "path": [f"{space}/{id}" for space, id in hit.path]}
+    said = {
+        "id": item.id,
+        "space": item.space,
+        "kind": item.kind.value,
+        "type": item.type,
+        "title": item.title,
+        "tags": list(item.tags),
+        "source": item.source,
+    }
+    match = {
+        "score": hit.score,
+        "match_source": hit.match_source,
+        "why": wire.why(hit),
+        "path": [f"{space}/{id}" for space, id in hit.path],
+    }
     return Passage(f"{item.space}/{item.id}", text, hit.score, said | match | more)
 
 
 def _text(hit: Hit) -> str:
     """What the item says; one that has only properties says those."""
     item = hit.item
-    said = item.text or item.summary or "\n".join(f"{name}: {value}" for name, value in item.properties.items())
+    said = (
+        item.text
+        or item.summary
+        or "\n".join(f"{name}: {value}" for name, value in item.properties.items())
+    )
     return "\n\n".join(part for part in (item.title, said) if part)

@@ -6,7 +6,17 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Unpack
 
-from weft.surfaces.lookup import DESCRIPTION, NAME, QUERY, TOOL, Knowledge, Lookup, Options, missing, provenance
+from weft.surfaces.lookup import (
+    DESCRIPTION,
+    NAME,
+    QUERY,
+    TOOL,
+    Knowledge,
+    Lookup,
+    Options,
+    missing,
+    provenance,
+)
 
 try:
     from agents import FunctionTool, function_tool
@@ -43,8 +53,14 @@ def openai_agents_tool(
         text.provenance = provenance(context)
         return text
 
-    how: dict[str, Any] = {"failure_error_function": None, "use_docstring_info": False, "custom_data_extractor": _custom_data} | dict(settings or {})
-    made: FunctionTool = function_tool(asked, name_override=name, description_override=description, **how)
+    how: dict[str, Any] = {
+        "failure_error_function": None,
+        "use_docstring_info": False,
+        "custom_data_extractor": _custom_data,
+    } | dict(settings or {})
+    made: FunctionTool = function_tool(
+        asked, name_override=name, description_override=description, **how
+    )
     return made
 
 

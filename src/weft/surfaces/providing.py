@@ -24,7 +24,14 @@ def provision(found: Provision) -> wire.Row:
         "token_counter": found.token_counter,
         "entity_id": found.retrieval.entity_id,
         "pieces": [
-            {"id": hit.item.id, "space": hit.item.space, "type": hit.item.type, "section": hit.item.section, "score": hit.score, "found_by": list(hit.found_by)}
+            {
+                "id": hit.item.id,
+                "space": hit.item.space,
+                "type": hit.item.type,
+                "section": hit.item.section,
+                "score": hit.score,
+                "found_by": list(hit.found_by),
+            }
             for hit in found.retrieval.pieces
         ],
         "graph_context": [_relation(one) for one in found.retrieval.graph_context],
@@ -35,11 +42,25 @@ def provision(found: Provision) -> wire.Row:
 
 def _relation(one: Relation) -> wire.Row:
     piece = None if one.piece is None else one.piece[1]
-    return {"type": one.type, "source": one.edge.source, "target": one.edge.target, "depth": one.depth, "score": one.score, "piece_id": piece}
+    return {
+        "type": one.type,
+        "source": one.edge.source,
+        "target": one.edge.target,
+        "depth": one.depth,
+        "score": one.score,
+        "piece_id": piece,
+    }
 
 
 def _unshown(one: Unshown) -> wire.Row:
-    return {"section": one.section, "kind": one.kind, "id": one.id, "space": one.space, "score": one.score, "tokens": one.tokens}
+    return {
+        "section": one.section,
+        "kind": one.kind,
+        "id": one.id,
+        "space": one.space,
+        "score": one.score,
+        "tokens": one.tokens,
+    }
 
 
 def _budget(text: str) -> int | str:
@@ -58,19 +79,59 @@ Examples:
 @click.argument("query")
 @several_spaces
 @tier
-@click.option("--entity", "entity_id", metavar="ID", help="The entity the agent works for, such as user:maya.")
-@click.option("--max-tokens", type=_budget, metavar="N|none", help="For all sections together. Default: the setting, else 2000.")
+@click.option(
+    "--entity", "entity_id", metavar="ID", help="The entity the agent works for, such as user:maya."
+)
+@click.option(
+    "--max-tokens",
+    type=_budget,
+    metavar="N|none",
+    help="For all sections together. Default: the setting, else 2000.",
+)
 @model
-@click.option("--top-k", type=int, metavar="N", help="Pieces that the search may give. Default: 10.")
-@click.option("--depth", "graph_traversal_depth", type=int, metavar="N", help="How many links to follow from the entity. Default: 2.")
-@click.option("--type", "types", multiple=True, metavar="T", help="Search only pieces of this type; may be given several times.")
-@click.option("--tag", "tags", multiple=True, metavar="T", help="Search only pieces with this tag, or one of several.")
-@click.option("--scope", type=click.Choice(["entity", "all"]), help="Search the entity's pieces and those of nobody (entity), or all. Default: entity.")
-@click.option("--as-one-text", is_flag=True, help="Print everything found as one text instead of by section.")
+@click.option(
+    "--top-k", type=int, metavar="N", help="Pieces that the search may give. Default: 10."
+)
+@click.option(
+    "--depth",
+    "graph_traversal_depth",
+    type=int,
+    metavar="N",
+    help="How many links to follow from the entity. Default: 2.",
+)
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="T",
+    help="Search only pieces of this type; may be given several times.",
+)
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="T",
+    help="Search only pieces with this tag, or one of several.",
+)
+@click.option(
+    "--scope",
+    type=click.Choice(["entity", "all"]),
+    help="Search the entity's pieces and those of nobody (entity), or all. Default: entity.",
+)
+@click.option(
+    "--as-one-text", is_flag=True, help="Print everything found as one text instead of by section."
+)
 @click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time.")
-@click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte.")
+@click.option(
+    "--now",
+    type=time,
+    metavar="TIME",
+    help="The time of the request, for answers that can be repeated byte by byte.",
+)
 @click.pass_obj
-def provide(session: Session, /, query: str, spaces: Sequence[str], as_one_text: bool, **asked: Any) -> None:
+def provide(
+    session: Session, /, query: str, spaces: Sequence[str], as_one_text: bool, **asked: Any
+) -> None:
     """Print what is known for a request, by prompt section.
 
     That is the entity's profile, instructions, context, skills and any other section that items name. It comes from profiles, from a
@@ -81,7 +142,9 @@ def provide(session: Session, /, query: str, spaces: Sequence[str], as_one_text:
     settings = session.settings()
     given = {name: value for name, value in asked.items() if value not in (None, ())}
     options: dict[str, Any] = {"max_tokens": settings.max_tokens, "model": settings.model} | given
-    times: dict[str, Any] = {name: options.pop(name) for name in ("now", "as_of") if name in options}
+    times: dict[str, Any] = {
+        name: options.pop(name) for name in ("now", "as_of") if name in options
+    }
     options |= {"max_tokens": None} if options["max_tokens"] == "none" else {}
     with session.open() as kb:
         provider = Provider(kb, spaces=spaces, **options)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from weft.surfaces.lookup import DESCRIPTION, NAME, QUERY, TOOL, Knowledge, Lookup, Options, missing, provenance
+from weft.surfaces.lookup import (
+    DESCRIPTION,
+    NAME,
+    QUERY,
+    TOOL,
+    Knowledge,
+    Lookup,
+    Options,
+    missing,
+    provenance,
+)
 
 try:
     from pydantic_ai import Tool, ToolReturn
@@ -32,6 +42,8 @@ def pydantic_ai_tool(
         context = lookup.context(query)
         return ToolReturn(context.text, metadata=provenance(context))
 
-    asked.__doc__ = f"{description}\n\nArgs:\n    query: {QUERY}"  # Pydantic AI reads it, and tells the model
+    asked.__doc__ = (
+        f"{description}\n\nArgs:\n    query: {QUERY}"  # Pydantic AI reads it, and tells the model
+    )
     how: dict[str, Any] = {"takes_ctx": False, "docstring_format": "google"} | dict(settings or {})
     return Tool(asked, name=name, description=description, **how)

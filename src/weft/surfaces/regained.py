@@ -23,7 +23,10 @@ def graph(row: Row) -> GraphAnswer:
         tokens=row["tokens"],
         query=row["query"],
         entities=tuple(_entity(one) for one in row["entities"]),
-        relationships=tuple(Relationship(unwire.edge(one["edge"]), one["from"], one["to"], one["score"]) for one in row["relationships"]),
+        relationships=tuple(
+            Relationship(unwire.edge(one["edge"]), one["from"], one["to"], one["score"])
+            for one in row["relationships"]
+        ),
         axioms=tuple(_axiom(one) for one in row["axioms"]),
         claims=tuple(_claim(one) for one in row["claims"]),
         truncated=row["truncated"],
@@ -40,9 +43,14 @@ def assembly(row: Row) -> Assembly:
     return Assembly(
         text=row["text"],
         tokens=row["tokens"],
-        strategies=tuple(StrategyReport(**{**one, "reasons": tuple(one["reasons"])}) for one in row["strategies"]),
+        strategies=tuple(
+            StrategyReport(**{**one, "reasons": tuple(one["reasons"])}) for one in row["strategies"]
+        ),
         fragments=tuple(unwire.fragment(one, items) for one in row["fragments"]),
-        left_out=tuple(LeftOut(Hit(Item(one["id"], ""), 0.0), one["strategy"], one["reason"], one["tokens"]) for one in row["left_out"]),
+        left_out=tuple(
+            LeftOut(Hit(Item(one["id"], ""), 0.0), one["strategy"], one["reason"], one["tokens"])
+            for one in row["left_out"]
+        ),
         degraded=_problems(row),
         token_counter=row["token_counter"],
         optimality_gap=row["optimality_gap"],
@@ -53,9 +61,13 @@ def assembly(row: Row) -> Assembly:
 def provision(query: str, row: Row) -> Provision:
     pieces = tuple(_piece(one) for one in row["pieces"])
     relations = tuple(_relation(one) for one in row["graph_context"])
-    found = Retrieval(query, row["entity_id"], pieces=pieces, graph_context=relations, degraded=_problems(row))
+    found = Retrieval(
+        query, row["entity_id"], pieces=pieces, graph_context=relations, degraded=_problems(row)
+    )
     left_out = tuple(Unshown(**one) for one in row["left_out"])
-    return Provision(dict(row["sections"]), row["tokens"], row["token_counter"], found, left_out, _problems(row))
+    return Provision(
+        dict(row["sections"]), row["tokens"], row["token_counter"], found, left_out, _problems(row)
+    )
 
 
 def checked(row: Row) -> Checked:
@@ -66,16 +78,31 @@ def checked(row: Row) -> Checked:
 
 def _entity(row: Row) -> GraphEntity:
     hit = unwire.hit(row, unwire.item(row["item"]))
-    return GraphEntity(hit, tuple(row["matched_terms"]), Form(row["form"]), row["tokens"], tuple(row["shown_properties"]))
+    return GraphEntity(
+        hit,
+        tuple(row["matched_terms"]),
+        Form(row["form"]),
+        row["tokens"],
+        tuple(row["shown_properties"]),
+    )
 
 
 def _axiom(row: Row) -> Axiom:
-    return Axiom(**{**row, "tags": tuple(row["tags"]), "rules": tuple(_rule(one) for one in row["rules"])})
+    return Axiom(
+        **{**row, "tags": tuple(row["tags"]), "rules": tuple(_rule(one) for one in row["rules"])}
+    )
 
 
 def _rule(row: Row) -> Rule:
     when = None if row["when"] is None else Condition(**row["when"])
-    return Rule(**{**row, "properties": tuple(row["properties"]), "values": tuple(row["values"]), "when": when})
+    return Rule(
+        **{
+            **row,
+            "properties": tuple(row["properties"]),
+            "values": tuple(row["values"]),
+            "when": when,
+        }
+    )
 
 
 def _claim(row: Row) -> Hit:
@@ -84,12 +111,23 @@ def _claim(row: Row) -> Hit:
 
 
 def _violation(row: Row) -> Violation:
-    return Violation(**{**row, "properties": tuple(row["properties"]), "others": tuple(row["others"])})
+    return Violation(
+        **{**row, "properties": tuple(row["properties"]), "others": tuple(row["others"])}
+    )
 
 
 def _left_out(row: Row) -> LeftOut:
-    item = Item(row["id"], row["space"], Kind(row["kind"]), row["type"], row["title"], section=row["section"])
-    return LeftOut(unwire.hit(row, item), row["fragment"], row["reason"], row["tokens"], row["remedy"])
+    item = Item(
+        row["id"],
+        row["space"],
+        Kind(row["kind"]),
+        row["type"],
+        row["title"],
+        section=row["section"],
+    )
+    return LeftOut(
+        unwire.hit(row, item), row["fragment"], row["reason"], row["tokens"], row["remedy"]
+    )
 
 
 def _piece(row: Row) -> Hit:
@@ -99,8 +137,16 @@ def _piece(row: Row) -> Hit:
 
 def _relation(row: Row) -> Relation:
     """The server does not tell spaces of links; the weight is what makes its score."""
-    edge = Edge(row["source"], row["target"], row["type"], round(row["score"] * row["depth"], 6), item_id=row["piece_id"])
-    return Relation(edge, row["depth"], row["score"], Item(row["source"], ""), Item(row["target"], ""))
+    edge = Edge(
+        row["source"],
+        row["target"],
+        row["type"],
+        round(row["score"] * row["depth"], 6),
+        item_id=row["piece_id"],
+    )
+    return Relation(
+        edge, row["depth"], row["score"], Item(row["source"], ""), Item(row["target"], "")
+    )
 
 
 def _problems(row: Row) -> tuple[Problem, ...]:

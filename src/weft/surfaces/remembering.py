@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from weft.capabilities.memory.analytics import Summary
-    from weft.capabilities.memory.values import ContextPreview, ContextResult, Remembered, SearchResult
+    from weft.capabilities.memory.values import (
+        ContextPreview,
+        ContextResult,
+        Remembered,
+        SearchResult,
+    )
 
 RANKERS = ("default", "similarity", "recency", "confidence")
 
@@ -26,7 +31,9 @@ def _examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-workspace = click.option("--workspace", required=True, metavar="W", help="Whose memories: a space of the knowledge.")
+workspace = click.option(
+    "--workspace", required=True, metavar="W", help="Whose memories: a space of the knowledge."
+)
 
 
 @click.command(
@@ -40,17 +47,43 @@ workspace = click.option("--workspace", required=True, metavar="W", help="Whose 
 @workspace
 @click.option("--conversation", metavar="C", help="The conversation it was said in.")
 @click.option("--type", metavar="T", help="Any word to filter by later, such as fact or decision.")
-@click.option("--speaker", metavar="NAME", help="Who said it: the memory is found by the name, and shown with it and the time.")
-@click.option("--confidence", type=float, metavar="X", help="How sure it is, from 0 to 1. Default: 0.5.")
-@click.option("--metadata", multiple=True, type=json_or_text, metavar="NAME=VALUE", help="A value that is JSON is taken as such, else as text.")
+@click.option(
+    "--speaker",
+    metavar="NAME",
+    help="Who said it: the memory is found by the name, and shown with it and the time.",
+)
+@click.option(
+    "--confidence", type=float, metavar="X", help="How sure it is, from 0 to 1. Default: 0.5."
+)
+@click.option(
+    "--metadata",
+    multiple=True,
+    type=json_or_text,
+    metavar="NAME=VALUE",
+    help="A value that is JSON is taken as such, else as text.",
+)
 @click.option("--pinned", is_flag=True, help="Every context begins with it.")
 @click.option("--expires-at", type=time, metavar="TIME", help="It is not found from then on.")
 @click.option("--valid-from", type=time, metavar="TIME", help="It is not found before.")
-@click.option("--at", "created_at", type=time, metavar="TIME", help="When it was said. Default: now.")
-@click.option("--supersedes", multiple=True, metavar="ID", help="A memory whose place it takes; may be given several times.")
+@click.option(
+    "--at", "created_at", type=time, metavar="TIME", help="When it was said. Default: now."
+)
+@click.option(
+    "--supersedes",
+    multiple=True,
+    metavar="ID",
+    help="A memory whose place it takes; may be given several times.",
+)
 @click.option("--id", metavar="ID", help="Its name. Default: one made from what it says.")
 @click.pass_obj
-def remember(session: Session, /, content: str, workspace: str, metadata: Sequence[tuple[str, Any]], **fields: Any) -> None:
+def remember(
+    session: Session,
+    /,
+    content: str,
+    workspace: str,
+    metadata: Sequence[tuple[str, Any]],
+    **fields: Any,
+) -> None:
     """Store a memory; - reads it from standard input."""
     from weft.capabilities.memory.memory import Memory
 
@@ -63,34 +96,78 @@ def remember(session: Session, /, content: str, workspace: str, metadata: Sequen
 
 @click.command(
     cls=Command,
-    epilog=_examples('weft recall "refunds of Maya" --workspace support', "weft recall refund --workspace support --template detailed --token-budget 500"),
+    epilog=_examples(
+        'weft recall "refunds of Maya" --workspace support',
+        "weft recall refund --workspace support --template detailed --token-budget 500",
+    ),
 )
 @click.argument("query")
 @workspace
-@click.option("--conversation", "conversation_id", metavar="C", help="Only what was said in this conversation.")
-@click.option("--type", "memory_types", multiple=True, metavar="T", help="Only memories of this type; may be given several times.")
-@click.option("--from", "date_from", type=time, metavar="TIME", help="Only what was told then or later.")
-@click.option("--to", "date_to", type=time, metavar="TIME", help="Only what was told then or earlier.")
-@click.option("--min-confidence", type=float, metavar="X", help="Only what is at least this sure, from 0 to 1.")
+@click.option(
+    "--conversation",
+    "conversation_id",
+    metavar="C",
+    help="Only what was said in this conversation.",
+)
+@click.option(
+    "--type",
+    "memory_types",
+    multiple=True,
+    metavar="T",
+    help="Only memories of this type; may be given several times.",
+)
+@click.option(
+    "--from", "date_from", type=time, metavar="TIME", help="Only what was told then or later."
+)
+@click.option(
+    "--to", "date_to", type=time, metavar="TIME", help="Only what was told then or earlier."
+)
+@click.option(
+    "--min-confidence",
+    type=float,
+    metavar="X",
+    help="Only what is at least this sure, from 0 to 1.",
+)
 @click.option("--limit", type=int, metavar="N", help="How many the search may find. Default: 10.")
-@click.option("--depth", type=int, metavar="N", help="Follow relationships so far. Default: not at all.")
+@click.option(
+    "--depth", type=int, metavar="N", help="Follow relationships so far. Default: not at all."
+)
 @click.option("--template", metavar="NAME", help="chat, detailed or summary. Default: chat.")
 @click.option("--token-budget", type=int, metavar="N", help="Default: 2000.")
-@click.option("--ranker", type=click.Choice(RANKERS), help="What decides the order. Default: similarity, recency and confidence together.")
-@click.option("--mode", type=click.Choice(["hybrid", "bm25", "vector"]), help="Search by words and meaning (hybrid), only words, or only meaning.")
+@click.option(
+    "--ranker",
+    type=click.Choice(RANKERS),
+    help="What decides the order. Default: similarity, recency and confidence together.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "bm25", "vector"]),
+    help="Search by words and meaning (hybrid), only words, or only meaning.",
+)
 @model
 @click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time.")
-@click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte.")
+@click.option(
+    "--now",
+    type=time,
+    metavar="TIME",
+    help="The time of the request, for answers that can be repeated byte by byte.",
+)
 @click.pass_obj
-def recall(session: Session, /, query: str, workspace: str, depth: int | None, **asked: Any) -> None:
+def recall(
+    session: Session, /, query: str, workspace: str, depth: int | None, **asked: Any
+) -> None:
     """Print what was said before and matters now, within a budget.
 
     Nothing but the text goes to standard output. With --json, all that it is made of.
     """
     from weft.capabilities.memory.memory import Memory
 
-    options = {"model": session.settings().model} | {name: value for name, value in asked.items() if value not in (None, ())}
-    options |= {} if depth is None else {"include_relationships": depth > 0, "relationship_depth": depth}
+    options = {"model": session.settings().model} | {
+        name: value for name, value in asked.items() if value not in (None, ())
+    }
+    options |= (
+        {} if depth is None else {"include_relationships": depth > 0, "relationship_depth": depth}
+    )
     analytics = session.analytics()
     with session.open(meaning=asked["mode"] != "bm25") as kb:
         kb.known([workspace])
@@ -135,8 +212,20 @@ def memory_row(memory: Remembered) -> wire.Row:
 
 
 def result_row(one: SearchResult) -> wire.Row:
-    related = [{"memory": memory_row(link.memory), "relationship": wire.edge(link.relationship), "depth": link.depth} for link in one.relationships]
-    return {"memory": memory_row(one.memory), "score": one.score, "rank": one.rank, "relationships": related}
+    related = [
+        {
+            "memory": memory_row(link.memory),
+            "relationship": wire.edge(link.relationship),
+            "depth": link.depth,
+        }
+        for link in one.relationships
+    ]
+    return {
+        "memory": memory_row(one.memory),
+        "score": one.score,
+        "rank": one.rank,
+        "relationships": related,
+    }
 
 
 def context_row(found: ContextResult) -> wire.Row:
@@ -154,7 +243,10 @@ def preview_row(found: ContextPreview) -> wire.Row:
         "memory_ids": list(found.memory_ids),
         "ranking_scores": dict(found.ranking_scores),
         "budget_used": found.budget_used,
-        "left_out": [{"id": one.id, "rank": one.rank, "tokens": one.tokens, "reason": one.reason} for one in found.left_out],
+        "left_out": [
+            {"id": one.id, "rank": one.rank, "tokens": one.tokens, "reason": one.reason}
+            for one in found.left_out
+        ],
     }
 
 

@@ -8,13 +8,22 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from weft import codec
-from weft.capabilities.memory.values import ContextPreview, ContextResult, Omitted, RelatedMemory, Remembered, SearchResult
+from weft.capabilities.memory.values import (
+    ContextPreview,
+    ContextResult,
+    Omitted,
+    RelatedMemory,
+    Remembered,
+    SearchResult,
+)
 from weft.surfaces import sending, unwire
 
 Row = dict[str, Any]
 T = TypeVar("T")
 
-TIMES = tuple(one.name for one in fields(Remembered) if one.name.endswith("_at") or one.name == "valid_from")
+TIMES = tuple(
+    one.name for one in fields(Remembered) if one.name.endswith("_at") or one.name == "valid_from"
+)
 
 
 class Server(Protocol):
@@ -34,38 +43,66 @@ class RemoteMemory:
 
     def remember(self, content: str, **fields: Any) -> Remembered:
         """Store a memory. Telling the same again changes nothing."""
-        return self._server.write("/api/memory/remember", self._asked(fields) | {"content": content}, _memory)
+        return self._server.write(
+            "/api/memory/remember", self._asked(fields) | {"content": content}, _memory
+        )
 
     def forget(self, ids: str | Sequence[str]) -> int:
         """Delete memories with their links; how many were there."""
-        return self._server.write("/api/memory/delete", {"workspace": self._workspace, "ids": sending.ids(ids)}, lambda row: int(row["deleted"]))
+        return self._server.write(
+            "/api/memory/delete",
+            {"workspace": self._workspace, "ids": sending.ids(ids)},
+            lambda row: int(row["deleted"]),
+        )
 
     def search(self, query: str, **options: Any) -> list[SearchResult]:
-        return self._server.ask("/api/memory/search", self._asked(options) | {"query": query}, _results)
+        return self._server.ask(
+            "/api/memory/search", self._asked(options) | {"query": query}, _results
+        )
 
     def search_by_vector(self, vector: Sequence[float], **options: Any) -> list[SearchResult]:
-        return self._server.ask("/api/memory/search", self._asked(options) | {"vector": sending.numbers(vector)}, _results)
+        return self._server.ask(
+            "/api/memory/search",
+            self._asked(options) | {"vector": sending.numbers(vector)},
+            _results,
+        )
 
     def build_context(self, query: str, **options: Any) -> ContextResult:
-        return self._server.ask("/api/memory/context", self._asked(options) | {"query": query}, _context)
+        return self._server.ask(
+            "/api/memory/context", self._asked(options) | {"query": query}, _context
+        )
 
     def build_context_by_vector(self, vector: Sequence[float], **options: Any) -> ContextResult:
-        return self._server.ask("/api/memory/context", self._asked(options) | {"vector": sending.numbers(vector)}, _context)
+        return self._server.ask(
+            "/api/memory/context",
+            self._asked(options) | {"vector": sending.numbers(vector)},
+            _context,
+        )
 
     def preview(self, query: str, **options: Any) -> ContextPreview:
-        return self._server.ask("/api/memory/preview", self._asked(options) | {"query": query}, _preview)
+        return self._server.ask(
+            "/api/memory/preview", self._asked(options) | {"query": query}, _preview
+        )
 
     def preview_by_vector(self, vector: Sequence[float], **options: Any) -> ContextPreview:
-        return self._server.ask("/api/memory/preview", self._asked(options) | {"vector": sending.numbers(vector)}, _preview)
+        return self._server.ask(
+            "/api/memory/preview",
+            self._asked(options) | {"vector": sending.numbers(vector)},
+            _preview,
+        )
 
     def _asked(self, options: Mapping[str, Any]) -> Row:
-        return {"workspace": self._workspace} | {name: _sent(name, value) for name, value in options.items()}
+        return {"workspace": self._workspace} | {
+            name: _sent(name, value) for name, value in options.items()
+        }
 
 
 def _sent(name: str, value: object) -> object:
     if isinstance(value, datetime):
         return sending.time(name, value)
-    if is_dataclass(value) and not isinstance(value, type):  # a template or ranking options; the time of the request is an option of its own
+    if is_dataclass(value) and not isinstance(
+        value, type
+    ):  # a template or ranking options; the time of the request is an option of its own
         return {field: one for field, one in asdict(value).items() if field != "now"}
     return list(value) if isinstance(value, tuple) else value
 
@@ -76,7 +113,10 @@ def _memory(row: Row) -> Remembered:
 
 
 def _result(row: Row) -> SearchResult:
-    related = tuple(RelatedMemory(_memory(one["memory"]), unwire.edge(one["relationship"]), one["depth"]) for one in row["relationships"])
+    related = tuple(
+        RelatedMemory(_memory(one["memory"]), unwire.edge(one["relationship"]), one["depth"])
+        for one in row["relationships"]
+    )
     return SearchResult(_memory(row["memory"]), row["score"], row["rank"], related)
 
 
@@ -85,11 +125,15 @@ def _results(row: Row) -> list[SearchResult]:
 
 
 def _context(row: Row) -> ContextResult:
-    return ContextResult(row["context"], row["token_count"], tuple(_results(row)), row["truncated"], row["template"])
+    return ContextResult(
+        row["context"], row["token_count"], tuple(_results(row)), row["truncated"], row["template"]
+    )
 
 
 def _preview(row: Row) -> ContextPreview:
-    left_out = tuple(Omitted(one["id"], one["rank"], one["tokens"], one["reason"]) for one in row["left_out"])
+    left_out = tuple(
+        Omitted(one["id"], one["rank"], one["tokens"], one["reason"]) for one in row["left_out"]
+    )
     found = _context(row)
     return ContextPreview(
         found.context,

@@ -20,8 +20,31 @@ from weft.surfaces import wire
 PART_ROWS, PART_BYTES = 500, 4_000_000  # of one request while loading
 TIMES = ("as_of", "created_from", "created_to", "now")
 OPTIONS = (
-    *("bm25_weight", "exclude_types", "kinds", "limit", "min_score", "mode", "tags", "types", "vector_weight"),
-    *("depth", "agent", "as_of", "entity", "format", "max_tokens", "model", "now", "paths", "recipe", "tier", "vector"),
+    *(
+        "bm25_weight",
+        "exclude_types",
+        "kinds",
+        "limit",
+        "min_score",
+        "mode",
+        "tags",
+        "types",
+        "vector_weight",
+    ),
+    *(
+        "depth",
+        "agent",
+        "as_of",
+        "entity",
+        "format",
+        "max_tokens",
+        "model",
+        "now",
+        "paths",
+        "recipe",
+        "tier",
+        "vector",
+    ),
 )
 
 Row = dict[str, Any]
@@ -62,7 +85,13 @@ class Rows:
             elif isinstance(found, Edge):
                 self._edges.append(Placed(row.where, wire.edge(found), row.layered))
             elif seen.again(row, found):
-                self.skipped.append(Skipped(row.where, found.id, f"the id {found.id!r} stands twice in space {found.space!r}"))
+                self.skipped.append(
+                    Skipped(
+                        row.where,
+                        found.id,
+                        f"the id {found.id!r} stands twice in space {found.space!r}",
+                    )
+                )
             else:
                 yield Placed(row.where, wire.item(found), row.layered)
 
@@ -95,9 +124,19 @@ def options(options: Mapping[str, Any]) -> Row:
         if name not in OPTIONS:
             raise unknown("option", name, OPTIONS)
     if isinstance(options.get("agent"), Agent):
-        options = {name: value for name, value in options.items() if name != "agent"} | _agent(options)
-    given = {name: value for name, value in options.items() if name != "tier" and (name != "agent" or value is not None)}
-    return sendable(given) | tier(options.get("tier")) | ({"recipe": _recipes(options["recipe"])} if "recipe" in options else {})
+        options = {name: value for name, value in options.items() if name != "agent"} | _agent(
+            options
+        )
+    given = {
+        name: value
+        for name, value in options.items()
+        if name != "tier" and (name != "agent" or value is not None)
+    }
+    return (
+        sendable(given)
+        | tier(options.get("tier"))
+        | ({"recipe": _recipes(options["recipe"])} if "recipe" in options else {})
+    )
 
 
 def tier(given: tiers.Given) -> Row:
@@ -110,7 +149,11 @@ def _agent(options: Mapping[str, Any]) -> Row:
     if "recipe" in options:
         raise Invalid("give an agent or a recipe, not both: an agent has its recipes")
     agent: Agent = options["agent"]
-    own: Row = {"recipe": list(agent.recipes), "max_tokens": agent.max_tokens, "format": agent.format}
+    own: Row = {
+        "recipe": list(agent.recipes),
+        "max_tokens": agent.max_tokens,
+        "format": agent.format,
+    }
     return {name: options.get(name, value) for name, value in own.items()}
 
 
@@ -118,8 +161,14 @@ def _recipes(given: object) -> object:
     """A name, or recipes as plain dicts."""
     if isinstance(given, str):
         return given
-    if not given or not isinstance(given, list | tuple) or not all(isinstance(recipe, Recipe) for recipe in given):
-        raise Invalid(f"a recipe is one of {', '.join(sorted(RECIPES))} or a list of Recipe values, not {given!r}")
+    if (
+        not given
+        or not isinstance(given, list | tuple)
+        or not all(isinstance(recipe, Recipe) for recipe in given)
+    ):
+        raise Invalid(
+            f"a recipe is one of {', '.join(sorted(RECIPES))} or a list of Recipe values, not {given!r}"
+        )
     return [asdict(recipe) for recipe in given]
 
 
@@ -132,7 +181,11 @@ def route(usual: str, more: str, asked: Row) -> str:
 def sendable(options: Mapping[str, Any]) -> Row:
     """Times as text and a vector as plain numbers, each only if there is one."""
     plain = {name: value for name, value in options.items() if name not in (*TIMES, "vector")}
-    times = {name: codec.time_to_text(check.time(name, options[name])) for name in TIMES if options.get(name) is not None}
+    times = {
+        name: codec.time_to_text(check.time(name, options[name]))
+        for name in TIMES
+        if options.get(name) is not None
+    }
     vector = options.get("vector")
     return plain | times | ({} if vector is None else {"vector": numbers(vector)})
 
@@ -162,11 +215,20 @@ def ids(given: str | Sequence[str]) -> list[str]:
 
 
 def expected(expected: Mapping[Key, str] | None) -> list[Row]:
-    return [{"space": space, "id": id, "version": version} for (space, id), version in (expected or {}).items()]
+    return [
+        {"space": space, "id": id, "version": version}
+        for (space, id), version in (expected or {}).items()
+    ]
 
 
 def link(edge: Edge) -> Row:
-    return {"source": edge.source, "target": edge.target, "type": edge.type, "space": edge.space, "target_space": edge.target_space}
+    return {
+        "source": edge.source,
+        "target": edge.target,
+        "type": edge.type,
+        "space": edge.space,
+        "target_space": edge.target_space,
+    }
 
 
 def header_safe(key: str) -> str:

@@ -24,24 +24,83 @@ def _examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-keys_file = click.option("--keys", "keys", metavar="FILE", help="The file of the keys. Default: where the knowledge is, with .keys.json at its end.")
-
-
-@click.command(cls=Command, epilog=_examples("weft serve knowledge.db", "weft serve --host 0.0.0.0 --port 8080 --allow-host weft.example.com"))
-@click.argument("store", required=False, metavar="[PATH_OR_URL]")
-@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1. Other machines need a key.")
-@click.option("--port", default=8000, type=click.IntRange(1, 65535), metavar="N", help="Default: 8000.")
-@keys_file
-@click.option("--processes", type=click.IntRange(1, 64), metavar="N", help="Processes that serve together. Default: one for each core, at most 4.")
-@click.option(
-    "--workers", type=click.IntRange(1, 1000), metavar="N", help="Requests one process works on at the same time. Default: 2, alone as many as cores."
+keys_file = click.option(
+    "--keys",
+    "keys",
+    metavar="FILE",
+    help="The file of the keys. Default: where the knowledge is, with .keys.json at its end.",
 )
-@click.option("--allow-host", "allowed", multiple=True, metavar="NAME", help="A host name to answer to, * for any; may be given several times.")
-@click.option("--requests-per-minute", default=6000, type=click.IntRange(min=0), metavar="N", help="Of one key; 0 for no limit. Default: 6000.")
-@click.option("--max-body", default=20_000_000, type=click.IntRange(min=1000), metavar="BYTES", help="Of one request. Default: 20000000.")
-@click.option("--body-timeout", default=60.0, type=click.FloatRange(min=0.1), metavar="SECONDS", help="For the headers, then the body, to arrive. Default: 60.")
+
+
+@click.command(
+    cls=Command,
+    epilog=_examples(
+        "weft serve knowledge.db",
+        "weft serve --host 0.0.0.0 --port 8080 --allow-host weft.example.com",
+    ),
+)
+@click.argument("store", required=False, metavar="[PATH_OR_URL]")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="Where to listen. Default: 127.0.0.1. Other machines need a key.",
+)
+@click.option(
+    "--port", default=8000, type=click.IntRange(1, 65535), metavar="N", help="Default: 8000."
+)
+@keys_file
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Processes that serve together. Default: one for each core, at most 4.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Requests one process works on at the same time. Default: 2, alone as many as cores.",
+)
+@click.option(
+    "--allow-host",
+    "allowed",
+    multiple=True,
+    metavar="NAME",
+    help="A host name to answer to, * for any; may be given several times.",
+)
+@click.option(
+    "--requests-per-minute",
+    default=6000,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of one key; 0 for no limit. Default: 6000.",
+)
+@click.option(
+    "--max-body",
+    default=20_000_000,
+    type=click.IntRange(min=1000),
+    metavar="BYTES",
+    help="Of one request. Default: 20000000.",
+)
+@click.option(
+    "--body-timeout",
+    default=60.0,
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="For the headers, then the body, to arrive. Default: 60.",
+)
 @click.pass_obj
-def serve(session: Session, /, store: str | None, keys: str | None, processes: int | None, workers: int | None, allowed: Sequence[str], **asked: Any) -> None:
+def serve(
+    session: Session,
+    /,
+    store: str | None,
+    keys: str | None,
+    processes: int | None,
+    workers: int | None,
+    allowed: Sequence[str],
+    **asked: Any,
+) -> None:
     """Answer over HTTP until told to stop.
 
     The knowledge may be named here as well as by --db.
@@ -59,18 +118,36 @@ def serve(session: Session, /, store: str | None, keys: str | None, processes: i
             together.warm_up()  # first of all: the rest is done meanwhile
         together.needed()
     except ImportError as error:
-        raise MissingExtra(f"the service needs a package that is not installed ({error.name}): pip install 'weft[server]'") from error
-    limits = door.Limits(asked["max_body"], asked["requests_per_minute"], door.hosts(asked["host"], allowed), asked["body_timeout"])
+        raise MissingExtra(
+            f"the service needs a package that is not installed ({error.name}): pip install 'weft[server]'"
+        ) from error
+    limits = door.Limits(
+        asked["max_body"],
+        asked["requests_per_minute"],
+        door.hosts(asked["host"], allowed),
+        asked["body_timeout"],
+    )
     where = (asked["host"], asked["port"], _path(session, keys))
     door.keyring_for(where[0], where[2])  # refused before a file is made
-    logging.getLogger("weft").removeHandler(session.notes)  # it keeps every warning, and a server runs for long
-    with session.open(create=True, meaning=count == 1) as kb:  # a file that cannot be opened is told before anything starts
+    logging.getLogger("weft").removeHandler(
+        session.notes
+    )  # it keeps every warning, and a server runs for long
+    with session.open(
+        create=True, meaning=count == 1
+    ) as kb:  # a file that cannot be opened is told before anything starts
         if count == 1:
             from weft.surfaces.http import serve as alone
 
             alone.serve(kb, *where, workers=workers or cores, limits=limits, say=_say)
     if count > 1:
-        together.run(session.opener(create=True), *where, processes=count, workers=workers or 2, limits=limits, say=_say)
+        together.run(
+            session.opener(create=True),
+            *where,
+            processes=count,
+            workers=workers or 2,
+            limits=limits,
+            say=_say,
+        )
 
 
 def _named(session: Session, store: str | None) -> Session:
@@ -83,31 +160,65 @@ def _processes(session: Session, asked: int | None, cores: int) -> int:
     """What is only in the memory of one process cannot be served by two."""
     shared = all(_shared(url) for url in session.urls())
     if asked is not None and asked > 1 and not shared:
-        raise Invalid(f"--processes {asked} needs knowledge in a file: each process would have a memory of its own")
+        raise Invalid(
+            f"--processes {asked} needs knowledge in a file: each process would have a memory of its own"
+        )
     return asked or (min(cores, 4) if shared else 1)
 
 
 def _shared(url: str) -> bool:
-    return file_of(url) is not None or (url.startswith(("file:", "networkx:")) and url != "networkx:")
+    return file_of(url) is not None or (
+        url.startswith(("file:", "networkx:")) and url != "networkx:"
+    )
 
 
-@click.group(cls=Group, epilog=_examples("weft keys add reporting --read analytics --read shared", "weft keys list"))
+@click.group(
+    cls=Group,
+    epilog=_examples("weft keys add reporting --read analytics --read shared", "weft keys list"),
+)
 def keys() -> None:
     """Make, list and revoke the keys of the service."""
 
 
-@keys.command(cls=Command, epilog=_examples("weft keys add reporting --read analytics --read shared"))
+@keys.command(
+    cls=Command, epilog=_examples("weft keys add reporting --read analytics --read shared")
+)
 @click.argument("name")
-@click.option("--read", "reads", multiple=True, metavar="S", help="A space it may read, * for all; may be given several times.")
-@click.option("--write", "writes", multiple=True, metavar="S", help="A space it may read and write, * for all; may be given several times.")
-@click.option("--role", default="viewer", metavar="ROLE", help="viewer, editor (may write) or admin (also metrics and upkeep). Default: viewer.")
-@click.option("--tier", default="teams", metavar="TIER", help="core, writer_pro, teams or enterprise. Default: teams.")
+@click.option(
+    "--read",
+    "reads",
+    multiple=True,
+    metavar="S",
+    help="A space it may read, * for all; may be given several times.",
+)
+@click.option(
+    "--write",
+    "writes",
+    multiple=True,
+    metavar="S",
+    help="A space it may read and write, * for all; may be given several times.",
+)
+@click.option(
+    "--role",
+    default="viewer",
+    metavar="ROLE",
+    help="viewer, editor (may write) or admin (also metrics and upkeep). Default: viewer.",
+)
+@click.option(
+    "--tier",
+    default="teams",
+    metavar="TIER",
+    help="core, writer_pro, teams or enterprise. Default: teams.",
+)
 @keys_file
 @click.pass_obj
 def add(session: Session, /, name: str, keys: str | None, **asked: Any) -> None:
     """Make a key. Its secret is shown once and stored nowhere."""
     key, secret = _keyring(session, keys).add(name, now=datetime.now(UTC), **asked)
-    session.answer(_row(key) | {"secret": secret}, lambda _: [f"key {key.id}; its secret, which is not shown again:", secret])
+    session.answer(
+        _row(key) | {"secret": secret},
+        lambda _: [f"key {key.id}; its secret, which is not shown again:", secret],
+    )
 
 
 @keys.command("list", cls=Command, epilog=_examples("weft keys list"))
@@ -116,7 +227,9 @@ def add(session: Session, /, name: str, keys: str | None, **asked: Any) -> None:
 def list_keys(session: Session, keys: str | None) -> None:
     """Show the keys, without their secrets."""
     found = _keyring(session, keys).keys()
-    shown = [_line(key) for key in found] or ["no keys: the service is open to this machine and closed to others"]
+    shown = [_line(key) for key in found] or [
+        "no keys: the service is open to this machine and closed to others"
+    ]
     session.answer({"keys": [_row(key) for key in found]}, lambda _: shown)
 
 
@@ -143,7 +256,10 @@ def _path(session: Session, given: str | None) -> Path:
 
 def _row(key: Key) -> dict[str, Any]:
     names = ("id", "name", "role", "tier", "reads", "writes", "created_at", "revoked_at")
-    return {name: list(value) if isinstance(value := getattr(key, name), tuple) else value for name in names}
+    return {
+        name: list(value) if isinstance(value := getattr(key, name), tuple) else value
+        for name in names
+    }
 
 
 def _line(key: Key) -> str:

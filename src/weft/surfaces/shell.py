@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from weft.ports import Caching
 
 
-LAYERS = ("metadata", "words", "vectors", "graph")  # settings: what of the knowledge may lie elsewhere than in the store
+LAYERS = (
+    "metadata",
+    "words",
+    "vectors",
+    "graph",
+)  # settings: what of the knowledge may lie elsewhere than in the store
 
 
 class Notes(logging.Handler):
@@ -63,7 +68,9 @@ class Session:
         """The knowledge. Only what writes may `create` it; what needs no `meaning` does not load the embedder, nor what finds names."""
         return self.opener(create=create, meaning=meaning, naming=naming)()
 
-    def opener(self, *, create: bool = False, meaning: bool = True, naming: bool = False) -> Callable[[], Engine]:
+    def opener(
+        self, *, create: bool = False, meaning: bool = True, naming: bool = False
+    ) -> Callable[[], Engine]:
         """What opens the knowledge; another process can be given it."""
         import weft
 
@@ -71,10 +78,25 @@ class Session:
         url, embedder = self.db or settings.store, self.embedder or settings.embedder
         layers, file = self._layers(settings), file_of(url)
         if not create and file is not None and (lack := lacking(file)):
-            raise NotFound(f"{lack}; load something into it first: weft load PATH --db {url}", "no_file")
-        remote = {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s} if embedder.startswith("openai") else {}
-        more = {name: getattr(settings, name) for name in ("secrets", "secret_rules", "agents", "retrieval")}
-        links = [] if settings.links == "none" else [name.strip() for name in settings.links.split(",")] if settings.links else None
+            raise NotFound(
+                f"{lack}; load something into it first: weft load PATH --db {url}", "no_file"
+            )
+        remote = (
+            {"api_key": settings.openai_api_key, "timeout_s": settings.timeout_s}
+            if embedder.startswith("openai")
+            else {}
+        )
+        more = {
+            name: getattr(settings, name)
+            for name in ("secrets", "secret_rules", "agents", "retrieval")
+        }
+        links = (
+            []
+            if settings.links == "none"
+            else [name.strip() for name in settings.links.split(",")]
+            if settings.links
+            else None
+        )
         return partial(
             weft.open,
             url,
@@ -92,7 +114,11 @@ class Session:
 
         settings = self.settings()
         path = self.beside(settings.embedding_cache, ".embeddings")
-        return Caching(ttl_s=settings.embedding_cache_ttl_s or None, path=path, disk_size=settings.embedding_cache_size)
+        return Caching(
+            ttl_s=settings.embedding_cache_ttl_s or None,
+            path=path,
+            disk_size=settings.embedding_cache_size,
+        )
 
     def beside(self, setting: str, end: str) -> str:
         """The file that a setting names: "beside" is one beside the knowledge; for a store that is not a file, in this folder."""
@@ -121,7 +147,9 @@ class Session:
         """Where layers lie apart. They belong to the store of the settings: beside another one they would be mixed up."""
         apart = {name: url for name in LAYERS if (url := getattr(settings, name))}
         if apart and self.db not in (None, settings.store):
-            raise Invalid(f"--db {self.db!r} is not the store whose {', '.join(apart)} the settings name: set WEFT_STORE, or set them empty")
+            raise Invalid(
+                f"--db {self.db!r} is not the store whose {', '.join(apart)} the settings name: set WEFT_STORE, or set them empty"
+            )
         return apart
 
     @contextmanager
@@ -134,7 +162,9 @@ class Session:
         with screen.progress(screen.console(stderr=True, no_color=self.no_color)) as tell:
             yield tell
 
-    def answer(self, row: wire.Row, shown: Callable[[ModuleType], Sequence[RenderableType]]) -> None:
+    def answer(
+        self, row: wire.Row, shown: Callable[[ModuleType], Sequence[RenderableType]]
+    ) -> None:
         """The row as JSON, or what `shown` makes with the module `screen`, which is imported only for it."""
         if self.as_json:
             return self.write(row)
@@ -183,7 +213,9 @@ class Command(click.Command):
         super().__init__(name, params=[*params, *_shared()], **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        ctx.obj = session = Session(*(ctx.params.pop(name) for name in ("db", "embedder", "as_json", "no_color")))
+        ctx.obj = session = Session(
+            *(ctx.params.pop(name) for name in ("db", "embedder", "as_json", "no_color"))
+        )
         logging.getLogger("weft").addHandler(session.notes)
         try:
             return super().invoke(ctx)
@@ -204,7 +236,9 @@ def time(text: str) -> datetime:
     try:
         return codec.text_to_time(text)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r} is not a time such as 2026-01-31 or 2026-01-31T12:00:00Z") from None
+        raise click.BadParameter(
+            f"{text!r} is not a time such as 2026-01-31 or 2026-01-31T12:00:00Z"
+        ) from None
 
 
 def budget(text: str) -> int | str:
@@ -219,7 +253,11 @@ def lacking(file: Path) -> str:
     if not file.exists():
         return f"no file {str(file)!r}"
     written = Path(f"{file}-wal")  # where SQLite writes first
-    empty = file.is_file() and not file.stat().st_size and not (written.exists() and written.stat().st_size)
+    empty = (
+        file.is_file()
+        and not file.stat().st_size
+        and not (written.exists() and written.stat().st_size)
+    )
     return f"no knowledge in {str(file)!r} yet, it is empty" if empty else ""
 
 
@@ -236,18 +274,37 @@ def bounded(given: Mapping[str, Any]) -> list[str]:
     """The warning for a budget of tokens that nobody here can count: most of it stays empty, and a misspelt model would go unnoticed."""
     from weft import tokens
 
-    if given.get("max_tokens", 0) is None or tokens.counter(given["model"]).name != tokens.UPPER_BOUND:
+    if (
+        given.get("max_tokens", 0) is None
+        or tokens.counter(given["model"]).name != tokens.UPPER_BOUND
+    ):
         return []
     known = f"name an OpenAI model (gpt-4, gpt-4o), an encoding ({', '.join(sorted(tokens.PIECES))}) or a tokenizer.json"
-    return [f"no tokenizer is known for the model {given['model']!r}: every byte counts as a token, so that less is shown; {known}"]
+    return [
+        f"no tokenizer is known for the model {given['model']!r}: every byte counts as a token, so that less is shown; {known}"
+    ]
 
 
 def _shared() -> list[click.Parameter]:
     return [
-        click.Option(["--db"], metavar="PATH_OR_URL", help="Where the knowledge is. Default: the setting store (WEFT_STORE), else knowledge.db."),
-        click.Option(["--embedder"], metavar="NAME", help="minilm, openai:MODEL, openai:MODEL@URL, or none for words only. Default: the setting."),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document instead of tables."),
-        click.Option(["--no-color"], is_flag=True, help="Print without colours; NO_COLOR in the environment does the same."),
+        click.Option(
+            ["--db"],
+            metavar="PATH_OR_URL",
+            help="Where the knowledge is. Default: the setting store (WEFT_STORE), else knowledge.db.",
+        ),
+        click.Option(
+            ["--embedder"],
+            metavar="NAME",
+            help="minilm, openai:MODEL, openai:MODEL@URL, or none for words only. Default: the setting.",
+        ),
+        click.Option(
+            ["--json", "as_json"], is_flag=True, help="Print one JSON document instead of tables."
+        ),
+        click.Option(
+            ["--no-color"],
+            is_flag=True,
+            help="Print without colours; NO_COLOR in the environment does the same.",
+        ),
     ]
 
 
@@ -261,35 +318,111 @@ def options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 one_space = click.option("--space", required=True, metavar="S", help="The space it is in.")
-several_spaces = click.option("--space", "spaces", multiple=True, required=True, metavar="S", help="A space to look in; may be given several times.")
-some_spaces = click.option("--space", "spaces", multiple=True, metavar="S", help="Only this space; may be given several times. Default: all.")
-tier = click.option("--tier", metavar="TIER", help="The tier in force: core, writer_pro, teams or enterprise. Default: everything is allowed.")
-model = click.option("--model", metavar="NAME", help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4.")
+several_spaces = click.option(
+    "--space",
+    "spaces",
+    multiple=True,
+    required=True,
+    metavar="S",
+    help="A space to look in; may be given several times.",
+)
+some_spaces = click.option(
+    "--space",
+    "spaces",
+    multiple=True,
+    metavar="S",
+    help="Only this space; may be given several times. Default: all.",
+)
+tier = click.option(
+    "--tier",
+    metavar="TIER",
+    help="The tier in force: core, writer_pro, teams or enterprise. Default: everything is allowed.",
+)
+model = click.option(
+    "--model",
+    metavar="NAME",
+    help="Whose tokens are counted, or a path to a tokenizer.json. Default: the setting, else gpt-4.",
+)
 filters = options(
-    click.option("--type", "types", multiple=True, metavar="T", help="Only items of this type; may be given several times."),
-    click.option("--exclude-type", "exclude_types", multiple=True, metavar="T", help="No items of this type; may be given several times."),
-    click.option("--tag", "tags", multiple=True, metavar="T", help="Only items with this tag, or one of several."),
-    click.option("--limit", type=int, metavar="N", help="How many candidates, at most. Default: 10 for search, as the recipe says for a context."),
+    click.option(
+        "--type",
+        "types",
+        multiple=True,
+        metavar="T",
+        help="Only items of this type; may be given several times.",
+    ),
+    click.option(
+        "--exclude-type",
+        "exclude_types",
+        multiple=True,
+        metavar="T",
+        help="No items of this type; may be given several times.",
+    ),
+    click.option(
+        "--tag",
+        "tags",
+        multiple=True,
+        metavar="T",
+        help="Only items with this tag, or one of several.",
+    ),
+    click.option(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="How many candidates, at most. Default: 10 for search, as the recipe says for a context.",
+    ),
     click.option(
         "--mode",
         type=click.Choice(["hybrid", "bm25", "vector", "walk"]),
         help="Search by words and meaning (hybrid), only words, only meaning, or with links (walk).",
     ),
-    click.option("--min-score", type=float, metavar="X", help="Only what scores at least this, from 0 to 1."),
-    click.option("--as-of", type=time, metavar="TIME", help="As it was known and valid at that time."),
+    click.option(
+        "--min-score", type=float, metavar="X", help="Only what scores at least this, from 0 to 1."
+    ),
+    click.option(
+        "--as-of", type=time, metavar="TIME", help="As it was known and valid at that time."
+    ),
 )
 asking = options(
     click.argument("query"),
     several_spaces,
-    click.option("--max-tokens", type=budget, metavar="N|none", help="The budget; none for no limit. Default: the setting, else 2000."),
-    click.option("--recipe", metavar="NAME", help="How it is gathered: see weft recipes. Default: knowledge."),
-    click.option("--agent", metavar="NAME", help="The agent that asks, instead of a recipe: see weft agents. It has a budget and a format of its own."),
+    click.option(
+        "--max-tokens",
+        type=budget,
+        metavar="N|none",
+        help="The budget; none for no limit. Default: the setting, else 2000.",
+    ),
+    click.option(
+        "--recipe", metavar="NAME", help="How it is gathered: see weft recipes. Default: knowledge."
+    ),
+    click.option(
+        "--agent",
+        metavar="NAME",
+        help="The agent that asks, instead of a recipe: see weft agents. It has a budget and a format of its own.",
+    ),
     tier,
-    click.option("--format", metavar="NAME", help="json, markdown, plain or yaml. Default: the setting, else markdown."),
+    click.option(
+        "--format",
+        metavar="NAME",
+        help="json, markdown, plain or yaml. Default: the setting, else markdown.",
+    ),
     model,
-    click.option("--entity", metavar="ID", help="The entity the agent works for, such as user:maya: its profile and its links count."),
+    click.option(
+        "--entity",
+        metavar="ID",
+        help="The entity the agent works for, such as user:maya: its profile and its links count.",
+    ),
     filters,
     click.option("--depth", type=int, metavar="N", help="How many links to follow."),
-    click.option("--paths", is_flag=True, help='Say in the text by which links an item came, by titles: "A" mentions "B".'),
-    click.option("--now", type=time, metavar="TIME", help="The time of the request, for answers that can be repeated byte by byte."),
+    click.option(
+        "--paths",
+        is_flag=True,
+        help='Say in the text by which links an item came, by titles: "A" mentions "B".',
+    ),
+    click.option(
+        "--now",
+        type=time,
+        metavar="TIME",
+        help="The time of the request, for answers that can be repeated byte by byte.",
+    ),
 )

@@ -31,7 +31,9 @@ def standard_output() -> Iterator[TextIO]:
             raise
         drop_output()
         code = "disk_full" if error.errno == errno.ENOSPC else ""
-        raise Unavailable(f"standard output cannot be written: {error.strerror or error}", code) from error
+        raise Unavailable(
+            f"standard output cannot be written: {error.strerror or error}", code
+        ) from error
 
 
 def drop_output() -> None:

@@ -13,7 +13,21 @@ from weft.ingest import check
 from weft.ingest.prepare import Report
 from weft.ingest.read import Skipped
 from weft.life import Rollback, State, Step
-from weft.model import Chosen, Context, Edge, Form, Fragment, Hit, Item, Key, LeftOut, Problem, Query, SpaceInfo, Stats
+from weft.model import (
+    Chosen,
+    Context,
+    Edge,
+    Form,
+    Fragment,
+    Hit,
+    Item,
+    Key,
+    LeftOut,
+    Problem,
+    Query,
+    SpaceInfo,
+    Stats,
+)
 from weft.recipes import Recipe, Walk, Weights
 from weft.surfaces.wire import lone_link
 
@@ -24,7 +38,9 @@ Items = Mapping[Key, Item]
 def item(row: Row) -> Item:
     """A whole number as the id is how `wire` says that an item is numbered."""
     values = {name: value for name, value in row.items() if name != "version"}
-    return codec.item_from_dict(values | {"id": str(row["id"]), "numbered": isinstance(row["id"], int)})
+    return codec.item_from_dict(
+        values | {"id": str(row["id"]), "numbered": isinstance(row["id"], int)}
+    )
 
 
 def edge(row: Row) -> Edge:
@@ -51,7 +67,15 @@ def context(row: Row) -> Context:
 
 
 def report(row: Row) -> Report:
-    return Report(row["added"], row["updated"], row["unchanged"], row["edges"], _skipped(row), tuple(row["problems"]), row["removed"])
+    return Report(
+        row["added"],
+        row["updated"],
+        row["unchanged"],
+        row["edges"],
+        _skipped(row),
+        tuple(row["problems"]),
+        row["removed"],
+    )
 
 
 def history(row: Row) -> list[State]:
@@ -59,13 +83,25 @@ def history(row: Row) -> list[State]:
 
 
 def _state(row: Row) -> State:
-    said = (None if row["item"] is None else item(row["item"]), None if row["edge"] is None else edge(row["edge"]))
+    said = (
+        None if row["item"] is None else item(row["item"]),
+        None if row["edge"] is None else edge(row["edge"]),
+    )
     return State(row["number"], codec.text_to_time(row["at"]), row["action"], *said, row["version"])
 
 
 def rollback(row: Row) -> Rollback:
-    steps = (Step(one["action"], one["space"], one["id"], edge(one["edge"]) if "edge" in one else None) for one in row["steps"])
-    return Rollback(codec.text_to_time(row["to"]), row["dry_run"], tuple(steps), _skipped(row), tuple(row["problems"]))
+    steps = (
+        Step(one["action"], one["space"], one["id"], edge(one["edge"]) if "edge" in one else None)
+        for one in row["steps"]
+    )
+    return Rollback(
+        codec.text_to_time(row["to"]),
+        row["dry_run"],
+        tuple(steps),
+        _skipped(row),
+        tuple(row["problems"]),
+    )
 
 
 def _skipped(row: Row) -> tuple[Skipped, ...]:
@@ -74,13 +110,22 @@ def _skipped(row: Row) -> tuple[Skipped, ...]:
 
 def statistics(row: Row) -> Statistics:
     spaces = tuple(SpaceInfo(**_known(one, SpaceInfo)) for one in row["spaces"])
-    cache = (row["cache_hits"], row["cache_misses"], row.get("disk_vectors", 0), row.get("disk_hits", 0), row.get("cache_problem", ""))
+    cache = (
+        row["cache_hits"],
+        row["cache_misses"],
+        row.get("disk_vectors", 0),
+        row.get("disk_hits", 0),
+        row.get("cache_problem", ""),
+    )
     return Statistics(spaces, row["embedder"], row["without_vector"], *cache)
 
 
 def recipe(row: Row) -> Recipe:
     """The one that `wire` does not write as it is: programs send it, so it is not trusted. The engine checks its numbers and names."""
-    values = _known(row, Recipe) | {"weights": Weights(**_known(row.get("weights", {}), Weights)), "walk": Walk(**_known(row.get("walk", {}), Walk))}
+    values = _known(row, Recipe) | {
+        "weights": Weights(**_known(row.get("weights", {}), Weights)),
+        "walk": Walk(**_known(row.get("walk", {}), Walk)),
+    }
     if "name" not in values:
         raise Invalid("a recipe needs a name")
     for name in ("kinds", "types", "exclude_types", "tags", "edge_types", "forms"):
@@ -89,10 +134,15 @@ def recipe(row: Row) -> Recipe:
     for form in values.get("forms", ()):
         if form not in [known.value for known in Form]:
             raise unknown("form", form, [known.value for known in Form])
-    return Recipe(**values | ({"forms": tuple(Form(one) for one in values["forms"])} if "forms" in values else {}))
+    return Recipe(
+        **values
+        | ({"forms": tuple(Form(one) for one in values["forms"])} if "forms" in values else {})
+    )
 
 
-def _known(row: object, kind: type[Recipe] | type[Weights] | type[Walk] | type[SpaceInfo]) -> dict[str, Any]:
+def _known(
+    row: object, kind: type[Recipe] | type[Weights] | type[Walk] | type[SpaceInfo]
+) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise Invalid(f"{kind.__name__.lower()} must be an object, not {type(row).__name__}")
     names = [one.name for one in fields(kind)]
@@ -103,7 +153,10 @@ def _known(row: object, kind: type[Recipe] | type[Weights] | type[Walk] | type[S
 
 
 def fragment(row: Row, items: Items) -> Fragment:
-    chosen = tuple(Chosen(_named(one, items), Form(one["form"]), one["tokens"], one["text"]) for one in row["chosen"])
+    chosen = tuple(
+        Chosen(_named(one, items), Form(one["form"]), one["tokens"], one["text"])
+        for one in row["chosen"]
+    )
     return Fragment(row["name"], chosen, row["tokens"], row["text"], row["problem"])
 
 

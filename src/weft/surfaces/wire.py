@@ -7,7 +7,20 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from weft import codec
-from weft.model import LINK, Chosen, Context, Edge, Fragment, Hit, Item, Key, LeftOut, Problem, Query, Stats
+from weft.model import (
+    LINK,
+    Chosen,
+    Context,
+    Edge,
+    Fragment,
+    Hit,
+    Item,
+    Key,
+    LeftOut,
+    Problem,
+    Query,
+    Stats,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,7 +42,9 @@ def item(item: Item) -> Row:
     row = codec.item_to_dict(item)
     if row.pop("numbered", False):
         row["id"] = int(item.id)
-    return {"id": row.pop("id"), "space": row.pop("space"), "kind": item.kind.value} | {name: row[name] for name in row if name != "kind"}
+    return {"id": row.pop("id"), "space": row.pop("space"), "kind": item.kind.value} | {
+        name: row[name] for name in row if name != "kind"
+    }
 
 
 def edge(edge: Edge) -> Row:
@@ -41,13 +56,30 @@ def history(found: Sequence[State]) -> Row:
 
 
 def _state(state: State) -> Row:
-    said = {"item": None if state.item is None else item(state.item), "edge": None if state.edge is None else edge(state.edge)}
-    return {"number": state.number, "at": codec.time_to_text(state.at), "action": state.action, "version": state.version} | said
+    said = {
+        "item": None if state.item is None else item(state.item),
+        "edge": None if state.edge is None else edge(state.edge),
+    }
+    return {
+        "number": state.number,
+        "at": codec.time_to_text(state.at),
+        "action": state.action,
+        "version": state.version,
+    } | said
 
 
 def rollback(told: Rollback) -> Row:
-    rows = [{"action": step.action, "space": step.space, "id": step.id} | ({} if step.edge is None else {"edge": edge(step.edge)}) for step in told.steps]
-    done = {"to": codec.time_to_text(told.to), "dry_run": told.dry_run, "counts": steps(told), "steps": rows}
+    rows = [
+        {"action": step.action, "space": step.space, "id": step.id}
+        | ({} if step.edge is None else {"edge": edge(step.edge)})
+        for step in told.steps
+    ]
+    done = {
+        "to": codec.time_to_text(told.to),
+        "dry_run": told.dry_run,
+        "counts": steps(told),
+        "steps": rows,
+    }
     return done | {"skipped": [_skip(one) for one in told.skipped], "problems": list(told.problems)}
 
 
@@ -65,11 +97,20 @@ def hits(found: Sequence[Hit], notes: Sequence[str] = ()) -> Row:
 
 
 def chosen(chosen: Chosen) -> Row:
-    return _named(chosen.hit.item) | {"form": chosen.form.value, "tokens": chosen.tokens, "text": chosen.text} | match(chosen.hit)
+    return (
+        _named(chosen.hit.item)
+        | {"form": chosen.form.value, "tokens": chosen.tokens, "text": chosen.text}
+        | match(chosen.hit)
+    )
 
 
 def left_out(one: LeftOut) -> Row:
-    said = {"fragment": one.fragment, "reason": one.reason, "remedy": one.remedy, "tokens": one.tokens}
+    said = {
+        "fragment": one.fragment,
+        "reason": one.reason,
+        "remedy": one.remedy,
+        "tokens": one.tokens,
+    }
     return _named(one.hit.item) | said | match(one.hit)
 
 
@@ -121,7 +162,10 @@ def _skip(one: Skipped) -> Row:
 
 def statistics(statistics: Statistics) -> Row:
     return {
-        "spaces": [{one.name: getattr(space, one.name) for one in fields(space)} for space in statistics.spaces],
+        "spaces": [
+            {one.name: getattr(space, one.name) for one in fields(space)}
+            for space in statistics.spaces
+        ],
         "embedder": statistics.embedder,
         "without_vector": statistics.without_vector,
         "cache_hits": statistics.cache_hits,
@@ -179,7 +223,11 @@ def match(hit: Hit) -> Row:
         "distance": hit.distance,
         "path": [_key(one) for one in hit.path],
         "edge": None if hit.edge is None else edge(hit.edge),
-        **({"links": [edge(one) for one in hit.links]} if hit.links != lone_link(hit.path, hit.edge) else {}),
+        **(
+            {"links": [edge(one) for one in hit.links]}
+            if hit.links != lone_link(hit.path, hit.edge)
+            else {}
+        ),
         **({"via": hit.via} if hit.via else {}),
     }
 
@@ -190,17 +238,31 @@ def lone_link(path: Sequence[object], edge: Edge | None) -> tuple[Edge, ...]:
 
 
 def _named(item: Item) -> Row:
-    return {"id": item.id, "space": item.space, "kind": item.kind.value, "type": item.type, "title": item.title, "section": item.section}
+    return {
+        "id": item.id,
+        "space": item.space,
+        "kind": item.kind.value,
+        "type": item.type,
+        "title": item.title,
+        "section": item.section,
+    }
 
 
 def fragment(fragment: Fragment) -> Row:
-    said = {"name": fragment.name, "tokens": fragment.tokens, "problem": fragment.problem, "text": fragment.text}
+    said = {
+        "name": fragment.name,
+        "tokens": fragment.tokens,
+        "problem": fragment.problem,
+        "text": fragment.text,
+    }
     return said | {"chosen": [chosen(one) for one in fragment.chosen]}
 
 
 def _items(context: Context) -> list[Item]:
     """Every item that is shown or left out, once, ordered by (space, id): the rest of the answer only names them."""
-    found = {hit.item.key: hit.item for hit in (*context.hits, *(one.hit for one in context.left_out))}
+    found = {
+        hit.item.key: hit.item for hit in (*context.hits, *(one.hit for one in context.left_out))
+    }
     return [found[key] for key in sorted(found)]
 
 

@@ -33,8 +33,15 @@ class Limits:
         for one in fields(self):
             value = getattr(self, one.name)
             whole = isinstance(value, int) or one.name == "timeout_s"
-            if isinstance(value, bool) or not isinstance(value, int | float) or not whole or not 0 < value <= MOST:
-                raise Invalid(f"limits: {one.name} must be a{' whole' if one.name != 'timeout_s' else ''} number above 0 and at most {MOST:,}, not {value!r}")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not whole
+                or not 0 < value <= MOST
+            ):
+                raise Invalid(
+                    f"limits: {one.name} must be a{' whole' if one.name != 'timeout_s' else ''} number above 0 and at most {MOST:,}, not {value!r}"
+                )
 
 
 class Worker:
@@ -42,7 +49,14 @@ class Worker:
 
     def __init__(self, memory_mb: int) -> None:
         # Nothing of this environment is the templates' business, and keys may be in it.
-        environment = None if sys.platform == "win32" else {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PYTHONHASHSEED": "0"}
+        environment = (
+            None
+            if sys.platform == "win32"
+            else {
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                "PYTHONHASHSEED": "0",
+            }
+        )
         self.memory_mb, self.owner, self.fresh = memory_mb, os.getpid(), True
         try:
             self._process = subprocess.Popen(
@@ -67,7 +81,11 @@ class Worker:
             return found
         self.close()
         ended = f"ended its process, which has {self.memory_mb} MB"
-        return {"reason": f"takes longer than {timeout_s:g} s" if late else ended, "line": None, "ended": True}
+        return {
+            "reason": f"takes longer than {timeout_s:g} s" if late else ended,
+            "line": None,
+            "ended": True,
+        }
 
     def _said(self, request: bytes, timeout_s: float) -> tuple[bytes, bool]:
         """The line that the process answers with, empty when it ended; and whether its time was over."""

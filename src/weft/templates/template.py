@@ -56,7 +56,9 @@ class Template:
         except (KeyError, ValueError, TypeError) as error:
             raise failed(name, f"{type(error).__name__}: {error}", None) from None
         if len(text) > self.limits.output:
-            raise failed(name, f"gives {len(text):,} characters, the limit is {self.limits.output:,}", None)
+            raise failed(
+                name, f"gives {len(text):,} characters, the limit is {self.limits.output:,}", None
+            )
         return text
 
     def _asked(self, name: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +68,9 @@ class Template:
             raise failed(name, f"the values must be plain JSON ({error})", None) from None
         answer = sandbox.ask({"engine": self.engine, "source": self.source} | values, self.limits)
         if "missing" in answer:
-            raise MissingExtra(f"{self.engine} templates need a package that is not installed ({answer['missing']}): pip install 'weft[templates]'")
+            raise MissingExtra(
+                f"{self.engine} templates need a package that is not installed ({answer['missing']}): pip install 'weft[templates]'"
+            )
         if "reason" in answer:
             raise failed(name, answer["reason"], answer["line"])
         return answer
@@ -91,4 +95,8 @@ def _check_fields(name: str, source: str, known: Sequence[str]) -> None:
         if not NAME.fullmatch(field_name) or field_name not in known:
             raise failed(name, str(unknown("value", field_name, known)), line)
         if conversion or not SPEC.fullmatch(spec or ""):
-            raise failed(name, f"{field_name!r} has a format that is not allowed: {f'!{conversion}' if conversion else spec!r}", line)
+            raise failed(
+                name,
+                f"{field_name!r} has a format that is not allowed: {f'!{conversion}' if conversion else spec!r}",
+                line,
+            )

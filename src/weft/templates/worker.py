@@ -31,10 +31,20 @@ def jinja2(source: str, fuel: int) -> Render:
     from minijinja import Environment, TemplateError
 
     def told(error: TemplateError) -> Refused:
-        reason = f"ran out of its {fuel:,} steps" if error.kind == "OutOfFuel" else str(error).split("\n", 1)[0]
+        reason = (
+            f"ran out of its {fuel:,} steps"
+            if error.kind == "OutOfFuel"
+            else str(error).split("\n", 1)[0]
+        )
         return Refused(re.sub(r" \(in section:\d+\)$", "", reason), error.line)
 
-    environment = Environment(fuel=fuel, debug=False, undefined_behavior="strict", auto_escape_callback=lambda _: False, pycompat=True)
+    environment = Environment(
+        fuel=fuel,
+        debug=False,
+        undefined_behavior="strict",
+        auto_escape_callback=lambda _: False,
+        pycompat=True,
+    )
     environment.keep_trailing_newline = True
     try:
         environment.add_template("section", source)
@@ -75,7 +85,12 @@ def line_of(source: str, reason: str) -> int | None:
     place = _unclosed(source)
     if place is None:
         names = re.findall(r"[\w@./\[\]-]+", reason)
-        found = (tag.start() for name in sorted(names, key=lambda name: (-len(name), name)) for tag in TAG.finditer(source) if name in tag[0])
+        found = (
+            tag.start()
+            for name in sorted(names, key=lambda name: (-len(name), name))
+            for tag in TAG.finditer(source)
+            if name in tag[0]
+        )
         place = next(found, None)
     return None if place is None else source.count("\n", 0, place) + 1
 
@@ -113,10 +128,15 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"reason": str(refused), "line": refused.line}
     except ImportError as error:
         return {"missing": error.name or str(error)}
-    except Exception as error:  # the outermost line of this process: whatever a template brings about is told
+    except (
+        Exception
+    ) as error:  # the outermost line of this process: whatever a template brings about is told
         return {"reason": f"{type(error).__name__}: {error}".rstrip(": "), "line": None}
     if len(text) > request["output"]:
-        return {"reason": f"gives {len(text):,} characters, the limit is {request['output']:,}", "line": None}
+        return {
+            "reason": f"gives {len(text):,} characters, the limit is {request['output']:,}",
+            "line": None,
+        }
     return {"text": text}
 
 
@@ -134,7 +154,9 @@ def limit_memory(megabytes: int) -> None:
 
 def main() -> None:
     limit_memory(int(sys.argv[1]))
-    with os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n") as answers:  # what a library prints must not pass for an answer
+    with os.fdopen(
+        os.dup(1), "w", encoding="utf-8", newline="\n"
+    ) as answers:  # what a library prints must not pass for an answer
         os.dup2(2, 1)
         answers.write("ready\n")
         answers.flush()

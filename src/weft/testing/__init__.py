@@ -30,5 +30,7 @@ __all__ = [
 ]
 
 
-class StoreContract(ItemStoreContract, HistoryContract, TextIndexContract, VectorIndexContract, GraphStoreContract):
+class StoreContract(
+    ItemStoreContract, HistoryContract, TextIndexContract, VectorIndexContract, GraphStoreContract
+):
     """For a store that plays all four roles: override `store`."""

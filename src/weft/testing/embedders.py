@@ -20,7 +20,13 @@ ODD_TEXTS = {
 class EmbedderContract:
     """Override `embedder`; everything else is inherited."""
 
-    TEXTS = ("How do I get a refund?", "Parcels leave on Mondays.", "The office is closed.", "Ask for Anna.", "Water boils at 100 °C.")
+    TEXTS = (
+        "How do I get a refund?",
+        "Parcels leave on Mondays.",
+        "The office is closed.",
+        "Ask for Anna.",
+        "Water boils at 100 °C.",
+    )
 
     @pytest.fixture
     def embedder(self) -> Embedder:
@@ -40,9 +46,13 @@ class EmbedderContract:
 
     def test_vectors_have_the_announced_dimensions(self, embedder: Embedder) -> None:
         announced = embedder.dimensions
-        assert [vector.shape for vector in embedder.embed(self.TEXTS)] == [(announced,)] * len(self.TEXTS)
+        assert [vector.shape for vector in embedder.embed(self.TEXTS)] == [(announced,)] * len(
+            self.TEXTS
+        )
 
-    def test_vectors_come_in_the_order_of_the_texts_however_they_are_batched(self, embedder: Embedder) -> None:
+    def test_vectors_come_in_the_order_of_the_texts_however_they_are_batched(
+        self, embedder: Embedder
+    ) -> None:
         together = embedder.embed(self.TEXTS)
         one_by_one = [embedder.embed([text])[0] for text in self.TEXTS]
         np.testing.assert_allclose(together, one_by_one, atol=1e-5)
@@ -60,7 +70,9 @@ class EmbedderContract:
         assert embedder.embed([]) == []
 
     @pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS.keys())
-    def test_any_text_gives_a_finite_float32_unit_vector(self, embedder: Embedder, text: str) -> None:
+    def test_any_text_gives_a_finite_float32_unit_vector(
+        self, embedder: Embedder, text: str
+    ) -> None:
         (vector,) = embedder.embed([text])
         assert vector.dtype == np.float32 and np.isfinite(vector).all()
         assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)

@@ -31,8 +31,15 @@ class HistoryContract:
         ]
         assert {one.link for one in store.changes("acme") if one.action == "add"} == {None}
 
-    def test_an_item_has_its_own_log_and_that_of_the_links_that_touch_it(self, store: ItemStore) -> None:
-        store.apply(batch([item("a"), item("b"), item("c")], [edge("a", "b"), edge("b", "c"), edge("c", "a"), edge("a", "a")]))
+    def test_an_item_has_its_own_log_and_that_of_the_links_that_touch_it(
+        self, store: ItemStore
+    ) -> None:
+        store.apply(
+            batch(
+                [item("a"), item("b"), item("c")],
+                [edge("a", "b"), edge("b", "c"), edge("c", "a"), edge("a", "a")],
+            )
+        )
         store.apply(batch([item("b", "new")], deleted=[("acme", "a")]))
         assert [(one.id, one.action) for one in store.changes_of([("acme", "a")])] == [
             ("a", "add"),
@@ -45,23 +52,43 @@ class HistoryContract:
             ("a", "delete"),
         ]
 
-    def test_a_link_from_another_space_belongs_to_the_log_of_its_target(self, store: ItemStore) -> None:
-        store.apply(batch([item("a"), item("z", space="zoo"), item("a", space="zoo")], [edge("z", "a", space="zoo", target_space="acme")]))
-        assert [(one.space, one.id, one.action) for one in store.changes_of([("acme", "a")])] == [("acme", "a", "add"), ("zoo", "z", "link")]
+    def test_a_link_from_another_space_belongs_to_the_log_of_its_target(
+        self, store: ItemStore
+    ) -> None:
+        store.apply(
+            batch(
+                [item("a"), item("z", space="zoo"), item("a", space="zoo")],
+                [edge("z", "a", space="zoo", target_space="acme")],
+            )
+        )
+        assert [(one.space, one.id, one.action) for one in store.changes_of([("acme", "a")])] == [
+            ("acme", "a", "add"),
+            ("zoo", "z", "link"),
+        ]
 
     def test_the_logs_of_several_items_are_one_log(self, store: ItemStore) -> None:
         store.apply(batch([item("a"), item("b"), item("c")], [edge("a", "b")]))
-        found = store.changes_of([("acme", "b"), ("acme", "a"), ("acme", "b"), ("acme", "x"), ("nowhere", "a")])
-        assert _unnumbered(found) == _unnumbered(one for one in store.changes("acme") if one.id in ("a", "b"))
+        found = store.changes_of(
+            [("acme", "b"), ("acme", "a"), ("acme", "b"), ("acme", "x"), ("nowhere", "a")]
+        )
+        assert _unnumbered(found) == _unnumbered(
+            one for one in store.changes("acme") if one.id in ("a", "b")
+        )
         assert store.changes_of([]) == []
 
-    def test_what_a_caller_does_to_what_he_was_given_is_neither_stored_nor_logged(self, store: ItemStore) -> None:
+    def test_what_a_caller_does_to_what_he_was_given_is_neither_stored_nor_logged(
+        self, store: ItemStore
+    ) -> None:
         said, keys = {"plan": "gold", "limits": {"seats": [1, 2]}}, [("acme", "a"), ("acme", "b")]
         store.apply(batch([item("a", properties=said), item("b")]))
         known = store.spaces()
         for one in [*store.get(keys), *store.find(ACME, 10)]:
             spoil(one)
-        assert [one.properties for one in store.get(keys)] == [one.properties for one in store.find(ACME, 10)] == [said, {}]
+        assert (
+            [one.properties for one in store.get(keys)]
+            == [one.properties for one in store.find(ACME, 10)]
+            == [said, {}]
+        )
         assert store.spaces() == known
         store.apply(batch(deleted=keys))
         for log in (store.changes("acme"), store.changes_of(keys)):

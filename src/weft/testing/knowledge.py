@@ -34,7 +34,23 @@ SCRIPTS = {
     "full width": "\uff52\uff45\uff46\uff55\uff4e\uff44",  # refund
 }
 NASTY = [
-    *('"', "'", "*", "(", ")", "^a", "-a", "%_%", "\\", "\0", "AND", "NEAR(", "NOT NEAR(a b, 3)", "{a b}:c", "\x01type="),
+    *(
+        '"',
+        "'",
+        "*",
+        "(",
+        ")",
+        "^a",
+        "-a",
+        "%_%",
+        "\\",
+        "\0",
+        "AND",
+        "NEAR(",
+        "NOT NEAR(a b, 3)",
+        "{a b}:c",
+        "\x01type=",
+    ),
     *('refund" OR "', "refund AND", "title:refund", "ref*", "'; DROP TABLE item;--"),
     *("\ud800", "🧵👩‍👩‍👧 🇮🇱", "מ\u202eת", "a\u0301" * 40, "x" * 5000, "y " * 2500),
 ]
@@ -55,7 +71,15 @@ def spoil(value: Item | Edge) -> None:
     value.properties["spoilt"] = True
 
 
-def edge(source: str, target: str, weight: float = 1.0, *, type: str = "related", space: str = "acme", **fields: Any) -> Edge:
+def edge(
+    source: str,
+    target: str,
+    weight: float = 1.0,
+    *,
+    type: str = "related",
+    space: str = "acme",
+    **fields: Any,
+) -> Edge:
     return Edge(source, target, type, weight, space, **fields)
 
 
@@ -67,7 +91,9 @@ def batch(
     at: datetime = NOW,
     marked: Iterable[Key] = (),
 ) -> Batch:
-    return Batch(at, tuple(items), tuple(edges), tuple(deleted), tuple(deleted_edges), marked=tuple(marked))
+    return Batch(
+        at, tuple(items), tuple(edges), tuple(deleted), tuple(deleted_edges), marked=tuple(marked)
+    )
 
 
 def unit(*numbers: float) -> Vector:
@@ -85,7 +111,12 @@ def directions(count: int, dimensions: int, seed: int = 1) -> list[Vector]:
 def babble(count: int, seed: int) -> list[str]:
     """Random texts of 1 to 20 words that have no other forms, the same for the same seed."""
     chance = random.Random(seed)
-    return [" ".join(chance.choices(["kappa", "zeta", "rho", "tau", "omega", "psi"], k=chance.randint(1, 20))) for _ in range(count)]
+    return [
+        " ".join(
+            chance.choices(["kappa", "zeta", "rho", "tau", "omega", "psi"], k=chance.randint(1, 20))
+        )
+        for _ in range(count)
+    ]
 
 
 def ids(keys: Iterable[Key]) -> list[str]:
@@ -101,18 +132,28 @@ def bm25(query: str, documents: Mapping[Key, str]) -> dict[Key, float]:
     texts = {key: Counter(text.split()) for key, text in documents.items()}
     mean = sum(words.total() for words in texts.values()) / len(texts)
     holding = {word: sum(word in words for words in texts.values()) for word in query.split()}
-    rarity = {word: math.log(1 + (len(texts) - held + 0.5) / (held + 0.5)) for word, held in holding.items()}
+    rarity = {
+        word: math.log(1 + (len(texts) - held + 0.5) / (held + 0.5))
+        for word, held in holding.items()
+    }
     norm = {key: 1.2 * (1 - 0.75 + 0.75 * words.total() / mean) for key, words in texts.items()}
-    scores = {key: sum(rarity[word] * words[word] / (words[word] + norm[key]) for word in rarity) for key, words in texts.items()}
+    scores = {
+        key: sum(rarity[word] * words[word] / (words[word] + norm[key]) for word in rarity)
+        for key, words in texts.items()
+    }
     return {key: score / sum(rarity.values()) for key, score in scores.items() if score}
 
 
 # Random knowledge. Every example lives in spaces of its own, so that one store serves them all.
 
 _numbers = itertools.count(1)
-_days = st.sampled_from([NOW + timedelta(days=day, microseconds=day) for day in (-400, -1, 0, 1, 30)])
+_days = st.sampled_from(
+    [NOW + timedelta(days=day, microseconds=day) for day in (-400, -1, 0, 1, 30)]
+)
 _confidences = st.sampled_from([0.0, 0.5, 0.7, 0.70000001, 1.0]) | st.floats(0, 1)
-_vocabulary = st.lists(st.sampled_from(["refund", "parcel", "monday", "anna", "water", "shared"]), max_size=12).map(" ".join)
+_vocabulary = st.lists(
+    st.sampled_from(["refund", "parcel", "monday", "anna", "water", "shared"]), max_size=12
+).map(" ".join)
 some_items = st.lists(
     st.builds(
         Item,
@@ -138,7 +179,9 @@ def _some(*values: Any) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(st.sampled_from(values), min_size=1, max_size=2).map(tuple)
 
 
-_spaces = st.sampled_from([("one",), ("one", "two"), ("two", "one", "two"), ("one", "nowhere"), ("nowhere",), ()])
+_spaces = st.sampled_from(
+    [("one",), ("one", "two"), ("two", "one", "two"), ("one", "nowhere"), ("nowhere",), ()]
+)
 _restrictions: dict[str, st.SearchStrategy[Any]] = {
     "kinds": _some(*Kind),
     "types": _some("", "faq", "note", "a b", "unknown"),
@@ -154,8 +197,18 @@ _restrictions: dict[str, st.SearchStrategy[Any]] = {
 some_filters = st.lists(st.sampled_from(list(_restrictions)), max_size=2).flatmap(
     lambda names: st.builds(Filter, spaces=_spaces, **{name: _restrictions[name] for name in names})
 )
-_unconcerned = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors, HealthCheck.too_slow]
-few_examples = settings(max_examples=30, deadline=None, derandomize=True, database=None, suppress_health_check=_unconcerned)
+_unconcerned = [
+    HealthCheck.function_scoped_fixture,
+    HealthCheck.differing_executors,
+    HealthCheck.too_slow,
+]
+few_examples = settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=_unconcerned,
+)
 
 
 def settle(items: Iterable[Item], only: Filter = BOTH) -> tuple[list[Item], Filter]:

@@ -31,7 +31,9 @@ def repeated(texts: Sequence[str]) -> dict[int, int]:
     found: dict[int, int] = {}
     for number, own in enumerate(sets):
         # Two sets that are alike share one of the rarest words of each: only texts with one of these are compared.
-        rarest = sorted(own, key=lambda word: (counts[word], word))[: len(own) - math.ceil(LEAST_ALIKE * len(own)) + 1]
+        rarest = sorted(own, key=lambda word: (counts[word], word))[
+            : len(own) - math.ceil(LEAST_ALIKE * len(own)) + 1
+        ]
         earlier = sorted({other for word in rarest for other in holders.get(word, ())})
         same = next((other for other in earlier if alike(own, sets[other])), None)
         if same is not None:
@@ -43,4 +45,7 @@ def repeated(texts: Sequence[str]) -> dict[int, int]:
 
 
 def alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return jaccard(one, other) >= LEAST_ALIKE and not any(_NUMBER.search(word) or word in _TELLING or word.endswith(("n't", "n’t")) for word in one ^ other)
+    return jaccard(one, other) >= LEAST_ALIKE and not any(
+        _NUMBER.search(word) or word in _TELLING or word.endswith(("n't", "n’t"))
+        for word in one ^ other
+    )

@@ -43,13 +43,17 @@ def checked(given: AssemblyRequest) -> AssemblyRequest:
         if getattr(given, name) is not None:
             check.name(name, getattr(given, name))
     # The tier is found out once, for all strategies; documents are the user's own and seen in every tier.
-    return replace(given, spaces=check.names("spaces", given.spaces), tier=tiers.in_force(given.tier))
+    return replace(
+        given, spaces=check.names("spaces", given.spaces), tier=tiers.in_force(given.tier)
+    )
 
 
 def _check_document(given: AssemblyRequest) -> None:
     content = getattr(given.document, "content", given.document)
     if not isinstance(content, str):
-        raise Invalid(f"a document is a text or has a text as its content, not {type(content).__name__}")
+        raise Invalid(
+            f"a document is a text or has a text as its content, not {type(content).__name__}"
+        )
     if not content.strip():
         raise Invalid("the document has no text")
     if len(content) > MOST_CONTENT:
@@ -60,10 +64,16 @@ def _check_selection(given: AssemblyRequest) -> None:
     selection, length = given.selection, len(given.content)
     if given.document is None:
         raise Invalid("a selection needs the document it is in")
-    if not isinstance(selection, tuple | list) or len(selection) != 2 or any(isinstance(end, bool) or not isinstance(end, int) for end in selection):
+    if (
+        not isinstance(selection, tuple | list)
+        or len(selection) != 2
+        or any(isinstance(end, bool) or not isinstance(end, int) for end in selection)
+    ):
         raise Invalid(f"a selection is (start, end) in characters, not {selection!r}")
     if not 0 <= selection[0] < selection[1] <= length:
-        raise Invalid(f"the selection {selection[0]} to {selection[1]} does not lie within the {length:,} characters of the document")
+        raise Invalid(
+            f"the selection {selection[0]} to {selection[1]} does not lie within the {length:,} characters of the document"
+        )
 
 
 def checked_strategies(given: Sequence[Strategy]) -> tuple[Strategy, ...]:
@@ -79,11 +89,17 @@ def checked_strategies(given: Sequence[Strategy]) -> tuple[Strategy, ...]:
 def _check_strategy(one: Strategy) -> None:
     missing = [name for name in ("name", "priority", "enabled", "get") if not hasattr(one, name)]
     if missing or not callable(one.get):
-        raise Invalid(f"{type(one).__name__} is no strategy: it lacks {', '.join(missing) or 'a method get'}")
+        raise Invalid(
+            f"{type(one).__name__} is no strategy: it lacks {', '.join(missing) or 'a method get'}"
+        )
     if not check.name("the name of a strategy", one.name):
         raise Invalid("the name of a strategy must not be empty")
     for what, value in (("priority", one.priority), ("timeout_s", getattr(one, "timeout_s", 1.0))):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+        ):
             raise Invalid(f"strategy {one.name!r}: {what} must be a number, not {value!r}")
     if timeout_of(one) <= 0:
         raise Invalid(f"strategy {one.name!r}: timeout_s must be above 0, not {timeout_of(one)!r}")

@@ -11,7 +11,14 @@ from weft.capabilities.assembler import asked
 from weft.capabilities.assembler.alike import repeated
 from weft.capabilities.assembler.layouts import assembled_layout
 from weft.capabilities.assembler.running import Runner, required
-from weft.capabilities.assembler.values import TEXT, Answered, Assembly, AssemblyRequest, Strategy, StrategyReport
+from weft.capabilities.assembler.values import (
+    TEXT,
+    Answered,
+    Assembly,
+    AssemblyRequest,
+    Strategy,
+    StrategyReport,
+)
 from weft.errors import Invalid
 from weft.model import Form, Fragment, Hit, LeftOut, Problem
 from weft.recipes import Recipe
@@ -33,27 +40,40 @@ class Assembler:
         if not isinstance(request, AssemblyRequest):
             request = asked.request(request, options)
         elif options:
-            raise Invalid(f"options go with a text, not with an AssemblyRequest: {', '.join(sorted(options))}")
+            raise Invalid(
+                f"options go with a text, not with an AssemblyRequest: {', '.join(sorted(options))}"
+            )
         request = asked.checked(request)
         ordered = sorted(self._strategies, key=lambda one: (one.priority, one.name))
         working = [one for one in ordered if one.enabled]
         answers = self._runner.run(working, request)
-        hits, same = _without_repeats(working, {one.name: answers[one.name].hits for one in working})
+        hits, same = _without_repeats(
+            working, {one.name: answers[one.name].hits for one in working}
+        )
         fitting = _fitting(request)
         parts = _shared_out(working, hits, request.max_tokens, fitting)
         fitted = fitting(parts, request.max_tokens)
         wanted = {part.recipe.name: fitting([part], None).fragments[0].tokens for part in parts}
-        reports = tuple(_report(one, answers.get(one.name), fitted, wanted, same) for one in ordered)
+        reports = tuple(
+            _report(one, answers.get(one.name), fitted, wanted, same) for one in ordered
+        )
         return Assembly(
             text=fitted.text,
             tokens=fitted.tokens,
             strategies=reports,
             fragments=fitted.fragments,
             left_out=(*same, *fitted.left_out),
-            degraded=(*(problem for one in working if (problem := answers[one.name].problem)), *_unmet(reports)),
+            degraded=(
+                *(problem for one in working if (problem := answers[one.name].problem)),
+                *_unmet(reports),
+            ),
             token_counter=tokens.counter(request.model).name,
             optimality_gap=fitted.gap,
-            timings={one.name: round(answers[one.name].seconds * 1000, 3) for one in working if answers[one.name].seconds},
+            timings={
+                one.name: round(answers[one.name].seconds * 1000, 3)
+                for one in working
+                if answers[one.name].seconds
+            },
         )
 
 
@@ -62,11 +82,18 @@ def _fitting(request: AssemblyRequest) -> Fitting:
     return lambda parts, budget: fit(parts, budget, layout, counter)
 
 
-def _without_repeats(working: Sequence[Strategy], hits: dict[str, tuple[Hit, ...]]) -> tuple[dict[str, list[Hit]], list[LeftOut]]:
+def _without_repeats(
+    working: Sequence[Strategy], hits: dict[str, tuple[Hit, ...]]
+) -> tuple[dict[str, list[Hit]], list[LeftOut]]:
     """Each text once: where required strategies have it, else where it stands first."""
     order = sorted(working, key=lambda one: not required(one))
     every = [(one.name, hit) for one in order for hit in hits[one.name]]
-    again = repeated([f"{hit.item.title} {hit.item.text or hit.item.summary} {' '.join(map(str, hit.item.properties.values()))}" for _, hit in every])
+    again = repeated(
+        [
+            f"{hit.item.title} {hit.item.text or hit.item.summary} {' '.join(map(str, hit.item.properties.values()))}"
+            for _, hit in every
+        ]
+    )
     kept: dict[str, list[Hit]] = {one.name: [] for one in working}
     left_out: list[LeftOut] = []
     for number, (name, hit) in enumerate(every):
@@ -78,7 +105,9 @@ def _without_repeats(working: Sequence[Strategy], hits: dict[str, tuple[Hit, ...
     return kept, left_out
 
 
-def _shared_out(working: Sequence[Strategy], hits: dict[str, list[Hit]], budget: int | None, fitting: Fitting) -> list[Part]:
+def _shared_out(
+    working: Sequence[Strategy], hits: dict[str, list[Hit]], budget: int | None, fitting: Fitting
+) -> list[Part]:
     """The candidates of each strategy with its share. What is required gets room for the best it can show before all others."""
     giving = [one for one in working if hits[one.name]]
     shares = {one.name: asked.share(one, 1 / len(giving)) for one in giving}
@@ -89,8 +118,17 @@ def _shared_out(working: Sequence[Strategy], hits: dict[str, list[Hit]], budget:
         for one in giving:
             if required(one):
                 part = parts[one.name]
-                least = _least(part, int(left), int(budget * part.recipe.share), fitting) if left >= 1 else 0
-                parts[one.name] = replace(part, recipe=replace(part.recipe, share=min(1.0, max(part.recipe.share, (least + 1) / budget))))
+                least = (
+                    _least(part, int(left), int(budget * part.recipe.share), fitting)
+                    if left >= 1
+                    else 0
+                )
+                parts[one.name] = replace(
+                    part,
+                    recipe=replace(
+                        part.recipe, share=min(1.0, max(part.recipe.share, (least + 1) / budget))
+                    ),
+                )
                 left -= budget * parts[one.name].recipe.share
         sure = sum(parts[one.name].recipe.share for one in giving if required(one))
         rest = sum(parts[one.name].recipe.share for one in giving if not required(one))
@@ -98,14 +136,21 @@ def _shared_out(working: Sequence[Strategy], hits: dict[str, list[Hit]], budget:
             smaller = max(0.0, 1 - sure) / rest if rest else 0.0
             for one in giving:
                 if not required(one):
-                    parts[one.name] = replace(parts[one.name], recipe=replace(parts[one.name].recipe, share=parts[one.name].recipe.share * smaller))
+                    parts[one.name] = replace(
+                        parts[one.name],
+                        recipe=replace(
+                            parts[one.name].recipe, share=parts[one.name].recipe.share * smaller
+                        ),
+                    )
     return [parts[one.name] for one in giving]
 
 
 def _part(name: str, share: float, hits: Sequence[Hit]) -> Part:
     """A bare text has no name to point at: it is shown whole or not at all."""
     bare = any(hit.item.type == TEXT and not hit.item.title for hit in hits)
-    return Part(Recipe(name, share=share, forms=(Form.WHOLE,) if bare else tuple(Form)), tuple(hits))
+    return Part(
+        Recipe(name, share=share, forms=(Form.WHOLE,) if bare else tuple(Form)), tuple(hits)
+    )
 
 
 def _least(part: Part, left: int, own: int, fitting: Fitting) -> int:
@@ -119,20 +164,43 @@ def _least(part: Part, left: int, own: int, fitting: Fitting) -> int:
     return 0
 
 
-def _report(one: Strategy, answer: Answered | None, fitted: Fitted, wanted: dict[str, int], same: Sequence[LeftOut]) -> StrategyReport:
+def _report(
+    one: Strategy,
+    answer: Answered | None,
+    fitted: Fitted,
+    wanted: dict[str, int],
+    same: Sequence[LeftOut],
+) -> StrategyReport:
     if answer is None:
         return StrategyReport(one.name, one.priority, required(one), "disabled")
-    fragment = next((fragment for fragment in fitted.fragments if fragment.name == one.name), Fragment(one.name))
+    fragment = next(
+        (fragment for fragment in fitted.fragments if fragment.name == one.name), Fragment(one.name)
+    )
     twins = [left for left in same if left.fragment == one.name]
     cut = [left for left in fitted.left_out if left.fragment == one.name]
     shorter = sum(chosen.form.value != "whole" for chosen in fragment.chosen)
     reasons = [answer.problem.reason] if answer.problem else []
-    reasons += [*answer.notes, *(f"{left.hit.item.id}: {left.reason}" for left in (*twins[:10], *cut[:10]))]
-    reasons += [f"{count} more were left out" for count in [max(0, len(twins) - 10) + max(0, len(cut) - 10)] if count]
+    reasons += [
+        *answer.notes,
+        *(f"{left.hit.item.id}: {left.reason}" for left in (*twins[:10], *cut[:10])),
+    ]
+    reasons += [
+        f"{count} more were left out"
+        for count in [max(0, len(twins) - 10) + max(0, len(cut) - 10)]
+        if count
+    ]
     reasons += [f"{shorter} are shown shorter than they are"] if shorter else []
     status = _status(answer, bool(fragment.chosen), bool(reasons))
     return StrategyReport(
-        one.name, one.priority, required(one), status, wanted.get(one.name, 0), fragment.tokens, answer.given, len(fragment.chosen), tuple(reasons)
+        one.name,
+        one.priority,
+        required(one),
+        status,
+        wanted.get(one.name, 0),
+        fragment.tokens,
+        answer.given,
+        len(fragment.chosen),
+        tuple(reasons),
     )
 
 
@@ -146,7 +214,11 @@ def _status(answer: Answered, used: bool, cut: bool) -> str:
 
 def _unmet(reports: Sequence[StrategyReport]) -> list[Problem]:
     return [
-        Problem(one.name, f"it is required, and nothing of its {one.asked} tokens fits", "required_left_out")
+        Problem(
+            one.name,
+            f"it is required, and nothing of its {one.asked} tokens fits",
+            "required_left_out",
+        )
         for one in reports
         if one.required and one.status == "left_out"
     ]

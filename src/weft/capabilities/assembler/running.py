@@ -16,7 +16,9 @@ from weft.model import Problem
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
-MOST_STUCK = 4  # calls of one strategy that have not come back; it is not called again before one has
+MOST_STUCK = (
+    4  # calls of one strategy that have not come back; it is not called again before one has
+)
 
 
 @dataclass(slots=True)
@@ -34,9 +36,13 @@ class _Call:
             self.answer = taken(name, self.strategy.get(request), request.max_tokens)
         except WeftError as error:
             self.answer = Answered(problem=Problem(name, str(error), error.code))
-        except BaseException as error:  # a strategy is a stranger's code: whatever it raises stays here
+        except (
+            BaseException
+        ) as error:  # a strategy is a stranger's code: whatever it raises stays here
             log.warning("strategy %s failed: %s", name, type(error).__name__)
-            self.answer = Answered(problem=Problem(name, f"{type(error).__name__}: {error}"[:500], "strategy_failed"))
+            self.answer = Answered(
+                problem=Problem(name, f"{type(error).__name__}: {error}"[:500], "strategy_failed")
+            )
         self.answer = replace(self.answer, seconds=monotonic() - self.started)
         self.done.set()
 
@@ -51,7 +57,10 @@ class Runner:
     def run(self, strategies: Sequence[Strategy], request: AssemblyRequest) -> dict[str, Answered]:
         """What each gave, by name. All start at once; the answer takes as long as the slowest, or its time limit."""
         calls = [self._start(strategy, request) for strategy in strategies]
-        return {strategy.name: self._wait(call, strategy) for call, strategy in zip(calls, strategies, strict=True)}
+        return {
+            strategy.name: self._wait(call, strategy)
+            for call, strategy in zip(calls, strategies, strict=True)
+        }
 
     def _start(self, strategy: Strategy, request: AssemblyRequest) -> _Call | None:
         name = strategy.name
@@ -60,7 +69,9 @@ class Runner:
                 return None
             self._stuck[name] = self._stuck.get(name, 0) + 1
         call = _Call(strategy, monotonic())
-        Thread(target=self._work, args=(call, name, request), name=f"weft-{name}", daemon=True).start()
+        Thread(
+            target=self._work, args=(call, name, request), name=f"weft-{name}", daemon=True
+        ).start()
         return call
 
     def _work(self, call: _Call, name: str, request: AssemblyRequest) -> None:
@@ -73,7 +84,13 @@ class Runner:
     def _wait(self, call: _Call | None, strategy: Strategy) -> Answered:
         name, timeout_s = strategy.name, timeout_of(strategy)
         if call is None:
-            return Answered(problem=Problem(name, f"{MOST_STUCK} earlier calls have not come back: it was not called again", "timeout"))
+            return Answered(
+                problem=Problem(
+                    name,
+                    f"{MOST_STUCK} earlier calls have not come back: it was not called again",
+                    "timeout",
+                )
+            )
         if not call.done.wait(max(0.0, call.started + timeout_s - monotonic())):
             return Answered(problem=Problem(name, f"no answer within {timeout_s:g} s", "timeout"))
         return call.answer

@@ -16,7 +16,17 @@ from weft.words import words
 class Knowledge(Protocol):
     """What the strategies need of an engine or of a client."""
 
-    def search(self, text: str, *, spaces: Sequence[str], kinds: Sequence[str], limit: int, now: Any, as_of: Any, tier: Any) -> list[Hit]: ...
+    def search(
+        self,
+        text: str,
+        *,
+        spaces: Sequence[str],
+        kinds: Sequence[str],
+        limit: int,
+        now: Any,
+        as_of: Any,
+        tier: Any,
+    ) -> list[Hit]: ...
 
     def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context: ...
 
@@ -79,7 +89,14 @@ class RetrievalStrategy:
         if not request.spaces:
             return []
         when = {"now": request.now, "as_of": request.as_of}
-        return self.kb.search(request.text, spaces=request.spaces, kinds=("node", "claim"), limit=self.limit, tier=request.tier, **when)
+        return self.kb.search(
+            request.text,
+            spaces=request.spaces,
+            kinds=("node", "claim"),
+            limit=self.limit,
+            tier=request.tier,
+            **when,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +113,9 @@ class KnowledgeStrategy:
     recipe: str = "knowledge"
 
     def get(self, request: AssemblyRequest) -> Context | None:
-        return _context(self.kb, request, {"agent": request.agent} if request.agent else {"recipe": self.recipe})
+        return _context(
+            self.kb, request, {"agent": request.agent} if request.agent else {"recipe": self.recipe}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +137,12 @@ class MemoryStrategy:
 def _context(kb: Knowledge, request: AssemblyRequest, options: dict[str, Any]) -> Context | None:
     if not request.spaces:
         return None
-    given = {"model": request.model, "tier": request.tier, "entity": request.entity, "now": request.now, "as_of": request.as_of} | options
+    given = {
+        "model": request.model,
+        "tier": request.tier,
+        "entity": request.entity,
+        "now": request.now,
+        "as_of": request.as_of,
+    } | options
     known = {name: value for name, value in given.items() if value is not None}
     return kb.context(request.text, spaces=request.spaces, max_tokens=request.max_tokens, **known)

@@ -28,16 +28,26 @@ _RUN = re.compile(rf"(?s).{{1,{PIECE}}}(?:\s+|\Z)|\S+")  # never cuts a word
 
 def taken(name: str, given: Gift, max_tokens: int | None) -> Answered:
     """The hits of one strategy. Runs in its thread, so that a source without end runs into its time limit and no other's."""
-    room = MOST_ROOM if max_tokens is None else min(MOST_ROOM, max(LEAST_ROOM, max_tokens * CHARACTERS_PER_TOKEN))
+    room = (
+        MOST_ROOM
+        if max_tokens is None
+        else min(MOST_ROOM, max(LEAST_ROOM, max_tokens * CHARACTERS_PER_TOKEN))
+    )
     notes: list[str] = []
     if isinstance(given, str):
         if len(given) > room:
-            notes.append(f"its text has {len(given):,} characters; the first {room:,} were looked at")
+            notes.append(
+                f"its text has {len(given):,} characters; the first {room:,} were looked at"
+            )
         given = list(pieces(given[:room]))
     elif isinstance(given, Context):
         notes += [f"{one.part}: {one.reason}" for one in given.degraded]
     # What a context shows, weft itself has checked.
-    hits = list(given.hits if isinstance(given, Context) else _hits(name, [] if given is None else given, notes))
+    hits = list(
+        given.hits
+        if isinstance(given, Context)
+        else _hits(name, [] if given is None else given, notes)
+    )
     if len(hits) > MOST_SEEN:
         notes.append(f"it gave more than {MOST_SEEN:,} pieces; the first were looked at")
     best = _best(hits[:MOST_SEEN], room, notes)
@@ -69,7 +79,9 @@ def _hits(name: str, given: object, notes: list[str]) -> Iterator[Hit]:
     wrong: list[str] = []
     right = False
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
-        raise Invalid(f"it gave {type(given).__name__}: a strategy gives a text, or pieces, items or hits")
+        raise Invalid(
+            f"it gave {type(given).__name__}: a strategy gives a text, or pieces, items or hits"
+        )
     for number, one in enumerate(islice(given, MOST_SEEN + 1)):
         try:
             hit = _checked(name, one) if isinstance(one, Item | Hit) else _hit(name, number, one)
@@ -102,10 +114,22 @@ def _checked(name: str, given: Item | Hit) -> Hit:
 
 def _hit(name: str, number: int, given: object) -> Hit:
     piece = Piece(given) if isinstance(given, str) else given
-    if not isinstance(piece, Piece) or not isinstance(piece.text, str) or not isinstance(piece.title, str):
-        raise Invalid(f"its piece {number + 1} is {type(given).__name__}: a strategy gives texts, Piece, Item or Hit values")
+    if (
+        not isinstance(piece, Piece)
+        or not isinstance(piece.text, str)
+        or not isinstance(piece.title, str)
+    ):
+        raise Invalid(
+            f"its piece {number + 1} is {type(given).__name__}: a strategy gives texts, Piece, Item or Hit values"
+        )
     score = fraction(f"the score of its piece {number + 1}", piece.score)
-    item = Item(f"{name}-{number + 1}", "", type="" if piece.title else TEXT, title=_text(piece.title), text=_text(piece.text))
+    item = Item(
+        f"{name}-{number + 1}",
+        "",
+        type="" if piece.title else TEXT,
+        title=_text(piece.title),
+        text=_text(piece.text),
+    )
     return Hit(item, score)
 
 
@@ -116,7 +140,9 @@ def _text(given: str) -> str:
 
 def _best(hits: list[Hit], room: int, notes: list[str]) -> list[Hit]:
     """The best, in their order: so many and so long as could be used at all."""
-    best = heapq.nsmallest(MOST_PIECES, range(len(hits)), key=lambda number: (-hits[number].relevance, number))
+    best = heapq.nsmallest(
+        MOST_PIECES, range(len(hits)), key=lambda number: (-hits[number].relevance, number)
+    )
     kept: list[int] = []
     for number in best:
         item = hits[number].item

@@ -17,7 +17,9 @@ from weft.capabilities.assembler.strategies import (
 )
 from weft.errors import unknown
 
-Usual = DocumentStrategy | SelectionStrategy | RetrievalStrategy | KnowledgeStrategy | MemoryStrategy
+Usual = (
+    DocumentStrategy | SelectionStrategy | RetrievalStrategy | KnowledgeStrategy | MemoryStrategy
+)
 
 STRATEGIES: dict[str, Callable[[Knowledge], Usual]] = {
     "document": lambda _: DocumentStrategy(),
@@ -29,7 +31,9 @@ STRATEGIES: dict[str, Callable[[Knowledge], Usual]] = {
 OPTIONS = ("enabled", "priority", "required", "share", "timeout_s")
 
 
-def usual(kb: Knowledge, changed: Mapping[str, Mapping[str, Any]], only: Collection[str] = ()) -> Assembler:
+def usual(
+    kb: Knowledge, changed: Mapping[str, Mapping[str, Any]], only: Collection[str] = ()
+) -> Assembler:
     """The strategies that come with weft, those in `only` or all, with what is `changed` of each."""
     for name in (*changed, *only):
         if name not in STRATEGIES:

@@ -43,7 +43,13 @@ class AssemblyRequest:
     @property
     def content(self) -> str:
         """Of the document; "" without one."""
-        return "" if self.document is None else self.document if isinstance(self.document, str) else self.document.content
+        return (
+            ""
+            if self.document is None
+            else self.document
+            if isinstance(self.document, str)
+            else self.document.content
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,9 @@ class Assembly:
     degraded: tuple[Problem, ...] = ()
     token_counter: str = ""
     optimality_gap: float = 0.0
-    timings: Mapping[str, float] = field(default_factory=dict)  # milliseconds of each strategy that answered
+    timings: Mapping[str, float] = field(
+        default_factory=dict
+    )  # milliseconds of each strategy that answered
 
 
 @dataclass(frozen=True, slots=True)

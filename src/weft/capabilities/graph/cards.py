@@ -19,9 +19,19 @@ _hit, _item = maker(Hit), maker(Item)
 
 def entity(hit: Hit, options: GraphOptions, descriptions: Mapping[str, Any]) -> Hit:
     item = hit.item
-    names = [name for name in item.properties if name != DESCRIPTIONS][: options.max_properties_per_entity] if options.include_properties else []
+    names = (
+        [name for name in item.properties if name != DESCRIPTIONS][
+            : options.max_properties_per_entity
+        ]
+        if options.include_properties
+        else []
+    )
     own = item.properties.get(DESCRIPTIONS)
-    known = {**descriptions, **(own if isinstance(own, Mapping) else {})} if options.include_property_descriptions else {}
+    known = (
+        {**descriptions, **(own if isinstance(own, Mapping) else {})}
+        if options.include_property_descriptions
+        else {}
+    )
     fields = {
         "type": item.type,
         "name": item.name,
@@ -37,8 +47,18 @@ def relationship(hit: Hit, names: Mapping[Key, str], options: GraphOptions) -> H
     edge = hit.edge
     assert edge is not None
     ids = {"from_id": edge.source, "to_id": edge.target} if options.include_entity_ids else {}
-    properties = dict(list(edge.properties.items())[: options.max_properties_per_entity]) if options.include_properties else {}
-    fields = {"from": names[edge.source_key], "type": edge.type, "to": names[edge.target_key], **ids, "properties": properties}
+    properties = (
+        dict(list(edge.properties.items())[: options.max_properties_per_entity])
+        if options.include_properties
+        else {}
+    )
+    fields = {
+        "from": names[edge.source_key],
+        "type": edge.type,
+        "to": names[edge.target_key],
+        **ids,
+        "properties": properties,
+    }
     return _card(hit, RELATIONSHIPS, fields)
 
 
@@ -51,7 +71,11 @@ def link(edge_hit: Hit) -> Hit:
 
 def axiom(hit: Hit, one: Axiom) -> Hit:
     rule = one.description or described(one) or one.name
-    return _card(hit, AXIOMS, {"name": one.name, "applies_to": one.target_type, "severity": one.severity, "rule": rule})
+    return _card(
+        hit,
+        AXIOMS,
+        {"name": one.name, "applies_to": one.target_type, "severity": one.severity, "rule": rule},
+    )
 
 
 def claim(hit: Hit, names: Mapping[str, str], options: GraphOptions) -> Hit:
@@ -71,17 +95,56 @@ def claim(hit: Hit, names: Mapping[str, str], options: GraphOptions) -> Hit:
 
 
 def violation(one: Violation, score: float) -> Hit:
-    fields = {"severity": one.severity, "about": one.name, "message": one.message, "rule": one.axiom_name}
-    item = Item(f"{one.id}: {one.axiom or one.constraint}: {one.message}", one.space, Kind.NODE, one.constraint)
+    fields = {
+        "severity": one.severity,
+        "about": one.name,
+        "message": one.message,
+        "rule": one.axiom_name,
+    }
+    item = Item(
+        f"{one.id}: {one.axiom or one.constraint}: {one.message}",
+        one.space,
+        Kind.NODE,
+        one.constraint,
+    )
     return _card(Hit(item, score), VIOLATIONS, fields)
 
 
-def _card(hit: Hit, section: str, fields: Mapping[str, Any], kept: tuple[str, ...] = (), text: str = "", summary: str = "") -> Hit:
+def _card(
+    hit: Hit,
+    section: str,
+    fields: Mapping[str, Any],
+    kept: tuple[str, ...] = (),
+    text: str = "",
+    summary: str = "",
+) -> Hit:
     """Fields that say nothing are left out, but for those that must be kept."""
-    said = {name: value for name, value in fields.items() if name in kept or (value is not None and value not in ("", {}, []))}
+    said = {
+        name: value
+        for name, value in fields.items()
+        if name in kept or (value is not None and value not in ("", {}, []))
+    }
     item = hit.item
     shown = _item(
-        item.id, item.space, item.kind, item.type, item.title, text, summary, said, (), section, None, None, None, None, None, None, None, None, False
+        item.id,
+        item.space,
+        item.kind,
+        item.type,
+        item.title,
+        text,
+        summary,
+        said,
+        (),
+        section,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        False,
     )
     return _with(hit, shown)
 

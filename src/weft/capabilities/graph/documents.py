@@ -44,7 +44,11 @@ class Document:
     @property
     def text(self) -> str:
         """What is selected, or all of it."""
-        return self.content if self.selection is None else self.content[self.selection[0] : self.selection[1]]
+        return (
+            self.content
+            if self.selection is None
+            else self.content[self.selection[0] : self.selection[1]]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +66,31 @@ def checked(document: object) -> Document:
     what = f"document {str(document.id)[:80]!r}"
     for name in ("id", "title", "content"):
         if not isinstance(getattr(document, name), str):
-            raise Invalid(f"{what}: {name} must be text, not {type(getattr(document, name)).__name__}")
+            raise Invalid(
+                f"{what}: {name} must be text, not {type(getattr(document, name)).__name__}"
+            )
     if len(document.content) > MAX_CONTENT:
-        raise Invalid(f"{what} has {len(document.content):,} characters; the most is {MAX_CONTENT:,}")
+        raise Invalid(
+            f"{what} has {len(document.content):,} characters; the most is {MAX_CONTENT:,}"
+        )
     if re.search("[\ud800-\udfff]", document.content + document.title):
         raise Invalid(f"{what} contains lone surrogates, which are not text")
     if document.selection is not None:
         _check_selection(what, document)
     for link in document.linked_entities:
         if not isinstance(link, LinkedEntity):
-            raise Invalid(f"{what}: a linked entity must be a LinkedEntity, not {type(link).__name__}")
+            raise Invalid(
+                f"{what}: a linked entity must be a LinkedEntity, not {type(link).__name__}"
+            )
         check.name("a mention", link.mention)
         fraction(f"{what}: the confidence of {link.mention!r}", link.confidence)
         if link.entity_id is not None:
             check.name("entity_id", link.entity_id)
-    if not document.text.strip() and not document.title.strip() and not any(link.entity_id for link in document.linked_entities):
+    if (
+        not document.text.strip()
+        and not document.title.strip()
+        and not any(link.entity_id for link in document.linked_entities)
+    ):
         raise Invalid(f"{what} has neither text nor linked entities")
     return document
 
@@ -97,9 +111,13 @@ def read(document: Document) -> Reading:
     text = "\n\n".join(part for part in (document.title, document.text) if part.strip())
     rare = telling(text)
     gists = [_gist(passage, rare) for passage in passages(text)]
-    ranked = sorted(enumerate(gists), key=lambda pair: (-sum(rare[word] for word in pair[1]), pair[0]))
+    ranked = sorted(
+        enumerate(gists), key=lambda pair: (-sum(rare[word] for word in pair[1]), pair[0])
+    )
     best = [" ".join(gist) for _, gist in sorted(ranked[:PASSAGES]) if gist]
-    return Reading(" ".join(rare) or text[:PASSAGE], tuple(dict.fromkeys(best)) or (text[:PASSAGE],), text)
+    return Reading(
+        " ".join(rare) or text[:PASSAGE], tuple(dict.fromkeys(best)) or (text[:PASSAGE],), text
+    )
 
 
 def telling(text: str) -> dict[str, float]:
@@ -111,9 +129,17 @@ def telling(text: str) -> dict[str, float]:
         word = found.group()
         folded = word.lower()
         counts[folded] += 1
-        inside = found.start() > 1 and text[found.start() - 2] not in ".!?\n"  # the first word of a sentence is always written large
-        names[folded] += not word.islower() and (inside or not word[1:].islower()) and not word.isnumeric()
-    weight = {word: NAME_WEIGHT if names[word] * 2 >= count else 1.0 for word, count in counts.items() if words(word)}
+        inside = (
+            found.start() > 1 and text[found.start() - 2] not in ".!?\n"
+        )  # the first word of a sentence is always written large
+        names[folded] += (
+            not word.islower() and (inside or not word[1:].islower()) and not word.isnumeric()
+        )
+    weight = {
+        word: NAME_WEIGHT if names[word] * 2 >= count else 1.0
+        for word, count in counts.items()
+        if words(word)
+    }
     best = sorted(weight, key=lambda word: (-weight[word] * counts[word] ** 0.5, word))[:TERMS]
     return {word: weight[word] / counts[word] ** 0.5 for word in best}
 
@@ -143,6 +169,10 @@ def _pieces(sentence: str) -> list[str]:
 
 def _gist(passage: str, rare: dict[str, float]) -> list[str]:
     """The words of a passage that tell most, in their order."""
-    found = [word for word in dict.fromkeys(found.group().lower() for found in _TOKEN.finditer(passage)) if word in rare]
+    found = [
+        word
+        for word in dict.fromkeys(found.group().lower() for found in _TOKEN.finditer(passage))
+        if word in rare
+    ]
     best = set(sorted(found, key=lambda word: (-rare[word], word))[:GIST])
     return [word for word in found if word in best]

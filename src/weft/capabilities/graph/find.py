@@ -24,11 +24,16 @@ from weft.stages.search import search
 from weft.trace import span
 
 OVERFETCH = 3  # candidates of the search per entity wanted: the ranker may see them differently
-SPARE = 10  # neighbours more than there are entities wanted: by their own score they may pass others
+SPARE = (
+    10  # neighbours more than there are entities wanted: by their own score they may pass others
+)
 HUB_CAP = 30  # links followed per entity and direction, heaviest first
 MAX_CLAIMS = 1000
 MAX_RULES = 500
-PROBED_HUBS, PROBED_TYPES = 8, 12  # links between two hubs may be hidden behind heavier ones: these are asked for by name
+PROBED_HUBS, PROBED_TYPES = (
+    8,
+    12,
+)  # links between two hubs may be hidden behind heavier ones: these are asked for by name
 _SOURCE, _TARGET = attrgetter("source"), attrgetter("target")
 
 
@@ -67,32 +72,59 @@ def searched(asked: Asked, reading: Reading, options: GraphOptions) -> tuple[lis
         return [], 0
     with span("search"):
         vector = None if options.mode == "bm25" else asked.vector
-        result = search(reading.query, vector, allowed(asked.query, recipe(options)), recipe(options), stores=asked.stores)
+        result = search(
+            reading.query,
+            vector,
+            allowed(asked.query, recipe(options)),
+            recipe(options),
+            stores=asked.stores,
+        )
     with span("rank"):
         return _kept(ranked(asked, reading, options, result.hits), options), result.considered
 
 
-def ranked(asked: Asked, reading: Reading, options: GraphOptions, hits: Sequence[Hit]) -> list[Found]:
+def ranked(
+    asked: Asked, reading: Reading, options: GraphOptions, hits: Sequence[Hit]
+) -> list[Found]:
     """The hits with the ranker's scores, in their order. The score of the search stays among the signals."""
     if not hits:
         return []
     chosen = ranker(options)
     wanted = getattr(chosen, "by_meaning", True)
-    semantic = None if asked.vector is None or not wanted else asked.stores.vectors.score_vectors(asked.vector, [hit.item.key for hit in hits])
-    scores = chosen.rank(Ranking(reading.passages, reading.text, asked.query.now, options.preferred_types, semantic), hits)
+    semantic = (
+        None
+        if asked.vector is None or not wanted
+        else asked.stores.vectors.score_vectors(asked.vector, [hit.item.key for hit in hits])
+    )
+    scores = chosen.rank(
+        Ranking(reading.passages, reading.text, asked.query.now, options.preferred_types, semantic),
+        hits,
+    )
     if len(scores) != len(hits):
         raise Invalid(f"the ranker gave {len(scores)} scores for {len(hits)} entities")
-    return [_found(_scored(hit, one), one.matched_terms, one.raw) for hit, one in zip(hits, scores, strict=True)]
+    return [
+        _found(_scored(hit, one), one.matched_terms, one.raw)
+        for hit, one in zip(hits, scores, strict=True)
+    ]
 
 
 def _scored(hit: Hit, one: Scored) -> Hit:
     if not 0 <= one.score <= 1:
-        raise Invalid(f"the ranker gave {hit.item.id!r} the score {one.score!r}; scores are from 0 to 1")
+        raise Invalid(
+            f"the ranker gave {hit.item.id!r} the score {one.score!r}; scores are from 0 to 1"
+        )
     return rescored(hit, one.score, {**hit.signals, "match": hit.score, **one.signals})
 
 
 def _kept(found: Sequence[Found], options: GraphOptions) -> list[Found]:
-    return sorted((one for one in found if one.hit.score >= options.min_relevance_score and one.hit.score > 0), key=lambda one: one.order)
+    return sorted(
+        (
+            one
+            for one in found
+            if one.hit.score >= options.min_relevance_score and one.hit.score > 0
+        ),
+        key=lambda one: one.order,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +139,49 @@ class Near:
     links: tuple[Edge, ...] = ()
 
 
-def neighbours(asked: Asked, starts: Sequence[Found], reading: Reading, options: GraphOptions) -> Near:
+def neighbours(
+    asked: Asked, starts: Sequence[Found], reading: Reading, options: GraphOptions
+) -> Near:
     """A neighbour is worth what its link makes of its start, or what it is worth to the request by itself, whichever is more."""
     if not starts or not options.relationship_depth:
         return Near()
     worth = {one.hit.item.key: one.hit.score for one in starts}
     with span("neighbours"):
         wanted = replace(recipe(options), limit=options.max_entities + SPARE)
-        reached = expand(list(worth), allowed(asked.query, wanted), wanted, items=asked.stores.items, graph=asked.stores.graph, sure=True)
-    own = ranked(asked, reading, options, reached.hits) if reading.text else [Found(rescored(hit, 0.0, hit.signals)) for hit in reached.hits]
-    found = [_linked(one, way, worth[way.path[0]]) for one, way in zip(own, reached.hits, strict=True)]
-    return Near(tuple(_kept(found, options)), reached.reached, reached.max_depth, tuple(worth), reached.first)
+        reached = expand(
+            list(worth),
+            allowed(asked.query, wanted),
+            wanted,
+            items=asked.stores.items,
+            graph=asked.stores.graph,
+            sure=True,
+        )
+    own = (
+        ranked(asked, reading, options, reached.hits)
+        if reading.text
+        else [Found(rescored(hit, 0.0, hit.signals)) for hit in reached.hits]
+    )
+    found = [
+        _linked(one, way, worth[way.path[0]]) for one, way in zip(own, reached.hits, strict=True)
+    ]
+    return Near(
+        tuple(_kept(found, options)),
+        reached.reached,
+        reached.max_depth,
+        tuple(worth),
+        reached.first,
+    )
 
 
 def _linked(own: Found, way: Hit, start: float) -> Found:
     linked = round(start * way.score, 6)
     signals = {**own.hit.signals, "graph": way.score, "link_start": start}
     signals.pop("match", None)
-    return _found(rescored(own.hit, max(own.hit.score, linked), signals), own.matched_terms, max(own.raw, linked))
+    return _found(
+        rescored(own.hit, max(own.hit.score, linked), signals),
+        own.matched_terms,
+        max(own.raw, linked),
+    )
 
 
 def links(asked: Asked, entities: Sequence[Hit], options: GraphOptions, near: Near) -> list[Hit]:
@@ -137,13 +194,32 @@ def links(asked: Asked, entities: Sequence[Hit], options: GraphOptions, near: Ne
         # What people said, not what weft noticed; a weight of 0 forbids a link.
         known = _known(near).intersection(scores)
         others = [key for key in scores if key not in known]
-        read = asked.stores.graph.edges_of(others, asked.query.spaces, (), HUB_CAP, LIGHTEST, made=False) if others else []
+        read = (
+            asked.stores.graph.edges_of(
+                others, asked.query.spaces, (), HUB_CAP, LIGHTEST, made=False
+            )
+            if others
+            else []
+        )
         hidden = _between_hubs(asked, near, known, read, others)
         # By ids first, which are at hand: nearly all links lead elsewhere.
-        inside = [edge for edge in (*near.links, *read, *hidden) if edge.source in ids and edge.target in ids and edge.origin != MADE and edge.weight > 0]
-        between = [edge for edge in inside if edge.source_key in scores and edge.target_key in scores]
+        inside = [
+            edge
+            for edge in (*near.links, *read, *hidden)
+            if edge.source in ids and edge.target in ids and edge.origin != MADE and edge.weight > 0
+        ]
+        between = [
+            edge for edge in inside if edge.source_key in scores and edge.target_key in scores
+        ]
         edges = {edge.key: edge for edge in between if edge.known_at(asked.query.as_of)}
-    hits = [Hit(Item("", edge.space), round(min(scores[edge.source_key], scores[edge.target_key]) * edge.weight, 6), edge=edge) for edge in edges.values()]
+    hits = [
+        Hit(
+            Item("", edge.space),
+            round(min(scores[edge.source_key], scores[edge.target_key]) * edge.weight, 6),
+            edge=edge,
+        )
+        for edge in edges.values()
+    ]
     return sorted(hits, key=lambda hit: (-hit.score, hit.edge.key if hit.edge else ()))
 
 
@@ -153,15 +229,29 @@ def _known(near: Near) -> set[Key]:
     return {key for key in near.starts if leaving[key[1]] < HUB_CAP and arriving[key[1]] < HUB_CAP}
 
 
-def _between_hubs(asked: Asked, near: Near, known: set[Key], read: Sequence[Edge], keys: Sequence[Key]) -> list[Edge]:
+def _between_hubs(
+    asked: Asked, near: Near, known: set[Key], read: Sequence[Edge], keys: Sequence[Key]
+) -> list[Edge]:
     """Of an entity with more links than were read, those to another such entity may be missing. `read` are the links of the keys."""
-    leaving, arriving = Counter(edge.source_key for edge in read), Counter(edge.target_key for edge in read)
-    sources, targets = ([key for key in keys if counts[key] >= HUB_CAP][:PROBED_HUBS] for counts in (leaving, arriving))
+    leaving, arriving = (
+        Counter(edge.source_key for edge in read),
+        Counter(edge.target_key for edge in read),
+    )
+    sources, targets = (
+        [key for key in keys if counts[key] >= HUB_CAP][:PROBED_HUBS]
+        for counts in (leaving, arriving)
+    )
     if not sources or not targets:
         return []
-    touching = [edge for edge in near.links if edge.origin != MADE and (edge.source_key in known or edge.target_key in known)]
+    touching = [
+        edge
+        for edge in near.links
+        if edge.origin != MADE and (edge.source_key in known or edge.target_key in known)
+    ]
     types = sorted({edge.type for edge in (*touching, *read)})[:PROBED_TYPES]
-    return asked.stores.graph.get_edges([(source, target, type) for source in sources for target in targets for type in types])
+    return asked.stores.graph.get_edges(
+        [(source, target, type) for source in sources for target in targets for type in types]
+    )
 
 
 def rules(asked: Asked, types: Sequence[str]) -> tuple[list[Item], list[Axiom], list[Problem]]:
@@ -169,23 +259,50 @@ def rules(asked: Asked, types: Sequence[str]) -> tuple[list[Item], list[Axiom], 
     with span("axioms"):
         items, problems = _subject_items(asked, Kind.RULE, types, MAX_RULES)
         axioms, wrong = usable(items)
-    problems += [Problem("axioms", f"rule {id!r} of space {space!r} cannot be used: {why}", "invalid_axiom") for space, id, why in wrong]
+    problems += [
+        Problem("axioms", f"rule {id!r} of space {space!r} cannot be used: {why}", "invalid_axiom")
+        for space, id, why in wrong
+    ]
     return items, [axiom for axiom in axioms if axiom.enabled], problems
 
 
 def claims(asked: Asked, entities: Sequence[Hit]) -> tuple[list[Item], list[Problem]]:
     """All active claims about the entities, the surest first."""
     with span("claims"):
-        found, problems = _subject_items(asked, Kind.CLAIM, [hit.item.id for hit in entities], MAX_CLAIMS)
-    live = [one for one in found if one.properties.get("active", True) is not False and one.properties.get("status") != "invalid"]
-    return sorted(live, key=lambda one: (-(0.5 if one.confidence is None else one.confidence), one.id, one.space)), problems
+        found, problems = _subject_items(
+            asked, Kind.CLAIM, [hit.item.id for hit in entities], MAX_CLAIMS
+        )
+    live = [
+        one
+        for one in found
+        if one.properties.get("active", True) is not False
+        and one.properties.get("status") != "invalid"
+    ]
+    return sorted(
+        live,
+        key=lambda one: (-(0.5 if one.confidence is None else one.confidence), one.id, one.space),
+    ), problems
 
 
-def _subject_items(asked: Asked, kind: Kind, about: Sequence[str], most: int) -> tuple[list[Item], list[Problem]]:
+def _subject_items(
+    asked: Asked, kind: Kind, about: Sequence[str], most: int
+) -> tuple[list[Item], list[Problem]]:
     """Items about these subjects. That there are more than can be looked at is a problem, not a secret."""
     subjects = tuple(sorted({one for one in about if one}))
     if not subjects:
         return [], []
-    found = asked.stores.items.find(replace(allowed(asked.query, Recipe("", kinds=(kind,))), subjects=subjects), most + 1)
-    more = [Problem(f"{kind.value}s", f"only the first {most:,} {kind.value}s about these entities were looked at", "too_many")] if len(found) > most else []
+    found = asked.stores.items.find(
+        replace(allowed(asked.query, Recipe("", kinds=(kind,))), subjects=subjects), most + 1
+    )
+    more = (
+        [
+            Problem(
+                f"{kind.value}s",
+                f"only the first {most:,} {kind.value}s about these entities were looked at",
+                "too_many",
+            )
+        ]
+        if len(found) > most
+        else []
+    )
     return found[:most], more

@@ -9,10 +9,26 @@ from typing import Any
 
 from weft.model import Form, Hit
 from weft.stages.escape import body_text, heading_text, listed_text, one_line
-from weft.stages.render import FORMATS, Layout, as_json, in_bold, in_quotes, json_like, link_line, on_one_line, yaml_element
+from weft.stages.render import (
+    FORMATS,
+    Layout,
+    as_json,
+    in_bold,
+    in_quotes,
+    json_like,
+    link_line,
+    on_one_line,
+    yaml_element,
+)
 
 Fields = Mapping[str, Any]
-ENTITIES, RELATIONSHIPS, AXIOMS, CLAIMS, VIOLATIONS = "entities", "relationships", "axioms", "claims", "violations"
+ENTITIES, RELATIONSHIPS, AXIOMS, CLAIMS, VIOLATIONS = (
+    "entities",
+    "relationships",
+    "axioms",
+    "claims",
+    "violations",
+)
 HEADINGS = {
     ENTITIES: "Knowledge Entities",
     RELATIONSHIPS: "Relationships",
@@ -26,11 +42,23 @@ POINTER_FIELDS = ("type", "name", "id")
 @lru_cache(maxsize=64)
 def layout(format: str, separator: str) -> Layout:
     """The name holds all that the blocks depend on, as they are remembered by it."""
-    made = replace(FORMATS[format], name=f"graph-{format}-{separator!r}", block=lambda hit, form: BLOCKS[format](section_of(hit), _fields(hit, form)))
+    made = replace(
+        FORMATS[format],
+        name=f"graph-{format}-{separator!r}",
+        block=lambda hit, form: BLOCKS[format](section_of(hit), _fields(hit, form)),
+    )
     if format in ("json", "yaml"):
         return made
-    opening: Callable[[str], str] = {"markdown": lambda name: f"## {HEADINGS[name]}\n", "plain": lambda name: f"{HEADINGS[name]}:\n"}[format]
-    return replace(made, opening=opening, closing="\n" if format == "markdown" else "", separators={ENTITIES: separator})
+    opening: Callable[[str], str] = {
+        "markdown": lambda name: f"## {HEADINGS[name]}\n",
+        "plain": lambda name: f"{HEADINGS[name]}:\n",
+    }[format]
+    return replace(
+        made,
+        opening=opening,
+        closing="\n" if format == "markdown" else "",
+        separators={ENTITIES: separator},
+    )
 
 
 def section_of(hit: Hit) -> str:
@@ -53,7 +81,11 @@ def _named(fields: Fields) -> str:
 
 
 def _markdown(section: str, fields: Fields) -> str:
-    return f"- {listed_text(LINES[section](fields, in_bold))}\n" if section != ENTITIES else _markdown_entity(fields)
+    return (
+        f"- {listed_text(LINES[section](fields, in_bold))}\n"
+        if section != ENTITIES
+        else _markdown_entity(fields)
+    )
 
 
 def _markdown_entity(fields: Fields) -> str:
@@ -61,7 +93,12 @@ def _markdown_entity(fields: Fields) -> str:
     text = body_text(fields.get("text", "").strip().replace("\r\n", "\n").replace("\r", "\n"))
     quote = "".join(f"> {line}\n" if line else ">\n" for line in text.split("\n")) if text else ""
     about = fields.get("property_descriptions", {})
-    facts = "".join([f"- **{_property(key)}**: {on_one_line(value)}{_about(about, key)}\n" for key, value in fields.get("properties", {}).items()])
+    facts = "".join(
+        [
+            f"- **{_property(key)}**: {on_one_line(value)}{_about(about, key)}\n"
+            for key, value in fields.get("properties", {}).items()
+        ]
+    )
     return f"### {heading_text(_named(fields))}\n{quote}{facts}"
 
 
@@ -72,14 +109,21 @@ def _property(name: str) -> str:
 
 
 def _plain(section: str, fields: Fields) -> str:
-    return f"- {LINES[section](fields, in_quotes)}\n" if section != ENTITIES else _plain_entity(fields)
+    return (
+        f"- {LINES[section](fields, in_quotes)}\n" if section != ENTITIES else _plain_entity(fields)
+    )
 
 
 def _plain_entity(fields: Fields) -> str:
     """Only the first line is not indented; lines of the text have a bar in front, so that none can pass for a property."""
-    text = [f"  | {one_line(line)}".rstrip() for line in fields.get("text", "").strip().splitlines()]
+    text = [
+        f"  | {one_line(line)}".rstrip() for line in fields.get("text", "").strip().splitlines()
+    ]
     about = fields.get("property_descriptions", {})
-    facts = [f"  {in_quotes(key)}: {on_one_line(value)}{_about(about, key)}" for key, value in fields.get("properties", {}).items()]
+    facts = [
+        f"  {in_quotes(key)}: {on_one_line(value)}{_about(about, key)}"
+        for key, value in fields.get("properties", {}).items()
+    ]
     return "\n".join([_named(fields), *text, *facts]) + "\n"
 
 
@@ -93,9 +137,13 @@ def _axiom(fields: Fields, name: Callable[[str], str]) -> str:
 
 
 def _claim(fields: Fields, name: Callable[[str], str]) -> str:
-    said = [f"{what} {on_one_line(fields[what])}" for what in ("confidence", "status") if what in fields]
+    said = [
+        f"{what} {on_one_line(fields[what])}" for what in ("confidence", "status") if what in fields
+    ]
     detail = f" ({', '.join(said)})" if said else ""
-    evidence = f"; evidence: {as_json(one_line(fields['evidence']))}" if "evidence" in fields else ""
+    evidence = (
+        f"; evidence: {as_json(one_line(fields['evidence']))}" if "evidence" in fields else ""
+    )
     document = f"; document: {one_line(fields['document'])}" if "document" in fields else ""
     return f"{name(fields['subject'])}, {name(fields['predicate'])}: {_object(fields.get('object'))}{detail}{evidence}{document}"
 

@@ -46,7 +46,11 @@ def gathered(asked: Asked, entities: Sequence[Found], options: GraphOptions, nea
     all_claims, doubts = find.claims(asked, hits) if options.include_claims else ([], [])
     claims = _claim_hits(all_claims, hits, options)
     shown = links[: options.max_relationships]
-    types = [hit.item.type for hit in hits] + [hit.edge.type for hit in shown if hit.edge] + [type for one in all_claims for type in claim_fact(one).types]
+    types = (
+        [hit.item.type for hit in hits]
+        + [hit.edge.type for hit in shown if hit.edge]
+        + [type for one in all_claims for type in claim_fact(one).types]
+    )
     wanted = options.include_axioms or options.include_property_descriptions
     items, axioms, wrong = find.rules(asked, types) if wanted else ([], [], [])
     problems += [*doubts, *wrong]
@@ -54,7 +58,9 @@ def gathered(asked: Asked, entities: Sequence[Found], options: GraphOptions, nea
     by_key = {item.key: item for item in items}
     names = {hit.item.key: hit.item.name for hit in hits}
     facts = (
-        [entity_fact(hit.item) for hit in hits] + [relationship_fact(hit.edge, names) for hit in shown if hit.edge] + [claim_fact(one) for one in all_claims]
+        [entity_fact(hit.item) for hit in hits]
+        + [relationship_fact(hit.edge, names) for hit in shown if hit.edge]
+        + [claim_fact(one) for one in all_claims]
     )
     with span("check"):
         judge = Judge(axioms, lambda keys: {item.key for item in asked.stores.items.get(keys)})
@@ -81,12 +87,24 @@ def _claim_hits(found: Sequence[Item], entities: Sequence[Hit], options: GraphOp
         counts[subject] = counts.get(subject, 0) + 1
         if counts[subject] <= options.max_claims_per_entity:
             sure = 0.5 if one.confidence is None else one.confidence
-            hits.append(Hit(one, round(scores[subject] * sure, 6), {"confidence": sure, "subject": scores[subject]}, ("subject",), (one.key,)))
+            hits.append(
+                Hit(
+                    one,
+                    round(scores[subject] * sure, 6),
+                    {"confidence": sure, "subject": scores[subject]},
+                    ("subject",),
+                    (one.key,),
+                )
+            )
     return sorted(hits, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
 
 
 def _axiom_hits(
-    axioms: Sequence[Axiom], items: dict[Key, Item], entities: Sequence[Hit], links: Sequence[Hit], claims: Sequence[Hit]
+    axioms: Sequence[Axiom],
+    items: dict[Key, Item],
+    entities: Sequence[Hit],
+    links: Sequence[Hit],
+    claims: Sequence[Hit],
 ) -> list[tuple[Hit, Axiom]]:
     """An axiom is worth as much as the best thing it is about; about nothing here, it is left out."""
     best: dict[tuple[str, str], float] = {}
@@ -100,7 +118,18 @@ def _axiom_hits(
         worth = best.get((axiom.target_kind, axiom.target_type))
         if worth is not None:
             score = round(worth * SEVERITY_WORTH[axiom.severity], 6)
-            found.append((Hit(items[axiom.space, axiom.id], score, {"about": worth}, ("subject",), ((axiom.space, axiom.id),)), axiom))
+            found.append(
+                (
+                    Hit(
+                        items[axiom.space, axiom.id],
+                        score,
+                        {"about": worth},
+                        ("subject",),
+                        ((axiom.space, axiom.id),),
+                    ),
+                    axiom,
+                )
+            )
     return sorted(found, key=lambda pair: (-pair[0].score, pair[1].id, pair[1].space))
 
 

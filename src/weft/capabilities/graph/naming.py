@@ -16,10 +16,19 @@ RENDERER = 1  # raised whenever the same choice would be written differently
 
 
 def digest(
-    asked: Asked, options: GraphOptions, reading: Reading, wanted: Sequence[tuple[str, float]], left_out: Sequence[LeftOut], problems: Sequence[Problem]
+    asked: Asked,
+    options: GraphOptions,
+    reading: Reading,
+    wanted: Sequence[tuple[str, float]],
+    left_out: Sequence[LeftOut],
+    problems: Sequence[Problem],
 ) -> str:
     """Knowledge, request with its clock, options, and what could not be reached: equal digests, equal bytes. A ranker of one's own is
     named by how it shows itself, so that one without a `repr` is the same only in its process."""
-    about = answer.digest(asked.query, (), asked.vector, asked.stores, tokens.counter(options.model), problems)
+    about = answer.digest(
+        asked.query, (), asked.vector, asked.stores, tokens.counter(options.model), problems
+    )
     refused = [(one.hit.item.id, one.hit.item.title, one.reason) for one in left_out]
-    return hashlib.sha256(repr((RENDERER, about, options, reading, list(wanted), refused)).encode()).hexdigest()
+    return hashlib.sha256(
+        repr((RENDERER, about, options, reading, list(wanted), refused)).encode()
+    ).hexdigest()

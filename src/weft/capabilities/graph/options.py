@@ -43,7 +43,9 @@ class GraphOptions:
     exclude_entity_types: tuple[str, ...] = ()
     min_relevance_score: float = 0.1
     include_relationships: bool = True
-    relationship_depth: int = 1  # links to follow to more entities; 0: only links between those found
+    relationship_depth: int = (
+        1  # links to follow to more entities; 0: only links between those found
+    )
     max_relationships: int = 100
     include_axioms: bool = True
     include_claims: bool = False
@@ -78,8 +80,13 @@ def checked(options: GraphOptions) -> GraphOptions:
     for name in FLAGS:
         if not isinstance(getattr(options, name), bool):
             raise Invalid(f"{name} must be True or False, not {getattr(options, name)!r}")
-    if not isinstance(options.entity_separator, str) or len(options.entity_separator) > MAX_SEPARATOR:
-        raise Invalid(f"entity_separator must be a text of at most {MAX_SEPARATOR} characters, not {options.entity_separator!r}")
+    if (
+        not isinstance(options.entity_separator, str)
+        or len(options.entity_separator) > MAX_SEPARATOR
+    ):
+        raise Invalid(
+            f"entity_separator must be a text of at most {MAX_SEPARATOR} characters, not {options.entity_separator!r}"
+        )
     request.text(options.entity_separator)
     if options.mode not in MODES:
         raise unknown("mode", options.mode, MODES)
@@ -87,8 +94,12 @@ def checked(options: GraphOptions) -> GraphOptions:
     return replace(
         options,
         max_tokens=request.budget(options.max_tokens),
-        entity_types=None if options.entity_types is None else _types("entity_types", options.entity_types),
-        exclude_entity_types=_types("exclude_entity_types", options.exclude_entity_types, empty=True),
+        entity_types=None
+        if options.entity_types is None
+        else _types("entity_types", options.entity_types),
+        exclude_entity_types=_types(
+            "exclude_entity_types", options.exclude_entity_types, empty=True
+        ),
         preferred_types=_types("preferred_types", options.preferred_types, empty=True),
         min_relevance_score=request.fraction("min_relevance_score", options.min_relevance_score),
         format=layout(check.name("format", options.format)).name,
@@ -101,7 +112,9 @@ def ranker(options: GraphOptions) -> Ranker:
             raise unknown("ranker", options.ranker, RANKERS)
         return RANKERS[options.ranker]
     if not callable(getattr(options.ranker, "rank", None)):
-        raise Invalid(f"a ranker is one of {', '.join(sorted(RANKERS))} or an object with a method rank, not {options.ranker!r}")
+        raise Invalid(
+            f"a ranker is one of {', '.join(sorted(RANKERS))} or an object with a method rank, not {options.ranker!r}"
+        )
     return options.ranker
 
 

@@ -84,19 +84,39 @@ class TermRanker:
         present = [[term for term in one if term in whole] for one in asked]
         if not any(present):
             return nothing
-        name, kind, *values = lines if len(lines := whole.split("\n")) == len(said) else [one.lower() for one in said]
-        scores = [self._scored(some, len(one), name, kind, values) if some else nothing for some, one in zip(present, asked, strict=True)]
+        name, kind, *values = (
+            lines if len(lines := whole.split("\n")) == len(said) else [one.lower() for one in said]
+        )
+        scores = [
+            self._scored(some, len(one), name, kind, values) if some else nothing
+            for some, one in zip(present, asked, strict=True)
+        ]
         return scores[0] if len(scores) == 1 else max(scores, key=lambda one: one.raw)
 
-    def _scored(self, present: Sequence[str], count: int, name: str, kind: str, values: Sequence[str]) -> Scored:
+    def _scored(
+        self, present: Sequence[str], count: int, name: str, kind: str, values: Sequence[str]
+    ) -> Scored:
         in_name = [term for term in present if term in name]
         in_type = [term for term in present if term in kind]
         in_values = [term for value in values for term in present if term in value]
-        by_name, by_type, by_property = self.name * len(in_name), self.type * len(in_type), self.property * len(in_values)
+        by_name, by_type, by_property = (
+            self.name * len(in_name),
+            self.type * len(in_type),
+            self.property * len(in_values),
+        )
         raw = sum((by_name, by_type, by_property)) / count
-        signals = {"name": round(by_name / count, 6), "type": round(by_type / count, 6), "property": round(by_property / count, 6)}
+        signals = {
+            "name": round(by_name / count, 6),
+            "type": round(by_type / count, 6),
+            "property": round(by_property / count, 6),
+        }
         rounded = round(raw, 6)
-        return _made(rounded if raw < 1.0 else 1.0, signals, tuple(dict.fromkeys([*in_name, *in_values])), rounded)
+        return _made(
+            rounded if raw < 1.0 else 1.0,
+            signals,
+            tuple(dict.fromkeys([*in_name, *in_values])),
+            rounded,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +140,12 @@ class SignalRanker:
         own = terms(item.name)
         shared = [term for term in own if term in asked]
         signals = {
-            "mention": min(1.0, (_occurrences(item.name.lower(), text) + len(shared)) / self.mentions_for_all),
-            "type": (1.0 if item.type in request.preferred_types else 0.3) if request.preferred_types else 0.5,
+            "mention": min(
+                1.0, (_occurrences(item.name.lower(), text) + len(shared)) / self.mentions_for_all
+            ),
+            "type": (1.0 if item.type in request.preferred_types else 0.3)
+            if request.preferred_types
+            else 0.5,
             "recency": self._recency(item, request.now),
             "name": len(shared) / len(own) if own else 0.0,
         }
@@ -129,8 +153,17 @@ class SignalRanker:
             signals = {"semantic": request.semantic[item.key], **signals}
         weights = {signal: float(getattr(self, signal)) for signal in signals}
         total = sum(weights.values())
-        raw = sum(weights[signal] * value for signal, value in signals.items()) / total if total else 0.0
-        return Scored(round(min(1.0, raw), 6), {signal: round(value, 6) for signal, value in signals.items()}, tuple(shared), round(raw, 6))
+        raw = (
+            sum(weights[signal] * value for signal, value in signals.items()) / total
+            if total
+            else 0.0
+        )
+        return Scored(
+            round(min(1.0, raw), 6),
+            {signal: round(value, 6) for signal, value in signals.items()},
+            tuple(shared),
+            round(raw, 6),
+        )
 
     def _recency(self, item: Item, now: datetime) -> float:
         """From 1, today, to 0, a year ago and before. What has no date is neither new nor old."""
@@ -145,7 +178,9 @@ def _occurrences(name: str, text: str) -> int:
     count = at = 0
     while name and (at := text.find(name, at)) >= 0:
         end = at + len(name)
-        count += not (text[at - 1 : at].isalnum() and name[0].isalnum()) and not (text[end : end + 1].isalnum() and name[-1].isalnum())
+        count += not (text[at - 1 : at].isalnum() and name[0].isalnum()) and not (
+            text[end : end + 1].isalnum() and name[-1].isalnum()
+        )
         at = end
     return count
 

@@ -57,7 +57,9 @@ class GraphAnswer:
     violations: tuple[Violation, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     degraded: tuple[Problem, ...] = ()
-    digest: str = ""  # names all that the answer depends on; "" where the knowledge could not be read
+    digest: str = (
+        ""  # names all that the answer depends on; "" where the knowledge could not be read
+    )
     stats: Stats = field(default_factory=Stats)
 
     @property
@@ -65,28 +67,59 @@ class GraphAnswer:
         """What the text says, as items: of each entity no more than is shown of it; links, rules and claims in words."""
         names = {one.item.id: one.item.name for one in reversed(self.entities)}
         claims = (_said(hit.item, names) for hit in self.claims)
-        return (*(_seen(one) for one in self.entities), *(_told(one) for one in self.relationships), *(_ruled(one) for one in self.axioms), *claims)
+        return (
+            *(_seen(one) for one in self.entities),
+            *(_told(one) for one in self.relationships),
+            *(_ruled(one) for one in self.axioms),
+            *claims,
+        )
 
 
 def _seen(one: GraphEntity) -> Item:
     item = one.item
-    text = {Form.WHOLE: item.text or item.summary, Form.SUMMARY: item.summary, Form.POINTER: ""}[one.form]
+    text = {Form.WHOLE: item.text or item.summary, Form.SUMMARY: item.summary, Form.POINTER: ""}[
+        one.form
+    ]
     properties = {name: item.properties[name] for name in one.shown_properties}
-    return Item(item.id, item.space, item.kind, item.type, item.title or item.id, text, properties=properties)
+    return Item(
+        item.id,
+        item.space,
+        item.kind,
+        item.type,
+        item.title or item.id,
+        text,
+        properties=properties,
+    )
 
 
 def _told(one: Relationship) -> Item:
     text = f"{one.source_name} {one.edge.type.replace('_', ' ').lower()} {one.target_name}."
-    return Item(one.edge.name, one.edge.space, type=one.edge.type, text=text, properties=one.edge.properties)
+    return Item(
+        one.edge.name, one.edge.space, type=one.edge.type, text=text, properties=one.edge.properties
+    )
 
 
 def _ruled(one: Axiom) -> Item:
     from weft.axioms.read import described  # here, as it brings RE2 with it
 
-    return Item(one.id, one.space, Kind.RULE, one.target_type, one.name, one.description or described(one))
+    return Item(
+        one.id, one.space, Kind.RULE, one.target_type, one.name, one.description or described(one)
+    )
 
 
 def _said(item: Item, names: Mapping[str, str]) -> Item:
     said, subject = item.properties, names.get(item.subject or "", item.subject or "")
-    about = {str(said.get("predicate") or item.type or "says"): said["object"]} if "object" in said else {}
-    return Item(item.id, item.space, item.kind, item.type, subject, str(said.get("evidence") or item.text), properties=about)
+    about = (
+        {str(said.get("predicate") or item.type or "says"): said["object"]}
+        if "object" in said
+        else {}
+    )
+    return Item(
+        item.id,
+        item.space,
+        item.kind,
+        item.type,
+        subject,
+        str(said.get("evidence") or item.text),
+        properties=about,
+    )

@@ -10,7 +10,14 @@ from weft.capabilities.grounding.conflicts import conflict
 from weft.capabilities.grounding.evidence import Evidence, Given, Line, Source, evidence
 from weft.capabilities.grounding.facts import Facts, facts
 from weft.capabilities.grounding.sentences import Sentence, sentences
-from weft.capabilities.grounding.values import CONTRADICTED, SILENT, SUPPORTED, UNSUPPORTED, AnswerCheck, SentenceCheck
+from weft.capabilities.grounding.values import (
+    CONTRADICTED,
+    SILENT,
+    SUPPORTED,
+    UNSUPPORTED,
+    AnswerCheck,
+    SentenceCheck,
+)
 from weft.errors import Invalid
 from weft.ports import Embedder, Vector
 
@@ -48,7 +55,9 @@ def check_answer(answer: str, context: Given, *, embedder: Embedder | None = Non
     return AnswerCheck(tuple(told))
 
 
-def _checked(one: Sentence, known: Evidence, embedder: Embedder | None, vectors: dict[str, Vector]) -> SentenceCheck:
+def _checked(
+    one: Sentence, known: Evidence, embedder: Embedder | None, vectors: dict[str, Vector]
+) -> SentenceCheck:
     said = facts(one.text)
     if said.empty or one.text.endswith("?"):
         return SentenceCheck(*one, SILENT, "it says nothing that could be checked")
@@ -59,16 +68,42 @@ def _checked(one: Sentence, known: Evidence, embedder: Embedder | None, vectors:
     supported = best is not None and not best.missing and best.covered >= LEAST_COVERED
     if otherwise := conflict(said, known, near, supported):
         line, reason, missing = otherwise
-        return SentenceCheck(*one, CONTRADICTED, reason, missing, known.sources[line.source].item, line.facts.text, _score(said, known, line))
-    if best is not None and not supported and not best.missing and best.covered >= LEAST_SHARED and embedder is not None:
-        supported = _alike(said, near, known.sources.index(best.source), embedder, vectors) >= LEAST_ALIKE
+        return SentenceCheck(
+            *one,
+            CONTRADICTED,
+            reason,
+            missing,
+            known.sources[line.source].item,
+            line.facts.text,
+            _score(said, known, line),
+        )
+    if (
+        best is not None
+        and not supported
+        and not best.missing
+        and best.covered >= LEAST_SHARED
+        and embedder is not None
+    ):
+        supported = (
+            _alike(said, near, known.sources.index(best.source), embedder, vectors) >= LEAST_ALIKE
+        )
     if best is None:
         return SentenceCheck(*one, UNSUPPORTED, "no item shares a word with it", _all(said))
     line_text = _line_of(best, said, known, near)
     if supported:
-        return SentenceCheck(*one, SUPPORTED, "", (), best.source.item, line_text, round(best.covered, 6))
+        return SentenceCheck(
+            *one, SUPPORTED, "", (), best.source.item, line_text, round(best.covered, 6)
+        )
     missing = best.missing or tuple(sorted(said.every - best.source.stems))
-    return SentenceCheck(*one, UNSUPPORTED, f"no item has {_listed(missing)}", missing, best.source.item, line_text, round(best.covered, 6))
+    return SentenceCheck(
+        *one,
+        UNSUPPORTED,
+        f"no item has {_listed(missing)}",
+        missing,
+        best.source.item,
+        line_text,
+        round(best.covered, 6),
+    )
 
 
 def _match(said: Facts, known: Evidence, number: int) -> _Match:
@@ -80,10 +115,14 @@ def _match(said: Facts, known: Evidence, number: int) -> _Match:
 
 def _line_of(best: _Match, said: Facts, known: Evidence, near: list[Line]) -> str:
     own = [line for line in near if known.sources[line.source] is best.source]
-    return max(own, key=lambda line: known.covered(said.every, line.stems)).facts.text if own else ""
+    return (
+        max(own, key=lambda line: known.covered(said.every, line.stems)).facts.text if own else ""
+    )
 
 
-def _alike(said: Facts, near: list[Line], source: int, embedder: Embedder, vectors: dict[str, Vector]) -> float:
+def _alike(
+    said: Facts, near: list[Line], source: int, embedder: Embedder, vectors: dict[str, Vector]
+) -> float:
     own = [line.facts.text for line in near if line.source == source]
     for text in (said.text, *own):
         if text not in vectors:
@@ -100,4 +139,8 @@ def _all(said: Facts) -> tuple[str, ...]:
 
 
 def _listed(missing: tuple[str, ...]) -> str:
-    return ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "") if missing else "enough of it"
+    return (
+        ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        if missing
+        else "enough of it"
+    )

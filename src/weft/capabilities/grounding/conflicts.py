@@ -28,18 +28,33 @@ def conflict(said: Facts, known: Evidence, near: Sequence[Line], supported: bool
     return None if supported else _of_name(said, known, framed)
 
 
-def _of_number(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]], supported: bool) -> Found | None:
+def _of_number(
+    said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]], supported: bool
+) -> Found | None:
     """The line that fits best has another number of the same kind, and no line that fits has the one said."""
     least = SURE_FRAME if supported else SAME_FRAME
-    lines = [line for covered, line in framed if covered >= least and _names_known(said, known, line)]
+    lines = [
+        line for covered, line in framed if covered >= least and _names_known(said, known, line)
+    ]
     best = framed[0][0] if framed else 0.0
     fitting = 0.85 * best if best >= SURE_FRAME else least / 2
-    there, own = Amounts(other for covered, line in framed if covered >= fitting for other in line.facts.numbers), Amounts(said.numbers)
+    there, own = (
+        Amounts(
+            other for covered, line in framed if covered >= fitting for other in line.facts.numbers
+        ),
+        Amounts(said.numbers),
+    )
     wrong = [number for number in said.numbers if not there.has(number)]
     if not wrong:
         return None
     # The first number of each kind that a line has and the sentence has not: one look for each number said, however many there are.
-    firsts = [(line, {_kind(other): other for other in reversed(line.facts.numbers) if not own.has(other)}) for line in lines]
+    firsts = [
+        (
+            line,
+            {_kind(other): other for other in reversed(line.facts.numbers) if not own.has(other)},
+        )
+        for line in lines
+    ]
     for number in wrong:
         for line, others in firsts:
             if other := others.get(_kind(number)):
@@ -56,8 +71,17 @@ def _of_denial(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]
     """The line that fits best says the same and denies it, or the other way round. Both must have all of each other's words."""
     for covered, line in framed[:1]:
         back = known.covered(line.facts.every, said.every | line.stems - line.facts.every)
-        if covered >= SURE_FRAME and back >= SURE_FRAME and line.facts.denies != said.denies and _names_known(said, known, line):
-            return line, "it denies what the context says" if said.denies else "the context denies it", ()
+        if (
+            covered >= SURE_FRAME
+            and back >= SURE_FRAME
+            and line.facts.denies != said.denies
+            and _names_known(said, known, line)
+        ):
+            return (
+                line,
+                "it denies what the context says" if said.denies else "the context denies it",
+                (),
+            )
     return None
 
 
@@ -69,11 +93,23 @@ def _of_name(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]])
         others = [name for name in line.facts.names if name not in said.names]
         amounts = Amounts(line.facts.numbers)
         shared = len(said.names) - len(missing) + sum(amounts.has(one) for one in said.numbers)
-        if not 0 < len(missing) <= 2 or not others or not (shared or len(said.stems & line.stems) >= 3):
+        if (
+            not 0 < len(missing) <= 2
+            or not others
+            or not (shared or len(said.stems & line.stems) >= 3)
+        ):
             continue
         back = known.covered(line.facts.stems, said.every | line.stems - line.facts.every)
-        if known.covered(said.stems, line.stems) >= SURE_FRAME and back >= SAME_FRAME and len(said.stems) >= 2:
-            return line, f"it says {' '.join(missing)}, the context {' '.join(others[:3])}", tuple(missing)
+        if (
+            known.covered(said.stems, line.stems) >= SURE_FRAME
+            and back >= SAME_FRAME
+            and len(said.stems) >= 2
+        ):
+            return (
+                line,
+                f"it says {' '.join(missing)}, the context {' '.join(others[:3])}",
+                tuple(missing),
+            )
     return None
 
 
@@ -85,9 +121,15 @@ def _of_property(said: Facts, line: Line) -> Found | None:
     numbers = line.facts.numbers
     extra = said.every - line.frame
     if numbers:
-        if not said.numbers or {one.value for one in said.numbers} & {other.value for other in numbers}:
+        if not said.numbers or {one.value for one in said.numbers} & {
+            other.value for other in numbers
+        }:
             return None
-        return line, f"it says {said.numbers[0].said}, the context {numbers[0].said}", (said.numbers[0].said,)
+        return (
+            line,
+            f"it says {said.numbers[0].said}, the context {numbers[0].said}",
+            (said.numbers[0].said,),
+        )
     if value and 0 < len(extra) <= 2 and not value & said.every and not said.numbers:
         return line, f"the context says {line.facts.text}", tuple(sorted(extra))
     return None

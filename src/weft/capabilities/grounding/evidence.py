@@ -74,19 +74,27 @@ class Source:
 class Evidence:
     sources: list[Source] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
-    holders: dict[str, npt.NDArray[np.int32]] = field(default_factory=dict)  # the numbers of the lines that have a word
+    holders: dict[str, npt.NDArray[np.int32]] = field(
+        default_factory=dict
+    )  # the numbers of the lines that have a word
     weights: dict[str, float] = field(default_factory=dict)
 
     def weight(self, stem: str) -> float:
         """A word that few lines have tells more; one that no line has tells most."""
         if stem not in self.weights:
-            self.weights[stem] = math.log(2 + (len(self.lines) + 1) / (len(self.holders.get(stem, ())) + 0.5))
+            self.weights[stem] = math.log(
+                2 + (len(self.lines) + 1) / (len(self.holders.get(stem, ())) + 0.5)
+            )
         return self.weights[stem]
 
     def covered(self, wanted: Iterable[str], having: frozenset[str]) -> float:
         weights = {stem: self.weight(stem) for stem in wanted}
         total = sum(weights.values())
-        return sum(weight for stem, weight in weights.items() if stem in having) / total if total else 1.0
+        return (
+            sum(weight for stem, weight in weights.items() if stem in having) / total
+            if total
+            else 1.0
+        )
 
     def near(self, stems: Iterable[str]) -> list[int]:
         """The lines that share most with these words, best first."""
@@ -118,7 +126,9 @@ def _items(context: Given) -> list[Item]:
     if isinstance(context, Showing):
         return list(context.shown)
     if not isinstance(context, Iterable) or isinstance(context, bytes | Mapping):
-        raise Invalid(f"a context is what a request gave, a text, or a list of items and texts, not {type(context).__name__}")
+        raise Invalid(
+            f"a context is what a request gave, a text, or a list of items and texts, not {type(context).__name__}"
+        )
     return [_item(one, number) for number, one in enumerate(context, start=1)]
 
 
@@ -128,7 +138,9 @@ def _item(given: object, number: int) -> Item:
     if isinstance(given, str):
         return Item(f"text-{number}", "", text=given)
     if not isinstance(given, Item):
-        raise Invalid(f"a context is what a request gave, a text, or a list of items and texts, not one of {type(given).__name__}")
+        raise Invalid(
+            f"a context is what a request gave, a text, or a list of items and texts, not one of {type(given).__name__}"
+        )
     return given
 
 
@@ -142,20 +154,31 @@ def _shown(chosen: Chosen) -> Item:
     item = _item(chosen.hit, 0)
     if chosen.form is Form.WHOLE:
         return item
-    return Item(item.id, item.space, item.kind, item.type, item.title, text=item.summary if chosen.form is Form.SUMMARY else "")
+    return Item(
+        item.id,
+        item.space,
+        item.kind,
+        item.type,
+        item.title,
+        text=item.summary if chosen.form is Form.SUMMARY else "",
+    )
 
 
 def _linked(hit: Hit) -> Item:
     """A link in words."""
     item, said = hit.item, hit.item.properties
     text = f"{said['from']} {item.type.replace('_', ' ').lower()} {said['to']}."
-    return Item(item.id, item.space, type=item.type, text=text, properties=said.get("properties", {}))
+    return Item(
+        item.id, item.space, type=item.type, text=text, properties=said.get("properties", {})
+    )
 
 
 def _add(found: Evidence, item: Item) -> None:
     title = frozenset(words(item.title))
     number = len(found.sources)
-    texts = [sentence.text for part in (item.text, item.summary) for sentence in sentences(part)] or ([item.title] if item.title else [])
+    texts = [
+        sentence.text for part in (item.text, item.summary) for sentence in sentences(part)
+    ] or ([item.title] if item.title else [])
     lines = [Line(number, said, said.every | title) for said in map(facts, texts)]
     for name, value in item.properties.items():
         if name.startswith(OWN):
@@ -168,7 +191,13 @@ def _add(found: Evidence, item: Item) -> None:
     stems = frozenset(stem for line in lines for stem in line.stems)
     titled = facts(item.title).numbers
     found.sources.append(
-        Source(item, f" {whole}", frozenset(_TOKEN.findall(whole)), stems, Amounts((*titled, *(one for line in lines for one in line.facts.numbers))))
+        Source(
+            item,
+            f" {whole}",
+            frozenset(_TOKEN.findall(whole)),
+            stems,
+            Amounts((*titled, *(one for line in lines for one in line.facts.numbers))),
+        )
     )
 
 

@@ -9,7 +9,9 @@ from weft.capabilities.grounding.numbers import Number, Spans, numbers
 from weft.words import words
 
 _TOKEN = re.compile(r"[^\W_](?:[\w.\-/’']*[^\W_])?")
-_DENIES = re.compile(r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|\w+n['’]t)\b", re.I)
+_DENIES = re.compile(
+    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|\w+n['’]t)\b", re.I
+)
 _COMMON_WORDS = (
     "the a an this that these those it he she they we you i in on at by for from with to of as and or but if when while after before during since until "
     "there here his her its their our your my all some any each every both many most much more no not only also however although though because so then "
@@ -18,7 +20,11 @@ _COMMON_WORDS = (
     "about into through between among overall finally additionally moreover furthermore instead therefore meanwhile"
 )
 _COMMON = frozenset(_COMMON_WORDS.split())
-_POLITE = frozenset(words("i we you me happy to help hope helps glad let me know thank thanks please question further assist welcome feel free ask"))
+_POLITE = frozenset(
+    words(
+        "i we you me happy to help hope helps glad let me know thank thanks please question further assist welcome feel free ask"
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,9 @@ class Facts:
 
     @property
     def empty(self) -> bool:
-        return not self.numbers and not self.names and (len(self.stems) < 2 or self.stems <= _POLITE)
+        return (
+            not self.numbers and not self.names and (len(self.stems) < 2 or self.stems <= _POLITE)
+        )
 
 
 def facts(text: str) -> Facts:
@@ -62,4 +70,6 @@ def _names(text: str, found: tuple[Number, ...]) -> list[str]:
 
 def _without(text: str, found: tuple[Number, ...]) -> str:
     starts, ends = [one.start for one in found], [one.end for one in found]
-    return " ".join(text[start:end] for start, end in zip([0, *ends], [*starts, len(text)], strict=True))
+    return " ".join(
+        text[start:end] for start, end in zip([0, *ends], [*starts, len(text)], strict=True)
+    )

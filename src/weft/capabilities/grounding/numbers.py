@@ -15,16 +15,54 @@ _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES.split(), star
 _MONTH = r"(?P<{0}>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
 _DATES = (
     re.compile(r"\b(?P<y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})\b"),
-    re.compile(rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH.format('n')},?\s+(?P<y>\d{{4}})\b", re.I),
-    re.compile(rf"\b{_MONTH.format('n')}\s+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y>\d{{4}})\b", re.I),
+    re.compile(
+        rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH.format('n')},?\s+(?P<y>\d{{4}})\b",
+        re.I,
+    ),
+    re.compile(
+        rf"\b{_MONTH.format('n')}\s+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y>\d{{4}})\b", re.I
+    ),
 )
 _WORDS = {word: str(number) for number, word in enumerate(_NUMBER_WORDS.split())}
-_SCALES = {"k": 3, "thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9, "trillion": 12, "hundred": 2}
-_CURRENCIES = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "dollar": "usd", "euro": "eur", "pound": "gbp"}
+_SCALES = {
+    "k": 3,
+    "thousand": 3,
+    "million": 6,
+    "mn": 6,
+    "billion": 9,
+    "bn": 9,
+    "trillion": 12,
+    "hundred": 2,
+}
+_CURRENCIES = {
+    "$": "usd",
+    "€": "eur",
+    "£": "gbp",
+    "¥": "jpy",
+    "dollar": "usd",
+    "euro": "eur",
+    "pound": "gbp",
+}
 _CURRENCIES |= {code: code for code in ("usd", "eur", "gbp", "jpy", "cad", "chf")}
 _UNITS = {unit: unit for unit in _PLAIN_UNITS.split()}
-_UNITS |= {"%": "%", "percent": "%", "per cent": "%", "pct": "%", "business day": "business day", "working day": "business day"}
-_UNITS |= {"hr": "hour", "hrs": "hour", "min": "minute", "sec": "second", "kilometer": "km", "kilometre": "km", "kilogram": "kg", "people": "person"}
+_UNITS |= {
+    "%": "%",
+    "percent": "%",
+    "per cent": "%",
+    "pct": "%",
+    "business day": "business day",
+    "working day": "business day",
+}
+_UNITS |= {
+    "hr": "hour",
+    "hrs": "hour",
+    "min": "minute",
+    "sec": "second",
+    "kilometer": "km",
+    "kilometre": "km",
+    "kilogram": "kg",
+    "people": "person",
+}
 _NUMBER = re.compile(
     r"(?P<sign>(?<![\w.,)])[-−])?(?P<currency>[$€£¥])?\s?"
     r"(?:(?P<digits>(?<![\w.,])(?<![A-Za-z]-)\d{1,3}(?:[,’' \u00a0\u202f]\d{3})+(?:\.\d+)?(?![\d])|(?<![\w.])(?<![A-Za-z]-)\d+(?:[.,]\d+)*)"
@@ -80,7 +118,10 @@ def numbers(text: str) -> list[Number]:
     """All numbers and dates, in their order."""
     dates = _apart(_dates(text))
     taken = Spans([(one.start, one.end) for one in dates])
-    return sorted([*dates, *(one for one in _plain(text) if not taken.touch(one.start, one.end))], key=lambda one: one.start)
+    return sorted(
+        [*dates, *(one for one in _plain(text) if not taken.touch(one.start, one.end))],
+        key=lambda one: one.start,
+    )
 
 
 def _apart(dates: Iterable[Number]) -> list[Number]:
@@ -97,7 +138,13 @@ def _dates(text: str) -> Iterator[Number]:
         for found in pattern.finditer(text):
             parts = found.groupdict()
             month = int(parts["m"]) if parts.get("m") else _MONTHS[parts["n"][:3].lower()]
-            yield Number(f"{parts['y']}-{month:02}-{int(parts['d']):02}", "date", found.group(), found.start(), found.end())
+            yield Number(
+                f"{parts['y']}-{month:02}-{int(parts['d']):02}",
+                "date",
+                found.group(),
+                found.start(),
+                found.end(),
+            )
 
 
 def _plain(text: str) -> Iterator[Number]:
@@ -113,7 +160,9 @@ def _plain(text: str) -> Iterator[Number]:
 def _value(found: re.Match[str]) -> str | None:
     digits = _WORDS[found["word"].lower()] if found["word"] else _decimal(found["digits"])
     try:
-        number = Decimal(digits).scaleb(_SCALES[found["scale"].lower()] if found["scale"] else 0, _EXACT)
+        number = Decimal(digits).scaleb(
+            _SCALES[found["scale"].lower()] if found["scale"] else 0, _EXACT
+        )
     except InvalidOperation:
         return digits  # a version such as 1.2.3
     plain = f"{number.copy_negate() if found['sign'] else number:f}"
@@ -134,7 +183,13 @@ def _decimal(digits: str) -> str:
 
 def _unit(found: re.Match[str]) -> tuple[str, int]:
     """What is counted, and where the number ends: a word that is no unit does not belong to it."""
-    bare = found.end("scale") if found["scale"] else found.start("unit") if found["unit"] else found.end()
+    bare = (
+        found.end("scale")
+        if found["scale"]
+        else found.start("unit")
+        if found["unit"]
+        else found.end()
+    )
     unit = (found["unit"] or "").lower()
     singular = unit[:-1] if unit.endswith("s") and unit not in _UNITS else unit
     known = _UNITS.get(singular) or _CURRENCIES.get(singular)

@@ -11,7 +11,9 @@ _SHORT = "mr mrs ms dr prof sr jr st vs etc e.g i.e cf approx ca fig vol inc ltd
 _ABBREVIATIONS = frozenset(_SHORT.split())
 _LINE = re.compile(r"[^\n]+")
 _MARK = re.compile(r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+|#{1,6}\s+|>\s+)*")
-_END = re.compile(r"[.!?][\"'”’)\]]*(?=\s)|[。！？]|(?<=[a-z]{3})\.(?=[A-Z][a-z ])")  # the last: a space was forgotten
+_END = re.compile(
+    r"[.!?][\"'”’)\]]*(?=\s)|[。！？]|(?<=[a-z]{3})\.(?=[A-Z][a-z ])"
+)  # the last: a space was forgotten
 _LAST_WORD = re.compile(r"([\w.]+)\.\W*$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 
@@ -61,10 +63,16 @@ def _ends(text: str, start: int, found: re.Match[str]) -> bool:
     if not found.group().startswith("."):
         return True
     following = text[found.end() : found.end() + 20].lstrip()
-    if following[:1].islower() or (following[:1].isdigit() and text[start : found.start()].lower().endswith(" no")):
+    if following[:1].islower() or (
+        following[:1].isdigit() and text[start : found.start()].lower().endswith(" no")
+    ):
         return False
     word = _LAST_WORD.search(text[max(start, found.start() - 30) : found.start() + 1])
     if word is None:
         return True
     last = word[1].lower()
-    return last not in _ABBREVIATIONS and not (len(last) == 1 and last.isalpha() and word[1].isupper()) and not re.fullmatch(r"(?:[a-z]\.)+[a-z]", last)
+    return (
+        last not in _ABBREVIATIONS
+        and not (len(last) == 1 and last.isalpha() and word[1].isupper())
+        and not re.fullmatch(r"(?:[a-z]\.)+[a-z]", last)
+    )

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 from weft.model import Item
 
-SUPPORTED, UNSUPPORTED, CONTRADICTED, SILENT = "supported", "unsupported", "contradicted", "nothing_to_check"
+SUPPORTED, UNSUPPORTED, CONTRADICTED, SILENT = (
+    "supported",
+    "unsupported",
+    "contradicted",
+    "nothing_to_check",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,35 +58,67 @@ class Analytics:
     def close(self) -> None:
         self._file.close()
 
-    def note(self, at: datetime, workspace: str, operation: str, ms: float, found: int, error: str = "", query: str = "") -> None:
+    def note(
+        self,
+        at: datetime,
+        workspace: str,
+        operation: str,
+        ms: float,
+        found: int,
+        error: str = "",
+        query: str = "",
+    ) -> None:
         """One thing asked. What cannot be written is logged and lost: counting must not break what is counted."""
-        row = (codec.time_to_text(at), workspace, operation, ms, found, error, query if self.keep_text else None)
+        row = (
+            codec.time_to_text(at),
+            workspace,
+            operation,
+            ms,
+            found,
+            error,
+            query if self.keep_text else None,
+        )
         try:
             with self._lock, self._told():
-                self._file.execute("INSERT INTO asked(at, workspace, operation, ms, found, error, query) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                self._file.execute(
+                    "INSERT INTO asked(at, workspace, operation, ms, found, error, query) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    row,
+                )
                 if self._file.last_insert_rowid() % 1000 == 0:
-                    self._file.execute("DELETE FROM asked WHERE number <= (SELECT max(number) FROM asked) - ?", (KEPT,))
+                    self._file.execute(
+                        "DELETE FROM asked WHERE number <= (SELECT max(number) FROM asked) - ?",
+                        (KEPT,),
+                    )
         except Unavailable as problem:
             log.warning("analytics: %s", problem)
 
     def summaries(self) -> list[Summary]:
         """By workspace and operation."""
         with self._lock, self._told():
-            rows = self._file.execute("SELECT workspace, operation, ms, found, error FROM asked ORDER BY workspace, operation, ms").fetchall()
+            rows = self._file.execute(
+                "SELECT workspace, operation, ms, found, error FROM asked ORDER BY workspace, operation, ms"
+            ).fetchall()
         groups: dict[tuple[str, str], list[tuple[float, int, str]]] = {}
         for workspace, operation, ms, found, error in rows:
-            groups.setdefault((str(workspace), str(operation)), []).append((float(ms), int(found), str(error)))  # type: ignore[arg-type]
+            groups.setdefault((str(workspace), str(operation)), []).append(
+                (float(ms), int(found), str(error))
+            )  # type: ignore[arg-type]
         return [_summary(*names, asked) for names, asked in groups.items()]
 
     def queries(self, workspace: str, *, found_nothing: bool = False) -> list[str]:
         """The questions themselves, where they were kept; the oldest first."""
         only = "AND found = 0 AND error = ''" if found_nothing else ""
         with self._lock, self._told():
-            rows = self._file.execute(f"SELECT query FROM asked WHERE workspace = ? AND query IS NOT NULL {only} ORDER BY number", (workspace,))
+            rows = self._file.execute(
+                f"SELECT query FROM asked WHERE workspace = ? AND query IS NOT NULL {only} ORDER BY number",
+                (workspace,),
+            )
             return [str(query) for (query,) in rows]
 
     def _foreign(self) -> bool:
-        ((tables,),) = self._file.execute("SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' AND name != 'asked'").fetchall()
+        ((tables,),) = self._file.execute(
+            "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' AND name != 'asked'"
+        ).fetchall()
         return bool(tables)
 
     @contextmanager
@@ -94,7 +126,9 @@ class Analytics:
         try:
             yield
         except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise Corrupt(f"{self.path!r} is damaged or not a file of search analytics ({error}): delete it to begin anew") from error
+            raise Corrupt(
+                f"{self.path!r} is damaged or not a file of search analytics ({error}): delete it to begin anew"
+            ) from error
         except apsw.Error as error:
             raise Unavailable(f"{self.path!r}: {error}") from error
 
@@ -102,7 +136,15 @@ class Analytics:
 def _summary(workspace: str, operation: str, asked: list[tuple[float, int, str]]) -> Summary:
     times = [ms for ms, _, _ in asked]  # in order
     nothing = sum(not found and not error for _, found, error in asked)
-    return Summary(workspace, operation, len(asked), round(_at(times, 0.5), 3), round(_at(times, 0.95), 3), nothing, sum(bool(error) for _, _, error in asked))
+    return Summary(
+        workspace,
+        operation,
+        len(asked),
+        round(_at(times, 0.5), 3),
+        round(_at(times, 0.95), 3),
+        nothing,
+        sum(bool(error) for _, _, error in asked),
+    )
 
 
 def _at(times: list[float], share: float) -> float:

@@ -50,7 +50,13 @@ def candidates(pinned: Sequence[SearchResult], results: Sequence[SearchResult]) 
     return list(unique.values())
 
 
-def context(given: Sequence[Candidate], template: MemoryTemplate, budget: int | None, counter: TokenCounter, include_metadata: bool) -> ContextPreview:
+def context(
+    given: Sequence[Candidate],
+    template: MemoryTemplate,
+    budget: int | None,
+    counter: TokenCounter,
+    include_metadata: bool,
+) -> ContextPreview:
     """The context, and what it is made of."""
     layout = templates.layout(template, {one.key: one.result for one in given}, include_metadata)
     hits = tuple(Hit(_stand_in(one), one.worth) for one in given)
@@ -71,19 +77,39 @@ def context(given: Sequence[Candidate], template: MemoryTemplate, budget: int | 
         tuple(one.memory.id for one in inside),
         {one.memory.id: one.rank or 0.0 for one in inside},
         round(100 * tokens / budget, 2) if budget else 0.0,
-        tuple(Omitted(one.hit.item.id, ranks[one.hit.item.key], one.tokens, one.reason) for one in left_out),
+        tuple(
+            Omitted(one.hit.item.id, ranks[one.hit.item.key], one.tokens, one.reason)
+            for one in left_out
+        ),
     )
 
 
-def _more(fitted: Fitted, given: Sequence[Candidate], shown: set[Key], layout: Layout, budget: int, counter: TokenCounter) -> tuple[str, int]:
+def _more(
+    fitted: Fitted,
+    given: Sequence[Candidate],
+    shown: set[Key],
+    layout: Layout,
+    budget: int,
+    counter: TokenCounter,
+) -> tuple[str, int]:
     """Take in what fits after all. Memories are weighed one by one with a separator each, and the last has none; together they may be
     a little shorter. `shown` grows."""
     text, tokens = fitted.text, fitted.tokens
     blocks = {one.key: layout.block(Hit(_stand_in(one), one.worth), Form.WHOLE) for one in given}
-    for one in sorted(fitted.left_out, key=lambda one: (-one.hit.score, one.hit.item.id))[:MOST_TRIES]:
+    for one in sorted(fitted.left_out, key=lambda one: (-one.hit.score, one.hit.item.id))[
+        :MOST_TRIES
+    ]:
         own = counter.count(layout.start + layout.end) if not shown else 0
         if one.tokens + own <= budget - tokens + SEAM:
-            tried = assemble(layout, [(NAME, [blocks[key] for key in blocks if key in shown or key == one.hit.item.key])])
+            tried = assemble(
+                layout,
+                [
+                    (
+                        NAME,
+                        [blocks[key] for key in blocks if key in shown or key == one.hit.item.key],
+                    )
+                ],
+            )
             if (count := counter.count(tried)) <= budget:
                 shown.add(one.hit.item.key)
                 text, tokens = tried, count

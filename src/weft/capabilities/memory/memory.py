@@ -51,14 +51,26 @@ class Memory:
         self._template = templates.chosen(default_template, self._templates).name
         self._budget = request.whole("default_token_budget", default_token_budget, 0, 100_000_000)
         self._track, self._analytics = track_access, analytics
-        if expected_dimensions is not None and kb.dimensions != request.whole("expected_dimensions", expected_dimensions, 1, 1_000_000):
-            found = "there is no embedder" if kb.dimensions is None else f"the embedder's have {kb.dimensions}"
+        if expected_dimensions is not None and kb.dimensions != request.whole(
+            "expected_dimensions", expected_dimensions, 1, 1_000_000
+        ):
+            found = (
+                "there is no embedder"
+                if kb.dimensions is None
+                else f"the embedder's have {kb.dimensions}"
+            )
             raise Invalid(f"vectors of {expected_dimensions} dimensions are expected; {found}")
 
     # telling
 
     def remember(
-        self, content: str, *, supersedes: str | Sequence[str] = (), related: Mapping[str, str] | None = None, embed: bool = True, **fields: Any
+        self,
+        content: str,
+        *,
+        supersedes: str | Sequence[str] = (),
+        related: Mapping[str, str] | None = None,
+        embed: bool = True,
+        **fields: Any,
     ) -> Remembered:
         """Store a memory. Fields: type, conversation, confidence=0.5, metadata, pinned=False, expires_at, valid_from, valid_to, created_at, speaker,
         title, tags, source, id. `supersedes` names memories whose place it takes: they are kept and linked, and found only for times before.
@@ -67,8 +79,14 @@ class Memory:
         at = self._time("created_at", fields.get("created_at"))
         item = writing.memory(self.workspace, content, at, fields)
         old = self._shelf.known(request.ids(supersedes)) if supersedes else []
-        links = [writing.link(self.workspace, item.id, one.id, writing.SUPERSEDES, 1.0, at) for one in old]
-        links += [writing.link(self.workspace, item.id, id, type, 1.0, at) for id, type in (related or {}).items()]
+        links = [
+            writing.link(self.workspace, item.id, one.id, writing.SUPERSEDES, 1.0, at)
+            for one in old
+        ]
+        links += [
+            writing.link(self.workspace, item.id, id, type, 1.0, at)
+            for id, type in (related or {}).items()
+        ]
         self._shelf.add([item], links, [(one, writing.ended(one, item)) for one in old], embed)
         return Remembered.of(self._shelf.known([item.id])[0])
 
@@ -87,16 +105,47 @@ class Memory:
         facts are stored beside the turns and point to them. Telling it again changes nothing. Gives turns, summary, facts."""
         self._check_tier()
         before = self._shelf.known([after])[0].text if after else ""
-        said = writing.turns(self.workspace, _named("conversation", conversation), messages, self._time("now", now), before)
-        at = self._time("now", now or max((one.created_at for one in said if one.created_at), default=None))
-        items, links = writing.conversation(self.workspace, conversation, said, at, summary, [writing.fact(one) for one in facts], after or "")
+        said = writing.turns(
+            self.workspace,
+            _named("conversation", conversation),
+            messages,
+            self._time("now", now),
+            before,
+        )
+        at = self._time(
+            "now", now or max((one.created_at for one in said if one.created_at), default=None)
+        )
+        items, links = writing.conversation(
+            self.workspace,
+            conversation,
+            said,
+            at,
+            summary,
+            [writing.fact(one) for one in facts],
+            after or "",
+        )
         self._shelf.add(items, links, (), embed)
         return [Remembered.of(item) for item in self._shelf.known([item.id for item in items])]
 
-    def relate(self, source: str, target: str, type: str = "related", *, confidence: float = 1.0, now: datetime | None = None) -> None:
+    def relate(
+        self,
+        source: str,
+        target: str,
+        type: str = "related",
+        *,
+        confidence: float = 1.0,
+        now: datetime | None = None,
+    ) -> None:
         """Link two memories."""
         self._check_tier()
-        self._kb.add([], [writing.link(self.workspace, source, target, type, confidence, self._time("now", now))])
+        self._kb.add(
+            [],
+            [
+                writing.link(
+                    self.workspace, source, target, type, confidence, self._time("now", now)
+                )
+            ],
+        )
 
     def get(self, ids: str | Sequence[str]) -> list[Remembered]:
         """Memories by id; unknown ids are left out."""
@@ -136,14 +185,18 @@ class Memory:
         return self._context("context", _question(query), None, options).result()
 
     def build_context_by_vector(self, vector: Sequence[float], **options: Any) -> ContextResult:
-        return self._context("context", "", check.vector(vector).tolist(), options | {"mode": "vector"}).result()
+        return self._context(
+            "context", "", check.vector(vector).tolist(), options | {"mode": "vector"}
+        ).result()
 
     def preview(self, query: str, **options: Any) -> ContextPreview:
         """What `build_context` gives, with what it is made of and what was left out."""
         return self._context("preview", _question(query), None, options)
 
     def preview_by_vector(self, vector: Sequence[float], **options: Any) -> ContextPreview:
-        return self._context("preview", "", check.vector(vector).tolist(), options | {"mode": "vector"})
+        return self._context(
+            "preview", "", check.vector(vector).tolist(), options | {"mode": "vector"}
+        )
 
     def register_template(self, name: str, template: MemoryTemplate | Mapping[str, Any]) -> None:
         self._templates[name] = templates.checked(name, template)
@@ -160,41 +213,71 @@ class Memory:
         if self._tier is not None:
             tiers.check_full(tiers.in_force(self._tier), "memory")
 
-    def _search(self, text: str, vector: Sequence[float] | None, given: Mapping[str, Any]) -> list[SearchResult]:
+    def _search(
+        self, text: str, vector: Sequence[float] | None, given: Mapping[str, Any]
+    ) -> list[SearchResult]:
         self._check_tier()
         options = SearchOptions.of(given)
         if options.limit is None:
-            raise Invalid("limit must be a whole number: only a context has a budget that could set it")
+            raise Invalid(
+                "limit must be a whole number: only a context has a budget that could set it"
+            )
 
         def run() -> list[SearchResult]:
             with self._asking(text, vector, options) as asked:
-                found = [] if asked is None else finding.found(asked, options, _recipe(options), self._rankers)
+                found = (
+                    []
+                    if asked is None
+                    else finding.found(asked, options, _recipe(options), self._rankers)
+                )
             if self._track:
                 self._shelf.count([one.memory.id for one in found], self._time("now", options.now))
             return found
 
         return self._noted("search", text, run, len)
 
-    def _context(self, operation: str, text: str, vector: Sequence[float] | None, given: Mapping[str, Any]) -> ContextPreview:
+    def _context(
+        self, operation: str, text: str, vector: Sequence[float] | None, given: Mapping[str, Any]
+    ) -> ContextPreview:
         self._check_tier()
         options = ContextOptions.of(given)
-        template = templates.chosen(self._template if options.template is None else options.template, self._templates)
+        template = templates.chosen(
+            self._template if options.template is None else options.template, self._templates
+        )
         budget = self._budget if options.token_budget is None else options.token_budget
         counter = tokens.counter(options.model)
 
         def run() -> ContextPreview:
             with self._asking(text, vector, options) as asked:
-                found = [] if asked is None else finding.found(asked, options, resolved(_recipe(options), budget), self._rankers)
-                pinned = [] if asked is None or not options.pinned else finding.pinned(asked, options)
-            preview = fitting.context(fitting.candidates(pinned, found), template, budget, counter, options.include_metadata)
+                found = (
+                    []
+                    if asked is None
+                    else finding.found(
+                        asked, options, resolved(_recipe(options), budget), self._rankers
+                    )
+                )
+                pinned = (
+                    [] if asked is None or not options.pinned else finding.pinned(asked, options)
+                )
+            preview = fitting.context(
+                fitting.candidates(pinned, found),
+                template,
+                budget,
+                counter,
+                options.include_metadata,
+            )
             if self._track and operation == "context":
                 self._shelf.count(preview.memory_ids, self._time("now", options.now))
             return preview
 
-        return self._noted(operation, text, run, lambda preview: len(preview.memories) + len(preview.left_out))
+        return self._noted(
+            operation, text, run, lambda preview: len(preview.memories) + len(preview.left_out)
+        )
 
     @contextmanager
-    def _asking(self, text: str, vector: Sequence[float] | None, options: SearchOptions) -> Iterator[Request | None]:
+    def _asking(
+        self, text: str, vector: Sequence[float] | None, options: SearchOptions
+    ) -> Iterator[Request | None]:
         """The stores and the question's vector. A workspace to which nothing was told yet has nothing to find, and gives None."""
         if vector is not None and self._kb.dimensions is not None:
             check.vector(vector, self._kb.dimensions)
@@ -204,14 +287,18 @@ class Memory:
             try:
                 with _embedding():
                     times = {"now": options.now, "as_of": options.as_of, "vector": vector}
-                    asked, problems = stack.enter_context(self._kb.asking(text, spaces=[self.workspace], mode=options.mode, **times))
+                    asked, problems = stack.enter_context(
+                        self._kb.asking(text, spaces=[self.workspace], mode=options.mode, **times)
+                    )
             except NotFound:
                 log.debug("memory: nothing was told to workspace %s yet", self.workspace)
             for problem in problems:
                 log.warning("memory: %s", problem.reason)
             yield asked
 
-    def _noted(self, operation: str, text: str, run: Callable[[], T], count: Callable[[T], int]) -> T:
+    def _noted(
+        self, operation: str, text: str, run: Callable[[], T], count: Callable[[T], int]
+    ) -> T:
         """Run, and note how long it took and how much it found, if that was asked for."""
         started = perf_counter()
         found, failed = 0, ""
@@ -226,7 +313,9 @@ class Memory:
         finally:
             if self._analytics is not None:
                 ms = (perf_counter() - started) * 1000
-                self._analytics.note(self._kb.now(), self.workspace, operation, ms, found, failed, text)
+                self._analytics.note(
+                    self._kb.now(), self.workspace, operation, ms, found, failed, text
+                )
 
     def _time(self, name: str, given: object) -> datetime:
         return check.time(name, self._kb.now() if given is None else given)

@@ -45,10 +45,21 @@ class SearchOptions:
         for name in given:
             if name not in known:
                 raise unknown("option", name, known)
-        values = {name: value for name, value in given.items() if value is not None or known[name] is None or name in _NO_LIMIT}
-        named: dict[str, Any] = {name: CHECKS[name](name, value) if value is not None else None for name, value in values.items()}
+        values = {
+            name: value
+            for name, value in given.items()
+            if value is not None or known[name] is None or name in _NO_LIMIT
+        }
+        named: dict[str, Any] = {
+            name: CHECKS[name](name, value) if value is not None else None
+            for name, value in values.items()
+        }
         checked = cls(**named)
-        if checked.date_from is not None and checked.date_to is not None and checked.date_from > checked.date_to:
+        if (
+            checked.date_from is not None
+            and checked.date_to is not None
+            and checked.date_from > checked.date_to
+        ):
             raise Invalid(f"date_from {checked.date_from} is after date_to {checked.date_to}")
         return checked
 
@@ -67,7 +78,9 @@ class SearchOptions:
 
     def reachable(self, workspace: str, now: datetime) -> Filter:
         """The memories that links may lead to: whatever was known and valid, also outside of the search's filters."""
-        return Filter((workspace,), (Kind.MEMORY,), created_to=self.as_of, valid_at=self.as_of or now)
+        return Filter(
+            (workspace,), (Kind.MEMORY,), created_to=self.as_of, valid_at=self.as_of or now
+        )
 
 
 @dataclass(frozen=True, slots=True)

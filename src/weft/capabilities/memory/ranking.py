@@ -33,7 +33,11 @@ class RankingOptions:
         if not any(getattr(self, f"{name}_weight") for name in WEIGHTS):
             raise Invalid("the weights of a ranking must not all be 0")
         half = self.half_life_days
-        if half is not None and (isinstance(half, bool) or not isinstance(half, int | float) or not 0 < half < float("inf")):
+        if half is not None and (
+            isinstance(half, bool)
+            or not isinstance(half, int | float)
+            or not 0 < half < float("inf")
+        ):
             raise Invalid(f"half_life_days must be a number above 0, not {half!r}")
         return self
 
@@ -41,7 +45,9 @@ class RankingOptions:
 class Ranker(Protocol):
     """Gives back the same results, best first. Where it sets no `rank`, its order counts."""
 
-    def __call__(self, results: Sequence[SearchResult], options: RankingOptions, /) -> Sequence[SearchResult]: ...
+    def __call__(
+        self, results: Sequence[SearchResult], options: RankingOptions, /
+    ) -> Sequence[SearchResult]: ...
 
 
 def similarity(result: SearchResult, _: RankingOptions) -> float:
@@ -51,7 +57,9 @@ def similarity(result: SearchResult, _: RankingOptions) -> float:
 def recency(result: SearchResult, options: RankingOptions) -> float:
     created, now = result.memory.created_at, options.now
     days = max(0.0, (now - created).total_seconds() / DAY_S) if created and now else 0.0
-    return 1 / (1 + days) if options.half_life_days is None else 0.5 ** (days / options.half_life_days)
+    return (
+        1 / (1 + days) if options.half_life_days is None else 0.5 ** (days / options.half_life_days)
+    )
 
 
 def confidence(result: SearchResult, _: RankingOptions) -> float:
@@ -72,7 +80,13 @@ WEIGHTS: dict[str, Callable[[SearchResult, RankingOptions], float]] = {
 
 
 def weighted(results: Sequence[SearchResult], options: RankingOptions) -> list[SearchResult]:
-    return _ordered(results, lambda one: sum(getattr(options, f"{name}_weight") * signal(one, options) for name, signal in WEIGHTS.items()))
+    return _ordered(
+        results,
+        lambda one: sum(
+            getattr(options, f"{name}_weight") * signal(one, options)
+            for name, signal in WEIGHTS.items()
+        ),
+    )
 
 
 def by_signal(signal: Callable[[SearchResult, RankingOptions], float]) -> Ranker:
@@ -92,7 +106,12 @@ RANKERS: Mapping[str, Ranker] = {
 }
 
 
-def ranked(results: Sequence[SearchResult], ranker: str | Ranker, options: RankingOptions, known: Mapping[str, Ranker]) -> list[SearchResult]:
+def ranked(
+    results: Sequence[SearchResult],
+    ranker: str | Ranker,
+    options: RankingOptions,
+    known: Mapping[str, Ranker],
+) -> list[SearchResult]:
     """The results in the ranker's order, each with a rank score. A ranker that fails, or gives back other results than it got, is an error."""
     chosen = ranker if callable(ranker) else known.get(ranker) if isinstance(ranker, str) else None
     if chosen is None:
@@ -105,7 +124,10 @@ def ranked(results: Sequence[SearchResult], ranker: str | Ranker, options: Ranki
     _check_ranked(results, found, name)
     given = {one.memory.id: one for one in results}
     places = {one.memory.id: round(1 - place / len(found), 6) for place, one in enumerate(found)}
-    return [replace(given[one.memory.id], rank=places[one.memory.id] if one.rank is None else one.rank) for one in found]
+    return [
+        replace(given[one.memory.id], rank=places[one.memory.id] if one.rank is None else one.rank)
+        for one in found
+    ]
 
 
 def worths(results: Sequence[SearchResult]) -> list[float]:
@@ -117,7 +139,9 @@ def worths(results: Sequence[SearchResult]) -> list[float]:
     return found
 
 
-def _ordered(results: Sequence[SearchResult], score: Callable[[SearchResult], float]) -> list[SearchResult]:
+def _ordered(
+    results: Sequence[SearchResult], score: Callable[[SearchResult], float]
+) -> list[SearchResult]:
     scored = [replace(one, rank=round(float(score(one)), 6)) for one in results]
     return sorted(scored, key=lambda one: (-(one.rank or 0.0), one.memory.id))
 
@@ -125,10 +149,21 @@ def _ordered(results: Sequence[SearchResult], score: Callable[[SearchResult], fl
 def _check_ranked(results: Sequence[SearchResult], found: Sequence[object], name: str) -> None:
     for one in found:
         if not isinstance(one, SearchResult):
-            raise SearchError(f"the ranker {name!r} gave back {type(one).__name__} values instead of results")
-        if one.rank is not None and not (isinstance(one.rank, int | float) and one.rank == one.rank and abs(one.rank) != float("inf")):
-            raise SearchError(f"the ranker {name!r} gave memory {one.memory.id!r} the rank {one.rank!r}, which is not a number")
-    before, after = sorted(one.memory.id for one in results), sorted(one.memory.id for one in found if isinstance(one, SearchResult))
+            raise SearchError(
+                f"the ranker {name!r} gave back {type(one).__name__} values instead of results"
+            )
+        if one.rank is not None and not (
+            isinstance(one.rank, int | float)
+            and one.rank == one.rank
+            and abs(one.rank) != float("inf")
+        ):
+            raise SearchError(
+                f"the ranker {name!r} gave memory {one.memory.id!r} the rank {one.rank!r}, which is not a number"
+            )
+    before, after = (
+        sorted(one.memory.id for one in results),
+        sorted(one.memory.id for one in found if isinstance(one, SearchResult)),
+    )
     if before != after:
         lost, new = sorted(set(before) - set(after)), sorted(set(after) - set(before))
         what = f"lost {lost[:3]}" if lost else f"added {new[:3]}" if new else "repeated some"

@@ -8,7 +8,9 @@ from typing import Generic, Literal, ParamSpec, TypeVar
 
 from weft.errors import EmbeddingError, SearchError, TemplateNotFound, Unavailable, WeftError
 
-ErrorType = Literal["embedding_error", "search_error", "storage_error", "validation_error", "template_not_found"]
+ErrorType = Literal[
+    "embedding_error", "search_error", "storage_error", "validation_error", "template_not_found"
+]
 TYPES: tuple[tuple[type[WeftError], ErrorType], ...] = (  # the first that fits
     (TemplateNotFound, "template_not_found"),
     (EmbeddingError, "embedding_error"),

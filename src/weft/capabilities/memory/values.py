@@ -13,7 +13,9 @@ from weft.model import OWN, Edge, Hit, Item
 DEFAULT_CONFIDENCE = 0.5
 PINNED = "pinned"  # the tag of memories that every context begins with
 ACCESSED, ACCESSES = f"{OWN}accessed_at", f"{OWN}accesses"
-SUPERSEDED = f"{OWN}superseded"  # {"by": id, "at": when that was known, "valid_to": the end it had before}
+SUPERSEDED = (
+    f"{OWN}superseded"  # {"by": id, "at": when that was known, "valid_to": the end it had before}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,9 @@ class Remembered:
     accesses: int = 0
     pinned: bool = False
     valid_from: datetime | None = None
-    expires_at: datetime | None = None  # the end of its validity: it expired, or another took its place
+    expires_at: datetime | None = (
+        None  # the end of its validity: it expired, or another took its place
+    )
     superseded_by: str | None = None
     title: str = ""
 
@@ -135,4 +139,6 @@ class ContextPreview(ContextResult):
     left_out: tuple[Omitted, ...] = ()
 
     def result(self) -> ContextResult:
-        return ContextResult(self.context, self.token_count, self.memories, self.truncated, self.template)
+        return ContextResult(
+            self.context, self.token_count, self.memories, self.truncated, self.template
+        )

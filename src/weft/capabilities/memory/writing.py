@@ -20,7 +20,20 @@ NEXT, SUMMARISES, FROM, SUPERSEDES = "next", "summarises", "from", "supersedes"
 NEXT_WEIGHT = 0.5  # what was said right before or after is often, not always, of the same matter
 MOST_BEFORE = 300  # characters of the turn before that count for the meaning of a turn
 TURN, SUMMARY, FACT = "turn", "summary", "fact"
-MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,10 @@ def memory(workspace: str, content: str, at: datetime, given: Mapping[str, Any])
         told.get("title", "") or (turn_title(speaker, at) if speaker else ""),
         content,
         properties=_metadata(told.get("metadata", {}), speaker),
-        tags=(*check.names("tags", told.get("tags", ())), *([PINNED] if _flag("pinned", told.get("pinned", False)) else [])),
+        tags=(
+            *check.names("tags", told.get("tags", ())),
+            *([PINNED] if _flag("pinned", told.get("pinned", False)) else []),
+        ),
         subject=told.get("conversation"),
         confidence=told.get("confidence", DEFAULT_CONFIDENCE),
         created_at=at,
@@ -75,7 +91,20 @@ def memory(workspace: str, content: str, at: datetime, given: Mapping[str, Any])
 
 
 FIELDS = (
-    *("confidence", "conversation", "created_at", "expires_at", "id", "metadata", "pinned", "source", "speaker", "tags", "title", "type"),
+    *(
+        "confidence",
+        "conversation",
+        "created_at",
+        "expires_at",
+        "id",
+        "metadata",
+        "pinned",
+        "source",
+        "speaker",
+        "tags",
+        "title",
+        "type",
+    ),
     *("valid_from", "valid_to"),
 )
 
@@ -87,25 +116,58 @@ def ended(old: Item, new: Item) -> Item:
     if told is not None and told["by"] == new.id:
         return old  # told before
     if told is not None:
-        raise Conflict(f"memory {old.id!r} was superseded already, by {told['by']!r}: supersede that one", "superseded")
+        raise Conflict(
+            f"memory {old.id!r} was superseded already, by {told['by']!r}: supersede that one",
+            "superseded",
+        )
     end = max(new.created_at, new.valid_from or new.created_at)
-    begin = max((time for time in (old.created_at, old.valid_from) if time is not None), default=None)
+    begin = max(
+        (time for time in (old.created_at, old.valid_from) if time is not None), default=None
+    )
     if begin is not None and begin >= end:
-        raise Invalid(f"memory {old.id!r} is of {codec.time_to_text(begin)}: what supersedes it must be newer, not of {codec.time_to_text(end)}")
+        raise Invalid(
+            f"memory {old.id!r} is of {codec.time_to_text(begin)}: what supersedes it must be newer, not of {codec.time_to_text(end)}"
+        )
     before = codec.time_to_text(old.valid_to) if old.valid_to else None
-    told = {SUPERSEDED: {"by": new.id, "at": codec.time_to_text(new.created_at), "valid_to": before}}
-    return replace(old, valid_to=min(old.valid_to or end, end), updated_at=old.updated_at or old.created_at, properties={**old.properties, **told})
+    told = {
+        SUPERSEDED: {"by": new.id, "at": codec.time_to_text(new.created_at), "valid_to": before}
+    }
+    return replace(
+        old,
+        valid_to=min(old.valid_to or end, end),
+        updated_at=old.updated_at or old.created_at,
+        properties={**old.properties, **told},
+    )
 
 
-def link(workspace: str, source: str, target: str, type: str, confidence: float, since: datetime) -> Edge:
+def link(
+    workspace: str, source: str, target: str, type: str, confidence: float, since: datetime
+) -> Edge:
     """A relationship between memories. It is not followed when a time before `since` is asked for."""
-    return check.edge(Edge(source, target, type, confidence, workspace, properties={SINCE: codec.time_to_text(since)}))
+    return check.edge(
+        Edge(
+            source,
+            target,
+            type,
+            confidence,
+            workspace,
+            properties={SINCE: codec.time_to_text(since)},
+        )
+    )
 
 
-def turns(workspace: str, conversation: str, told: Sequence[Turn | Mapping[str, Any]], now: datetime, before: str = "") -> list[Item]:
+def turns(
+    workspace: str,
+    conversation: str,
+    told: Sequence[Turn | Mapping[str, Any]],
+    now: datetime,
+    before: str = "",
+) -> list[Item]:
     """The turns of a conversation as memories that know who spoke and when. `before` is what was said last, before them."""
     if isinstance(told, str | Mapping) or not isinstance(told, Sequence):
-        raise Invalid(f"messages must be a list of turns with speaker and content, not {type(told).__name__}")
+        raise Invalid(
+            f"messages must be a list of turns with speaker and content, not {type(told).__name__}"
+        )
     found: list[Item] = []
     seen: dict[str, int] = {}
     for number, one in enumerate(told):
@@ -114,9 +176,17 @@ def turns(workspace: str, conversation: str, told: Sequence[Turn | Mapping[str, 
         id = _id(conversation, turn.speaker, codec.time_to_text(at), turn.content)
         seen[id] = seen.get(id, 0) + 1  # the same words twice in one minute are two turns
         id = id if seen[id] == 1 else f"{id}-{seen[id]}"
-        told_of = {"id": id, "type": TURN, "conversation": conversation, "speaker": turn.speaker, "metadata": turn.metadata}
+        told_of = {
+            "id": id,
+            "type": TURN,
+            "conversation": conversation,
+            "speaker": turn.speaker,
+            "metadata": turn.metadata,
+        }
         item = memory(workspace, turn.content, at, told_of)
-        found.append(replace(item, embedding_text=_meant(item, found[-1].text if found else before)))
+        found.append(
+            replace(item, embedding_text=_meant(item, found[-1].text if found else before))
+        )
     return found
 
 
@@ -125,20 +195,50 @@ def _meant(turn: Item, before: str) -> str:
     return "\n".join(part for part in (turn.title, before[-MOST_BEFORE:], turn.text) if part)
 
 
-def conversation(workspace: str, name: str, said: Sequence[Item], at: datetime, summary: str | None, facts: Sequence[Fact], after: str) -> Told:
+def conversation(
+    workspace: str,
+    name: str,
+    said: Sequence[Item],
+    at: datetime,
+    summary: str | None,
+    facts: Sequence[Fact],
+    after: str,
+) -> Told:
     """What stands beside the turns, and the links: each turn to the next, the first to `after`, a summary and facts to what they are of."""
     ids = [one.id for one in said]
-    links = [link(workspace, one.id, two.id, NEXT, NEXT_WEIGHT, max(one.created_at or at, two.created_at or at)) for one, two in pairwise(said)]
-    links += [link(workspace, after, ids[0], NEXT, NEXT_WEIGHT, said[0].created_at or at)] if after and ids else []
+    links = [
+        link(
+            workspace,
+            one.id,
+            two.id,
+            NEXT,
+            NEXT_WEIGHT,
+            max(one.created_at or at, two.created_at or at),
+        )
+        for one, two in pairwise(said)
+    ]
+    links += (
+        [link(workspace, after, ids[0], NEXT, NEXT_WEIGHT, said[0].created_at or at)]
+        if after and ids
+        else []
+    )
     items = list(said)
     told = {"conversation": name}
     if summary is not None:
         items.append(memory(workspace, summary, at, told | {"type": SUMMARY}))
         links += [link(workspace, items[-1].id, id, SUMMARISES, 1.0, at) for id in ids]
     for one in facts:
-        fields = {"type": FACT, "confidence": one.confidence, "valid_from": one.valid_from, "valid_to": one.valid_to}
+        fields = {
+            "type": FACT,
+            "confidence": one.confidence,
+            "valid_from": one.valid_from,
+            "valid_to": one.valid_to,
+        }
         items.append(memory(workspace, one.content, at, told | fields))
-        links += [link(workspace, items[-1].id, _turn_id(ids, number), FROM, 1.0, at) for number in dict.fromkeys(one.turns)]
+        links += [
+            link(workspace, items[-1].id, _turn_id(ids, number), FROM, 1.0, at)
+            for number in dict.fromkeys(one.turns)
+        ]
     return items, links
 
 
@@ -176,7 +276,9 @@ def _turn(given: Turn | Mapping[str, Any], number: int) -> Turn:
         values = {names.get(name, name): value for name, value in given.items()}
         for name in values:
             if name not in Turn.__dataclass_fields__:
-                raise unknown(f"field of message {number}", name, (*Turn.__dataclass_fields__, *names))
+                raise unknown(
+                    f"field of message {number}", name, (*Turn.__dataclass_fields__, *names)
+                )
         if not {"speaker", "content"} <= values.keys():
             raise Invalid(f"message {number} needs speaker (or role) and content (or text)")
         given = Turn(**values)
@@ -202,5 +304,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _id(first: str, *parts: str) -> str:
-    digest = hashlib.blake2b("\x1f".join(parts).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(
+        "\x1f".join(parts).encode(errors="surrogatepass"), digest_size=8
+    ).hexdigest()
     return f"{first[:400]}-{digest}"

@@ -37,8 +37,12 @@ class Section:
         if all(pick < 0 for pick in picks):
             return ""
         if self.whole is not None:
-            return self.whole([entry for entry, pick in zip(self.entries, picks, strict=True) if pick >= 0])
-        return self.opening + self.between.join(blocks[pick] for blocks, pick in zip(self.blocks, picks, strict=True) if pick >= 0)
+            return self.whole(
+                [entry for entry, pick in zip(self.entries, picks, strict=True) if pick >= 0]
+            )
+        return self.opening + self.between.join(
+            blocks[pick] for blocks, pick in zip(self.blocks, picks, strict=True) if pick >= 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,9 @@ class Draft:
     sections: list[Section]
     counter: TokenCounter
     max_tokens: int | None
-    joined: str | None = None  # what stands between sections that become one text; None: each is counted for itself
+    joined: str | None = (
+        None  # what stands between sections that become one text; None: each is counted for itself
+    )
     picks: list[list[int]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     costs: list[int] = field(default_factory=list)
@@ -89,7 +95,10 @@ class Draft:
 
     @property
     def fits(self) -> bool:
-        capped = all(section.cap is None or cost <= section.cap for section, cost in zip(self.sections, self.costs, strict=True))
+        capped = all(
+            section.cap is None or cost <= section.cap
+            for section, cost in zip(self.sections, self.costs, strict=True)
+        )
         return capped and (self.max_tokens is None or self.tokens <= self.max_tokens)
 
     def pick(self, number: int, entry: int, form: int) -> None:
@@ -97,37 +106,59 @@ class Draft:
         self.write(number, self.sections[number])
 
 
-def fit(sections: Sequence[Section], max_tokens: int | None, counter: TokenCounter, joined: str | None = None) -> Fitted:
+def fit(
+    sections: Sequence[Section],
+    max_tokens: int | None,
+    counter: TokenCounter,
+    joined: str | None = None,
+) -> Fitted:
     """The best entries whose text has at most `max_tokens` tokens, and in each section at most its cap."""
     draft = Draft(list(sections), counter, max_tokens, joined)
     draft.take([[0] * len(section.entries) for section in sections])
     if not draft.fits:
-        costs = [_costs(section, text, counter) for section, text in zip(draft.sections, draft.texts, strict=True)]
+        costs = [
+            _costs(section, text, counter)
+            for section, text in zip(draft.sections, draft.texts, strict=True)
+        ]
         draft.take(_chosen(draft, costs))
         _shrink(draft)
         _fill(draft)
-    texts = {section.name: text for section, text in zip(draft.sections, draft.texts, strict=True) if text}
+    texts = {
+        section.name: text
+        for section, text in zip(draft.sections, draft.texts, strict=True)
+        if text
+    }
     return Fitted(texts, draft.tokens, tuple(_left_out(draft)), tuple(draft.problems))
 
 
 def _costs(section: Section, text: str, counter: TokenCounter) -> list[tuple[int, ...]]:
     """The tokens of each entry in each form; where a template makes the text, each entry's part of it by length."""
     if section.whole is None:
-        return [tuple(counter.count(block + section.between) for block in blocks) for blocks in section.blocks]
+        return [
+            tuple(counter.count(block + section.between) for block in blocks)
+            for blocks in section.blocks
+        ]
     tokens, length = counter.count(text), sum(len(entry.line) for entry in section.entries)
     return [(max(1, tokens * len(entry.line) // max(1, length)),) for entry in section.entries]
 
 
 def _chosen(draft: Draft, costs: Sequence[Sequence[tuple[int, ...]]]) -> list[list[int]]:
     """Every section is sure of an equal share if it can use it, so that a long profile leaves room for what answers the question."""
-    budget = sum(sum(sum(forms) for forms in section) for section in costs) if draft.max_tokens is None else draft.max_tokens
+    budget = (
+        sum(sum(sum(forms) for forms in section) for section in costs)
+        if draft.max_tokens is None
+        else draft.max_tokens
+    )
     groups = []
     share = budget // max(1, len(draft.sections))
     for section, tokens in zip(draft.sections, costs, strict=True):
         offers = tuple(
-            Offer(tuple(Option(cost, worth(entry, form)) for form, cost in enumerate(forms))) for entry, forms in zip(section.entries, tokens, strict=True)
+            Offer(tuple(Option(cost, worth(entry, form)) for form, cost in enumerate(forms)))
+            for entry, forms in zip(section.entries, tokens, strict=True)
         )
-        heading = draft.counter.count(section.opening) + (draft.counter.count(draft.joined) if draft.joined else 0)
+        heading = draft.counter.count(section.opening) + (
+            draft.counter.count(draft.joined) if draft.joined else 0
+        )
         most = budget if section.cap is None else min(budget, section.cap)
         groups.append(Group(offers, min(share, most), most, heading))
     options = iter(knapsack.choose(groups, budget).options)
@@ -144,8 +175,15 @@ def worth(entry: Entry, form: int) -> int:
 def _shrink(draft: Draft) -> None:
     """Drop what is worth least, until everything fits."""
     while not draft.fits:
-        over = [number for number, section in enumerate(draft.sections) if section.cap is not None and draft.costs[number] > section.cap]
-        taken = [(worth(draft.sections[number].entries[entry], form), -number, -entry) for number, entry, form in _taken(draft, over)]
+        over = [
+            number
+            for number, section in enumerate(draft.sections)
+            if section.cap is not None and draft.costs[number] > section.cap
+        ]
+        taken = [
+            (worth(draft.sections[number].entries[entry], form), -number, -entry)
+            for number, entry, form in _taken(draft, over)
+        ]
         if not taken:
             return
         _, number, entry = min(taken)
@@ -154,12 +192,22 @@ def _shrink(draft: Draft) -> None:
 
 def _taken(draft: Draft, numbers: Sequence[int]) -> list[tuple[int, int, int]]:
     """What is picked in these sections, or in all."""
-    return [(number, entry, form) for number in numbers or range(len(draft.sections)) for entry, form in enumerate(draft.picks[number]) if form >= 0]
+    return [
+        (number, entry, form)
+        for number in numbers or range(len(draft.sections))
+        for entry, form in enumerate(draft.picks[number])
+        if form >= 0
+    ]
 
 
 def _fill(draft: Draft) -> None:
     """Bring back, the most valuable first, what fits after all."""
-    absent = [(number, entry) for number, picks in enumerate(draft.picks) for entry, form in enumerate(picks) if form < 0]
+    absent = [
+        (number, entry)
+        for number, picks in enumerate(draft.picks)
+        for entry, form in enumerate(picks)
+        if form < 0
+    ]
     absent.sort(key=lambda one: (-worth(draft.sections[one[0]].entries[one[1]], 0), one))
     for number, entry in absent[:ATTEMPTS]:
         if draft.sections[number].entries:
@@ -170,7 +218,14 @@ def _fill(draft: Draft) -> None:
 
 def _left_out(draft: Draft) -> list[Unshown]:
     return [
-        Unshown(section.name, entry.kind, entry.id, entry.space, entry.score, draft.counter.count(entry.line))
+        Unshown(
+            section.name,
+            entry.kind,
+            entry.id,
+            entry.space,
+            entry.score,
+            draft.counter.count(entry.line),
+        )
         for section, picks in zip(draft.sections, draft.picks, strict=True)
         for entry, form in zip(section.entries, picks, strict=True)
         if form < 0

@@ -19,7 +19,10 @@ def profile_value(value: Any) -> str:
     """A text without line breaks as it is, anything else as JSON."""
     if isinstance(value, str) and not _BREAK.search(value):
         return value.strip()
-    return _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False, sort_keys=True))
+    return _BREAK.sub(
+        lambda found: f"\\u{ord(found[0]):04x}",
+        json.dumps(value, ensure_ascii=False, sort_keys=True),
+    )
 
 
 def profile_line(name: str, value: Any) -> str:
@@ -28,13 +31,19 @@ def profile_line(name: str, value: Any) -> str:
 
 def piece_line(item: Item, text: str) -> str:
     """`[procedure] Title: the text`, its further lines indented."""
-    said = ": ".join(part for part in (one_line(item.title), text.strip()) if part) or properties_text(item.properties)
+    said = ": ".join(
+        part for part in (one_line(item.title), text.strip()) if part
+    ) or properties_text(item.properties)
     return indented(f"[{one_line(item.type) or item.kind.value}] {said}")
 
 
 def piece_below(item: Item, score: float, include_tags: bool, include_scores: bool) -> str:
     """The lines below a piece, each with its line break in front."""
-    tags = f"\n  Tags: {', '.join(one_line(tag) for tag in item.tags)}" if include_tags and item.tags else ""
+    tags = (
+        f"\n  Tags: {', '.join(one_line(tag) for tag in item.tags)}"
+        if include_tags and item.tags
+        else ""
+    )
     return tags + (f"\n  Score: {score:.2f}" if include_scores else "")
 
 

@@ -34,12 +34,24 @@ class Outline:
 def sections(found: Retrieval, outline: Outline) -> list[Section]:
     """The parts of the text that have something to say."""
     pieces = tuple(piece_entry(hit) for hit in found.pieces)
-    blocks = tuple(_blocks(entry, hit, outline) for entry, hit in zip(pieces, found.pieces, strict=True))
+    blocks = tuple(
+        _blocks(entry, hit, outline) for entry, hit in zip(pieces, found.pieces, strict=True)
+    )
     parts = [
         _lined("Metadata", tuple(profile_entries(found.metadata, "Metadata", ()))),
-        _lined("Global Metadata", tuple(profile_entries(found.global_metadata, "Global Metadata", ()))),
-        Section("Knowledge", pieces, blocks, opening="[Knowledge]\n", between=outline.item_delimiter),
-        _lined("Relationships", tuple(replace(relation_entry(one, found.entity_id), section="Relationships") for one in found.graph_context)),
+        _lined(
+            "Global Metadata", tuple(profile_entries(found.global_metadata, "Global Metadata", ()))
+        ),
+        Section(
+            "Knowledge", pieces, blocks, opening="[Knowledge]\n", between=outline.item_delimiter
+        ),
+        _lined(
+            "Relationships",
+            tuple(
+                replace(relation_entry(one, found.entity_id), section="Relationships")
+                for one in found.graph_context
+            ),
+        ),
     ]
     return [part for part in parts if part.entries]
 

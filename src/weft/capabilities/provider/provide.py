@@ -24,8 +24,24 @@ from weft.recipes import Mode
 
 log = logging.getLogger(__name__)
 
-FOR_RETRIEVAL = ("top_k", "types", "tags", "mode", "min_score", "scope", "graph_traversal_depth", "graph_limit", "edge_types", "as_of", "now")
-WHOLE_NUMBERS = {"top_k": (1, request.MAX_LIMIT), "graph_traversal_depth": (0, 10), "graph_limit": (1, request.MAX_LIMIT)}
+FOR_RETRIEVAL = (
+    "top_k",
+    "types",
+    "tags",
+    "mode",
+    "min_score",
+    "scope",
+    "graph_traversal_depth",
+    "graph_limit",
+    "edge_types",
+    "as_of",
+    "now",
+)
+WHOLE_NUMBERS = {
+    "top_k": (1, request.MAX_LIMIT),
+    "graph_traversal_depth": (0, 10),
+    "graph_limit": (1, request.MAX_LIMIT),
+}
 
 
 class Provider:
@@ -54,7 +70,9 @@ class Provider:
         **options: Any,
     ) -> None:
         if not isinstance(kb, Engine):
-            raise Invalid(f"a provider needs an engine that weft.open gave, not {type(kb).__name__}")
+            raise Invalid(
+                f"a provider needs an engine that weft.open gave, not {type(kb).__name__}"
+            )
         self._kb, self._clock, self._options, self._tier = kb, clock, options, tier
         self._spaces = _the_only_one(kb) if spaces is None else check.names("spaces", spaces)
         if not self._spaces:
@@ -63,8 +81,13 @@ class Provider:
         self._formats = formatting.checked(formats or {})
         self._max_tokens = request.budget(max_tokens)
         if not isinstance(caps or {}, Mapping):
-            raise Invalid(f"caps must be a mapping of sections to tokens, not {type(caps).__name__}")
-        self._caps = {check.name("caps", name): request.whole(f"the cap of {name!r}", cap, 0, 100_000_000) for name, cap in (caps or {}).items()}
+            raise Invalid(
+                f"caps must be a mapping of sections to tokens, not {type(caps).__name__}"
+            )
+        self._caps = {
+            check.name("caps", name): request.whole(f"the cap of {name!r}", cap, 0, 100_000_000)
+            for name, cap in (caps or {}).items()
+        }
         self._counter = tokens.counter(model)
         self._metadata_info_type = check.name("metadata_info_type", metadata_info_type)
         self._wanted("", {})
@@ -81,23 +104,33 @@ class Provider:
         tiers.check_full(tiers.in_force(self._tier), "the provider")
         return retrieve(self._kb, self._wanted(query, options))
 
-    def provide(self, query: str, *, max_tokens: int | str | None = "as set", **options: Any) -> Provision:
+    def provide(
+        self, query: str, *, max_tokens: int | str | None = "as set", **options: Any
+    ) -> Provision:
         """Text by section with its tokens, what did not fit, and what went wrong."""
         budget = self._budget(max_tokens)
         found = self.retrieve(query, **options)
         ready, problems = self._sections(found)
         fitted = fit(ready, budget, self._counter)
         degraded = (*found.degraded, *problems, *fitted.problems)
-        return Provision(fitted.texts, fitted.tokens, self._counter.name, found, fitted.left_out, degraded)
+        return Provision(
+            fitted.texts, fitted.tokens, self._counter.name, found, fitted.left_out, degraded
+        )
 
     def text(self, query: str, *, max_tokens: int | str | None = "as set", **options: Any) -> str:
         """Everything in one text, within the budget. Options of its look: section_delimiter, item_delimiter, include_tags, include_scores."""
-        outline = Outline(**{one.name: options.pop(one.name) for one in fields(Outline) if one.name in options})
+        outline = Outline(
+            **{one.name: options.pop(one.name) for one in fields(Outline) if one.name in options}
+        )
         budget = self._budget(max_tokens)
         found = self.retrieve(query, **options)
         for problem in found.degraded:
             log.warning("provider: %s: %s", problem.part, problem.reason)
-        return outline.section_delimiter.join(fit(sections(found, outline), budget, self._counter, outline.section_delimiter).texts.values())
+        return outline.section_delimiter.join(
+            fit(
+                sections(found, outline), budget, self._counter, outline.section_delimiter
+            ).texts.values()
+        )
 
     def _budget(self, given: int | str | None) -> int | None:
         return self._max_tokens if given == "as set" else request.budget(given)
@@ -113,7 +146,9 @@ class Provider:
         return ready, problems
 
     def _wanted(self, query: str, options: Mapping[str, Any]) -> Wanted:
-        given = {name: value for name, value in {**self._options, **options}.items() if value is not None}
+        given = {
+            name: value for name, value in {**self._options, **options}.items() if value is not None
+        }
         for name in given:
             if name not in FOR_RETRIEVAL:
                 raise unknown("option", name, FOR_RETRIEVAL)
@@ -128,7 +163,10 @@ class Provider:
         if given.get("scope", "entity") not in get_args(Scope):
             raise unknown("scope", given["scope"], get_args(Scope))
         now = given.pop("now", None) or check.time("now", self._clock())
-        wanted = replace(Wanted(request.text(query), tuple(self._kb.known(self._spaces)), now, self._entity_id), **given)
+        wanted = replace(
+            Wanted(request.text(query), tuple(self._kb.known(self._spaces)), now, self._entity_id),
+            **given,
+        )
         request.fraction("min_score", wanted.min_score)
         if wanted.mode not in get_args(Mode):
             raise unknown("mode", wanted.mode, get_args(Mode))

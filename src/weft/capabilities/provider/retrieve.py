@@ -101,13 +101,21 @@ def _layer(name: str, kb: Engine, wanted: Wanted) -> Found:
 
 def _metadata(_: Engine, wanted: Wanted, stores: Stores) -> Found:
     def profiles(id: str) -> tuple[Item, ...]:
-        keys = stores.items.visible([(space, id) for space in wanted.spaces], wanted.only(Kind.PROFILE))
+        keys = stores.items.visible(
+            [(space, id) for space in wanted.spaces], wanted.only(Kind.PROFILE)
+        )
         return tuple(stores.items.get(keys))
 
     if wanted.entity_id is None:
         return Found(global_metadata=profiles(EVERYBODY))
-    known = stores.items.visible([(space, wanted.entity_id) for space in wanted.spaces], wanted.only())
-    missing = Problem("metadata", f"no item {wanted.entity_id!r} in {', '.join(wanted.spaces)}: only what holds for everybody is known", "unknown_entity")
+    known = stores.items.visible(
+        [(space, wanted.entity_id) for space in wanted.spaces], wanted.only()
+    )
+    missing = Problem(
+        "metadata",
+        f"no item {wanted.entity_id!r} in {', '.join(wanted.spaces)}: only what holds for everybody is known",
+        "unknown_entity",
+    )
     own = () if wanted.entity_id == EVERYBODY else profiles(wanted.entity_id)
     return Found(own, profiles(EVERYBODY), problems=() if known else (missing,))
 
@@ -117,12 +125,31 @@ def _pieces(kb: Engine, wanted: Wanted, _: Stores) -> Found:
     there are enough or no more."""
     if not wanted.query.strip():
         return Found()
-    every = Recipe("pieces", kinds=READABLE, types=wanted.types, tags=wanted.tags, mode=wanted.mode, min_score=wanted.min_score, required=True)
+    every = Recipe(
+        "pieces",
+        kinds=READABLE,
+        types=wanted.types,
+        tags=wanted.tags,
+        mode=wanted.mode,
+        min_score=wanted.min_score,
+        required=True,
+    )
     limit = wanted.top_k
     while True:
         recipe = replace(every, limit=limit)
-        context = kb.context(wanted.query, spaces=wanted.spaces, recipe=[recipe], max_tokens=None, now=wanted.now, as_of=wanted.as_of)
-        own = [hit for hit in context.hits if wanted.scope == "all" or hit.item.subject in (None, "", wanted.entity_id)]
+        context = kb.context(
+            wanted.query,
+            spaces=wanted.spaces,
+            recipe=[recipe],
+            max_tokens=None,
+            now=wanted.now,
+            as_of=wanted.as_of,
+        )
+        own = [
+            hit
+            for hit in context.hits
+            if wanted.scope == "all" or hit.item.subject in (None, "", wanted.entity_id)
+        ]
         if len(own) >= wanted.top_k or len(context.hits) < limit or limit == MAX_LIMIT:
             return Found(pieces=tuple(own[: wanted.top_k]), problems=context.degraded)
         limit = min(MAX_LIMIT, limit * WIDER)
@@ -132,9 +159,20 @@ def _graph(_: Engine, wanted: Wanted, stores: Stores) -> Found:
     if wanted.entity_id is None or not wanted.graph_traversal_depth:
         return Found()
     starts = [(space, wanted.entity_id) for space in wanted.spaces]
-    relations = walk(starts, wanted.only(), wanted.graph_traversal_depth, wanted.graph_limit, wanted.edge_types, stores)
+    relations = walk(
+        starts,
+        wanted.only(),
+        wanted.graph_traversal_depth,
+        wanted.graph_limit,
+        wanted.edge_types,
+        stores,
+    )
     relations, pieces = linked(relations, wanted.only(*READABLE), stores)
     return Found(pieces=pieces, relations=relations)
 
 
-LAYERS: dict[str, Callable[[Engine, Wanted, Stores], Found]] = {"metadata": _metadata, "pieces": _pieces, "graph": _graph}
+LAYERS: dict[str, Callable[[Engine, Wanted, Stores], Found]] = {
+    "metadata": _metadata,
+    "pieces": _pieces,
+    "graph": _graph,
+}

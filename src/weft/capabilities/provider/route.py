@@ -8,7 +8,12 @@ from weft.capabilities.provider import lines
 from weft.capabilities.provider.values import Entry, Relation, Retrieval
 from weft.model import Hit, Item
 
-SECTIONS = ("user_profile", "instructions", "context", "skills")  # these come first; any other name works as well
+SECTIONS = (
+    "user_profile",
+    "instructions",
+    "context",
+    "skills",
+)  # these come first; any other name works as well
 OTHER = "context"
 BY_TYPE = {  # for a piece that names no section
     "instruction": "instructions",
@@ -21,7 +26,9 @@ BY_TYPE = {  # for a piece that names no section
 }
 
 
-def routed(found: Retrieval, metadata_info_type: str = "user_profile") -> dict[str, tuple[Entry, ...]]:
+def routed(
+    found: Retrieval, metadata_info_type: str = "user_profile"
+) -> dict[str, tuple[Entry, ...]]:
     """Entries by section: profiles first, then pieces best first, then links. Sections without an entry are not there."""
     entries = [
         *profile_entries(found.metadata, metadata_info_type, ()),
@@ -32,7 +39,9 @@ def routed(found: Retrieval, metadata_info_type: str = "user_profile") -> dict[s
     by_section: dict[str, list[Entry]] = {}
     for entry in entries:
         by_section.setdefault(entry.section, []).append(entry)
-    names = [name for name in SECTIONS if name in by_section] + sorted(name for name in by_section if name not in SECTIONS)
+    names = [name for name in SECTIONS if name in by_section] + sorted(
+        name for name in by_section if name not in SECTIONS
+    )
     return {name: tuple(by_section[name]) for name in names}
 
 
@@ -48,11 +57,29 @@ def profile_entries(items: Sequence[Item], section: str, before: Sequence[Item])
     for name in sorted(values):
         item, value = values[name]
         line = lines.profile_line(name, value)
-        yield Entry("metadata", section, name, item.space, line, type=item.type, title=name, text=lines.profile_value(value))
+        yield Entry(
+            "metadata",
+            section,
+            name,
+            item.space,
+            line,
+            type=item.type,
+            title=name,
+            text=lines.profile_value(value),
+        )
     for item in items:
         if item.text.strip():
             line = lines.piece_line(item, item.text)
-            yield Entry("metadata", section, item.id, item.space, line, type=item.type, title=item.title, text=item.text)
+            yield Entry(
+                "metadata",
+                section,
+                item.id,
+                item.space,
+                line,
+                type=item.type,
+                title=item.title,
+                text=item.text,
+            )
 
 
 def piece_entry(hit: Hit) -> Entry:
@@ -85,4 +112,15 @@ def relation_entry(relation: Relation, entity_id: str | None) -> Entry:
     section = "user_profile" if edge.source == entity_id else OTHER
     line = lines.relation_line(relation, entity_id)
     title = relation.target.title
-    return Entry("relation", section, edge.target, edge.space, line, relation.score, type=edge.type, title=title, text=line, properties=edge.properties)
+    return Entry(
+        "relation",
+        section,
+        edge.target,
+        edge.space,
+        line,
+        relation.score,
+        type=edge.type,
+        title=title,
+        text=line,
+        properties=edge.properties,
+    )

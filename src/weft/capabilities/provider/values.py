@@ -59,9 +59,28 @@ class Entry:
 
     def values(self) -> dict[str, Any]:
         """What a template may use. The names of the three-layer files work too."""
-        own = {name: getattr(self, name) for name in ("kind", "section", "id", "space", "line", "score", "type", "title", "text", "summary")}
+        own = {
+            name: getattr(self, name)
+            for name in (
+                "kind",
+                "section",
+                "id",
+                "space",
+                "line",
+                "score",
+                "type",
+                "title",
+                "text",
+                "summary",
+            )
+        }
         own |= {"tags": list(self.tags), "properties": dict(self.properties)}
-        return own | {"content": self.text, "knowledge_type": self.type, "info_type": self.section, "piece_id": self.id}
+        return own | {
+            "content": self.text,
+            "knowledge_type": self.type,
+            "info_type": self.section,
+            "piece_id": self.id,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,21 @@ class Folder:
         mark = self.path / MARK
         if not mark.exists():
             if any(one.name not in (LOCK, f"{MARK}.partial") for one in self.path.iterdir()):
-                raise Corrupt(f"the folder {str(self.path)!r} holds files of something else: name an empty or a new one", "foreign_file")
+                raise Corrupt(
+                    f"the folder {str(self.path)!r} holds files of something else: name an empty or a new one",
+                    "foreign_file",
+                )
             write_whole(mark, codec.to_json({"format": FORMAT}).encode())
         found = self.parsed(mark).get("format")
         if type(found) is not int:
-            raise Corrupt(f"{str(mark)!r} does not say which format the folder has: restore it from a backup")
+            raise Corrupt(
+                f"{str(mark)!r} does not say which format the folder has: restore it from a backup"
+            )
         if found > FORMAT:
-            raise Unavailable(f"{str(self.path)!r} was written by a newer weft (format {found}, this one knows {FORMAT}): upgrade weft", "newer_version")
+            raise Unavailable(
+                f"{str(self.path)!r} was written by a newer weft (format {found}, this one knows {FORMAT}): upgrade weft",
+                "newer_version",
+            )
         self._finish()
 
     @contextmanager
@@ -76,7 +84,10 @@ class Folder:
 
     def files(self, kind: str) -> list[str]:
         """The names of all files of items or edges."""
-        return sorted(str(file.relative_to(self.path).as_posix()) for file in (self.path / kind).glob("*/*.json"))
+        return sorted(
+            str(file.relative_to(self.path).as_posix())
+            for file in (self.path / kind).glob("*/*.json")
+        )
 
     def row(self, name: str) -> dict[str, Any]:
         return self.parsed(self.path / name)
@@ -87,7 +98,9 @@ class Folder:
             if not isinstance(row, dict):
                 raise ValueError("not an object")
         except (ValueError, RecursionError) as error:
-            raise Corrupt(f"{str(file)!r} is not the JSON that weft wrote ({error}): repair it or restore it from a backup; nothing was changed") from error
+            raise Corrupt(
+                f"{str(file)!r} is not the JSON that weft wrote ({error}): repair it or restore it from a backup; nothing was changed"
+            ) from error
         return row
 
     def log_size(self) -> int:
@@ -104,7 +117,9 @@ class Folder:
         try:
             return [json.loads(line) for line in lines]
         except ValueError as error:
-            raise Corrupt(f"{str(self.path / LOG)!r} has a line that is not JSON ({error}): restore it from a backup; nothing was changed") from error
+            raise Corrupt(
+                f"{str(self.path / LOG)!r} has a line that is not JSON ({error}): restore it from a backup; nothing was changed"
+            ) from error
 
     # writing
 
@@ -138,4 +153,6 @@ class Folder:
         if not file.parent.is_dir():
             file.parent.mkdir(parents=True, exist_ok=True)
             sync_folder(file.parent.parent)
-        write_whole(file, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode())
+        write_whole(
+            file, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
+        )

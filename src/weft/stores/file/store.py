@@ -76,25 +76,39 @@ class FileStore:
         if not rows:
             return
         offset, changes = self._folder.log_size(), [_change(row) for row in rows]
-        items = {key: self._stored_item(key) for key in dict.fromkeys((one.space, one.id) for one in changes if one.action in ITEMS)}
-        edges = {key: self._stored_edges(key) for key in dict.fromkeys((one.space, one.id) for one in changes if one.action in LINKS)}
+        items = {
+            key: self._stored_item(key)
+            for key in dict.fromkeys((one.space, one.id) for one in changes if one.action in ITEMS)
+        }
+        edges = {
+            key: self._stored_edges(key)
+            for key in dict.fromkeys((one.space, one.id) for one in changes if one.action in LINKS)
+        }
         self._take(items, edges)
         self._log += changes
         self._offset = offset
 
     def _stored_item(self, key: Key) -> Item | None:
         name = self._folder.item_file(key)
-        return self._read(name, codec.item_from_dict) if (self._folder.path / name).exists() else None
+        return (
+            self._read(name, codec.item_from_dict) if (self._folder.path / name).exists() else None
+        )
 
     def _stored_edges(self, key: Key) -> list[Edge]:
         name = self._folder.edges_file(key)
-        return self._read(name, lambda row: [codec.edge_from_dict(one) for one in row["edges"]]) if (self._folder.path / name).exists() else []
+        return (
+            self._read(name, lambda row: [codec.edge_from_dict(one) for one in row["edges"]])
+            if (self._folder.path / name).exists()
+            else []
+        )
 
     def _read(self, name: str, read: Any) -> Any:
         try:
             return read(self._folder.row(name))
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise Corrupt(f"{str(self._folder.path / name)!r} is not what weft wrote ({error}): repair it or restore it from a backup") from error
+            raise Corrupt(
+                f"{str(self._folder.path / name)!r} is not what weft wrote ({error}): repair it or restore it from a backup"
+            ) from error
 
     def _take(self, items: dict[Key, Item | None], edges: dict[Key, list[Edge]]) -> None:
         for key, item in items.items():
@@ -106,7 +120,9 @@ class FileStore:
                 tally.count_item(item, 1)
         for key, starting in edges.items():
             tally = self._tallies.setdefault(key[0], _Tally())
-            for edge in [one for one in self._touching.get(key, {}).values() if one.source_key == key]:
+            for edge in [
+                one for one in self._touching.get(key, {}).values() if one.source_key == key
+            ]:
                 del self._edges[edge.key]
                 tally.count_edge(edge, -1)
                 for end in {edge.source_key, edge.target_key}:
@@ -132,9 +148,17 @@ class FileStore:
         for key, item in write.items.items():
             files[self._folder.item_file(key)] = None if item is None else codec.item_to_dict(item)
         for source in dict.fromkeys(key[0] for key in write.edges):
-            starting = {one.key: one for one in self._touching.get(source, {}).values() if one.source_key == source}
+            starting = {
+                one.key: one
+                for one in self._touching.get(source, {}).values()
+                if one.source_key == source
+            }
             changed = {key: edge for key, edge in write.edges.items() if key[0] == source}
-            left = [codec.edge_to_dict(edge) for _, edge in sorted((starting | changed).items()) if edge is not None]
+            left = [
+                codec.edge_to_dict(edge)
+                for _, edge in sorted((starting | changed).items())
+                if edge is not None
+            ]
             files[self._folder.edges_file(source)] = {"edges": left} if left else None
         return files
 
@@ -142,8 +166,16 @@ class FileStore:
 
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         with self.reading():
-            found = [(name, self._tallies[name]) for name in sorted(self._tallies if names is None else self._tallies.keys() & set(names))]
-            return [SpaceInfo(name, one.items, one.edges, codec.sum_text(one.digest)) for name, one in found]
+            found = [
+                (name, self._tallies[name])
+                for name in sorted(
+                    self._tallies if names is None else self._tallies.keys() & set(names)
+                )
+            ]
+            return [
+                SpaceInfo(name, one.items, one.edges, codec.sum_text(one.digest))
+                for name, one in found
+            ]
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self.reading():
@@ -155,26 +187,51 @@ class FileStore:
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         with self.reading():
-            allowed = (item for key, item in self._items.items() if (after is None or key > after) and only.allows(item))
-            return list(map(codec.given, heapq.nsmallest(limit, allowed, key=lambda item: item.key)))
+            allowed = (
+                item
+                for key, item in self._items.items()
+                if (after is None or key > after) and only.allows(item)
+            )
+            return list(
+                map(codec.given, heapq.nsmallest(limit, allowed, key=lambda item: item.key))
+            )
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         with self.reading():
-            return list(map(codec.given_change, [change for change in self._log[after:] if change.space == space][:limit]))
+            return list(
+                map(
+                    codec.given_change,
+                    [change for change in self._log[after:] if change.space == space][:limit],
+                )
+            )
 
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
         asked = set(keys)
         with self.reading():
-            found = [change for change in self._log if (change.space, change.id) in asked or (change.link is not None and change.link[1] in asked)]
+            found = [
+                change
+                for change in self._log
+                if (change.space, change.id) in asked
+                or (change.link is not None and change.link[1] in asked)
+            ]
             return list(map(codec.given_change, found))
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         """Reads every file again and compares it with the log."""
         with self.reading(), translated(str(self._folder.path)), self._folder.reading():
-            expected = {self._folder.item_file(key): codec.item_to_dict(item) for key, item in self._items.items()}
+            expected = {
+                self._folder.item_file(key): codec.item_to_dict(item)
+                for key, item in self._items.items()
+            }
             for source in {edge.source_key for edge in self._edges.values()}:
-                own = sorted((edge.key, edge) for edge in self._touching[source].values() if edge.source_key == source)
-                expected[self._folder.edges_file(source)] = {"edges": [codec.edge_to_dict(edge) for _, edge in own]}
+                own = sorted(
+                    (edge.key, edge)
+                    for edge in self._touching[source].values()
+                    if edge.source_key == source
+                )
+                expected[self._folder.edges_file(source)] = {
+                    "edges": [codec.edge_to_dict(edge) for _, edge in own]
+                }
             found = {*self._folder.files("items"), *self._folder.files("edges")}
             return [*self._differing(expected, found), *self._unlogged()]
 
@@ -192,7 +249,11 @@ class FileStore:
                     yield str(error)
 
     def _unlogged(self) -> Iterator[str]:
-        last = {(change.space, change.id): change.action for change in self._log if change.action in ITEMS}
+        last = {
+            (change.space, change.id): change.action
+            for change in self._log
+            if change.action in ITEMS
+        }
         links = {change.link: change.action for change in self._log if change.link}
         for key in sorted(set(last) | set(self._items)):
             if (last.get(key, "delete") != "delete") != (key in self._items):
@@ -204,26 +265,48 @@ class FileStore:
     # graph
 
     def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+        self,
+        keys: Sequence[Key],
+        spaces: Sequence[str],
+        types: Sequence[str] = (),
+        limit: int = 100,
+        min_weight: float = 0.0,
+        made: bool | None = None,
     ) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         with self.reading():
             for key in dict.fromkeys(keys):
-                seen = [edge for edge in self._touching.get(key, {}).values() if edge.space in spaces and edge.target_key[0] in spaces]
-                seen = [edge for edge in seen if edge.weight >= min_weight and (not types or edge.type in types)]
+                seen = [
+                    edge
+                    for edge in self._touching.get(key, {}).values()
+                    if edge.space in spaces and edge.target_key[0] in spaces
+                ]
+                seen = [
+                    edge
+                    for edge in seen
+                    if edge.weight >= min_weight and (not types or edge.type in types)
+                ]
                 seen = [edge for edge in seen if made is None or made == (edge.origin == MADE)]
                 for end in ("source_key", "target_key"):
                     side = (edge for edge in seen if getattr(edge, end) == key)
-                    found.update({edge.key: edge for edge in heapq.nsmallest(limit, side, key=_heaviest)})
+                    found.update(
+                        {edge.key: edge for edge in heapq.nsmallest(limit, side, key=_heaviest)}
+                    )
         return list(map(codec.given, sorted(found.values(), key=_heaviest)))
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         with self.reading():
             return [codec.given(self._edges[key]) for key in keys if key in self._edges]
 
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
+    def edges(
+        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+    ) -> list[Edge]:
         with self.reading():
-            owned = (edge for key, edge in self._edges.items() if edge.space in spaces and (after is None or key > after.key))
+            owned = (
+                edge
+                for key, edge in self._edges.items()
+                if edge.space in spaces and (after is None or key > after.key)
+            )
             wanted = (edge for edge in owned if made is None or (edge.origin == MADE) is made)
             return list(map(codec.given, heapq.nsmallest(limit, wanted, key=lambda edge: edge.key)))
 
@@ -231,11 +314,23 @@ class FileStore:
 class _Write:
     """One batch worked out: what each item and edge becomes (None: gone), and the lines of the log. Nothing is changed yet."""
 
-    def __init__(self, items: dict[Key, Item], edges: dict[EdgeKey, Edge], touching: dict[Key, dict[EdgeKey, Edge]], batch: Batch, number: int) -> None:
+    def __init__(
+        self,
+        items: dict[Key, Item],
+        edges: dict[EdgeKey, Edge],
+        touching: dict[Key, dict[EdgeKey, Edge]],
+        batch: Batch,
+        number: int,
+    ) -> None:
         self.items: dict[Key, Item | None] = {}
         self.edges: dict[EdgeKey, Edge | None] = {}
         self.log: list[str] = []
-        self._stored, self._linked, self._number, self._at = items, edges, number, codec.time_to_text(batch.at)
+        self._stored, self._linked, self._number, self._at = (
+            items,
+            edges,
+            number,
+            codec.time_to_text(batch.at),
+        )
         for key, version in batch.expected:
             codec.check_version(key, version, items.get(key))
         for key in batch.deleted:
@@ -247,7 +342,10 @@ class _Write:
         for item in batch.items:
             self._put(item.key, codec.item_from_dict(_through_json(codec.item_to_dict(item))))
         for edge in batch.edges:
-            before, self.edges[edge.key] = self._edge(edge.key), codec.edge_from_dict(_through_json(codec.edge_to_dict(edge)))
+            before, self.edges[edge.key] = (
+                self._edge(edge.key),
+                codec.edge_from_dict(_through_json(codec.edge_to_dict(edge))),
+            )
             self._note(edge.source_key, "link", before and codec.edge_to_dict(before), edge.key)
 
     def _put(self, key: Key, item: Item | None) -> None:
@@ -269,15 +367,36 @@ class _Write:
 
     def _note(self, key: Key, action: str, before: Any, link: EdgeKey | None) -> None:
         self._number += 1
-        row = {"number": self._number, "at": self._at, "space": key[0], "id": key[1], "action": action, "before": before}
-        self.log.append(codec.to_json(row | ({} if link is None else {"target": list(link[1]), "type": link[2]})) + "\n")
+        row = {
+            "number": self._number,
+            "at": self._at,
+            "space": key[0],
+            "id": key[1],
+            "action": action,
+            "before": before,
+        }
+        self.log.append(
+            codec.to_json(
+                row | ({} if link is None else {"target": list(link[1]), "type": link[2]})
+            )
+            + "\n"
+        )
 
 
 def _change(row: dict[str, Any]) -> Change:
     key, before = (row["space"], row["id"]), row["before"]
     read = codec.item_from_dict if row["action"] in ITEMS else codec.edge_from_dict
-    link: EdgeKey | None = (key, (row["target"][0], row["target"][1]), row["type"]) if "target" in row else None
-    return Change(row["number"], codec.text_to_time(row["at"]), *key, row["action"], None if before is None else read(before), link)
+    link: EdgeKey | None = (
+        (key, (row["target"][0], row["target"][1]), row["type"]) if "target" in row else None
+    )
+    return Change(
+        row["number"],
+        codec.text_to_time(row["at"]),
+        *key,
+        row["action"],
+        None if before is None else read(before),
+        link,
+    )
 
 
 def _heaviest(edge: Edge) -> tuple[float, str, str, str, Key, Key]:

@@ -12,18 +12,24 @@ LIGHTEST = 5e-324  # the least number above 0
 Places = npt.NDArray[np.intp]
 
 
-def largest(scores: npt.NDArray[np.float64], limit: int, most: float = 1.0) -> tuple[list[int], list[float], int]:
+def largest(
+    scores: npt.NDArray[np.float64], limit: int, most: float = 1.0
+) -> tuple[list[int], list[float], int]:
     """The places of the best scores, as shares of `most` and rounded, all of the last tie included; and how many are above 0, which alone count."""
     matching = int(np.count_nonzero(scores > 0))  # of truth values: ten times as fast as of numbers
     if not 0 < limit < matching:
         places = np.flatnonzero(scores > 0)
         return places.tolist(), np.round(scores[places] / most, 6).tolist(), matching
     sample = np.sort(scores[::EVERY])
-    likely = np.flatnonzero(scores >= max(sample[-_rank(limit, len(sample))] - ROUNDING * most, LIGHTEST))
+    likely = np.flatnonzero(
+        scores >= max(sample[-_rank(limit, len(sample))] - ROUNDING * most, LIGHTEST)
+    )
     places = likely if len(likely) >= limit else np.flatnonzero(scores > 0)
     values = scores[places]
     # Rounding makes ties: what may round to the same as the last is kept, and only what is kept is rounded.
-    near = values >= np.partition(values, len(values) - limit)[len(values) - limit] - ROUNDING * most
+    near = (
+        values >= np.partition(values, len(values) - limit)[len(values) - limit] - ROUNDING * most
+    )
     return places[near].tolist(), np.round(values[near] / most, 6).tolist(), matching
 
 
@@ -31,7 +37,11 @@ def smallest(distances: npt.NDArray[np.uint16], wanted: int) -> Places:
     """The places of the `wanted` smallest distances, all of the last tie included."""
     sample = np.sort(distances[::EVERY])
     likely = np.flatnonzero(distances <= sample[_rank(wanted, len(sample)) - 1])
-    return likely[_smallest(distances[likely], wanted)] if len(likely) >= wanted else _smallest(distances, wanted)
+    return (
+        likely[_smallest(distances[likely], wanted)]
+        if len(likely) >= wanted
+        else _smallest(distances, wanted)
+    )
 
 
 def _smallest(distances: npt.NDArray[np.uint16], wanted: int) -> Places:

@@ -98,7 +98,9 @@ def connect(path: str, cache_kb: int) -> apsw.Connection:
         connection = _open(path)
         for pragma in ("synchronous=FULL", f"cache_size=-{cache_kb}", "temp_store=MEMORY"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else links are planned anew for every item they are read of: four times as long
+        connection.config(
+            apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1
+        )  # else links are planned anew for every item they are read of: four times as long
         migrate(connection, path)
         return connection
 
@@ -106,7 +108,9 @@ def connect(path: str, cache_kb: int) -> apsw.Connection:
 def _open(path: str) -> apsw.Connection:
     _check_name(path)
     if not Path(path).exists() and not Path(path).absolute().parent.is_dir():
-        raise Unavailable(f"cannot create {path!r}: the folder {str(Path(path).absolute().parent)!r} does not exist")
+        raise Unavailable(
+            f"cannot create {path!r}: the folder {str(Path(path).absolute().parent)!r} does not exist"
+        )
     try:
         connection = apsw.Connection(path)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -135,7 +139,10 @@ def _open_in_read_only_folder(path: str) -> apsw.Connection:
     """SQLite cannot make its side files there; nobody else can be writing either, so it may do without."""
     waiting = Path(f"{path}-wal")
     if waiting.exists() and waiting.stat().st_size:
-        raise Unavailable(f"the last writes to {path!r} wait in {str(waiting)!r}: open it once with write permission", "read_only")
+        raise Unavailable(
+            f"the last writes to {path!r} wait in {str(waiting)!r}: open it once with write permission",
+            "read_only",
+        )
     uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
     connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     _refuse_foreign(connection, path)
@@ -148,7 +155,10 @@ def migrate(connection: apsw.Connection, path: str) -> None:
     if found == VERSION:
         return
     if connection.readonly("main"):
-        raise Unavailable(f"{path!r} is read-only and has schema {found}, not {VERSION}: open it once with write permission", "read_only")
+        raise Unavailable(
+            f"{path!r} is read-only and has schema {found}, not {VERSION}: open it once with write permission",
+            "read_only",
+        )
     with writing(connection):
         found = connection.pragma("user_version")  # another process may have been quicker
         for number in range(found, VERSION):
@@ -164,7 +174,10 @@ def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
         raise Corrupt(f"{path!r} is an SQLite file of another program", "foreign_file")
     found = connection.pragma("user_version")
     if found > VERSION:
-        raise Unavailable(f"{path!r} was written by a newer weft (schema {found}, this one knows {VERSION}): upgrade weft", "newer_version")
+        raise Unavailable(
+            f"{path!r} was written by a newer weft (schema {found}, this one knows {VERSION}): upgrade weft",
+            "newer_version",
+        )
 
 
 @contextmanager
@@ -181,7 +194,9 @@ def writing(connection: apsw.Connection) -> Iterator[None]:
 
 
 def _damaged(path: str, error: Exception) -> Corrupt:
-    return Corrupt(f"{path!r} is damaged or not an SQLite file ({error}): restore it from a backup or an export")
+    return Corrupt(
+        f"{path!r} is damaged or not an SQLite file ({error}): restore it from a backup or an export"
+    )
 
 
 @contextmanager
@@ -193,16 +208,24 @@ def translated(path: str) -> Iterator[None]:
         raise _damaged(path, error) from error
     except apsw.FullError as error:
         raise Unavailable(
-            f"no room left while writing {path!r}: this write was undone, what was written before stays; make room and do it again", "disk_full"
+            f"no room left while writing {path!r}: this write was undone, what was written before stays; make room and do it again",
+            "disk_full",
         ) from error
     except apsw.ReadOnlyError as error:
-        raise Unavailable(f"{path!r} cannot be written: the file or its folder is read-only", "read_only") from error
+        raise Unavailable(
+            f"{path!r} cannot be written: the file or its folder is read-only", "read_only"
+        ) from error
     except (apsw.BusyError, apsw.LockedError) as error:
-        raise Unavailable(f"{path!r} is being written by another process for more than {BUSY_TIMEOUT_MS // 1000} s", "busy") from error
+        raise Unavailable(
+            f"{path!r} is being written by another process for more than {BUSY_TIMEOUT_MS // 1000} s",
+            "busy",
+        ) from error
     except apsw.CantOpenError as error:
         raise Unavailable(f"cannot open {path!r}: {error}") from error
     except apsw.SQLError as error:
-        lost = str(error).startswith("no such ")  # our statements do not change: the file has lost a table
+        lost = str(error).startswith(
+            "no such "
+        )  # our statements do not change: the file has lost a table
         raise _damaged(path, error) if lost else Unavailable(f"{path!r}: {error}") from error
     except apsw.Error as error:
         raise Unavailable(f"{path!r}: {error}") from error

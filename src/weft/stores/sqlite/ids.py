@@ -56,7 +56,9 @@ class Ids:
         if items > MOST or self._looked_for * READ_AT_ONCE < items:
             return False
         self._looked_for = 0
-        self._learn(connection.execute("SELECT row, id FROM item WHERE space = ?", (self._space,)))  # which the index of ids answers alone
+        self._learn(
+            connection.execute("SELECT row, id FROM item WHERE space = ?", (self._space,))
+        )  # which the index of ids answers alone
         return True
 
     def _learn(self, found: Iterable[tuple[int, str]]) -> None:

@@ -47,7 +47,9 @@ class Kept:
                 self._begin(vectors.shape[1])
                 if not self._take(places, vectors):
                     return vectors
-        return self._rows.take(self._row_of[places], axis=0, mode="clip")  # unchecked: three quarters of the time
+        return self._rows.take(
+            self._row_of[places], axis=0, mode="clip"
+        )  # unchecked: three quarters of the time
 
     def _read(self, places: Places, read: Callable[[Places], Vectors]) -> bool:
         """Whether there was room for them."""
@@ -68,7 +70,12 @@ class Kept:
         if vectors.shape[1] != self._rows.shape[1] or used > len(self._rows):
             return False
         rows[new] = np.arange(self._used, used)
-        self._rows[rows], self._row_of[places], self._true[places], self._used = vectors, rows, True, used
+        self._rows[rows], self._row_of[places], self._true[places], self._used = (
+            vectors,
+            rows,
+            True,
+            used,
+        )
         return True
 
     def _begin(self, dimensions: int) -> None:

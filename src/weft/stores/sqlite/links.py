@@ -19,7 +19,9 @@ PER_ROW = 300  # characters of properties that take as much room as a link does
 BODY = 6  # their place among the columns
 
 Row = tuple[Any, ...]
-Read = tuple[float, list[tuple[Edge, Mapping[str, Any]]]]  # the heaviest links of an item, down to this weight; see `rows.unchanged` for the second of a pair
+Read = tuple[
+    float, list[tuple[Edge, Mapping[str, Any]]]
+]  # the heaviest links of an item, down to this weight; see `rows.unchanged` for the second of a pair
 
 _open, _made = opened(Edge)
 _weight = attrgetter("weight")
@@ -36,7 +38,10 @@ class Side:
     near: int  # the place of our end's id among the columns of a row
 
 
-SIDES = (Side("space", "source", "target_space", "target", 1), Side("target_space", "target", "space", "source", 3))
+SIDES = (
+    Side("space", "source", "target_space", "target", 1),
+    Side("target_space", "target", "space", "source", 3),
+)
 
 
 class Wanted(NamedTuple):
@@ -57,7 +62,14 @@ class Kept:
         self._links: dict[tuple[Side, int, Wanted], dict[str, Read]] = {}
 
     def heaviest(
-        self, connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float, names: Mapping[int, str]
+        self,
+        connection: apsw.Connection,
+        side: Side,
+        space: int,
+        ids: Sequence[str],
+        wanted: Wanted,
+        min_weight: float,
+        names: Mapping[int, str],
     ) -> list[Edge]:
         """For each id its heaviest links of at least that weight; `names` are those of the wanted spaces by number."""
         if self._rows > self._most_rows:
@@ -75,24 +87,46 @@ class Kept:
                 self._rows += len(missing) + size
             else:
                 known = {**known, **read}
-        return [edge if edge.properties == said else unchanged(edge, said) for id in ids for edge, said in known[id][1] if edge.weight >= min_weight]
+        return [
+            edge if edge.properties == said else unchanged(edge, said)
+            for id in ids
+            for edge, said in known[id][1]
+            if edge.weight >= min_weight
+        ]
 
     def forget(self) -> None:
         self._links.clear()
         self._rows = 0
 
 
-def heaviest(connection: apsw.Connection, side: Side, space: int, ids: Sequence[str], wanted: Wanted, min_weight: float) -> list[Row]:
+def heaviest(
+    connection: apsw.Connection,
+    side: Side,
+    space: int,
+    ids: Sequence[str],
+    wanted: Wanted,
+    min_weight: float,
+) -> list[Row]:
     """For each id its `limit` heaviest links to the spaces, ties by the other end: its index has them in this order, so that of a hub no more is read."""
     spaces, types, limit, made = wanted
-    inside = f"{side.far_space} = {spaces[0]}" if len(spaces) == 1 else f"{side.far_space} IN ({','.join(map(str, spaces))})"
+    inside = (
+        f"{side.far_space} = {spaces[0]}"
+        if len(spaces) == 1
+        else f"{side.far_space} IN ({','.join(map(str, spaces))})"
+    )
     chosen = f"AND type IN ({','.join('?' * len(types))})" if types else ""
     whose = "" if made is None else f"AND origin {'<>' if made else '='} ''"
     # Numbers of spaces tell when they were made, names do not. One space needs neither.
-    by_name = f", (SELECT name FROM space WHERE no = edge.{side.far_space})" if len(spaces) > 1 else ""
-    where = f"{side.space} = {space} AND {side.id} = ? AND weight >= ? AND {inside} {chosen} {whose}"
+    by_name = (
+        f", (SELECT name FROM space WHERE no = edge.{side.far_space})" if len(spaces) > 1 else ""
+    )
+    where = (
+        f"{side.space} = {space} AND {side.id} = ? AND weight >= ? AND {inside} {chosen} {whose}"
+    )
     best = f"SELECT {EDGE} FROM edge WHERE {where} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
-    found: list[Row] = connection.executemany(best, [(id, min_weight, *types) for id in ids]).fetchall()
+    found: list[Row] = connection.executemany(
+        best, [(id, min_weight, *types) for id in ids]
+    ).fetchall()
     return found
 
 
@@ -102,12 +136,23 @@ def ordered(found: Iterable[Edge]) -> list[Edge]:
     ranked = sorted(found, key=_weight, reverse=True)
     result: list[Edge] = []
     done = 0
-    for place in [place for place, (one, behind) in enumerate(pairwise(ranked)) if one.weight == behind.weight]:
+    for place in [
+        place for place, (one, behind) in enumerate(pairwise(ranked)) if one.weight == behind.weight
+    ]:
         if place >= done:
             end = place + 2
             while end < len(ranked) and ranked[end].weight == ranked[place].weight:
                 end += 1
-            tied = {(edge.source, edge.target, edge.type, edge.space, edge.target_space or edge.space): edge for edge in ranked[place:end]}
+            tied = {
+                (
+                    edge.source,
+                    edge.target,
+                    edge.type,
+                    edge.space,
+                    edge.target_space or edge.space,
+                ): edge
+                for edge in ranked[place:end]
+            }
             result += ranked[done:place]
             result += [tied[key] for key in sorted(tied)]
             done = end
@@ -119,9 +164,21 @@ def edges(rows: Sequence[Row], names: Mapping[int, str]) -> list[Edge]:
     thirds of the time."""
     return _made(
         [
-            _open(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
+            _open(
+                source,
+                target,
+                type,
+                weight,
+                names[space],
+                None,
+                {},
+                "" if target_space == space else names[target_space],
+                origin,
+            )
             if body is None
-            else edge_from_row(names, (space, source, target_space, target, type, weight, body, origin))
+            else edge_from_row(
+                names, (space, source, target_space, target, type, weight, body, origin)
+            )
             for space, source, target_space, target, type, weight, body, origin in rows
         ]
     )

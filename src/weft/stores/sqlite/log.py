@@ -14,7 +14,13 @@ from weft.model import Change, Edge, EdgeKey, Item, Key
 
 _COLUMNS = "number, space, at, id, action, before, target_space, target, type"
 _LINKS = ("link", "unlink")
-_FIRST = {"add": False, "link": False, "update": True, "delete": True, "unlink": True}  # whether something was there before
+_FIRST = {
+    "add": False,
+    "link": False,
+    "update": True,
+    "delete": True,
+    "unlink": True,
+}  # whether something was there before
 
 
 def of_space(connection: apsw.Connection, space: str, after: int, limit: int) -> list[Change]:
@@ -35,23 +41,35 @@ def of_items(connection: apsw.Connection, keys: Sequence[Key]) -> list[Change]:
 
 def _change(names: Mapping[int, str], row: Any) -> Change:
     number, space, at, id, action, body, target_space, target, type = row
-    link: EdgeKey | None = None if target is None else ((names[space], id), (names[target_space], target), type)
+    link: EdgeKey | None = (
+        None if target is None else ((names[space], id), (names[target_space], target), type)
+    )
     try:
-        return Change(number, codec.text_to_time(at), names[space], id, action, _before(action, body), link)
+        return Change(
+            number, codec.text_to_time(at), names[space], id, action, _before(action, body), link
+        )
     except (ValueError, TypeError) as error:
-        raise Corrupt(f"line {number} of the change log cannot be read ({error}): restore the file from a backup or an export") from error
+        raise Corrupt(
+            f"line {number} of the change log cannot be read ({error}): restore the file from a backup or an export"
+        ) from error
 
 
 def _before(action: str, body: str | None) -> Item | Edge | None:
     if body is None:
         return None
-    return codec.edge_from_dict(json.loads(body)) if action in _LINKS else codec.item_from_dict(json.loads(body))
+    return (
+        codec.edge_from_dict(json.loads(body))
+        if action in _LINKS
+        else codec.item_from_dict(json.loads(body))
+    )
 
 
 def problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
     """Where the log and the file disagree: lines that cannot be read, what is stored though it was deleted, what is gone though it was not."""
     names = dict(list(connection.execute("SELECT no, name FROM space")))
-    for row in connection.execute(f"SELECT {_COLUMNS} FROM change WHERE space = ? ORDER BY number", (space,)):
+    for row in connection.execute(
+        f"SELECT {_COLUMNS} FROM change WHERE space = ? ORDER BY number", (space,)
+    ):
         try:
             change = _change(names, row)
         except (Corrupt, LookupError):
@@ -59,8 +77,12 @@ def problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str
             continue
         if change.action not in _FIRST or (_FIRST[change.action] and change.before is None):
             yield f"space {name!r}: line {row[0]} of the change log does not say what was there before {change.action!r}"
-    yield from (f"space {name!r}: item {id!r} {what}" for id, what in _drifted(connection, _ITEMS, space))
-    yield from (f"space {name!r}: the edge {id} {what}" for id, what in _drifted(connection, _EDGES, space))
+    yield from (
+        f"space {name!r}: item {id!r} {what}" for id, what in _drifted(connection, _ITEMS, space)
+    )
+    yield from (
+        f"space {name!r}: the edge {id} {what}" for id, what in _drifted(connection, _EDGES, space)
+    )
     yield from unlogged(connection, space, name)
 
 
@@ -99,4 +121,9 @@ def _drifted(connection: apsw.Connection, query: str, space: int) -> Iterator[tu
     for id, action, stored in connection.execute(query, (space,)):
         gone = action in ("delete", "unlink")
         if stored == gone:
-            yield id, "is stored, but was deleted by the change log" if gone else "is not stored, but the change log did not delete it"
+            yield (
+                id,
+                "is stored, but was deleted by the change log"
+                if gone
+                else "is not stored, but the change log did not delete it",
+            )

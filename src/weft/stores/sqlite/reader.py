@@ -27,13 +27,17 @@ class Reader:
         self.links = Kept()
         self._views: dict[str, View] = {}
         self._state = -1
-        self._current: dict[str, View | None] = {}  # those that are up to date; None for spaces that do not exist
+        self._current: dict[
+            str, View | None
+        ] = {}  # those that are up to date; None for spaces that do not exist
         self._known: dict[Hashable, Any] = {}
 
     def begin(self) -> None:
         """What was read in earlier transactions stays true until another connection has written, which the file tells in one number."""
         self.connection.execute("BEGIN")
-        ((state,),) = self.connection.execute("PRAGMA data_version")  # this is what opens the transaction
+        ((state,),) = self.connection.execute(
+            "PRAGMA data_version"
+        )  # this is what opens the transaction
         if state != self._state:
             self._current.clear()
             self._known.clear()
@@ -51,7 +55,10 @@ class Reader:
 
     def views(self, names: Sequence[str]) -> dict[str, View]:
         """The asked spaces that exist, each once, as they are now."""
-        views = {name: self._current[name] if name in self._current else self._refreshed(name) for name in dict.fromkeys(names)}
+        views = {
+            name: self._current[name] if name in self._current else self._refreshed(name)
+            for name in dict.fromkeys(names)
+        }
         return {name: view for name, view in views.items() if view is not None}
 
     def _refreshed(self, name: str) -> View | None:
@@ -126,7 +133,12 @@ class Reading:
         readers.mine.reader = reader
         return reader
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         readers = self._readers
         if not self._joined:
             reader, readers.mine.reader = readers.mine.reader, None

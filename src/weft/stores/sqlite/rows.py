@@ -40,10 +40,16 @@ EVER = np.iinfo(np.int64).max
 _EXPONENT = np.float32(2.0 ** (127 - 15))  # between what the two kinds of floats begin to count at
 
 EDGE = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
-UNUSUAL = ("item_id", "properties", "target_space")  # what an edge may have beside its columns: its body, which has all fields in older files
+UNUSUAL = (
+    "item_id",
+    "properties",
+    "target_space",
+)  # what an edge may have beside its columns: its body, which has all fields in older files
 _NONE: Mapping[str, Any] = {}
 _edge = maker(Edge)
-_decode = json.JSONDecoder().raw_decode  # `loads` looks for blanks around the item, too: it takes two thirds longer
+_decode = (
+    json.JSONDecoder().raw_decode
+)  # `loads` looks for blanks around the item, too: it takes two thirds longer
 
 
 def microseconds(time: datetime) -> int:
@@ -51,7 +57,9 @@ def microseconds(time: datetime) -> int:
     return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 
 
-def record(item: Item, length: int, has_vector: bool) -> tuple[int, int, int, int, int, float, int, int, int]:
+def record(
+    item: Item, length: int, has_vector: bool
+) -> tuple[int, int, int, int, int, float, int, int, int]:
     """The fixed-size part of an item, in the order of RECORD."""
     return (
         1,
@@ -83,10 +91,14 @@ def item_from_body(body: str, space: str) -> Item:
         raise _unreadable("an item", space, error) from error
 
 
-def damaged(connection: apsw.Connection, space: str, rows: Iterable[int], error: Exception) -> Exception:
+def damaged(
+    connection: apsw.Connection, space: str, rows: Iterable[int], error: Exception
+) -> Exception:
     """The error with the id of the first of these items that cannot be read. Looked up only now: to read all ids would slow what can be read."""
     for row in rows:
-        for id, body in connection.execute("SELECT id, CAST(body AS BLOB) FROM item WHERE row = ?", (row,)):
+        for id, body in connection.execute(
+            "SELECT id, CAST(body AS BLOB) FROM item WHERE row = ?", (row,)
+        ):
             try:
                 item_from_body(body.decode(), space)
             except (Corrupt, UnicodeDecodeError) as found:
@@ -95,16 +107,38 @@ def damaged(connection: apsw.Connection, space: str, rows: Iterable[int], error:
 
 
 def _unreadable(what: str, space: str, why: BaseException) -> Corrupt:
-    return Corrupt(f"{what} of space {space!r} cannot be read ({why}): restore the file from a backup or an export")
+    return Corrupt(
+        f"{what} of space {space!r} cannot be read ({why}): restore the file from a backup or an export"
+    )
 
 
 def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
     """An edge from its columns; `names` are the names of the spaces by number."""
     space, source, target_space, target, type, weight, body, origin = row
     if body is None:
-        return _edge(source, target, type, weight, names[space], None, {}, "" if target_space == space else names[target_space], origin)
+        return _edge(
+            source,
+            target,
+            type,
+            weight,
+            names[space],
+            None,
+            {},
+            "" if target_space == space else names[target_space],
+            origin,
+        )
     more = json.loads(body)
-    return _edge(source, target, type, weight, names[space], more.get("item_id"), more.get("properties", {}), more.get("target_space", ""), origin)
+    return _edge(
+        source,
+        target,
+        type,
+        weight,
+        names[space],
+        more.get("item_id"),
+        more.get("properties", {}),
+        more.get("target_space", ""),
+        origin,
+    )
 
 
 def floats(halves: bytes) -> npt.NDArray[np.float32]:

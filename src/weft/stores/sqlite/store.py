@@ -15,7 +15,19 @@ import numpy.typing as npt
 from weft import codec
 from weft import words as analyser
 from weft.errors import Conflict, Corrupt, Unavailable
-from weft.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Key, Links, Marks, SpaceInfo
+from weft.model import (
+    Batch,
+    Change,
+    Edge,
+    EdgeKey,
+    Filter,
+    Found,
+    Item,
+    Key,
+    Links,
+    Marks,
+    SpaceInfo,
+)
 from weft.quick import rounded
 from weft.stores.sqlite import best, entries, linking, links, log, vectors, verify, words
 from weft.stores.sqlite.file import WRITER_CACHE_KB, connect, translated, writing
@@ -75,27 +87,48 @@ class SqliteStore:
 
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         with self.reading() as reader:
-            return list(reader.known(("spaces", None if names is None else tuple(names)), lambda connection: _spaces(connection, names)))
+            return list(
+                reader.known(
+                    ("spaces", None if names is None else tuple(names)),
+                    lambda connection: _spaces(connection, names),
+                )
+            )
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self.reading() as reader:
             views = reader.views([space for space, _ in keys])
-            found = {name: view.stored(reader.connection, name, [id for space, id in keys if space == name]) for name, view in views.items()}
+            found = {
+                name: view.stored(
+                    reader.connection, name, [id for space, id in keys if space == name]
+                )
+                for name, view in views.items()
+            }
         return [found[space][id] for space, id in keys if space in found and id in found[space]]
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
         with self.reading() as reader:
-            shown = [self._shown(reader, name, view, keys, only) for name, view in reader.views(only.spaces).items()]
+            shown = [
+                self._shown(reader, name, view, keys, only)
+                for name, view in reader.views(only.spaces).items()
+            ]
         if len(shown) == 1:
             return shown[0]
         every = frozenset([key for some in shown for key in some])
         return [key for key in keys if key in every]
 
-    def _shown(self, reader: Reader, name: str, view: View, keys: Sequence[Key], only: Filter) -> list[Key]:
+    def _shown(
+        self, reader: Reader, name: str, view: View, keys: Sequence[Key], only: Filter
+    ) -> list[Key]:
         own = [key for key in keys if key[0] == name]
-        places, mask = view.places(reader.connection, [id for _, id in own]), view.mask(reader.connection, only)
+        places, mask = (
+            view.places(reader.connection, [id for _, id in own]),
+            view.mask(reader.connection, only),
+        )
         if NOWHERE in places:
-            own, places = [key for key, place in zip(own, places, strict=True) if place != NOWHERE], [place for place in places if place != NOWHERE]
+            own, places = (
+                [key for key, place in zip(own, places, strict=True) if place != NOWHERE],
+                [place for place in places if place != NOWHERE],
+            )
         return own if mask is None else list(compress(own, mask[places].tolist()))
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
@@ -107,11 +140,21 @@ class SqliteStore:
                     found += self._find(reader, name, view, only, limit - len(found), behind)
         return found
 
-    def _find(self, reader: Reader, name: str, view: View, only: Filter, limit: int, behind: str) -> list[Item]:
+    def _find(
+        self, reader: Reader, name: str, view: View, only: Filter, limit: int, behind: str
+    ) -> list[Item]:
         places = self._about(reader, view, only) if only.subjects else None
         mask = view.mask(reader.connection, only) if places is None else None
         if mask is not None and (allowed := int(np.count_nonzero(mask))) < FEW:
-            if allowed >= PER_WALKED and (found := self._walked(reader, name, view, mask, limit, behind, allowed // PER_WALKED)) is not None:
+            if (
+                allowed >= PER_WALKED
+                and (
+                    found := self._walked(
+                        reader, name, view, mask, limit, behind, allowed // PER_WALKED
+                    )
+                )
+                is not None
+            ):
                 return found
             places = np.flatnonzero(mask).tolist()
         if places is not None:
@@ -119,13 +162,24 @@ class SqliteStore:
             return self.get([(name, id) for id in ids[:limit]])
         return self._walked(reader, name, view, mask, limit, behind, view.next) or []
 
-    def _walked(self, reader: Reader, name: str, view: View, mask: Mask | None, limit: int, behind: str, most: int) -> list[Item] | None:
+    def _walked(
+        self,
+        reader: Reader,
+        name: str,
+        view: View,
+        mask: Mask | None,
+        limit: int,
+        behind: str,
+        most: int,
+    ) -> list[Item] | None:
         """The next items by their ids; None if there may be more behind the first `most` of all."""
         found: list[Item] = []
         base = view.no << 32
         query = "SELECT row, body FROM item WHERE space = ? AND id > ? ORDER BY id"
         try:
-            for passed, (row, body) in enumerate(reader.connection.execute(query, (view.no, behind))):
+            for passed, (row, body) in enumerate(
+                reader.connection.execute(query, (view.no, behind))
+            ):
                 if len(found) >= limit:
                     break
                 if passed >= most:
@@ -133,7 +187,9 @@ class SqliteStore:
                 if mask is None or mask[row - base]:
                     found.append(item_from_body(body, name))
         except (Corrupt, UnicodeDecodeError) as error:
-            raise damaged(reader.connection, name, _rows_behind(reader.connection, view.no, behind), error) from error
+            raise damaged(
+                reader.connection, name, _rows_behind(reader.connection, view.no, behind), error
+            ) from error
         return found
 
     def _about(self, reader: Reader, view: View, only: Filter) -> list[int] | None:
@@ -141,13 +197,21 @@ class SqliteStore:
         and a mask for them would cost a pass over all items each time."""
         named = [label("subject", subject) for subject in only.subjects]
         postings = view.postings(reader.connection, named)
-        if sum(len(data) for rows in postings.values() for _, data in rows) // 3 >= FEW:  # three bytes an item
+        if (
+            sum(len(data) for rows in postings.values() for _, data in rows) // 3 >= FEW
+        ):  # three bytes an item
             return None
         mask = view.mask(reader.connection, replace(only, subjects=()))
         places: set[int] = set()
         for word in named:
-            places.update(view.holders(word, postings[word])[0].tolist() if word in postings else view.fresh(word))
-        return sorted(places) if mask is None else [place for place in sorted(places) if mask[place]]
+            places.update(
+                view.holders(word, postings[word])[0].tolist()
+                if word in postings
+                else view.fresh(word)
+            )
+        return (
+            sorted(places) if mask is None else [place for place in sorted(places) if mask[place]]
+        )
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         with self.reading() as reader:
@@ -168,8 +232,12 @@ class SqliteStore:
             writer = Writer(connection, "")
             connection.execute("DELETE FROM posting")
             connection.execute("DELETE FROM fresh")
-            connection.execute("UPDATE space SET length = 0, version = ?1, reset = ?1", (writer.version,))
-            connection.execute("UPDATE meta SET value = ? WHERE key = 'analyser'", (analyser.ANALYSER,))
+            connection.execute(
+                "UPDATE space SET length = 0, version = ?1, reset = ?1", (writer.version,)
+            )
+            connection.execute(
+                "UPDATE meta SET value = ? WHERE key = 'analyser'", (analyser.ANALYSER,)
+            )
             writer.index_again(items)
 
     def search_text(self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()) -> Found:
@@ -186,17 +254,41 @@ class SqliteStore:
                     score *= mask
                 places, values, matching = best.largest(score, limit, most)
                 considered += matching
-                found += [((name, id), value) for id, value in zip(view.ids(reader.connection, places), values, strict=True)]
+                found += [
+                    ((name, id), value)
+                    for id, value in zip(view.ids(reader.connection, places), values, strict=True)
+                ]
                 own = self._places(reader, name, view, also)
                 scored = score[np.fromiter(own, np.intp, len(own))] / most
-                others.update({key: value for key, exact, value in zip(own.values(), scored, rounded(scored), strict=True) if exact})
-        return Found(tuple(sorted(found, key=_best_first)[:limit]), considered, {key: others[key] for key in also if key in others})
+                others.update(
+                    {
+                        key: value
+                        for key, exact, value in zip(
+                            own.values(), scored, rounded(scored), strict=True
+                        )
+                        if exact
+                    }
+                )
+        return Found(
+            tuple(sorted(found, key=_best_first)[:limit]),
+            considered,
+            {key: others[key] for key in also if key in others},
+        )
 
-    def _text_scores(self, reader: Reader, views: Mapping[str, View], text: str, only: Filter, keys: Sequence[Key]) -> dict[Key, float]:
+    def _text_scores(
+        self,
+        reader: Reader,
+        views: Mapping[str, View],
+        text: str,
+        only: Filter,
+        keys: Sequence[Key],
+    ) -> dict[Key, float]:
         asked: list[dict[int, Key]] = []
         for name, view in views.items():
             own, mask = self._places(reader, name, view, keys), view.mask(reader.connection, only)
-            asked.append(own if mask is None else {place: key for place, key in own.items() if mask[place]})
+            asked.append(
+                own if mask is None else {place: key for place, key in own.items() if mask[place]}
+            )
         places = [np.fromiter(own, np.intp, len(own)) for own in asked]
         scored = words.scores_at(reader.connection, list(views.values()), text, places)
         found: dict[Key, float] = {}
@@ -206,9 +298,17 @@ class SqliteStore:
         return {key: found[key] for key in keys if key in found}
 
     def _check_analyser(self, reader: Reader) -> None:
-        ((stored,),) = reader.known("analyser", lambda connection: list(connection.execute("SELECT value FROM meta WHERE key = 'analyser'")))
+        ((stored,),) = reader.known(
+            "analyser",
+            lambda connection: list(
+                connection.execute("SELECT value FROM meta WHERE key = 'analyser'")
+            ),
+        )
         if stored != analyser.ANALYSER:
-            raise Conflict(f"words were indexed by {stored!r}, this weft uses {analyser.ANALYSER!r}: run reindex", "reindex_required")
+            raise Conflict(
+                f"words were indexed by {stored!r}, this weft uses {analyser.ANALYSER!r}: run reindex",
+                "reindex_required",
+            )
 
     # vectors
 
@@ -216,7 +316,9 @@ class SqliteStore:
         if not vectors_of:
             return
         with self._writing() as connection:
-            self._check_vectors(connection, {len(vector) for vector in vectors_of.values()}, fingerprint)
+            self._check_vectors(
+                connection, {len(vector) for vector in vectors_of.values()}, fingerprint
+            )
             writer = Writer(connection, "")
             by_space: dict[str, list[tuple[str, Vector]]] = {}
             for (space, id), vector in vectors_of.items():
@@ -226,14 +328,24 @@ class SqliteStore:
                     writer.put_vectors(space, pairs)
             writer.finish()
 
-    def _check_vectors(self, connection: apsw.Connection, sizes: set[int], fingerprint: str) -> None:
+    def _check_vectors(
+        self, connection: apsw.Connection, sizes: set[int], fingerprint: str
+    ) -> None:
         stored, dimensions = _embedder(connection)
         if stored and stored != fingerprint:
-            raise Conflict(f"the stored vectors are of {stored!r}, not of {fingerprint!r}: run reindex", "reindex_required")
+            raise Conflict(
+                f"the stored vectors are of {stored!r}, not of {fingerprint!r}: run reindex",
+                "reindex_required",
+            )
         if len(sizes | ({dimensions} if dimensions else set())) > 1:
-            raise Conflict(f"vectors of {sorted(sizes)} dimensions do not fit together or the stored {dimensions}", "reindex_required")
+            raise Conflict(
+                f"vectors of {sorted(sizes)} dimensions do not fit together or the stored {dimensions}",
+                "reindex_required",
+            )
         if not dimensions:
-            connection.execute("DELETE FROM sign")  # what deleted items left behind may be of another width
+            connection.execute(
+                "DELETE FROM sign"
+            )  # what deleted items left behind may be of another width
         connection.execute("UPDATE meta SET value = ? WHERE key = 'embedder'", (fingerprint,))
         connection.execute("UPDATE meta SET value = ? WHERE key = 'dimensions'", (sizes.pop(),))
 
@@ -259,7 +371,10 @@ class SqliteStore:
         keys: list[Key] = []
         with self.reading() as reader:
             for name, view in sorted(reader.views(spaces).items()):
-                keys += [(name, id) for id in sorted(view.ids(reader.connection, view.unembedded.tolist()))]
+                keys += [
+                    (name, id)
+                    for id in sorted(view.ids(reader.connection, view.unembedded.tolist()))
+                ]
         return keys[:limit]
 
     def count_missing(self, spaces: Sequence[str]) -> int:
@@ -271,11 +386,20 @@ class SqliteStore:
             found, considered = [], 0
             for name, view in reader.views(only.spaces).items():
                 mask = view.mask(reader.connection, only)
-                places = vectors.nearest(view, vector, mask, max(vectors.RESCORED, vectors.RESCORED_PER_HIT * limit))
+                places = vectors.nearest(
+                    view, vector, mask, max(vectors.RESCORED, vectors.RESCORED_PER_HIT * limit)
+                )
                 scored = vectors.similarities(reader.connection, view, vector, places, limit)
-                considered += int(np.count_nonzero(view.embedded if mask is None else view.embedded & mask))
+                considered += int(
+                    np.count_nonzero(view.embedded if mask is None else view.embedded & mask)
+                )
                 kept = _cut(scored, limit)
-                found += [((name, id), cosine) for id, cosine in zip(view.ids(reader.connection, list(kept)), kept.values(), strict=True)]
+                found += [
+                    ((name, id), cosine)
+                    for id, cosine in zip(
+                        view.ids(reader.connection, list(kept)), kept.values(), strict=True
+                    )
+                ]
         return Found(tuple(sorted(found, key=_best_first)[:limit]), considered)
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
@@ -287,13 +411,23 @@ class SqliteStore:
                     own = {place: key for place, key in own.items() if view.embedded[place]}
                 if own:
                     places = np.fromiter(own, np.intp, len(own))
-                    scored |= zip(own.values(), vectors.cosines(view.vectors(reader.connection, places), vector), strict=True)
+                    scored |= zip(
+                        own.values(),
+                        vectors.cosines(view.vectors(reader.connection, places), vector),
+                        strict=True,
+                    )
         return scored
 
     # graph
 
     def edges_of(
-        self, keys: Sequence[Key], spaces: Sequence[str], types: Sequence[str] = (), limit: int = 100, min_weight: float = 0.0, made: bool | None = None
+        self,
+        keys: Sequence[Key],
+        spaces: Sequence[str],
+        types: Sequence[str] = (),
+        limit: int = 100,
+        min_weight: float = 0.0,
+        made: bool | None = None,
     ) -> list[Edge]:
         with self.reading() as reader:
             views = reader.views(spaces)
@@ -303,22 +437,30 @@ class SqliteStore:
             for name, view in views.items():
                 ids = list(dict.fromkeys([id for space, id in keys if space == name]))
                 for side in links.SIDES if ids else ():
-                    found += reader.links.heaviest(reader.connection, side, view.no, ids, wanted, min_weight, names)
+                    found += reader.links.heaviest(
+                        reader.connection, side, view.no, ids, wanted, min_weight, names
+                    )
         return links.ordered(found)  # a link between two of the keys was read twice
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
         with self.reading() as reader:
-            views = reader.views([space for source, target, _ in keys for space, _ in (source, target)])
+            views = reader.views(
+                [space for source, target, _ in keys for space, _ in (source, target)]
+            )
             names = {view.no: name for name, view in views.items()}
             asked = (
                 (views[source[0]].no, source[1], views[target[0]].no, target[1], type)
                 for source, target, type in keys
                 if source[0] in views and target[0] in views
             )
-            return [edge_from_row(names, row) for row in reader.connection.executemany(query, asked)]
+            return [
+                edge_from_row(names, row) for row in reader.connection.executemany(query, asked)
+            ]
 
-    def edges(self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None) -> list[Edge]:
+    def edges(
+        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+    ) -> list[Edge]:
         found: list[Edge] = []
         with self.reading() as reader:
             names = dict(list(reader.connection.execute("SELECT no, name FROM space")))
@@ -328,7 +470,10 @@ class SqliteStore:
                 behind = after.source if after is not None and name == after.space else ""
                 whose = "" if made is None else f"AND origin {'<>' if made else '='} ''"
                 query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source >= ? {whose} ORDER BY source"
-                rows = (edge_from_row(names, row) for row in reader.connection.execute(query, (view.no, behind)))
+                rows = (
+                    edge_from_row(names, row)
+                    for row in reader.connection.execute(query, (view.no, behind))
+                )
                 found += links.page(rows, limit - len(found), after)
         return found
 
@@ -340,10 +485,14 @@ class SqliteStore:
 
     def marks(self, space: str, ids: Sequence[str]) -> Marks:
         with self._viewed(space) as (reader, view):
-            return Marks(0, {}) if view is None else linking.marks(reader.connection, space, view, ids)
+            return (
+                Marks(0, {}) if view is None else linking.marks(reader.connection, space, view, ids)
+            )
 
     def put_links(self, made: Links) -> bool:
-        with self._writing(lasting=False) as connection:  # marks that are back after a power cut are worked off again
+        with self._writing(
+            lasting=False
+        ) as connection:  # marks that are back after a power cut are worked off again
             return linking.put(connection, made)
 
     def forget_links(self, rules: str) -> None:
@@ -375,7 +524,9 @@ class SqliteStore:
         with self._viewed(space) as (reader, view):
             return {} if view is None else linking.carriers(reader.connection, view, tags, most)
 
-    def alike(self, space: str, ids: Sequence[str], least: float) -> dict[str, list[tuple[float, str]]]:
+    def alike(
+        self, space: str, ids: Sequence[str], least: float
+    ) -> dict[str, list[tuple[float, str]]]:
         with self._viewed(space) as (reader, view):
             return {} if view is None else linking.alike(reader.connection, view, ids, least)
 
@@ -395,13 +546,28 @@ class SqliteStore:
 
 
 def _rows_behind(connection: apsw.Connection, no: int, id: str) -> Iterator[int]:
-    return (row for (row,) in connection.execute("SELECT row FROM item WHERE space = ? AND id > ? ORDER BY id", (no, id)))
+    return (
+        row
+        for (row,) in connection.execute(
+            "SELECT row FROM item WHERE space = ? AND id > ? ORDER BY id", (no, id)
+        )
+    )
 
 
 def _spaces(connection: apsw.Connection, names: Sequence[str] | None) -> list[SpaceInfo]:
-    chosen, values = ("", ()) if names is None else ("WHERE name IN (SELECT value FROM json_each(?))", (codec.to_json(list(names)),))
-    rows = connection.execute(f"SELECT name, items, edges, digest, links, links_digest FROM space {chosen} ORDER BY name", values)
-    return [SpaceInfo(name, items, edges, digest.zfill(32), links, apart.zfill(32)) for name, items, edges, digest, links, apart in rows]
+    chosen, values = (
+        ("", ())
+        if names is None
+        else ("WHERE name IN (SELECT value FROM json_each(?))", (codec.to_json(list(names)),))
+    )
+    rows = connection.execute(
+        f"SELECT name, items, edges, digest, links, links_digest FROM space {chosen} ORDER BY name",
+        values,
+    )
+    return [
+        SpaceInfo(name, items, edges, digest.zfill(32), links, apart.zfill(32))
+        for name, items, edges, digest, links, apart in rows
+    ]
 
 
 def _embedder(connection: apsw.Connection) -> tuple[str, int]:

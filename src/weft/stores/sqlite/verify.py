@@ -19,7 +19,18 @@ from weft.stores.sqlite.vectors import packed
 from weft.stores.sqlite.view import View
 
 # Tables whose rows belong to a space, and the number of that space.
-_BY_SPACE = ("item", "record", "sign", "posting", "edge", "unlinked", "common", "entry", "entered", "stale")
+_BY_SPACE = (
+    "item",
+    "record",
+    "sign",
+    "posting",
+    "edge",
+    "unlinked",
+    "common",
+    "entry",
+    "entered",
+    "stale",
+)
 OWNED = dict.fromkeys(_BY_SPACE, "space") | dict.fromkeys(("vector", "fresh"), "row >> 32")
 
 
@@ -43,7 +54,11 @@ def problems(connection: apsw.Connection, elsewhere: frozenset[Key] = frozenset(
         return found
     try:
         found.extend(_problems(connection, elsewhere))
-    except (TypeError, ValueError, LookupError) as error:  # what no check foresaw, such as a number where a text should be
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+    ) as error:  # what no check foresaw, such as a number where a text should be
         found.append(f"something in the file is not what weft writes: {error}")
     return found
 
@@ -57,12 +72,16 @@ def _problems(connection: apsw.Connection, elsewhere: frozenset[Key]) -> Iterato
 
 def _strays(connection: apsw.Connection) -> Iterator[str]:
     for table, space in OWNED.items():
-        ((rows,),) = connection.execute(f"SELECT count(*) FROM {table} WHERE {space} NOT IN (SELECT no FROM space)")
+        ((rows,),) = connection.execute(
+            f"SELECT count(*) FROM {table} WHERE {space} NOT IN (SELECT no FROM space)"
+        )
         if rows:
             yield f"{rows} rows of table {table!r} belong to no space"
 
 
-def _space_problems(connection: apsw.Connection, no: int, name: str, elsewhere: frozenset[Key]) -> Iterator[str]:
+def _space_problems(
+    connection: apsw.Connection, no: int, name: str, elsewhere: frozenset[Key]
+) -> Iterator[str]:
     view, counted = View(no), Counted()
     view.refresh(connection)
     yield from _item_problems(connection, name, view, counted)
@@ -74,8 +93,12 @@ def _space_problems(connection: apsw.Connection, no: int, name: str, elsewhere: 
     yield from entries.problems(connection, no, name)
 
 
-def _item_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:
-    for row, id, body in connection.execute("SELECT row, id, CAST(body AS BLOB) FROM item WHERE space = ?", (view.no,)):
+def _item_problems(
+    connection: apsw.Connection, name: str, view: View, counted: Counted
+) -> Iterator[str]:
+    for row, id, body in connection.execute(
+        "SELECT row, id, CAST(body AS BLOB) FROM item WHERE space = ?", (view.no,)
+    ):
         try:
             item = codec.item_from_dict({**json.loads(body), "space": name})
         except (ValueError, TypeError) as error:
@@ -85,24 +108,47 @@ def _item_problems(connection: apsw.Connection, name: str, view: View, counted: 
         counted.items += 1
         counted.length += counts.total()
         counted.digest += codec.fingerprint(codec.item_to_dict(item))
-        counted.words.update({(word, place, min(count, analyser.MAX_COUNT)): 1 for word, count in counts.items()})
+        counted.words.update(
+            {(word, place, min(count, analyser.MAX_COUNT)): 1 for word, count in counts.items()}
+        )
         counted.words.update({(word, place, 1): 1 for word in labels(item)})
         stored = view.records[place] if place < view.next else np.zeros((), RECORD)
-        if item.id != id or stored.item() != np.array(record(item, counts.total(), bool(stored["vector"])), RECORD).item():
+        if (
+            item.id != id
+            or stored.item()
+            != np.array(record(item, counts.total(), bool(stored["vector"])), RECORD).item()
+        ):
             yield f"space {name!r}: the record of item {id!r} does not fit the item"
 
 
-def _edge_problems(connection: apsw.Connection, name: str, view: View, counted: Counted, elsewhere: frozenset[Key]) -> Iterator[str]:
+def _edge_problems(
+    connection: apsw.Connection, name: str, view: View, counted: Counted, elsewhere: frozenset[Key]
+) -> Iterator[str]:
     query = """SELECT source, (SELECT name FROM space WHERE no = target_space), target, type, weight, body, origin,
         EXISTS (SELECT 1 FROM item WHERE item.space = edge.space AND item.id = edge.source),
         EXISTS (SELECT 1 FROM item WHERE item.space = edge.target_space AND item.id = edge.target) FROM edge WHERE space = ?"""
-    for source, target_space, target, type, weight, body, origin, starts, ends in connection.execute(query, (view.no,)):
+    for (
+        source,
+        target_space,
+        target,
+        type,
+        weight,
+        body,
+        origin,
+        starts,
+        ends,
+    ) in connection.execute(query, (view.no,)):
         named = f"space {name!r}: the edge {source!r} -[{type}]-> {target!r}"
         counted.links, counted.edges = counted.links + bool(origin), counted.edges + (not origin)
-        if not (starts or (name, source) in elsewhere) or not (ends or (target_space, target) in elsewhere):
+        if not (starts or (name, source) in elsewhere) or not (
+            ends or (target_space, target) in elsewhere
+        ):
             yield f"{named} has an end that does not exist"
         try:
-            edge = edge_from_row({1: name, 2: target_space}, (1, source, 1 if target_space == name else 2, target, type, weight, body, origin))
+            edge = edge_from_row(
+                {1: name, 2: target_space},
+                (1, source, 1 if target_space == name else 2, target, type, weight, body, origin),
+            )
         except (ValueError, TypeError) as error:
             yield f"{named} cannot be read ({error})"
             continue
@@ -111,11 +157,19 @@ def _edge_problems(connection: apsw.Connection, name: str, view: View, counted: 
             counted.links_digest += number
         else:
             counted.digest += number
-        if (*edge.key, edge.weight, edge.origin) != ((name, source), (target_space, target), type, weight, origin):
+        if (*edge.key, edge.weight, edge.origin) != (
+            (name, source),
+            (target_space, target),
+            type,
+            weight,
+            origin,
+        ):
             yield f"{named} does not fit its columns"
 
 
-def _count_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:
+def _count_problems(
+    connection: apsw.Connection, name: str, view: View, counted: Counted
+) -> Iterator[str]:
     query = "SELECT items, edges, length, digest, links, links_digest FROM space WHERE no = ?"
     ((items, edges, length, digest, links, apart),) = connection.execute(query, (view.no,))
     live = int(view.records["live"][: view.next].sum())
@@ -133,11 +187,16 @@ def _count_problems(connection: apsw.Connection, name: str, view: View, counted:
             yield f"space {name!r}: {what}: stored {stored}, counted {found}"
 
 
-def _word_problems(connection: apsw.Connection, name: str, view: View, counted: Counted) -> Iterator[str]:
+def _word_problems(
+    connection: apsw.Connection, name: str, view: View, counted: Counted
+) -> Iterator[str]:
     stored: Counter[tuple[str, int, int]] = Counter()
     for word in view.words(connection):
         places, counts = view.holders(word, view.postings(connection, [word]).get(word, ()))
-        stored.update((word, place, count) for place, count in zip(places.tolist(), counts.tolist(), strict=True))
+        stored.update(
+            (word, place, count)
+            for place, count in zip(places.tolist(), counts.tolist(), strict=True)
+        )
     if missing := (counted.words - stored).total():
         yield f"space {name!r}: {missing} words of items are not indexed"
     if surplus := (stored - counted.words).total():
@@ -148,7 +207,9 @@ def _vector_problems(connection: apsw.Connection, name: str, view: View) -> Iter
     base = view.no << 32
     ((dimensions,),) = connection.execute("SELECT value FROM meta WHERE key = 'dimensions'")
     places = set()
-    for row, data in connection.execute("SELECT row, data FROM vector WHERE row BETWEEN ? AND ?", (base, base + 0xFFFFFFFF)):
+    for row, data in connection.execute(
+        "SELECT row, data FROM vector WHERE row BETWEEN ? AND ?", (base, base + 0xFFFFFFFF)
+    ):
         places.add(row - base)
         if len(data) != 2 * dimensions:
             yield f"space {name!r}: the vector at place {row - base} has {len(data)} bytes, not {2 * dimensions}"

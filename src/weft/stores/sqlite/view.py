@@ -19,7 +19,18 @@ from weft.model import Filter, Item
 from weft.recent import Recent
 from weft.stores.sqlite.ids import NOWHERE, Ids, rows
 from weft.stores.sqlite.kept import Kept
-from weft.stores.sqlite.rows import EVER, KINDS, RECORD, apart, damaged, floats, item_from_body, label, microseconds, unchanged
+from weft.stores.sqlite.rows import (
+    EVER,
+    KINDS,
+    RECORD,
+    apart,
+    damaged,
+    floats,
+    item_from_body,
+    label,
+    microseconds,
+    unchanged,
+)
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
@@ -33,7 +44,9 @@ Places = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.uint8]
 
 
-_LASTING = attrgetter(*(one.name for one in fields(Filter) if one.name not in ("spaces", "valid_at")))  # what does not change from request to request
+_LASTING = attrgetter(
+    *(one.name for one in fields(Filter) if one.name not in ("spaces", "valid_at"))
+)  # what does not change from request to request
 
 
 class View:
@@ -52,16 +65,22 @@ class View:
         self._vectors = Kept()
         self._expires = False  # whether any item is valid for a time only
         self._reset = -1
-        self._fresh: dict[str, dict[int, int]] = {}  # word -> place -> count, of items not in `posting` yet
+        self._fresh: dict[
+            str, dict[int, int]
+        ] = {}  # word -> place -> count, of items not in `posting` yet
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
         self._ids = Ids(no)
         # Those asked for since the space last changed: items (see `rows.unchanged`), and who holds a word.
         self._decoded: Recent[str, tuple[Item, Mapping[str, Any]]] = Recent(KEPT_ITEMS)
-        self._held: Recent[str, tuple[Places, Counts]] = Recent(KEPT_HOLDERS, lambda held: PER_WORD + len(held[0]))
+        self._held: Recent[str, tuple[Places, Counts]] = Recent(
+            KEPT_HOLDERS, lambda held: PER_WORD + len(held[0])
+        )
 
     def refresh(self, connection: apsw.Connection) -> None:
         """Catch up with the file; costs nothing when the space did not change."""
-        (row,) = connection.execute("SELECT version, next, items, length, reset FROM space WHERE no = ?", (self.no,))
+        (row,) = connection.execute(
+            "SELECT version, next, items, length, reset FROM space WHERE no = ?", (self.no,)
+        )
         if row[0] == self.version:
             return
         version, self.next, self.items, self.length, reset = row
@@ -75,7 +94,9 @@ class View:
 
     def _load_records(self, connection: apsw.Connection, seen: int) -> None:
         self.records = _grown(self.records, self.next)
-        for chunk, data in connection.execute("SELECT chunk, data FROM record WHERE space = ? AND version > ?", (self.no, seen)):
+        for chunk, data in connection.execute(
+            "SELECT chunk, data FROM record WHERE space = ? AND version > ?", (self.no, seen)
+        ):
             part = np.frombuffer(data, RECORD)
             self.records[chunk * CHUNK : chunk * CHUNK + len(part)] = part
         records = self.records[: self.next]
@@ -87,10 +108,14 @@ class View:
         self._per_word = 0.0
         self.embedded = records["vector"] == 1
         self.unembedded = np.flatnonzero(live & ~self.embedded)
-        self._expires = bool((live & ((records["valid_from"] > -EVER) | (records["valid_to"] < EVER))).any())
+        self._expires = bool(
+            (live & ((records["valid_from"] > -EVER) | (records["valid_to"] < EVER))).any()
+        )
 
     def _load_signs(self, connection: apsw.Connection, seen: int) -> None:
-        for chunk, data in connection.execute("SELECT chunk, data FROM sign WHERE space = ? AND version > ?", (self.no, seen)):
+        for chunk, data in connection.execute(
+            "SELECT chunk, data FROM sign WHERE space = ? AND version > ?", (self.no, seen)
+        ):
             part = np.frombuffer(data, np.uint64).reshape(CHUNK, -1)
             if len(self.signs) != part.shape[1]:
                 self.signs = np.zeros((part.shape[1], 0), np.uint64)
@@ -102,7 +127,10 @@ class View:
         if reset != self._reset:
             seen = 0
             self._fresh.clear()
-        rows = connection.execute("SELECT row, words FROM fresh WHERE row BETWEEN ? AND ? AND version > ?", (self.no << 32, (self.no << 32) + 0xFFFFFFFF, seen))
+        rows = connection.execute(
+            "SELECT row, words FROM fresh WHERE row BETWEEN ? AND ? AND version > ?",
+            (self.no << 32, (self.no << 32) + 0xFFFFFFFF, seen),
+        )
         for row, words in rows:
             for word, count in json.loads(words).items():
                 self._fresh.setdefault(word, {})[row & 0xFFFFFFFF] = count
@@ -110,7 +138,9 @@ class View:
 
     def words(self, connection: apsw.Connection) -> set[str]:
         """Every word that an item holds."""
-        settled = connection.execute("SELECT DISTINCT word FROM posting WHERE space = ?", (self.no,))
+        settled = connection.execute(
+            "SELECT DISTINCT word FROM posting WHERE space = ?", (self.no,)
+        )
         return {word for (word,) in settled} | set(self._fresh)
 
     def ids(self, connection: apsw.Connection, places: Sequence[int]) -> list[str]:
@@ -121,7 +151,9 @@ class View:
         """The place of each of the ids, NOWHERE for one that is not stored."""
         return self._ids.of(connection, ids, self.items)
 
-    def stored(self, connection: apsw.Connection, space: str, ids: Sequence[str]) -> dict[str, Item]:
+    def stored(
+        self, connection: apsw.Connection, space: str, ids: Sequence[str]
+    ) -> dict[str, Item]:
         """The items behind those of the ids that are stored. The same ones come back in request after request, so they are kept."""
         missing: list[str] = []
         found: dict[str, Item] = {}
@@ -132,7 +164,9 @@ class View:
                 item, said = kept
                 found[id] = item if item.properties == said else unchanged(item, said)
         if places := [place for place in self.places(connection, missing) if place != NOWHERE]:
-            query = "SELECT item.body FROM carray(?) AS asked CROSS JOIN item ON item.row = asked.value"
+            query = (
+                "SELECT item.body FROM carray(?) AS asked CROSS JOIN item ON item.row = asked.value"
+            )
             try:
                 for (body,) in connection.execute(query, (rows(self.no, places),)):
                     item = item_from_body(body, space)
@@ -140,28 +174,45 @@ class View:
                     if len(body) <= LONGEST_KEPT:
                         self._decoded.put(item.id, (item, apart(item)))
             except (Corrupt, UnicodeDecodeError) as error:
-                raise damaged(connection, space, [(self.no << 32) + place for place in places], error) from error
+                raise damaged(
+                    connection, space, [(self.no << 32) + place for place in places], error
+                ) from error
         return found
 
-    def vectors(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+    def vectors(
+        self, connection: apsw.Connection, places: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.float32]:
         """The vectors at these places, which must have one, each asked for once."""
-        return self._vectors.get(places, self.embedded, lambda missing: self._fetched(connection, missing))
+        return self._vectors.get(
+            places, self.embedded, lambda missing: self._fetched(connection, missing)
+        )
 
-    def _fetched(self, connection: apsw.Connection, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+    def _fetched(
+        self, connection: apsw.Connection, places: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.float32]:
         query = "SELECT vector.data FROM carray(?) AS asked CROSS JOIN vector ON vector.row = asked.value"
         found = [data for (data,) in connection.execute(query, (rows(self.no, places),))]
         ((dimensions,),) = connection.execute("SELECT value FROM meta WHERE key = 'dimensions'")
-        if len(found) != len(places) or {*map(len, found)} != {2 * dimensions}:  # one of another length would shift all behind it
-            raise Corrupt("stored vectors are missing or cut off: `weft verify` says which, `weft reindex` makes all of them anew")
+        if len(found) != len(places) or {*map(len, found)} != {
+            2 * dimensions
+        }:  # one of another length would shift all behind it
+            raise Corrupt(
+                "stored vectors are missing or cut off: `weft verify` says which, `weft reindex` makes all of them anew"
+            )
         return floats(b"".join(found)).reshape(len(found), dimensions)
 
     def norms(self, per_word: float) -> npt.NDArray[np.float64]:
         """What an item's length does to the count of a word, when there is one item to so many words. Kept until it changes."""
         if self._per_word != per_word or len(self._norms) != len(self.lengths):
-            self._per_word, self._norms = per_word, analyser.K1 * (1 - analyser.B + analyser.B * per_word * self.lengths)
+            self._per_word, self._norms = (
+                per_word,
+                analyser.K1 * (1 - analyser.B + analyser.B * per_word * self.lengths),
+            )
         return self._norms
 
-    def postings(self, connection: apsw.Connection, words: Sequence[str]) -> dict[str, list[tuple[int, bytes]]]:
+    def postings(
+        self, connection: apsw.Connection, words: Sequence[str]
+    ) -> dict[str, list[tuple[int, bytes]]]:
         """The rows (block, data) of each word that has any, in one statement."""
         query = "SELECT word, block, data FROM json_each(?) AS asked CROSS JOIN posting ON posting.space = ? AND posting.word = asked.value"
         found: dict[str, list[tuple[int, bytes]]] = {}
@@ -175,7 +226,10 @@ class View:
 
     def holders(self, word: str, rows: Sequence[tuple[int, bytes]]) -> tuple[Places, Counts]:
         """The places of the items that hold a word, in ascending order, and how often. `rows` are its postings."""
-        places = [np.add(np.frombuffer(data, "<u2", len(data) // 3), block * BLOCK, dtype=np.intp) for block, data in rows]
+        places = [
+            np.add(np.frombuffer(data, "<u2", len(data) // 3), block * BLOCK, dtype=np.intp)
+            for block, data in rows
+        ]
         counts = [np.frombuffer(data, np.uint8, offset=len(data) // 3 * 2) for _, data in rows]
         if fresh := self._fresh.get(word):
             places.append(np.fromiter(fresh.keys(), np.intp, len(fresh)))
@@ -190,7 +244,9 @@ class View:
         order = np.argsort(every)
         return every[order], often[order]
 
-    def held(self, connection: apsw.Connection, words: Sequence[str]) -> list[tuple[Places, Counts]]:
+    def held(
+        self, connection: apsw.Connection, words: Sequence[str]
+    ) -> list[tuple[Places, Counts]]:
         """For each word the places of the items that hold it, and how often. Kept, as questions have many words in common."""
         found = {word: held for word in words if (held := self._held.get(word)) is not None}
         missing = [word for word in words if word not in found]
@@ -208,19 +264,25 @@ class View:
             if len(self._masks) >= MASKS:
                 self._masks.clear()
             made = None if lasting == _LASTING(Filter(())) else self._make_mask(connection, only)
-            self._masks[lasting] = None if made is None or np.array_equal(made, self._live) else made  # all items here may be of one kind
+            self._masks[lasting] = (
+                None if made is None or np.array_equal(made, self._live) else made
+            )  # all items here may be of one kind
         mask = self._masks[lasting]
         if only.valid_at is None or not self._expires:
             return mask
         moment, records = microseconds(only.valid_at), self.records[: self.next]
-        valid: Mask = (records["valid_from"] <= moment) & (moment < records["valid_to"]) & self._live
+        valid: Mask = (
+            (records["valid_from"] <= moment) & (moment < records["valid_to"]) & self._live
+        )
         return valid if mask is None else valid & mask
 
     def _make_mask(self, connection: apsw.Connection, only: Filter) -> Mask:
         records = self.records[: self.next]
         mask: Mask = self._live.copy()
         if only.kinds:
-            mask &= np.isin(np.arange(256), [KINDS.index(kind) for kind in only.kinds])[records["kind"]]
+            mask &= np.isin(np.arange(256), [KINDS.index(kind) for kind in only.kinds])[
+                records["kind"]
+            ]
         for field, values in (("type", only.types), ("tag", only.tags), ("subject", only.subjects)):
             if values:
                 mask &= self._labelled(connection, field, values)
@@ -249,4 +311,6 @@ def _grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     if room >= size:
         return array
     wanted = -(-max(size, room + room // 8) // CHUNK) * CHUNK
-    return np.concatenate([array, np.zeros((*array.shape[:-1], wanted - room), array.dtype)], axis=-1)
+    return np.concatenate(
+        [array, np.zeros((*array.shape[:-1], wanted - room), array.dtype)], axis=-1
+    )

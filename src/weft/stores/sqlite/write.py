@@ -30,12 +30,16 @@ class Tally:
     edges: int
     length: int
     digest: int
-    records: dict[int, tuple[object, ...] | None] = field(default_factory=dict)  # place -> record, None for a deleted item
+    records: dict[int, tuple[object, ...] | None] = field(
+        default_factory=dict
+    )  # place -> record, None for a deleted item
     added: dict[int, dict[str, int]] = field(default_factory=dict)  # place -> word -> count
     removed: dict[int, list[str]] = field(default_factory=dict)  # place -> words
     links: int = 0
     links_digest: int = 0
-    marked: dict[str, str | None] = field(default_factory=dict)  # id -> what the table `unlinked` says of it
+    marked: dict[str, str | None] = field(
+        default_factory=dict
+    )  # id -> what the table `unlinked` says of it
 
     def mark(self, id: str, before: str | None) -> None:
         if self.marked.get(id, "") == "":
@@ -88,7 +92,16 @@ class Writer:
             digests = (codec.sum_text(tally.digest), codec.sum_text(tally.links_digest))
             self._connection.execute(
                 "UPDATE space SET next = ?, items = ?, edges = ?, links = ?, length = ?, digest = ?, links_digest = ?, version = ? WHERE no = ?",
-                (tally.next, tally.items, tally.edges, tally.links, tally.length, *digests, self.version, tally.no),
+                (
+                    tally.next,
+                    tally.items,
+                    tally.edges,
+                    tally.links,
+                    tally.length,
+                    *digests,
+                    self.version,
+                    tally.no,
+                ),
             )
 
     def knows(self, space: str) -> bool:
@@ -100,8 +113,19 @@ class Writer:
             empty = "(name, next, items, edges, length, digest, version, reset) VALUES (?, 0, 0, 0, 0, '0', 0, 0)"
             self._connection.execute(f"INSERT OR IGNORE INTO space{empty}", (name,))
             query = "SELECT no, next, items, edges, length, digest, links, links_digest FROM space WHERE name = ?"
-            ((no, following, items, edges, length, digest, links, apart),) = self._connection.execute(query, (name,))
-            self._tallies[name] = Tally(no, following, items, edges, length, int(digest, 16), links=links, links_digest=int(apart, 16))
+            ((no, following, items, edges, length, digest, links, apart),) = (
+                self._connection.execute(query, (name,))
+            )
+            self._tallies[name] = Tally(
+                no,
+                following,
+                items,
+                edges,
+                length,
+                int(digest, 16),
+                links=links,
+                links_digest=int(apart, 16),
+            )
             self._names[no] = name
         return self._tallies[name]
 
@@ -118,12 +142,17 @@ class Writer:
             place, before, has_vector = tally.next, None, False
             tally.next += 1
             tally.items += 1
-            self._connection.execute("INSERT INTO item VALUES (?, ?, ?, ?)", ((tally.no << 32) + place, tally.no, item.id, body))
+            self._connection.execute(
+                "INSERT INTO item VALUES (?, ?, ?, ?)",
+                ((tally.no << 32) + place, tally.no, item.id, body),
+            )
         else:
             place, before = stored
             has_vector = self._keep_vector(tally, place, before, item)
             self._forget_words(tally, place, before)
-            self._connection.execute("UPDATE item SET body = ? WHERE row = ?", (body, (tally.no << 32) + place))
+            self._connection.execute(
+                "UPDATE item SET body = ? WHERE row = ?", (body, (tally.no << 32) + place)
+            )
         counts = analyser.counts(item)
         length = counts.total()
         tally.added[place] = dict(counts) | dict.fromkeys(labels(item), 1)
@@ -169,15 +198,28 @@ class Writer:
             tally.removed[place] = [*counts, *labels(before)]
 
     def _stored(self, space: int, id: str) -> tuple[int, Item] | None:
-        rows = list(self._connection.execute("SELECT row, body FROM item WHERE space = ? AND id = ?", (space, id)))
-        return (rows[0][0] & 0xFFFFFFFF, codec.item_from_dict({**json.loads(rows[0][1]), "space": self._names[space]})) if rows else None
+        rows = list(
+            self._connection.execute(
+                "SELECT row, body FROM item WHERE space = ? AND id = ?", (space, id)
+            )
+        )
+        return (
+            (
+                rows[0][0] & 0xFFFFFFFF,
+                codec.item_from_dict({**json.loads(rows[0][1]), "space": self._names[space]}),
+            )
+            if rows
+            else None
+        )
 
     # what can be made again from the items
 
     def index_again(self, items: Iterable[Item]) -> None:
         """Write the words of the items, if they are stored; the old words must be gone."""
         for item in items:
-            place = self._place(self.tally(item.space).no, item.id) if self.knows(item.space) else -1
+            place = (
+                self._place(self.tally(item.space).no, item.id) if self.knows(item.space) else -1
+            )
             if place < 0:
                 continue
             tally = self.tally(item.space)
@@ -213,10 +255,19 @@ class Writer:
     def _places(self, space: int, ids: Sequence[str]) -> dict[str, int]:
         """The places of those of the ids that are stored."""
         query = "SELECT item.id, item.row FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
-        return {id: row & 0xFFFFFFFF for id, row in self._connection.execute(query, (codec.to_json(list(ids)), space))}
+        return {
+            id: row & 0xFFFFFFFF
+            for id, row in self._connection.execute(query, (codec.to_json(list(ids)), space))
+        }
 
     def _has_vector(self, space: int, place: int) -> bool:
-        return bool(list(self._connection.execute("SELECT 1 FROM vector WHERE row = ?", ((space << 32) + place,))))
+        return bool(
+            list(
+                self._connection.execute(
+                    "SELECT 1 FROM vector WHERE row = ?", ((space << 32) + place,)
+                )
+            )
+        )
 
     # records
 
@@ -228,11 +279,18 @@ class Writer:
             self._store_records(tally.no, chunk, array)
 
     def _records(self, space: int, chunk: int) -> npt.NDArray[np.void]:
-        stored = list(self._connection.execute("SELECT data FROM record WHERE space = ? AND chunk = ?", (space, chunk)))
+        stored = list(
+            self._connection.execute(
+                "SELECT data FROM record WHERE space = ? AND chunk = ?", (space, chunk)
+            )
+        )
         return np.frombuffer(stored[0][0], RECORD).copy() if stored else np.zeros(CHUNK, RECORD)
 
     def _store_records(self, space: int, chunk: int, array: npt.NDArray[np.void]) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", (space, chunk, self.version, array.tobytes()))
+        self._connection.execute(
+            "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)",
+            (space, chunk, self.version, array.tobytes()),
+        )
 
     # links that weft makes
 
@@ -256,19 +314,39 @@ class Writer:
         self.put_edges([edge])
         if edge.origin != MADE:
             link = (self.tally(edge.target_key[0]).no, edge.target, edge.type)
-            self._log(tally.no, edge.source, "link", before if before and before.origin != MADE else None, link)
+            self._log(
+                tally.no,
+                edge.source,
+                "link",
+                before if before and before.origin != MADE else None,
+                link,
+            )
 
     def put_edges(self, edges: Iterable[Edge]) -> None:
         """Write edges that are not there, and count them."""
-        self._connection.executemany("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [self._counted(edge) for edge in edges])
+        self._connection.executemany(
+            "INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [self._counted(edge) for edge in edges],
+        )
 
     def _counted(self, edge: Edge) -> tuple[Any, ...]:
         """Count an edge in; its columns."""
         tally, row = self.tally(edge.space), codec.edge_to_dict(edge)
         tally.count(row, 1)
         plain = edge.item_id is None and not edge.properties and edge.target_space != edge.space
-        body = None if plain else codec.to_json({name: row[name] for name in UNUSUAL if name in row})
-        return (tally.no, edge.source, self.tally(edge.target_key[0]).no, edge.target, edge.type, edge.weight, body, edge.origin)
+        body = (
+            None if plain else codec.to_json({name: row[name] for name in UNUSUAL if name in row})
+        )
+        return (
+            tally.no,
+            edge.source,
+            self.tally(edge.target_key[0]).no,
+            edge.target,
+            edge.type,
+            edge.weight,
+            body,
+            edge.origin,
+        )
 
     def _unlink(self, key: EdgeKey) -> None:
         before = self._forget_edge(key) if self.knows(key[0][0]) and self.knows(key[1][0]) else None
@@ -293,16 +371,40 @@ class Writer:
         query = f"""SELECT {EDGE} FROM edge WHERE space = ?1 AND source = ?2
             UNION SELECT {EDGE} FROM edge WHERE target_space = ?1 AND target = ?2"""
         names = dict(list(self._connection.execute("SELECT no, name FROM space")))
-        return sorted((edge_from_row(names, row) for row in list(self._connection.execute(query, (space, id)))), key=lambda edge: edge.key)
+        return sorted(
+            (
+                edge_from_row(names, row)
+                for row in list(self._connection.execute(query, (space, id)))
+            ),
+            key=lambda edge: edge.key,
+        )
 
-    def _log(self, space: int, id: str, action: str, before: Item | Edge | None, link: tuple[object, ...] = (None, None, None)) -> None:
-        row = codec.item_to_dict(before) if isinstance(before, Item) else codec.edge_to_dict(before) if before else None
+    def _log(
+        self,
+        space: int,
+        id: str,
+        action: str,
+        before: Item | Edge | None,
+        link: tuple[object, ...] = (None, None, None),
+    ) -> None:
+        row = (
+            codec.item_to_dict(before)
+            if isinstance(before, Item)
+            else codec.edge_to_dict(before)
+            if before
+            else None
+        )
         values = (space, self._at, id, action, codec.to_json(row) if row else None, *link)
-        self._connection.execute("INSERT INTO change(space, at, id, action, before, target_space, target, type) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        self._connection.execute(
+            "INSERT INTO change(space, at, id, action, before, target_space, target, type) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        )
 
 
 def _body(item: Item) -> str:
-    return codec.to_json({name: value for name, value in codec.item_to_dict(item).items() if name != "space"})
+    return codec.to_json(
+        {name: value for name, value in codec.item_to_dict(item).items() if name != "space"}
+    )
 
 
 def _by_chunk(places: Iterable[int]) -> dict[int, list[int]]:

@@ -76,7 +76,9 @@ class Keyring:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = Lock()
-        self._seen: tuple[int, int, int] | None = None  # time, size and number of the file that was read
+        self._seen: tuple[int, int, int] | None = (
+            None  # time, size and number of the file that was read
+        )
         self._keys: dict[str, Key] = {}
 
     def active(self) -> list[Key]:
@@ -96,7 +98,16 @@ class Keyring:
             return None
         return key
 
-    def add(self, name: str, *, reads: Sequence[str], writes: Sequence[str], role: str, tier: str, now: datetime) -> tuple[Key, str]:
+    def add(
+        self,
+        name: str,
+        *,
+        reads: Sequence[str],
+        writes: Sequence[str],
+        role: str,
+        tier: str,
+        now: datetime,
+    ) -> tuple[Key, str]:
         """A new key and its secret, which is shown once and never stored."""
         if role not in ROLES:
             raise unknown("role", role, ROLES)
@@ -104,11 +115,22 @@ class Keyring:
         if not reads and not writes:
             raise Invalid("a key needs a space to read or to write; * means all")
         if writes and role == "viewer":
-            raise Invalid("a viewer cannot write: give the role editor or admin, or no space to write")
+            raise Invalid(
+                "a viewer cannot write: give the role editor or admin, or no space to write"
+            )
         check.names("the names of a key and its spaces", [name, *reads, *writes])
         id = secrets.token_hex(4)
         secret = f"weft_{id}_{secrets.token_urlsafe(32)}"
-        key = Key(id, name, hashed(secret), tuple(reads), tuple(writes), role, tier, codec.time_to_text(now))
+        key = Key(
+            id,
+            name,
+            hashed(secret),
+            tuple(reads),
+            tuple(writes),
+            role,
+            tier,
+            codec.time_to_text(now),
+        )
         self._change(lambda keys: {**keys, id: key})
         return key, secret
 
@@ -130,7 +152,9 @@ class Keyring:
                 partial.replace(self.path)
             except OSError as error:
                 partial.unlink(missing_ok=True)
-                raise Unavailable(f"cannot write the keys to {str(self.path)!r}: {error.strerror}") from error
+                raise Unavailable(
+                    f"cannot write the keys to {str(self.path)!r}: {error.strerror}"
+                ) from error
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
@@ -145,8 +169,12 @@ class Keyring:
             except FileExistsError:
                 sleep(0.05)
             except OSError as error:
-                raise Unavailable(f"cannot write the keys to {str(self.path)!r}: {error.strerror}") from error
-        raise Unavailable(f"another process is changing the keys; if none is, delete {str(partial)!r}")
+                raise Unavailable(
+                    f"cannot write the keys to {str(self.path)!r}: {error.strerror}"
+                ) from error
+        raise Unavailable(
+            f"another process is changing the keys; if none is, delete {str(partial)!r}"
+        )
 
     def _refresh(self) -> None:
         try:
@@ -158,9 +186,13 @@ class Keyring:
         except FileNotFoundError:
             self._keys, self._seen = {}, None
         except OSError as error:
-            raise Unavailable(f"cannot read the keys in {str(self.path)!r}: {error.strerror}") from error
+            raise Unavailable(
+                f"cannot read the keys in {str(self.path)!r}: {error.strerror}"
+            ) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise Corrupt(f"{str(self.path)!r} is not a file of keys: {type(error).__name__}") from error
+            raise Corrupt(
+                f"{str(self.path)!r} is not a file of keys: {type(error).__name__}"
+            ) from error
 
 
 def _write(path: Path, keys: Iterable[Key]) -> None:

@@ -18,7 +18,18 @@ from fastapi.staticfiles import StaticFiles
 
 from weft import __version__
 from weft.engine import Engine
-from weft.surfaces.http import asking, assembling, graphing, grounding, knowledge, operations, past, problems, providing, remembering
+from weft.surfaces.http import (
+    asking,
+    assembling,
+    graphing,
+    grounding,
+    knowledge,
+    operations,
+    past,
+    problems,
+    providing,
+    remembering,
+)
 from weft.surfaces.http.access import Keyring
 from weft.surfaces.http.door import Limits
 from weft.surfaces.http.guard import ASSETS, Guard
@@ -29,11 +40,18 @@ ABOUT = """Context for AI agents: the right knowledge, exactly within the token 
 
 Send a key as `Authorization: Bearer weft_…` (or `X-API-Key`) unless the server is open. Errors are problem details (RFC 9457)."""
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"description": title, "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM}}} for status, title in problems.TITLES.items()
+    status: {"description": title, "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM}}}
+    for status, title in problems.TITLES.items()
 }
 
 
-def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = None, workers: int = 2, rate: Rate | None = None) -> FastAPI:
+def create(
+    kb: Engine,
+    keyring: Keyring | None = None,
+    limits: Limits | None = None,
+    workers: int = 2,
+    rate: Rate | None = None,
+) -> FastAPI:
     """`workers` threads answer requests: as many as the machine has cores for a store in this process, as more would only
     make the event loop wait. Without a keyring everybody may do everything. `rate` is one that several processes share."""
 
@@ -48,7 +66,10 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
         description=ABOUT,
         lifespan=lifespan,
         responses=ERRORS,
-        dependencies=[Security(HTTPBearer(auto_error=False, description="A key made by `weft keys add`")), Depends(problems.known_parameters)],
+        dependencies=[
+            Security(HTTPBearer(auto_error=False, description="A key made by `weft keys add`")),
+            Depends(problems.known_parameters),
+        ],
         redirect_slashes=False,
         redoc_url=None,
         docs_url=None,
@@ -67,7 +88,13 @@ def create(kb: Engine, keyring: Keyring | None = None, limits: Limits | None = N
     _add_documentation(app)
     problems.install(app)
     limits = limits or Limits()
-    app.add_middleware(Guard, limits=limits, keyring=keyring, metrics=app.state.metrics, rate=rate or Rate(limits.requests_per_minute))
+    app.add_middleware(
+        Guard,
+        limits=limits,
+        keyring=keyring,
+        metrics=app.state.metrics,
+        rate=rate or Rate(limits.requests_per_minute),
+    )
     return app
 
 

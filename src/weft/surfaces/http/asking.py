@@ -33,7 +33,9 @@ def context(request: Request, asked: ContextRequest) -> JSONResponse:
 def search(request: Request, asked: SearchRequest) -> JSONResponse:
     """Items by words and meaning, best first, with the numbers behind each score."""
     key_of(request).check_read(asked.spaces)
-    given = asked.model_dump(exclude={"query", "spaces", "tier"}) | {"tier": tier_of(request, asked.tier)}
+    given = asked.model_dump(exclude={"query", "spaces", "tier"}) | {
+        "tier": tier_of(request, asked.tier)
+    }
     with turn(request), noted() as notes:
         found = engine(request).search(asked.query, spaces=asked.spaces, **given)
     return JSONResponse(wire.hits(found, notes))
@@ -51,17 +53,26 @@ def explained(request: Request, asked: ExplainRequest, given: dict[str, Any]) ->
     kb = engine(request)
     with turn(request):
         if asked.remedies or asked.ids:
-            found = _discreet(kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **given), key_of(request))
+            found = _discreet(
+                kb.explain(asked.query, spaces=asked.spaces, ids=asked.ids, **given),
+                key_of(request),
+            )
         else:
             found = kb.context(asked.query, spaces=asked.spaces, **given)
     _count(request, found)
-    return JSONResponse(wire.context(found) | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}})
+    return JSONResponse(
+        wire.context(found)
+        | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}}
+    )
 
 
 def options(request: Request, asked: ExplainRequest) -> dict[str, Any]:
     """The options of a context: what an agent has of its own is not given unless the request says it."""
     unsaid = {"recipe", "max_tokens", "format"} - asked.model_fields_set if asked.agent else set()
-    given = asked.model_dump(exclude={"query", "spaces", "ids", "remedies", "max_tokens", "tier"} | unsaid, exclude_none=True)
+    given = asked.model_dump(
+        exclude={"query", "spaces", "ids", "remedies", "max_tokens", "tier"} | unsaid,
+        exclude_none=True,
+    )
     budget = {} if "max_tokens" in unsaid else {"max_tokens": asked.max_tokens}
     return given | budget | {"tier": tier_of(request, asked.tier)}
 
@@ -89,7 +100,9 @@ async def show_metrics(request: Request) -> PlainTextResponse:
 def _discreet(found: Context, key: Key) -> Context:
     """What lies in spaces that the key may not read does not exist for it."""
     told = [
-        one if not one.hit.item.space or key.visible([one.hit.item.space]) else LeftOut(Hit(Item(one.hit.item.id, ""), 0.0), "", "no such item is stored")
+        one
+        if not one.hit.item.space or key.visible([one.hit.item.space])
+        else LeftOut(Hit(Item(one.hit.item.id, ""), 0.0), "", "no such item is stored")
         for one in found.left_out
     ]
     return replace(found, left_out=tuple(told))

@@ -35,25 +35,40 @@ class SelectionBody(Shape):
 class StrategyBody(Shape):
     """What is changed of a strategy."""
 
-    priority: Annotated[float | None, Field(ge=-1e6, le=1e6, allow_inf_nan=False, description="The lowest stands first")] = None
+    priority: Annotated[
+        float | None,
+        Field(ge=-1e6, le=1e6, allow_inf_nan=False, description="The lowest stands first"),
+    ] = None
     enabled: bool | None = None
     required: bool | None = None
     timeout_s: Annotated[float | None, Field(gt=0, le=30, allow_inf_nan=False)] = None
-    share: Annotated[Fraction | None, Field(description="Of the budget: what it is sure to get if it can use it")] = None
+    share: Annotated[
+        Fraction | None, Field(description="Of the budget: what it is sure to get if it can use it")
+    ] = None
 
 
 class AssembleRequest(Shape):
     """Ask for everything an agent should see, as one text: the strategies document, selection, retrieval, knowledge and memory."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "How do I process a refund?", "spaces": ["support"], "document": {"content": "Dear team, …"}}]}
+        json_schema_extra={
+            "examples": [
+                {
+                    "query": "How do I process a refund?",
+                    "spaces": ["support"],
+                    "document": {"content": "Dear team, …"},
+                }
+            ]
+        }
     )
 
     query: Annotated[str, Field(max_length=100_000)]
     spaces: Names = Field([])
     document: DocumentBody | None = None
     selection: SelectionBody | None = None
-    max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000, description="null: no limit")] = 8000
+    max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000, description="null: no limit")] = (
+        8000
+    )
     agent: Annotated[Name | None, Field(description="Whose recipes gather the knowledge")] = None
     tier: TierName | None = None
     entity: Name | None = None
@@ -61,8 +76,12 @@ class AssembleRequest(Shape):
     model: Model = "gpt-4"
     as_of: Time | None = None
     now: Time | None = None
-    strategies: dict[str, StrategyBody] = Field({}, max_length=50, description="What is changed of a strategy, by its name")
-    fragments: Annotated[bool, Field(description="Also give the pieces that the text is made of")] = False
+    strategies: dict[str, StrategyBody] = Field(
+        {}, max_length=50, description="What is changed of a strategy, by its name"
+    )
+    fragments: Annotated[
+        bool, Field(description="Also give the pieces that the text is made of")
+    ] = False
 
 
 @routes.post("/assemble")

@@ -23,8 +23,17 @@ BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": {"anyOf": [BulkRequest.model_json_schema(), LayersRequest.model_json_schema()]}},
-            LINES: {"schema": {"type": "string", "description": "One item or edge a line, as the export writes them"}},
+            "application/json": {
+                "schema": {
+                    "anyOf": [BulkRequest.model_json_schema(), LayersRequest.model_json_schema()]
+                }
+            },
+            LINES: {
+                "schema": {
+                    "type": "string",
+                    "description": "One item or edge a line, as the export writes them",
+                }
+            },
         },
     }
 }
@@ -51,7 +60,10 @@ class Rows:
         for part, rows in (("items", self.items), ("edges", self.edges)):
             for number, row in enumerate(rows):
                 if row is not None and (fault := wrong(row)):
-                    self.faults[f"{part}[{number}]"] = (str(row.get("id", row.get("source", "")))[:80], fault)
+                    self.faults[f"{part}[{number}]"] = (
+                        str(row.get("id", row.get("source", "")))[:80],
+                        fault,
+                    )
                     rows[number] = None
 
     def told(self, report: Report) -> Report:
@@ -65,7 +77,11 @@ class Rows:
 
 
 def rows(body: bytes, media_type: str) -> Rows:
-    return _from_lines(body) if media_type.partition(";")[0].strip().lower() == LINES else _from_json(body)
+    return (
+        _from_lines(body)
+        if media_type.partition(";")[0].strip().lower() == LINES
+        else _from_json(body)
+    )
 
 
 def _from_json(body: bytes) -> Rows:
@@ -84,7 +100,9 @@ def _checked(shape: type[S], given: object) -> S:
     try:
         return shape.model_validate(given)
     except ValidationError as error:
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
+        raise RequestValidationError(
+            [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        ) from None
 
 
 def _from_lines(body: bytes) -> Rows:
@@ -92,7 +110,11 @@ def _from_lines(body: bytes) -> Rows:
     for number, line in enumerate(body.splitlines(), 1):
         if line.strip():
             row, fault = _line(line)
-            part, rows = ("edges", found.edges) if row is not None and "target" in row else ("items", found.items)
+            part, rows = (
+                ("edges", found.edges)
+                if row is not None and "target" in row
+                else ("items", found.items)
+            )
             place = f"{part}[{len(rows)}]"
             rows.append(row)
             found.places[place] = f"line {number}"

@@ -16,15 +16,37 @@ ENTRY_TYPES = ("faq", "playbook", "permission_rule", "concept")
 SCHEMA_TYPES = ("schema_index", "schema_field")
 EXAMPLE_TYPES = ("example",)
 ENTITY_LIMIT = 10
-SAID = {"format": "format", "max_tokens": "max_tokens", "min_score": "min_score", "search_method": "mode", "tags": "tags"}  # also of an agent
-SHAPING = frozenset(ContextRequest.model_fields) - {"agent", "as_of", "now", "paths", "query", "tenant_ids", "tier", "token_model", *SAID}
+SAID = {
+    "format": "format",
+    "max_tokens": "max_tokens",
+    "min_score": "min_score",
+    "search_method": "mode",
+    "tags": "tags",
+}  # also of an agent
+SHAPING = frozenset(ContextRequest.model_fields) - {
+    "agent",
+    "as_of",
+    "now",
+    "paths",
+    "query",
+    "tenant_ids",
+    "tier",
+    "token_model",
+    *SAID,
+}
 SHARES = {"entry_points": 0.6, "context": 0.3, "entities": 0.1}
 
 
 def recipes(asked: ContextRequest) -> list[Recipe]:
     """Entry points 60, context 30, entities 10: shares, not walls. What a walk finds has no sure share: it is worth what the walk says."""
-    unwanted = (() if asked.include_schemas else SCHEMA_TYPES) + (() if asked.include_examples else EXAMPLE_TYPES)
-    wanted = ENTRY_TYPES + (SCHEMA_TYPES if asked.include_schemas else ()) + (EXAMPLE_TYPES if asked.include_examples else ())
+    unwanted = (() if asked.include_schemas else SCHEMA_TYPES) + (
+        () if asked.include_examples else EXAMPLE_TYPES
+    )
+    wanted = (
+        ENTRY_TYPES
+        + (SCHEMA_TYPES if asked.include_schemas else ())
+        + (EXAMPLE_TYPES if asked.include_examples else ())
+    )
     found = [
         Recipe(
             "entry_points",
@@ -59,7 +81,14 @@ def recipes(asked: ContextRequest) -> list[Recipe]:
     if asked.include_entities:
         found.append(
             Recipe(
-                "entities", "neighbours", kinds=(Kind.ENTITY,), limit=ENTITY_LIMIT, depth=1, starts=asked.entry_limit + 20, named=True, share=SHARES["entities"]
+                "entities",
+                "neighbours",
+                kinds=(Kind.ENTITY,),
+                limit=ENTITY_LIMIT,
+                depth=1,
+                starts=asked.entry_limit + 20,
+                named=True,
+                share=SHARES["entities"],
             )
         )
     return found
@@ -68,7 +97,11 @@ def recipes(asked: ContextRequest) -> list[Recipe]:
 def _tuned(kb: Engine, asked: ContextRequest) -> list[Recipe]:
     """The recipes with the server's numbers of retrieval, but for those that the request says itself."""
     names = {"bm25_weight": "bm25_weight", "vector_weight": "vector_weight", "max_depth": "depth"}
-    said = {option: getattr(asked, name) for name, option in names.items() if name in asked.model_fields_set}
+    said = {
+        option: getattr(asked, name)
+        for name, option in names.items()
+        if name in asked.model_fields_set
+    }
     return [kb.retrieval.applied(one, said) for one in recipes(asked)]
 
 
@@ -81,19 +114,37 @@ def answer(kb: Engine, asked: ContextRequest, tier: Tier) -> tuple[Context, dict
         as_of=asked.as_of,
         now=asked.now,
         tier=tier,
-        **(_of_agent(asked) if asked.agent else {"recipe": Own(_tuned(kb, asked)), "max_tokens": asked.max_tokens, "format": asked.format or "json"}),
+        **(
+            _of_agent(asked)
+            if asked.agent
+            else {
+                "recipe": Own(_tuned(kb, asked)),
+                "max_tokens": asked.max_tokens,
+                "format": asked.format or "json",
+            }
+        ),
         paths=asked.paths,
     )
     chosen = _by_agent(context) if asked.agent else _by_part(context)
     ids = _public_ids(kb, context, chosen["context"])
     body = {
-        "entry_points": [_node(one) | {"match_source": one.hit.match_source} for one in chosen["entry_points"]],
+        "entry_points": [
+            _node(one) | {"match_source": one.hit.match_source} for one in chosen["entry_points"]
+        ],
         "context": [_node(one) | _way(one, ids) for one in chosen["context"]],
         "entities": [_entity(one.hit.item) for one in chosen["entities"]],
         "stats": _stats(context, {name: len(found) for name, found in chosen.items()}),
-        "degraded": [{"part": one.part, "code": one.code, "reason": one.reason} for one in context.degraded],
+        "degraded": [
+            {"part": one.part, "code": one.code, "reason": one.reason} for one in context.degraded
+        ],
         "left_out": [
-            {"id": public_id(one.hit.item), "part": one.fragment, "score": one.hit.score, "tokens": one.tokens, "reason": one.reason}
+            {
+                "id": public_id(one.hit.item),
+                "part": one.fragment,
+                "score": one.hit.score,
+                "tokens": one.tokens,
+                "reason": one.reason,
+            }
             for one in context.left_out
         ],
         "digest": context.digest,
@@ -105,9 +156,13 @@ def answer(kb: Engine, asked: ContextRequest, tier: Tier) -> tuple[Context, dict
 def _of_agent(asked: ContextRequest) -> dict[str, Any]:
     """The options of a request that an agent makes: what it has of its own is not asked for twice."""
     if shaped := sorted(asked.model_fields_set & SHAPING):
-        raise Invalid(f"{', '.join(shaped)}: the agent {asked.agent!r} has its own; leave them out, or the agent")
+        raise Invalid(
+            f"{', '.join(shaped)}: the agent {asked.agent!r} has its own; leave them out, or the agent"
+        )
     said = {SAID[name]: getattr(asked, name) for name in sorted(asked.model_fields_set & set(SAID))}
-    return {"agent": asked.agent} | {name: value for name, value in said.items() if value is not None}
+    return {"agent": asked.agent} | {
+        name: value for name, value in said.items() if value is not None
+    }
 
 
 def _by_part(context: Context) -> dict[str, tuple[Chosen, ...]]:
@@ -139,7 +194,9 @@ def _node(one: Chosen) -> dict[str, Any]:
         "node_type": item.type,
         "title": item.title,
         "summary": (item.summary or None) if one.form is not Form.POINTER else None,
-        "content": ({"text": item.text} if item.text else {}) | item.shown_properties if whole else {},
+        "content": ({"text": item.text} if item.text else {}) | item.shown_properties
+        if whole
+        else {},
         "tags": list(item.tags),
         "score": one.hit.score,
         "form": one.form.value,
@@ -157,11 +214,16 @@ def _way(one: Chosen, ids: dict[Key, int | str]) -> dict[str, Any]:
 
 def _public_ids(kb: Engine, context: Context, reached: Sequence[Chosen]) -> dict[Key, int | str]:
     """The ids of every item on a path. Most are in the answer; the few others are looked up."""
-    items = [one.hit.item for fragment in context.fragments for one in fragment.chosen] + [one.hit.item for one in context.left_out]
+    items = [one.hit.item for fragment in context.fragments for one in fragment.chosen] + [
+        one.hit.item for one in context.left_out
+    ]
     ids = {item.key: public_id(item) for item in items}
     absent = {key for one in reached for key in one.hit.path if key not in ids}
     for space in sorted({space for space, _ in absent}):
-        ids |= {item.key: public_id(item) for item in kb.get(sorted(id for of, id in absent if of == space), space=space)}
+        ids |= {
+            item.key: public_id(item)
+            for item in kb.get(sorted(id for of, id in absent if of == space), space=space)
+        }
     return ids
 
 

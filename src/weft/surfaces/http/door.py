@@ -22,7 +22,9 @@ class Limits:
     max_body: int = 20_000_000
     requests_per_minute: int = 6000  # of one key; 0 for no limit
     hosts: tuple[str, ...] = LOOPBACK  # names the server answers to; "*" for any
-    body_timeout_s: float = 60  # how long the headers, and then the body of a request may take to arrive
+    body_timeout_s: float = (
+        60  # how long the headers, and then the body of a request may take to arrive
+    )
 
 
 def keyring_for(host: str, keys: Path) -> Keyring | None:
@@ -30,7 +32,9 @@ def keyring_for(host: str, keys: Path) -> Keyring | None:
     when every key in it was revoked: taking away the last key must not open the door."""
     keyring = Keyring(keys)
     if not is_loopback(host) and not keyring.active():
-        raise Invalid(f"{host} can be reached from other machines, and there is no key in {str(keys)!r}: make one with `weft keys add`")
+        raise Invalid(
+            f"{host} can be reached from other machines, and there is no key in {str(keys)!r}: make one with `weft keys add`"
+        )
     return keyring if keys.exists() else None
 
 
@@ -48,9 +52,16 @@ def hosts(host: str, allowed: Sequence[str]) -> tuple[str, ...]:
 
 def greeting(host: str, port: int, keyring: Keyring | None) -> list[str]:
     at = f"http://{address(host, port)}"
-    lines = [f"weft serves at {at}", f"  documentation  {at}/docs", f"  health check   {at}/healthz"]
+    lines = [
+        f"weft serves at {at}",
+        f"  documentation  {at}/docs",
+        f"  health check   {at}/healthz",
+    ]
     if keyring is None:
-        return [*lines, "warning: open: whoever is on this machine may read and write; `weft keys add` and a new start change that"]
+        return [
+            *lines,
+            "warning: open: whoever is on this machine may read and write; `weft keys add` and a new start change that",
+        ]
     return [*lines, f"  keys           {len(keyring.active())} active, in {keyring.path}"]
 
 

@@ -15,7 +15,19 @@ from weft.capabilities.graph.provider import GraphContext
 from weft.capabilities.graph.values import GraphAnswer
 from weft.errors import Invalid
 from weft.surfaces import checking, graphing
-from weft.surfaces.http.shapes import Format, Fraction, Label, Method, Model, Name, Names, Shape, TierName, Time, Types
+from weft.surfaces.http.shapes import (
+    Format,
+    Fraction,
+    Label,
+    Method,
+    Model,
+    Name,
+    Names,
+    Shape,
+    TierName,
+    Time,
+    Types,
+)
 from weft.surfaces.http.state import engine, key_of, metrics, tier_of
 from weft.tiers import Tier
 
@@ -23,9 +35,25 @@ routes = APIRouter()
 OPTIONS = tuple(one.name for one in fields(GraphOptions))
 
 EXAMPLES: list[Any] = [
-    {"query": "Kestrel tent warranty", "spaces": ["shared"], "include_claims": True, "max_tokens": 1000},
-    {"entities": ["tidewater", "gangway"], "spaces": ["shared"], "relationship_depth": 2, "format": "yaml"},
-    {"document": {"id": "notes", "content": "Gangway pays refunds that were approved in Tidewater."}, "spaces": ["shared"]},
+    {
+        "query": "Kestrel tent warranty",
+        "spaces": ["shared"],
+        "include_claims": True,
+        "max_tokens": 1000,
+    },
+    {
+        "entities": ["tidewater", "gangway"],
+        "spaces": ["shared"],
+        "relationship_depth": 2,
+        "format": "yaml",
+    },
+    {
+        "document": {
+            "id": "notes",
+            "content": "Gangway pays refunds that were approved in Tidewater.",
+        },
+        "spaces": ["shared"],
+    },
 ]
 
 
@@ -44,7 +72,9 @@ class DocumentBody(Shape):
     title: Annotated[str, Field(max_length=10_000)] = ""
     content: Annotated[str, Field(max_length=10_000_000)] = ""
     linked_entities: Annotated[list[LinkBody], Field(max_length=10_000, default_factory=list)]
-    selection: Annotated[list[Annotated[int, Field(ge=0)]] | None, Field(min_length=2, max_length=2)] = None
+    selection: Annotated[
+        list[Annotated[int, Field(ge=0)]] | None, Field(min_length=2, max_length=2)
+    ] = None
 
 
 class GraphRequest(Shape):
@@ -56,7 +86,9 @@ class GraphRequest(Shape):
     query: Annotated[str | None, Field(max_length=100_000)] = None
     entities: Annotated[Names | None, Field(description="Ids, in the order wanted")] = None
     document: DocumentBody | None = None
-    max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000, description="null: no limit")] = 2000
+    max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000, description="null: no limit")] = (
+        2000
+    )
     max_entities: Annotated[int, Field(ge=0, le=1000)] = 20
     entity_types: Annotated[Types | None, Field(description="null: all")] = None
     exclude_entity_types: Annotated[Names, Field(default_factory=list)]
@@ -80,7 +112,10 @@ class GraphRequest(Shape):
     model: Model = "gpt-4"
     as_of: Time | None = None
     now: Time | None = None
-    vector: Annotated[list[float] | None, Field(max_length=10_000, description="A ready vector of the query or the document")] = None
+    vector: Annotated[
+        list[float] | None,
+        Field(max_length=10_000, description="A ready vector of the query or the document"),
+    ] = None
     tier: TierName | None = None
 
 
@@ -96,11 +131,16 @@ class CheckRequest(Shape):
 def graph(request: Request, asked: GraphRequest) -> JSONResponse:
     """Entities with their relationships, rules and claims, within one token budget; and what breaks a rule."""
     key_of(request).check_read(asked.spaces)
-    found = _answer(GraphContext(engine(request), asked.spaces), asked, tier_of(request, asked.tier))
+    found = _answer(
+        GraphContext(engine(request), asked.spaces), asked, tier_of(request, asked.tier)
+    )
     metrics(request).tokens.inc(found.tokens)
     for one in found.degraded:
         metrics(request).degraded.labels(one.code).inc()
-    return JSONResponse(graphing.answer(found) | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}})
+    return JSONResponse(
+        graphing.answer(found)
+        | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}}
+    )
 
 
 @routes.post("/api/check", tags=["context"])
@@ -113,7 +153,9 @@ def check(request: Request, asked: CheckRequest) -> JSONResponse:
 def _answer(provider: GraphContext, asked: GraphRequest, tier: Tier) -> GraphAnswer:
     if sum(one is not None for one in (asked.query, asked.entities, asked.document)) != 1:
         raise Invalid("give exactly one of query, entities and document")
-    options: dict[str, Any] = {name: getattr(asked, name) for name in (*OPTIONS, "as_of", "now")} | {"tier": tier}
+    options: dict[str, Any] = {
+        name: getattr(asked, name) for name in (*OPTIONS, "as_of", "now")
+    } | {"tier": tier}
     if asked.entities is not None:
         if asked.vector is not None:
             raise Invalid("a vector goes with a query or a document: entities are not searched for")
@@ -124,6 +166,8 @@ def _answer(provider: GraphContext, asked: GraphRequest, tier: Tier) -> GraphAns
 
 
 def _document(body: DocumentBody) -> Document:
-    links = tuple(LinkedEntity(link.mention, link.entity_id, link.confidence) for link in body.linked_entities)
+    links = tuple(
+        LinkedEntity(link.mention, link.entity_id, link.confidence) for link in body.linked_entities
+    )
     selection = None if body.selection is None else (body.selection[0], body.selection[1])
     return Document(body.id, body.title, body.content, links, selection)

@@ -22,7 +22,11 @@ routes = APIRouter(prefix="/api", tags=["context"])
 
 MOST_TEXT = 1_000_000  # characters of all texts together
 EXAMPLES: list[Any] = [
-    {"answer": "Gift cards are not refundable.", "question": "How are gift cards refunded?", "spaces": ["support"]},
+    {
+        "answer": "Gift cards are not refundable.",
+        "question": "How are gift cards refunded?",
+        "spaces": ["support"],
+    },
     {"answer": "Refunds take 9 days.", "texts": ["Refunds take 3 days."]},
 ]
 
@@ -33,15 +37,33 @@ class CheckAnswerRequest(Shape):
     model_config = ConfigDict(json_schema_extra={"examples": EXAMPLES})
 
     answer: Annotated[str, Field(max_length=100_000)]
-    texts: Annotated[list[str], Field(max_length=200, default_factory=list, description="What it must be supported by")]
-    question: Annotated[str | None, Field(max_length=100_000, description="What was asked; null: the answer itself is searched for")] = None
+    texts: Annotated[
+        list[str],
+        Field(max_length=200, default_factory=list, description="What it must be supported by"),
+    ]
+    question: Annotated[
+        str | None,
+        Field(
+            max_length=100_000,
+            description="What was asked; null: the answer itself is searched for",
+        ),
+    ] = None
     spaces: Names = Field(default_factory=list)
-    recipe: Annotated[Name | None, Field(description="How the context is gathered; null: knowledge")] = None
+    recipe: Annotated[
+        Name | None, Field(description="How the context is gathered; null: knowledge")
+    ] = None
     agent: Annotated[Name | None, Field(description="Instead of a recipe")] = None
-    max_tokens: Annotated[int, Field(ge=0, le=1_000_000, description="The budget of that context")] = 4000
+    max_tokens: Annotated[
+        int, Field(ge=0, le=1_000_000, description="The budget of that context")
+    ] = 4000
     model: Model = "gpt-4"
     entity: Name | None = None
-    meaning: Annotated[bool, Field(description="Also take what says the same in other words for support, with the embedder")] = False
+    meaning: Annotated[
+        bool,
+        Field(
+            description="Also take what says the same in other words for support, with the embedder"
+        ),
+    ] = False
     as_of: Time | None = None
     now: Time | None = None
     tier: TierName | None = None
@@ -64,7 +86,9 @@ def check(request: Request, asked: CheckAnswerRequest) -> JSONResponse:
     if not asked.texts and not asked.spaces:
         raise Invalid("nothing to hold it against: give texts, or spaces and a question")
     if sum(map(len, asked.texts)) > MOST_TEXT:
-        raise Invalid(f"texts have {sum(map(len, asked.texts)):,} characters together; the most is {MOST_TEXT:,}")
+        raise Invalid(
+            f"texts have {sum(map(len, asked.texts)):,} characters together; the most is {MOST_TEXT:,}"
+        )
     kb = engine(request)
     meaning = _Meaning(kb) if asked.meaning else None
     found = _context(request, asked, kb) if asked.spaces else None

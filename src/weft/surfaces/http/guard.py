@@ -31,7 +31,9 @@ METHODS = ("GET", "HEAD", "OPTIONS", *WRITES)
 class Guard:
     """Plain ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, keyring: Keyring | None, metrics: Metrics, rate: Rate) -> None:
+    def __init__(
+        self, app: ASGIApp, limits: Limits, keyring: Keyring | None, metrics: Metrics, rate: Rate
+    ) -> None:
         self._app = app
         self._limits = limits
         self._keyring = keyring
@@ -42,21 +44,34 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
         given = headers.get("x-request-id", "")
-        request_id = given if given.isascii() and given.replace("-", "").isalnum() and len(given) <= 64 else secrets.token_hex(8)
+        request_id = (
+            given
+            if given.isascii() and given.replace("-", "").isalnum() and len(given) <= 64
+            else secrets.token_hex(8)
+        )
         started = perf_counter()
         seen = {"status": 0}
 
         async def answering(message: Message) -> None:
             if message["type"] == "http.response.start":
                 seen["status"] = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
+                message["headers"] = [
+                    *message["headers"],
+                    (b"x-request-id", request_id.encode()),
+                    (b"x-content-type-options", b"nosniff"),
+                ]
             await send(message)
 
         scope.setdefault("state", {})
         try:
-            await (self._refusal(scope, headers) or self._app)(scope, self._counted(receive), answering)
+            await (self._refusal(scope, headers) or self._app)(
+                scope, self._counted(receive), answering
+            )
         except ClientDisconnect:
             log.debug("the client of request %s went away", request_id)
         except Exception as error:
@@ -75,7 +90,9 @@ class Guard:
         host = _name(headers.get("host", ""))
         if "*" not in self._limits.hosts and host not in self._limits.hosts:
             return problem(421, "this server does not answer to that host name", "wrong_host")
-        if scope["method"] in WRITES and (refused := _cross_site(headers) or self._unfit(scope["path"], headers)):
+        if scope["method"] in WRITES and (
+            refused := _cross_site(headers) or self._unfit(scope["path"], headers)
+        ):
             return refused
         if scope["path"] in READABLE or scope["path"].startswith(f"{ASSETS}/"):
             return None
@@ -89,8 +106,16 @@ class Guard:
             return too_large(self._limits.max_body)
         media = headers.get("content-type", "").split(";")[0].strip().lower()
         has_body = int(length[:20]) > 0 or "transfer-encoding" in headers
-        if has_body and media != "application/json" and not (media == "application/x-ndjson" and path.endswith("/bulk")):
-            return problem(415, "the body must be application/json; a bulk load may also be application/x-ndjson", "unsupported_media_type")
+        if (
+            has_body
+            and media != "application/json"
+            and not (media == "application/x-ndjson" and path.endswith("/bulk"))
+        ):
+            return problem(
+                415,
+                "the body must be application/json; a bulk load may also be application/x-ndjson",
+                "unsupported_media_type",
+            )
         return None
 
     def _unknown(self, scope: Scope, headers: dict[str, str]) -> Response | None:
@@ -100,10 +125,20 @@ class Guard:
             log.error("the keys cannot be read: %s", error)
             return problem(error.status, "the keys cannot be read", error.code)
         if key is None:
-            return problem(401, "a valid key is needed: Authorization: Bearer weft_…", "key_required", headers={"WWW-Authenticate": "Bearer"})
+            return problem(
+                401,
+                "a valid key is needed: Authorization: Bearer weft_…",
+                "key_required",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
         wait = self._rate.wait_s(key.id)
         if wait > 0:
-            return problem(429, "too many requests with this key", "rate_limited", headers={"Retry-After": str(int(wait) + 1)})
+            return problem(
+                429,
+                "too many requests with this key",
+                "rate_limited",
+                headers={"Retry-After": str(int(wait) + 1)},
+            )
         scope["state"]["key"] = key
         return None
 
@@ -116,17 +151,30 @@ class Guard:
 
     def _counted(self, receive: Receive) -> Receive:
         """The body, up to the limits of size and time, also when it comes without a length."""
-        seen, until, complete = 0, asyncio.get_running_loop().time() + self._limits.body_timeout_s, False
+        seen, until, complete = (
+            0,
+            asyncio.get_running_loop().time() + self._limits.body_timeout_s,
+            False,
+        )
 
         async def counted() -> Message:
             nonlocal seen, complete
             try:
-                async with asyncio.timeout_at(None if complete else until):  # behind the body comes only the end of the connection
+                async with asyncio.timeout_at(
+                    None if complete else until
+                ):  # behind the body comes only the end of the connection
                     message = await receive()
             except TimeoutError:
                 # Closed: whoever sends slowly on purpose would else keep the connection.
-                raise HTTPException(408, f"the body took more than {self._limits.body_timeout_s:g} seconds", {"Connection": "close"}) from None
-            seen, complete = seen + len(message.get("body", b"")), not message.get("more_body", False)
+                raise HTTPException(
+                    408,
+                    f"the body took more than {self._limits.body_timeout_s:g} seconds",
+                    {"Connection": "close"},
+                ) from None
+            seen, complete = (
+                seen + len(message.get("body", b"")),
+                not message.get("more_body", False),
+            )
             if seen > self._limits.max_body:
                 raise HTTPException(413, f"a body may have {self._limits.max_body:,} bytes")
             return message
@@ -140,8 +188,19 @@ class Guard:
         key = scope["state"].get("key")
         self._metrics.requests.labels(route, method, status).inc()
         self._metrics.latency.labels(route).observe(seconds)
-        said = {"id": request_id, "method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1), "key": key.id if key else "-"}
-        log.info("request %s", " ".join(f"{name}={value}" for name, value in said.items()), extra={"said": said})
+        said = {
+            "id": request_id,
+            "method": method,
+            "route": route,
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+            "key": key.id if key else "-",
+        }
+        log.info(
+            "request %s",
+            " ".join(f"{name}={value}" for name, value in said.items()),
+            extra={"said": said},
+        )
 
 
 def _cross_site(headers: dict[str, str]) -> Response | None:

@@ -57,4 +57,6 @@ def _given(connection: socket.socket, end: socket.socket) -> bool:
 
 def is_shut_down(listening: socket.socket) -> bool:
     """Whether it listens no more; closing it would not wake who waits for the next connection."""
-    return listening.fileno() < 0 or not listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    return listening.fileno() < 0 or not listening.getsockopt(
+        socket.SOL_SOCKET, socket.SO_ACCEPTCONN
+    )

@@ -24,7 +24,9 @@ from weft.surfaces.http.state import engine, key_of
 
 Space = Annotated[str, Path(min_length=1, max_length=500)]
 ItemId = Annotated[str, Path(min_length=1, max_length=500)]
-IfMatch = Annotated[str | None, Header(description="The version the item must still have, as its ETag")]
+IfMatch = Annotated[
+    str | None, Header(description="The version the item must still have, as its ETag")
+]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Cursor = Annotated[str | None, Query(max_length=2000, description="`next` of the page before")]
 
@@ -36,7 +38,15 @@ def list_spaces(request: Request) -> JSONResponse:
     """The spaces this key may read, and what they hold."""
     infos = engine(request).stats().spaces
     visible = set(key_of(request).visible([info.name for info in infos]))
-    return JSONResponse({"spaces": [{"name": one.name, "items": one.items, "edges": one.edges, "digest": one.digest} for one in infos if one.name in visible]})
+    return JSONResponse(
+        {
+            "spaces": [
+                {"name": one.name, "items": one.items, "edges": one.edges, "digest": one.digest}
+                for one in infos
+                if one.name in visible
+            ]
+        }
+    )
 
 
 @routes.post("/spaces/{space}/items", status_code=201)
@@ -49,18 +59,26 @@ def create_item(request: Request, space: Space, body: ItemBody) -> JSONResponse:
     try:
         report = engine(request).add(item, expected={item.key: ""})
     except Conflict as error:
-        raise Conflict(f"item {item.id!r} exists already in space {space!r}: PUT replaces it", "exists") from error
+        raise Conflict(
+            f"item {item.id!r} exists already in space {space!r}: PUT replaces it", "exists"
+        ) from error
     return _stored(request, item, 201, report.problems)
 
 
 @routes.get("/spaces/{space}/items")
 def list_items(
-    request: Request, space: Space, limit: Limit = 100, cursor: Cursor = None, type: Annotated[list[str] | None, Query(max_length=200)] = None
+    request: Request,
+    space: Space,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    type: Annotated[list[str] | None, Query(max_length=200)] = None,
 ) -> JSONResponse:
     """The items of a space, ordered by id, a page at a time."""
     key_of(request).check_stored([space])
     after = _after(cursor, 1)
-    found = engine(request).page([space], limit=limit + 1, after=(space, after[0]) if after else None, types=type or ())
+    found = engine(request).page(
+        [space], limit=limit + 1, after=(space, after[0]) if after else None, types=type or ()
+    )
     following = _cursor([found[limit - 1].id]) if len(found) > limit else None
     return JSONResponse({"items": [_row(item) for item in found[:limit]], "next": following})
 
@@ -72,14 +90,18 @@ def read_item(request: Request, space: Space, id: ItemId) -> JSONResponse:
 
 
 @routes.put("/spaces/{space}/items/{id:path}")
-def replace_item(request: Request, space: Space, id: ItemId, body: ItemBody, if_match: IfMatch = None) -> JSONResponse:
+def replace_item(
+    request: Request, space: Space, id: ItemId, body: ItemBody, if_match: IfMatch = None
+) -> JSONResponse:
     """The item as given, whether or not there was one. With If-Match only if nobody changed it since it was read."""
     key_of(request).check_write(space)
     item = _item(body, space)
     if item.id != id:
         raise Invalid(f"the id {item.id!r} in the body is not the one in the address, {id!r}")
     with _unchanged():
-        report = engine(request).add(item, expected=_expected(request, item.key, if_match or body.version))
+        report = engine(request).add(
+            item, expected=_expected(request, item.key, if_match or body.version)
+        )
     return _stored(request, item, 200, report.problems)
 
 
@@ -117,7 +139,9 @@ def load(request: Request, space: Space, body: Annotated[bytes, Depends(_body)])
 
 
 @routes.get("/spaces/{space}/edges")
-def list_edges(request: Request, space: Space, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
+def list_edges(
+    request: Request, space: Space, limit: Limit = 100, cursor: Cursor = None
+) -> JSONResponse:
     """The edges that a space owns, a page at a time."""
     key_of(request).check_stored([space])
     after = _after(cursor, 4)
@@ -147,13 +171,17 @@ class Lines(StreamingResponse):
 
 
 @routes.get("/export", response_class=Lines)
-def export(request: Request, space: Annotated[list[str], Query(min_length=1, max_length=200)]) -> StreamingResponse:
+def export(
+    request: Request, space: Annotated[list[str], Query(min_length=1, max_length=200)]
+) -> StreamingResponse:
     """Everything in the spaces as JSON Lines, items first; a bulk load reads it back."""
     key_of(request).check_stored(space)
     kb = engine(request)
     kb.known(space)
 
-    rows = chain((wire.item(item) for item in kb.items(space)), (wire.edge(edge) for edge in kb.edges(space)))
+    rows = chain(
+        (wire.item(item) for item in kb.items(space)), (wire.edge(edge) for edge in kb.edges(space))
+    )
 
     def blocks() -> Iterator[str]:
         while block := "".join(codec.to_json(row) + "\n" for row in islice(rows, 200)):
@@ -165,7 +193,14 @@ def export(request: Request, space: Annotated[list[str], Query(min_length=1, max
 def _item(body: ItemBody, space: str) -> Item:
     if body.space not in (None, space):
         raise Invalid(f"space: the one in the body is not the one in the address, {space!r}")
-    return check.item_from_row({name: getattr(body, name) for name in ItemBody.model_fields if name not in ("space", "version")}, space)
+    return check.item_from_row(
+        {
+            name: getattr(body, name)
+            for name in ItemBody.model_fields
+            if name not in ("space", "version")
+        },
+        space,
+    )
 
 
 def _edge(request: Request, space: str, body: EdgeBody) -> Edge:
@@ -181,10 +216,19 @@ def _edge_rows(request: Request, edges: Sequence[Edge]) -> list[dict[str, Any]]:
     for space, id in (key for edge in edges for key in (edge.source_key, edge.target_key)):
         if id.lstrip("-").isdecimal():
             ends.setdefault(space, []).append(id)
-    numbered = {item.key for space, ids in ends.items() for item in engine(request).get(ids, space=space) if item.numbered}
+    numbered = {
+        item.key
+        for space, ids in ends.items()
+        for item in engine(request).get(ids, space=space)
+        if item.numbered
+    }
     rows = []
     for edge in edges:
-        numbers = {name: int(key[1]) for name, key in (("source", edge.source_key), ("target", edge.target_key)) if key in numbered}
+        numbers = {
+            name: int(key[1])
+            for name, key in (("source", edge.source_key), ("target", edge.target_key))
+            if key in numbered
+        }
         rows.append(wire.edge(edge) | numbers)
     return rows
 
@@ -199,7 +243,9 @@ def _found(request: Request, space: str, id: str) -> Item:
 def _stored(request: Request, item: Item, status: int, problems: tuple[str, ...]) -> JSONResponse:
     answer = _answer(_found(request, item.space, item.id), status)
     if problems:
-        answer.headers["Warning"] = f'199 weft "{len(problems)} problems: the item is stored but not embedded"'
+        answer.headers["Warning"] = (
+            f'199 weft "{len(problems)} problems: the item is stored but not embedded"'
+        )
     return answer
 
 
@@ -250,6 +296,10 @@ def _after(cursor: str | None, size: int) -> list[str] | None:
         parts = json.loads(base64.urlsafe_b64decode(cursor.encode()))
     except (ValueError, RecursionError):
         parts = None
-    if not isinstance(parts, list) or len(parts) != size or not all(isinstance(part, str) for part in parts):
+    if (
+        not isinstance(parts, list)
+        or len(parts) != size
+        or not all(isinstance(part, str) for part in parts)
+    ):
         raise Invalid("cursor is not one that this server gave out")
     return list(check.names("cursor", parts))

@@ -17,10 +17,16 @@ class Lines(logging.Formatter):
     """One JSON object a line: time, level, message, and what the record has to say by name."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        time = (
+            datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z")
+        )
         said = getattr(record, "said", {})
         message = "request" if said else record.getMessage()
-        return json.dumps({"time": time, "level": record.levelname.lower(), "message": message} | said)
+        return json.dumps(
+            {"time": time, "level": record.levelname.lower(), "message": message} | said
+        )
 
 
 class Notes(logging.Handler):
@@ -50,6 +56,10 @@ def noted() -> Iterator[list[str]]:
 def to_stderr() -> None:
     """Log to standard error: of weft everything from information on, of others only warnings."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s") if sys.stderr.isatty() else Lines())
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+        if sys.stderr.isatty()
+        else Lines()
+    )
     logging.getLogger().addHandler(handler)
     logging.getLogger("weft.http").setLevel(logging.INFO)

@@ -15,11 +15,29 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter("weft_requests_total", "Requests by route and status", ["route", "method", "status"], registry=self.registry)
+        self.requests = Counter(
+            "weft_requests_total",
+            "Requests by route and status",
+            ["route", "method", "status"],
+            registry=self.registry,
+        )
         buckets = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-        self.latency = Histogram("weft_request_seconds", "Time to answer", ["route"], buckets=buckets, registry=self.registry)
-        self.tokens = Counter("weft_context_tokens_total", "Tokens of the contexts returned", registry=self.registry)
-        self.degraded = Counter("weft_degraded_total", "Answers that were weaker than asked, by reason", ["code"], registry=self.registry)
+        self.latency = Histogram(
+            "weft_request_seconds",
+            "Time to answer",
+            ["route"],
+            buckets=buckets,
+            registry=self.registry,
+        )
+        self.tokens = Counter(
+            "weft_context_tokens_total", "Tokens of the contexts returned", registry=self.registry
+        )
+        self.degraded = Counter(
+            "weft_degraded_total",
+            "Answers that were weaker than asked, by reason",
+            ["code"],
+            registry=self.registry,
+        )
 
     def text(self) -> bytes:
         """Of all processes that serve together, as Prometheus reads it."""

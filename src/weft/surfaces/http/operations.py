@@ -41,7 +41,9 @@ class AddRequest(Shape):
 
     items: Rows = Field([], max_length=10_000)
     edges: Rows = Field([], max_length=50_000)
-    vectors: Annotated[list[list[float]] | None, Field(description="Ready vectors, one for each item")] = None
+    vectors: Annotated[
+        list[list[float]] | None, Field(description="Ready vectors, one for each item")
+    ] = None
     embed: bool = True
     expected: list[Expected] = Field([], max_length=10_000)
 
@@ -52,7 +54,10 @@ class LoadRequest(Shape):
     items: Rows = Field([], max_length=10_000)
     edges: Rows = Field([], max_length=50_000)
     embed: bool = True
-    layered: bool = Field(False, description="The rows come from three layers: a node and a profile of one entity are joined")
+    layered: bool = Field(
+        False,
+        description="The rows come from three layers: a node and a profile of one entity are joined",
+    )
 
 
 class ItemsRequest(Shape):
@@ -94,7 +99,9 @@ class EdgePageRequest(Shape):
     spaces: Names
     limit: Count = 100
     after: Link | None = None
-    made: bool | None = Field(False, description="Only edges that weft made (true), only people's (false), or both (null)")
+    made: bool | None = Field(
+        False, description="Only edges that weft made (true), only people's (false), or both (null)"
+    )
 
 
 class AskRequest(ExplainRequest):
@@ -121,8 +128,23 @@ def add(request: Request, body: AddRequest) -> JSONResponse:
     """Store items and edges in one write: all of them, or none with the reason."""
     items = [check.item_from_row(row, None) for row in body.items]
     edges = [check.edge_from_row(row, None) for row in body.edges]
-    _check_writes(request, [*(item.space for item in items), *(edge.space for edge in edges)], edges, body.expected)
-    return JSONResponse(wire.report(engine(request).add(items, edges, vectors=body.vectors, embed=body.embed, expected=_versions(body.expected))))
+    _check_writes(
+        request,
+        [*(item.space for item in items), *(edge.space for edge in edges)],
+        edges,
+        body.expected,
+    )
+    return JSONResponse(
+        wire.report(
+            engine(request).add(
+                items,
+                edges,
+                vectors=body.vectors,
+                embed=body.embed,
+                expected=_versions(body.expected),
+            )
+        )
+    )
 
 
 @routes.post("/load", tags=["knowledge"])
@@ -134,14 +156,27 @@ def load(request: Request, body: LoadRequest) -> JSONResponse:
     for space in sorted({str(row.get("space")) for row in rows}):
         key.check_write(space)
     key.check_read(sorted({str(row["target_space"]) for row in rows if row.get("target_space")}))
-    return Json(wire.report(engine(request).load({"items": body.items, "edges": body.edges, "layered": body.layered}, embed=body.embed)))
+    return Json(
+        wire.report(
+            engine(request).load(
+                {"items": body.items, "edges": body.edges, "layered": body.layered},
+                embed=body.embed,
+            )
+        )
+    )
 
 
 @routes.post("/delete", tags=["knowledge"])
 def delete(request: Request, body: DeleteRequest) -> JSONResponse:
     """Forget items with their words, vectors and edges; says how many were there."""
     _check_writes(request, [body.space], (), body.expected)
-    return JSONResponse({"deleted": engine(request).delete(body.ids, space=body.space, expected=_versions(body.expected))})
+    return JSONResponse(
+        {
+            "deleted": engine(request).delete(
+                body.ids, space=body.space, expected=_versions(body.expected)
+            )
+        }
+    )
 
 
 @routes.post("/unlink", tags=["knowledge"])
@@ -156,7 +191,9 @@ def unlink(request: Request, body: UnlinkRequest) -> JSONResponse:
 def get_items(request: Request, body: ItemsRequest) -> JSONResponse:
     """Items in the order asked; unknown ids are left out."""
     key_of(request).check_stored([body.space])
-    return JSONResponse({"items": [wire.item(one) for one in engine(request).get(body.ids, space=body.space)]})
+    return JSONResponse(
+        {"items": [wire.item(one) for one in engine(request).get(body.ids, space=body.space)]}
+    )
 
 
 @routes.post("/page", tags=["knowledge"])
@@ -164,7 +201,9 @@ def page(request: Request, body: PageRequest) -> JSONResponse:
     """The next items of several spaces, ordered by (space, id)."""
     key_of(request).check_stored(body.spaces)
     after = None if body.after is None else _key(body.after)
-    found = engine(request).page(body.spaces, limit=body.limit, after=after, kinds=body.kinds, types=body.types)
+    found = engine(request).page(
+        body.spaces, limit=body.limit, after=after, kinds=body.kinds, types=body.types
+    )
     return JSONResponse({"items": [wire.item(one) for one in found]})
 
 
@@ -172,7 +211,12 @@ def page(request: Request, body: PageRequest) -> JSONResponse:
 def edge_page(request: Request, body: EdgePageRequest) -> JSONResponse:
     """The next edges of several spaces, ordered by key."""
     key_of(request).check_stored(body.spaces)
-    found = engine(request).edge_page(body.spaces, limit=body.limit, after=None if body.after is None else _edge(body.after), made=body.made)
+    found = engine(request).edge_page(
+        body.spaces,
+        limit=body.limit,
+        after=None if body.after is None else _edge(body.after),
+        made=body.made,
+    )
     return JSONResponse({"edges": [wire.edge(one) for one in found]})
 
 
@@ -227,7 +271,9 @@ def reindex(request: Request) -> JSONResponse:
     return JSONResponse({"vectors": engine(request).reindex()})
 
 
-def _check_writes(request: Request, spaces: Sequence[str], edges: Sequence[Edge], expected: Sequence[Expected]) -> None:
+def _check_writes(
+    request: Request, spaces: Sequence[str], edges: Sequence[Edge], expected: Sequence[Expected]
+) -> None:
     """A write needs its spaces; where a link leads and what is expected is read."""
     key = key_of(request)
     key.check_role("editor")
@@ -247,4 +293,6 @@ def _key(place: Place) -> Key:
 def _edge(link: Link) -> Edge:
     for name in Link.model_fields:
         check.name(name, getattr(link, name))
-    return Edge(link.source, link.target, link.type, space=link.space, target_space=link.target_space)
+    return Edge(
+        link.source, link.target, link.type, space=link.space, target_space=link.target_space
+    )

@@ -36,7 +36,10 @@ class RestoreRequest(Shape):
     id: Name
     at: Time | None = None
     version: Annotated[str | None, Field(max_length=100)] = None
-    edges_of: Annotated[Names | None, Field(description="Only links that these spaces own; null: of all that the key may write")] = None
+    edges_of: Annotated[
+        Names | None,
+        Field(description="Only links that these spaces own; null: of all that the key may write"),
+    ] = None
     embed: bool = True
 
 
@@ -51,7 +54,10 @@ class RollbackRequest(Shape):
 
 @routes.get("/items/{id:path}/history")
 def item_history(
-    request: Request, id: ItemId, space: Annotated[str, Query(min_length=1, max_length=500)], limit: Annotated[int, Query(ge=1, le=10_000)] = 1000
+    request: Request,
+    id: ItemId,
+    space: Annotated[str, Query(min_length=1, max_length=500)],
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> JSONResponse:
     """Everything that happened to an item and its links, newest first, also when it is deleted."""
     return _history(request, HistoryRequest(space=space, id=id, limit=limit))
@@ -70,8 +76,19 @@ def restore(request: Request, body: RestoreRequest) -> JSONResponse:
     key.check_write(body.space)
     for space in body.edges_of or ():
         key.check_write(space)
-    owners = body.edges_of if body.edges_of is not None else key.writable([info.name for info in engine(request).stats().spaces])
-    report = engine(request).restore(body.id, space=body.space, at=body.at, version=body.version, edges_of=owners, embed=body.embed)
+    owners = (
+        body.edges_of
+        if body.edges_of is not None
+        else key.writable([info.name for info in engine(request).stats().spaces])
+    )
+    report = engine(request).restore(
+        body.id,
+        space=body.space,
+        at=body.at,
+        version=body.version,
+        edges_of=owners,
+        embed=body.embed,
+    )
     return JSONResponse(wire.report(report))
 
 
@@ -80,10 +97,20 @@ def rollback(request: Request, body: RollbackRequest) -> JSONResponse:
     """Make spaces what they were at a time, as new changes, all or nothing. The key must be allowed to write every one of them."""
     key = key_of(request)
     key.check_role("editor")
-    for space in [info.name for info in engine(request).stats().spaces] if body.spaces is None else body.spaces:
+    for space in (
+        [info.name for info in engine(request).stats().spaces]
+        if body.spaces is None
+        else body.spaces
+    ):
         key.check_write(space)
-    told = engine(request).rollback(body.to, spaces=body.spaces, dry_run=body.dry_run, embed=body.embed)
-    return JSONResponse(wire.rollback(replace(told, steps=tuple(step for step in told.steps if _may_see(key, step)))))
+    told = engine(request).rollback(
+        body.to, spaces=body.spaces, dry_run=body.dry_run, embed=body.embed
+    )
+    return JSONResponse(
+        wire.rollback(
+            replace(told, steps=tuple(step for step in told.steps if _may_see(key, step)))
+        )
+    )
 
 
 def _history(request: Request, asked: HistoryRequest) -> JSONResponse:

@@ -37,7 +37,13 @@ TITLES = {
     501: "Not installed",
     503: "Unavailable",
 }
-CODES = {400: "malformed", 404: "no_route", 405: "method_not_allowed", 408: "body_too_slow", 413: "body_too_large"}
+CODES = {
+    400: "malformed",
+    404: "no_route",
+    405: "method_not_allowed",
+    408: "body_too_slow",
+    413: "body_too_large",
+}
 PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "code"],
@@ -46,7 +52,10 @@ PROBLEM = {
         "status": {"type": "integer"},
         "errors": {
             "type": "array",
-            "items": {"type": "object", "properties": {"field": {"type": "string"}, "message": {"type": "string"}}},
+            "items": {
+                "type": "object",
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+            },
         },
     },
     "example": {
@@ -55,7 +64,9 @@ PROBLEM = {
         "status": 422,
         "detail": "entry_limit: Input should be less than or equal to 1000",
         "code": "invalid",
-        "errors": [{"field": "entry_limit", "message": "Input should be less than or equal to 1000"}],
+        "errors": [
+            {"field": "entry_limit", "message": "Input should be less than or equal to 1000"}
+        ],
     },
 }
 
@@ -64,11 +75,25 @@ class Json(JSONResponse):
     """JSON of anything, also of text that is not Unicode: half a surrogate pair is written as its escape."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+        return json.dumps(
+            content, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode("utf-8", "backslashreplace")
 
 
-def problem(status: int, detail: str, code: str, errors: Sequence[dict[str, Any]] = (), headers: dict[str, str] | None = None) -> JSONResponse:
-    body: dict[str, Any] = {"type": f"urn:weft:{code}", "title": TITLES.get(status, "Error"), "status": status, "detail": detail, "code": code}
+def problem(
+    status: int,
+    detail: str,
+    code: str,
+    errors: Sequence[dict[str, Any]] = (),
+    headers: dict[str, str] | None = None,
+) -> JSONResponse:
+    body: dict[str, Any] = {
+        "type": f"urn:weft:{code}",
+        "title": TITLES.get(status, "Error"),
+        "status": status,
+        "detail": detail,
+        "code": code,
+    }
     if errors:
         body["errors"] = list(errors)
     return Json(body, status, headers, media_type=MEDIA_TYPE)
@@ -88,14 +113,20 @@ async def known_parameters(request: Request) -> None:
     known = {field.alias for field in request.scope["route"].dependant.query_params}
     message = f"no such parameter; known: {', '.join(sorted(known)) or 'none'}"
     if wrong := [name for name in request.query_params if name not in known]:
-        raise RequestValidationError([{"loc": ("query", name), "type": "extra_forbidden", "msg": message} for name in wrong])
+        raise RequestValidationError(
+            [{"loc": ("query", name), "type": "extra_forbidden", "msg": message} for name in wrong]
+        )
 
 
 async def _weft(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, WeftError)
     if error.status >= 500:
         log.error("request failed: %s: %s", error.code, error)
-        return problem(error.status, "this cannot be done now; the log of the server has the reason", error.code)
+        return problem(
+            error.status,
+            "this cannot be done now; the log of the server has the reason",
+            error.code,
+        )
     # The library names the spaces that exist; a stranger is not told.
     detail = str(error).partition(";")[0] if error.code == "unknown_space" else str(error)
     return problem(error.status, detail, error.code)
@@ -104,22 +135,40 @@ async def _weft(_: Request, error: Exception) -> JSONResponse:
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
     """Which fields are wrong and how; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)
-    found = [{"field": ".".join(str(part)[:100] for part in one["loc"][1:]) or "body", "message": one["msg"]} for one in error.errors()[:20]]
+    found = [
+        {
+            "field": ".".join(str(part)[:100] for part in one["loc"][1:]) or "body",
+            "message": one["msg"],
+        }
+        for one in error.errors()[:20]
+    ]
     if any(one["type"] == "json_invalid" for one in error.errors()):
         return problem(400, "the body is not JSON", "malformed")
-    return problem(422, "; ".join(f"{one['field']}: {one['message']}" for one in found[:5]), "invalid", found)
+    return problem(
+        422, "; ".join(f"{one['field']}: {one['message']}" for one in found[:5]), "invalid", found
+    )
 
 
 async def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     detail = "the body is not JSON" if error.status_code == 400 else str(error.detail)
-    return problem(error.status_code, detail, CODES.get(error.status_code, "error"), headers=dict(error.headers or {}))
+    return problem(
+        error.status_code,
+        detail,
+        CODES.get(error.status_code, "error"),
+        headers=dict(error.headers or {}),
+    )
 
 
 def unforeseen(error: Exception) -> JSONResponse:
     """Where it happened goes to the log; what the error says does not, as that may be the user's text."""
     if isinstance(error, RecursionError):
         return problem(400, "the body is nested too deeply", "malformed")
-    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(extract_tb(error.__traceback__)[-5:]))
+    places = " < ".join(
+        f"{Path(frame.filename).name}:{frame.lineno}"
+        for frame in reversed(extract_tb(error.__traceback__)[-5:])
+    )
     log.error("request failed: %s at %s", type(error).__name__, places)
-    return problem(500, "something went wrong inside; the log of the server has the reason", "error")
+    return problem(
+        500, "something went wrong inside; the log of the server has the reason", "error"
+    )

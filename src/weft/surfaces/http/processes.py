@@ -34,7 +34,9 @@ log = logging.getLogger("weft.http")
 BACKLOG = 2048
 LEAST_LIFE_S = 5  # a process that ends sooner would end again
 STOPS = (signal.SIGTERM, signal.SIGINT)
-COPIED = sys.platform == "linux"  # elsewhere a copy of a process is not safe: each imports everything itself
+COPIED = (
+    sys.platform == "linux"
+)  # elsewhere a copy of a process is not safe: each imports everything itself
 
 
 @dataclass(frozen=True)
@@ -67,20 +69,44 @@ def needed() -> None:
     import uvicorn  # noqa: F401
 
 
-def run(opened: Callable[[], Engine], host: str, port: int, keys: Path, *, processes: int, workers: int, limits: Limits, say: Callable[[str], None]) -> None:
+def run(
+    opened: Callable[[], Engine],
+    host: str,
+    port: int,
+    keys: Path,
+    *,
+    processes: int,
+    workers: int,
+    limits: Limits,
+    say: Callable[[str], None],
+) -> None:
     """Serve from several processes until SIGTERM or SIGINT. One that dies is started again; what waited for it is not lost,
     as its socket stays open here."""
     keyring = door.keyring_for(host, keys)
     logs.to_stderr()
     starting = multiprocessing.get_context("forkserver" if COPIED else "spawn")
     warm_up()
-    with _sockets(host, port, processes) as (sockets, refuse), tempfile.TemporaryDirectory(prefix="weft-metrics-") as metrics:
-        task = Task(opened, host, port, keys, workers, limits, Rate.shared(limits.requests_per_minute, starting), metrics)
+    with (
+        _sockets(host, port, processes) as (sockets, refuse),
+        tempfile.TemporaryDirectory(prefix="weft-metrics-") as metrics,
+    ):
+        task = Task(
+            opened,
+            host,
+            port,
+            keys,
+            workers,
+            limits,
+            Rate.shared(limits.requests_per_minute, starting),
+            metrics,
+        )
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, _stop)
         for line in door.greeting(host, port, keyring):
             say(line)
-        _supervise([lambda listening=one: _started(starting, task, listening) for one in sockets], refuse)  # type: ignore[misc]
+        _supervise(
+            [lambda listening=one: _started(starting, task, listening) for one in sockets], refuse
+        )  # type: ignore[misc]
 
 
 def _supervise(starts: Sequence[Callable[[], BaseProcess]], refuse: Callable[[], None]) -> None:
@@ -95,8 +121,12 @@ def _supervise(starts: Sequence[Callable[[], BaseProcess]], refuse: Callable[[],
                 if process.is_alive():
                     continue
                 if time.monotonic() - since < LEAST_LIFE_S:
-                    raise Unavailable(f"a server process ended at once with status {process.exitcode}: the log has the reason")
-                log.error("a server process ended with status %s and is started again", process.exitcode)
+                    raise Unavailable(
+                        f"a server process ended at once with status {process.exitcode}: the log has the reason"
+                    )
+                log.error(
+                    "a server process ended with status %s and is started again", process.exitcode
+                )
                 running[number] = (starts[number](), time.monotonic())
     finally:
         refuse()  # first: whoever comes while requests are finished would be handed to a process that takes no more
@@ -124,17 +154,30 @@ def _started(starting: BaseContext, task: Task, listening: socket.socket) -> Bas
 
 def _work(task: Task, listening: socket.socket) -> None:
     """What a server process does, from its start to its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all, also those that are not ready: the first one ends them
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches all, also those that are not ready: the first one ends them
     _let_through()
     os.environ[door.METRICS_FOLDER] = task.metrics
-    from weft.surfaces.http import serve  # here: it takes half a second, which the process that starts the others can save
+    from weft.surfaces.http import (
+        serve,
+    )  # here: it takes half a second, which the process that starts the others can save
 
     Thread(target=_end_with_parent, daemon=True).start()
     if handing.POSSIBLE:
         listening = handing.Handed(fileno=listening.detach())
     try:
         with task.opened() as kb:
-            serve.listen(kb, task.keys, task.host, task.port, task.workers, task.limits, rate=task.rate, listening=listening)
+            serve.listen(
+                kb,
+                task.keys,
+                task.host,
+                task.port,
+                task.workers,
+                task.limits,
+                rate=task.rate,
+                listening=listening,
+            )
     except SystemExit:
         raise
     except Exception as error:  # the outermost line of this process
@@ -151,7 +194,9 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _sockets(host: str, port: int, count: int) -> Iterator[tuple[list[socket.socket], Callable[[], None]]]:
+def _sockets(
+    host: str, port: int, count: int
+) -> Iterator[tuple[list[socket.socket], Callable[[], None]]]:
     """One for each process, and what refuses connections from then on. They are handed out in turn, where that is possible, else all
     processes accept from one socket, until each of them ends."""
     made: list[socket.socket] = []
@@ -165,13 +210,17 @@ def _sockets(host: str, port: int, count: int) -> Iterator[tuple[list[socket.soc
         made.extend(end for pair in pairs for end in pair)
         for given, _ in pairs:
             given.setblocking(False)
-        Thread(target=handing.hand_out, args=(listening, [given for given, _ in pairs]), daemon=True).start()
+        Thread(
+            target=handing.hand_out, args=(listening, [given for given, _ in pairs]), daemon=True
+        ).start()
         try:
             yield [taken for _, taken in pairs], lambda: _shut(listening)
         finally:
             _shut(listening)
     except OSError as error:
-        raise Unavailable(f"cannot listen on {door.address(host, port)}: {error.strerror}") from error
+        raise Unavailable(
+            f"cannot listen on {door.address(host, port)}: {error.strerror}"
+        ) from error
     finally:
         for one in made:
             one.close()
@@ -233,7 +282,9 @@ def _counting_together(folder: str) -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ.pop(door.METRICS_FOLDER) if before is None else os.environ.update({door.METRICS_FOLDER: before})
+        os.environ.pop(door.METRICS_FOLDER) if before is None else os.environ.update(
+            {door.METRICS_FOLDER: before}
+        )
 
 
 def _stop(*_: object) -> None:

@@ -60,10 +60,15 @@ class _Shared:
 
     def __init__(self, processes: BaseContext) -> None:
         self._names = processes.RawArray("Q", self.PLACES)
-        self._used, self._since = processes.RawArray("d", self.PLACES), processes.RawArray("d", self.PLACES)
+        self._used, self._since = (
+            processes.RawArray("d", self.PLACES),
+            processes.RawArray("d", self.PLACES),
+        )
 
     def _place(self, key: str) -> int:
-        name = int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) | 1  # 0 marks a free place
+        name = (
+            int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) | 1
+        )  # 0 marks a free place
         for step in range(self.PLACES):
             place = (name + step) % self.PLACES
             if self._names[place] in (0, name):

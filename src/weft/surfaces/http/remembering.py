@@ -12,12 +12,30 @@ from weft import tiers
 from weft.capabilities.memory.memory import Memory
 from weft.errors import Invalid
 from weft.surfaces.http.logs import noted
-from weft.surfaces.http.shapes import Fraction, Label, Method, Model, Name, Names, Shape, Text, Time, example
+from weft.surfaces.http.shapes import (
+    Fraction,
+    Label,
+    Method,
+    Model,
+    Name,
+    Names,
+    Shape,
+    Text,
+    Time,
+    example,
+)
 from weft.surfaces.http.state import engine, key_of, metrics, tier_of
 from weft.surfaces.remembering import context_row, memory_row, preview_row, result_row
 
 Query = Annotated[str, Field(min_length=1, max_length=100_000)]
-Vector = Annotated[list[float], Field(min_length=1, max_length=10_000, description="A ready vector instead of a query: found by meaning alone")]
+Vector = Annotated[
+    list[float],
+    Field(
+        min_length=1,
+        max_length=10_000,
+        description="A ready vector instead of a query: found by meaning alone",
+    ),
+]
 RankerName = Literal["default", "similarity", "recency", "confidence"]
 Piece = Annotated[str, Field(max_length=100_000)]
 
@@ -27,13 +45,24 @@ routes = APIRouter(prefix="/api/memory", tags=["memory"])
 class RememberRequest(Shape):
     """Something to remember. Telling the same again changes nothing."""
 
-    model_config = example(workspace="maya", content="Ada moved to Hamburg", conversation="c1", type="fact", confidence=0.9)
+    model_config = example(
+        workspace="maya",
+        content="Ada moved to Hamburg",
+        conversation="c1",
+        type="fact",
+        confidence=0.9,
+    )
 
     workspace: Name
     content: Annotated[Text, Field(min_length=1)]
     type: Label = ""
     conversation: Name | None = None
-    speaker: Annotated[Label, Field(description="Who said it: the memory is found by the name, and shown with it and the time")] = ""
+    speaker: Annotated[
+        Label,
+        Field(
+            description="Who said it: the memory is found by the name, and shown with it and the time"
+        ),
+    ] = ""
     confidence: Annotated[Fraction | None, Field(description="null: 0.5")] = None
     metadata: dict[str, Any] = Field({})
     tags: Names = Field([])
@@ -43,7 +72,9 @@ class RememberRequest(Shape):
     valid_from: Time | None = None
     valid_to: Time | None = None
     supersedes: Names = Field([], description="Memories whose place it takes")
-    related: dict[Name, Name] = Field({}, max_length=200, description="Links to other memories: id to type")
+    related: dict[Name, Name] = Field(
+        {}, max_length=200, description="Links to other memories: id to type"
+    )
     id: Name | None = None
 
 
@@ -54,13 +85,18 @@ class Ranking(Shape):
     recency_weight: Fraction = 0.3
     confidence_weight: Fraction = 0.2
     access_weight: Fraction = 0.0
-    half_life_days: Annotated[float | None, Field(gt=0, le=1e6, description="Recency halves in this time; null: 1 / (1 + days)")] = None
+    half_life_days: Annotated[
+        float | None,
+        Field(gt=0, le=1e6, description="Recency halves in this time; null: 1 / (1 + days)"),
+    ] = None
 
 
 class MemorySearchRequest(Shape):
     """Find memories by a query or by a ready vector."""
 
-    model_config = example(workspace="maya", query="Where does Ada live?", limit=5, memory_types=["fact", "decision"])
+    model_config = example(
+        workspace="maya", query="Where does Ada live?", limit=5, memory_types=["fact", "decision"]
+    )
 
     workspace: Name
     query: Query | None = None
@@ -97,10 +133,20 @@ class TemplateBody(Shape):
 class MemoryContextRequest(MemorySearchRequest):
     """Write the best memories into a prompt."""
 
-    model_config = example(workspace="maya", query="Where does Ada live?", template="chat", token_budget=1500, include_relationships=True)
+    model_config = example(
+        workspace="maya",
+        query="Where does Ada live?",
+        template="chat",
+        token_budget=1500,
+        include_relationships=True,
+    )
 
-    limit: Annotated[int | None, Field(ge=1, le=1000, description="null: as many as the budget could hold")] = 10  # type: ignore[assignment]
-    template: Annotated[Name | TemplateBody, Field(description="chat, detailed, summary, or one of your own")] = "chat"
+    limit: Annotated[
+        int | None, Field(ge=1, le=1000, description="null: as many as the budget could hold")
+    ] = 10  # type: ignore[assignment]
+    template: Annotated[
+        Name | TemplateBody, Field(description="chat, detailed, summary, or one of your own")
+    ] = "chat"
     token_budget: Annotated[int, Field(ge=0, le=10_000_000)] = 2000
     include_metadata: bool = False
     pinned: Annotated[bool, Field(description="Pinned memories come first, found or not")] = True
@@ -122,7 +168,9 @@ def remember(request: Request, asked: RememberRequest) -> JSONResponse:
     key_of(request).check_write(asked.workspace)
     fields = asked.model_dump(exclude={"workspace", "content"})
     with noted() as notes:
-        told = Memory(engine(request), asked.workspace).remember(asked.content, **fields | {"speaker": asked.speaker or None})
+        told = Memory(engine(request), asked.workspace).remember(
+            asked.content, **fields | {"speaker": asked.speaker or None}
+        )
     return JSONResponse(memory_row(told) | {"notes": notes}, 201)
 
 
@@ -131,7 +179,11 @@ def search(request: Request, asked: MemorySearchRequest) -> JSONResponse:
     """Memories in the ranker's order."""
     memory, options = _asked(request, asked)
     with noted() as notes:
-        found = memory.search(asked.query, **options) if asked.query is not None else memory.search_by_vector(asked.vector or [], **options)
+        found = (
+            memory.search(asked.query, **options)
+            if asked.query is not None
+            else memory.search_by_vector(asked.vector or [], **options)
+        )
     return JSONResponse({"memories": [result_row(one) for one in found], "notes": notes})
 
 
@@ -140,7 +192,11 @@ def context(request: Request, asked: MemoryContextRequest) -> JSONResponse:
     """A context ready for a prompt."""
     memory, options = _asked(request, asked)
     with noted() as notes:
-        found = memory.build_context(asked.query, **options) if asked.query is not None else memory.build_context_by_vector(asked.vector or [], **options)
+        found = (
+            memory.build_context(asked.query, **options)
+            if asked.query is not None
+            else memory.build_context_by_vector(asked.vector or [], **options)
+        )
     metrics(request).tokens.inc(found.token_count)
     return JSONResponse(context_row(found) | {"notes": notes})
 
@@ -150,7 +206,11 @@ def preview(request: Request, asked: MemoryContextRequest) -> JSONResponse:
     """The same context, with what it is made of and what was left out."""
     memory, options = _asked(request, asked)
     with noted() as notes:
-        found = memory.preview(asked.query, **options) if asked.query is not None else memory.preview_by_vector(asked.vector or [], **options)
+        found = (
+            memory.preview(asked.query, **options)
+            if asked.query is not None
+            else memory.preview_by_vector(asked.vector or [], **options)
+        )
     return JSONResponse(preview_row(found) | {"notes": notes})
 
 

@@ -16,10 +16,23 @@ from weft.surfaces.http import app, logs, slow
 from weft.surfaces.http.door import GRACE_S, Limits, address, greeting, keyring_for
 from weft.surfaces.http.rate import Rate
 
-COLLECT_AFTER = (20_000, 20, 50)  # values made, then collections of younger ones; Python's own: 700, 10, 10
+COLLECT_AFTER = (
+    20_000,
+    20,
+    50,
+)  # values made, then collections of younger ones; Python's own: 700, 10, 10
 
 
-def serve(kb: Engine, host: str, port: int, keys: Path, *, workers: int, limits: Limits, say: Callable[[str], None]) -> None:
+def serve(
+    kb: Engine,
+    host: str,
+    port: int,
+    keys: Path,
+    *,
+    workers: int,
+    limits: Limits,
+    say: Callable[[str], None],
+) -> None:
     """Answer requests in this process until SIGTERM or SIGINT; then finish the running ones."""
     for line in greeting(host, port, keyring_for(host, keys)):
         say(line)
@@ -27,7 +40,15 @@ def serve(kb: Engine, host: str, port: int, keys: Path, *, workers: int, limits:
 
 
 def listen(
-    kb: Engine, keys: Path, host: str, port: int, workers: int, limits: Limits, *, rate: Rate | None = None, listening: socket.socket | None = None
+    kb: Engine,
+    keys: Path,
+    host: str,
+    port: int,
+    workers: int,
+    limits: Limits,
+    *,
+    rate: Rate | None = None,
+    listening: socket.socket | None = None,
 ) -> None:
     """The same, on a socket of its own or on one that is `listening` already."""
     logs.to_stderr()
@@ -51,7 +72,9 @@ def listen(
         server.run(sockets=None if listening is None else [listening])
     except SystemExit as error:
         if error.code:
-            raise Unavailable(f"cannot listen on {address(host, port)}: the log has the reason") from None
+            raise Unavailable(
+                f"cannot listen on {address(host, port)}: the log has the reason"
+            ) from None
 
 
 def _collect_seldom() -> None:

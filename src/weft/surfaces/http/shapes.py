@@ -21,8 +21,13 @@ Format = Literal["json", "markdown", "plain", "yaml"]
 Method = Literal["hybrid", "bm25", "vector"]
 Expansion = Literal["neighbours", "walk"]
 Mode = Literal["hybrid", "bm25", "vector", "walk"]
-Paths = Annotated[bool, Field(description="What links led to says by which, by titles: in `text` and as `via`")]
-TierName = Annotated[Literal["core", "writer_pro", "teams", "enterprise"], Field(description="A lower tier than the key's; never a higher one")]
+Paths = Annotated[
+    bool, Field(description="What links led to says by which, by titles: in `text` and as `via`")
+]
+TierName = Annotated[
+    Literal["core", "writer_pro", "teams", "enterprise"],
+    Field(description="A lower tier than the key's; never a higher one"),
+]
 
 
 def _time(value: object) -> datetime:
@@ -55,33 +60,62 @@ def example(**values: Any) -> ConfigDict:
 class ContextRequest(Shape):
     """Ask for context: entry points by search, related nodes by links, entities, all within one token budget."""
 
-    model_config = example(query="How do I process a refund request?", tenant_ids=["support", "shared"], entry_types=["faq", "playbook"], max_tokens=4000)
+    model_config = example(
+        query="How do I process a refund request?",
+        tenant_ids=["support", "shared"],
+        entry_types=["faq", "playbook"],
+        max_tokens=4000,
+    )
 
     query: Annotated[str, Field(max_length=100_000)] = ""
     tenant_ids: Annotated[Names, Field(description="Spaces to look in; none means none")] = []
-    entry_types: Annotated[Types | None, Field(description="Types to search; null: faq, playbook, permission_rule, concept and what the flags add")] = None
+    entry_types: Annotated[
+        Types | None,
+        Field(
+            description="Types to search; null: faq, playbook, permission_rule, concept and what the flags add"
+        ),
+    ] = None
     entry_limit: Annotated[int, Field(ge=1, le=1000)] = 10
     expand: bool = True
-    expansion_types: Annotated[Types | None, Field(description="Types that links may lead to; null: all")] = None
-    expansion: Annotated[Expansion, Field(description="Follow links by weight, near ones first, or those that lead towards the question")] = "neighbours"
+    expansion_types: Annotated[
+        Types | None, Field(description="Types that links may lead to; null: all")
+    ] = None
+    expansion: Annotated[
+        Expansion,
+        Field(
+            description="Follow links by weight, near ones first, or those that lead towards the question"
+        ),
+    ] = "neighbours"
     max_depth: Annotated[int, Field(ge=0, le=10)] = 2
     context_limit: Annotated[int, Field(ge=1, le=1000)] = 50
     include_entities: bool = True
     include_schemas: bool = False
     include_examples: bool = False
-    max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000, description="null: no limit")] = None
+    max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000, description="null: no limit")] = (
+        None
+    )
     token_model: Model = "gpt-4"
     tags: Names | None = None
     search_method: Method = "hybrid"
     bm25_weight: Weight = 0.6
     vector_weight: Weight = 0.4
     min_score: Fraction = 0.0
-    agent: Annotated[Name | None, Field(description="Ask as this agent does, instead of with entry types, limits and depth")] = None
+    agent: Annotated[
+        Name | None,
+        Field(description="Ask as this agent does, instead of with entry types, limits and depth"),
+    ] = None
     tier: TierName | None = None
-    format: Annotated[Format | None, Field(description="Also give the context as text, ready for a prompt")] = None
+    format: Annotated[
+        Format | None, Field(description="Also give the context as text, ready for a prompt")
+    ] = None
     paths: Paths = False
-    as_of: Annotated[Time | None, Field(description="As it was known and valid at that time")] = None
-    now: Annotated[Time | None, Field(description="The time of the request, for answers that can be repeated byte by byte")] = None
+    as_of: Annotated[Time | None, Field(description="As it was known and valid at that time")] = (
+        None
+    )
+    now: Annotated[
+        Time | None,
+        Field(description="The time of the request, for answers that can be repeated byte by byte"),
+    ] = None
 
 
 class Node(BaseModel):
@@ -106,7 +140,9 @@ class ContextNode(Node):
     distance: int
     path: list[Id]
     edge_type: str | None
-    via: Annotated[str | None, Field(description="The path by titles, if `paths` was asked for")] = None
+    via: Annotated[
+        str | None, Field(description="The path by titles, if `paths` was asked for")
+    ] = None
 
 
 class Entity(BaseModel):
@@ -159,7 +195,9 @@ class ContextResponse(BaseModel):
 class SearchRequest(Shape):
     """Find items by words and meaning, best first."""
 
-    model_config = example(query="refund over 100 dollars", spaces=["support"], types=["faq", "playbook"], limit=5)
+    model_config = example(
+        query="refund over 100 dollars", spaces=["support"], types=["faq", "playbook"], limit=5
+    )
 
     query: Annotated[str, Field(max_length=100_000)]
     spaces: Names
@@ -182,14 +220,22 @@ class SearchRequest(Shape):
 class ExplainRequest(Shape):
     """The same as a context of the library, with the reason for everything in it and everything left out."""
 
-    model_config = example(query="How do I process a refund request?", spaces=["support"], ids=["gift-card-refunds"], max_tokens=800)
+    model_config = example(
+        query="How do I process a refund request?",
+        spaces=["support"],
+        ids=["gift-card-refunds"],
+        max_tokens=800,
+    )
 
     query: Annotated[str, Field(max_length=100_000)]
     spaces: Names
     ids: Names = []
     max_tokens: Annotated[int | None, Field(ge=0, le=10_000_000)] = 2000
     recipe: Name = "knowledge"
-    agent: Annotated[Name | None, Field(description="Instead of a recipe; it has a budget and a format of its own")] = None
+    agent: Annotated[
+        Name | None,
+        Field(description="Instead of a recipe; it has a budget and a format of its own"),
+    ] = None
     tier: TierName | None = None
     format: Format = "markdown"
     model: Model = "gpt-4"
@@ -205,15 +251,26 @@ class ExplainRequest(Shape):
     as_of: Time | None = None
     now: Time | None = None
     paths: Paths = False
-    remedies: Annotated[bool, Field(description="Also find out what would bring the rest in; costs a few more fittings")] = True
+    remedies: Annotated[
+        bool,
+        Field(description="Also find out what would bring the rest in; costs a few more fittings"),
+    ] = True
 
 
 class ItemBody(Shape):
     """An item. `space` and `version` may stay in it as they were read: the one must be that of the address, the other is an If-Match."""
 
-    model_config = example(id="late-parcels", type="faq", title="Where is my parcel?", text="Ask the carrier after 5 days.", tags=["delivery"])
+    model_config = example(
+        id="late-parcels",
+        type="faq",
+        title="Where is my parcel?",
+        text="Ask the carrier after 5 days.",
+        tags=["delivery"],
+    )
 
-    id: Annotated[Id, Field(description="Text or a whole number; numbers are given back as numbers")]
+    id: Annotated[
+        Id, Field(description="Text or a whole number; numbers are given back as numbers")
+    ]
     kind: Name = "node"
     type: Label = ""
     title: Annotated[str, Field(max_length=10_000)] = ""
@@ -251,11 +308,17 @@ class EdgeBody(Shape):
 class BulkRequest(Shape):
     """Many items and edges. Rows that are not right are reported and skipped; the rest is stored."""
 
-    model_config = example(items=[{"id": 1, "type": "faq", "title": "A"}, {"id": 2, "text": "B"}], edges=[{"source": 1, "target": 2}])
+    model_config = example(
+        items=[{"id": 1, "type": "faq", "title": "A"}, {"id": 2, "text": "B"}],
+        edges=[{"source": 1, "target": 2}],
+    )
 
     items: Annotated[list[dict[str, Any]], Field(max_length=10_000)] = []
     edges: Annotated[list[dict[str, Any]], Field(max_length=50_000)] = []
-    embed: Annotated[bool, Field(description="Make the vectors before answering; without, `weft embed` does it later")] = True
+    embed: Annotated[
+        bool,
+        Field(description="Make the vectors before answering; without, `weft embed` does it later"),
+    ] = True
 
 
 class LayersRequest(Shape):
@@ -263,14 +326,33 @@ class LayersRequest(Shape):
 
     model_config = example(
         metadata={"user:maya": {"entity_type": "user", "properties": {"team": "Customer Care"}}},
-        pieces=[{"piece_id": "freeze", "content": "Freeze the payout before a refund", "knowledge_type": "procedure", "info_type": "instructions"}],
+        pieces=[
+            {
+                "piece_id": "freeze",
+                "content": "Freeze the payout before a refund",
+                "knowledge_type": "procedure",
+                "info_type": "instructions",
+            }
+        ],
         graph={
             "nodes": [{"node_id": "process:refund", "node_type": "process", "label": "Refunds"}],
-            "edges": [{"source_id": "user:maya", "target_id": "process:refund", "edge_type": "APPROVES", "properties": {"piece_id": "freeze"}}],
+            "edges": [
+                {
+                    "source_id": "user:maya",
+                    "target_id": "process:refund",
+                    "edge_type": "APPROVES",
+                    "properties": {"piece_id": "freeze"},
+                }
+            ],
         },
     )
 
-    metadata: Annotated[dict[str, Any], Field(max_length=10_000, description="Profiles by the id of their entity")] = {}
+    metadata: Annotated[
+        dict[str, Any], Field(max_length=10_000, description="Profiles by the id of their entity")
+    ] = {}
     pieces: Annotated[list[Any], Field(max_length=10_000)] = []
     graph: Annotated[dict[str, Any], Field(description="`nodes` and `edges`")] = {}
-    embed: Annotated[bool, Field(description="Make the vectors before answering; without, `weft embed` does it later")] = True
+    embed: Annotated[
+        bool,
+        Field(description="Make the vectors before answering; without, `weft embed` does it later"),
+    ] = True
