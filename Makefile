@@ -27,7 +27,7 @@ clean:
 	rm -rf .venv
 
 .venv/installed: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("weft needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -c 'import sys; sys.exit("knowloom needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@

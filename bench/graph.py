@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-import weft
+import knowloom
 from bench.speed import Floats, Made
-from weft.capabilities.graph.find import HUB_CAP
+from knowloom.capabilities.graph.entities import HUB_CAP
 
 KINDS = ("Product", "System", "Team", "Endpoint", "Parameter", "Term", "Policy", "Site")
 LINKS = ("USES", "OWNS", "PROVIDES", "PART_OF", "RELATED")
@@ -26,13 +26,13 @@ HUB = "hub"
 HUB_LINKS = 10  # from the hub to every entity, each of another type
 
 
-def entities(made: Made, size: int = 2000) -> Iterator[tuple[list[weft.Item], Floats]]:
+def entities(made: Made, size: int = 2000) -> Iterator[tuple[list[knowloom.Item], Floats]]:
     for start in range(0, made.items, size):
         items = [_entity(made, number) for number in range(start, min(start + size, made.items))]
         yield items, made.vectors(len(items))
 
 
-def _entity(made: Made, number: int) -> weft.Item:
+def _entity(made: Made, number: int) -> knowloom.Item:
     properties = {
         "code": f"E-{number:06}",
         "owner": made.text(2),
@@ -40,10 +40,10 @@ def _entity(made: Made, number: int) -> weft.Item:
         "status": made.text(1),
         "note": made.text(5),
     }
-    return weft.Item(
+    return knowloom.Item(
         f"n{number}",
         "one",
-        weft.Kind.ENTITY,
+        knowloom.Kind.ENTITY,
         KINDS[number % len(KINDS)],
         made.text(3).title(),
         made.text(12),
@@ -51,16 +51,16 @@ def _entity(made: Made, number: int) -> weft.Item:
     )
 
 
-def rules() -> list[weft.Item]:
+def rules() -> list[knowloom.Item]:
     checks = [
         {"property": "tier", "constraint": "range", "min": 0, "max": 2},
         {"property": "code", "constraint": "pattern", "pattern": "^E-[0-9]+$"},
     ]
     return [
-        weft.Item(
+        knowloom.Item(
             f"axiom-{kind}",
             "one",
-            weft.Kind.RULE,
+            knowloom.Kind.RULE,
             "axiom",
             f"{kind} rule",
             f"What holds for every {kind}.",
@@ -71,7 +71,7 @@ def rules() -> list[weft.Item]:
     ]
 
 
-def ingest(kb: weft.Engine, made: Made) -> None:
+def ingest(kb: knowloom.Engine, made: Made) -> None:
     for items, vectors in entities(made):
         kb.add(items, embed=False)
         kb._stores.vectors.put_vectors(
@@ -84,15 +84,16 @@ def ingest(kb: weft.Engine, made: Made) -> None:
         kb.add(
             [],
             [
-                weft.Edge(edge.source, edge.target, LINKS[name], edge.weight, "one")
+                knowloom.Edge(edge.source, edge.target, LINKS[name], edge.weight, "one")
                 for edge, name in zip(edges, names.tolist(), strict=True)
             ],
         )
 
 
-def add_hub(kb: weft.Engine, count: int) -> None:
+def add_hub(kb: knowloom.Engine, count: int) -> None:
     kb.add(
-        weft.Item(HUB, "one", weft.Kind.ENTITY, "System", "The Hub", "Linked to all."), embed=False
+        knowloom.Item(HUB, "one", knowloom.Kind.ENTITY, "System", "The Hub", "Linked to all."),
+        embed=False,
     )
     chance = np.random.default_rng(12)
     for start in range(0, count, 2000):
@@ -101,7 +102,7 @@ def add_hub(kb: weft.Engine, count: int) -> None:
         kb.add(
             [],
             [
-                weft.Edge(HUB, f"n{n}", f"LINK_{k}", float(weights[n - start, k]), "one")
+                knowloom.Edge(HUB, f"n{n}", f"LINK_{k}", float(weights[n - start, k]), "one")
                 for n in numbers
                 for k in range(HUB_LINKS)
             ],
@@ -139,12 +140,12 @@ def main() -> None:
         "--hub", action="store_true", help="also add an entity with ten links to every other one"
     )
     arguments = parser.parse_args()
-    logging.getLogger("weft").setLevel(
+    logging.getLogger("knowloom").setLevel(
         logging.ERROR
     )  # the rules have no vectors, and every search says so
     path = arguments.file or Path(tempfile.mkdtemp()) / "graph.db"
     made, fresh = Made(arguments.entities), not path.exists()
-    with weft.open(str(path), embedder=None, links=[]) as kb:
+    with knowloom.open(str(path), embedder=None, links=[]) as kb:
         if fresh:
             started = time.perf_counter()
             ingest(kb, made)
@@ -156,10 +157,10 @@ def main() -> None:
             near_hub(kb, arguments.requests)
 
 
-def measure(kb: weft.Engine, made: Made, requests: int) -> None:
+def measure(kb: knowloom.Engine, made: Made, requests: int) -> None:
     asking = Made(made.items, seed=8)
     queries, vectors = [asking.text(4) for _ in range(100)], asking.vectors(100)
-    graph = weft.GraphContext(kb, ["one"])
+    graph = knowloom.GraphContext(kb, ["one"])
     stages: dict[str, list[float]] = {}
     shown: list[tuple[int, int, int]] = []
 
@@ -192,10 +193,8 @@ def measure(kb: weft.Engine, made: Made, requests: int) -> None:
     for name, options in runs.items():
         stages.clear()
         shown.clear()
-        print(
-            f"  {name:24} {timed(lambda number, options=options: ask(number, **options), requests)}",
-            flush=True,
-        )  # type: ignore[misc]
+        took = timed(lambda number, options=options: ask(number, **options), requests)  # type: ignore[misc]
+        print(f"  {name:24} {took}", flush=True)
         print(
             "    stages p50",
             {stage: round(float(np.percentile(values, 50)), 2) for stage, values in stages.items()},
@@ -207,9 +206,9 @@ def measure(kb: weft.Engine, made: Made, requests: int) -> None:
         )
 
 
-def near_hub(kb: weft.Engine, requests: int) -> None:
+def near_hub(kb: knowloom.Engine, requests: int) -> None:
     """The hub is the start: its best neighbours must be in the answer, whatever else it is linked to."""
-    graph = weft.GraphContext(kb, ["one"])
+    graph = knowloom.GraphContext(kb, ["one"])
     print(
         f"  hub of 1,000,000 links   {timed(lambda _: graph.for_entities([HUB], relationship_depth=2), requests)}",
         flush=True,

@@ -1,4 +1,4 @@
-"""How well `weft.check_answer` tells true sentences from changed ones.
+"""How well `knowloom.check_answer` tells true sentences from changed ones.
 
 python -m bench.grounding DATA_FOLDER [--passages 300] [--embedder minilm]
 """
@@ -15,11 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weft import Item, check_answer
-from weft.capabilities.grounding.facts import facts
-from weft.capabilities.grounding.sentences import sentences
-from weft.ports import Embedder
-from weft.registry import open_embedder
+from knowloom import Item, check_answer
+from knowloom.capabilities.grounding.facts import facts, sentences
+from knowloom.ports import Embedder
+from knowloom.registry import open_embedder
 
 OTHERS = 9  # passages of the context beside the one a sentence comes from
 FLAGGED = ("unsupported", "contradicted")

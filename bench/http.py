@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-import weft
+import knowloom
 from bench.speed import Made, ingest
 
 HEALTH_EVERY_S = 0.05
@@ -38,7 +38,7 @@ def serving(path: Path) -> Iterator[tuple[int, int]]:
     command = [
         sys.executable,
         "-m",
-        "weft",
+        "knowloom",
         "serve",
         "--db",
         str(path),
@@ -171,7 +171,7 @@ def main() -> None:
     arguments = parser.parse_args()
     path = arguments.file or Path(tempfile.mkdtemp()) / "http.db"
     if not path.exists():
-        with weft.open(str(path), embedder=None, links=[]) as kb:
+        with knowloom.open(str(path), embedder=None, links=[]) as kb:
             ingest(kb, Made(arguments.items))
     asking = Made(arguments.items, seed=8)
     # By words alone: the query's vector would be the embedder's work, and here the service is measured.

@@ -1,4 +1,4 @@
-"""What links of weft's own cost: all at once for N generated items, and for one change. Processor time, as other programs disturb it less.
+"""What links of knowloom's own cost: all at once for N generated items, and for one change. Processor time, as other programs disturb it less.
 
 python -m bench.linking --items 20000
 python -m bench.linking --corpus DATA_FOLDER/hotpotqa/corpus.jsonl
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-import weft
+import knowloom
 from bench.speed import Made
-from weft.ingest.byname import BY_NAME
+from knowloom.linking.name_rules import BY_NAME
 
 CHANGES = 20
 
@@ -46,14 +46,15 @@ def by_names(corpus: Path, count: int) -> None:
     """All links by names of stored passages, then single changes of a passage's text."""
     rows = [json.loads(line) for line in corpus.read_text("utf-8").splitlines()[:count]]
     items = [
-        weft.Item(row["id"], "all", title=row.get("title", ""), text=row["text"]) for row in rows
+        knowloom.Item(row["id"], "all", title=row.get("title", ""), text=row["text"])
+        for row in rows
     ]
     with tempfile.TemporaryDirectory() as folder:
-        with weft.open(f"{folder}/names.db", embedder=None, links=[]) as kb:
+        with knowloom.open(f"{folder}/names.db", embedder=None, links=[]) as kb:
             started = time.process_time()
             kb.add(items, embed=False)
             stored = time.process_time() - started
-        with weft.open(
+        with knowloom.open(
             f"{folder}/names.db", embedder=None, links=[rule.type for rule in BY_NAME]
         ) as kb:
             started = time.process_time()
@@ -75,10 +76,10 @@ def by_names(corpus: Path, count: int) -> None:
     )
 
 
-def fill(path: str, count: int) -> list[tuple[weft.Item, list[float]]]:
+def fill(path: str, count: int) -> list[tuple[knowloom.Item, list[float]]]:
     """Items with four of count / 30 tags each, and clustered vectors; the last of them."""
     made, chance, spent = Made(count), np.random.default_rng(1), 0.0
-    with weft.open(path, embedder=None, links=[]) as kb:
+    with knowloom.open(path, embedder=None, links=[]) as kb:
         for items, vectors in made.batches(2000):
             tagged = [
                 replace(
@@ -101,8 +102,8 @@ def fill(path: str, count: int) -> list[tuple[weft.Item, list[float]]]:
     return list(zip(tagged, vectors.tolist(), strict=True))
 
 
-def measure(path: str, rule: str, last: list[tuple[weft.Item, list[float]]]) -> None:
-    with weft.open(path, embedder=None, links=[rule]) as kb:
+def measure(path: str, rule: str, last: list[tuple[knowloom.Item, list[float]]]) -> None:
+    with knowloom.open(path, embedder=None, links=[rule]) as kb:
         started = time.process_time()
         kb.link()
         spent, links = time.process_time() - started, kb.stats().spaces[0].links

@@ -17,11 +17,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import weft
+import knowloom
 from bench.retrieval import CachedOnDisk
 from bench.speed import Made, timed
-from weft.embedders.cached import Cached
-from weft.evaluation.questions import rows as lines_of
+from knowloom.embedders.cache import Cached
+from knowloom.evaluation.questions import rows as lines_of
 
 DEPTHS = (5, 10, 25, 50)
 BUDGETS = (512, 1024, 2048)
@@ -35,24 +35,24 @@ class Asked:
     gold: frozenset[str]
 
 
-def spoken(row: dict[str, Any]) -> weft.Turn:
+def spoken(row: dict[str, Any]) -> knowloom.Turn:
     """A turn of LoCoMo: its time is that of the session, written as "1:56 pm on 8 May, 2023"."""
-    return weft.Turn(
+    return knowloom.Turn(
         row["speaker"],
         row["text"] or "(a picture)",
         datetime.strptime(row["date"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC),
     )
 
 
-def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, list[Asked]]:
+def load(folder: Path, embedder: CachedOnDisk) -> tuple[knowloom.Engine, list[Asked]]:
     """Every conversation in a workspace of its own, told session by session, and the questions that have evidence."""
     sessions: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for _, row in lines_of(folder / "corpus.jsonl"):
         sessions.setdefault((row["conv"], row["session"]), []).append(dict(row))
-    kb = weft.open(tempfile.mkdtemp() + "/memory.db", embedder=embedder)
+    kb = knowloom.open(tempfile.mkdtemp() + "/memory.db", embedder=embedder)
     ids: dict[str, str] = {}
     for (conversation, session), rows in sessions.items():
-        turns = weft.Memory(kb, conversation).add_conversation(
+        turns = knowloom.Memory(kb, conversation).add_conversation(
             [spoken(row) for row in rows], conversation=session, embed=False
         )
         ids |= {row["id"]: turn.id for row, turn in zip(rows, turns, strict=True)}
@@ -65,12 +65,12 @@ def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, list[Asked]
     ]
 
 
-def recall(kb: weft.Engine, asked: Sequence[Asked], **options: Any) -> dict[str, float]:
+def recall(kb: knowloom.Engine, asked: Sequence[Asked], **options: Any) -> dict[str, float]:
     found = [
         (
             [
                 one.memory.id
-                for one in weft.Memory(kb, one.workspace).search(
+                for one in knowloom.Memory(kb, one.workspace).search(
                     one.text, limit=max(DEPTHS), now=NOW, **options
                 )
             ],
@@ -84,13 +84,13 @@ def recall(kb: weft.Engine, asked: Sequence[Asked], **options: Any) -> dict[str,
     }
 
 
-def evidence(kb: weft.Engine, asked: Sequence[Asked], **options: Any) -> dict[str, float]:
+def evidence(kb: knowloom.Engine, asked: Sequence[Asked], **options: Any) -> dict[str, float]:
     """The share of the evidence inside a budget, and how much of the budget was used."""
     result: dict[str, float] = {}
     for budget in BUDGETS:
         shares, used = [], []
         for one in asked:
-            preview = weft.Memory(kb, one.workspace).preview(
+            preview = knowloom.Memory(kb, one.workspace).preview(
                 one.text, token_budget=budget, now=NOW, **({"limit": None} | options)
             )
             shares.append(len(one.gold & set(preview.memory_ids)) / len(one.gold))
@@ -120,14 +120,14 @@ def quality(arguments: argparse.Namespace) -> None:
 def speed(arguments: argparse.Namespace) -> None:
     made, kb = (
         Made(arguments.items),
-        weft.open(tempfile.mkdtemp() + "/memory.db", embedder=None, links=[]),
+        knowloom.open(tempfile.mkdtemp() + "/memory.db", embedder=None, links=[]),
     )
     for items, vectors in made.batches(2000):
         memories = [
-            weft.Item(
+            knowloom.Item(
                 item.id,
                 "one",
-                weft.Kind.MEMORY,
+                knowloom.Kind.MEMORY,
                 item.type,
                 text=item.text,
                 subject=f"c{n % 50}",
@@ -137,7 +137,7 @@ def speed(arguments: argparse.Namespace) -> None:
             for n, item in enumerate(items)
         ]
         kb.add(memories, vectors=vectors.tolist())
-    asking, memory = Made(arguments.items, seed=8), weft.Memory(kb, "one")
+    asking, memory = Made(arguments.items, seed=8), knowloom.Memory(kb, "one")
     queries, ready = (
         [asking.text(6) for _ in range(100)],
         [vector.tolist() for vector in made.vectors(100)],

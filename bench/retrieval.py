@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-import weft
-from weft.embedders.minilm import MiniLM
-from weft.evaluation import folders
-from weft.ports import Vector
-from weft.recipes import KNOWLEDGE
+import knowloom
+from knowloom.embedders.minilm import MiniLM
+from knowloom.evaluation import datasets
+from knowloom.ports import Vector
+from knowloom.recipes import KNOWLEDGE
 
 SPLITS = {"scifact": "test"}  # sets that say which of their questions count
 SPACES = {
@@ -60,22 +60,26 @@ class CachedOnDisk:
         ]
 
 
-def load(folder: Path, embedder: CachedOnDisk) -> tuple[weft.Engine, Sequence[weft.Question]]:
+def load(
+    folder: Path, embedder: CachedOnDisk
+) -> tuple[knowloom.Engine, Sequence[knowloom.Question]]:
     """An engine that holds the corpus, and the questions that have an answer in it."""
-    data = folders.read(
+    data = datasets.read(
         folder, space_by=SPACES.get(folder.name, ""), split=SPLITS.get(folder.name, "")
     )
     embedder.warm(folder.name, [item.embeddable for item in data.items])
     embedder.warm(folder.name + "-queries", [question.text for question in data.questions])
-    kb = weft.open(tempfile.mkdtemp() + "/bench.db", embedder=embedder)
+    kb = knowloom.open(tempfile.mkdtemp() + "/bench.db", embedder=embedder)
     for start in range(0, len(data.items), 2000):
         kb.add(data.items[start : start + 2000])
     return kb, data.questions
 
 
-def searched(kb: weft.Engine, questions: Sequence[weft.Question], mode: str) -> dict[str, float]:
+def searched(
+    kb: knowloom.Engine, questions: Sequence[knowloom.Question], mode: str
+) -> dict[str, float]:
     """Recall at 2, 5, 10 and nDCG at 10 of `search`, in percent."""
-    found = weft.evaluate(kb, questions, mode=mode, budgets=())
+    found = knowloom.evaluate(kb, questions, mode=mode, budgets=())
     return {
         measure.replace("recall", "R"): _percent(found.mean(measure))
         for measure in found.measures
@@ -84,10 +88,10 @@ def searched(kb: weft.Engine, questions: Sequence[weft.Question], mode: str) -> 
 
 
 def evidence(
-    kb: weft.Engine, questions: Sequence[weft.Question], sharpness: float
+    kb: knowloom.Engine, questions: Sequence[knowloom.Question], sharpness: float
 ) -> dict[str, float]:
     """The share of the evidence that `context` shows whole inside a budget, and how much of the budget it uses."""
-    found = weft.evaluate(kb, questions, ks=(), sharpness=sharpness)
+    found = knowloom.evaluate(kb, questions, ks=(), sharpness=sharpness)
     result: dict[str, float] = {}
     for budget in found.budgets:
         used = statistics.fmean(answer.tokens[budget] / budget for answer in found.answers)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.speed import Made
-from weft.ingest import secret_rules
+from knowloom.secrets import rules as secret_rules
 
 NEAR = "The password is case-sensitive, the api_key: <YOUR_API_KEY>; max token: 512, secret = settings.signing_secret_v2, see https://u:password@host. "
 

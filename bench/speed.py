@@ -1,4 +1,4 @@
-"""How fast weft is: ingest, search and context at N generated items, with plain bm25s and numpy beside it in the same run.
+"""How fast knowloom is: ingest, search and context at N generated items, with plain bm25s and numpy beside it in the same run.
 
 python -m bench.speed --items 100000
 """
@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import weft
-from weft.embedders.minilm import FILES
-from weft.recipes import KNOWLEDGE, Mode, Source
+import knowloom
+from knowloom.embedders.minilm import FILES
+from knowloom.recipes import KNOWLEDGE, Mode, Source
 
 DIMENSIONS = 384
 TYPES = (
@@ -77,11 +77,11 @@ class Made:
         )
         return units
 
-    def batches(self, size: int) -> Iterator[tuple[list[weft.Item], Floats]]:
+    def batches(self, size: int) -> Iterator[tuple[list[knowloom.Item], Floats]]:
         for start in range(0, self.items, size):
             numbers = range(start, min(start + size, self.items))
             items = [
-                weft.Item(
+                knowloom.Item(
                     f"n{n}",
                     "one",
                     type=TYPES[n % len(TYPES)],
@@ -93,14 +93,14 @@ class Made:
             ]
             yield items, self.vectors(len(items))
 
-    def edges(self) -> Iterator[list[weft.Edge]]:
+    def edges(self) -> Iterator[list[knowloom.Edge]]:
         for start in range(0, self.items * EDGES_PER_ITEM, 20_000):
             count = min(20_000, self.items * EDGES_PER_ITEM - start)
             sources = self._chance.integers(0, self.items, count)
             targets = (self.items * self._chance.random(count) ** 2.2).astype(np.int64)
             weights = np.round(self._chance.random(count) * 0.9 + 0.1, 3)
             found = {
-                (s, t): weft.Edge(f"n{s}", f"n{t}", weight=float(w), space="one")
+                (s, t): knowloom.Edge(f"n{s}", f"n{t}", weight=float(w), space="one")
                 for s, t, w in zip(
                     sources.tolist(), targets.tolist(), weights.tolist(), strict=True
                 )
@@ -153,7 +153,7 @@ def timed(call: Callable[[int], object], count: int, untimed: int = 3) -> Times:
     )
 
 
-def ingest(kb: weft.Engine, made: Made) -> dict[str, float]:
+def ingest(kb: knowloom.Engine, made: Made) -> dict[str, float]:
     spent = {"items": 0.0, "vectors": 0.0, "edges": 0.0}
     for items, vectors in made.batches(2000):
         started = time.perf_counter()
@@ -215,13 +215,13 @@ def main() -> None:
     parser.add_argument(
         "--links",
         default="",
-        help="rules of weft's own links to make, with commas between: shared_tag,similar",
+        help="rules of knowloom's own links to make, with commas between: shared_tag,similar",
     )
     arguments = parser.parse_args()
     path = arguments.file or Path(tempfile.mkdtemp()) / "speed.db"
     made = Made(arguments.items)
     fresh = not path.exists()
-    kb = weft.open(str(path), embedder=None, links=[])
+    kb = knowloom.open(str(path), embedder=None, links=[])
     print(f"{arguments.items:,} items, {DIMENSIONS} dimensions, {EDGES_PER_ITEM} edges an item")
     if fresh:
         print(
@@ -232,7 +232,7 @@ def main() -> None:
         )
     if arguments.links:
         kb.close()
-        kb = weft.open(str(path), embedder=None, links=arguments.links.split(","))
+        kb = knowloom.open(str(path), embedder=None, links=arguments.links.split(","))
         started, cpu = time.perf_counter(), time.process_time()
         looked_at = kb.link()
         spent = time.perf_counter() - started, time.process_time() - cpu
@@ -267,7 +267,7 @@ def main() -> None:
 
 
 def measure(
-    kb: weft.Engine, queries: Sequence[str], vectors: Floats, arguments: argparse.Namespace
+    kb: knowloom.Engine, queries: Sequence[str], vectors: Floats, arguments: argparse.Namespace
 ) -> None:
     def search(number: int, mode: Mode = "hybrid") -> object:
         return kb.search(
@@ -347,7 +347,7 @@ def cold_start(path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "weft",
+        "knowloom",
         "context",
         "--db",
         str(path),
@@ -365,7 +365,7 @@ def cold_start(path: Path) -> None:
         json.loads(done.stdout)["tokens"] if done.returncode == 0 else done.stderr.strip()[-200:]
     )
     print(
-        f"  `weft context` in a new process: {min(spans):.2f} to {max(spans):.2f} s (tokens: {tokens})",
+        f"  `knowloom context` in a new process: {min(spans):.2f} to {max(spans):.2f} s (tokens: {tokens})",
         flush=True,
     )
 

@@ -1,6 +1,6 @@
 """From what an expert says to an agent that acts on it, in ten steps, with a scripted language model behind real HTTP.
 
-Run it: python examples/agent_loop.py        Needs: pip install 'weft[openai,templates]'
+Run it: python examples/agent_loop.py        Needs: pip install 'knowloom[openai,templates]'
 Use your own model: replace `llm.base_url` by its address and `ask` by your client.
 """
 
@@ -10,7 +10,7 @@ import json
 
 from scripted_llm import ScriptedLLM, ask
 
-import weft
+import knowloom
 
 SPACE, EXPERT = "support", "user:maya"
 SAID = "Freeze the payout of the seller before you refund a marketplace order: it prevents a loss in nine of ten disputes."
@@ -73,9 +73,9 @@ RULES = (
 
 
 def main() -> None:
-    with ScriptedLLM(RULES) as llm, weft.open("memory:", embedder=None) as kb:
+    with ScriptedLLM(RULES) as llm, knowloom.open("memory:", embedder=None) as kb:
         step(1, "The expert says", SAID)
-        model = weft.open_llm(f"openai:scripted@{llm.base_url}")
+        model = knowloom.open_llm(f"openai:scripted@{llm.base_url}")
         structured = kb.ingest(
             SAID, llm=model, space=SPACE, entity=EXPERT, record_dir=None, dry_run=True
         ).layers
@@ -87,7 +87,7 @@ def main() -> None:
         report = kb.load(structured, space=SPACE)  # without dry_run, ingest does this too
         step(3, "It is stored", f"{report.added} items, {report.edges} link")
         step(4, "The agent is asked", REQUEST)
-        provider = weft.Provider(kb, entity_id=EXPERT, spaces=[SPACE], max_tokens=200)
+        provider = knowloom.Provider(kb, entity_id=EXPERT, spaces=[SPACE], max_tokens=200)
         step(5, "The provider is called", f"entity {EXPERT}, at most 200 tokens")
         found = provider.retrieve(REQUEST)
         pieces = ", ".join(
@@ -103,7 +103,7 @@ def main() -> None:
         )
         knowledge = provider(REQUEST)
         step(7, "By section", json.dumps(knowledge, indent=2))
-        feed = weft.merge_feed(
+        feed = knowloom.merge_feed(
             {"user_profile": "", "instructions": "", "context": "", "user_input": REQUEST},
             knowledge,
         )
@@ -112,7 +112,7 @@ def main() -> None:
             "Merged into the feed",
             ", ".join(f"{name}: {len(text)} characters" for name, text in feed.items()),
         )
-        prompt = weft.Template(PROMPT).render("prompt", feed)
+        prompt = knowloom.Template(PROMPT).render("prompt", feed)
         step(9, "The prompt", prompt)
         step(10, "The model answers", ask(llm.base_url, prompt))
 

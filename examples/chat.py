@@ -10,7 +10,7 @@ import re
 import sys
 from datetime import UTC, datetime
 
-import weft
+import knowloom
 
 ABOUT_ME = re.compile(
     r"\b(?:my|I am|I'm|I live|I like|I prefer|I have|I work|I moved|remember that)\b", re.I
@@ -21,7 +21,7 @@ ASKS = re.compile(r"\?\s*$|^(?:who|what|when|where|which|why|how|do|does|did|is|
 class Chat:
     """One conversation of one user. Facts are kept beside what was said, and point to it."""
 
-    def __init__(self, memory: weft.Memory, conversation: str, show: bool) -> None:
+    def __init__(self, memory: knowloom.Memory, conversation: str, show: bool) -> None:
         self._memory, self._conversation, self._show = memory, conversation, show
         self._last: str | None = None
 
@@ -50,8 +50,8 @@ class Chat:
         return f'On {when:%Y-%m-%d} you told me: "{best.content}"'
 
     def _keep(self, said: str, reply: str, is_fact: bool) -> None:
-        turns = [weft.Turn("user", said), weft.Turn("assistant", reply)]
-        facts = [weft.Fact(said, turns=(0,), confidence=0.9)] if is_fact else []
+        turns = [knowloom.Turn("user", said), knowloom.Turn("assistant", reply)]
+        facts = [knowloom.Fact(said, turns=(0,), confidence=0.9)] if is_fact else []
         kept = self._memory.add_conversation(
             turns, conversation=self._conversation, facts=facts, after=self._last
         )
@@ -68,9 +68,9 @@ def main() -> None:
         "--show", action="store_true", help="print the context of each answer on standard error"
     )
     arguments = parser.parse_args()
-    with weft.open(arguments.file) as kb:
+    with knowloom.open(arguments.file) as kb:
         chat = Chat(
-            weft.Memory(kb, arguments.user),
+            knowloom.Memory(kb, arguments.user),
             f"chat-{datetime.now(UTC):%Y%m%dT%H%M%S%f}",
             arguments.show,
         )
@@ -82,5 +82,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except weft.WeftError as error:
+    except knowloom.KnowloomError as error:
         sys.exit(f"error: {error}")

@@ -1,4 +1,4 @@
-"""A tour in three requests: loads the example company into a temporary file and shows what weft weaves for each, and why."""
+"""A tour in three requests: loads the example company into a temporary file and shows what knowloom weaves for each, and why."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import weft
-from weft.surfaces import screen
+import knowloom
+from knowloom.cli import console as screen
 
 EXAMPLE = Path(__file__).resolve().parent / "harbor"
 REQUESTS = (
@@ -21,8 +21,8 @@ LEFT_OUT = 5  # rows shown of what did not make it
 
 def main() -> None:
     console = screen.console()
-    file = Path(tempfile.mkdtemp(prefix="weft-demo-")) / "harbor.db"
-    with weft.open(str(file)) as kb:
+    file = Path(tempfile.mkdtemp(prefix="knowloom-demo-")) / "harbor.db"
+    with knowloom.open(str(file)) as kb:
         with screen.progress(screen.console(stderr=True)) as tell:
             report = kb.load(EXAMPLE, progress=tell)
         console.print(
@@ -40,7 +40,7 @@ def main() -> None:
                 sep="\n",
             )
             console.print(screen.left_out(context, most=LEFT_OUT), "", sep="\n")
-    program = "weft" if shutil.which("weft") else f"{sys.executable} -m weft"
+    program = "knowloom" if shutil.which("knowloom") else f"{sys.executable} -m knowloom"
     console.print(
         f'Ask it something:   {program} explain "How long is the warranty of the Kestrel tent?" --space shared --db {file}',
         soft_wrap=True,
@@ -54,5 +54,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except weft.WeftError as error:
+    except knowloom.KnowloomError as error:
         sys.exit(f"error: {error}")

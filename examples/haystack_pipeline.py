@@ -1,4 +1,4 @@
-"""weft in a Haystack pipeline that is saved and loaded again: prints the prompt that a model would get, within 500 tokens of knowledge."""
+"""knowloom in a Haystack pipeline that is saved and loaded again: prints the prompt that a model would get, within 500 tokens of knowledge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")  # read when Haysta
 from haystack import Pipeline
 from haystack.components.builders import PromptBuilder
 
-import weft
+import knowloom
 
 EXAMPLE = Path(__file__).resolve().parent / "harbor"
 QUESTION = "How do I process a refund request?"
@@ -27,7 +27,7 @@ def saved(path: Path) -> str:
     pipeline = Pipeline()
     pipeline.add_component(
         "knowledge",
-        weft.HaystackRetriever(
+        knowloom.HaystackRetriever(
             str(path), spaces=["support", "shared"], max_tokens=500, embedder=None
         ),
     )
@@ -39,9 +39,9 @@ def saved(path: Path) -> str:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "knowledge.db"
-        with weft.open(str(path), embedder=None) as kb:
+        with knowloom.open(str(path), embedder=None) as kb:
             kb.load(EXAMPLE)
-        pipeline = Pipeline.loads(saved(path), allowed_modules=["weft.surfaces.haystack"])
+        pipeline = Pipeline.loads(saved(path), allowed_modules=["knowloom.integrations.haystack"])
         asked = {"knowledge": {"query": QUESTION}, "prompt": {"question": QUESTION}}
         answer = pipeline.run(asked, include_outputs_from={"knowledge"})
         pipeline.close()

@@ -1,4 +1,4 @@
-"""weft in a LangChain chain: prints the prompt that a model would get, with its knowledge chosen to fit 500 tokens."""
+"""knowloom in a LangChain chain: prints the prompt that a model would get, with its knowledge chosen to fit 500 tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
-import weft
-from weft.surfaces.langchain import WeftRetriever
+import knowloom
+from knowloom.integrations.langchain import KnowloomRetriever
 
 EXAMPLE = Path(__file__).resolve().parent / "harbor"
 PROMPT = ChatPromptTemplate.from_messages(
@@ -22,11 +22,11 @@ def joined(documents: list[Document]) -> str:
 
 
 def main() -> None:
-    with weft.open(
+    with knowloom.open(
         "memory:", embedder=None
-    ) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
+    ) as kb:  # or knowloom.Client("http://localhost:8765", key="knowloom_…")
         kb.load(EXAMPLE)
-        retriever = WeftRetriever(kb=kb, spaces=["support", "shared"], max_tokens=500)
+        retriever = KnowloomRetriever(kb=kb, spaces=["support", "shared"], max_tokens=500)
         model = RunnableLambda(lambda prompt: prompt.to_string())  # put a chat model here
         chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model
         print(chain.invoke("How do I process a refund request?"))

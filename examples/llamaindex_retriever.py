@@ -1,4 +1,4 @@
-"""weft in a LlamaIndex query engine: prints the prompt that a model would get, with its knowledge chosen to fit 500 tokens."""
+"""knowloom in a LlamaIndex query engine: prints the prompt that a model would get, with its knowledge chosen to fit 500 tokens."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 
-import weft
+import knowloom
 
 EXAMPLE = Path(__file__).resolve().parent / "harbor"
 QUESTION = "How do I process a refund request?"
 
 
 def main() -> None:
-    with weft.open(
+    with knowloom.open(
         "memory:", embedder=None
-    ) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
+    ) as kb:  # or knowloom.Client("http://localhost:8765", key="knowloom_…")
         kb.load(EXAMPLE)
-        retriever = weft.LlamaIndexRetriever(kb, spaces=["support", "shared"], max_tokens=500)
+        retriever = knowloom.LlamaIndexRetriever(kb, spaces=["support", "shared"], max_tokens=500)
         engine = RetrieverQueryEngine.from_args(
             retriever, llm=MockLLM()
         )  # it says what it is asked; put a model here

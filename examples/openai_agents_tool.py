@@ -1,4 +1,4 @@
-"""weft as a tool of an agent of the OpenAI Agents SDK. No key and no network: a scripted server on loopback takes the model's place."""
+"""knowloom as a tool of an agent of the OpenAI Agents SDK. No key and no network: a scripted server on loopback takes the model's place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agents.items import ToolCallOutputItem
 from openai import AsyncOpenAI
 from scripted_server import scripted_server
 
-import weft
+import knowloom
 
 EXAMPLE = Path(__file__).resolve().parent / "harbor"
 QUESTION = "How do I process a refund request?"
@@ -18,11 +18,11 @@ QUESTION = "How do I process a refund request?"
 def main() -> None:
     set_tracing_disabled(True)  # traces go to OpenAI unless you say this
     with (
-        weft.open("memory:", embedder=None) as kb,
+        knowloom.open("memory:", embedder=None) as kb,
         scripted_server() as url,
-    ):  # or weft.Client("http://localhost:8765", key="weft_…")
+    ):  # or knowloom.Client("http://localhost:8765", key="knowloom_…")
         kb.load(EXAMPLE)
-        tool = weft.openai_agents_tool(kb, spaces=["support", "shared"], max_tokens=500)
+        tool = knowloom.openai_agents_tool(kb, spaces=["support", "shared"], max_tokens=500)
         model = OpenAIChatCompletionsModel(
             "scripted", AsyncOpenAI(base_url=url, api_key="none")
         )  # leave it out to use OpenAI

@@ -1,4 +1,4 @@
-"""weft as a tool of a Pydantic AI agent. No key and no network: a function takes the model's place."""
+"""knowloom as a tool of a Pydantic AI agent. No key and no network: a function takes the model's place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-import weft
+import knowloom
 
 EXAMPLE = Path(__file__).resolve().parent / "harbor"
 QUESTION = "How do I process a refund request?"
@@ -31,11 +31,11 @@ def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 def main() -> None:
-    with weft.open(
+    with knowloom.open(
         "memory:", embedder=None
-    ) as kb:  # or weft.Client("http://localhost:8765", key="weft_…")
+    ) as kb:  # or knowloom.Client("http://localhost:8765", key="knowloom_…")
         kb.load(EXAMPLE)
-        tool = weft.pydantic_ai_tool(kb, spaces=["support", "shared"], max_tokens=500)
+        tool = knowloom.pydantic_ai_tool(kb, spaces=["support", "shared"], max_tokens=500)
         agent = Agent(
             FunctionModel(model),
             instructions="Answer from the knowledge you look up.",

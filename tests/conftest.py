@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from weft.stores.sqlite.store import SqliteStore
+from knowloom.stores.sqlite.store import SqliteStore
 
-pytest.register_assert_rewrite("weft.testing")
+pytest.register_assert_rewrite("knowloom.testing")
 
 # Tests tell nobody about themselves; both are read when the package is imported.
 os.environ |= {"HAYSTACK_TELEMETRY_ENABLED": "False", "OPENAI_AGENTS_DISABLE_TRACING": "true"}
@@ -21,6 +21,6 @@ settings.load_profile("shared")
 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore.open(str(tmp_path / "weft.db"))
+    store = SqliteStore.open(str(tmp_path / "knowloom.db"))
     yield store
     store.close()

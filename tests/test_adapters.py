@@ -28,10 +28,10 @@ from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPa
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from test_client import BOTH, HARBOR, NOW, ROOT, Broken, serving
 
-import weft
-from weft import Client, Engine, Invalid, Item, NotFound
-from weft.registry import open_stores
-from weft.surfaces.http.access import Keyring
+import knowloom
+from knowloom import Client, Engine, Invalid, Item, NotFound
+from knowloom.registry import open_stores
+from knowloom.server.auth import Keyring
 
 ASK = "How do I process a refund request?"
 EXAMPLES = ROOT / "examples"
@@ -49,7 +49,7 @@ SAID = {
     "path",
 }
 MAKERS: dict[str, Callable[..., Any]] = {
-    name: getattr(weft, name)
+    name: getattr(knowloom, name)
     for name in (
         "HaystackRetriever",
         "LlamaIndexRetriever",
@@ -62,7 +62,7 @@ Kb = Engine | Client
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(HARBOR)
         yield kb
 
@@ -76,7 +76,7 @@ def kb(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Kb]:
             yield client
 
 
-def blocks(context: weft.Context) -> list[str]:
+def blocks(context: knowloom.Context) -> list[str]:
     return [one.text.strip("\n") for fragment in context.fragments for one in fragment.chosen]
 
 
@@ -84,7 +84,7 @@ def blocks(context: weft.Context) -> list[str]:
 
 
 def test_llamaindex_gets_the_best_items(kb: Kb) -> None:
-    nodes = weft.LlamaIndexRetriever(
+    nodes = knowloom.LlamaIndexRetriever(
         kb, spaces=BOTH, similarity_top_k=3, types=["faq", "playbook"], mode="bm25"
     ).retrieve(ASK)
     hits = kb.search(ASK, spaces=BOTH, limit=3, types=["faq", "playbook"], mode="bm25")
@@ -99,7 +99,7 @@ def test_llamaindex_gets_the_best_items(kb: Kb) -> None:
 def test_llamaindex_with_a_budget_shows_a_model_the_blocks_of_one_context_and_no_metadata(
     kb: Kb,
 ) -> None:
-    nodes = weft.LlamaIndexRetriever(kb, spaces=BOTH, max_tokens=500, now=NOW).retrieve(ASK)
+    nodes = knowloom.LlamaIndexRetriever(kb, spaces=BOTH, max_tokens=500, now=NOW).retrieve(ASK)
     context = kb.context(ASK, spaces=BOTH, max_tokens=500, format="plain", now=NOW)
     assert [node.node.get_content(MetadataMode.LLM) for node in nodes] == blocks(context)
     assert {node.metadata["digest"] for node in nodes} == {context.digest}
@@ -107,7 +107,7 @@ def test_llamaindex_with_a_budget_shows_a_model_the_blocks_of_one_context_and_no
 
 
 def test_llamaindex_awaited_and_in_a_query_engine(kb: Kb) -> None:
-    retriever = weft.LlamaIndexRetriever(kb, spaces=BOTH, max_tokens=300, now=NOW)
+    retriever = knowloom.LlamaIndexRetriever(kb, spaces=BOTH, max_tokens=300, now=NOW)
     assert asyncio.run(retriever.aretrieve(QueryBundle(ASK))) == retriever.retrieve(ASK)
     answer = RetrieverQueryEngine.from_args(retriever, llm=MockLLM()).query(ASK)
     assert "\n\n".join(node.text for node in retriever.retrieve(ASK)) in str(answer)
@@ -118,8 +118,8 @@ def test_llamaindex_awaited_and_in_a_query_engine(kb: Kb) -> None:
 
 def found(retriever: Any, **asked: Any) -> list[Document]:
     pipeline = Pipeline()
-    pipeline.add_component("weft", retriever)
-    return list(pipeline.run({"weft": {"query": ASK} | asked})["weft"]["documents"])
+    pipeline.add_component("knowloom", retriever)
+    return list(pipeline.run({"knowloom": {"query": ASK} | asked})["knowloom"]["documents"])
 
 
 def where(field: str, operator: str, value: object) -> dict[str, Any]:
@@ -128,25 +128,25 @@ def where(field: str, operator: str, value: object) -> dict[str, Any]:
 
 def test_haystack_gets_the_best_items(kb: Kb) -> None:
     documents = found(
-        weft.HaystackRetriever(kb, spaces=BOTH, types=["faq", "playbook"], mode="bm25"), top_k=3
+        knowloom.HaystackRetriever(kb, spaces=BOTH, types=["faq", "playbook"], mode="bm25"), top_k=3
     )
     hits = kb.search(ASK, spaces=BOTH, limit=3, types=["faq", "playbook"], mode="bm25")
     assert [(one.id, one.score) for one in documents] == [
         ("/".join(hit.item.key), hit.score) for hit in hits
     ]
     assert documents[0].meta.keys() == SAID
-    assert len(found(weft.HaystackRetriever(kb, spaces=BOTH, top_k=2))) == 2
+    assert len(found(knowloom.HaystackRetriever(kb, spaces=BOTH, top_k=2))) == 2
 
 
 def test_haystack_with_a_budget_gets_the_blocks_of_one_context(kb: Kb) -> None:
-    documents = found(weft.HaystackRetriever(kb, spaces=BOTH, max_tokens=500, now=NOW))
+    documents = found(knowloom.HaystackRetriever(kb, spaces=BOTH, max_tokens=500, now=NOW))
     assert [one.content for one in documents] == blocks(
         kb.context(ASK, spaces=BOTH, max_tokens=500, format="plain", now=NOW)
     )
 
 
 def test_haystack_awaited_and_inside_another_retriever(kb: Kb) -> None:
-    retriever = weft.HaystackRetriever(kb, spaces=BOTH, top_k=4)
+    retriever = knowloom.HaystackRetriever(kb, spaces=BOTH, top_k=4)
     assert asyncio.run(retriever.run_async(ASK)) == retriever.run(ASK)
     assert {
         one.id for one in MultiQueryTextRetriever(retriever=retriever).run([ASK])["documents"]
@@ -174,7 +174,7 @@ def test_haystack_awaited_and_inside_another_retriever(kb: Kb) -> None:
 def test_filters_of_haystack_are_those_of_a_search(
     engine: Engine, filters: dict[str, Any], same: dict[str, Any]
 ) -> None:
-    documents = found(weft.HaystackRetriever(engine, spaces=BOTH), filters=filters)
+    documents = found(knowloom.HaystackRetriever(engine, spaces=BOTH), filters=filters)
     assert documents
     assert [one.meta["id"] for one in documents] == [
         hit.item.id for hit in engine.search(ASK, **({"spaces": BOTH} | same))
@@ -182,7 +182,7 @@ def test_filters_of_haystack_are_those_of_a_search(
 
 
 def test_filters_of_haystack_only_narrow(engine: Engine) -> None:
-    retriever = weft.HaystackRetriever(engine, spaces=["support"], types=["faq"])
+    retriever = knowloom.HaystackRetriever(engine, spaces=["support"], types=["faq"])
     assert retriever.run(ASK, where("meta.space", "in", ["support", "finance"])) == retriever.run(
         ASK
     )
@@ -213,26 +213,26 @@ def test_filters_of_haystack_only_narrow(engine: Engine) -> None:
         ({"operator": "AND"}, "a list of conditions"),
     ],
 )
-def test_filters_that_weft_has_not_are_refused(
+def test_filters_that_knowloom_has_not_are_refused(
     engine: Engine, filters: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(Invalid) as error:
-        weft.HaystackRetriever(engine, spaces=BOTH).run(ASK, filters)
+        knowloom.HaystackRetriever(engine, spaces=BOTH).run(ASK, filters)
     assert message in str(error.value)
 
 
 def test_a_pipeline_is_saved_and_loaded_with_a_path(tmp_path: Path) -> None:
     path = str(tmp_path / "knowledge.db")
-    with weft.open(path, embedder=None) as kb:
+    with knowloom.open(path, embedder=None) as kb:
         kb.load(HARBOR)
         expected = found(
-            weft.HaystackRetriever(kb, spaces=BOTH, max_tokens=300, now=NOW, tags=["refunds"])
+            knowloom.HaystackRetriever(kb, spaces=BOTH, max_tokens=300, now=NOW, tags=["refunds"])
         )
     assert expected
     pipeline = Pipeline()
     pipeline.add_component(
-        "weft",
-        weft.HaystackRetriever(
+        "knowloom",
+        knowloom.HaystackRetriever(
             path, spaces=tuple(BOTH), embedder=None, max_tokens=300, now=NOW, tags=("refunds",)
         ),
     )
@@ -242,12 +242,12 @@ def test_a_pipeline_is_saved_and_loaded_with_a_path(tmp_path: Path) -> None:
             "{% for one in documents %}{{ one.content }}{% endfor %}", required_variables="*"
         ),
     )
-    pipeline.connect("weft.documents", "prompt.documents")
+    pipeline.connect("knowloom.documents", "prompt.documents")
     with pytest.raises(DeserializationError):
         Pipeline.loads(pipeline.dumps())
-    again = Pipeline.loads(pipeline.dumps(), allowed_modules=["weft.surfaces.haystack"])
+    again = Pipeline.loads(pipeline.dumps(), allowed_modules=["knowloom.integrations.haystack"])
     for _ in range(2):  # closed, it opens again
-        assert again.run({"weft": {"query": ASK}})["prompt"]["prompt"] == "".join(
+        assert again.run({"knowloom": {"query": ASK}})["prompt"]["prompt"] == "".join(
             str(one.content) for one in expected
         )
         again.close()
@@ -263,25 +263,25 @@ def test_a_pipeline_is_saved_with_a_server_and_never_with_its_key(
     with serving(engine, keyring) as url:
         pipeline = Pipeline()
         pipeline.add_component(
-            "weft",
-            weft.HaystackRetriever(
+            "knowloom",
+            knowloom.HaystackRetriever(
                 url, key=Secret.from_env_var("PIPELINE_KEY"), spaces=BOTH, top_k=3
             ),
         )
         assert secret not in pipeline.dumps()
-        again = Pipeline.loads(pipeline.dumps(), allowed_modules=["weft.surfaces.haystack"])
-        assert again.run({"weft": {"query": ASK}})["weft"]["documents"] == found(
-            weft.HaystackRetriever(engine, spaces=BOTH, top_k=3)
+        again = Pipeline.loads(pipeline.dumps(), allowed_modules=["knowloom.integrations.haystack"])
+        assert again.run({"knowloom": {"query": ASK}})["knowloom"]["documents"] == found(
+            knowloom.HaystackRetriever(engine, spaces=BOTH, top_k=3)
         )
         again.close()
 
 
 def test_what_cannot_be_saved_says_so(engine: Engine) -> None:
     with pytest.raises(Invalid, match="cannot be saved"):
-        weft.HaystackRetriever(engine, spaces=BOTH).to_dict()
+        knowloom.HaystackRetriever(engine, spaces=BOTH).to_dict()
     with pytest.raises(Invalid, match="by name only"):
-        weft.HaystackRetriever(
-            "knowledge.db", spaces=BOTH, recipe=[weft.Recipe("search")]
+        knowloom.HaystackRetriever(
+            "knowledge.db", spaces=BOTH, recipe=[knowloom.Recipe("search")]
         ).to_dict()
 
 
@@ -309,7 +309,7 @@ def loop() -> Iterator[None]:
 def test_pydantic_ai_shows_the_model_a_context_and_the_program_its_sources(kb: Kb) -> None:
     agent = Agent(
         FunctionModel(scripted),
-        tools=[weft.pydantic_ai_tool(kb, spaces=BOTH, max_tokens=400, now=NOW)],
+        tools=[knowloom.pydantic_ai_tool(kb, spaces=BOTH, max_tokens=400, now=NOW)],
     )
     context = kb.context(ASK, spaces=BOTH, max_tokens=400, now=NOW)
     for result in (agent.run_sync("Refund?"), asyncio.run(agent.run("Refund?"))):
@@ -331,7 +331,7 @@ def test_pydantic_ai_shows_the_model_a_context_and_the_program_its_sources(kb: K
 
 
 def test_pydantic_ai_tells_the_model_what_the_tool_is_for(engine: Engine) -> None:
-    tool = weft.pydantic_ai_tool(
+    tool = knowloom.pydantic_ai_tool(
         engine,
         spaces=BOTH,
         name="handbook",
@@ -345,10 +345,10 @@ def test_pydantic_ai_tells_the_model_what_the_tool_is_for(engine: Engine) -> Non
 
 
 @pytest.mark.usefixtures("loop")
-def test_an_error_of_weft_ends_a_run_of_pydantic_ai(kb: Kb) -> None:
+def test_an_error_of_knowloom_ends_a_run_of_pydantic_ai(kb: Kb) -> None:
     with pytest.raises(NotFound):
         Agent(
-            FunctionModel(scripted), tools=[weft.pydantic_ai_tool(kb, spaces=["nowhere"])]
+            FunctionModel(scripted), tools=[knowloom.pydantic_ai_tool(kb, spaces=["nowhere"])]
         ).run_sync("Refund?")
 
 
@@ -379,7 +379,7 @@ def openai_run(tool: Any, question: str = ASK) -> Any:
 
 
 def test_openai_agents_show_the_model_a_context_and_the_program_its_sources(kb: Kb) -> None:
-    result = openai_run(weft.openai_agents_tool(kb, spaces=BOTH, max_tokens=400, now=NOW))
+    result = openai_run(knowloom.openai_agents_tool(kb, spaces=BOTH, max_tokens=400, now=NOW))
     item = next(item for item in result.new_items if isinstance(item, ToolCallOutputItem))
     context = kb.context(ASK, spaces=BOTH, max_tokens=400, now=NOW)
     assert item.raw_item["output"] == item.output == context.text
@@ -393,7 +393,7 @@ def test_openai_agents_show_the_model_a_context_and_the_program_its_sources(kb: 
 
 
 def test_openai_agents_tell_the_model_what_the_tool_is_for(engine: Engine) -> None:
-    tool = weft.openai_agents_tool(
+    tool = knowloom.openai_agents_tool(
         engine,
         spaces=BOTH,
         name="handbook",
@@ -411,13 +411,13 @@ def test_openai_agents_tell_the_model_what_the_tool_is_for(engine: Engine) -> No
     )
 
 
-def test_an_error_of_weft_ends_a_run_of_openai_agents_unless_the_model_is_to_be_told(
+def test_an_error_of_knowloom_ends_a_run_of_openai_agents_unless_the_model_is_to_be_told(
     kb: Kb,
 ) -> None:
     with pytest.raises(UserError) as error:
-        openai_run(weft.openai_agents_tool(kb, spaces=["nowhere"]))
+        openai_run(knowloom.openai_agents_tool(kb, spaces=["nowhere"]))
     assert isinstance(error.value.__cause__, NotFound)
-    told = weft.openai_agents_tool(
+    told = knowloom.openai_agents_tool(
         kb,
         spaces=["nowhere"],
         settings={"failure_error_function": lambda _, error: f"x\n### {error}"},
@@ -435,7 +435,7 @@ def test_what_went_wrong_in_a_context_is_logged_and_told_to_the_program(
     with Engine(open_stores("memory:", {}), Broken()) as kb:
         kb.add(Item("refund", "s", text="How to process a refund."), vectors=[[1.0] * 26])
         result = Agent(
-            FunctionModel(scripted), tools=[weft.pydantic_ai_tool(kb, spaces=["s"])]
+            FunctionModel(scripted), tools=[knowloom.pydantic_ai_tool(kb, spaces=["s"])]
         ).run_sync("Refund?")
         part = next(
             part
@@ -451,15 +451,15 @@ def test_what_went_wrong_in_a_context_is_logged_and_told_to_the_program(
         caplog.clear()
         assert [
             node.node_id
-            for node in weft.LlamaIndexRetriever(kb, spaces=["s"], max_tokens=100).retrieve(ASK)
+            for node in knowloom.LlamaIndexRetriever(kb, spaces=["s"], max_tokens=100).retrieve(ASK)
         ] == ["s/refund"]
         assert "out of ink" in caplog.text
 
 
 def test_a_recipe_keeps_its_mode_unless_another_is_asked_for(engine: Engine) -> None:
-    recipe = [weft.Recipe("words", mode="bm25")]
+    recipe = [knowloom.Recipe("words", mode="bm25")]
     for given in ({}, {"mode": "hybrid"}):
-        nodes = weft.LlamaIndexRetriever(
+        nodes = knowloom.LlamaIndexRetriever(
             engine, spaces=BOTH, max_tokens=300, recipe=recipe, now=NOW, **given
         ).retrieve(ASK)
         assert {node.metadata["digest"] for node in nodes} == {
@@ -495,15 +495,15 @@ def test_what_is_wrong_before_the_first_question_is_refused_at_once(
 def test_without_its_package_an_adapter_says_what_to_install(
     name: str, package: str, extra: str
 ) -> None:
-    script = f"import sys; sys.modules['{package}'] = None\nimport weft\ntry: weft.{name}\nexcept weft.MissingExtra as error: print(error)"
+    script = f"import sys; sys.modules['{package}'] = None\nimport knowloom\ntry: knowloom.{name}\nexcept knowloom.MissingExtra as error: print(error)"
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={"PYTHONPATH": str(Path(weft.__file__).parents[1])},
+        env={"PYTHONPATH": str(Path(knowloom.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.endswith(f"pip install 'weft[{extra}]'\n")
+    assert done.stdout.endswith(f"pip install 'knowloom[{extra}]'\n")
     assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text("utf-8")
 
 
@@ -513,7 +513,7 @@ def test_without_its_package_an_adapter_says_what_to_install(
 def test_each_example_runs_without_a_network(name: str) -> None:
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(weft.__file__).parents[1]),
+        "PYTHONPATH": str(Path(knowloom.__file__).parents[1]),
         "HTTPS_PROXY": "http://127.0.0.1:9",
     }
     done = subprocess.run(

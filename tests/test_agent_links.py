@@ -15,14 +15,14 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import Agent, Context, Edge, Engine, Invalid, Item, Kind, agents, tokens
-from weft.errors import Unavailable
-from weft.model import SINCE
-from weft.ports import Stores
-from weft.stores.memory import MemoryStore
-from weft.surfaces.cli import cli
-from weft.surfaces.http.app import create
+import knowloom
+from knowloom import Agent, Context, Edge, Engine, Invalid, Item, Kind, agents, tokens
+from knowloom.cli.main import cli
+from knowloom.errors import Unavailable
+from knowloom.model import SINCE
+from knowloom.ports import Stores
+from knowloom.server.app import create
+from knowloom.stores.memory import MemoryStore
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 FORMATS = ("json", "markdown", "plain", "yaml")
@@ -34,7 +34,7 @@ def entity(id: str, title: str = "", text: str = "") -> Item:
 
 @pytest.fixture
 def kb() -> Iterator[Engine]:
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         links = [
             Edge("alpha", "beta", "USES", 0.9, "s", properties={"since": 2020}),
             Edge("beta", "gamma", "FEEDS", 0.8, "s"),
@@ -88,7 +88,7 @@ def test_links_between_what_is_shown_are_told_by_name_in_every_format(kb: Engine
     assert "(since: 2020)" in texts["markdown"]
 
 
-def test_what_weft_noticed_what_is_forbidden_and_what_came_later_is_no_relationship(
+def test_what_knowloom_noticed_what_is_forbidden_and_what_came_later_is_no_relationship(
     kb: Engine,
 ) -> None:
     kb.add([entity("ship", "Ship harbor", "The Mast is near."), entity("mast", "Mast")])
@@ -145,7 +145,7 @@ def test_yaml_and_json_give_back_what_was_stored(
     source: str, target: str, type: str, properties: dict[str, Any]
 ) -> None:
     properties = {name: value for name, value in properties.items() if not str(value).count("\x00")}
-    with weft.open("memory:", embedder=None, links=[], secrets="allow") as kb:
+    with knowloom.open("memory:", embedder=None, links=[], secrets="allow") as kb:
         kb.add(
             [entity("a", source, "harbor"), entity("b", target, "harbor")],
             [Edge("a", "b", type, space="s", properties=properties)],
@@ -178,7 +178,7 @@ def test_no_name_can_forge_a_line(kb: Engine) -> None:
 def test_a_request_says_how_many_links_its_agent_follows(
     kb: Engine, depth: int | None, reached: set[str]
 ) -> None:
-    own = agents.agent("own", min_score=0.35, weights=weft.Weights(match=0.0, title=1.0))
+    own = agents.agent("own", min_score=0.35, weights=knowloom.Weights(match=0.0, title=1.0))
     found = kb.context(
         "beta", spaces=["s"], agent=own, now=NOW, **({} if depth is None else {"depth": depth})
     )
@@ -192,7 +192,7 @@ def test_a_request_says_how_many_links_its_agent_follows(
 
 
 def test_recipes_with_depths_of_their_own_keep_them(kb: Engine) -> None:
-    own = Agent("own", weft.recipes.KNOWLEDGE)
+    own = Agent("own", knowloom.recipes.KNOWLEDGE)
     by_agent, by_recipe = (
         kb.context("far", spaces=["s"], depth=3, now=NOW, max_tokens=999, format="json", **one)
         for one in ({"agent": own}, {"recipe": "knowledge"})
@@ -262,7 +262,7 @@ def asked_whole(client: TestClient, asking: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_a_link_says_supports_an_answer(kb: Engine) -> None:
-    found = weft.check_answer("Alpha harbor uses beta harbor.", asked(kb))
+    found = knowloom.check_answer("Alpha harbor uses beta harbor.", asked(kb))
     assert found.grounded and [one.item.id for one in found.sentences if one.item] == [
         "alpha -[USES]-> beta"
     ]
@@ -296,7 +296,7 @@ def test_an_assembly_for_an_unknown_agent_is_refused_over_http_and_in_the_shell(
         "/api/assemble", json={"query": "x", "agent": "nobody"}
     )
     assert (answer.status_code, answer.json()["detail"]) == (422, told)
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as file:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as file:
         file.add(entity("alpha"))
     shell = CliRunner().invoke(
         cli,

@@ -1,4 +1,4 @@
-"""Agents: the ones that come with weft, those of users, and how requests use them."""
+"""Agents: the ones that come with knowloom, those of users, and how requests use them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import yaml
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-import weft
-from weft import Edge, Engine, Invalid, Item, Kind, NotFound, agents, tokens
-from weft.agents import AGENTS, AgentOptions, agent
-from weft.model import Hit, Query
-from weft.recipes import RELEVANCE
-from weft.stages.rank import rank
-from weft.surfaces.cli import cli
-from weft.surfaces.http.app import create
+import knowloom
+from knowloom import Edge, Engine, Invalid, Item, Kind, NotFound, agents, tokens
+from knowloom.agents import AGENTS, AgentOptions, agent
+from knowloom.cli.main import cli
+from knowloom.model import Hit, Query
+from knowloom.recipes import RELEVANCE
+from knowloom.retrieval.ranking import rank
+from knowloom.server.app import create
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 OLD = NOW - timedelta(days=400)
@@ -28,7 +28,7 @@ OLD = NOW - timedelta(days=400)
 
 @pytest.fixture(scope="module")
 def kb() -> Iterator[Engine]:
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         items = [
             Item(
                 "create-order",
@@ -206,7 +206,7 @@ def test_users_define_agents_in_code(kb):
         format="plain",
         include_relationships=False,
     )
-    with weft.open("memory:", embedder=None, agents=[mine]) as own:
+    with knowloom.open("memory:", embedder=None, agents=[mine]) as own:
         own.add([Item("a", "s", Kind.ENTITY, "Concept", "order")])
         assert own.context("order", spaces=["s"], agent="mine").text.startswith("Entities:")
     assert kb.context("order", spaces=["api"], agent=mine).hits[0].item.id == "order"
@@ -275,9 +275,9 @@ def test_wrong_agents_are_refused(kb):
     with pytest.raises(Invalid, match="an agent or a recipe, not both"):
         kb.context("x", spaces=["api"], agent="editor", recipe="search")
     with pytest.raises(Invalid, match="two agents have the name 'editor'"):
-        weft.open("memory:", embedder=None, agents=[AGENTS["editor"], AGENTS["editor"]])
+        knowloom.open("memory:", embedder=None, agents=[AGENTS["editor"], AGENTS["editor"]])
     with pytest.raises(Invalid, match="agents are Agent values"):
-        weft.open("memory:", embedder=None, agents=[AgentOptions()])  # type: ignore[list-item]
+        knowloom.open("memory:", embedder=None, agents=[AgentOptions()])  # type: ignore[list-item]
     with pytest.raises(Invalid, match="no format 'xml'"):
         kb.context("x", spaces=["api"], agent=replace(AGENTS["editor"], format="xml"))
 
@@ -315,8 +315,8 @@ def test_the_server_takes_agents_by_name(kb):
 
 def test_the_shell_lists_agents_and_asks_as_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("weft.toml").write_text('store = "k.db"\nembedder = "none"\n' + TOML)
-    with weft.open("k.db", embedder=None) as kb:
+    Path("knowloom.toml").write_text('store = "k.db"\nembedder = "none"\n' + TOML)
+    with knowloom.open("k.db", embedder=None) as kb:
         kb.add([Item("a", "s", Kind.ENTITY, "Endpoint", "create order", created_at=NOW)])
     run = CliRunner().invoke
     assert {one["name"] for one in json.loads(run(cli, ["agents", "--json"]).stdout)["agents"]} == {

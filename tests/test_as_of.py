@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft import Edge, Engine, Item, Kind
-from weft.ports import Stores
-from weft.registry import open_stores
+from knowloom import Edge, Engine, Item, Kind
+from knowloom.ports import Stores
+from knowloom.registry import open_stores
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -156,7 +156,7 @@ def test_names_that_a_text_held_then_are_followed_and_no_others(kb: Engine, cloc
         [],
         ["pot"],
         ["pot"],
-    ]  # links that weft took away since are not known
+    ]  # links that knowloom took away since are not known
 
 
 def test_names_that_an_item_got_later_lead_nowhere(kb: Engine, clock: Clock) -> None:

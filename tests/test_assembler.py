@@ -16,10 +16,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import Assembler, Engine, Hit, Invalid, Item, Piece, tokens
-from weft.capabilities.assembler import alike
-from weft.capabilities.assembler.taking import PIECE, pieces
+import knowloom
+from knowloom import Assembler, Engine, Hit, Invalid, Item, Piece, tokens
+from knowloom.capabilities.assembler import deduplication
+from knowloom.capabilities.assembler.collection import PIECE, pieces
 
 ROOT = Path(__file__).resolve().parents[1]
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -41,28 +41,28 @@ class Mine:
         self._get = get
         self.__dict__.update(more)
 
-    def get(self, request: weft.AssemblyRequest) -> Any:
+    def get(self, request: knowloom.AssemblyRequest) -> Any:
         return self._get() if callable(self._get) else self._get
 
 
 @pytest.fixture(scope="module")
 def kb() -> Iterator[Engine]:
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(ROOT / "examples" / "harbor")
         yield kb
 
 
 def five(kb: Engine) -> list[Any]:
     return [
-        weft.MemoryStrategy(kb),
-        weft.KnowledgeStrategy(kb),
-        weft.RetrievalStrategy(kb),
-        weft.SelectionStrategy(),
-        weft.DocumentStrategy(),
+        knowloom.MemoryStrategy(kb),
+        knowloom.KnowledgeStrategy(kb),
+        knowloom.RetrievalStrategy(kb),
+        knowloom.SelectionStrategy(),
+        knowloom.DocumentStrategy(),
     ]
 
 
-def report(assembly: weft.Assembly, name: str) -> weft.StrategyReport:
+def report(assembly: knowloom.Assembly, name: str) -> knowloom.StrategyReport:
     return next(one for one in assembly.strategies if one.name == name)
 
 
@@ -233,9 +233,9 @@ def test_a_strategy_that_never_comes_back_is_not_called_for_ever():
 
 def test_a_hanging_strategy_does_not_keep_the_process_from_ending():
     script = (
-        "import time, weft\n"
+        "import time, knowloom\n"
         "class Hang:\n    name, priority, enabled, timeout_s = 'hang', 1, True, 0.1\n    def get(self, request): time.sleep(600)\n"
-        "print(weft.Assembler([Hang()]).assemble('x').strategies[0].status)"
+        "print(knowloom.Assembler([Hang()]).assemble('x').strategies[0].status)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
@@ -260,7 +260,7 @@ def test_near_duplicates_are_shown_once_and_where_they_are_required():
 def test_texts_that_differ_in_a_number_or_a_negation_are_no_duplicates():
     words = "returns are accepted within so many days of delivery if all of the goods are unused and still in their original box"
     texts = [f"{words}: 30", f"{words}: 60", f"{words}: 30, not later", f"{words}: 30 "]
-    assert alike.repeated(texts) == {3: 0}
+    assert deduplication.repeated(texts) == {3: 0}
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=14), max_size=12))
@@ -272,11 +272,12 @@ def test_the_quick_search_for_duplicates_finds_what_comparing_all_would_find(wor
         earlier = (
             other
             for other in range(number)
-            if other not in expected and alike.alike(alike.words(text), alike.words(texts[other]))
+            if other not in expected
+            and deduplication.alike(deduplication.words(text), deduplication.words(texts[other]))
         )
-        if alike.words(text) and (found := next(earlier, None)) is not None:
+        if deduplication.words(text) and (found := next(earlier, None)) is not None:
             expected[number] = found
-    assert alike.repeated(texts) == expected
+    assert deduplication.repeated(texts) == expected
 
 
 def test_required_ones_are_never_dropped_however_good_the_others_are():
@@ -323,7 +324,7 @@ def test_the_best_set_that_fits_is_taken_and_the_rest_is_told():
 
 
 def test_items_and_hits_keep_their_names_and_may_be_shown_shorter(kb):
-    found = Assembler([weft.RetrievalStrategy(kb)]).assemble(
+    found = Assembler([knowloom.RetrievalStrategy(kb)]).assemble(
         "process a refund", spaces=("support",), max_tokens=120
     )
     assert (
@@ -333,7 +334,7 @@ def test_items_and_hits_keep_their_names_and_may_be_shown_shorter(kb):
 
 
 def test_an_unknown_space_fails_the_strategy_that_asked_and_not_the_answer(kb):
-    found = Assembler([weft.DocumentStrategy(), weft.RetrievalStrategy(kb)]).assemble(
+    found = Assembler([knowloom.DocumentStrategy(), knowloom.RetrievalStrategy(kb)]).assemble(
         "x", spaces=("nowhere",), document="A text."
     )
     assert found.text == "## Document\n\nA text."
@@ -352,7 +353,7 @@ def test_any_object_with_a_title_and_a_content_is_a_document():
 
     assert (
         "The content of the page."
-        in Assembler([weft.DocumentStrategy()]).assemble("x", document=Page()).text
+        in Assembler([knowloom.DocumentStrategy()]).assemble("x", document=Page()).text
     )
 
 

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import weft
-from weft.axioms import files, read
-from weft.axioms.judge import Judge, contradictions
-from weft.axioms.values import Fact
-from weft.errors import Invalid, NotFound
-from weft.model import Edge, Item, Kind
-from weft.surfaces.cli import cli
+import knowloom
+from knowloom.axioms import files, parsing
+from knowloom.axioms.checker import Judge, contradictions
+from knowloom.axioms.model import Fact
+from knowloom.cli.main import cli
+from knowloom.errors import Invalid, NotFound
+from knowloom.model import Edge, Item, Kind
 
 HARBOR = Path(__file__).parents[1] / "examples" / "harbor"
 
 
 def judged(rule: dict, values: dict, *others: dict, stored: set = frozenset()) -> list[str]:
     """What one rule says of an entity, after it has seen the others."""
-    axiom = read.axiom({"id": "a", "target_type": "T", "rules": [rule]}, "s")
+    axiom = parsing.axiom({"id": "a", "target_type": "T", "rules": [rule]}, "s")
     facts = [
         Fact("entity", "s", f"e{number}", "E", ("T",), one)
         for number, one in enumerate([*others, values])
@@ -178,7 +178,7 @@ WRONG = [
 @pytest.mark.parametrize(("rule", "said"), WRONG)
 def test_a_wrong_rule_is_refused_with_its_field(rule, said):
     with pytest.raises(Invalid) as refused:
-        read.axiom({"id": "a", "target_type": "T", "rules": [P | rule]})
+        parsing.axiom({"id": "a", "target_type": "T", "rules": [P | rule]})
     assert str(refused.value).startswith(said)
 
 
@@ -196,7 +196,7 @@ def test_a_wrong_rule_is_refused_with_its_field(rule, said):
 )
 def test_a_wrong_axiom_is_refused(change):
     with pytest.raises(Invalid):
-        read.axiom({"id": "a", "target_type": "T"} | change)
+        parsing.axiom({"id": "a", "target_type": "T"} | change)
 
 
 def test_no_pattern_can_hang():
@@ -208,7 +208,7 @@ def test_no_pattern_can_hang():
 
 
 def test_a_disabled_axiom_says_nothing():
-    axiom = read.axiom(
+    axiom = parsing.axiom(
         {
             "id": "a",
             "target_type": "T",
@@ -335,13 +335,13 @@ def test_a_missing_file_and_bytes_that_are_no_text_are_refused(tmp_path):
 
 @pytest.fixture
 def kb():
-    with weft.open("memory:", embedder=None) as engine:
+    with knowloom.open("memory:", embedder=None) as engine:
         yield engine
 
 
 def test_loaded_axioms_become_rules_and_come_back_as_they_were(kb, tmp_path):
     path = written(tmp_path, "rules.yaml", YAML)
-    report = weft.load_axioms(kb, path, space="s")
+    report = knowloom.load_axioms(kb, path, space="s")
     assert (report.added, len(report.skipped)) == (2, 3)
     (item,) = kb.get("sku", space="s")
     assert (item.kind, item.type, item.subject, item.section, item.source) == (
@@ -351,7 +351,7 @@ def test_loaded_axioms_become_rules_and_come_back_as_they_were(kb, tmp_path):
         "instructions",
         "rules.yaml",
     )
-    assert read.from_item(item) == read.axiom(
+    assert parsing.from_item(item) == parsing.axiom(
         {
             **item.properties,
             "id": "sku",
@@ -363,7 +363,7 @@ def test_loaded_axioms_become_rules_and_come_back_as_they_were(kb, tmp_path):
         "s",
     )
     assert kb.get("since", space="s")[0].properties["rules"][0]["min"] == "2020-01-01"
-    assert weft.load_axioms(kb, path, space="s").unchanged == 2
+    assert knowloom.load_axioms(kb, path, space="s").unchanged == 2
 
 
 def test_a_space_is_checked_as_a_whole(kb):
@@ -496,8 +496,8 @@ class TestShell:
 
 
 def test_a_rule_that_says_something_else_is_another_axiom_even_if_it_was_read_before():
-    def read_with(value: object, **more: Any) -> read.Axiom:
-        return read.from_item(
+    def read_with(value: object, **more: Any) -> parsing.Axiom:
+        return parsing.from_item(
             replace(
                 Item("a", "s", Kind.RULE, subject="T", properties={"rules": [_equal(value)]}),
                 **more,
@@ -525,7 +525,7 @@ def test_a_rule_that_says_something_else_is_another_axiom_even_if_it_was_read_be
 def test_axioms_read_twice_share_no_list():
     item = Item("a", "s", Kind.RULE, subject="T", properties={"rules": [_equal(["x"])]})
     one, other = (
-        read.from_item(replace(item, properties={"rules": [_equal(["x"])]})).rules[0].value
+        parsing.from_item(replace(item, properties={"rules": [_equal(["x"])]})).rules[0].value
         for _ in range(2)
     )
     assert one == other and one is not other

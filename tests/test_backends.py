@@ -19,21 +19,21 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import Conflict, Corrupt, Edge, Engine, Invalid, Item, Kind, MissingExtra, Unavailable
-from weft.disk import safe_name
-from weft.layers import Layers
-from weft.model import Batch, Filter
-from weft.ports import Stores
-from weft.registry import open_store, open_stores
-from weft.stores.file import folder as files
-from weft.stores.file.store import FileStore
-from weft.stores.memory import MemoryStore
-from weft.stores.networkx import NetworkxStore
-from weft.stores.sqlite.store import SqliteStore
-from weft.surfaces.cli import cli
-from weft.testing import GraphStoreContract, HistoryContract, ItemStoreContract, StoreContract
-from weft.testing.knowledge import ACME, NOW, batch, edge, item
+import knowloom
+from knowloom import Conflict, Corrupt, Edge, Engine, Invalid, Item, Kind, MissingExtra, Unavailable
+from knowloom.cli.main import cli
+from knowloom.files import safe_name
+from knowloom.model import Batch, Filter
+from knowloom.ports import Stores
+from knowloom.registry import open_store, open_stores
+from knowloom.stores.composite import Layers
+from knowloom.stores.file import folder as files
+from knowloom.stores.file.store import FileStore
+from knowloom.stores.memory import MemoryStore
+from knowloom.stores.networkx import NetworkxStore
+from knowloom.stores.sqlite.store import SqliteStore
+from knowloom.testing import GraphStoreContract, HistoryContract, ItemStoreContract, StoreContract
+from knowloom.testing.knowledge import ACME, NOW, batch, edge, item
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -78,9 +78,9 @@ class WithProfiles:
 
     @pytest.fixture(autouse=True)
     def profiles(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import weft.testing.graph as graph
-        import weft.testing.history as history
-        import weft.testing.items as items
+        import knowloom.testing.graph as graph
+        import knowloom.testing.history as history
+        import knowloom.testing.items as items
 
         def profile(id: str, text: str = "", *, space: str = "acme", **fields: Any) -> Item:
             return item(id, text, space=space, **{"kind": Kind.PROFILE, **fields})
@@ -458,21 +458,21 @@ def test_closing_closes_every_store_once_even_if_one_fails() -> None:
 )
 def test_roles_that_cannot_be_are_refused(roles: dict[str, str], error: type, words: str) -> None:
     with pytest.raises(error, match=words):
-        weft.open("memory:", embedder=None, **roles)
+        knowloom.open("memory:", embedder=None, **roles)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
-    monkeypatch.delitem(sys.modules, "weft.stores.networkx", raising=False)
-    with pytest.raises(MissingExtra, match=r"pip install 'weft\[networkx\]'"):
-        weft.open("memory:", embedder=None, graph="networkx:")
+    monkeypatch.delitem(sys.modules, "knowloom.stores.networkx", raising=False)
+    with pytest.raises(MissingExtra, match=r"pip install 'knowloom\[networkx\]'"):
+        knowloom.open("memory:", embedder=None, graph="networkx:")
 
 
 def test_a_store_opened_before_one_that_cannot_be_is_closed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(Unavailable, match="not a folder"):
-        weft.open(str(tmp_path / "k.db"), embedder=None, metadata=f"file:{tmp_path}/file")
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        knowloom.open(str(tmp_path / "k.db"), embedder=None, metadata=f"file:{tmp_path}/file")
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         assert kb.verify() == []
 
 
@@ -502,14 +502,14 @@ def test_a_file_that_is_not_json_is_named_and_nothing_is_lost(tmp_path: Path) ->
 def test_a_newer_format_and_a_foreign_folder_are_left_alone(tmp_path: Path) -> None:
     FileStore.open(str(tmp_path / "x"))
     (tmp_path / "x" / files.MARK).write_text('{"format": 99}')
-    with pytest.raises(Unavailable, match="newer weft") as caught:
+    with pytest.raises(Unavailable, match="newer knowloom") as caught:
         FileStore.open(str(tmp_path / "x"))
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / "letter.txt").write_text("dear")
     with pytest.raises(Corrupt, match="something else"):
         FileStore.open(str(tmp_path / "y"))
     (tmp_path / "g.json").write_text('{"format": 99, "edges": []}')
-    with pytest.raises(Unavailable, match="newer weft"):
+    with pytest.raises(Unavailable, match="newer knowloom"):
         NetworkxStore.open(str(tmp_path / "g.json"))
     (tmp_path / "h.json").write_text("[")
     with pytest.raises(Corrupt, match=r"h\.json"):
@@ -612,8 +612,8 @@ def test_odd_ids_and_spaces_come_back_from_the_folder(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from datetime import UTC, datetime
-from weft.model import Batch, Edge, Item
-from weft.registry import open_store
+from knowloom.model import Batch, Edge, Item
+from knowloom.registry import open_store
 store, name = open_store(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)
 for number in range(int(sys.argv[3])):
@@ -624,7 +624,7 @@ for number in range(int(sys.argv[3])):
 
 
 def writer(url: str, name: str, count: int) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(weft.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(knowloom.__file__).parents[1])}
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, url, name, str(count)],
         env=environment,
@@ -723,15 +723,15 @@ class TestSettings:
 
     @pytest.fixture(autouse=True)
     def folder(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        for name in [name for name in os.environ if name.startswith("WEFT_")]:
+        for name in [name for name in os.environ if name.startswith("KNOWLOOM_")]:
             monkeypatch.delenv(name)
         monkeypatch.chdir(tmp_path)
-        (tmp_path / "weft.toml").write_text(
+        (tmp_path / "knowloom.toml").write_text(
             'store = "k.db"\nembedder = "none"\nmetadata = "file:profiles"\ngraph = "networkx:graph.json"\n'
         )
 
     def run(self, *args: str, **environ: str) -> Result:
-        return CliRunner().invoke(cli, args, prog_name="weft", env=environ)
+        return CliRunner().invoke(cli, args, prog_name="knowloom", env=environ)
 
     def test_a_load_goes_to_the_layers_and_a_question_is_answered_from_them(
         self, tmp_path: Path
@@ -739,7 +739,9 @@ class TestSettings:
         assert (
             self.run("load", str(ROOT / "examples" / "maya.json"), "--space", "care").exit_code == 0
         )
-        with weft.open("memory:", embedder=None, metadata=f"file:{tmp_path / 'profiles'}") as kb:
+        with knowloom.open(
+            "memory:", embedder=None, metadata=f"file:{tmp_path / 'profiles'}"
+        ) as kb:
             assert [item.id for item in kb.items()] == ["global", "user:maya"]
         assert "SPECIALIZES_IN" in (tmp_path / "graph.json").read_text("utf-8")
         assert (
@@ -761,8 +763,8 @@ class TestSettings:
                 str(ROOT / "examples" / "docs"),
                 "--db",
                 "other.db",
-                WEFT_METADATA="",
-                WEFT_GRAPH="",
+                KNOWLOOM_METADATA="",
+                KNOWLOOM_GRAPH="",
             ).exit_code
             == 0
         )
@@ -770,7 +772,11 @@ class TestSettings:
 
     @pytest.mark.parametrize(
         ("name", "url"),
-        [("WEFT_METADATA", "memory:"), ("WEFT_GRAPH", "networkx:"), ("WEFT_STORE", "memory:")],
+        [
+            ("KNOWLOOM_METADATA", "memory:"),
+            ("KNOWLOOM_GRAPH", "networkx:"),
+            ("KNOWLOOM_STORE", "memory:"),
+        ],
     )
     def test_what_is_only_in_memory_is_not_served_by_several_processes(
         self, name: str, url: str
@@ -779,5 +785,5 @@ class TestSettings:
         assert (refused.exit_code, "needs knowledge in a file" in refused.stderr) == (1, True)
 
     def test_a_store_that_cannot_hold_a_layer_is_refused(self) -> None:
-        refused = self.run("load", str(ROOT / "examples" / "docs"), WEFT_WORDS="file:words")
+        refused = self.run("load", str(ROOT / "examples" / "docs"), KNOWLOOM_WORDS="file:words")
         assert (refused.exit_code, "cannot play 'words'" in refused.stderr) == (1, True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.stores.sqlite.best import EVERY, ROUNDING, largest, smallest
+from knowloom.stores.sqlite.top_k import EVERY, ROUNDING, largest, smallest
 
 
 def sorted_largest(scores, limit):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import weft
-from weft import Edge, Hit, Item
-from weft.recipes import AS_FITS, CHARACTERS_PER_TOKEN, LEAST, USUAL, Recipe, resolved
-from weft.stages.answer import _enough
-from weft.stages.fit import Part
+import knowloom
+from knowloom import Edge, Hit, Item
+from knowloom.context.packing import Part
+from knowloom.context.pipeline import _enough
+from knowloom.recipes import AS_FITS, CHARACTERS_PER_TOKEN, LEAST, USUAL, Recipe, resolved
 
 FOUND = resolved(
     Recipe("found", limit=AS_FITS, share=0.0), 600
@@ -74,7 +74,7 @@ def test_parts_that_are_sure_of_a_share_neither_lose_hits_nor_make_others_lose_t
 
 
 def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         filler = " ".join(["harbor"] * 30)
         kb.add(
             [
@@ -105,7 +105,7 @@ def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
 def test_an_item_that_is_longer_than_the_budget_does_not_leave_it_unfilled(
     linked: bool, budget: int
 ) -> None:
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         long = Item(
             "long",
             "s",
@@ -134,7 +134,7 @@ def test_an_item_that_is_longer_than_the_budget_does_not_leave_it_unfilled(
 def test_a_budget_is_filled_however_short_items_are_and_however_large_it_is(
     tmp_path: Path, store: str, words: int, budget: int
 ) -> None:
-    with weft.open(
+    with knowloom.open(
         store if store == "memory:" else tmp_path / store, embedder=None, links=[]
     ) as kb:
         kb.add(
@@ -151,7 +151,7 @@ def test_a_budget_is_filled_however_short_items_are_and_however_large_it_is(
 
 
 def test_what_may_be_looked_at_is_not_more_because_items_are_short() -> None:
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item(f"f{n:03}", "s", text=f"refund number {n}") for n in range(650)])
         assert kb.context("refund", spaces=["s"], max_tokens=4000, limit=20).stats.candidates == 20
         assert kb.context("refund", spaces=["s"], max_tokens=None).stats.candidates == USUAL
@@ -161,8 +161,8 @@ def test_what_may_be_looked_at_is_not_more_because_items_are_short() -> None:
 def test_there_is_a_limit_to_candidates_and_who_is_behind_it_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("weft.recipes.MOST", 120)
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    monkeypatch.setattr("knowloom.recipes.MOST", 120)
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item(f"f{n:03}", "s", text="refund") for n in range(150)])
         told = kb.explain("refund", spaces=["s"], max_tokens=4000, recipe="search")
         assert told.stats.candidates == 120

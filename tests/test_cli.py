@@ -19,9 +19,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from weft.recipes import RECIPES
-from weft.stages.render import FORMATS
-from weft.surfaces.cli import cli
+from knowloom.cli.main import cli
+from knowloom.formats.layout import FORMATS
+from knowloom.recipes import RECIPES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = (ROOT / "docs" / "cli.md").read_text("utf-8")
@@ -34,17 +34,17 @@ COMMANDS = {
     for below, command in group.commands.items()
 }
 NOT_RUN = (
-    "weft serve",
-    "weft keys revoke 1a2b3c4d",
-    "weft ingest",
-    "weft replay",
+    "knowloom serve",
+    "knowloom keys revoke 1a2b3c4d",
+    "knowloom ingest",
+    "knowloom replay",
 )  # a server never ends, that key is no one's, no LLM is here
 ASK = ("How do I process a refund request?", "--space", "support", "--space", "shared")
 NOW = ("--now", "2026-06-01T12:00:00Z")
 
 
 def examples(text: str, indent: int) -> list[str]:
-    return re.findall(rf"^ {{{indent}}}(weft .+)$", text, re.M)
+    return re.findall(rf"^ {{{indent}}}(knowloom .+)$", text, re.M)
 
 
 HELP_EXAMPLES = [
@@ -61,7 +61,7 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [
         name
         for name in os.environ
-        if name.startswith("WEFT_") or name in ("OPENAI_API_KEY", "NO_COLOR", "COLUMNS")
+        if name.startswith("KNOWLOOM_") or name in ("OPENAI_API_KEY", "NO_COLOR", "COLUMNS")
     ]:
         monkeypatch.delenv(name)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -96,9 +96,9 @@ def run(
     result = CliRunner().invoke(
         cli,
         args,
-        prog_name="weft",
+        prog_name="knowloom",
         input=stdin,
-        env={"WEFT_STORE": str(db), "WEFT_EMBEDDER": embedder},
+        env={"KNOWLOOM_STORE": str(db), "KNOWLOOM_EMBEDDER": embedder},
     )
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -114,11 +114,11 @@ def program(*args: str, **environ: str) -> list[Any]:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "src"),
-        "WEFT_EMBEDDER": "none",
+        "KNOWLOOM_EMBEDDER": "none",
         **environ,
     }
     done = subprocess.run(
-        [sys.executable, "-m", "weft", *args], env=environment, capture_output=True, timeout=60
+        [sys.executable, "-m", "knowloom", *args], env=environment, capture_output=True, timeout=60
     )
     return [done.returncode, done.stdout, done.stderr.decode()]
 
@@ -428,7 +428,7 @@ class TestContext:
         assert {one["type"] for one in context["fragments"][1]["chosen"]} == {"faq"}
 
     def test_settings_are_the_defaults(self, store: Path, tmp_path: Path) -> None:
-        (tmp_path / "weft.toml").write_text(
+        (tmp_path / "knowloom.toml").write_text(
             'max_tokens = 111\nformat = "plain"\nmodel = "gpt-4o"\n'
         )
         query = answer("context", *ASK, db=store)["query"]
@@ -667,7 +667,7 @@ class TestErrors:
         assert (result.exit_code, result.stdout) == (1, "")
         assert (
             result.stderr
-            == f"error: no file 'x.db'; load something into it first: weft load PATH --db {url}\n"
+            == f"error: no file 'x.db'; load something into it first: knowloom load PATH --db {url}\n"
         )
         assert not Path("x.db").exists()
 
@@ -675,7 +675,7 @@ class TestErrors:
     def test_an_empty_file_holds_no_knowledge_and_stays_empty(self, args: tuple[str, ...]) -> None:
         Path("x.db").touch()
         result = run(*args, "--db", "x.db")
-        told = "error: no knowledge in 'x.db' yet, it is empty; load something into it first: weft load PATH --db x.db\n"
+        told = "error: no knowledge in 'x.db' yet, it is empty; load something into it first: knowloom load PATH --db x.db\n"
         assert (result.exit_code, result.stderr) == (1, told)
         assert (
             answer(*args, "--db", "x.db", db="x.db")["error"]["code"],
@@ -696,7 +696,7 @@ class TestErrors:
     def test_a_url_without_a_file_is_an_error(
         self, args: tuple[str, ...], cache: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("WEFT_EMBEDDING_CACHE", cache)
+        monkeypatch.setenv("KNOWLOOM_EMBEDDING_CACHE", cache)
         result = run(*args, "--db", "sqlite:///")
         assert (
             result.exit_code,
@@ -729,7 +729,7 @@ class TestErrors:
         ) == (1, True)
 
     def test_a_wrong_setting_is_an_error(self, tmp_path: Path) -> None:
-        (tmp_path / "weft.toml").write_text("colour = 1")
+        (tmp_path / "knowloom.toml").write_text("colour = 1")
         result = run("stats")
         assert (result.exit_code, "no setting 'colour'" in result.stderr) == (1, True)
 
@@ -780,7 +780,7 @@ class TestTheProgram:
 
     def test_a_closed_pipe_is_silent(self, words_only: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        export = [sys.executable, "-m", "weft", "export", "--db", str(words_only)]
+        export = [sys.executable, "-m", "knowloom", "export", "--db", str(words_only)]
         with subprocess.Popen(
             export, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
@@ -809,12 +809,12 @@ class TestTheProgram:
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT / "src"),
-            "WEFT_EMBEDDER": "none",
-            "WEFT_STORE": str(words_only),
+            "KNOWLOOM_EMBEDDER": "none",
+            "KNOWLOOM_STORE": str(words_only),
         }
         with open("/dev/full", "w") as full:
             done = subprocess.run(
-                [sys.executable, "-m", "weft", *args],
+                [sys.executable, "-m", "knowloom", *args],
                 env=environment,
                 stdout=full,
                 stderr=subprocess.PIPE,
@@ -870,9 +870,9 @@ class TestTheProgram:
 
 def imported(*args: str) -> set[str]:
     """The packages that a run of the program loads."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "KNOWLOOM_EMBEDDER": "none"}
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "weft", *args],
+        [sys.executable, "-X", "importtime", "-m", "knowloom", *args],
         env=environment,
         capture_output=True,
         text=True,
@@ -891,7 +891,7 @@ def on_terminal(
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "src"),
-        "WEFT_EMBEDDER": "none",
+        "KNOWLOOM_EMBEDDER": "none",
         "TERM": "xterm-256color",
         "COLUMNS": "100",
         **environ,
@@ -899,7 +899,7 @@ def on_terminal(
     output = theirs if stdout is None else os.open(stdout, os.O_WRONLY | os.O_CREAT)
     os.write(ours, typed)
     process = subprocess.Popen(
-        [sys.executable, "-m", "weft", *args],
+        [sys.executable, "-m", "knowloom", *args],
         env=environment,
         stdin=theirs,
         stdout=output,
@@ -936,7 +936,11 @@ class TestTeaching:
     def test_every_command_has_examples(self, name: str) -> None:
         result = run(*name.split(), "--help")
         assert result.exit_code == 0
-        assert 1 <= sum(line.startswith(f"weft {name}") for line in examples(result.stdout, 4)) <= 2
+        assert (
+            1
+            <= sum(line.startswith(f"knowloom {name}") for line in examples(result.stdout, 4))
+            <= 2
+        )
 
     def test_the_help_of_format_names_every_format(self) -> None:
         assert all(name in run("context", "--help").stdout for name in FORMATS)
@@ -952,7 +956,7 @@ class TestTeaching:
     def test_every_example_runs(
         self, line: str, request: pytest.FixtureRequest, tmp_path: Path
     ) -> None:
-        needs_embedder = line.startswith("weft embed")
+        needs_embedder = line.startswith("knowloom embed")
         source = request.getfixturevalue("embedded" if needs_embedder else "words_only")
         file = shutil.copy(source, tmp_path / "knowledge.db")
         _, *args = shlex.split(line.partition(" > ")[0])
@@ -962,7 +966,7 @@ class TestTeaching:
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_the_docs_have_every_command_and_option(self, name: str) -> None:
-        found = re.search(rf"^## weft {name}\n(.*?)(?=^## |\Z)", DOCS, re.S | re.M)
+        found = re.search(rf"^## knowloom {name}\n(.*?)(?=^## |\Z)", DOCS, re.S | re.M)
         shared = re.search(r"^## Options of every command\n(.*?)(?=^## )", DOCS, re.S | re.M)
         assert found and shared, f"docs/cli.md has no part about {name}"
         said = re.findall(
@@ -977,9 +981,9 @@ class TestTeaching:
         assert set(options) <= set(said)
 
     def test_the_version_is_the_package_s(self) -> None:
-        import weft
+        import knowloom
 
-        assert run("--version").stdout == f"weft {weft.__version__}\n"
+        assert run("--version").stdout == f"knowloom {knowloom.__version__}\n"
 
     def test_the_demo_runs_from_any_folder(self, tmp_path: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path)}

@@ -22,8 +22,8 @@ import uvicorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import (
+import knowloom
+from knowloom import (
     Client,
     Conflict,
     Context,
@@ -33,21 +33,21 @@ from weft import (
     Invalid,
     Item,
     Kind,
+    KnowloomError,
     NotFound,
     Recipe,
     Unavailable,
-    WeftError,
     Weights,
 )
-from weft.codec import to_json
-from weft.errors import Corrupt, EmbeddingError, MissingExtra
-from weft.model import Chosen, Form, Fragment, Hit, LeftOut, Problem, Query, Stats
-from weft.recipes import AS_FITS, RECIPES
-from weft.registry import open_stores
-from weft.surfaces import unwire, wire
-from weft.surfaces.http.access import Keyring
-from weft.surfaces.http.app import create
-from weft.surfaces.http.door import Limits
+from knowloom.codec import to_json
+from knowloom.errors import Corrupt, EmbeddingError, MissingExtra
+from knowloom.model import Chosen, Form, Fragment, Hit, LeftOut, Problem, Query, Stats
+from knowloom.recipes import AS_FITS, RECIPES
+from knowloom.registry import open_stores
+from knowloom.server.app import create
+from knowloom.server.auth import Keyring
+from knowloom.server.settings import Limits
+from knowloom.wire import decoding, encoding
 
 ROOT = Path(__file__).resolve().parents[1]
 HARBOR = ROOT / "examples" / "harbor"
@@ -139,7 +139,7 @@ def timeless(context: Context) -> Context:
 
 
 def failure(call: Callable[[], object]) -> tuple[type, str]:
-    with pytest.raises(WeftError) as caught:
+    with pytest.raises(KnowloomError) as caught:
         call()
     return type(caught.value), caught.value.code
 
@@ -164,7 +164,7 @@ class TestWriting:
             [item, node("b/../ü?#%")],
             [Edge("a", "b/../ü?#%", "about", 0.25, "s", properties={"k": 1})],
         )
-        assert report == weft.Report(added=2, edges=1)
+        assert report == knowloom.Report(added=2, edges=1)
         assert kb.get(["b/../ü?#%", "nothing", "a"], space="s") == [
             node("b/../ü?#%", created_at=NOW),
             replace(item, created_at=NOW),
@@ -181,7 +181,7 @@ class TestWriting:
         kb.add(node("a"), expected={("s", "a"): ""})
         (read,) = kb.get("a", space="s")
         version = kb.version(read)
-        assert kb.add(replace(read, text="new"), expected={read.key: version}) == weft.Report(
+        assert kb.add(replace(read, text="new"), expected={read.key: version}) == knowloom.Report(
             updated=1
         )
         assert failure(
@@ -247,7 +247,7 @@ class TestWriting:
         assert report.added > 150
         assert report.edges > 150
         assert report.skipped == report.problems == ()
-        assert kb.load(str(HARBOR)) == weft.Report(unchanged=report.added)
+        assert kb.load(str(HARBOR)) == knowloom.Report(unchanged=report.added)
         assert ("items", report.added, report.added) in seen
         assert kb.stats().without_vector == 0
 
@@ -283,7 +283,7 @@ class TestWriting:
                 [node("a"), node("b")],
                 vectors=[[3.0, 4.0, 0.1], np.array([0.1, 0.2, 0.7], np.float32)],
             )  # type: ignore[list-item]
-            assert kb.stats() == weft.Statistics(kb.stats().spaces, "given:3", 0, 0, 0)
+            assert kb.stats() == knowloom.Statistics(kb.stats().spaces, "given:3", 0, 0, 0)
 
     def test_what_could_not_be_embedded_is_stored_and_said(self, how: str, url: str) -> None:
         with opened(how, url, Broken()) as kb:
@@ -574,7 +574,7 @@ GOOD = (200, {}, {"ok": True, "problems": []})
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waits: list[float] = []
-    monkeypatch.setattr("weft.surfaces.client.time.sleep", waits.append)
+    monkeypatch.setattr("knowloom.client.client.time.sleep", waits.append)
     return waits
 
 
@@ -615,11 +615,12 @@ class TestServers:
     def test_a_write_that_was_turned_away_is_sent_again(self, no_waiting: list[float]) -> None:
         with (
             scripted(
-                problem(429, "rate_limited", "1"), (200, {}, wire.report(weft.Report(added=1)))
+                problem(429, "rate_limited", "1"),
+                (200, {}, encoding.report(knowloom.Report(added=1))),
             ) as (url, _),
             Client(url) as client,
         ):
-            assert client.add(node("a")) == weft.Report(added=1)
+            assert client.add(node("a")) == knowloom.Report(added=1)
 
     def test_a_read_survives_a_lost_connection(self, no_waiting: list[float]) -> None:
         with scripted((0, {}, ""), GOOD) as (url, asked), Client(url) as client:
@@ -706,7 +707,7 @@ class TestKeys:
         with Engine(open_stores("memory:", {}), clock=lambda: NOW) as engine:
             engine.add(node("b", space="secret"))
             with serving(engine, keyring) as url, Client(url, key=secret) as client:
-                assert client.add(node("a")) == weft.Report(added=1)
+                assert client.add(node("a")) == knowloom.Report(added=1)
                 calls: list[Callable[[], object]] = [
                     lambda: client.add([node("c"), node("c", space="secret")]),
                     lambda: client.add([], [Edge("a", "b", space="s", target_space="secret")]),
@@ -733,17 +734,17 @@ class TestKeys:
             Engine(open_stores("memory:", {})) as engine,
             serving(engine, Keyring(tmp_path / "keys.json")) as url,
         ):
-            client = Client(url, key="weft_0_secret")
+            client = Client(url, key="knowloom_0_secret")
             with client, pytest.raises(Forbidden) as caught:
                 client.stats()
         assert caught.value.code == "key_required"
-        assert "weft_0_secret" not in str(caught.value) + repr(client)
+        assert "knowloom_0_secret" not in str(caught.value) + repr(client)
 
     def test_a_server_that_repeats_the_key_is_not_quoted(self) -> None:
         with scripted(
-            (403, {}, {"code": "forbidden", "detail": "no access with weft_0_secret"})
+            (403, {}, {"code": "forbidden", "detail": "no access with knowloom_0_secret"})
         ) as (url, _):
-            client = Client(url, key="weft_0_secret")
+            client = Client(url, key="knowloom_0_secret")
             with client, pytest.raises(Forbidden, match=r"no access with \[key\]"):
                 client.stats()
 
@@ -753,7 +754,7 @@ class TestKeys:
             "knowledge.db",
             "ftp://host",
             "http://",
-            "http://me:weft_0_secret@host",
+            "http://me:knowloom_0_secret@host",
             "http://host:port",
             7,
         ],
@@ -761,7 +762,7 @@ class TestKeys:
     def test_an_address_that_is_none_is_refused(self, url: Any) -> None:
         with pytest.raises(Invalid) as caught:
             Client(url)
-        assert "weft_0_secret" not in str(caught.value)
+        assert "knowloom_0_secret" not in str(caught.value)
 
     def test_an_odd_key_is_refused_without_being_shown(self) -> None:
         with pytest.raises(Invalid) as caught:
@@ -770,7 +771,7 @@ class TestKeys:
 
 
 def test_without_the_package_the_advice_is_what_to_install() -> None:
-    script = "import sys; sys.modules['httpx'] = None\nimport weft\ntry: weft.Client\nexcept weft.MissingExtra as error: print(error)"
+    script = "import sys; sys.modules['httpx'] = None\nimport knowloom\ntry: knowloom.Client\nexcept knowloom.MissingExtra as error: print(error)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={"PYTHONPATH": str(ROOT / "src")},
@@ -780,7 +781,7 @@ def test_without_the_package_the_advice_is_what_to_install() -> None:
     )
     assert (
         done.stdout
-        == "a package that is not installed is needed (httpx): pip install 'weft[client]'\n"
+        == "a package that is not installed is needed (httpx): pip install 'knowloom[client]'\n"
     )
 
 
@@ -893,17 +894,17 @@ class TestWire:
     @settings(max_examples=150, deadline=None)
     @given(contexts())
     def test_a_context_survives_the_wire(self, context: Context) -> None:
-        assert unwire.context(json.loads(to_json(wire.context(context)))) == context
-        assert unwire.hits(json.loads(to_json(wire.hits(context.hits)))) == list(context.hits)
+        assert decoding.context(json.loads(to_json(encoding.context(context)))) == context
+        assert decoding.hits(json.loads(to_json(encoding.hits(context.hits)))) == list(context.hits)
 
     @settings(max_examples=50, deadline=None)
     @given(
         st.builds(
-            weft.Report,
+            knowloom.Report,
             *[st.integers(0, 99)] * 4,
-            st.lists(st.builds(weft.Skipped, words, words, words)).map(tuple),
+            st.lists(st.builds(knowloom.Skipped, words, words, words)).map(tuple),
             st.lists(words).map(tuple),
         )
     )
-    def test_a_report_survives_the_wire(self, report: weft.Report) -> None:
-        assert unwire.report(json.loads(to_json(wire.report(report)))) == report
+    def test_a_report_survives_the_wire(self, report: knowloom.Report) -> None:
+        assert decoding.report(json.loads(to_json(encoding.report(report)))) == report

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from test_client import serving
 
-import weft
-from weft import (
+import knowloom
+from knowloom import (
     AssemblyRequest,
     Client,
     Document,
@@ -26,9 +26,9 @@ from weft import (
     LinkedEntity,
     NotFound,
 )
-from weft.capabilities.graph.rankers import TermRanker
-from weft.model import Stats
-from weft.surfaces.http.access import Keyring
+from knowloom.capabilities.graph.rankers import TermRanker
+from knowloom.model import Stats
+from knowloom.server.auth import Keyring
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 HARBOR = Path(__file__).parents[1] / "examples" / "harbor"
@@ -37,7 +37,7 @@ DRAFT = "Dear customer,\n\nyour money is on its way.\n\nKind regards"
 
 @pytest.fixture(scope="module")
 def harbor() -> Iterator[tuple[Engine, Client]]:
-    with weft.open("memory:", embedder=None) as engine:
+    with knowloom.open("memory:", embedder=None) as engine:
         engine.load(HARBOR)
         rule = {
             "rules": [
@@ -67,7 +67,7 @@ def harbor() -> Iterator[tuple[Engine, Client]]:
             yield engine, client
 
 
-def same(one: weft.GraphAnswer) -> weft.GraphAnswer:
+def same(one: knowloom.GraphAnswer) -> knowloom.GraphAnswer:
     """Without times, and with the names alone of what was left out."""
     left_out = tuple(
         (left.hit.item.id, left.hit.item.space, left.reason, left.fragment, left.tokens)
@@ -130,13 +130,13 @@ def test_axioms_come_back_with_their_rules(harbor: tuple[Engine, Client]) -> Non
 
 def test_options_of_the_object_are_those_of_its_requests(harbor: tuple[Engine, Client]) -> None:
     told = GraphContext(
-        harbor[1], ["shared"], weft.GraphOptions(max_entities=1, relationship_depth=0)
+        harbor[1], ["shared"], knowloom.GraphOptions(max_entities=1, relationship_depth=0)
     ).for_query("Gangway")
     assert len(told.entities) == 1
 
 
 def test_a_ready_vector_is_sent() -> None:
-    with weft.open("memory:", embedder=None) as engine:
+    with knowloom.open("memory:", embedder=None) as engine:
         engine.add(
             [Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")],
             vectors=[[0.0, 1.0], [1.0, 0.0]],
@@ -161,7 +161,9 @@ def test_what_cannot_be_asked_of_a_server_is_refused(harbor: tuple[Engine, Clien
         harbor[1].graph(spaces=["shared"])
     with pytest.raises(NotFound):
         GraphContext(harbor[1], ["nowhere"]).for_query("Gangway")
-    with pytest.raises(Invalid, match=r"an engine from weft.open or a weft.Client, not str"):
+    with pytest.raises(
+        Invalid, match=r"an engine from knowloom.open or a knowloom.Client, not str"
+    ):
         GraphContext("http://x", ["s"])  # type: ignore[arg-type]
 
 
@@ -182,7 +184,7 @@ def test_what_cannot_be_asked_of_a_server_is_refused(harbor: tuple[Engine, Clien
     ids=str,
 )
 def test_an_assembly_is_the_same(harbor: tuple[Engine, Client], options: dict[str, Any]) -> None:
-    from weft.capabilities.assembler.usual import usual
+    from knowloom.capabilities.assembler.strategies import usual
 
     here = usual(harbor[0], {}).assemble("How are gift cards refunded?", now=NOW, **options)
     there = harbor[1].assemble("How are gift cards refunded?", now=NOW, **options)
@@ -224,7 +226,9 @@ def test_a_provision_is_the_same(harbor: tuple[Engine, Client]) -> None:
         "max_tokens": 600,
         "top_k": 5,
     }
-    here = weft.Provider(harbor[0], **asked).provide("How do I process a refund request?", now=NOW)
+    here = knowloom.Provider(harbor[0], **asked).provide(
+        "How do I process a refund request?", now=NOW
+    )
     there = harbor[1].provide("How do I process a refund request?", now=NOW, **asked)
     assert (here.sections, here.tokens, here.token_counter, here.left_out, here.degraded) == (
         there.sections,
@@ -258,7 +262,7 @@ def test_the_tier_of_the_key_is_in_force(tmp_path: Path) -> None:
     secret = keyring.add("one", reads=["*"], writes=[], role="viewer", tier="writer_pro", now=NOW)[
         1
     ]
-    with weft.open("memory:", embedder=None) as engine:
+    with knowloom.open("memory:", embedder=None) as engine:
         engine.add(
             [Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")],
             [Edge("a", "b", space="s")],

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from test_client import Letters, serving
 
-import weft
-from weft import Client, Engine, Invalid, Memory, MemoryTemplate, RankingOptions, SearchResult
-from weft.surfaces.http.access import Keyring
-from weft.surfaces.remote_memory import RemoteMemory
+import knowloom
+from knowloom import Client, Engine, Invalid, Memory, MemoryTemplate, RankingOptions, SearchResult
+from knowloom.client.memory import RemoteMemory
+from knowloom.server.auth import Keyring
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
 def kb() -> Iterator[Engine]:
-    with weft.open("memory:", embedder=Letters()) as kb:
+    with knowloom.open("memory:", embedder=Letters()) as kb:
         yield kb
 
 
@@ -35,7 +35,7 @@ def there(kb: Engine) -> Iterator[RemoteMemory]:
         yield client.memory("maya")
 
 
-def told(memory: RemoteMemory) -> list[weft.Remembered]:
+def told(memory: RemoteMemory) -> list[knowloom.Remembered]:
     first = memory.remember(
         "Ada lives in Kiel",
         type="fact",
@@ -154,7 +154,7 @@ def test_a_key_sees_only_its_workspaces(kb: Engine, tmp_path: Any) -> None:
     _, secret = keyring.add("one", reads=(), writes=("maya",), role="editor", tier="teams", now=NOW)
     with serving(kb, keyring) as url, Client(url, key=secret) as client:
         client.memory("maya").remember("Ada drinks tea")
-        with pytest.raises(weft.Forbidden):
+        with pytest.raises(knowloom.Forbidden):
             client.memory("other").search("tea")
     with pytest.raises(Invalid), Client("http://localhost:1") as client:
         client.memory("a\0")

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from fake_openai import VECTORS, FakeOpenAI, vector
 
-import weft
-from weft import registry
-from weft.embedders.cached import Cached
-from weft.embedders.minilm import MiniLM
-from weft.embedders.openai import OpenAI
-from weft.errors import Invalid, Unavailable
-from weft.ports import Embedder, Vector
-from weft.testing import EmbedderContract
+import knowloom
+from knowloom import registry
+from knowloom.embedders.cache import Cached
+from knowloom.embedders.minilm import MiniLM
+from knowloom.embedders.openai import OpenAI
+from knowloom.errors import Invalid, Unavailable
+from knowloom.ports import Embedder, Vector
+from knowloom.testing import EmbedderContract
 
 KEY = "sk-a-very-secret-key"
 TEXT = "Ms Cooper's card was charged twice in Lisbon"
@@ -603,7 +603,7 @@ def test_a_number_that_cannot_work_is_refused(settings: dict[str, Any]) -> None:
         OpenAI(**settings)
 
 
-@pytest.mark.parametrize("open_it", [weft.open_llm, registry.open_embedder])
+@pytest.mark.parametrize("open_it", [knowloom.open_llm, registry.open_embedder])
 def test_a_setting_that_nobody_knows_is_refused_with_those_there_are(
     open_it: Callable[..., Any],
 ) -> None:

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from fake_openai import FakeOpenAI
 
-import weft
-from weft.embedders.cached import Cached
-from weft.embedders.kept import Kept
-from weft.embedders.openai import OpenAI
-from weft.errors import Invalid
-from weft.ports import Embedder
-from weft.testing import EmbedderContract
+import knowloom
+from knowloom.embedders.cache import Cached
+from knowloom.embedders.disk_cache import Kept
+from knowloom.embedders.openai import OpenAI
+from knowloom.errors import Invalid
+from knowloom.ports import Embedder
+from knowloom.testing import EmbedderContract
 
 
 @pytest.fixture
@@ -199,11 +199,11 @@ def test_an_engine_keeps_its_vectors_in_a_file_and_says_so(
     server: FakeOpenAI, tmp_path: Path
 ) -> None:
     for round in range(2):
-        with weft.open(
+        with knowloom.open(
             "memory:", embedder=f"openai:fake@{server.base_url}", cache=tmp_path / "vectors.db"
         ) as kb:
-            weft.Memory(kb, "home").remember("tea")
-            weft.Memory(kb, "home").search("cup")
+            knowloom.Memory(kb, "home").remember("tea")
+            knowloom.Memory(kb, "home").search("cup")
             stats = kb.stats()
             assert (stats.disk_vectors, stats.disk_hits, stats.cache_misses) == (
                 (2, 0, 2),

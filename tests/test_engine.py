@@ -23,8 +23,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import (
+import knowloom
+from knowloom import (
     Conflict,
     Context,
     Edge,
@@ -36,15 +36,15 @@ from weft import (
     Recipe,
     Unavailable,
     Weights,
+    validation,
 )
-from weft.config import Settings, load
-from weft.ingest import check
-from weft.model import Problem
-from weft.ports import Stores
-from weft.recipes import LEAST, USUAL
-from weft.stores.memory import MemoryStore
+from knowloom.config import Settings, load
+from knowloom.model import Problem
+from knowloom.ports import Stores
+from knowloom.recipes import LEAST, USUAL
+from knowloom.stores.memory import MemoryStore
 
-EXAMPLES = int(os.environ.get("WEFT_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("KNOWLOOM_EXAMPLES", "60"))
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 THEN = NOW - timedelta(days=30)
 LATER = NOW + timedelta(days=1)
@@ -58,7 +58,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def kb(url: str) -> Iterator[Engine]:
-    with weft.open(url, embedder=None) as engine:
+    with knowloom.open(url, embedder=None) as engine:
         yield engine
 
 
@@ -169,7 +169,7 @@ def test_adding_the_same_again_changes_nothing(kb):
 
 def test_a_changed_item_keeps_when_it_was_created_and_says_when_it_was_changed(url):
     times = iter([THEN, NOW])
-    engine = weft.open(url, embedder=None)
+    engine = knowloom.open(url, embedder=None)
     engine._clock = lambda: next(times)
     engine.add(Item("a", "s", text="old"))
     assert engine.add(Item("a", "s", text="new")).updated == 1
@@ -244,21 +244,21 @@ def test_stored_data_proves_to_be_sound(support):
 
 
 def test_a_line_that_is_too_long_costs_only_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.ingest.read.MAX_LINE", 100)
+    monkeypatch.setattr("knowloom.loading.readers.MAX_LINE", 100)
     rows = [
         json.dumps({"id": name, "text": text})
         for name, text in (("a", "refund"), ("b", "x" * 350), ("c", "refund"))
     ]
     (tmp_path / "knowledge.jsonl").write_text("\n".join(rows))
-    kb = weft.open("memory:", embedder=None)
+    kb = knowloom.open("memory:", embedder=None)
     report = kb.load(tmp_path / "knowledge.jsonl", space="one")
     assert [item.id for item in kb.items()] == ["a", "c"]
     assert [one.where.rpartition(":")[2] for one in report.skipped] == ["2"]
 
 
 def test_reindexing_without_an_embedder_keeps_ready_vectors():
-    kb = weft.open("memory:", embedder=None)
-    kb.add(weft.Item("a", "one", title="refund"), vectors=[[1.0, 0.0]])
+    kb = knowloom.open("memory:", embedder=None)
+    kb.add(knowloom.Item("a", "one", title="refund"), vectors=[[1.0, 0.0]])
     kb.reindex()
     assert [
         hit.item.id for hit in kb.search("", spaces=["one"], mode="vector", vector=[1.0, 0.0])
@@ -267,7 +267,7 @@ def test_reindexing_without_an_embedder_keeps_ready_vectors():
 
 def test_closing_an_engine_closes_its_embedder():
     embedder = Closable()
-    weft.open("memory:", embedder=embedder).close()
+    knowloom.open("memory:", embedder=embedder).close()
     assert embedder.closed
 
 
@@ -290,7 +290,7 @@ def test_reindexing_changes_no_answer(support):
 
 
 def test_a_with_block_closes_and_closing_twice_is_harmless(tmp_path):
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(node("a"))
     kb.close()
     with pytest.raises(Unavailable, match="closed"):
@@ -298,9 +298,9 @@ def test_a_with_block_closes_and_closing_twice_is_harmless(tmp_path):
 
 
 def test_a_file_keeps_what_was_added(tmp_path):
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(node("a", "zebra"))
-    with weft.open(f"sqlite:///{tmp_path}/k.db", embedder=None) as kb:
+    with knowloom.open(f"sqlite:///{tmp_path}/k.db", embedder=None) as kb:
         assert ids(kb.search("zebra", spaces=["s"])) == ["a"]
 
 
@@ -449,7 +449,7 @@ def test_a_title_of_ten_thousand_characters_works(kb):
 @pytest.fixture
 def meaning(url: str) -> Iterator[tuple[Engine, Axes]]:
     embedder = Axes()
-    with weft.open(url, embedder=embedder) as engine:
+    with knowloom.open(url, embedder=embedder) as engine:
         engine.add(
             [
                 node("words", "refund of a parcel"),
@@ -532,7 +532,7 @@ def test_when_the_embedder_is_down_a_search_by_meaning_alone_fails(meaning):
 
 def test_a_degraded_answer_has_another_digest(url):
     embedder = Axes()
-    with weft.open(url, embedder=embedder) as kb:
+    with knowloom.open(url, embedder=embedder) as kb:
         kb.add([node("a", "refund"), node("b", "money")])
         embedder.down = True
         weak = ask(kb, "refund please")
@@ -546,7 +546,7 @@ def test_a_search_by_meaning_without_vectors_fails_instead_of_searching_words(su
 
 
 def test_what_is_not_embedded_yet_is_found_by_words_and_flagged(url):
-    with weft.open(url, embedder=Axes()) as kb:
+    with knowloom.open(url, embedder=Axes()) as kb:
         kb.add(node("a", "refund"))
         kb.add(node("b", "refund"), embed=False)
         context = ask(kb)
@@ -559,16 +559,16 @@ def test_what_is_not_embedded_yet_is_found_by_words_and_flagged(url):
 def test_what_could_not_be_embedded_is_stored_and_reported(url):
     embedder = Axes()
     embedder.down = True
-    with weft.open(url, embedder=embedder) as kb:
+    with knowloom.open(url, embedder=embedder) as kb:
         report = kb.add(node("a", "refund"))
         assert report.added == 1 and "1 items are stored but not embedded" in report.problems[0]
         assert ids(kb.search("refund", spaces=["s"])) == ["a"]
 
 
 def test_another_embedder_is_flagged_until_everything_is_embedded_anew(tmp_path):
-    with weft.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
         kb.add([node("a", "refund"), node("b", "money")])
-    with weft.open(str(tmp_path / "k.db"), embedder=Axes(("money",), "axes-2")) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=Axes(("money",), "axes-2")) as kb:
         assert [problem.code for problem in ask(kb).degraded] == ["reindex_required"]
         with pytest.raises(Conflict, match="run reindex") as caught:
             kb.search("refund", spaces=["s"], mode="vector")
@@ -580,7 +580,7 @@ def test_another_embedder_is_flagged_until_everything_is_embedded_anew(tmp_path)
 
 def test_vectors_are_forgotten_only_when_others_can_be_made(url):
     embedder = Axes()
-    with weft.open(url, embedder=embedder) as kb:
+    with knowloom.open(url, embedder=embedder) as kb:
         kb.add([node("a", "refund"), node("b", "car")])
         embedder.down = True
         with pytest.raises(Unavailable, match="connection refused"):
@@ -592,7 +592,7 @@ def test_vectors_are_forgotten_only_when_others_can_be_made(url):
 
 def test_an_embedder_that_gives_other_dimensions_than_before_is_flagged(url):
     embedder = Axes()
-    with weft.open(url, embedder=embedder) as kb:
+    with knowloom.open(url, embedder=embedder) as kb:
         kb.add(node("a", "refund"))
         embedder.words = ("refund",)  # the server behind the name changed
         assert ids(kb.search("refund please", spaces=["s"])) == ["a"]
@@ -605,10 +605,10 @@ def test_an_embedder_that_gives_other_dimensions_than_before_is_flagged(url):
 
 
 def test_a_vector_of_other_dimensions_is_refused_by_their_number(tmp_path):
-    with weft.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
         kb.add(node("a", "refund"))
     with (
-        weft.open(str(tmp_path / "k.db"), embedder=None) as kb,
+        knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb,
         pytest.raises(Invalid, match="3 dimensions does not fit: 5 are needed"),
     ):
         kb.search("refund", spaces=["s"], vector=[1, 2, 3])
@@ -636,7 +636,7 @@ def test_an_embedder_that_fails_in_any_way_costs_the_vectors_and_nothing_else(
     url, bad, monkeypatch
 ):
     embedder = Axes()
-    with weft.open(url, embedder=embedder) as kb:
+    with knowloom.open(url, embedder=embedder) as kb:
         kb.add(node("a", "refund"))
         monkeypatch.setattr(embedder, "embed", bad)
         report = kb.add(node("b", "refund of money"))
@@ -648,14 +648,14 @@ def test_an_embedder_that_fails_in_any_way_costs_the_vectors_and_nothing_else(
         assert {problem.code for problem in ask(kb, "refund please").degraded} == {
             "embedding_failed"
         }
-        with pytest.raises(weft.EmbeddingError, match="embedder 'axes'"):
+        with pytest.raises(knowloom.EmbeddingError, match="embedder 'axes'"):
             kb.search("refund please", spaces=["s"], mode="vector")
 
 
 def test_stored_vectors_without_an_embedder_are_flagged(tmp_path):
-    with weft.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=Axes()) as kb:
         kb.add(node("a", "refund"))
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         assert [problem.code for problem in ask(kb).degraded] == ["embedder_required"]
         assert ids(ask(kb).hits) == ["a"]
 
@@ -669,7 +669,7 @@ def test_ready_vectors_are_kept_with_their_items(kb):
 
 
 def test_the_bundled_embedder_finds_what_shares_no_word(tmp_path):
-    with weft.open(str(tmp_path / "k.db")) as kb:
+    with knowloom.open(str(tmp_path / "k.db")) as kb:
         kb.add(
             [
                 node("a", "How to get your money back for a purchase"),
@@ -1011,7 +1011,7 @@ def shown(context: Context) -> tuple[Any, ...]:
 def test_what_is_in_another_space_changes_no_byte(
     mine, links, theirs, their_links, text, budget, embedder
 ):
-    with weft.open("memory:", embedder=embedder) as kb:
+    with knowloom.open("memory:", embedder=embedder) as kb:
         fill(kb, "s", mine, links)
         before = shown(ask(kb, text, max_tokens=budget))
         fill(kb, "other", theirs, their_links)
@@ -1019,7 +1019,7 @@ def test_what_is_in_another_space_changes_no_byte(
 
 
 def test_vectors_in_another_space_change_no_score(url):
-    with weft.open(url, embedder=Axes()) as kb:
+    with knowloom.open(url, embedder=Axes()) as kb:
         kb.add([node("a", "refund"), node("b", "refund order")], embed=False)
         before = shown(ask(kb))
         kb.add(node("c", "refund", space="other"))
@@ -1038,12 +1038,14 @@ def test_explaining_tells_nothing_of_what_another_space_says(support):
     assert "launch code" not in told and "Launch" not in told
 
 
-def test_explaining_knows_nothing_of_the_pages_on_which_weft_remembers_its_sources(kb, tmp_path):
+def test_explaining_knows_nothing_of_the_pages_on_which_knowloom_remembers_its_sources(
+    kb, tmp_path
+):
     (tmp_path / "s.jsonl").write_text('{"id": "a", "text": "refund"}')
     kb.load(tmp_path)
     page = next(
         item.id
-        for item in kb._stores.items.find(weft.model.Filter((weft.ingest.check.LEDGER,)), 10)
+        for item in kb._stores.items.find(knowloom.model.Filter((knowloom.validation.LEDGER,)), 10)
     )
     (told,) = [
         one
@@ -1054,8 +1056,8 @@ def test_explaining_knows_nothing_of_the_pages_on_which_weft_remembers_its_sourc
 
 
 SCRIPT = """
-    import sys, weft
-    kb = weft.open("memory:", embedder=None)
+    import sys, knowloom
+    kb = knowloom.open("memory:", embedder=None)
     kb.load(sys.argv[1])
     for format in ("json", "markdown", "plain", "yaml"):
         found = kb.explain("refund order policy", spaces=["a", "b"], format=format, max_tokens=300, entity="i3", now="2026-03-01", ids=["i1", "x"])
@@ -1085,7 +1087,7 @@ def run(script: str, *arguments: str, seed: str) -> str:
     environment = {
         **os.environ,
         "PYTHONHASHSEED": seed,
-        "PYTHONPATH": str(Path(weft.__file__).parents[1]),
+        "PYTHONPATH": str(Path(knowloom.__file__).parents[1]),
         "PYTHONIOENCODING": "utf-8",
     }
     command = [sys.executable, "-c", dedent(script), *arguments]
@@ -1116,7 +1118,7 @@ def test_the_digest_names_knowledge_request_recipe_format_and_time(support):
 
 
 def test_the_digest_names_a_vector_that_was_given(url):
-    with weft.open(url, embedder=Axes()) as kb:
+    with knowloom.open(url, embedder=Axes()) as kb:
         kb.add([node("a", "refund"), node("b", "money")])
         one, other, longer = (
             [2.0, 1.0, 0.0, 0.0, 0.0],
@@ -1134,8 +1136,8 @@ def test_the_digest_depends_on_what_is_known_not_on_how_it_came(tmp_path):
     items = [node(f"i{number}", f"refund {number}") for number in range(30)]
     edges = [link(f"i{number}", f"i{number // 2}") for number in range(1, 30)]
     with (
-        weft.open(str(tmp_path / "one.db"), embedder=None) as one,
-        weft.open(str(tmp_path / "two.db"), embedder=None) as two,
+        knowloom.open(str(tmp_path / "one.db"), embedder=None) as one,
+        knowloom.open(str(tmp_path / "two.db"), embedder=None) as two,
     ):
         one.add(items, edges)
         two.add([replace(items[0], text="another text first"), node("gone", "refund")])
@@ -1155,8 +1157,8 @@ def test_the_memory_store_and_the_file_give_the_same_answer(tmp_path):
     items = [some_refund(chance, number) for number in range(60)]
     edges = [link(f"i{number}", f"i{number // 3}", 0.5) for number in range(1, 60)]
     with (
-        weft.open("memory:", embedder=None) as one,
-        weft.open(str(tmp_path / "k.db"), embedder=None) as two,
+        knowloom.open("memory:", embedder=None) as one,
+        knowloom.open(str(tmp_path / "k.db"), embedder=None) as two,
     ):
         one.add(items, edges)
         two.add(items, edges)
@@ -1222,7 +1224,7 @@ def test_an_item_that_cannot_be_kept_is_refused_with_the_reason(kb, item, messag
 REFUSED_EDGES: list[tuple[Any, str]] = [
     (link("a", "a", -1), "weight must be a number from 0 to 1, not -1"),
     (link("a", "a", None), "weight must be a number from 0 to 1, not None"),
-    (link("a", "a", origin="weft"), "such links are made by weft alone"),
+    (link("a", "a", origin="knowloom"), "such links are made by knowloom alone"),
     (link("a", "a", 2), "weight must be a number from 0 to 1, not 2"),
     (link("a", "a", float("nan")), "weight must be a number from 0 to 1, not nan"),
     (link("a", "a", "1"), "weight must be a number from 0 to 1, not '1'"),
@@ -1430,7 +1432,7 @@ def test_a_context_that_makes_no_sense_is_refused(support, options, error, messa
 
 
 def test_a_query_vector_of_another_size_than_the_stored_ones_is_refused(url):
-    with weft.open(url, embedder=Axes()) as kb:
+    with knowloom.open(url, embedder=Axes()) as kb:
         kb.add(node("a", "refund"))
         with pytest.raises(Invalid, match="a vector of 2 dimensions does not fit: 5 are needed"):
             kb.search("refund", spaces=["s"], vector=[1, 0])
@@ -1482,12 +1484,12 @@ def test_an_unknown_space_is_not_found_and_has_a_code(kb):
 def test_an_unknown_store_is_refused(given, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Invalid, match=message):
-        weft.open(given, embedder=None)
+        knowloom.open(given, embedder=None)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_may_be_named_by_a_path(tmp_path):
-    weft.open(tmp_path / "k.db", embedder=None).close()
+    knowloom.open(tmp_path / "k.db", embedder=None).close()
     assert (tmp_path / "k.db").stat().st_size
 
 
@@ -1550,7 +1552,7 @@ class Half:
 )
 def test_what_knowledge_cannot_be_opened_with_is_refused_at_once(options, message):
     with pytest.raises(Invalid, match=message):
-        weft.open("memory:", **{"embedder": None} | options)
+        knowloom.open("memory:", **{"embedder": None} | options)
 
 
 def test_the_dimensions_of_an_embedder_are_not_asked_for_when_it_is_given():
@@ -1561,21 +1563,21 @@ def test_the_dimensions_of_an_embedder_are_not_asked_for_when_it_is_given():
         def dimensions(self) -> int:
             raise AssertionError("nobody needs them yet")
 
-    weft.open("memory:", embedder=Remote()).close()
+    knowloom.open("memory:", embedder=Remote()).close()
 
 
 def test_a_path_that_is_too_long_is_named_with_the_reason():
     with pytest.raises(Unavailable, match=r"cannot open 'aaa.*name too long"):
-        weft.open("a" * 500, embedder=None)
+        knowloom.open("a" * 500, embedder=None)
 
 
 def test_an_unknown_embedder_or_role_is_refused():
     with pytest.raises(Invalid, match="no embedder 'magic'; known: minilm, openai"):
-        weft.open("memory:", embedder="magic")
+        knowloom.open("memory:", embedder="magic")
     with pytest.raises(
         Invalid, match="no role 'ears'; known: graph, items, metadata, vectors, words"
     ):
-        weft.open("memory:", embedder=None, ears="memory:")
+        knowloom.open("memory:", embedder=None, ears="memory:")
 
 
 def test_embedding_without_an_embedder_is_refused(support):
@@ -1724,7 +1726,7 @@ def test_a_file_that_cannot_be_read_is_reported(kb, tmp_path, name, content, why
 
 def test_a_file_of_empty_lines_holds_nothing(kb, tmp_path):
     (tmp_path / "x.jsonl").write_text("\n")
-    assert kb.load(tmp_path / "x.jsonl", space="s") == weft.Report()
+    assert kb.load(tmp_path / "x.jsonl", space="s") == knowloom.Report()
 
 
 @pytest.mark.parametrize(
@@ -1791,7 +1793,7 @@ def test_explaining_gives_the_same_answer(support):
 )
 def test_every_budget_that_is_said_to_show_an_item_shows_it(seed, budget, recipe):
     chance = random.Random(seed)
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add([some_memory(chance, number) for number in range(120)])
         asked = {"spaces": ["s"], "recipe": recipe, "now": NOW}
         said: dict[int, set[tuple[str, str]]] = defaultdict(set)
@@ -1825,7 +1827,7 @@ def some_memory(chance: random.Random, number: int) -> Item:
 )
 def test_every_limit_and_least_score_that_is_said_to_help_does(seed, limit, min_score, recipe):
     chance = random.Random(seed)
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add([some_memory(chance, number) for number in range(40)])
         asked = {
             "spaces": ["s"],
@@ -1887,16 +1889,16 @@ def test_settings_have_defaults(tmp_path):
 
 
 def test_the_environment_wins_over_the_file(tmp_path):
-    (tmp_path / "weft.toml").write_text('store = "file.db"\nmax_tokens = 500\ntimeout_s = 5\n')
-    found = load({"WEFT_STORE": "environment.db", "OTHER": "x"}, tmp_path)
+    (tmp_path / "knowloom.toml").write_text('store = "file.db"\nmax_tokens = 500\ntimeout_s = 5\n')
+    found = load({"KNOWLOOM_STORE": "environment.db", "OTHER": "x"}, tmp_path)
     assert (found.store, found.max_tokens, found.timeout_s) == ("environment.db", 500, 5.0)
 
 
 def test_another_file_may_be_named(tmp_path):
     (tmp_path / "other.toml").write_text('format = "yaml"\n')
-    assert load({"WEFT_CONFIG": str(tmp_path / "other.toml")}, tmp_path).format == "yaml"
+    assert load({"KNOWLOOM_CONFIG": str(tmp_path / "other.toml")}, tmp_path).format == "yaml"
     with pytest.raises(Invalid, match="which does not exist"):
-        load({"WEFT_CONFIG": str(tmp_path / "none.toml")}, tmp_path)
+        load({"KNOWLOOM_CONFIG": str(tmp_path / "none.toml")}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -1915,28 +1917,28 @@ def test_another_file_may_be_named(tmp_path):
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(tmp_path, content, message):
-    (tmp_path / "weft.toml").write_text(content)
+    (tmp_path / "knowloom.toml").write_text(content)
     with pytest.raises(Invalid) as caught:
         load({}, tmp_path)
-    assert message in str(caught.value) and "weft.toml" in str(caught.value)
+    assert message in str(caught.value) and "knowloom.toml" in str(caught.value)
 
 
 def test_a_bad_value_in_the_environment_is_refused():
     with pytest.raises(Invalid, match="the environment: max_tokens must be int, not 'many'"):
-        load({"WEFT_MAX_TOKENS": "many"})
+        load({"KNOWLOOM_MAX_TOKENS": "many"})
 
 
 def test_a_key_is_not_shown(tmp_path):
     found = load({"OPENAI_API_KEY": "sk-secret"}, tmp_path)
     assert found.openai_api_key == "sk-secret" and "sk-secret" not in repr(found)
     assert (
-        load({"OPENAI_API_KEY": "one", "WEFT_OPENAI_API_KEY": "two"}, tmp_path).openai_api_key
+        load({"OPENAI_API_KEY": "one", "KNOWLOOM_OPENAI_API_KEY": "two"}, tmp_path).openai_api_key
         == "two"
     )
 
 
 def test_a_vector_of_the_largest_numbers_is_as_good_as_any():
-    assert check.vector([3e38] * 4).tolist() == [0.5] * 4
+    assert validation.vector([3e38] * 4).tolist() == [0.5] * 4
 
 
 def test_the_forms_of_a_recipe_may_be_a_list(kb: Engine) -> None:
@@ -2008,7 +2010,7 @@ def test_an_excluded_type_comes_by_no_way(kb, source):
 
 
 def test_the_least_of_scores_start_a_walk_however_sharp_it_is(url):
-    with weft.open(url, embedder=None, retrieval={"walk_sharpness": 100}) as kb:
+    with knowloom.open(url, embedder=None, retrieval={"walk_sharpness": 100}) as kb:
         kb.add([node("a", "zebra crossing"), node("b", "something else")], [link("a", "b")])
         asked = "zebra " + " ".join(f"unknown{number}" for number in range(490))
         assert ids(kb.search(asked, spaces=["s"], mode="walk")) == ["a", "b"]

@@ -17,14 +17,14 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft.errors import Invalid, NotFound
-from weft.evaluation import folders, plots, questions, report
-from weft.evaluation.bootstrap import Difference, interval, paired
-from weft.evaluation.compare import verdict
-from weft.evaluation.measures import all_found, facts_said, ndcg, recall
-from weft.evaluation.results import Answered, Evaluation
-from weft.surfaces.cli import cli
+import knowloom
+from knowloom.cli.main import cli
+from knowloom.errors import Invalid, NotFound
+from knowloom.evaluation import datasets, html_report, questions, svg_plots
+from knowloom.evaluation.compare import verdict
+from knowloom.evaluation.metrics import all_found, facts_said, ndcg, recall
+from knowloom.evaluation.results import Answered, Evaluation
+from knowloom.evaluation.significance import Difference, interval, paired
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKINGS = st.lists(st.integers(0, 12), max_size=15)
@@ -215,7 +215,7 @@ def test_a_file_of_questions_is_read_whole(tmp_path: Path):
         {"text": "As data sets say it", "gold": ["d"], "id": 12, "type": "bridge"},
     ]
     found = questions.read(written(tmp_path, *rows))
-    assert found[0] == weft.Question(
+    assert found[0] == knowloom.Question(
         "Who?", ("a", ("s", "b")), "q1", ("s",), (("x",), ("y", "z"), ("7",))
     )
     assert [(one.id, one.text, one.expected) for one in found[1:]] == [
@@ -310,7 +310,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path):
 
 def test_a_folder_is_a_corpus_and_its_questions(tmp_path: Path):
     data_set(tmp_path)
-    found = folders.read(tmp_path, space_by="conv", split="test")
+    found = datasets.read(tmp_path, space_by="conv", split="test")
     assert [(item.space, item.id, item.title) for item in found.items] == [
         ("one", "a", "Apples"),
         ("two", "b", ""),
@@ -332,7 +332,7 @@ def test_in_a_folder_questions_may_share_an_id_and_expect_what_cannot_be_stored(
         {"id": "1", "text": "Which colour?", "gold": ["b"]},
     ]
     (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
-    found = folders.read(tmp_path)
+    found = datasets.read(tmp_path)
     assert [(one.id, one.expected) for one in found.questions] == [("1", ("a",)), ("1#2", ("b",))]
     assert "1 questions have the id of another: their line is added to it" in found.notes
 
@@ -340,14 +340,14 @@ def test_in_a_folder_questions_may_share_an_id_and_expect_what_cannot_be_stored(
 def test_folders_that_are_not_right_are_refused(tmp_path: Path):
     data_set(tmp_path)
     with pytest.raises(Invalid, match="no question has the split 'dev'; there are: test, train"):
-        folders.read(tmp_path, split="dev")
+        datasets.read(tmp_path, split="dev")
     with pytest.raises(
         Invalid, match=r"corpus.jsonl, line 1: 'speaker' must name a space, not None"
     ):
-        folders.read(tmp_path, space_by="speaker")
+        datasets.read(tmp_path, space_by="speaker")
     (tmp_path / "queries.jsonl").unlink()
     with pytest.raises(NotFound, match=r"no queries.jsonl and no questions.jsonl"):
-        folders.read(tmp_path)
+        datasets.read(tmp_path)
 
 
 def test_an_id_that_stands_twice_in_a_corpus_is_named_however_far_apart(tmp_path: Path):
@@ -356,7 +356,7 @@ def test_an_id_that_stands_twice_in_a_corpus_is_named_however_far_apart(tmp_path
     with pytest.raises(
         Invalid, match=r"corpus.jsonl, line 2101: the id '7' stands in line 8 already"
     ):
-        folders.read(tmp_path)
+        datasets.read(tmp_path)
 
 
 def test_an_id_may_stand_in_several_spaces_of_a_corpus_even_if_one_of_its_items_is_empty(
@@ -370,7 +370,7 @@ def test_an_id_may_stand_in_several_spaces_of_a_corpus_even_if_one_of_its_items_
     (tmp_path / "queries.jsonl").write_text(
         '{"text": "Seven?", "gold": ["7"], "conv": "two"}\n{"text": "Seven?", "gold": ["7"], "conv": "one"}\n'
     )
-    found = folders.read(tmp_path, space_by="conv")
+    found = datasets.read(tmp_path, space_by="conv")
     assert [item.key for item in found.items] == [("two", "7")]
     assert [(one.expected, one.spaces) for one in found.questions] == [(("7",), ("two",))], (
         "what cannot be stored is not expected"
@@ -406,26 +406,26 @@ def written(folder: Path, *rows: dict[str, Any]) -> Path:
 # evaluating
 
 KINGS = [
-    weft.Item(
+    knowloom.Item(
         "lothair",
         "kings",
         title="Lothair II",
         text="Lothair II was a son of Lothair I and Ermengarde of Tours.",
     ),
-    weft.Item(
+    knowloom.Item(
         "ermengarde",
         "kings",
         title="Ermengarde of Tours",
         text="The empress passed away on 20 March 851.",
     ),
-    weft.Item(
+    knowloom.Item(
         "mothers",
         "kings",
         title="Mothers in tales",
         text="When did the mother of the hero die? In most tales, early.",
     ),
     *(
-        weft.Item(
+        knowloom.Item(
             f"noise-{number}",
             "kings",
             title=f"Tale {number}",
@@ -433,29 +433,29 @@ KINGS = [
         )
         for number in range(12)
     ),
-    weft.Item("lothair", "ships", title="A ship", text="The ship Lothair sank."),
+    knowloom.Item("lothair", "ships", title="A ship", text="The ship Lothair sank."),
 ]
 ASKED = (
-    weft.Question(
+    knowloom.Question(
         "When did the mother of Lothair II die?",
         ("lothair", "ermengarde"),
         "second-hop",
         ("kings",),
         (("20 March 851",), ("Lothair I",)),
     ),
-    weft.Question("Which empress is from Tours?", ("ermengarde",), "plain", ("kings",)),
+    knowloom.Question("Which empress is from Tours?", ("ermengarde",), "plain", ("kings",)),
 )
 
 
 @pytest.fixture
 def kings():
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(KINGS)
         yield kb
 
 
 def test_what_is_measured_is_what_search_and_context_give(kings):
-    found = weft.evaluate(kings, ASKED, mode="walk", budgets=(60, 2000))
+    found = knowloom.evaluate(kings, ASKED, mode="walk", budgets=(60, 2000))
     for answer, question in zip(found.answers, ASKED, strict=True):
         hits = kings.search(question.text, spaces=["kings"], limit=10, mode="walk")
         assert answer.found == tuple(hit.item.key for hit in hits)
@@ -481,15 +481,15 @@ def test_what_is_measured_is_what_search_and_context_give(kings):
 
 
 def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
-            weft.Item(
+            knowloom.Item(
                 "zebra", "s", title="Zebra", text="The zebra has stripes. " * 40, summary="Stripes."
             )
         )
-        found = weft.evaluate(
+        found = knowloom.evaluate(
             kb,
-            [weft.Question("zebra stripes", ("zebra",), facts=(("Stripes",),))],
+            [knowloom.Question("zebra stripes", ("zebra",), facts=(("Stripes",),))],
             budgets=(40, 2000),
         )
         assert [
@@ -506,14 +506,17 @@ def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
 
 def test_a_walk_is_better_than_plain_search_where_two_pieces_are_needed(kings):
     plain, walk = (
-        weft.evaluate(kings, ASKED[:1], mode=mode, ks=(2,), budgets=()) for mode in ("bm25", "walk")
+        knowloom.evaluate(kings, ASKED[:1], mode=mode, ks=(2,), budgets=())
+        for mode in ("bm25", "walk")
     )
     assert (plain.mean("all-found@2"), walk.mean("all-found@2")) == (0, 1)
 
 
 def test_times_are_what_the_timer_says_and_the_first_question_warms_up(kings):
     ticks = count()
-    found = weft.evaluate(kings, ASKED, ks=(2,), budgets=(100,), timer=lambda: next(ticks) / 1000)
+    found = knowloom.evaluate(
+        kings, ASKED, ks=(2,), budgets=(100,), timer=lambda: next(ticks) / 1000
+    )
     assert found.latency() == {
         "search": (pytest.approx(1), pytest.approx(1)),
         "context@100": (pytest.approx(1), pytest.approx(1)),
@@ -522,22 +525,22 @@ def test_times_are_what_the_timer_says_and_the_first_question_warms_up(kings):
 
 
 def test_numbers_of_retrieval_are_options_and_the_engine_keeps_its_own(kings):
-    found = weft.evaluate(kings, ASKED, mode="walk", walk_onward=0.1, ks=(2,), budgets=())
-    own = weft.evaluate(
-        kings.with_retrieval(weft.RetrievalSettings(walk_onward=0.1)),
+    found = knowloom.evaluate(kings, ASKED, mode="walk", walk_onward=0.1, ks=(2,), budgets=())
+    own = knowloom.evaluate(
+        kings.with_retrieval(knowloom.RetrievalSettings(walk_onward=0.1)),
         ASKED,
         mode="walk",
         ks=(2,),
         budgets=(),
     )
     assert [answer.found for answer in found.answers] == [answer.found for answer in own.answers]
-    assert kings.retrieval == weft.RetrievalSettings()
+    assert kings.retrieval == knowloom.RetrievalSettings()
 
 
 def test_questions_without_spaces_look_everywhere_or_where_they_are_told(kings):
     anywhere = replace(ASKED[1], spaces=())
-    assert weft.evaluate(kings, [anywhere]).answers[0].question.spaces == ("kings", "ships")
-    assert weft.evaluate(kings, [anywhere], spaces=["kings"]).answers[0].question.spaces == (
+    assert knowloom.evaluate(kings, [anywhere]).answers[0].question.spaces == ("kings", "ships")
+    assert knowloom.evaluate(kings, [anywhere], spaces=["kings"]).answers[0].question.spaces == (
         "kings",
     )
 
@@ -551,18 +554,18 @@ def test_expected_ids_that_are_not_there_are_named(kings):
         NotFound,
         match=r"expected, but not in the knowledge: 'pippin' \(question second-hop, in kings\); 'charles' \(question plain",
     ) as caught:
-        weft.evaluate(kings, wrong)
+        knowloom.evaluate(kings, wrong)
     assert caught.value.code == "unknown_ids"
 
 
 def test_an_id_in_several_spaces_must_say_which(kings):
     both = replace(ASKED[0], spaces=("kings", "ships"))
     with pytest.raises(Invalid, match=r"'lothair' is in several of its spaces \(kings, ships\)"):
-        weft.evaluate(kings, [both])
-    told = weft.evaluate(kings, [replace(both, expected=(("ships", "lothair"),))])
+        knowloom.evaluate(kings, [both])
+    told = knowloom.evaluate(kings, [replace(both, expected=(("ships", "lothair"),))])
     assert told.answers[0].expected == {("ships", "lothair")}
     with pytest.raises(NotFound, match="'ships', 'lothair'"):
-        weft.evaluate(kings, [replace(ASKED[0], expected=(("ships", "lothair"),))])
+        knowloom.evaluate(kings, [replace(ASKED[0], expected=(("ships", "lothair"),))])
 
 
 @pytest.mark.parametrize(
@@ -614,24 +617,24 @@ def test_an_id_in_several_spaces_must_say_which(kings):
 )
 def test_what_cannot_be_evaluated_is_refused(kings, asked, options, message):
     with pytest.raises((Invalid, NotFound)) as caught:
-        weft.evaluate(kings, asked, **options)
+        knowloom.evaluate(kings, asked, **options)
     assert message in str(caught.value)
 
 
 def test_only_engines_are_measured():
-    for ask in (weft.evaluate, weft.tune):
+    for ask in (knowloom.evaluate, knowloom.tune):
         with pytest.raises(
-            Invalid, match=r"only an engine that weft.open gave can be measured, not str"
+            Invalid, match=r"only an engine that knowloom.open gave can be measured, not str"
         ):
             ask("knowledge.db", ASKED)  # type: ignore[arg-type]
 
 
 def test_knowledge_without_items_is_refused():
     with (
-        weft.open("memory:", embedder=None) as kb,
+        knowloom.open("memory:", embedder=None) as kb,
         pytest.raises(NotFound, match="the knowledge is empty"),
     ):
-        weft.evaluate(kb, [weft.Question("a", ("x",))])
+        knowloom.evaluate(kb, [knowloom.Question("a", ("x",))])
 
 
 def test_an_embedder_that_is_gone_ends_the_evaluation():
@@ -641,23 +644,23 @@ def test_an_embedder_that_is_gone_ends_the_evaluation():
 
         def embed(self, texts):
             if not self.ready:
-                raise weft.Unavailable("the embedder is gone")
+                raise knowloom.Unavailable("the embedder is gone")
             return [np.ones(3, dtype=np.float32) for _ in texts]
 
     embedder = Broken()
-    with weft.open("memory:", embedder=embedder) as kb:
+    with knowloom.open("memory:", embedder=embedder) as kb:
         kb.add(KINGS)
         embedder.ready = False
-        with pytest.raises(weft.EmbeddingError, match="the embedder is gone"):
-            weft.evaluate(kb, ASKED)
+        with pytest.raises(knowloom.EmbeddingError, match="the embedder is gone"):
+            knowloom.evaluate(kb, ASKED)
 
 
 # comparing
 
 
 def test_two_evaluations_are_compared_question_by_question(kings):
-    plain, walk = (weft.evaluate(kings, ASKED, mode=mode) for mode in ("bm25", "walk"))
-    compared = weft.compare(plain, walk)
+    plain, walk = (knowloom.evaluate(kings, ASKED, mode=mode) for mode in ("bm25", "walk"))
+    compared = knowloom.compare(plain, walk)
     assert compared.headline == "nDCG@10"
     assert {name: one.mean for name, one in compared.differences.items()} == {
         name: pytest.approx(walk.mean(name) - plain.mean(name)) for name in plain.measures
@@ -675,7 +678,7 @@ def made(name: str, **values: float) -> Evaluation:
         {},
         tuple(
             Answered(
-                weft.Question(id, ("x",), id), frozenset({("s", "x")}), (), {"recall@5": value}
+                knowloom.Question(id, ("x",), id), frozenset({("s", "x")}), (), {"recall@5": value}
             )
             for id, value in values.items()
         ),
@@ -683,7 +686,7 @@ def made(name: str, **values: float) -> Evaluation:
 
 
 def test_questions_that_changed_come_worst_first_then_by_id():
-    compared = weft.compare(
+    compared = knowloom.compare(
         made("old", a=0.5, b=0.5, c=0.5, d=0.5, e=1), made("new", a=1, b=0, c=0.25, d=0, e=1)
     )
     assert [(one.before.question.id, one.by) for one in compared.changes()] == [
@@ -701,12 +704,12 @@ def test_questions_that_changed_come_worst_first_then_by_id():
 
 def test_a_real_difference_is_told_in_its_direction():
     many = {f"q{number}": number / 100 for number in range(40)}
-    better = weft.compare(
+    better = knowloom.compare(
         made("old", **many),
         made("new", **{id: value + 0.2 + 0.001 * (len(id) % 3) for id, value in many.items()}),
     )
     assert better.verdict.startswith("new is better than old, and not by chance: recall@5 +20.")
-    worse = weft.compare(better.after, better.before)
+    worse = knowloom.compare(better.after, better.before)
     assert (
         worse.verdict.startswith("old is worse than new, and not by chance: recall@5 −20.")
         and "p < 0.001; 0 questions better, 40 worse" in worse.verdict
@@ -715,19 +718,19 @@ def test_a_real_difference_is_told_in_its_direction():
 
 def test_where_rankings_are_the_same_the_headline_is_one_of_contexts(kings):
     few, many = (
-        weft.evaluate(kings, ASKED, ks=(2,), budgets=(100,), recipe=recipe)
+        knowloom.evaluate(kings, ASKED, ks=(2,), budgets=(100,), recipe=recipe)
         for recipe in ("search", "knowledge")
     )
-    assert weft.compare(few, many).headline == "evidence@100"
-    assert weft.compare(few, few).headline == "nDCG@10"
+    assert knowloom.compare(few, many).headline == "evidence@100"
+    assert knowloom.compare(few, few).headline == "nDCG@10"
 
 
 def test_other_questions_and_unknown_measures_are_refused(kings):
-    one, both = weft.evaluate(kings, ASKED[:1]), weft.evaluate(kings, ASKED)
+    one, both = knowloom.evaluate(kings, ASKED[:1]), knowloom.evaluate(kings, ASKED)
     with pytest.raises(Invalid, match="were not asked the same questions"):
-        weft.compare(one, both)
+        knowloom.compare(one, both)
     with pytest.raises(Invalid, match="no measure 'recall@7'; known: all-found@10"):
-        weft.compare(both, both, measure="recall@7")
+        knowloom.compare(both, both, measure="recall@7")
 
 
 # the page
@@ -762,9 +765,9 @@ class Page(HTMLParser):
 def shown_page(kings, text: str = "<script>alert(1)</script> & \"more\" 'q'") -> str:
     asked = [replace(ASKED[0], text=f"{text} When did the mother of Lothair II die?"), ASKED[1]]
     plain, walk = (
-        weft.evaluate(kings, asked, mode=mode, name=f"<{mode}>") for mode in ("bm25", "walk")
+        knowloom.evaluate(kings, asked, mode=mode, name=f"<{mode}>") for mode in ("bm25", "walk")
     )
-    return report.page(weft.compare(plain, walk))
+    return html_report.page(knowloom.compare(plain, walk))
 
 
 def test_the_page_needs_nothing_else_and_what_users_wrote_stays_text(kings):
@@ -778,7 +781,7 @@ def test_the_page_needs_nothing_else_and_what_users_wrote_stays_text(kings):
 
 
 def test_a_line_plot_is_not_stretched_when_it_stands_alone(kings):
-    text = report.page(weft.evaluate(kings, ASKED, budgets=(512,)))
+    text = html_report.page(knowloom.evaluate(kings, ASKED, budgets=(512,)))
     assert text.count('viewBox="0 0 350 220"') == 1, (
         "recall has three values, evidence one: no line"
     )
@@ -789,8 +792,8 @@ def test_a_line_plot_is_not_stretched_when_it_stands_alone(kings):
 
 
 def test_the_page_has_every_number_and_every_question_that_changed(kings):
-    plain, walk = (weft.evaluate(kings, ASKED, mode=mode) for mode in ("bm25", "walk"))
-    text = report.page(weft.compare(plain, walk))
+    plain, walk = (knowloom.evaluate(kings, ASKED, mode=mode) for mode in ("bm25", "walk"))
+    text = html_report.page(knowloom.compare(plain, walk))
     for measure in plain.measures:
         assert (
             f'<th scope="row">{measure}</th><td class=number>{100 * plain.mean(measure):.1f}</td><td class=number>{100 * walk.mean(measure):.1f}</td>'
@@ -802,34 +805,34 @@ def test_the_page_has_every_number_and_every_question_that_changed(kings):
 
 
 def test_the_page_of_one_evaluation_lists_what_was_not_found(kings):
-    text = report.page(weft.evaluate(kings, ASKED, mode="bm25"))
+    text = html_report.page(knowloom.evaluate(kings, ASKED, mode="bm25"))
     assert "Not perfect: 1 question<" in text and "<code>ermengarde</code> not found" in text
     assert Page(text).open == []
 
 
 def test_a_comparison_of_equals_has_a_page(kings):
-    one = weft.evaluate(kings, ASKED)
-    assert "No difference: nDCG@10 is the same on all 2 questions." in report.page(
-        weft.compare(one, one)
+    one = knowloom.evaluate(kings, ASKED)
+    assert "No difference: nDCG@10 is the same on all 2 questions." in html_report.page(
+        knowloom.compare(one, one)
     )
 
 
 def test_long_lists_are_folded(kings):
     many = [replace(ASKED[0], id=str(number)) for number in range(50)]
-    text = report.page(weft.evaluate(kings, many, mode="bm25"))
+    text = html_report.page(knowloom.evaluate(kings, many, mode="bm25"))
     assert "<details><summary>30 more</summary>" in text
 
 
 def test_marks_stand_where_their_values_are():
-    drawn = plots.dots(
-        "x", [("recall@5", [plots.Mark(50, 25, 75, "told")])], least=0, most=100, label=104
+    drawn = svg_plots.dots(
+        "x", [("recall@5", [svg_plots.Mark(50, 25, 75, "told")])], least=0, most=100, label=104
     )
     assert 'cx="404.0"' in drawn and '<line x1="254.0" x2="554.0"' in drawn, (
         "from 104 to 704 are 6 pixels a point"
     )
     up, down = re.findall(
         r'<rect class="(\w+)" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"',
-        plots.steps("x", [("a", -50), ("b", 100)]),
+        svg_plots.steps("x", [("a", -50), ("b", 100)]),
     )[::-1]
     assert (up[0], down[0]) == ("better", "worse")
     assert float(up[2]) == pytest.approx(2 * float(down[2]), abs=0.1)
@@ -839,7 +842,7 @@ def test_marks_stand_where_their_values_are():
 @settings(max_examples=200)
 @given(st.floats(-100, 100), st.floats(0.02, 200))
 def test_ticks_are_few_round_and_inside(least, span):
-    found = plots.ticks(least, least + span)
+    found = svg_plots.ticks(least, least + span)
     assert len(found) <= 8
     assert all(least - 1e-6 <= tick <= least + span + 1e-6 for tick in found)
     assert (0 in found) == (least <= 0 <= least + span)
@@ -859,8 +862,8 @@ def run(*args: str, **settings: str) -> Result:
     result = CliRunner().invoke(
         cli,
         args,
-        prog_name="weft",
-        env={"WEFT_EMBEDDER": "none", "WEFT_STORE": "knowledge.db", **settings},
+        prog_name="knowloom",
+        env={"KNOWLOOM_EMBEDDER": "none", "KNOWLOOM_STORE": "knowledge.db", **settings},
     )
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -945,7 +948,7 @@ def test_items_without_vectors_are_told_of(place: Path):
     told = CliRunner().invoke(
         cli,
         ["eval", "k.db", QUESTIONS, "--embedder", "minilm", "--k", "5", "--budgets", "", "--json"],
-        prog_name="weft",
+        prog_name="knowloom",
     )
     assert (told.exit_code, "179 items have no vector yet" in told.stderr) == (0, True), told.output
 
@@ -996,9 +999,9 @@ def test_default_and_files_stand_for_themselves_whatever_is_set_and_all_else_is_
     for name, table in tables.items():
         (place / name).write_text(f"[retrieval]\n{table}\n")
     args = ("eval", HARBOR, QUESTIONS, "--k", "", "--budgets", "512", "--json")
-    found = json.loads(run(*args, *ways, WEFT_RETRIEVAL="set.toml").stdout)["configurations"]
+    found = json.loads(run(*args, *ways, KNOWLOOM_RETRIEVAL="set.toml").stdout)["configurations"]
     alone = [
-        json.loads(run(*args, WEFT_RETRIEVAL=name).stdout)["configurations"][0]
+        json.loads(run(*args, KNOWLOOM_RETRIEVAL=name).stdout)["configurations"][0]
         for name in ("before.toml", "after.toml")
     ]
     assert [one["answers"] for one in found] == [one["answers"] for one in alone]
@@ -1010,7 +1013,7 @@ def test_the_way_that_is_not_named_is_called_by_what_it_is(place: Path):
     args = ("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "", "--json")
     named = [
         json.loads(run(*args, **settings).stdout)["configurations"][0]["name"]
-        for settings in ({}, {"WEFT_RETRIEVAL": "set.toml"})
+        for settings in ({}, {"KNOWLOOM_RETRIEVAL": "set.toml"})
     ]
     assert named == ["default", "what is set"]
 
@@ -1054,7 +1057,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
 
 
 def test_evaluations_are_frozen(kings):
-    found = weft.evaluate(kings, ASKED)
+    found = knowloom.evaluate(kings, ASKED)
     assert isinstance(found, Evaluation)
     with pytest.raises(AttributeError):
         found.name = "x"  # type: ignore[misc]

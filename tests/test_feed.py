@@ -2,42 +2,42 @@
 
 import pytest
 
-import weft
+import knowloom
 
 FEED = {"user_profile": "name: Maya", "user_input": "Set up the run", "action_result": ""}
 KNOWLEDGE = {"user_profile": "team: aero", "instructions": "[procedure] Start from a steady state"}
 
 
 def test_by_default_knowledge_replaces_what_the_feed_had():
-    assert weft.merge_feed(FEED, KNOWLEDGE) == weft.merge_feed(FEED, KNOWLEDGE, "FEED_ONLY")
-    assert weft.merge_feed(FEED, KNOWLEDGE) == {**FEED, **KNOWLEDGE}
+    assert knowloom.merge_feed(FEED, KNOWLEDGE) == knowloom.merge_feed(FEED, KNOWLEDGE, "FEED_ONLY")
+    assert knowloom.merge_feed(FEED, KNOWLEDGE) == {**FEED, **KNOWLEDGE}
 
 
 def test_with_attribute_only_the_feed_keeps_its_values_and_gains_new_names():
-    merged = weft.merge_feed(FEED, KNOWLEDGE, "ATTRIBUTE_ONLY")
+    merged = knowloom.merge_feed(FEED, KNOWLEDGE, "ATTRIBUTE_ONLY")
     assert merged == {**FEED, "instructions": KNOWLEDGE["instructions"]}
 
 
 def test_with_attribute_only_even_an_empty_value_of_the_feed_stays():
-    assert weft.merge_feed({"context": ""}, {"context": "known"}, "ATTRIBUTE_ONLY") == {
+    assert knowloom.merge_feed({"context": ""}, {"context": "known"}, "ATTRIBUTE_ONLY") == {
         "context": ""
     }
 
 
 def test_with_merge_both_values_stand_with_a_newline_between():
-    assert weft.merge_feed(FEED, KNOWLEDGE, "MERGE")["user_profile"] == "name: Maya\nteam: aero"
+    assert knowloom.merge_feed(FEED, KNOWLEDGE, "MERGE")["user_profile"] == "name: Maya\nteam: aero"
 
 
 @pytest.mark.parametrize(
     ("existing", "text", "both"), [("", "b", "b"), (None, "b", "b"), ("a", "", "a")]
 )
 def test_merging_with_nothing_adds_no_newline(existing, text, both):
-    assert weft.merge_feed({"x": existing}, {"x": text}, "MERGE") == {"x": both}
+    assert knowloom.merge_feed({"x": existing}, {"x": text}, "MERGE") == {"x": both}
 
 
 def test_neither_argument_is_changed_and_names_keep_their_order():
     feed, knowledge = dict(FEED), dict(KNOWLEDGE)
-    assert list(weft.merge_feed(feed, knowledge, "MERGE")) == [
+    assert list(knowloom.merge_feed(feed, knowledge, "MERGE")) == [
         "user_profile",
         "user_input",
         "action_result",
@@ -49,9 +49,9 @@ def test_neither_argument_is_changed_and_names_keep_their_order():
 @pytest.mark.parametrize("strategy", ["merge", "", "REPLACE", None])
 def test_an_unknown_strategy_is_refused_with_the_known_ones(strategy):
     with pytest.raises(
-        weft.Invalid, match=r"no strategy .*; known: ATTRIBUTE_ONLY, FEED_ONLY, MERGE"
+        knowloom.Invalid, match=r"no strategy .*; known: ATTRIBUTE_ONLY, FEED_ONLY, MERGE"
     ):
-        weft.merge_feed(FEED, KNOWLEDGE, strategy)
+        knowloom.merge_feed(FEED, KNOWLEDGE, strategy)
 
 
 @pytest.mark.parametrize(
@@ -65,5 +65,5 @@ def test_an_unknown_strategy_is_refused_with_the_known_ones(strategy):
     ],
 )
 def test_what_cannot_be_merged_is_refused(feed, knowledge, says):
-    with pytest.raises(weft.Invalid, match=says):
-        weft.merge_feed(feed, knowledge, "MERGE")
+    with pytest.raises(knowloom.Invalid, match=says):
+        knowloom.merge_feed(feed, knowledge, "MERGE")

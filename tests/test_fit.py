@@ -15,17 +15,17 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import Context, Edge, Hit, Item, Kind, Recipe, Weights
-from weft.embedders import minilm
-from weft.model import Form
-from weft.recent import Recent
-from weft.stages import fit as stage
-from weft.stages.fit import Part, fit
-from weft.stages.render import FORMATS, assemble, layout
-from weft.tokens import counter
+import knowloom
+from knowloom import Context, Edge, Hit, Item, Kind, Recipe, Weights
+from knowloom.caching import Recent
+from knowloom.context import packing as stage
+from knowloom.context.packing import Part, fit
+from knowloom.embedders import minilm
+from knowloom.formats.layout import FORMATS, assemble, layout
+from knowloom.model import Form
+from knowloom.tokens import counter
 
-EXAMPLES = int(os.environ.get("WEFT_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("KNOWLOOM_EXAMPLES", "300"))
 REQUESTS_PER_STORE = 20
 MINILM = str(Path(minilm.FILES) / "tokenizer.json")
 MODELS = ["gpt-4", "gpt-4o", MINILM, "some-other-model"]
@@ -121,7 +121,7 @@ RECIPES: list[str | tuple[Recipe, ...]] = [
 class Case:
     """One request, what it was asked with, and what came back."""
 
-    kb: weft.Engine
+    kb: knowloom.Engine
     text: str
     options: dict[str, Any]
     context: Context
@@ -162,8 +162,8 @@ def some_item(chance: random.Random, number: int) -> Item:
     )
 
 
-def some_knowledge(chance: random.Random) -> weft.Engine:
-    kb = weft.open("memory:", embedder=None)
+def some_knowledge(chance: random.Random) -> knowloom.Engine:
+    kb = knowloom.open("memory:", embedder=None)
     items = [some_item(chance, number) for number in range(chance.choice([1, 5, 20, 60]))]
     links = {
         (chance.choice(items).id, chance.choice(items).id): chance.choice([0.1, 0.5, 1.0])
@@ -333,7 +333,7 @@ def test_what_is_called_too_large_does_not_fit_alone_and_what_is_outweighed_does
 
 def recipe_of(case: Case, name: str) -> Recipe:
     named = case.options["recipe"]
-    recipes = weft.recipes.RECIPES[named] if isinstance(named, str) else named
+    recipes = knowloom.recipes.RECIPES[named] if isinstance(named, str) else named
     return next(recipe for recipe in recipes if recipe.name == name)
 
 
@@ -512,7 +512,7 @@ def test_a_text_of_a_megabyte_is_left_out_of_a_small_context_and_shown_in_a_larg
 
 
 def test_what_hardly_matters_is_still_shown_whole_where_there_is_room():
-    kb = weft.open("memory:", embedder=None)
+    kb = knowloom.open("memory:", embedder=None)
     kb.add(Item("a", "one", title="Refunds", text="A refund takes five days. " * 3))
     hardly = [Recipe("entry_points", sharpness=100.0)]
     shown = kb.context("refund zebra giraffe lion", spaces=["one"], recipe=hardly, max_tokens=500)

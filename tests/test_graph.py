@@ -15,18 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-import weft
-from weft import Document, Edge, GraphContext, GraphOptions, Item, LinkedEntity, tokens
-from weft.capabilities.graph import documents
-from weft.capabilities.graph.rankers import Ranking, Scored, SignalRanker, TermRanker, terms
-from weft.engine import Engine
-from weft.errors import Forbidden, Invalid, NotFound, Unavailable
-from weft.model import Form, Hit, Kind
-from weft.ports import Stores
-from weft.stores.memory import MemoryStore
-from weft.surfaces.cli import cli
-from weft.surfaces.http.app import create
-from weft.surfaces.http.graphing import EXAMPLES, GraphRequest
+import knowloom
+from knowloom import Document, Edge, GraphContext, GraphOptions, Item, LinkedEntity, tokens
+from knowloom.capabilities.graph import documents
+from knowloom.capabilities.graph.rankers import Ranking, Scored, SignalRanker, TermRanker, terms
+from knowloom.cli.main import cli
+from knowloom.engine import Engine
+from knowloom.errors import Forbidden, Invalid, NotFound, Unavailable
+from knowloom.model import Form, Hit, Kind
+from knowloom.ports import Stores
+from knowloom.server.app import create
+from knowloom.server.routes.graph import EXAMPLES, GraphRequest
+from knowloom.stores.memory import MemoryStore
 
 HARBOR = Path(__file__).parents[1] / "examples" / "harbor"
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -49,14 +49,14 @@ def entity(
 
 @pytest.fixture(scope="module")
 def harbor():
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(HARBOR)
         yield kb
 
 
 @pytest.fixture
 def kb():
-    with weft.open("memory:", embedder=None) as engine:
+    with knowloom.open("memory:", embedder=None) as engine:
         yield engine
 
 
@@ -65,11 +65,11 @@ def graph(kb: Engine, *items: Item, edges: tuple[Edge, ...] = ()) -> GraphContex
     return GraphContext(kb, ["s"])
 
 
-def ids(answer: weft.GraphAnswer) -> list[str]:
+def ids(answer: knowloom.GraphAnswer) -> list[str]:
     return [one.item.id for one in answer.entities]
 
 
-def links(answer: weft.GraphAnswer) -> list[tuple[str, str, str]]:
+def links(answer: knowloom.GraphAnswer) -> list[tuple[str, str, str]]:
     return [(one.edge.source, one.edge.type, one.edge.target) for one in answer.relationships]
 
 
@@ -640,7 +640,7 @@ class TestFormats:
         edge=st.dictionaries(NASTY, VALUES, max_size=2),
     )
     def test_yaml_and_json_give_back_what_was_stored(self, title, text, type, properties, edge):
-        with weft.open("memory:", embedder=None) as kb:
+        with knowloom.open("memory:", embedder=None) as kb:
             first = Item(
                 "a", "s", Kind.ENTITY, type, title, text, properties={"p": 1, **properties}
             )
@@ -835,7 +835,7 @@ def test_a_rule_that_cannot_be_used_is_reported_and_the_rest_holds(kb):
 
 
 def test_more_claims_than_can_be_looked_at_are_told(kb, monkeypatch):
-    monkeypatch.setattr("weft.capabilities.graph.find.MAX_CLAIMS", 2)
+    monkeypatch.setattr("knowloom.capabilities.graph.entities.MAX_CLAIMS", 2)
     claims = [
         Item(
             f"c{number}",
@@ -944,7 +944,7 @@ class TestSurfaces:
         ]
 
     def test_a_key_reads_only_its_spaces(self, harbor, tmp_path):
-        from weft.surfaces.http.access import Keyring
+        from knowloom.server.auth import Keyring
 
         keyring = Keyring(tmp_path / "keys.json")
         _, secret = keyring.add(
@@ -978,7 +978,7 @@ class TestSurfaces:
             assert f"| `{one.name}` |" in page, one.name
 
 
-def test_what_weft_noticed_itself_is_no_relationship(kb):
+def test_what_knowloom_noticed_itself_is_no_relationship(kb):
     told = graph(
         kb,
         Item("ship", "s", Kind.ENTITY, title="Ship", text="The Mast is high."),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import weft
-from weft import Edge, Engine, GraphContext, Item, Kind
-from weft.model import SINCE
-from weft.registry import open_stores
+import knowloom
+from knowloom import Edge, Engine, GraphContext, Item, Kind
+from knowloom.model import SINCE
+from knowloom.registry import open_stores
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -43,7 +43,7 @@ def entity(id: str, text: str = "", **more: object) -> Item:
     return Item(id, "s", Kind.ENTITY, "System", id.title(), text, **more)  # type: ignore[arg-type]
 
 
-def told(answer: weft.GraphAnswer) -> list[tuple[str, str, str]]:
+def told(answer: knowloom.GraphAnswer) -> list[tuple[str, str, str]]:
     return [(one.edge.source, one.edge.type, one.edge.target) for one in answer.relationships]
 
 
@@ -111,7 +111,7 @@ def test_a_link_that_says_since_when_it_is_known_is_not_shown_before(kb: Engine)
     assert told(asked.for_entities(["ship", "mast"], as_of=NOW + 6 * DAY)) == [
         ("ship", "HAS", "mast")
     ]
-    provider = weft.Provider(kb, spaces=["s"], entity_id="ship")
+    provider = knowloom.Provider(kb, spaces=["s"], entity_id="ship")
     assert provider.retrieve("ship", as_of=NOW + 4 * DAY).graph_context == ()
     assert len(provider.retrieve("ship", as_of=NOW + 6 * DAY).graph_context) == 1
 
@@ -119,7 +119,9 @@ def test_a_link_that_says_since_when_it_is_known_is_not_shown_before(kb: Engine)
 def test_a_forbidden_link_is_shown_nowhere(kb: Engine) -> None:
     kb.add([entity("ship"), entity("mast")], [Edge("ship", "mast", "HAS", 0.0, "s")])
     assert told(GraphContext(kb, ["s"]).for_entities(["ship", "mast"])) == []
-    assert weft.Provider(kb, spaces=["s"], entity_id="ship").retrieve("ship").graph_context == ()
+    assert (
+        knowloom.Provider(kb, spaces=["s"], entity_id="ship").retrieve("ship").graph_context == ()
+    )
     assert kb.check("s").relationships == 0
 
 
@@ -144,7 +146,7 @@ def test_a_check_looks_at_what_people_said(kb: Engine) -> None:
     assert found.relationships == 1 and [one.axiom for one in found.violations] == ["dated-HAS"]
 
 
-def test_links_that_weft_made_take_no_room_from_those_of_people(kb: Engine) -> None:
+def test_links_that_knowloom_made_take_no_room_from_those_of_people(kb: Engine) -> None:
     parts = [entity(f"part-{number}", "It belongs to the Ship.") for number in range(40)]
     kb.add([*parts, entity("ship")], [Edge("part-7", "ship", "HAS", 0.1, "s")])
     assert (
@@ -156,7 +158,9 @@ def test_links_that_weft_made_take_no_room_from_those_of_people(kb: Engine) -> N
     ]
     assert [
         one.type
-        for one in weft.Provider(kb, spaces=["s"], entity_id="ship").retrieve("ship").graph_context
+        for one in knowloom.Provider(kb, spaces=["s"], entity_id="ship")
+        .retrieve("ship")
+        .graph_context
     ] == ["HAS"]
 
 
@@ -172,7 +176,9 @@ class TestDigest:
     def test_whatever_the_text_depends_on_changes_it(self, kb: Engine) -> None:
         kb.add([entity("ship", "white"), entity("mast")], [Edge("ship", "mast", "HAS", space="s")])
         asked = GraphContext(kb, ["s"])
-        document, other = (weft.Document("d", content=text) for text in ("The ship.", "The mast."))
+        document, other = (
+            knowloom.Document("d", content=text) for text in ("The ship.", "The mast.")
+        )
         options: list[dict[str, object]] = [
             {},
             {"max_tokens": 5},
@@ -220,5 +226,5 @@ class TestMode:
 
     def test_walking_is_no_mode_here(self, kb: Engine) -> None:
         kb.add(entity("ship"))
-        with pytest.raises(weft.Invalid, match="no mode 'walk'; known: bm25, hybrid, vector"):
+        with pytest.raises(knowloom.Invalid, match="no mode 'walk'; known: bm25, hybrid, vector"):
             GraphContext(kb, ["s"]).for_query("ship", mode="walk")

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from weft import Edge, GraphContext, Item
-from weft.capabilities.graph import find
-from weft.capabilities.graph.documents import Reading
-from weft.capabilities.graph.find import Found, Near
-from weft.capabilities.graph.options import GraphOptions
-from weft.capabilities.graph.rankers import Ranking, TermRanker, terms
-from weft.engine import Engine
-from weft.model import MADE, Batch, Filter, Hit, Key, Kind, Links
-from weft.ports import Stores
-from weft.stores.memory import MemoryStore
-from weft.stores.sqlite import links
-from weft.stores.sqlite.store import SqliteStore
+from knowloom import Edge, GraphContext, Item
+from knowloom.capabilities.graph import entities
+from knowloom.capabilities.graph.documents import Reading
+from knowloom.capabilities.graph.entities import Found, Near
+from knowloom.capabilities.graph.options import GraphOptions
+from knowloom.capabilities.graph.rankers import Ranking, TermRanker, terms
+from knowloom.engine import Engine
+from knowloom.model import MADE, Batch, Filter, Hit, Key, Kind, Links
+from knowloom.ports import Stores
+from knowloom.stores.memory import MemoryStore
+from knowloom.stores.sqlite import edges as links
+from knowloom.stores.sqlite.store import SqliteStore
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 TYPES = ("OWNS", "PART_OF", "USES")
@@ -36,7 +36,9 @@ def entity(id: str, space: str = "one", **properties: object) -> Item:
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStore | SqliteStore]:
     opened = (
-        MemoryStore() if request.param == "memory" else SqliteStore.open(str(tmp_path / "a.weft"))
+        MemoryStore()
+        if request.param == "memory"
+        else SqliteStore.open(str(tmp_path / "a.knowloom"))
     )
     yield opened
     opened.close()
@@ -86,7 +88,7 @@ def test_only_the_links_of_new_entities_are_read_besides() -> None:
 def test_an_entity_with_more_links_than_were_read_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(find, "HUB_CAP", 2)
+    monkeypatch.setattr(entities, "HUB_CAP", 2)
     kb, store = watched(
         *(Edge("alpha", id, "USES", 0.5, "one") for id in ("beta", "gamma", "delta")),
         ids=("alpha", "beta", "gamma", "delta"),
@@ -102,8 +104,8 @@ def test_an_entity_with_more_links_than_were_read_is_asked_again(
 def test_links_are_the_same_whether_or_not_some_were_read_before(
     store: MemoryStore | SqliteStore, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hubs, forbidden links, links across spaces, and links of weft's own, which fill the places of people's."""
-    monkeypatch.setattr(find, "HUB_CAP", 3)
+    """Hubs, forbidden links, links across spaces, and links of knowloom's own, which fill the places of people's."""
+    monkeypatch.setattr(entities, "HUB_CAP", 3)
     chance = Random(seed)
     keys = [(space, f"e{number}") for space in SPACES for number in range(9)]
     store.apply(
@@ -118,12 +120,12 @@ def test_links_are_the_same_whether_or_not_some_were_read_before(
     with kb.asked("", spaces=SPACES, recipes=[]) as asked:
         options = GraphOptions(relationship_depth=chance.randrange(1, 3), max_entities=8)
         starts = [Found(Hit(item, 0.5)) for item in store.get(chance.sample(keys, 6))]
-        near = find.neighbours(asked, starts, Reading("", (), ""), options)
+        near = entities.neighbours(asked, starts, Reading("", (), ""), options)
         shown = [
             one.hit for one in (*starts[: chance.randrange(6)], *near.found[: chance.randrange(8)])
         ]
-        found = find.links(asked, shown, options, near)
-        assert near.links and found == find.links(asked, shown, options, Near())
+        found = entities.links(asked, shown, options, near)
+        assert near.links and found == entities.links(asked, shown, options, Near())
 
 
 def _edges(chance: Random, keys: Sequence[Key], count: int, origin: str = "") -> list[Edge]:
@@ -158,8 +160,8 @@ def _edges(chance: Random, keys: Sequence[Key], count: int, origin: str = "") ->
 def test_items_about_subjects_are_found_however_many_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, settled: bool
 ) -> None:
-    monkeypatch.setattr("weft.stores.sqlite.store.FEW", few)
-    files, memory = SqliteStore.open(str(tmp_path / "a.weft")), MemoryStore()
+    monkeypatch.setattr("knowloom.stores.sqlite.store.FEW", few)
+    files, memory = SqliteStore.open(str(tmp_path / "a.knowloom")), MemoryStore()
     rows = [
         Item(
             f"r{number}",
@@ -190,9 +192,9 @@ def test_items_about_subjects_are_found_however_many_there_are(
 def test_items_of_a_kind_are_found_wherever_their_ids_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, per_walked: int
 ) -> None:
-    monkeypatch.setattr("weft.stores.sqlite.store.FEW", few)
-    monkeypatch.setattr("weft.stores.sqlite.store.PER_WALKED", per_walked)
-    files, memory = SqliteStore.open(str(tmp_path / "a.weft")), MemoryStore()
+    monkeypatch.setattr("knowloom.stores.sqlite.store.FEW", few)
+    monkeypatch.setattr("knowloom.stores.sqlite.store.PER_WALKED", per_walked)
+    files, memory = SqliteStore.open(str(tmp_path / "a.knowloom")), MemoryStore()
     first = [Item(f"a{number:02}", "one", Kind.NODE, created_at=NOW) for number in range(40)]
     last = [Item(f"z{number:02}", "one", Kind.ENTITY, created_at=NOW) for number in range(40)]
     mixed = [

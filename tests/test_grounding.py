@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import Edge, Invalid, Item, Kind, check_answer
-from weft.capabilities.grounding.numbers import numbers
-from weft.capabilities.grounding.sentences import sentences
-from weft.surfaces.cli import cli
+import knowloom
+from knowloom import Edge, Invalid, Item, Kind, check_answer
+from knowloom.capabilities.grounding.facts import sentences
+from knowloom.capabilities.grounding.numbers import numbers
+from knowloom.cli.main import cli
 
 LIMITS = Item(
     "limits",
@@ -132,7 +132,7 @@ def test_another_number_elsewhere_in_the_item_does_not_support_a_wrong_one():
 
 
 def test_only_what_a_context_shows_counts():
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
             Item(
                 "a",
@@ -152,7 +152,7 @@ def test_only_what_a_context_shows_counts():
 
 
 def test_an_embedder_finds_support_in_other_words_but_never_for_other_numbers():
-    embedder = weft.registry.open_embedder("minilm")
+    embedder = knowloom.registry.open_embedder("minilm")
     item = Item("a", "s", text="Customers can send back their purchase within 30 days.")
     said = "Buyers can return a purchase within 30 days."
     assert (verdict(said, item)[0], check_answer(said, [item], embedder=embedder).grounded) == (
@@ -232,7 +232,7 @@ def test_wrong_input_is_refused():
 
 def test_the_shell_checks_answers_against_files_and_knowledge(tmp_path):
     (tmp_path / "c.txt").write_text("Express delivery takes 2 days.")
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(LIMITS)
     run = CliRunner().invoke
     good = run(
@@ -306,16 +306,16 @@ class TestWhatIsAContext:
                 properties={"predicate": "speed", "object": "40 requests"},
             ),
         ]
-        with weft.open("memory:", embedder=None) as kb:
+        with knowloom.open("memory:", embedder=None) as kb:
             kb.add(items, [Edge("tidewater", "gangway", "CALLS", space="s")])
             yield kb
 
     def verdicts(self, context, *said):
-        return [weft.check_answer(one, context).sentences[0].verdict for one in said]
+        return [knowloom.check_answer(one, context).sentences[0].verdict for one in said]
 
     def test_an_assembly(self, kb):
-        found = weft.Assembler(
-            [weft.KnowledgeStrategy(kb, recipe="search"), weft.DocumentStrategy()]
+        found = knowloom.Assembler(
+            [knowloom.KnowledgeStrategy(kb, recipe="search"), knowloom.DocumentStrategy()]
         ).assemble("Gangway refunds", spaces=("s",), document="The harbor opened in 1987.")
         said = (
             "Gangway pays refunds within 3 days.",
@@ -325,7 +325,7 @@ class TestWhatIsAContext:
         assert self.verdicts(found, *said) == ["supported", "supported", "contradicted"]
 
     def test_a_graph_context(self, kb):
-        found = weft.GraphContext(kb, ["s"]).for_query(
+        found = knowloom.GraphContext(kb, ["s"]).for_query(
             "Gangway", include_claims=True, max_properties_per_entity=1
         )
         said = (
@@ -341,12 +341,12 @@ class TestWhatIsAContext:
             "unsupported"
         ]  # it is not shown
         assert (
-            weft.check_answer("Gangway pays refunds within 9 days.", found).sentences[0].item.id
+            knowloom.check_answer("Gangway pays refunds within 9 days.", found).sentences[0].item.id
             == "gangway"
         )
 
     def test_of_an_entity_shown_by_name_its_name_counts(self, kb):
-        found = weft.GraphContext(kb, ["s"]).for_entities(
+        found = knowloom.GraphContext(kb, ["s"]).for_entities(
             ["gangway"], max_tokens=20, relationship_depth=0
         )
         assert [one.form.value for one in found.entities] == ["pointer"] and self.verdicts(
@@ -356,21 +356,23 @@ class TestWhatIsAContext:
     @pytest.mark.parametrize("wrong", [None, 5, b"bytes", {"a": 1}, [5], object()])
     def test_anything_else_is_refused(self, wrong):
         with pytest.raises(
-            weft.Invalid,
+            knowloom.Invalid,
             match="a context is what a request gave, a text, or a list of items and texts, not",
         ):
-            weft.check_answer("The sky is blue.", wrong)
+            knowloom.check_answer("The sky is blue.", wrong)
 
 
 def test_long_numbers_are_compared_to_their_last_digit():
-    found = weft.check_answer(
+    found = knowloom.check_answer(
         f"The account is {'123456789' * 5}1.", [f"The account is {'123456789' * 5}2."]
     )
     assert [one.verdict for one in found.sentences] == ["contradicted"]
 
 
 def test_what_is_said_twice_is_told_twice_with_its_places():
-    found = weft.check_answer("Gift cards are paid. Gift cards are paid.", ["Gift cards are paid."])
+    found = knowloom.check_answer(
+        "Gift cards are paid. Gift cards are paid.", ["Gift cards are paid."]
+    )
     assert [(one.start, one.end, one.verdict) for one in found.sentences] == [
         (0, 20, "supported"),
         (21, 41, "supported"),
@@ -379,7 +381,7 @@ def test_what_is_said_twice_is_told_twice_with_its_places():
 
 def test_the_numbers_of_a_sentence_are_all_looked_at_however_many_there_are():
     many = ", ".join(str(number) for number in range(400))
-    found = weft.check_answer(
+    found = knowloom.check_answer(
         f"The parts are {many}.", [f"The parts are {many.replace(' 399', ' 777')}."]
     )
     assert [(one.verdict, one.missing) for one in found.sentences] == [("contradicted", ("399",))]

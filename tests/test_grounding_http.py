@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-import weft
-from weft import Engine, Item, Kind
-from weft.surfaces.http.access import Keyring
-from weft.surfaces.http.app import create
-from weft.surfaces.http.grounding import EXAMPLES, CheckAnswerRequest
+import knowloom
+from knowloom import Engine, Item, Kind
+from knowloom.server.app import create
+from knowloom.server.auth import Keyring
+from knowloom.server.routes.check_answer import EXAMPLES, CheckAnswerRequest
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 HARBOR = Path(__file__).parents[1] / "examples" / "harbor"
@@ -23,7 +23,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def kb() -> Iterator[Engine]:
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(HARBOR)
         kb.add(
             [
@@ -121,7 +121,7 @@ def test_a_key_reads_its_spaces_and_its_tier_what_it_may(kb: Engine, tmp_path: P
 
 
 def test_meaning_is_that_of_the_servers_embedder() -> None:
-    with weft.open("memory:") as kb:
+    with knowloom.open("memory:") as kb:
         client = TestClient(create(kb), base_url="http://127.0.0.1")
         body = {
             "answer": "Buyers can return a purchase within 30 days.",

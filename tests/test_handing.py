@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from weft.surfaces.http.handing import Handed, hand_out
+from knowloom.server.supervisor import Handed, hand_out
 
 Given = tuple[socket.socket, list[socket.socket], list[Handed], Thread]
 

@@ -31,13 +31,13 @@ import schemathesis
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-import weft
-from weft.surfaces.cli import cli
-from weft.surfaces.http import app as application
-from weft.surfaces.http import door
-from weft.surfaces.http.access import Keyring
-from weft.surfaces.http.door import Limits
-from weft.surfaces.http.rate import Rate
+import knowloom
+from knowloom.cli.main import cli
+from knowloom.server import app as application
+from knowloom.server import settings
+from knowloom.server.auth import Keyring
+from knowloom.server.rate_limit import Rate
+from knowloom.server.settings import Limits
 
 ROOT = Path(__file__).resolve().parent.parent
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -56,7 +56,7 @@ CHAIN = [
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example company, words only."""
     path = tmp_path_factory.mktemp("http") / "harbor.db"
-    with weft.open(str(path), embedder=None) as kb:
+    with knowloom.open(str(path), embedder=None) as kb:
         kb.load(ROOT / "examples" / "harbor")
     return path
 
@@ -69,25 +69,27 @@ def own(file: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def embedded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("http") / "embedded.db"
-    with weft.open(str(path)) as kb:
+    with knowloom.open(str(path)) as kb:
         kb.load(ROOT / "examples" / "harbor" / "support.jsonl", space="support")
     return path
 
 
 @pytest.fixture
 def embedded(embedded_file: Path) -> Iterator[TestClient]:
-    with weft.open(str(embedded_file)) as kb, server(kb) as client:
+    with knowloom.open(str(embedded_file)) as kb, server(kb) as client:
         yield client
 
 
 @pytest.fixture
 def client(own: Path) -> Iterator[TestClient]:
-    with weft.open(str(own), embedder=None) as kb, server(kb) as client:
+    with knowloom.open(str(own), embedder=None) as kb, server(kb) as client:
         yield client
 
 
 @contextmanager
-def server(kb: weft.Engine, keyring: Keyring | None = None, **limits: Any) -> Iterator[TestClient]:
+def server(
+    kb: knowloom.Engine, keyring: Keyring | None = None, **limits: Any
+) -> Iterator[TestClient]:
     with TestClient(
         application.create(kb, keyring, Limits(**limits)), base_url="http://localhost"
     ) as client:
@@ -264,7 +266,7 @@ class TestContext:
             ask(client, query="alpha", tenant_ids=["t"], expansion_types=["example"])["context"]
         ) == ["e"]
 
-    def test_what_weft_notes_of_an_item_is_not_shown(self, client: TestClient) -> None:
+    def test_what_knowloom_notes_of_an_item_is_not_shown(self, client: TestClient) -> None:
         fill(
             client,
             "t",
@@ -273,7 +275,7 @@ class TestContext:
                     "id": "a",
                     "type": "faq",
                     "text": "alpha",
-                    "properties": {"size": 2, "weft:since": "2026-01-01"},
+                    "properties": {"size": 2, "knowloom:since": "2026-01-01"},
                 }
             ],
         )
@@ -381,7 +383,7 @@ class TestContext:
     def test_the_text_is_within_the_budget(
         self, client: TestClient, format: str, budget: int
     ) -> None:
-        from weft import tokens
+        from knowloom import tokens
 
         found = ask(client, query="refund", format=format, max_tokens=budget)
         assert (
@@ -471,7 +473,7 @@ class TestContext:
         assert (answer.status_code, answer.json()["code"]) == (409, "vectors_pending")
 
     def test_a_weaker_search_says_so(self, embedded_file: Path) -> None:
-        with weft.open(str(embedded_file), embedder=None) as kb, server(kb) as client:
+        with knowloom.open(str(embedded_file), embedder=None) as kb, server(kb) as client:
             assert (
                 "no embedder"
                 in client.post(
@@ -670,7 +672,7 @@ class TestKnowledge:
             "\n".join(line for line in exported.text.splitlines() if "target_space" not in line)
             + "\nnonsense\n"
         )
-        with weft.open(str(tmp_path / "new.db"), embedder=None) as kb, server(kb) as other:
+        with knowloom.open(str(tmp_path / "new.db"), embedder=None) as kb, server(kb) as other:
             report = other.post(
                 "/api/spaces/support/bulk",
                 content=rows.encode(),
@@ -723,7 +725,7 @@ def bearer(secret: str) -> dict[str, str]:
 
 @pytest.fixture
 def guarded(own: Path, keyring: Keyring) -> Iterator[TestClient]:
-    with weft.open(str(own), embedder=None) as kb, server(kb, keyring) as client:
+    with knowloom.open(str(own), embedder=None) as kb, server(kb, keyring) as client:
         yield client
 
 
@@ -734,7 +736,7 @@ class TestAccess:
             {},
             {"authorization": "Bearer"},
             {"authorization": "Basic eDp5"},
-            bearer("weft_x_y"),
+            bearer("knowloom_x_y"),
             {"x-api-key": "a_b_é".encode("latin-1")},
         ],
     )
@@ -899,7 +901,7 @@ class TestAccess:
     def test_a_key_that_makes_no_sense_is_refused(
         self, keyring: Keyring, wrong: dict[str, Any]
     ) -> None:
-        with pytest.raises(weft.Invalid):
+        with pytest.raises(knowloom.Invalid):
             keyring.add(
                 "k",
                 **({"reads": ["support"], "writes": [], "role": "viewer", "tier": "teams"} | wrong),
@@ -907,7 +909,10 @@ class TestAccess:
             )  # type: ignore[arg-type]
 
     def test_too_many_requests_are_told_when_to_come_back(self, own: Path) -> None:
-        with weft.open(str(own), embedder=None) as kb, server(kb, requests_per_minute=3) as client:
+        with (
+            knowloom.open(str(own), embedder=None) as kb,
+            server(kb, requests_per_minute=3) as client,
+        ):
             answers = [client.get("/api/spaces") for _ in range(4)]
         assert [one.status_code for one in answers] == [200, 200, 200, 429]
         assert 1 <= int(answers[3].headers["retry-after"]) <= 21
@@ -1071,7 +1076,7 @@ class TestBadInput:
         assert client.get("/api/spaces/t/items").status_code == 404
 
     def test_a_body_that_is_too_large_is_refused_with_and_without_a_length(self, own: Path) -> None:
-        with weft.open(str(own), embedder=None) as kb, server(kb, max_body=1000) as client:
+        with knowloom.open(str(own), embedder=None) as kb, server(kb, max_body=1000) as client:
             headers = {"content-type": "application/json"}
             assert (
                 client.post("/api/context", content=b" " * 1001, headers=headers).status_code == 413
@@ -1133,7 +1138,7 @@ class TestBadInput:
     def test_a_fault_inside_says_nothing_of_the_inside(
         self, own: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        kb = weft.open(str(own), embedder=None)
+        kb = knowloom.open(str(own), embedder=None)
         broken = application.create(kb)
         broken.state.engine = None
         with TestClient(broken, base_url="http://localhost") as client:
@@ -1150,7 +1155,7 @@ class TestBadInput:
     def test_a_store_that_is_gone_is_said_without_its_place(
         self, own: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        kb = weft.open(str(own), embedder=None)
+        kb = knowloom.open(str(own), embedder=None)
         with server(kb) as client:
             kb.close()
             answer = client.get("/readyz")
@@ -1171,9 +1176,13 @@ class TestOperations:
         ask(client, query="refund")
         client.request("NONSENSE", "/api/context")
         shown = client.get("/metrics").text
-        assert 'weft_requests_total{method="POST",route="/api/context",status="200"} 1.0' in shown
+        assert (
+            'knowloom_requests_total{method="POST",route="/api/context",status="200"} 1.0' in shown
+        )
         assert 'method="OTHER"' in shown and "NONSENSE" not in shown
-        assert "weft_context_tokens_total" in shown and "weft_request_seconds_bucket" in shown
+        assert (
+            "knowloom_context_tokens_total" in shown and "knowloom_request_seconds_bucket" in shown
+        )
 
     @pytest.mark.parametrize(
         ("given", "kept"),
@@ -1195,7 +1204,7 @@ class TestOperations:
                 )
 
     def test_every_field_of_a_context_request_stands_in_the_docs(self) -> None:
-        from weft.surfaces.http.shapes import ContextRequest
+        from knowloom.server.schemas import ContextRequest
 
         docs = (ROOT / "docs" / "http.md").read_text("utf-8")
         assert [name for name in ContextRequest.model_fields if f"| `{name}` |" not in docs] == []
@@ -1253,7 +1262,7 @@ def started(file: Path, *options: str, **environ: str) -> tuple[subprocess.Popen
     command = [
         sys.executable,
         "-m",
-        "weft",
+        "knowloom",
         "serve",
         "--db",
         str(file),
@@ -1264,7 +1273,7 @@ def started(file: Path, *options: str, **environ: str) -> tuple[subprocess.Popen
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "src"),
-        "WEFT_EMBEDDER": "none",
+        "KNOWLOOM_EMBEDDER": "none",
         **environ,
     }
     process = subprocess.Popen(
@@ -1332,8 +1341,8 @@ def answers(port: int) -> bool:
 
 
 def refused(file: Path, *options: str) -> str:
-    command = [sys.executable, "-m", "weft", "serve", "--db", str(file), *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none"}
+    command = [sys.executable, "-m", "knowloom", "serve", "--db", str(file), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "KNOWLOOM_EMBEDDER": "none"}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=60, cwd=file.parent
     )
@@ -1343,7 +1352,7 @@ def refused(file: Path, *options: str) -> str:
 
 def keys(file: Path, *words: str) -> Any:
     result = CliRunner().invoke(
-        cli, ["keys", *words, "--db", str(file), "--json"], prog_name="weft"
+        cli, ["keys", *words, "--db", str(file), "--json"], prog_name="knowloom"
     )
     return json.loads(result.stdout)
 
@@ -1422,7 +1431,7 @@ class TestProcess:
         command = [
             sys.executable,
             "-m",
-            "weft",
+            "knowloom",
             "serve",
             str(own),
             "--port",
@@ -1430,13 +1439,13 @@ class TestProcess:
             "--processes",
             "1",
         ]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "KNOWLOOM_EMBEDDER": "none"}
         process = subprocess.Popen(
             command, env=environment, stderr=subprocess.PIPE, text=True, cwd=own.parent
         )
         assert (
             process.stderr is not None
-            and process.stderr.readline() == f"weft serves at http://127.0.0.1:{port}\n"
+            and process.stderr.readline() == f"knowloom serves at http://127.0.0.1:{port}\n"
         )
         spaces = (
             httpx.get(f"http://127.0.0.1:{port}/api/spaces", timeout=30).json()["spaces"]
@@ -1452,7 +1461,7 @@ class TestProcess:
         command = [
             sys.executable,
             "-m",
-            "weft",
+            "knowloom",
             "serve",
             str(own),
             "--port",
@@ -1460,7 +1469,7 @@ class TestProcess:
             "--processes",
             "2",
         ]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_EMBEDDER": "none"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "KNOWLOOM_EMBEDDER": "none"}
         process = subprocess.Popen(
             command,
             env=environment,
@@ -1469,7 +1478,9 @@ class TestProcess:
             cwd=own.parent,
             start_new_session=True,
         )
-        assert process.stderr is not None and process.stderr.readline().startswith("weft serves at")
+        assert process.stderr is not None and process.stderr.readline().startswith(
+            "knowloom serves at"
+        )
         os.killpg(process.pid, stop_by) if stop_by is signal.SIGINT else process.send_signal(
             stop_by
         )  # Ctrl-C reaches all processes
@@ -1477,7 +1488,7 @@ class TestProcess:
         assert (process.returncode, "Traceback" in said) == (0, False), said
 
     def test_knowledge_that_is_named_twice_is_refused(self) -> None:
-        result = CliRunner().invoke(cli, ["serve", "a.db", "--db", "b.db"], prog_name="weft")
+        result = CliRunner().invoke(cli, ["serve", "a.db", "--db", "b.db"], prog_name="knowloom")
         assert (result.exit_code, "named twice: 'a.db' and --db 'b.db'" in result.stderr) == (
             2,
             True,
@@ -1606,7 +1617,7 @@ class TestProcess:
                 )
 
     def test_other_machines_need_a_key(self, own: Path) -> None:
-        assert "weft keys add" in refused(own, "--host", "0.0.0.0")
+        assert "knowloom keys add" in refused(own, "--host", "0.0.0.0")
 
     def test_keys_are_asked_for_once_there_are_some(self, own: Path) -> None:
         keyring = Keyring(own.with_name("own.db.keys.json"))
@@ -1616,13 +1627,13 @@ class TestProcess:
             assert httpx.get(f"{base}/api/spaces", headers=bearer(text)).status_code == 200
         keyring.revoke(key.id, NOW)
         assert (
-            door.keyring_for("127.0.0.1", keyring.path) is not None
+            settings.keyring_for("127.0.0.1", keyring.path) is not None
         )  # taking away the last key does not open the door
-        with pytest.raises(weft.Invalid, match="weft keys add"):
-            door.keyring_for("0.0.0.0", keyring.path)
+        with pytest.raises(knowloom.Invalid, match="knowloom keys add"):
+            settings.keyring_for("0.0.0.0", keyring.path)
 
     def test_without_its_packages_it_says_what_to_install(self) -> None:
-        script = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['weft', 'serve']; from weft.surfaces.cli import main; main()"
+        script = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['knowloom', 'serve']; from knowloom.cli.main import main; main()"
         done = subprocess.run(
             [sys.executable, "-c", script],
             env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
@@ -1630,7 +1641,7 @@ class TestProcess:
             text=True,
             timeout=60,
         )
-        assert (done.returncode, "pip install 'weft[server]'" in done.stderr) == (1, True)
+        assert (done.returncode, "pip install 'knowloom[server]'" in done.stderr) == (1, True)
 
     def test_a_port_in_use_is_said_in_one_line(self, own: Path) -> None:
         with socket.socket() as taken:
@@ -1653,12 +1664,12 @@ class TestProcess:
         ],
     )
     def test_what_only_this_machine_can_reach(self, host: str, expected: bool) -> None:
-        assert door.is_loopback(host) == expected
+        assert settings.is_loopback(host) == expected
 
 
 @pytest.fixture
 def described(own: Path) -> Iterator[Any]:
-    with weft.open(str(own), embedder=None) as kb:
+    with knowloom.open(str(own), embedder=None) as kb:
         yield schemathesis.openapi.from_asgi(
             "/openapi.json",
             application.create(kb, limits=Limits(requests_per_minute=0, hosts=("*",))),
@@ -1707,7 +1718,7 @@ class Turns:
 
 
 class Elsewhere:
-    """An embedder that weft does not know: it may be a service."""
+    """An embedder that knowloom does not know: it may be a service."""
 
     name, dimensions, fingerprint = "elsewhere", 2, "elsewhere@1"
 
@@ -1719,8 +1730,8 @@ class Elsewhere:
 def test_questions_take_turns_unless_they_wait_for_another_machine(
     embedder: Any, turns: int
 ) -> None:
-    with weft.open("memory:", embedder=embedder) as kb:
-        kb.add(weft.Item("a", "t", type="faq", text="alpha"))
+    with knowloom.open("memory:", embedder=embedder) as kb:
+        kb.add(knowloom.Item("a", "t", type="faq", text="alpha"))
         app = application.create(kb, limits=Limits(hosts=("*",)))
         app.state.turn = Turns()
         with TestClient(app) as client:

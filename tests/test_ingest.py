@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 from fake_llm import FakeLLM, Say
 from secret_samples import made
 
-import weft
-from weft.errors import Conflict, Corrupt, Invalid, NotFound, Unavailable
-from weft.ingest import answers, schema
-from weft.ingest.portions import portions
-from weft.llms.openai import OpenAI
-from weft.surfaces.cli import cli
+import knowloom
+from knowloom.cli.main import cli
+from knowloom.errors import Conflict, Corrupt, Invalid, NotFound, Unavailable
+from knowloom.llms.openai import OpenAI
+from knowloom.structuring import prompting, schema
+from knowloom.structuring.chunking import portions
 
 KEY = "sk-a-very-secret-key"
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -91,14 +91,14 @@ def serve(waits: list[float]) -> Iterator[Serve]:
 
 
 @pytest.fixture
-def kb() -> Iterator[weft.Engine]:
-    with weft.open("memory:", embedder=None) as kb:
+def kb() -> Iterator[knowloom.Engine]:
+    with knowloom.open("memory:", embedder=None) as kb:
         yield kb
 
 
 @pytest.fixture
-def take(kb: weft.Engine, tmp_path: Path) -> Callable[..., weft.Ingested]:
-    def ingest(llm: Any, text: str = TEXT, **options: Any) -> weft.Ingested:
+def take(kb: knowloom.Engine, tmp_path: Path) -> Callable[..., knowloom.Ingested]:
+    def ingest(llm: Any, text: str = TEXT, **options: Any) -> knowloom.Ingested:
         return kb.ingest(
             text,
             **{
@@ -113,7 +113,7 @@ def take(kb: weft.Engine, tmp_path: Path) -> Callable[..., weft.Ingested]:
     return ingest
 
 
-Take = Callable[..., weft.Ingested]
+Take = Callable[..., knowloom.Ingested]
 
 
 def records(tmp_path: Path) -> list[Path]:
@@ -125,7 +125,7 @@ class TestStoring:
         self, serve: Serve, tmp_path: Path
     ) -> None:
         llm, server = serve(say())
-        with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
             first = kb.ingest(TEXT, llm=llm, space="team", now=NOW)
             again = kb.ingest(TEXT, llm=llm, space="team", now=NOW)
         assert first.record is not None and (
@@ -135,19 +135,19 @@ class TestStoring:
         ) == (tmp_path / "k.db.checkins", True, 1)
 
     def test_knowledge_that_is_not_a_file_has_no_place_for_records(
-        self, kb: weft.Engine, serve: Serve
+        self, kb: knowloom.Engine, serve: Serve
     ) -> None:
         assert kb.ingest(TEXT, llm=serve(say())[0], space="team", now=NOW).record is None
 
     @pytest.mark.parametrize("now", [0, "", "soon"])
     def test_what_is_no_time_is_not_taken_for_now(
-        self, kb: weft.Engine, serve: Serve, now: Any
+        self, kb: knowloom.Engine, serve: Serve, now: Any
     ) -> None:
         with pytest.raises(Invalid, match="now must be a time such as"):
             kb.ingest(TEXT, llm=serve(say())[0], space="team", now=now)
 
     def test_a_text_becomes_items_and_edges(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         found = take(serve(say())[0], entity="user:alice", source="notes.txt")
         (item,) = kb.get("warm-start", space="team")
@@ -171,14 +171,14 @@ class TestStoring:
         )
 
     def test_the_entity_exists_even_if_the_model_forgets_it(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         take(serve(say(pieces(PIECE)))[0], entity="user:Alice B")
         assert kb.get("user:Alice B", space="team")[0].type == "user"
         assert kb.get("warm-start", space="team")[0].subject == "user:Alice B"
 
     def test_a_profile_keeps_what_the_text_does_not_mention(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         more = {
             "metadata": {"user:alice": {"entity_type": "user", "properties": {"city": "Porto"}}}
@@ -190,11 +190,11 @@ class TestStoring:
         assert (alice.title, dict(alice.properties)) == ("Alice", {"team": "aero", "city": "Porto"})
 
     def test_an_entity_with_a_text_is_not_replaced(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         kb.add(
-            weft.Item(
-                "user:alice", "team", weft.Kind.ENTITY, title="Alice", text="Wrote the solver."
+            knowloom.Item(
+                "user:alice", "team", knowloom.Kind.ENTITY, title="Alice", text="Wrote the solver."
             )
         )
         found = take(serve(say())[0])
@@ -203,7 +203,7 @@ class TestStoring:
         assert len(list(kb.edges(["team"]))) == 1
 
     def test_two_people_may_choose_the_same_id(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         llm, _ = serve(say(pieces(PIECE)), say(pieces(piece(content="Never start warm."))))
         take(llm, "one", entity="user:alice")
@@ -214,7 +214,7 @@ class TestStoring:
         }
 
     def test_two_files_may_choose_the_same_id_and_a_new_version_of_a_file_replaces(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         llm, _ = serve(*(say(pieces(piece(content=text))) for text in ("one", "two", "three")))
         for text, source in (("1", "a.txt"), ("2", "b.txt"), ("3", "a.txt")):
@@ -222,7 +222,7 @@ class TestStoring:
         assert sorted(item.text for item in kb.items(["team"], kinds=["node"])) == ["three", "two"]
 
     def test_a_dry_run_stores_nothing_and_its_record_can_be_loaded(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         llm, server = serve(say())
         found = take(llm, dry_run=True)
@@ -308,7 +308,7 @@ class TestAsking:
         assert complaint in told["content"]
 
     def test_after_the_last_retry_a_refusal_is_an_error_and_nothing_is_stored(
-        self, kb: weft.Engine, take: Take, serve: Serve, tmp_path: Path
+        self, kb: knowloom.Engine, take: Take, serve: Serve, tmp_path: Path
     ) -> None:
         llm, server = serve(*[Say(None, refusal="I'm sorry, I can't help with that.")] * 3)
         with pytest.raises(
@@ -326,7 +326,7 @@ class TestAsking:
         assert not (record / "structured.json").exists()
 
     def test_after_the_last_retry_valid_entries_are_stored_and_the_others_reported(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         mixed = pieces(PIECE, piece(piece_id="Not Kebab", content="x"))
         worse = pieces(PIECE, piece(piece_id="Not Kebab"), piece(piece_id="b", content=""))
@@ -337,7 +337,7 @@ class TestAsking:
         ]
 
     def test_an_answer_that_was_cut_off_is_asked_for_in_halves(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(4))
         llm, server = serve(
@@ -357,7 +357,7 @@ class TestAsking:
             take(serve(*[Say('{"pieces": [{"pie', "length")] * 2)[0], max_retries=1)
 
     def test_a_long_text_is_asked_about_in_portions_and_namesakes_are_told_apart(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         text = "\n".join(f"# Part {number}\n\n" + "word " * 100 for number in range(3))
         other = {
@@ -390,7 +390,7 @@ class TestAsking:
         )
 
     def test_a_text_of_which_nothing_is_valid_is_an_error(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         with pytest.raises(
             Unavailable,
@@ -471,7 +471,7 @@ class TestTheServer:
     )
     def test_a_wrong_name_is_refused(self, name: str, message: str) -> None:
         with pytest.raises(Invalid, match=message):
-            weft.open_llm(name)
+            knowloom.open_llm(name)
 
 
 class TestChecking:
@@ -542,14 +542,14 @@ class TestChecking:
 
     def test_deeply_nested_json_is_a_complaint(self) -> None:
         with pytest.raises(Invalid, match="not JSON"):
-            answers.parsed('{"a": ' + "[" * 100_000)
+            prompting.parsed('{"a": ' + "[" * 100_000)
 
 
 class TestSecrets:
     TOKEN = made("github-token")[0]
 
     def test_a_text_with_a_secret_reaches_neither_the_model_nor_a_record(
-        self, kb: weft.Engine, take: Take, serve: Serve, tmp_path: Path
+        self, kb: knowloom.Engine, take: Take, serve: Serve, tmp_path: Path
     ) -> None:
         llm, server = serve(say())
         with pytest.raises(Invalid, match=r"line 2 holds .* \(rule 'github-token'\)") as caught:
@@ -562,7 +562,7 @@ class TestSecrets:
         )
 
     def test_a_secret_in_the_answer_is_left_out_by_the_name_of_its_rule(
-        self, kb: weft.Engine, take: Take, serve: Serve
+        self, kb: knowloom.Engine, take: Take, serve: Serve
     ) -> None:
         layers = {
             "metadata": {
@@ -583,7 +583,7 @@ class TestSecrets:
 
     def test_who_allows_secrets_may_send_them(self, serve: Serve) -> None:
         llm, server = serve(say())
-        with weft.open("memory:", embedder=None, secrets="allow") as kb:
+        with knowloom.open("memory:", embedder=None, secrets="allow") as kb:
             assert (
                 kb.ingest(
                     f"{TEXT} {self.TOKEN}", llm=llm, space="team", record_dir=None
@@ -635,7 +635,7 @@ class TestRecords:
     def test_a_record_is_replayed_without_a_model(self, take: Take, serve: Serve) -> None:
         found = take(serve(say())[0], entity="user:alice")
         assert found.record is not None
-        with weft.open("memory:", embedder=None) as other:
+        with knowloom.open("memory:", embedder=None) as other:
             assert other.replay(found.record).added == 3
             assert other.replay(found.record).unchanged == 2  # the known node is left alone
             assert other.replay(found.record, space="copy").added == 3
@@ -646,7 +646,7 @@ class TestRecords:
             }
 
     def test_the_same_text_is_taken_in_once(
-        self, take: Take, serve: Serve, kb: weft.Engine, tmp_path: Path
+        self, take: Take, serve: Serve, kb: knowloom.Engine, tmp_path: Path
     ) -> None:
         llm, server = serve(say(), say(), say())
         take(llm)
@@ -678,18 +678,18 @@ class TestRecords:
             "record_dir": tmp_path / "records",
             "now": NOW,
         }
-        closed = weft.open(str(tmp_path / "closed.db"), embedder=None)
+        closed = knowloom.open(str(tmp_path / "closed.db"), embedder=None)
         closed.close()
         with pytest.raises(Unavailable):
             closed.ingest(TEXT, **wanted)
         assert (records(tmp_path)[0] / "structured.json").is_file()
-        with weft.open(str(tmp_path / "open.db"), embedder=None) as fresh:
+        with knowloom.open(str(tmp_path / "open.db"), embedder=None) as fresh:
             assert fresh.ingest(TEXT, **wanted).reused
             assert fresh.get("warm-start", space="team")
         assert len(server.requests) == 1
 
     def test_a_failed_or_damaged_or_missing_record_is_not_replayed(
-        self, take: Take, serve: Serve, kb: weft.Engine, tmp_path: Path
+        self, take: Take, serve: Serve, kb: knowloom.Engine, tmp_path: Path
     ) -> None:
         llm, _ = serve("400", say())
         with pytest.raises(Unavailable):
@@ -718,7 +718,7 @@ class TestRecords:
         )
 
     def test_an_edited_record_is_checked_again(
-        self, take: Take, serve: Serve, kb: weft.Engine
+        self, take: Take, serve: Serve, kb: knowloom.Engine
     ) -> None:
         folder = take(serve(say())[0], dry_run=True).record
         assert folder is not None
@@ -727,7 +727,7 @@ class TestRecords:
             kb.replay(folder)
 
     def test_a_folder_that_cannot_be_written_is_an_error_and_nothing_is_stored(
-        self, take: Take, serve: Serve, kb: weft.Engine, tmp_path: Path
+        self, take: Take, serve: Serve, kb: knowloom.Engine, tmp_path: Path
     ) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(Unavailable, match="cannot write a check-in record"):
@@ -771,7 +771,7 @@ class TestTheCommand:
     @pytest.fixture(autouse=True)
     def folder(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         for name in [
-            name for name in os.environ if name.startswith("WEFT_") or name == "OPENAI_API_KEY"
+            name for name in os.environ if name.startswith("KNOWLOOM_") or name == "OPENAI_API_KEY"
         ]:
             monkeypatch.delenv(name)
         monkeypatch.chdir(tmp_path)
@@ -781,10 +781,10 @@ class TestTheCommand:
         llm = (
             {}
             if server is None
-            else {"WEFT_LLM": f"openai:fake@{server.base_url}", "WEFT_LLM_API_KEY": KEY}
+            else {"KNOWLOOM_LLM": f"openai:fake@{server.base_url}", "KNOWLOOM_LLM_API_KEY": KEY}
         )
         result = CliRunner().invoke(
-            cli, args, prog_name="weft", input=stdin, env={"WEFT_EMBEDDER": "none", **llm}
+            cli, args, prog_name="knowloom", input=stdin, env={"KNOWLOOM_EMBEDDER": "none", **llm}
         )
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
@@ -802,7 +802,7 @@ class TestTheCommand:
             True,
             [],
         )
-        monkeypatch.setenv("WEFT_SECRETS", "allow")
+        monkeypatch.setenv("KNOWLOOM_SECRETS", "allow")
         assert self.run(*args, server=server, stdin=TestSecrets.TOKEN).exit_code == 0
 
     def test_a_file_is_taken_in_and_again_says_so(self, serve: Serve) -> None:
@@ -884,7 +884,7 @@ class TestTheCommand:
 
     def test_without_a_model_it_says_how_to_name_one(self) -> None:
         result = self.run("ingest", "notes.txt", "--space", "team")
-        assert (result.exit_code, "WEFT_LLM" in result.stderr) == (2, True)
+        assert (result.exit_code, "KNOWLOOM_LLM" in result.stderr) == (2, True)
 
     def test_a_dry_run_takes_one_file(self) -> None:
         assert self.run("ingest", "notes.txt", "-", "--space", "team", "--dry-run").exit_code == 2

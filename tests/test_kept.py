@@ -4,11 +4,11 @@ import apsw
 import numpy as np
 import pytest
 
-from weft.errors import Corrupt
-from weft.stores.sqlite.kept import Kept
-from weft.stores.sqlite.rows import floats
-from weft.stores.sqlite.store import SqliteStore
-from weft.testing.knowledge import ACME, batch, item
+from knowloom.errors import Corrupt
+from knowloom.stores.sqlite.rows import floats
+from knowloom.stores.sqlite.store import SqliteStore
+from knowloom.stores.sqlite.vector_cache import Kept
+from knowloom.testing.knowledge import ACME, batch, item
 
 DIMENSIONS = 4
 
@@ -114,7 +114,7 @@ def test_every_short_float_is_read_as_the_number_it_is():
     ],
 )
 def test_vectors_that_are_cut_off_or_missing_are_told_and_never_taken_for_others(tmp_path, damage):
-    path = str(tmp_path / "weft.db")
+    path = str(tmp_path / "knowloom.db")
     asked = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
     store = SqliteStore.open(path)
     store.apply(batch([item(str(number)) for number in range(6)]))
@@ -124,7 +124,7 @@ def test_vectors_that_are_cut_off_or_missing_are_told_and_never_taken_for_others
         lambda: store.search_vector(asked, ACME, 3),
         lambda: store.score_vectors(asked, [("acme", "0"), ("acme", "1")]),
     ):
-        with pytest.raises(Corrupt, match="`weft reindex` makes all of them anew"):
+        with pytest.raises(Corrupt, match="`knowloom reindex` makes all of them anew"):
             ask()
     store.forget_vectors()
     assert store.search_vector(asked, ACME, 3).matches == ()

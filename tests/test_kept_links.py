@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from watched import statements
 
-from weft.model import Batch
-from weft.stages.expand import LIGHTEST
-from weft.stores.memory import MemoryStore
-from weft.stores.sqlite import links
-from weft.stores.sqlite.reader import KNOWN
-from weft.stores.sqlite.store import SqliteStore
-from weft.stores.sqlite.view import LONGEST_KEPT
-from weft.testing.knowledge import NOW, batch, edge, item
+from knowloom.model import Batch
+from knowloom.retrieval.neighbours import LIGHTEST
+from knowloom.stores.memory import MemoryStore
+from knowloom.stores.sqlite import edges
+from knowloom.stores.sqlite.connections import KNOWN
+from knowloom.stores.sqlite.space_view import LONGEST_KEPT
+from knowloom.stores.sqlite.store import SqliteStore
+from knowloom.testing.knowledge import NOW, batch, edge, item
 
 IDS = "abcdef"
 SPACES = ("acme", "beta")
@@ -26,11 +26,11 @@ SPACES = ("acme", "beta")
 def test_links_are_those_that_memory_knows(
     sqlite: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(links.Kept.__init__, "__defaults__", (seed,))
+    monkeypatch.setattr(edges.Kept.__init__, "__defaults__", (seed,))
     chance, memory, other = (
         random.Random(seed),
         MemoryStore(),
-        SqliteStore.open(str(tmp_path / "weft.db")),
+        SqliteStore.open(str(tmp_path / "knowloom.db")),
     )
     items = batch([item(id, space=space) for space in SPACES for id in IDS])
     memory.apply(items)
@@ -100,10 +100,10 @@ def test_of_links_read_down_to_a_weight_only_lighter_ones_are_read_again(
 def test_a_reader_does_not_remember_every_link_it_ever_saw(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links.Kept.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(edges.Kept.__init__, "__defaults__", (10,))
     sqlite.apply(batch([item(str(number)) for number in range(200)]))
     with sqlite.reading() as reader:
-        reader.links = links.Kept()
+        reader.links = edges.Kept()
         for number in range(200):
             sqlite.edges_of([("acme", str(number))], ["acme"])
             assert sum(len(known) for known in reader.links._links.values()) <= 12
@@ -112,7 +112,7 @@ def test_a_reader_does_not_remember_every_link_it_ever_saw(
 def test_all_links_of_a_hub_are_not_kept(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links.Kept.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(edges.Kept.__init__, "__defaults__", (10,))
     sqlite.apply(
         batch(
             [item(str(number)) for number in range(50)],
@@ -120,7 +120,7 @@ def test_all_links_of_a_hub_are_not_kept(
         )
     )
     with sqlite.reading() as reader:
-        reader.links = links.Kept()
+        reader.links = edges.Kept()
         assert len(sqlite.edges_of([("acme", "0")], ["acme"], limit=1000)) == 50
         assert (
             sum(len(pairs) for known in reader.links._links.values() for _, pairs in known.values())
@@ -156,7 +156,7 @@ def test_a_reader_asks_the_file_nothing_twice_until_somebody_writes(
     sqlite: SqliteStore, tmp_path: Path
 ) -> None:
     sqlite.apply(batch([item("a")]))
-    other = SqliteStore.open(str(tmp_path / "weft.db"))
+    other = SqliteStore.open(str(tmp_path / "knowloom.db"))
 
     def told() -> tuple[object, ...]:
         return (
@@ -182,7 +182,7 @@ def test_a_block_sees_one_state_from_its_first_moment_on(
     sqlite: SqliteStore, tmp_path: Path
 ) -> None:
     sqlite.apply(batch([item("a", "old")]))
-    other = SqliteStore.open(str(tmp_path / "weft.db"))
+    other = SqliteStore.open(str(tmp_path / "knowloom.db"))
     for text, before in (("newer", "old"), ("newest", "newer")):
         with sqlite.reading():
             other.apply(batch([item("a", text)]))
@@ -196,12 +196,12 @@ def test_what_is_large_is_not_kept(sqlite: SqliteStore, monkeypatch: pytest.Monk
     sqlite.apply(
         batch(
             [item("a"), item("b", properties=large)],
-            [edge("a", "b", properties={"notes": "x" * 10 * links.PER_ROW})],
+            [edge("a", "b", properties={"notes": "x" * 10 * edges.PER_ROW})],
         )
     )
-    monkeypatch.setattr(links.Kept.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(edges.Kept.__init__, "__defaults__", (10,))
     with sqlite.reading() as reader:
-        reader.links = links.Kept()
+        reader.links = edges.Kept()
         for _ in range(2):
             assert [one.properties for one in sqlite.get([("acme", "a"), ("acme", "b")])] == [
                 {},

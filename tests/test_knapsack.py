@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from weft.stages import knapsack, table
-from weft.stages.bounds import settled
-from weft.stages.knapsack import Choice, Group, Offer, Option, choose
-from weft.stages.table import Ruling
+from knowloom.context import knapsack, knapsack_table
+from knowloom.context.knapsack import Choice, Group, Offer, Option, choose
+from knowloom.context.knapsack_bounds import settled
+from knowloom.context.knapsack_table import Ruling
 
-EXAMPLES = int(os.environ.get("WEFT_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("KNOWLOOM_EXAMPLES", "150"))
 MANY = settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -250,7 +250,7 @@ def test_with_a_tolerance_a_choice_that_keeps_dependencies_is_nearly_the_best(pr
 def test_a_coarse_table_still_fits_and_bounds_what_it_may_have_missed(problem, cells):
     groups, budget = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "MAX_CELLS", cells)
+        patch.setattr(knapsack_table, "MAX_CELLS", cells)
         choice = choose(groups, budget)
     assert_possible(groups, budget, choice)
     assert choice.value <= best(groups, budget) <= choice.bound
@@ -262,7 +262,7 @@ def test_a_coarse_table_still_fits_and_bounds_what_it_may_have_missed(problem, c
 def test_what_a_coarse_table_leaves_is_used_up(problem, cells):
     groups, budget = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "MAX_CELLS", cells)
+        patch.setattr(knapsack_table, "MAX_CELLS", cells)
         taken = split(groups, choose(groups, budget).options)
     spent = sum(cost(group, picks) for group, picks in zip(groups, taken, strict=True))
     for group, picks in zip(groups, taken, strict=True):
@@ -277,7 +277,7 @@ def test_what_a_coarse_table_leaves_is_used_up(problem, cells):
 
 
 def test_a_thousand_equal_offers_fill_a_budget_too_large_for_an_exact_table(monkeypatch):
-    monkeypatch.setattr(table, "MAX_CELLS", 400_000)
+    monkeypatch.setattr(knapsack_table, "MAX_CELLS", 400_000)
     group = Group(
         tuple(Offer((Option(130 + number % 9, 1000), Option(7, 50))) for number in range(1000)),
         0,
@@ -294,7 +294,7 @@ def test_a_thousand_equal_offers_fill_a_budget_too_large_for_an_exact_table(monk
 def test_a_coarse_table_with_shares_and_needs_still_fits(problem, cells):
     groups, budget = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "MAX_CELLS", cells)
+        patch.setattr(knapsack_table, "MAX_CELLS", cells)
         choice = choose(groups, budget)
     assert_possible(groups, budget, choice)
     assert not broken(groups, choice.options)
@@ -391,7 +391,7 @@ def test_a_worthless_offer_comes_along_when_a_good_one_needs_it():
 
 
 def test_a_coarse_table_costs_nothing_where_everything_fits(monkeypatch):
-    monkeypatch.setattr("weft.stages.table.MAX_CELLS", 20)
+    monkeypatch.setattr("knowloom.context.knapsack_table.MAX_CELLS", 20)
     group = Group(tuple(Offer((Option(7, 5), Option(1, 1))) for _ in range(9)), sure=63, most=63)
     choice = choose([group], 63)
     assert (choice.options, choice.gap) == ((0,) * 9, 0.0)
@@ -472,7 +472,7 @@ def test_a_problem_too_large_for_exact_tables_is_solved_exactly_when_what_is_lef
         tuple(some_offer(chance, int(10**12 * chance.random() ** 6)) for _ in range(80)), 0, 2000
     )
     exact = choose([group], 2000)
-    monkeypatch.setattr(table, "MAX_CELLS", 40_000)
+    monkeypatch.setattr(knapsack_table, "MAX_CELLS", 40_000)
     assert choose([group], 2000) == exact
 
 

@@ -17,16 +17,16 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from pydantic import ValidationError
 from test_client import BOTH, HARBOR, NOW, ROOT, serving
 
-import weft
-from weft import Client, Engine, NotFound
-from weft.surfaces.langchain import WeftRetriever
+import knowloom
+from knowloom import Client, Engine, NotFound
+from knowloom.integrations.langchain import KnowloomRetriever
 
 ASK = "How do I process a refund request?"
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(HARBOR)
         yield kb
 
@@ -40,8 +40,8 @@ def kb(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Engine | Clie
             yield client
 
 
-def retriever(kb: Any, **fields: Any) -> WeftRetriever:
-    return WeftRetriever(kb=kb, **({"spaces": BOTH} | fields))
+def retriever(kb: Any, **fields: Any) -> KnowloomRetriever:
+    return KnowloomRetriever(kb=kb, **({"spaces": BOTH} | fields))
 
 
 def test_a_search_gives_the_best_items_with_title_and_text(kb: Engine | Client) -> None:
@@ -90,11 +90,11 @@ def test_it_takes_its_place_in_a_chain(kb: Engine | Client) -> None:
     assert asyncio.run(chain.ainvoke(ASK)) == answer
 
 
-def test_errors_are_those_of_weft(kb: Engine | Client) -> None:
+def test_errors_are_those_of_knowloom(kb: Engine | Client) -> None:
     with pytest.raises(NotFound):
         retriever(kb, spaces=["nowhere"]).invoke(ASK)
     with pytest.raises(ValidationError, match="Knowledge"):
-        WeftRetriever(kb="knowledge.db", spaces=BOTH)  # type: ignore[arg-type]
+        KnowloomRetriever(kb="knowledge.db", spaces=BOTH)  # type: ignore[arg-type]
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,12 +105,12 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_the_package_the_advice_is_what_to_install() -> None:
-    script = "import sys; sys.modules['langchain_core'] = None\nimport weft\ntry: import weft.surfaces.langchain\nexcept weft.MissingExtra as error: print(error)"
+    script = "import sys; sys.modules['langchain_core'] = None\nimport knowloom\ntry: import knowloom.integrations.langchain\nexcept knowloom.MissingExtra as error: print(error)"
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={"PYTHONPATH": str(Path(weft.__file__).parents[1])},
+        env={"PYTHONPATH": str(Path(knowloom.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.endswith("pip install 'weft[langchain]'\n")
+    assert done.stdout.endswith("pip install 'knowloom[langchain]'\n")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import weft
+import knowloom
 
-ROOT = Path(weft.__file__).parent
+ROOT = Path(knowloom.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [str(file.relative_to(ROOT)) for file in FILES]
 
@@ -200,9 +200,9 @@ def inside(file: Path) -> list[str]:
     """The parts of the package that a file imports."""
     return sorted(
         {
-            name.removeprefix("weft").removeprefix(".")
+            name.removeprefix("knowloom").removeprefix(".")
             for name in imports(file)
-            if name.split(".")[0] == "weft"
+            if name.split(".")[0] == "knowloom"
         }
     )
 
@@ -276,7 +276,7 @@ def test_an_optional_package_is_imported_in_one_file_or_folder_of_its_own():
     others = {
         package: files
         for package, files in users.items()
-        if package not in REQUIRED | sys.stdlib_module_names | {"weft"}
+        if package not in REQUIRED | sys.stdlib_module_names | {"knowloom"}
     }
     # httpx speaks HTTP for embedders and LLMs (remote.py) and for the client, each in its one file.
     assert {
@@ -293,8 +293,8 @@ def test_an_optional_package_is_imported_in_one_file_or_folder_of_its_own():
     }
 
 
-def test_importing_weft_loads_no_optional_and_no_heavy_package():
-    script = "import sys, weft; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+def test_importing_knowloom_loads_no_optional_and_no_heavy_package():
+    script = "import sys, knowloom; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
     loaded = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, check=True, text=True

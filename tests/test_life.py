@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from test_client import serving
 
-from weft import Client, Conflict, Edge, Engine, Invalid, Item, NotFound
-from weft.registry import open_stores
-from weft.stores.sqlite import file
-from weft.surfaces.cli import cli
-from weft.surfaces.http import app as application
-from weft.surfaces.http.access import Keyring
-from weft.surfaces.http.guard import Limits
+from knowloom import Client, Conflict, Edge, Engine, Invalid, Item, NotFound
+from knowloom.cli.main import cli
+from knowloom.registry import open_stores
+from knowloom.server import app as application
+from knowloom.server.auth import Keyring
+from knowloom.server.middleware import Limits
+from knowloom.stores.sqlite import schema
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -374,7 +374,7 @@ def test_a_file_whose_log_did_not_name_links_is_brought_up_to_date(
         assert [edge.weight for edge in kb.edges()] == [0.5]
         with pytest.raises(Conflict, match="did not log which link") as caught:
             kb.rollback(moment(-1))
-        assert (caught.value.code, file.VERSION > 2) == ("log_incomplete", True)
+        assert (caught.value.code, schema.VERSION > 2) == ("log_incomplete", True)
 
 
 DAMAGE = {

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import Item, linking
-from weft.ingest import kept
-from weft.ingest.called import names
-from weft.ingest.kept import Kept
-from weft.ingest.keys import Text
-from weft.ingest.mentions import LOOKED_FOR, folded, holds_one, mentioned
-from weft.stores.memory import MemoryStore
-from weft.stores.sqlite import store as sqlite
-from weft.stores.sqlite import words
+import knowloom
+from knowloom import Item, caching
+from knowloom.caching import Kept
+from knowloom.linking import linker
+from knowloom.linking.name_keys import Text
+from knowloom.stores.memory import MemoryStore
+from knowloom.stores.sqlite import postings as words
+from knowloom.stores.sqlite import store as sqlite
+from knowloom.text.item_names import names
+from knowloom.text.mentions import LOOKED_FOR, folded, holds_one, mentioned
 
 places = st.integers(0, 65_535) | st.integers(0, 40)
 postings = st.dictionaries(places, st.integers(1, 255), max_size=30)
@@ -103,7 +103,7 @@ def test_texts_without_spaces_are_not_asked_for_every_run_of_signs(monkeypatch):
     texts = ["".join(chance.choices(signs, k=400)) for _ in range(20)] + [
         f"กขค{title}" for title in titles
     ]
-    with weft.open("memory:", embedder=None, links=["mentions"]) as kb:
+    with knowloom.open("memory:", embedder=None, links=["mentions"]) as kb:
         kb.add([Item(f"t{n}", "s", text=text) for n, text in enumerate(texts)])
         asked.clear()
         kb.add([Item(title, "s", title=title, text="-") for title in titles])
@@ -115,8 +115,8 @@ def test_a_text_without_spaces_is_read_again_only_if_the_signs_of_a_new_name_sta
     monkeypatch,
 ):
     read: list[str] = []
-    monkeypatch.setattr(linking, "Text", lambda text: read.append(text) or Text(text))
-    with weft.open("memory:", embedder=None) as kb:
+    monkeypatch.setattr(linker, "Text", lambda text: read.append(text) or Text(text))
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
             [
                 Item("a", "s", text="他在中国银行工作"),
@@ -141,8 +141,8 @@ def test_a_page_ends_when_its_texts_are_long(monkeypatch):
         "put_links",
         lambda self, links: pages.append(len(links.entered)) or honest(self, links),
     )
-    monkeypatch.setattr(linking, "FULL", 100)
-    with weft.open("memory:", embedder=None) as kb:
+    monkeypatch.setattr(linker, "FULL", 100)
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add([Item(f"t{n}", "s", title=f"Page {n}", text="東京都庁舎" * 10) for n in range(9)])
         assert max(pages) == 2 and sum(pages) == 9
 
@@ -150,8 +150,10 @@ def test_a_page_ends_when_its_texts_are_long(monkeypatch):
 @pytest.mark.parametrize("url", ["memory:", "file"])
 def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_path, monkeypatch):
     read: list[str] = []
-    monkeypatch.setattr(linking, "Text", lambda text: read.append(text) or Text(text))
-    with weft.open("memory:" if url == "memory:" else str(tmp_path / "k.db"), embedder=None) as kb:
+    monkeypatch.setattr(linker, "Text", lambda text: read.append(text) or Text(text))
+    with knowloom.open(
+        "memory:" if url == "memory:" else str(tmp_path / "k.db"), embedder=None
+    ) as kb:
         kb.add(
             [
                 Item(
@@ -179,13 +181,13 @@ def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_pa
 
 def test_links_are_made_once_when_a_name_goes_that_texts_hold(monkeypatch):
     renewed: list[str] = []
-    honest = linking._renewed
+    honest = linker._renewed
     monkeypatch.setattr(
-        linking,
+        linker,
         "_renewed",
         lambda store, space, page, rules: renewed.extend(page) or honest(store, space, page, rules),
     )
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
             [
                 Item("desk", "s", title="Payments Desk", text="Open."),
@@ -210,7 +212,7 @@ def test_knowledge_waits_for_the_disk_and_links_do_not(
             yield
 
     monkeypatch.setattr(sqlite, "writing", watched)
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(Item("a", "s", title="Alpha Desk", text="x"))
         kb.add(Item("b", "s", title="Beta", text="Ask the Alpha Desk."))
     full, normal = 2, 1
@@ -233,7 +235,7 @@ def test_links_of_a_page_are_looked_up_together(
     monkeypatch.setattr(sqlite, "connect", watched)
 
     def lookups(count: int) -> int:
-        with weft.open(str(tmp_path / f"{count}.db"), embedder=None, links=["mentions"]) as kb:
+        with knowloom.open(str(tmp_path / f"{count}.db"), embedder=None, links=["mentions"]) as kb:
             kb.add(
                 [
                     Item(f"t{n}", "s", title=f"Zorro Desk {n}", text=f"Ask the Zorro Desk {n + 1}.")
@@ -254,6 +256,6 @@ def test_what_is_kept_is_made_once_and_forgotten_when_it_is_too_much(
 ) -> None:
     made: list[str] = []
     table = Kept(lambda text: made.append(text) or len(text))
-    monkeypatch.setattr(kept, "MOST", 2)
+    monkeypatch.setattr(caching, "MOST", 2)
     assert [table[word] for word in ("a", "bb", "a", "ccc", "a")] == [1, 2, 1, 3, 1]
     assert made == ["a", "bb", "ccc", "a"] and len(table) <= 2

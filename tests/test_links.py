@@ -1,4 +1,4 @@
-"""Links that weft makes itself: what they are, that they stay true, whose word counts more, and what they leave alone."""
+"""Links that knowloom makes itself: what they are, that they stay true, whose word counts more, and what they leave alone."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import codec, linking
-from weft.engine import Engine
-from weft.errors import Conflict, Invalid
-from weft.ingest import lists, rules
-from weft.model import MADE, Edge, Item
-from weft.stores.memory import MemoryStore, similarity
-from weft.stores.sqlite import file
-from weft.stores.sqlite.store import SqliteStore
-from weft.surfaces.cli import cli
-from weft.testing import LinkStoreContract
-from weft.testing.knowledge import batch
+import knowloom
+from knowloom import codec
+from knowloom.cli.main import cli
+from knowloom.engine import Engine
+from knowloom.errors import Conflict, Invalid
+from knowloom.linking import linker, tag_rules
+from knowloom.model import MADE, Edge, Item
+from knowloom.stores.memory import MemoryStore, similarity
+from knowloom.stores.sqlite import schema
+from knowloom.stores.sqlite.store import SqliteStore
+from knowloom.testing import LinkStoreContract
+from knowloom.testing.knowledge import batch
 
 
 class TestMemory(LinkStoreContract):
@@ -39,7 +39,7 @@ class TestMemory(LinkStoreContract):
 class TestSqlite(LinkStoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
-        opened = SqliteStore.open(str(tmp_path / "weft.db"))
+        opened = SqliteStore.open(str(tmp_path / "knowloom.db"))
         yield opened
         opened.close()
 
@@ -67,8 +67,8 @@ def made(kb: Engine, space: str = "s") -> Keys:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    with weft.open(
-        "memory:" if request.param == "memory" else str(tmp_path / "weft.db"), embedder=None
+    with knowloom.open(
+        "memory:" if request.param == "memory" else str(tmp_path / "knowloom.db"), embedder=None
     ) as opened:
         yield opened
 
@@ -76,9 +76,9 @@ def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caps so low that a few items cross them all."""
-    monkeypatch.setattr(linking, "COMMON", 3)
-    monkeypatch.setattr(lists, "KEPT", 2)
-    monkeypatch.setattr(linking, "PAGE", 3)
+    monkeypatch.setattr(linker, "COMMON", 3)
+    monkeypatch.setattr(tag_rules, "KEPT", 2)
+    monkeypatch.setattr(linker, "PAGE", 3)
 
 
 def test_items_with_two_common_tags_are_linked_by_a_fifth_for_each(kb):
@@ -159,10 +159,10 @@ def test_a_forbidden_link_is_gone_stays_gone_and_leads_nowhere(kb):
     assert [hit.item.id for hit in kb.context("zebra", spaces=["s"]).hits] == ["a"]
 
 
-def test_a_link_weft_made_is_neither_given_nor_deleted_by_people(kb):
+def test_a_link_knowloom_made_is_neither_given_nor_deleted_by_people(kb):
     kb.add([item("a", TAGS), item("b", TAGS)])
     (link,) = kb.edges(made=True)
-    with pytest.raises(Invalid, match="made by weft alone"):
+    with pytest.raises(Invalid, match="made by knowloom alone"):
         kb.add([], [link])
     with pytest.raises(Invalid, match="forbid it"):
         kb.delete_edges([link])
@@ -170,7 +170,7 @@ def test_a_link_weft_made_is_neither_given_nor_deleted_by_people(kb):
 
 def test_links_are_no_knowledge_but_change_the_digest_of_an_answer(kb):
     kb.add([item("a", TAGS), item("b", TAGS)], embed=False)
-    with weft.open("memory:", embedder=None, links=[]) as plain:
+    with knowloom.open("memory:", embedder=None, links=[]) as plain:
         plain.add([item(one.id, one.tags, created_at=one.created_at) for one in kb.items()])
         ours, theirs = kb.stats().spaces[0], plain.stats().spaces[0]
         assert (ours.digest, ours.edges, ours.links, theirs.links) == (theirs.digest, 0, 1, 0)
@@ -181,26 +181,26 @@ def test_links_are_no_knowledge_but_change_the_digest_of_an_answer(kb):
 
 
 def test_rules_can_be_chosen_and_turned_off_and_are_remembered(tmp_path):
-    path = str(tmp_path / "weft.db")
-    with weft.open(path, embedder=None) as kb:
+    path = str(tmp_path / "knowloom.db")
+    with knowloom.open(path, embedder=None) as kb:
         kb.add([item("a", TAGS), item("b", TAGS)], vectors=[vector(0), vector(0)])
         assert {type for _, _, type, _ in made(kb)} == {"shared_tag", "similar"}
     for chosen in (["similar"], [], ["shared_tag"]):
-        with weft.open(path, embedder=None, links=chosen) as kb:
+        with knowloom.open(path, embedder=None, links=chosen) as kb:
             kb.link()
             assert sorted({type for _, _, type, _ in made(kb)}) == chosen
-    with weft.open(path, embedder=None) as kb:
+    with knowloom.open(path, embedder=None) as kb:
         kb.add(item("c", TAGS))
         assert {type for _, _, type, _ in made(kb)} == {"shared_tag"}
         assert kb.verify() == []
     with pytest.raises(Invalid, match="no link rule 'similr'"):
-        weft.open(path, embedder=None, links=["similr"])
+        knowloom.open(path, embedder=None, links=["similr"])
     with pytest.raises(Invalid, match="must be a list of rules"):
-        weft.open(path, embedder=None, links="similar")
+        knowloom.open(path, embedder=None, links="similar")
 
 
 def test_an_item_is_linked_to_the_nearest_few_before_it(kb, monkeypatch):
-    monkeypatch.setattr(lists, "KEPT", 2)
+    monkeypatch.setattr(tag_rules, "KEPT", 2)
     kb.add(
         [item(id, TAGS[:count]) for id, count in (("a", 5), ("b", 2), ("c", 4), ("d", 3))]
         + [item("z", TAGS[:5])]
@@ -217,7 +217,7 @@ def test_an_item_is_linked_to_the_nearest_few_before_it(kb, monkeypatch):
 
 
 def test_of_equally_near_items_those_closest_before_are_kept(kb, monkeypatch):
-    monkeypatch.setattr(lists, "KEPT", 2)
+    monkeypatch.setattr(tag_rules, "KEPT", 2)
     kb.add([item(id, TAGS) for id in "eadcb"])
     assert {(source, target) for source, target, _, _ in made(kb)} == {
         ("a", "b"),
@@ -255,7 +255,7 @@ def test_links_wait_for_vectors_that_come_later(kb):
 
 def test_an_interrupted_write_is_caught_up_with(kb, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(linking.Linker, "linked", lambda *_: ())  # the process ends after the write
+        broken.setattr(linker.Linker, "linked", lambda *_: ())  # the process ends after the write
         kb.add([item("a", TAGS), item("b", TAGS), item("c", TAGS)])
         kb.delete("b", space="s")
     assert made(kb) == set()
@@ -286,7 +286,7 @@ def test_an_interrupted_load_is_caught_up_with_by_loading_again(kb, monkeypatch,
         "".join(codec.to_json(codec.item_to_dict(item(id, TAGS))) + "\n" for id in "ab")
     )
     with monkeypatch.context() as broken:
-        broken.setattr(linking.Linker, "linked", lambda *_: ())  # the process ends after the write
+        broken.setattr(linker.Linker, "linked", lambda *_: ())  # the process ends after the write
         kb.load(file)
     assert made(kb) == set()
     assert kb.load(file).unchanged == 2
@@ -296,7 +296,7 @@ def test_an_interrupted_load_is_caught_up_with_by_loading_again(kb, monkeypatch,
 def test_a_page_worked_out_on_an_older_state_is_refused_and_made_again(kb, monkeypatch):
     kb.add([item("a", TAGS), item("b")])
     once = iter([True])
-    honest = linking._worked_out
+    honest = linker._worked_out
 
     def interrupted(store: Any, *args: Any) -> Any:
         links = honest(store, *args)
@@ -304,14 +304,14 @@ def test_a_page_worked_out_on_an_older_state_is_refused_and_made_again(kb, monke
             store.apply(batch([item("a")]))  # somebody else, in between
         return links
 
-    monkeypatch.setattr(linking, "_worked_out", interrupted)
+    monkeypatch.setattr(linker, "_worked_out", interrupted)
     kb.add(item("b", TAGS))
     assert made(kb) == set()
 
 
 def test_a_space_that_never_rests_is_reported_and_linked_later(kb, monkeypatch):
     with monkeypatch.context() as busy:
-        busy.setattr(linking, "TRIES", 0)
+        busy.setattr(linker, "TRIES", 0)
         report = kb.add([item("a", TAGS), item("b", TAGS)])
         with pytest.raises(Conflict, match="changes too fast"):
             kb.link()
@@ -393,7 +393,7 @@ def expected(kb: Engine) -> Keys:
     cosines = _cosines(kb, items)
     near: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for one, two in itertools.combinations(sorted(items, key=lambda each: each.id), 2):
-        shared = sum(carried[tag] <= linking.COMMON for tag in set(one.tags) & set(two.tags))
+        shared = sum(carried[tag] <= linker.COMMON for tag in set(one.tags) & set(two.tags))
         weights = {
             "shared_tag": min(1.0, shared / 5) if shared >= 2 else 0.0,
             "similar": cosines.get((one.id, two.id), 0.0),
@@ -404,7 +404,7 @@ def expected(kb: Engine) -> Keys:
                 and (frozenset((one.id, two.id)), type) not in people
             ):
                 near.setdefault((two.id, type), []).append((weight, one.id))
-    kept = {key: sorted(found, reverse=True)[: lists.KEPT] for key, found in near.items()}
+    kept = {key: sorted(found, reverse=True)[: tag_rules.KEPT] for key, found in near.items()}
     return {
         (source, target, type, round(weight, 2))
         for (target, type), found in kept.items()
@@ -432,7 +432,9 @@ def test_step_by_step_gives_what_a_rebuild_and_a_plain_reading_give(store, small
     folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
     with (
         folder as path,
-        weft.open("memory:" if store == "memory" else f"{path}/weft.db", embedder=None) as kb,
+        knowloom.open(
+            "memory:" if store == "memory" else f"{path}/knowloom.db", embedder=None
+        ) as kb,
     ):
         for number, step in enumerate(steps):
             do(kb, step, number)
@@ -450,14 +452,14 @@ def test_memory_and_file_agree_on_what_is_alike(tmp_path):
     centres = chance.normal(size=(5, 24))
     rows = (centres[chance.integers(0, 5, 60)] + 0.35 * chance.normal(size=(60, 24))).tolist()
     found = []
-    for url in ("memory:", str(tmp_path / "weft.db")):
-        with weft.open(url, embedder=None) as kb:
+    for url in ("memory:", str(tmp_path / "knowloom.db")):
+        with knowloom.open(url, embedder=None) as kb:
             kb.add([item(f"{number:02}") for number in range(60)], vectors=rows)
             found.append({(source, target) for source, target, _, _ in made(kb)})
     assert found[0] == found[1] and len(found[0]) > 50
     units = [np.array(row, np.float32) / np.linalg.norm(row).astype(np.float32) for row in rows]
     assert all(
-        similarity(units[int(one)], units[int(two)]) >= rules.SIMILAR for one, two in found[0]
+        similarity(units[int(one)], units[int(two)]) >= tag_rules.SIMILAR for one, two in found[0]
     )
 
 
@@ -472,8 +474,8 @@ def test_only_the_origin_says_who_made_a_link(kb):
 def test_an_older_file_is_brought_up_to_date_and_linked_with_the_next_write(tmp_path):
     path = str(tmp_path / "old.db")
     connection = apsw.Connection(path)
-    connection.execute(file.MIGRATIONS[0])
-    connection.execute(f"PRAGMA application_id={file.APPLICATION}; PRAGMA user_version=1")
+    connection.execute(schema.MIGRATIONS[0])
+    connection.execute(f"PRAGMA application_id={schema.APPLICATION}; PRAGMA user_version=1")
     connection.execute("INSERT INTO space VALUES (1, 's', 2, 2, 1, 0, '0', 1, 0)")
     connection.executemany(
         "INSERT INTO item VALUES (?, 1, ?, ?)",
@@ -481,14 +483,14 @@ def test_an_older_file_is_brought_up_to_date_and_linked_with_the_next_write(tmp_
     )
     connection.execute("INSERT INTO edge VALUES (1, 'a', 1, 'b', 'related', 0.5, NULL)")
     connection.close()
-    with weft.open(path, embedder=None) as kb:
+    with knowloom.open(path, embedder=None) as kb:
         assert list(kb.edges()) == [Edge("a", "b", weight=0.5, space="s")]
         assert kb._stores.items.unlinked("s") == ["a", "b"]
 
 
 def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
-    path = str(tmp_path / "weft.db")
-    with weft.open(path, embedder=None) as kb:
+    path = str(tmp_path / "knowloom.db")
+    with knowloom.open(path, embedder=None) as kb:
         kb.add([item("a", TAGS), item("b", TAGS), item("c")])
 
     def run(*words: str) -> dict[str, Any]:
@@ -498,13 +500,13 @@ def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
-    assert [row["origin"] for row in run("links", "list", "--made")["links"]] == ["weft"]
+    assert [row["origin"] for row in run("links", "list", "--made")["links"]] == ["knowloom"]
     run("links", "add", "a", "c", "--space", "s", "--weight", "0.5")
     assert [row["target"] for row in run("links", "list", "--item", "c")["links"]] == ["c"]
     run("links", "forbid", "b", "a", "--space", "s")
     forbidden = run("links", "list", "--item", "b", "--space", "s")["links"]
     assert [(row["type"], row["weight"]) for row in forbidden] == [
-        (type, 0.0) for type in sorted(rules.RULES)
+        (type, 0.0) for type in sorted(tag_rules.RULES)
     ]
     assert run("links", "rebuild") == {"items": 3, "links": 0}
     shown = CliRunner().invoke(cli, ["links", "list", "--db", path]).stdout
@@ -512,12 +514,12 @@ def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
     refused = CliRunner().invoke(
         cli, ["links", "add", "a", "b", "--space", "s", "--weight", "0", "--db", path]
     )
-    assert refused.exit_code == 2 and "weft links forbid" in refused.output
+    assert refused.exit_code == 2 and "knowloom links forbid" in refused.output
 
 
 def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
-    path = str(tmp_path / "weft.db")
-    with weft.open(path, embedder=None) as kb:
+    path = str(tmp_path / "knowloom.db")
+    with knowloom.open(path, embedder=None) as kb:
         kb.add(
             [item("a", TAGS), item("b", TAGS), item("c", TAGS)],
             [Edge("a", "b", "shared_tag", 0, "s")],
@@ -525,8 +527,8 @@ def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
         links, stats = made(kb), kb.stats()
     out = tmp_path / "out.jsonl"
     assert CliRunner().invoke(cli, ["export", "--db", path, "-o", str(out)]).exit_code == 0
-    assert "weft" not in out.read_text().replace("weft.db", "")
-    with weft.open("memory:", embedder=None) as again:
+    assert "knowloom" not in out.read_text().replace("knowloom.db", "")
+    with knowloom.open("memory:", embedder=None) as again:
         again.load(out)
         assert (
             made(again) == links == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
@@ -536,7 +538,7 @@ def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
 
 def test_forbidding_and_adding_hold_in_both_directions(tmp_path):
     file = str(tmp_path / "k.db")
-    with weft.open(file, embedder=None) as kb:
+    with knowloom.open(file, embedder=None) as kb:
         kb.add([item("a"), item("b")], [Edge("a", "b", "likes", 0.8, space="s")])
 
     def run(*words: str) -> list[tuple[str, str, float]]:
@@ -546,7 +548,7 @@ def test_forbidding_and_adding_hold_in_both_directions(tmp_path):
             .exit_code
             == 0
         )
-        with weft.open(file, embedder=None) as kb:
+        with knowloom.open(file, embedder=None) as kb:
             return [(edge.source, edge.target, edge.weight) for edge in kb.edges()]
 
     assert run("forbid", "b", "a") == [("a", "b", 0), ("b", "a", 0)]

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-import weft
-from weft import Edge, Invalid, Item, Kind, Report
-from weft.engine import Engine
-from weft.ingest import front, ledger, read, sections
-from weft.ingest.check import LEDGER
-from weft.loading import Loading
-from weft.surfaces import wire
+import knowloom
+from knowloom import Edge, Invalid, Item, Kind, Report
+from knowloom.engine import Engine
+from knowloom.loading import front_matter, markdown, provenance, readers
+from knowloom.loading.loader import Loading
+from knowloom.validation import LEDGER
+from knowloom.wire import encoding as wire
 
 ROOT = Path(__file__).parents[1]
 MAYA: dict[str, Any] = json.loads((ROOT / "examples" / "maya.json").read_text("utf-8"))
@@ -29,7 +29,7 @@ def kb(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
     url = "memory:" if request.param == "memory" else str(tmp_path_factory.mktemp("store") / "k.db")
-    with weft.open(url, embedder=None) as opened:
+    with knowloom.open(url, embedder=None) as opened:
         yield opened
         assert opened.verify() == []
 
@@ -313,7 +313,7 @@ class TestThreeLayers:
             "items": [wire.item(item) for item in kb.items()],
             "edges": [wire.edge(edge) for edge in kb.edges()],
         }
-        with weft.open("memory:", embedder=None) as other:
+        with knowloom.open("memory:", embedder=None) as other:
             report = other.load(rows)
             assert (report.edges, whys(report)) == (
                 2,
@@ -466,25 +466,25 @@ class TestPages:
         ]
 
     def test_headings_in_lists_and_quotes_do_not_split(self) -> None:
-        assert [one.title for one in sections.markdown("- a\n\n  # b\n\n> # c\n\n# d\n")] == [
+        assert [one.title for one in markdown.markdown("- a\n\n  # b\n\n> # c\n\n# d\n")] == [
             "",
             "d",
         ]
 
     def test_a_long_section_is_split_between_paragraphs_and_code_never_is(self) -> None:
         paragraph, code = "word " * 150 + "end.", "```\n" + "line of code\n\n" * 300 + "```"
-        (section,) = sections.markdown(
+        (section,) = markdown.markdown(
             "\n\n".join([paragraph, paragraph, paragraph, code, paragraph])
         )
         assert section.parts == (f"{paragraph}\n\n{paragraph}", paragraph, code, paragraph)
 
     def test_a_long_list_is_split_between_its_entries(self) -> None:
         entries = [f"- entry {number} " + "x" * 90 + "\n  goes on" for number in range(50)]
-        (section,) = sections.markdown("\n".join(entries))
+        (section,) = markdown.markdown("\n".join(entries))
         assert "\n".join(section.parts) == "\n".join(entries)
         assert len(section.parts) > 2
         assert all(
-            part.startswith("- entry") and len(part) <= sections.LONG for part in section.parts
+            part.startswith("- entry") and len(part) <= markdown.LONG for part in section.parts
         )
 
     def test_the_parts_of_a_long_section_are_items_that_belong_to_the_first(
@@ -506,7 +506,7 @@ class TestPages:
         for page in sorted((ROOT / "docs").glob("*.md")):
             text = page.read_text("utf-8")
             kept = "".join(
-                part for one in sections.markdown(text) for part in (one.title, *one.parts)
+                part for one in markdown.markdown(text) for part in (one.title, *one.parts)
             )
             words = [
                 word
@@ -568,7 +568,7 @@ class TestFrontMatter:
         assert [(one.what, why in one.why) for one in report.skipped] == [("front matter", True)]
 
     def test_what_json_does_not_know_becomes_text(self) -> None:
-        said = front.values(
+        said = front_matter.values(
             "a: .nan\nb: 2026-01-02T03:04:05Z\nc: !!set {x, y}\n7: yes\nd: {e: null}"
         )
         assert said == {
@@ -580,7 +580,7 @@ class TestFrontMatter:
         }
 
     def test_a_rule_of_dashes_is_no_front_matter(self) -> None:
-        assert front.parted("text\n---\nmore\n---\n") == ("", "text\n---\nmore\n---\n")
+        assert front_matter.parted("text\n---\nmore\n---\n") == ("", "text\n---\nmore\n---\n")
 
 
 class TestLoadingAgain:
@@ -712,8 +712,8 @@ class TestLoadingAgain:
 
         with pytest.raises(Stop):
             Stopped(
-                stores, kb._door.parsed, kb._apply, kb._clock(), ledger.origin(folder, "s")
-            ).run(read.parts(folder, "s"), keep=False)
+                stores, kb._door.parsed, kb._apply, kb._clock(), provenance.origin(folder, "s")
+            ).run(readers.parts(folder, "s"), keep=False)
         (folder / "b.md").unlink()
         assert counts(kb.load(folder, space="s")) == (0, 0, 5, 1)
 
@@ -759,7 +759,7 @@ class TestLoadingAgain:
         assert counts(kb.load(path, space="s")) == (1, 0, 2499, 1)
         assert kb.load(path, space="s") == Report(unchanged=2500)
 
-    def test_what_weft_remembers_is_seen_by_nobody(self, kb: Engine, tmp_path: Path) -> None:
+    def test_what_knowloom_remembers_is_seen_by_nobody(self, kb: Engine, tmp_path: Path) -> None:
         kb.load(self.folder(tmp_path), space="s")
         assert [info.name for info in kb.stats().spaces] == ["s"]
         assert {item.space for item in kb.items()} == {"s"}
@@ -768,11 +768,11 @@ class TestLoadingAgain:
             lambda: kb.get("x", space=LEDGER),
             lambda: kb.delete("x", space=LEDGER),
         ):
-            with pytest.raises(weft.NotFound):
+            with pytest.raises(knowloom.NotFound):
                 call()
-        with pytest.raises(Invalid, match="is weft's own"):
+        with pytest.raises(Invalid, match="is knowloom's own"):
             kb.add(Item("x", LEDGER, text="x"))
-        with pytest.raises(Invalid, match="is weft's own"):
+        with pytest.raises(Invalid, match="is knowloom's own"):
             kb.add([], [Edge("r1", "x", space="s", target_space=LEDGER)])
 
     def test_it_is_remembered_after_reindexing(self, kb: Engine, tmp_path: Path) -> None:
@@ -851,10 +851,10 @@ class TestBadFiles:
     ) -> None:
         folder = write(tmp_path, a_md="# A\nx", b_md="# B\ny")
         kb.load(folder, space="s")
-        parts = read.parts(folder, "s")
+        parts = readers.parts(folder, "s")
         (folder / "b.md").unlink()
         loading = Loading(
-            kb._stores, kb._door.parsed, kb._apply, kb._clock(), ledger.origin(folder, "s")
+            kb._stores, kb._door.parsed, kb._apply, kb._clock(), provenance.origin(folder, "s")
         )
         report = loading.run(parts, keep=False)
         assert (whys(report), report.removed, ids(kb)) == (
@@ -877,7 +877,7 @@ class TestBadFiles:
     ) -> None:
         (tmp_path / name).write_text(text)
         with pytest.raises(
-            weft.Invalid, match="does not say which space it belongs to: name one, such as 'a'"
+            knowloom.Invalid, match="does not say which space it belongs to: name one, such as 'a'"
         ):
             kb.load(tmp_path / name)
         assert kb.stats().spaces == ()

@@ -16,8 +16,8 @@ from fake_openai import FakeOpenAI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import (
+import knowloom
+from knowloom import (
     Conflict,
     EmbeddingError,
     Engine,
@@ -29,9 +29,9 @@ from weft import (
     TemplateNotFound,
     tokens,
 )
-from weft.capabilities.memory import writing
-from weft.capabilities.memory.options import ContextOptions, SearchOptions
-from weft.capabilities.memory.ranking import by_score
+from knowloom.capabilities.memory import conversion
+from knowloom.capabilities.memory.options import ContextOptions, SearchOptions
+from knowloom.capabilities.memory.ranking import by_score
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -39,7 +39,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    with weft.open(
+    with knowloom.open(
         "memory:" if request.param == "memory" else str(tmp_path / "knowledge.db"), embedder=None
     ) as engine:
         yield engine
@@ -53,7 +53,7 @@ def memory(kb: Engine) -> Memory:
 @pytest.fixture(scope="module")
 def meaning() -> Iterator[Memory]:
     """Memories that have vectors of the bundled embedder."""
-    with weft.open("memory:") as kb:
+    with knowloom.open("memory:") as kb:
         memory = Memory(kb, "home")
         for number, text in enumerate(
             [
@@ -138,7 +138,7 @@ class TestRemembering:
             {"expires_at": "tomorrow"},
             {"pinned": "yes"},
             {"metadata": ["a"]},
-            {"metadata": {"weft:accesses": 7}},
+            {"metadata": {"knowloom:accesses": 7}},
             {"colour": "red"},
             {"conversation": 7},
             {"created_at": "31 May"},
@@ -154,7 +154,7 @@ class TestRemembering:
             memory.remember(**({"content": "Ada drinks tea"} | bad))
         assert list(kb.items()) == []
 
-    @pytest.mark.parametrize("workspace", [None, "", 7, "weft:loaded", "a\nb"])
+    @pytest.mark.parametrize("workspace", [None, "", 7, "knowloom:loaded", "a\nb"])
     def test_a_memory_without_a_workspace_is_refused(self, kb: Engine, workspace: Any) -> None:
         with pytest.raises(Invalid):
             Memory(kb, workspace)
@@ -166,7 +166,7 @@ class TestRemembering:
         assert ids(memory.search("tea", now=NOW)) == [second] and list(kb.edges()) == []
 
     def test_items_of_other_kinds_are_not_memories(self, kb: Engine, memory: Memory) -> None:
-        kb.add(weft.Item("faq", "home", text="tea is served at four"))
+        kb.add(knowloom.Item("faq", "home", text="tea is served at four"))
         assert (memory.get("faq"), memory.forget("faq"), memory.search("tea", now=NOW)) == (
             [],
             0,
@@ -174,13 +174,13 @@ class TestRemembering:
         )
         assert kb.get("faq", space="home")
 
-    def test_what_weft_keeps_for_itself_is_neither_found_nor_shown(self, kb: Engine) -> None:
+    def test_what_knowloom_keeps_for_itself_is_neither_found_nor_shown(self, kb: Engine) -> None:
         memory = Memory(kb, "home", track_access=True)
         tell(memory, "Ada drinks tea", metadata={"room": "kitchen"})
         memory.search("tea", now=NOW)
         assert memory.search("accessed 2026", now=NOW) == []
         assert (
-            "weft:" not in kb.context("tea", spaces=["home"], now=NOW).text
+            "knowloom:" not in kb.context("tea", spaces=["home"], now=NOW).text
             and "kitchen" in kb.context("tea", spaces=["home"], now=NOW).text
         )
 
@@ -269,7 +269,7 @@ class TestSearching:
     def test_many_questions_are_embedded_in_one_batch(self) -> None:
         with (
             FakeOpenAI([]) as server,
-            weft.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
+            knowloom.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
         ):
             memory = Memory(kb, "home")
             memory.remember("tea")
@@ -354,7 +354,7 @@ class TestFailing:
     def test_an_embedder_that_fails_is_an_error_not_an_empty_list(self, mode: str) -> None:
         with (
             FakeOpenAI(["ok", "401"]) as server,
-            weft.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
+            knowloom.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
         ):
             memory = Memory(kb, "home")
             memory.remember("tea")
@@ -370,11 +370,11 @@ class TestFailing:
 
             def embed(self, texts: Sequence[str]) -> list[Any]:
                 if not self.awake:
-                    raise weft.Unavailable("too tired")
+                    raise knowloom.Unavailable("too tired")
                 return [np.array([1.0, 0.0], np.float32) for _ in texts]
 
         embedder = Tired()
-        with weft.open("memory:", embedder=embedder) as kb:
+        with knowloom.open("memory:", embedder=embedder) as kb:
             memory = Memory(kb, "home")
             memory.remember("tea")
             embedder.awake = False
@@ -388,46 +388,46 @@ class TestFailing:
 
     def test_vectors_of_another_embedder_are_an_error(self, tmp_path: Path) -> None:
         file = str(tmp_path / "knowledge.db")
-        with weft.open(file) as kb:
+        with knowloom.open(file) as kb:
             Memory(kb, "home").remember("tea")
         with (
-            weft.open(file, embedder=None) as kb,
+            knowloom.open(file, embedder=None) as kb,
             pytest.raises(EmbeddingError, match="no embedder was opened"),
         ):
             Memory(kb, "home").search("tea")
 
     def test_an_error_can_be_had_as_a_value(self, meaning: Memory) -> None:
-        found = weft.attempt(meaning.build_context, "tea", template="letter")
+        found = knowloom.attempt(meaning.build_context, "tea", template="letter")
         assert not found.ok and found.error is not None and found.error.type == "template_not_found"
         assert "chat, detailed, summary" in found.error.message
         with pytest.raises(TemplateNotFound):
             found.unwrap()
-        assert weft.attempt(meaning.search, "tea", limit=0).error.type == "validation_error"  # type: ignore[union-attr]
-        good = weft.attempt(meaning.build_context, "tea", now=NOW)
+        assert knowloom.attempt(meaning.search, "tea", limit=0).error.type == "validation_error"  # type: ignore[union-attr]
+        good = knowloom.attempt(meaning.build_context, "tea", now=NOW)
         assert good.ok and good.unwrap() == meaning.build_context("tea", now=NOW)
 
     def test_each_kind_of_failure_has_its_type(self, tmp_path: Path) -> None:
         with (
             FakeOpenAI(["ok", "401"]) as server,
-            weft.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
+            knowloom.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
         ):
             memory = Memory(kb, "home")
             memory.remember("tea")
-            assert weft.attempt(memory.search, "tea time").error.type == "embedding_error"  # type: ignore[union-attr]
-        with weft.open(str(tmp_path / "knowledge.db"), embedder=None) as kb:
+            assert knowloom.attempt(memory.search, "tea time").error.type == "embedding_error"  # type: ignore[union-attr]
+        with knowloom.open(str(tmp_path / "knowledge.db"), embedder=None) as kb:
             memory = Memory(kb, "home")
             memory.remember("tea")
-            broken = weft.attempt(memory.search, "tea", ranker=lambda results, options: 1 / 0)
+            broken = knowloom.attempt(memory.search, "tea", ranker=lambda results, options: 1 / 0)
             assert (
                 broken.error is not None
                 and broken.error.type == "search_error"
                 and "ZeroDivisionError" in broken.error.message
             )
-        assert weft.attempt(memory.search, "tea").error.type == "storage_error"  # type: ignore[union-attr]  # it was closed
+        assert knowloom.attempt(memory.search, "tea").error.type == "storage_error"  # type: ignore[union-attr]  # it was closed
 
     def test_a_bug_is_not_made_into_a_value(self, memory: Memory) -> None:
         with pytest.raises(TypeError):
-            weft.attempt(memory.search)  # type: ignore[call-arg]
+            knowloom.attempt(memory.search)  # type: ignore[call-arg]
 
 
 class TestRanking:
@@ -596,7 +596,7 @@ class TestTemplates:
         assert [line for line in text.splitlines() if line.startswith("- ")] == ["- tea"]
 
     def test_an_unknown_template_is_answered_with_the_known_ones(self, memory: Memory) -> None:
-        memory.register_template("own", weft.MemoryTemplate("own"))
+        memory.register_template("own", knowloom.MemoryTemplate("own"))
         with pytest.raises(
             TemplateNotFound, match="no template 'letter'; known: chat, detailed, own, summary"
         ):
@@ -661,7 +661,7 @@ class TestBudget:
     def test_the_text_never_exceeds_it(
         self, texts: list[str], budget: int, template: str, model: str
     ) -> None:
-        with weft.open("memory:", embedder=None) as kb:
+        with knowloom.open("memory:", embedder=None) as kb:
             memory = Memory(kb, "home")
             tell(memory, *(f"tea {text}" for text in texts))
             found = memory.preview(
@@ -681,7 +681,7 @@ class TestBudget:
     )
     def test_no_better_set_fits(self, lengths: list[int], budget: int, template: str) -> None:
         """Measured against every subset: none that fits is worth more than a thousandth above what was chosen."""
-        with weft.open("memory:", embedder=None) as kb:
+        with knowloom.open("memory:", embedder=None) as kb:
             memory = Memory(kb, "home")
             tell(memory, *(f"tea {n} " + "word " * length for n, length in enumerate(lengths)))
             count = tokens.counter("gpt-4").count
@@ -753,7 +753,7 @@ class TestBudget:
                 memory.build_context("tea", now=NOW, **options),
                 memory.preview("tea", now=NOW, **options),
             )
-            assert preview.result() == answer and type(answer) is weft.ContextResult
+            assert preview.result() == answer and type(answer) is knowloom.ContextResult
             assert (
                 preview.memory_ids == tuple(ids(answer.memories)) == tuple(preview.ranking_scores)
             )
@@ -845,7 +845,9 @@ NO_TIME, NO_FIELD = (
 
 class TestConversations:
     TURNS = (
-        weft.Turn("Ada", "I moved to Hamburg last week.", datetime(2025, 5, 8, 13, 56, tzinfo=UTC)),
+        knowloom.Turn(
+            "Ada", "I moved to Hamburg last week.", datetime(2025, 5, 8, 13, 56, tzinfo=UTC)
+        ),
         {"role": "Bob", "text": "How is the new flat?", "created_at": "2025-05-08T13:57:00Z"},
         {"speaker": "Ada", "content": "It has a balcony.", "at": "2025-05-08T13:58:00Z"},
     )
@@ -870,7 +872,7 @@ class TestConversations:
             self.TURNS,
             conversation="c1",
             summary="Ada has a new home.",
-            facts=[weft.Fact("Ada lives in Hamburg.", (0,), 0.9), "It is sunny."],
+            facts=[knowloom.Fact("Ada lives in Hamburg.", (0,), 0.9), "It is sunny."],
         )
         assert [one.type for one in told] == ["turn", "turn", "turn", "summary", "fact", "fact"]
         assert told[4].confidence == 0.9 and told[3].created_at == told[2].created_at
@@ -931,7 +933,7 @@ class TestConversations:
                 conversation="c1",
             )
         with pytest.raises(Invalid):
-            memory.add_conversation(self.TURNS, conversation="c1", facts=[weft.Fact("x", (3,))])
+            memory.add_conversation(self.TURNS, conversation="c1", facts=[knowloom.Fact("x", (3,))])
         with pytest.raises(Invalid):
             memory.add_conversation(self.TURNS, conversation="")
         assert list(kb.items()) == []
@@ -1034,13 +1036,13 @@ class TestTime:
         as_of = start + moment * DAY + timedelta(hours=12)
 
         def state(upto: int) -> list[Any]:
-            with weft.open("memory:", embedder=None) as kb:
+            with knowloom.open("memory:", embedder=None) as kb:
                 memory, last = Memory(kb, "home"), None
                 kb.add(
-                    weft.Item(
+                    knowloom.Item(
                         "anchor",
                         "home",
-                        weft.Kind.MEMORY,
+                        knowloom.Kind.MEMORY,
                         text="nothing at all",
                         created_at=start - 9 * DAY,
                     )
@@ -1101,6 +1103,6 @@ def test_every_option_of_a_search_is_one_of_a_context() -> None:
 
 def test_titles_are_in_english_whatever_the_machine_speaks() -> None:
     assert (
-        writing.turn_title("Ada", datetime(2023, 12, 5, 0, 4, tzinfo=UTC))
+        conversion.turn_title("Ada", datetime(2023, 12, 5, 0, 4, tzinfo=UTC))
         == "Ada at 12:04 am on 5 December, 2023"
     )

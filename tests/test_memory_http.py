@@ -12,28 +12,28 @@ import pytest
 from fake_openai import FakeOpenAI
 from starlette.testclient import TestClient
 
-import weft
-from weft.surfaces.http import app as application
-from weft.surfaces.http.access import Keyring
+import knowloom
+from knowloom.server import app as application
+from knowloom.server.auth import Keyring
 
 NOW = "2026-06-01T00:00:00Z"
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @contextmanager
-def server(kb: weft.Engine, keyring: Keyring | None = None) -> Iterator[TestClient]:
+def server(kb: knowloom.Engine, keyring: Keyring | None = None) -> Iterator[TestClient]:
     with TestClient(application.create(kb, keyring), base_url="http://localhost") as client:
         yield client
 
 
 @pytest.fixture
-def kb() -> Iterator[weft.Engine]:
-    with weft.open("memory:", embedder=None) as kb:
+def kb() -> Iterator[knowloom.Engine]:
+    with knowloom.open("memory:", embedder=None) as kb:
         yield kb
 
 
 @pytest.fixture
-def client(kb: weft.Engine) -> Iterator[TestClient]:
+def client(kb: knowloom.Engine) -> Iterator[TestClient]:
     with server(kb) as client:
         yield client
 
@@ -48,7 +48,7 @@ def tell(client: TestClient, content: str, **fields: Any) -> Any:
     return answer.json()
 
 
-def test_what_is_told_is_found_shown_and_forgotten(kb: weft.Engine, client: TestClient) -> None:
+def test_what_is_told_is_found_shown_and_forgotten(kb: knowloom.Engine, client: TestClient) -> None:
     told = tell(
         client,
         "Ada drinks tea",
@@ -66,7 +66,7 @@ def test_what_is_told_is_found_shown_and_forgotten(kb: weft.Engine, client: Test
     )
     asked = {"workspace": "home", "query": "tea", "now": NOW}
     (found,) = client.post("/api/memory/search", json=asked).json()["memories"]
-    same = weft.Memory(kb, "home").search("tea", now=datetime(2026, 6, 1, tzinfo=UTC))[0]
+    same = knowloom.Memory(kb, "home").search("tea", now=datetime(2026, 6, 1, tzinfo=UTC))[0]
     assert (found["memory"]["id"], found["score"], found["rank"]) == (
         told["id"],
         same.score,
@@ -164,7 +164,7 @@ def test_every_option_reaches_the_library(client: TestClient) -> None:
     ],
 )
 def test_what_is_wrong_is_a_problem_with_its_code(
-    kb: weft.Engine, client: TestClient, path: str, body: dict[str, Any], status: int, code: str
+    kb: knowloom.Engine, client: TestClient, path: str, body: dict[str, Any], status: int, code: str
 ) -> None:
     asked = {"workspace": "home"} | ({} if path == "remember" else {"query": "tea"}) | body
     answer = client.post(f"/api/memory/{path}", json=asked)
@@ -182,7 +182,7 @@ def test_a_template_that_is_not_known_is_answered_with_those_that_are(client: Te
 def test_an_embedder_that_fails_is_not_an_empty_list() -> None:
     with (
         FakeOpenAI(["ok", "401"]) as fake,
-        weft.open("memory:", embedder=f"openai:fake@{fake.base_url}") as kb,
+        knowloom.open("memory:", embedder=f"openai:fake@{fake.base_url}") as kb,
         server(kb) as client,
     ):
         tell(client, "tea")
@@ -190,11 +190,11 @@ def test_an_embedder_that_fails_is_not_an_empty_list() -> None:
         assert (answer.status_code, answer.json()["code"]) == (503, "embedding_error")
 
 
-def test_a_ready_vector_is_enough(kb: weft.Engine, client: TestClient) -> None:
+def test_a_ready_vector_is_enough(kb: knowloom.Engine, client: TestClient) -> None:
     kb.add(
         [
-            weft.Item("a", "home", weft.Kind.MEMORY, text="tea"),
-            weft.Item("b", "home", weft.Kind.MEMORY, text="cup"),
+            knowloom.Item("a", "home", knowloom.Kind.MEMORY, text="tea"),
+            knowloom.Item("b", "home", knowloom.Kind.MEMORY, text="cup"),
         ],
         vectors=[[1, 0], [0, 1]],
     )
@@ -211,7 +211,7 @@ def test_a_ready_vector_is_enough(kb: weft.Engine, client: TestClient) -> None:
     )
 
 
-def test_a_key_reads_and_writes_only_its_workspaces(kb: weft.Engine, tmp_path: Path) -> None:
+def test_a_key_reads_and_writes_only_its_workspaces(kb: knowloom.Engine, tmp_path: Path) -> None:
     keyring = Keyring(tmp_path / "keys.json")
     secrets = {
         name: keyring.add(
@@ -228,7 +228,7 @@ def test_a_key_reads_and_writes_only_its_workspaces(kb: weft.Engine, tmp_path: P
             ("other", ["work"], ["work"], "editor"),
         )
     }
-    weft.Memory(kb, "home").remember("tea")
+    knowloom.Memory(kb, "home").remember("tea")
     with server(kb, keyring) as client:
 
         def status(key: str, path: str, **body: Any) -> int:
@@ -265,7 +265,7 @@ def test_the_schema_shows_an_example_of_every_body(client: TestClient) -> None:
 
 
 def test_every_option_stands_in_the_docs() -> None:
-    from weft.surfaces.http.remembering import MemoryContextRequest, RememberRequest
+    from knowloom.server.routes.memory import MemoryContextRequest, RememberRequest
 
     docs = (ROOT / "docs" / "memory.md").read_text("utf-8")
     assert [

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import weft
-from weft import Analytics, Invalid, Memory
-from weft.errors import Corrupt
-from weft.surfaces.cli import cli
+import knowloom
+from knowloom import Analytics, Invalid, Memory
+from knowloom.cli.main import cli
+from knowloom.errors import Corrupt
 
 ROOT = Path(__file__).resolve().parent.parent
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -30,7 +30,7 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [
         name
         for name in os.environ
-        if name.startswith("WEFT_") or name in ("OPENAI_API_KEY", "NO_COLOR", "COLUMNS")
+        if name.startswith("KNOWLOOM_") or name in ("OPENAI_API_KEY", "NO_COLOR", "COLUMNS")
     ]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -38,7 +38,7 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def run(*args: str, stdin: str | None = None, **settings: str) -> Result:
     result = CliRunner().invoke(
-        cli, args, prog_name="weft", input=stdin, env={"WEFT_EMBEDDER": "none"} | settings
+        cli, args, prog_name="knowloom", input=stdin, env={"KNOWLOOM_EMBEDDER": "none"} | settings
     )
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -141,15 +141,15 @@ class TestCommands:
     def test_statistics_show_what_was_asked_only_if_that_is_counted(self, tmp_path: Path) -> None:
         run("remember", "--workspace", "w", "tea")
         for query in ("tea", "tea", "coffee"):
-            run("recall", query, "--workspace", "w", WEFT_ANALYTICS="beside")
-        (asked,) = answer("stats", WEFT_ANALYTICS="beside")["asked"]
+            run("recall", query, "--workspace", "w", KNOWLOOM_ANALYTICS="beside")
+        (asked,) = answer("stats", KNOWLOOM_ANALYTICS="beside")["asked"]
         assert (asked["workspace"], asked["operation"], asked["count"], asked["found_nothing"]) == (
             "w",
             "preview",
             3,
             1,
         )
-        assert "found nothing" in run("stats", WEFT_ANALYTICS="beside").stdout
+        assert "found nothing" in run("stats", KNOWLOOM_ANALYTICS="beside").stdout
         assert "asked" not in answer("stats")
         assert b"coffee" not in (tmp_path / "knowledge.db.analytics").read_bytes()
         assert (
@@ -158,8 +158,8 @@ class TestCommands:
                 "tea",
                 "--workspace",
                 "w",
-                WEFT_ANALYTICS="beside",
-                WEFT_ANALYTICS_TEXT="perhaps",
+                KNOWLOOM_ANALYTICS="beside",
+                KNOWLOOM_ANALYTICS_TEXT="perhaps",
             ).exit_code
             == 1
         )
@@ -172,21 +172,21 @@ class TestCommands:
                     "--workspace",
                     "w",
                     "tea",
-                    WEFT_EMBEDDER="minilm",
-                    WEFT_EMBEDDING_CACHE="beside",
+                    KNOWLOOM_EMBEDDER="minilm",
+                    KNOWLOOM_EMBEDDING_CACHE="beside",
                 ).exit_code
                 == 0
             )
-        found = answer("stats", WEFT_EMBEDDING_CACHE="beside")
+        found = answer("stats", KNOWLOOM_EMBEDDING_CACHE="beside")
         assert (found["disk_vectors"], found["disk_hits"]) == (1, 1)
-        assert "1 vectors, used 1 times" in run("stats", WEFT_EMBEDDING_CACHE="beside").stdout
+        assert "1 vectors, used 1 times" in run("stats", KNOWLOOM_EMBEDDING_CACHE="beside").stdout
 
 
 class TestAnalytics:
     @pytest.fixture
     def counted(self, tmp_path: Path) -> Iterator[tuple[Memory, Analytics]]:
         with (
-            weft.open("memory:", embedder=None) as kb,
+            knowloom.open("memory:", embedder=None) as kb,
             closing(Analytics(tmp_path / "asked.db", keep_text=True)) as analytics,
         ):
             memory = Memory(kb, "home", analytics=analytics)
@@ -203,7 +203,7 @@ class TestAnalytics:
             memory.build_context("tea"),
             memory.preview("water"),
         )
-        with pytest.raises(weft.SearchError):
+        with pytest.raises(knowloom.SearchError):
             memory.search("tea", ranker=lambda results, options: [])
         found = {one.operation: one for one in analytics.summaries()}
         assert {
@@ -224,7 +224,7 @@ class TestAnalytics:
 
     def test_without_asking_no_text_is_written(self, tmp_path: Path) -> None:
         with (
-            weft.open("memory:", embedder=None) as kb,
+            knowloom.open("memory:", embedder=None) as kb,
             closing(Analytics(tmp_path / "asked.db")) as analytics,
         ):
             Memory(kb, "home", analytics=analytics).search("a very private question")
@@ -233,7 +233,7 @@ class TestAnalytics:
 
     def test_a_file_that_is_none_is_refused_and_left_alone(self, tmp_path: Path) -> None:
         (tmp_path / "text.db").write_bytes(b"once upon a time" * 100)
-        weft.open(str(tmp_path / "knowledge.db"), embedder=None).close()
+        knowloom.open(str(tmp_path / "knowledge.db"), embedder=None).close()
         for name in ("text.db", "knowledge.db"):
             before = (tmp_path / name).read_bytes()
             with pytest.raises(Corrupt):
@@ -245,7 +245,7 @@ class TestAnalytics:
     def test_counting_never_breaks_what_is_counted(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        with weft.open("memory:", embedder=None) as kb, caplog.at_level(logging.WARNING):
+        with knowloom.open("memory:", embedder=None) as kb, caplog.at_level(logging.WARNING):
             analytics = Analytics(tmp_path / "asked.db")
             memory = Memory(kb, "home", analytics=analytics)
             memory.remember("tea")

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.ingest import check
-from weft.ingest import mentions as text_names
-from weft.ingest.called import defined, names
-from weft.ingest.links import (
+from knowloom import validation
+from knowloom.linking.name_edges import (
     FOREIGN_KEY,
     MAX_HOLDERS,
     MAX_LINKS,
@@ -21,8 +19,10 @@ from weft.ingest.links import (
     links,
     references,
 )
-from weft.ingest.mentions import candidates, mentioned, mentions, spans
-from weft.model import Edge, Item
+from knowloom.model import Edge, Item
+from knowloom.text import mentions as text_names
+from knowloom.text.item_names import defined, names
+from knowloom.text.mentions import candidates, mentioned, mentions, spans
 
 
 def item(id: str, title: str = "", text: str = "", space: str = "all", **more: object) -> Item:
@@ -91,13 +91,13 @@ def test_two_letters_are_no_name_but_two_signs_or_syllables_are():
 
 
 def test_symbols_files_and_tables_are_names_in_their_short_form_too():
-    assert names(item("s", properties={"symbol": "weft.engine.Engine.find_all"})) == (
-        "weft engine engine find_all",
+    assert names(item("s", properties={"symbol": "knowloom.engine.Engine.find_all"})) == (
+        "knowloom engine engine find_all",
         "engine find_all",
         "find_all",
     )
-    assert names(item("f", properties={"path": "src/weft/engine.py"})) == (
-        "src weft engine py",
+    assert names(item("f", properties={"path": "src/knowloom/engine.py"})) == (
+        "src knowloom engine py",
         "engine py",
     )
     assert "order_items" in names(item("t", properties={"table": "shop.order_items"}))
@@ -386,5 +386,5 @@ def test_links_do_not_depend_on_the_order_of_items_and_may_be_stored():
     ]
     edges = links(items)
     assert links(items[::-1]) == edges
-    assert [check.edge(edge) for edge in edges] == edges
+    assert [validation.edge(edge) for edge in edges] == edges
     assert all(isinstance(edge, Edge) for edge in edges)

@@ -14,19 +14,18 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import linking
-from weft.engine import Engine
-from weft.ingest import byname, named
-from weft.ingest import links as batch
-from weft.ingest.byname import BY_NAME
-from weft.ingest.called import names
-from weft.ingest.entries import CALLED, of
-from weft.ingest.keys import Text, key_of
-from weft.ingest.keys import mentioned as mentioned_in
-from weft.ingest.mentions import mentioned
-from weft.ingest.signs import beginnings, grown
-from weft.model import MADE, Edge, Item
+import knowloom
+from knowloom.engine import Engine
+from knowloom.linking import linker, name_index, name_rules
+from knowloom.linking import name_edges as batch
+from knowloom.linking.name_index import CALLED, of
+from knowloom.linking.name_keys import Text, key_of
+from knowloom.linking.name_keys import mentioned as mentioned_in
+from knowloom.linking.name_rules import BY_NAME
+from knowloom.linking.unspaced_scripts import beginnings, grown
+from knowloom.model import MADE, Edge, Item
+from knowloom.text.item_names import names
+from knowloom.text.mentions import mentioned
 
 TYPES = tuple(rule.type for rule in BY_NAME)
 CAPS = {
@@ -43,8 +42,8 @@ Made = set[tuple[str, str, str, float, str]]
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    with weft.open(
-        "memory:" if request.param == "memory" else str(tmp_path / "weft.db"), embedder=None
+    with knowloom.open(
+        "memory:" if request.param == "memory" else str(tmp_path / "knowloom.db"), embedder=None
     ) as opened:
         yield opened
 
@@ -53,12 +52,12 @@ def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caps so low that a few items cross them all."""
     for cap, value in CAPS.items():
-        for module in (batch, named, byname):
+        for module in (batch, name_index, name_rules):
             if hasattr(module, cap):
                 monkeypatch.setattr(module, cap, value)
-    monkeypatch.setattr(linking, "PAGE", 3)
-    monkeypatch.setattr(linking, "FULL", 25)  # words and keys: some pages are cut short
-    monkeypatch.setattr(linking, "ROUND", 40)  # often two pages
+    monkeypatch.setattr(linker, "PAGE", 3)
+    monkeypatch.setattr(linker, "FULL", 25)  # words and keys: some pages are cut short
+    monkeypatch.setattr(linker, "ROUND", 40)  # often two pages
 
 
 def item(id: str, title: str = "", text: str = "", space: str = "s", **more: Any) -> Item:
@@ -187,24 +186,24 @@ def test_people_overrule_and_forbid(kb):
 
 
 def test_they_can_be_chosen(tmp_path):
-    path = str(tmp_path / "weft.db")
+    path = str(tmp_path / "knowloom.db")
     items = [
         item("a", "Alpha page", "Ask Ada Lovelace, then go to Rovers Hall."),
         item("b", "Ada Lovelace", "x"),
         item("c", "", "He went to Rovers Hall."),
     ]
-    with weft.open(path, embedder=None) as kb:
+    with knowloom.open(path, embedder=None) as kb:
         kb.add(items)
         assert {row[2] for row in made(kb)} == {"mentions", "shares"}
     for chosen in (["shares"], [], ["mentions", "refers_to"], ["shared_tag"]):
-        with weft.open(path, embedder=None, links=chosen) as kb:
+        with knowloom.open(path, embedder=None, links=chosen) as kb:
             kb.link()
             assert {row[2] for row in made(kb)} == set(chosen) & {"mentions", "shares"}
-    with weft.open(path, embedder=None) as kb:
+    with knowloom.open(path, embedder=None) as kb:
         kb.add(item("d", "Rovers Hall", "y"))
         assert made(kb) == set() and kb.verify() == []
         kb.relink()
-    with weft.open(path, embedder=None, links=list(linking.RULES)) as kb:
+    with knowloom.open(path, embedder=None, links=list(linker.RULES)) as kb:
         kb.link()
         assert made(kb) == expected(kb) != set()
 
@@ -215,8 +214,8 @@ def test_they_can_be_chosen(tmp_path):
 def test_ten_thousand_items_of_one_title_link_nobody(kb, monkeypatch):
     kb.add([item(f"j{number:05}", "John Smith", f"number {number}") for number in range(300)])
     looks: list[int] = []
-    honest = named.Text.runs
-    monkeypatch.setattr(named.Text, "runs", lambda *args: looks.append(1) or honest(*args))
+    honest = name_index.Text.runs
+    monkeypatch.setattr(name_index.Text, "runs", lambda *args: looks.append(1) or honest(*args))
     kb.add([item("a", "Alpha page", "John Smith came."), item("j99999", "John Smith", "one more")])
     assert made(kb) == set() == expected(kb) and len(looks) <= 2
 
@@ -431,7 +430,9 @@ def test_step_by_step_gives_what_a_rebuild_and_the_batch_function_give(store, sm
     folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
     with (
         folder as path,
-        weft.open("memory:" if store == "memory" else f"{path}/weft.db", embedder=None) as kb,
+        knowloom.open(
+            "memory:" if store == "memory" else f"{path}/knowloom.db", embedder=None
+        ) as kb,
     ):
         for number, step in enumerate(steps):
             if step[0] == "interrupted":
@@ -450,12 +451,12 @@ def test_step_by_step_gives_what_a_rebuild_and_the_batch_function_give(store, sm
 
 
 def test_writers_at_the_same_time_leave_true_links(tmp_path, small):
-    path = str(tmp_path / "weft.db")
-    with weft.open(path, embedder=None) as kb:
+    path = str(tmp_path / "knowloom.db")
+    with knowloom.open(path, embedder=None) as kb:
         kb.add(item("start", "Rovers Hall", "Ada"))
 
     def write(writer: int) -> None:
-        with weft.open(path, embedder=None) as kb:
+        with knowloom.open(path, embedder=None) as kb:
             for number in range(6):
                 id = f"i{(number + writer) % 4}"
                 title = TITLES[(number * 3 + writer) % len(TITLES)]
@@ -468,14 +469,14 @@ def test_writers_at_the_same_time_leave_true_links(tmp_path, small):
         thread.start()
     for thread in threads:
         thread.join()
-    with weft.open(path, embedder=None) as kb:
+    with knowloom.open(path, embedder=None) as kb:
         kb.link()
         assert made(kb) == expected(kb) != set() and kb.verify() == []
 
 
 def test_verify_proves_the_index_of_names(tmp_path):
-    path = str(tmp_path / "weft.db")
-    with weft.open(path, embedder=None) as kb:
+    path = str(tmp_path / "knowloom.db")
+    with knowloom.open(path, embedder=None) as kb:
         kb.add([item("a", "Alpha page", "Ask Ada Lovelace."), item("b", "Ada Lovelace", "x")])
         store: Any = kb._stores.items
         assert of(CALLED, store.entries("s", ["b"])["b"]) == ["ada lovelace"]
@@ -483,7 +484,7 @@ def test_verify_proves_the_index_of_names(tmp_path):
     connection.execute("DELETE FROM entry WHERE label = 'c:ada lovelace'")
     connection.execute("INSERT INTO entry VALUES (1, 'c:nobody', 'a')")
     connection.close()
-    with weft.open(path, embedder=None) as kb:
+    with knowloom.open(path, embedder=None) as kb:
         assert kb.verify() == [
             "space 's': 1 labels of items are not in the index of names",
             "space 's': 1 entries of the index of names belong to no item",
@@ -496,6 +497,6 @@ def test_an_export_has_none_of_them_and_the_digest_neither(kb):
     items = [item("a", "Alpha page", "Ask Ada Lovelace."), item("b", "Ada Lovelace", "x")]
     kb.add(items)
     assert list(kb.edges()) == [] and {edge.origin for edge in kb.edges(made=True)} == {MADE}
-    with weft.open("memory:", embedder=None, links=[]) as plain:
+    with knowloom.open("memory:", embedder=None, links=[]) as plain:
         plain.add(list(kb.items()))
         assert plain.stats().spaces[0].digest == kb.stats().spaces[0].digest

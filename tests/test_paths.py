@@ -18,18 +18,18 @@ from test_client import serving
 from test_fit import MODELS, cases
 from test_render import PARSER, any_text, headings, items, tricky
 
-import weft
-from weft import Client, Edge, Hit, Invalid, Item, Kind, Recipe
-from weft.model import Form
-from weft.stages.fit import Part, fit
-from weft.stages.paths import SAID, way
-from weft.stages.render import FORMATS
-from weft.surfaces import unwire, wire
-from weft.surfaces.cli import cli
-from weft.surfaces.http import app
-from weft.surfaces.http.door import Limits
-from weft.surfaces.langchain import WeftRetriever
-from weft.tokens import counter
+import knowloom
+from knowloom import Client, Edge, Hit, Invalid, Item, Kind, Recipe
+from knowloom.cli.main import cli
+from knowloom.context.packing import Part, fit
+from knowloom.context.paths import SAID, way
+from knowloom.formats.layout import FORMATS
+from knowloom.integrations.langchain import KnowloomRetriever
+from knowloom.model import Form
+from knowloom.server import app
+from knowloom.server.settings import Limits
+from knowloom.tokens import counter
+from knowloom.wire import decoding, encoding
 
 ASK = "refund request"
 FIRST = '"Refund playbook" mentions "Chargeback"'
@@ -55,13 +55,13 @@ ITEMS = [
 
 
 @pytest.fixture
-def kb() -> Iterator[weft.Engine]:
-    with weft.open("memory:", embedder=None) as engine:
+def kb() -> Iterator[knowloom.Engine]:
+    with knowloom.open("memory:", embedder=None) as engine:
         engine.add(ITEMS)
         yield engine
 
 
-def told(kb: weft.Engine, **options: Any) -> dict[str, str]:
+def told(kb: knowloom.Engine, **options: Any) -> dict[str, str]:
     return {
         hit.item.id: hit.via for hit in kb.context(ASK, spaces=["s"], paths=True, **options).hits
     }
@@ -127,7 +127,7 @@ def test_asking_gives_another_digest_and_the_same_bytes_each_time(kb):
 
 
 def test_a_link_is_told_as_it_is_stored_whichever_way_it_is_followed():
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add(
             [Item("a", "s", title="Alpha", text="zebra"), Item("b", "s", title="Beta")],
             [Edge("b", "a", "written_by", space="s")],
@@ -143,7 +143,7 @@ def test_an_item_on_the_way_that_is_not_shown_is_told_by_its_title():
         Item("hub", "s", Kind.ENTITY, title="Omega"),
         Item("b", "s", title="Beta"),
     ]
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add(between, [Edge("a", "hub", space="s"), Edge("hub", "b", space="s")])
         for source in ("walk", "neighbours"):
             recipe = [
@@ -173,9 +173,9 @@ def test_what_has_no_title_is_told_by_its_id_and_a_long_title_is_shortened():
     assert len(way([edge], {("s", "a"): Item("a", "s", title="漢" * 10_000)})) < 150
 
 
-def test_every_type_of_link_that_weft_makes_has_words_for_it():
-    from weft.ingest.rules import RULES
-    from weft.stages.walk import BRIDGED
+def test_every_type_of_link_that_knowloom_makes_has_words_for_it():
+    from knowloom.linking.tag_rules import RULES
+    from knowloom.retrieval.walk import BRIDGED
 
     assert {*RULES, BRIDGED} <= set(SAID)
 
@@ -303,7 +303,7 @@ def test_what_is_neither_true_nor_false_is_refused(kb, given):
 
 def test_explain_tells_titles_beside_a_text_without_paths(kb):
     context = kb.explain(ASK, spaces=["s"])
-    assert wire.why(context.hits[2]) == f"{BOTH} (weight 1.0)"
+    assert encoding.why(context.hits[2]) == f"{BOTH} (weight 1.0)"
     assert context.text == kb.context(ASK, spaces=["s"]).text
     small = kb.explain(ASK, spaces=["s"], max_tokens=30)
     assert {one.hit.item.id: one.hit.via for one in small.left_out}["desk"] == BOTH
@@ -312,7 +312,7 @@ def test_explain_tells_titles_beside_a_text_without_paths(kb):
 def test_contexts_with_paths_go_over_the_wire_whole(kb):
     for options in ({"paths": True}, {"paths": False}):
         context = kb.context(ASK, spaces=["s"], **options)
-        assert unwire.context(wire.context(context)) == replace(
+        assert decoding.context(encoding.context(context)) == replace(
             context, stats=replace(context.stats, timings={})
         )
 
@@ -329,7 +329,7 @@ def test_a_client_gets_what_the_engine_gives(kb):
 
 
 @pytest.fixture
-def http(kb: weft.Engine) -> Iterator[TestClient]:
+def http(kb: knowloom.Engine) -> Iterator[TestClient]:
     with TestClient(app.create(kb, limits=Limits()), base_url="http://localhost") as client:
         yield client
 
@@ -420,14 +420,18 @@ def test_a_walk_of_the_service_keeps_to_depth_types_and_switch(kb, http):
 
 
 def test_the_shell_prints_paths_on_request(tmp_path):
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(ITEMS)
 
     def run(*args: str) -> str:
         result = CliRunner().invoke(
             cli,
             [*args, ASK, "--space", "s"],
-            env={"WEFT_STORE": str(tmp_path / "k.db"), "WEFT_EMBEDDER": "none", "COLUMNS": "200"},
+            env={
+                "KNOWLOOM_STORE": str(tmp_path / "k.db"),
+                "KNOWLOOM_EMBEDDER": "none",
+                "COLUMNS": "200",
+            },
         )
         assert result.exit_code == 0, result.output
         return result.output
@@ -438,7 +442,7 @@ def test_the_shell_prints_paths_on_request(tmp_path):
 
 
 def test_adapters_pass_the_option_on(kb):
-    retriever = weft.LlamaIndexRetriever(kb, spaces=["s"], max_tokens=500, paths=True)
+    retriever = knowloom.LlamaIndexRetriever(kb, spaces=["s"], max_tokens=500, paths=True)
     assert any(f"via: {FIRST}" in node.get_content() for node in retriever.retrieve(ASK))
-    chained = WeftRetriever(kb=kb, spaces=["s"], max_tokens=500, paths=True)
+    chained = KnowloomRetriever(kb=kb, spaces=["s"], max_tokens=500, paths=True)
     assert any(f"via: {FIRST}" in document.page_content for document in chained.invoke(ASK))

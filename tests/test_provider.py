@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import Edge, Item, Provider, Template, tokens
-from weft.capabilities.provider.retrieve import merged
-from weft.engine import Engine
-from weft.errors import Unavailable
-from weft.model import Hit
-from weft.ports import Stores
-from weft.stores.memory import MemoryStore
+import knowloom
+from knowloom import Edge, Item, Provider, Template, tokens
+from knowloom.capabilities.provider.retrieval import merged
+from knowloom.engine import Engine
+from knowloom.errors import Unavailable
+from knowloom.model import Hit
+from knowloom.ports import Stores
+from knowloom.stores.memory import MemoryStore
 
 ROOT = Path(__file__).parents[1]
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -96,7 +96,7 @@ EDGES = [
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request, tmp_path):
-    with weft.open(
+    with knowloom.open(
         "memory:" if request.param == "memory" else str(tmp_path / "k.db"), embedder=None
     ) as kb:
         kb.add(ITEMS, EDGES)
@@ -105,7 +105,7 @@ def kb(request, tmp_path):
 
 @pytest.fixture
 def lab():
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(ITEMS, EDGES)
         yield kb
 
@@ -271,7 +271,7 @@ def test_a_failing_layer_is_flagged_and_the_others_answer(role, method, layer, c
     found = maya(kb).provide(QUESTION)
     assert [(one.part, one.code) for one in found.degraded] == [(layer, "unavailable")]
     assert "team: aero" in found.sections["user_profile"]
-    with caplog.at_level(logging.WARNING, "weft"):
+    with caplog.at_level(logging.WARNING, "knowloom"):
         assert maya(kb)(QUESTION) == dict(found.sections)
     assert "the store is down" in caplog.text
 
@@ -465,7 +465,7 @@ class TestBudget:
         budget=st.integers(0, 120),
     )
     def test_whatever_the_texts_the_budget_holds(self, texts, budget):
-        with weft.open("memory:", embedder=None) as kb:
+        with knowloom.open("memory:", embedder=None) as kb:
             kb.add(
                 Item(f"p{n}", S, text=f"zebra {text}", section=("context", "skills")[n % 2])
                 for n, text in enumerate(texts)
@@ -594,18 +594,18 @@ class TestText:
         ids=lambda one: next(iter(one)),
     )
     def test_a_wrong_look_is_refused(self, kb, option):
-        with pytest.raises(weft.Invalid, match=next(iter(option))):
+        with pytest.raises(knowloom.Invalid, match=next(iter(option))):
             maya(kb).text("", **option)
 
 
 def test_the_same_question_gets_the_same_bytes_in_every_process(tmp_path):
     file = str(tmp_path / "k.db")
-    with weft.open(file, embedder=None) as kb:
+    with knowloom.open(file, embedder=None) as kb:
         kb.add(reversed(ITEMS), reversed(EDGES))
     script = (
-        "import json, sys, weft\n"
-        "with weft.open(sys.argv[1], embedder=None) as kb:\n"
-        "    p = weft.Provider(kb, entity_id='user:maya', spaces=['lab'], max_tokens=70)\n"
+        "import json, sys, knowloom\n"
+        "with knowloom.open(sys.argv[1], embedder=None) as kb:\n"
+        "    p = knowloom.Provider(kb, entity_id='user:maya', spaces=['lab'], max_tokens=70)\n"
         "    print(json.dumps([p(sys.argv[2]), p.text(sys.argv[2], include_scores=True)]))\n"
     )
     environment = {"PYTHONPATH": str(ROOT / "src")}
@@ -619,7 +619,7 @@ def test_the_same_question_gets_the_same_bytes_in_every_process(tmp_path):
         for seed in ("0", "1", "2")
     }
     assert len(shown) == 1
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(ITEMS, EDGES)
         provider = maya(kb, max_tokens=70)
         assert json.loads(shown.pop()) == [
@@ -636,11 +636,11 @@ def test_many_threads_may_ask_one_provider(kb):
 
 
 def test_closing_the_engine_closes_what_the_provider_uses(tmp_path):
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(ITEMS, EDGES)
         provider = maya(kb)
         assert provider(QUESTION)
-    with pytest.raises(weft.Unavailable, match="closed"):
+    with pytest.raises(knowloom.Unavailable, match="closed"):
         provider(QUESTION)
 
 
@@ -687,23 +687,23 @@ def test_closing_the_engine_closes_what_the_provider_uses(tmp_path):
     ids=str,
 )
 def test_bad_options_are_refused_at_once(lab, options, says):
-    with pytest.raises(weft.Invalid, match=says):
+    with pytest.raises(knowloom.Invalid, match=says):
         Provider(lab, **{"spaces": [S]} | options)
 
 
 def test_an_unknown_space_is_refused_with_the_known_ones(lab):
-    with pytest.raises(weft.NotFound, match="no space 'moon'; known: lab"):
+    with pytest.raises(knowloom.NotFound, match="no space 'moon'; known: lab"):
         Provider(lab, spaces=["moon"])
 
 
 @pytest.mark.parametrize("query", [None, 3, "x" * 100_001, "\ud800"])
 def test_what_is_no_question_is_refused(lab, query):
-    with pytest.raises(weft.Invalid):
+    with pytest.raises(knowloom.Invalid):
         maya(lab)(query)
 
 
 def test_a_provider_needs_an_engine():
-    with pytest.raises(weft.Invalid, match="not str"):
+    with pytest.raises(knowloom.Invalid, match="not str"):
         Provider("knowledge.db", spaces=[S])
 
 
@@ -712,10 +712,10 @@ def test_the_only_space_needs_no_name_and_among_several_none_is_chosen(kb):
     assert first(QUESTION) == Provider(kb, entity_id=MAYA, spaces=[S])(QUESTION)
     kb.add(Item("secret-plan", "board", text="LES simulation of the merger"))
     assert "merger" not in str(first(QUESTION))
-    with pytest.raises(weft.Invalid, match="spaces must be named; known: board, lab"):
+    with pytest.raises(knowloom.Invalid, match="spaces must be named; known: board, lab"):
         Provider(kb, entity_id=MAYA)
     with (
-        weft.open("memory:", embedder=None) as empty,
-        pytest.raises(weft.Invalid, match="known: none yet"),
+        knowloom.open("memory:", embedder=None) as empty,
+        pytest.raises(knowloom.Invalid, match="known: none yet"),
     ):
         Provider(empty)

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
-import weft
-from weft.surfaces.cli import cli
-from weft.surfaces.http import app as application
-from weft.surfaces.http.access import Keyring
-from weft.surfaces.http.guard import Limits
+import knowloom
+from knowloom.cli.main import cli
+from knowloom.server import app as application
+from knowloom.server.auth import Keyring
+from knowloom.server.middleware import Limits
 
 ROOT = Path(__file__).parents[1]
 QUESTION = "How do I process a refund request?"
@@ -27,14 +27,14 @@ NOW = "2026-06-01T12:00:00Z"
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("providing") / "harbor.db"
-    with weft.open(str(path), embedder=None) as kb:
+    with knowloom.open(str(path), embedder=None) as kb:
         kb.load(ROOT / "examples" / "harbor")
     return path
 
 
 @pytest.fixture
 def kb(file):
-    with weft.open(str(file), embedder=None) as kb:
+    with knowloom.open(str(file), embedder=None) as kb:
         yield kb
 
 
@@ -62,7 +62,7 @@ class TestCommand:
             NOW,
         )
         shown = json.loads(run(file, *asked, "--json").stdout)
-        found = weft.Provider(
+        found = knowloom.Provider(
             kb, entity_id="user:maya", spaces=["support"], max_tokens=300
         ).provide(QUESTION, now=NOW)
         assert shown["sections"] == dict(found.sections) and list(shown["sections"]) == list(
@@ -98,7 +98,9 @@ class TestCommand:
         ).stdout
         assert (
             shown
-            == weft.Provider(kb, entity_id="user:maya", spaces=["support"]).text(QUESTION, now=NOW)
+            == knowloom.Provider(kb, entity_id="user:maya", spaces=["support"]).text(
+                QUESTION, now=NOW
+            )
             + "\n"
         )
 
@@ -134,7 +136,7 @@ class TestRoute:
                     "now": NOW,
                 },
             )
-        found = weft.Provider(
+        found = knowloom.Provider(
             kb, entity_id="user:maya", spaces=["support"], max_tokens=300
         ).provide(QUESTION, now=NOW)
         assert answer.status_code == 200, answer.text

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from weft.model import Edge, Hit, Item, Kind
-from weft.quick import maker, opened
+from knowloom.construction import maker, opened
+from knowloom.model import Edge, Hit, Item, Kind
 
 ITEM = Item(
     "a", "acme", Kind.ENTITY, title="A", properties={"size": 1}, tags=("x",), confidence=0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.recent import Recent
+from knowloom.caching import Recent
 
 
 def test_what_is_in_use_stays_however_much_else_is_asked_for():

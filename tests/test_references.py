@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-import weft
-from weft import Edge, Item
-from weft.engine import Engine
-from weft.ingest import links as batch
+import knowloom
+from knowloom import Edge, Item
+from knowloom.engine import Engine
+from knowloom.linking import name_edges as batch
 
 X = "https://example.org/b"
 
 
 def made(items: list[Item], edges: list[Edge] | None = None) -> set[tuple[str, str, str]]:
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(items, edges or [])
         found = {(edge.source, edge.type, edge.target) for edge in kb.edges(["s"], made=True)}
     if not edges:
@@ -37,8 +37,14 @@ def item(id: str, title: str = "", text: str = "text", **more: Any) -> Item:
         ("See [it][1].\n\n[1]: <b.md> 'A title'", {"source": "docs/b.md"}),
         (f"See <{X}>.", {"properties": {"url": X}}),
         (f"It is at {X}.", {"properties": {"url": X}}),
-        ("Look into src/weft/engine.py for it.", {"properties": {"path": "src/weft/engine.py"}}),
-        ("Look into ./src/weft/engine.py, please", {"properties": {"file": "src/weft/engine.py"}}),
+        (
+            "Look into src/knowloom/engine.py for it.",
+            {"properties": {"path": "src/knowloom/engine.py"}},
+        ),
+        (
+            "Look into ./src/knowloom/engine.py, please",
+            {"properties": {"file": "src/knowloom/engine.py"}},
+        ),
         ("Rows come from `orders`.", {"properties": {"table": "orders"}}),
         ("Then `os.path.join()` is called.", {"properties": {"symbol": "os.path.join"}}),
         ("See [[Some Where|there]].", {"title": "Some Where"}),
@@ -79,7 +85,7 @@ def test_a_link_to_a_part_of_a_loaded_page_leads_to_that_part(tmp_path: Path) ->
         "# Alpha\nSee [policy](b.md#refund-policy) and [below](#more).\n\n## More\nAll of it.\n"
     )
     (tmp_path / "b.md").write_text("# Bee\nIntro.\n\n## Refund Policy\nFive days.\n")
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(tmp_path, space="s")
         linked = {
             (edge.source, edge.target): edge.properties["name"]
@@ -97,7 +103,7 @@ def test_links_whose_targets_a_page_names_at_its_end_lead_there_from_every_secti
         "# Alpha\nSee [it][1].\n\n## More\nAnd [Bee][] again, with [site].\n\n[1]: b.md\n[bee]: <b.md> 'B'\n[site]: https://x.org/\n[no]: n.md\n"
     )
     (tmp_path / "b.md").write_text("# Bee\nIntro.\n")
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(tmp_path, space="s")
         assert {
             edge.source
@@ -132,7 +138,7 @@ def test_a_long_run_of_signs_is_no_name():
 def test_what_people_forbid_or_say_stays_in_one_space_through_rebuilds_and_new_versions(again):
     pair = [item("a", "First page", "Ask the Fraud Desk."), item("b", "Fraud Desk")]
     elsewhere = [Item(one.id, "t", title=one.title, text=one.text) for one in pair]
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add([*pair, *elsewhere], [Edge("a", "b", "mentions", 0, "s")])
         if again == "relink":
             kb.relink()
@@ -146,8 +152,10 @@ def test_what_people_forbid_or_say_stays_in_one_space_through_rebuilds_and_new_v
         assert len(list(kb.edges(["t"], made=True))) == 1
 
 
-def test_where_a_person_takes_a_link_back_weft_may_make_it_and_all_is_well(tmp_path: Path) -> None:
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+def test_where_a_person_takes_a_link_back_knowloom_may_make_it_and_all_is_well(
+    tmp_path: Path,
+) -> None:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(
             [item("a", "First page", "Ask the Fraud Desk."), item("b", "Fraud Desk")],
             [Edge("a", "b", "mentions", 0.5, "s")],
@@ -162,13 +170,13 @@ def test_knowledge_linked_by_older_rules_is_linked_anew(tmp_path: Path) -> None:
     def linked(kb: Engine) -> int:
         return len(list(kb.edges(["s"], made=True)))
 
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(
             [item("a", "First page", "See `orders`."), item("b", properties={"table": "orders"})]
         )
         store: Any = kb._linker._store
         store.forget_links(store.linked_by().replace("refers_to/2", "refers_to/1"))
         assert linked(kb) == 0
-    with weft.open(str(tmp_path / "k.db"), embedder=None) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.link()
         assert linked(kb) == 1

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from weft.errors import Invalid
-from weft.model import Edge, Form, Hit, Item, Kind
-from weft.stages.escape import body_text
-from weft.stages.render import FORMATS, assemble, forms, in_quotes, layout, on_one_line
+from knowloom.errors import Invalid
+from knowloom.formats.layout import FORMATS, assemble, forms, in_quotes, layout, on_one_line
+from knowloom.formats.markdown_escape import body_text
+from knowloom.model import Edge, Form, Hit, Item, Kind
 
 PARSER = MarkdownIt("commonmark")
 
@@ -560,7 +560,7 @@ class TestMarkdown:
             "- **Tidewater** --[USES]--> **Gangway**",
         ],
     )
-    def test_a_text_cannot_write_the_lines_that_weft_writes(self, line: str) -> None:
+    def test_a_text_cannot_write_the_lines_that_knowloom_writes(self, line: str) -> None:
         for text in (line, f"Before.\n\n{line}\n\nAfter.", f"- one\n{line}\n- two"):
             shown = block("markdown", item(text))
             assert line not in shown.splitlines() and f"*{line[1:]}" in shown.splitlines()

@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 
-import weft
-from weft import config
-from weft.errors import Invalid, NotFound
-from weft.recipes import KNOWLEDGE, SEARCH, Recipe, Walk
-from weft.retrieval import NAMES, RetrievalSettings, known, load
-from weft.surfaces import unwire
-from weft.tiers import TIERS
+import knowloom
+from knowloom import config
+from knowloom.errors import Invalid, NotFound
+from knowloom.options import NAMES, RetrievalSettings, known, load
+from knowloom.recipes import KNOWLEDGE, SEARCH, Recipe, Walk
+from knowloom.tiers import TIERS
+from knowloom.wire import decoding
 
 ITEMS = [
-    weft.Item(
+    knowloom.Item(
         "lothair",
         "kings",
         title="Lothair II",
         text="Lothair II was a son of Lothair I and Ermengarde of Tours.",
     ),
-    weft.Item(
+    knowloom.Item(
         "ermengarde",
         "kings",
         title="Ermengarde of Tours",
         text="The empress passed away on 20 March 851.",
     ),
-    weft.Item(
+    knowloom.Item(
         "mothers",
         "kings",
         title="Mothers in tales",
@@ -40,12 +40,12 @@ ASKED = "When did the mother of Lothair II die?"
 
 @pytest.fixture
 def kings():
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(ITEMS)
         yield kb
 
 
-def found_by(context: weft.Context) -> set[str]:
+def found_by(context: knowloom.Context) -> set[str]:
     return {by for hit in context.hits for by in hit.found_by}
 
 
@@ -83,7 +83,7 @@ def test_the_walk_is_switched_off_for_all_contexts_and_a_request_may_want_it_bac
 
 
 def test_a_search_along_links_takes_the_numbers_of_the_walk(kings):
-    def scores(kb: weft.Engine) -> dict[str, float]:
+    def scores(kb: knowloom.Engine) -> dict[str, float]:
         return {hit.item.id: hit.score for hit in kb.search(ASKED, spaces=["kings"], mode="walk")}
 
     assert (
@@ -122,16 +122,16 @@ def test_a_file_a_table_and_a_value_say_the_same(tmp_path: Path):
         == known(expected)
         == expected
     )
-    with weft.open("memory:", embedder=None, retrieval=path) as kb:
+    with knowloom.open("memory:", embedder=None, retrieval=path) as kb:
         assert kb.retrieval == expected
 
 
-def test_weft_toml_may_hold_the_table_or_name_the_file(tmp_path: Path):
-    (tmp_path / "weft.toml").write_text('store = "x.db"\n[retrieval]\nsharpness = 3.0\n')
+def test_knowloom_toml_may_hold_the_table_or_name_the_file(tmp_path: Path):
+    (tmp_path / "knowloom.toml").write_text('store = "x.db"\n[retrieval]\nsharpness = 3.0\n')
     assert known(config.load({}, tmp_path).retrieval) == RetrievalSettings(sharpness=3.0)
-    (tmp_path / "weft.toml").write_text('retrieval = "patch.toml"\n')
+    (tmp_path / "knowloom.toml").write_text('retrieval = "patch.toml"\n')
     assert config.load({}, tmp_path).retrieval == "patch.toml"
-    assert config.load({"WEFT_RETRIEVAL": "other.toml"}, tmp_path).retrieval == "other.toml"
+    assert config.load({"KNOWLOOM_RETRIEVAL": "other.toml"}, tmp_path).retrieval == "other.toml"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_numbers_that_make_no_sense_are_refused_with_the_file(
 
 def test_a_file_that_is_not_there_and_values_of_other_kinds_are_refused(kings):
     with pytest.raises(NotFound, match=r"no file 'nowhere.toml'"):
-        weft.open("memory:", embedder=None, retrieval="nowhere.toml")
+        knowloom.open("memory:", embedder=None, retrieval="nowhere.toml")
     with pytest.raises(
         Invalid, match="retrieval is a file, a table of numbers or a RetrievalSettings, not int"
     ):
@@ -194,17 +194,17 @@ def test_a_file_that_is_not_there_and_values_of_other_kinds_are_refused(kings):
 
 def test_a_recipe_that_a_program_sends_keeps_its_walk():
     sent = Recipe("x", "walk", walk=Walk(starts=3))
-    assert unwire.recipe(asdict(sent)).walk == Walk(starts=3)
+    assert decoding.recipe(asdict(sent)).walk == Walk(starts=3)
     with pytest.raises(Invalid, match="no field of a Walk 'stars'"):
-        unwire.recipe({"name": "x", "walk": {"stars": 3}})
+        decoding.recipe({"name": "x", "walk": {"stars": 3}})
 
 
 def test_a_server_uses_its_numbers_unless_a_request_says_others():
     pytest.importorskip("fastapi")
-    from weft.surfaces.http.context import answer
-    from weft.surfaces.http.shapes import ContextRequest
+    from knowloom.server.routes.context import answer
+    from knowloom.server.schemas import ContextRequest
 
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(ITEMS)
         at = {"query": ASKED, "tenant_ids": ["kings"], "now": "2026-01-01T00:00:00Z"}
         other = kb.with_retrieval(RetrievalSettings(bm25_weight=0.9, vector_weight=0.1))

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from secret_samples import ALNUM, HEX, made
 
-import weft
-from weft import Edge, Invalid, Item
-from weft.ingest import secret_rules
-from weft.ingest.secrets import Rules
+import knowloom
+from knowloom import Edge, Invalid, Item
+from knowloom.secrets import rules
+from knowloom.secrets.scanner import Rules
 
-RULES = secret_rules.builtin()
+RULES = rules.builtin()
 KEY = made("github-token")[0]
 PASSWORD = "hunter2" * 2
 
@@ -37,7 +37,7 @@ ORDINARY = [
     "The form is postgres://user:password@host:5432/database, or mysql://USER:PASSWORD@HOST/DB, redis://:<password>@cache.",
     "https://harbor.example:8443/a@b and http://[::1]:8080/x@y and git@git.harbor.example:team/repo.git",
     "Server=db;Database=orders;Trusted_Connection=True; or User Id=app;Password=<password>;",
-    "Send it as Authorization: Bearer <token>, or Authorization: Bearer weft_…",
+    "Send it as Authorization: Bearer <token>, or Authorization: Bearer knowloom_…",
     "def connect(host='db', user='app', password=None): ... and socks5h://<username>:<password>@proxy-host2",
     "curl -u user:password https://api.harbor.example",
     "Order 3f2504e0-4f89-41d3-9a0c-0305e82c3301 was shipped; key: 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
@@ -69,7 +69,7 @@ def properties(**values):
 
 @pytest.fixture
 def kb():
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         yield kb
 
 
@@ -230,13 +230,13 @@ def test_a_load_skips_the_row_with_its_place_and_stores_the_rest(kb, tmp_path):
 def shell(tmp_path, *arguments, **environment):
     known = {
         **os.environ,
-        "WEFT_STORE": str(tmp_path / "k.db"),
-        "WEFT_EMBEDDER": "none",
-        "PYTHONPATH": str(Path(weft.__file__).parents[1]),
+        "KNOWLOOM_STORE": str(tmp_path / "k.db"),
+        "KNOWLOOM_EMBEDDER": "none",
+        "PYTHONPATH": str(Path(knowloom.__file__).parents[1]),
         **environment,
     }
     return subprocess.run(
-        [sys.executable, "-m", "weft", *arguments],
+        [sys.executable, "-m", "knowloom", *arguments],
         env=known,
         capture_output=True,
         text=True,
@@ -265,18 +265,18 @@ def test_the_shell_refuses_a_secret(tmp_path):
 def test_the_shell_takes_its_rules_from_the_settings(tmp_path):
     (tmp_path / "own.toml").write_text("[[rules]]\nname = 'badge'\nregex = 'HB-[0-9]{6}'\n")
     add = ("add", "--space", "s", "--id", "a", "--text")
-    assert "'badge'" in shell(tmp_path, *add, "HB-123456", WEFT_SECRET_RULES="own.toml").stderr
-    assert shell(tmp_path, *add, KEY, WEFT_SECRETS="allow").returncode == 0
+    assert "'badge'" in shell(tmp_path, *add, "HB-123456", KNOWLOOM_SECRET_RULES="own.toml").stderr
+    assert shell(tmp_path, *add, KEY, KNOWLOOM_SECRETS="allow").returncode == 0
     assert (
         "no way to treat secrets 'perhaps'; known: allow, refuse"
-        in shell(tmp_path, *add, "x", WEFT_SECRETS="perhaps").stderr
+        in shell(tmp_path, *add, "x", KNOWLOOM_SECRETS="perhaps").stderr
     )
 
 
 def test_the_service_refuses_a_secret(kb):
     from fastapi.testclient import TestClient
 
-    from weft.surfaces.http.app import create
+    from knowloom.server.app import create
 
     with TestClient(create(kb), base_url="http://localhost") as client:
         bad, fine = {"id": "a", "text": f"see {KEY}"}, {"id": "b", "text": "fine"}
@@ -315,7 +315,7 @@ def test_a_file_adds_rules_disables_others_and_allows_more(tmp_path):
     file.write_text(
         "disable = ['jwt']\nallow = ['^gh[p]_']\n[[rules]]\nname = 'badge'\nabout = 'a badge'\nkeywords = ['HB-']\nregex = 'HB-([0-9]{6})'\nentropy = 2\n"
     )
-    with weft.open("memory:", embedder=None, secret_rules=file) as kb:
+    with knowloom.open("memory:", embedder=None, secret_rules=file) as kb:
         with pytest.raises(Invalid, match=r"text holds what looks like a badge \(rule 'badge'\)"):
             kb.add(Item("a", "s", text="badge HB-482913"))
         with pytest.raises(Invalid, match="npm-token"):
@@ -330,10 +330,10 @@ def test_a_file_adds_rules_disables_others_and_allows_more(tmp_path):
 
 
 def test_secrets_can_be_allowed(tmp_path):
-    with weft.open("memory:", embedder=None, secrets="allow") as kb:
+    with knowloom.open("memory:", embedder=None, secrets="allow") as kb:
         assert kb.add(Item("a", "s", text=KEY)).added == 1
     with pytest.raises(Invalid, match="no way to treat secrets 'off'; known: allow, refuse"):
-        weft.open("memory:", embedder=None, secrets="off")
+        knowloom.open("memory:", embedder=None, secrets="off")
 
 
 @pytest.mark.parametrize(
@@ -375,13 +375,13 @@ def test_a_bad_file_of_rules_is_refused_with_its_place(tmp_path, text, told):
     file = tmp_path / "own.toml"
     file.write_text(text)
     with pytest.raises(Invalid) as caught:
-        weft.open("memory:", embedder=None, secret_rules=str(file))
+        knowloom.open("memory:", embedder=None, secret_rules=str(file))
     assert str(caught.value).startswith(f"{file}: ") and told in str(caught.value)
 
 
 def test_a_file_of_rules_that_is_not_there_is_named():
     with pytest.raises(Invalid, match=r"'nowhere\.toml' cannot be read: No such file"):
-        weft.open("memory:", embedder=None, secret_rules="nowhere.toml")
+        knowloom.open("memory:", embedder=None, secret_rules="nowhere.toml")
 
 
 def test_every_built_in_regex_is_taken_by_re2_and_every_rule_says_what_it_is():
@@ -404,7 +404,7 @@ def test_a_text_that_comes_near_every_rule_at_once_is_still_looked_at_whole():
 def test_the_client_tells_of_a_secret_as_the_engine_does(kb):
     from test_client import serving
 
-    with serving(kb) as url, weft.Client(url) as client:
+    with serving(kb) as url, knowloom.Client(url) as client:
         with pytest.raises(Invalid) as caught:
             client.add(Item("a", "s", text=f"see {KEY}"))
         report = client.load(

@@ -16,14 +16,14 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import Invalid, Item, MissingExtra
-from weft.engine import Engine
-from weft.ingest import finding
-from weft.ingest import links as batch
-from weft.linking import Naming
-from weft.names.spacy import SpacyNames
-from weft.surfaces.cli import cli
+import knowloom
+from knowloom import Invalid, Item, MissingExtra
+from knowloom.cli.main import cli
+from knowloom.engine import Engine
+from knowloom.linking import name_edges as batch
+from knowloom.linking import name_finders
+from knowloom.linking.linker import Naming
+from knowloom.ner.spacy import SpacyNames
 
 TRAINED = "en_core_web_sm"
 PATTERNS = [
@@ -49,8 +49,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kb(request: pytest.FixtureRequest, tmp_path: Path, model: str) -> Iterator[Engine]:
-    with weft.open(
-        "memory:" if request.param == "memory" else str(tmp_path / "weft.db"),
+    with knowloom.open(
+        "memory:" if request.param == "memory" else str(tmp_path / "knowloom.db"),
         embedder=None,
         names=model,
     ) as opened:
@@ -71,7 +71,7 @@ def made(kb: Engine) -> set[tuple[str, str, str, str]]:
 def test_texts_that_share_a_rare_name_without_capitals_are_linked(kb):
     kb.add([item("a", "we ask the blue ledger first"), item("b", "every blue ledger is audited")])
     assert made(kb) == {("a", "shares", "b", "blue ledger")}
-    with weft.open("memory:", embedder=None) as plain:
+    with knowloom.open("memory:", embedder=None) as plain:
         plain.add(
             [item("a", "we ask the blue ledger first"), item("b", "every blue ledger is audited")]
         )
@@ -129,7 +129,7 @@ def test_step_by_step_is_what_a_rebuild_makes(url, model, tmp_path):
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(steps)
     def check(changes: list[tuple[str, tuple[str, str] | None]]) -> None:
-        with weft.open(
+        with knowloom.open(
             "memory:" if url == "memory:" else str(tmp_path / f"{next(count)}.db"),
             embedder=None,
             names=finder,
@@ -150,22 +150,22 @@ def test_step_by_step_is_what_a_rebuild_makes(url, model, tmp_path):
 
 def test_the_pipeline_is_remembered_with_the_knowledge(tmp_path, model):
     path = str(tmp_path / "k.db")
-    with weft.open(path, embedder=None, names=model) as kb:
+    with knowloom.open(path, embedder=None, names=model) as kb:
         kb.add(item("a", "the night shift begins"))
-    with weft.open(path, embedder=None) as kb:
+    with knowloom.open(path, embedder=None) as kb:
         kb.add(item("b", "our night shift ends"))
         assert made(kb) == {("a", "shares", "b", "night shift")}
-    with weft.open(path, embedder=None, names="builtin") as kb:
+    with knowloom.open(path, embedder=None, names="builtin") as kb:
         kb.add(item("c", "nothing"))
         assert made(kb) == set()
 
 
 def test_other_rules_in_the_pipeline_link_everything_anew(tmp_path):
     path, folder = str(tmp_path / "k.db"), tmp_path / "rules"
-    with weft.open(path, embedder=None, names=pipeline(folder, PATTERNS[:1])) as kb:
+    with knowloom.open(path, embedder=None, names=pipeline(folder, PATTERNS[:1])) as kb:
         kb.add([item("a", "a night shift"), item("b", "the last night shift")])
         assert made(kb) == set()
-    with weft.open(path, embedder=None, names=pipeline(folder, PATTERNS[:2])) as kb:
+    with knowloom.open(path, embedder=None, names=pipeline(folder, PATTERNS[:2])) as kb:
         kb.link()
         assert made(kb) == {("a", "shares", "b", "night shift")}
 
@@ -200,50 +200,52 @@ def test_what_is_found_is_cleaned_like_titles_are():
                 (40, "ada's desk"),
             ]
 
-    found = finding.find(Finder(), "The Ada")
-    assert found == finding.Named(("ada's desk", "x" * 200), "ada's desk")
+    found = name_finders.find(Finder(), "The Ada")
+    assert found == name_finders.Named(("ada's desk", "x" * 200), "ada's desk")
     assert (
-        finding.remembered(Finder(), "The Ada", ["c:other", finding.label("The Ada", found)])
+        name_finders.remembered(
+            Finder(), "The Ada", ["c:other", name_finders.label("The Ada", found)]
+        )
         == found
     )
 
 
 def test_a_pipeline_that_is_missing_or_finds_nothing_is_told_with_what_to_install(tmp_path):
     with pytest.raises(MissingExtra, match="python -m spacy download xx_no_such_model"):
-        weft.open("memory:", embedder=None, names="spacy:xx_no_such_model")
+        knowloom.open("memory:", embedder=None, names="spacy:xx_no_such_model")
     spacy.blank("en").to_disk(tmp_path / "empty")
     with pytest.raises(Invalid, match="finds no named entities"):
-        weft.open("memory:", embedder=None, names=f"spacy:{tmp_path / 'empty'}")
+        knowloom.open("memory:", embedder=None, names=f"spacy:{tmp_path / 'empty'}")
     (tmp_path / "broken").mkdir()
     with pytest.raises(Invalid, match="cannot be loaded"):
-        weft.open("memory:", embedder=None, names=f"spacy:{tmp_path / 'broken'}")
+        knowloom.open("memory:", embedder=None, names=f"spacy:{tmp_path / 'broken'}")
     with pytest.raises(Invalid, match="no finder of names 'nltk'; known: spacy"):
-        weft.open("memory:", embedder=None, names="nltk:x")
+        knowloom.open("memory:", embedder=None, names="nltk:x")
     for wrong in ("spacy:", "spacy"):
         with pytest.raises(Invalid, match="spacy:en_core_web_sm"):
-            weft.open("memory:", embedder=None, names=wrong)
+            knowloom.open("memory:", embedder=None, names=wrong)
     with pytest.raises(Invalid, match="'builtin'"):
         Naming("capitals")
 
 
 def test_without_the_package_the_extra_is_named():
-    script = "import sys; sys.modules['spacy'] = None\nimport weft\n"
-    script += "try: weft.open('memory:', embedder=None, names='spacy:x')\nexcept weft.MissingExtra as error: print(error)"
+    script = "import sys; sys.modules['spacy'] = None\nimport knowloom\n"
+    script += "try: knowloom.open('memory:', embedder=None, names='spacy:x')\nexcept knowloom.MissingExtra as error: print(error)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert (
         done.stdout
-        == "finder of names 'spacy' needs a package that is not installed (spacy): pip install 'weft[spacy]'\n"
+        == "finder of names 'spacy' needs a package that is not installed (spacy): pip install 'knowloom[spacy]'\n"
     )
 
 
 def test_knowledge_whose_pipeline_is_gone_is_still_written_and_says_what_is_missing(tmp_path):
     path, folder = str(tmp_path / "k.db"), tmp_path / "rules"
-    with weft.open(path, embedder=None, names=pipeline(folder)) as kb:
+    with knowloom.open(path, embedder=None, names=pipeline(folder)) as kb:
         kb.add([item("a", "a night shift"), item("b", "the last night shift")])
     folder.rename(tmp_path / "elsewhere")
-    with weft.open(path, embedder=None) as kb:
+    with knowloom.open(path, embedder=None) as kb:
         report = kb.add(item("c", "no night shift"))
         assert (report.added, len(report.problems)) == (1, 1)
         assert "links are not up to date: there is no spaCy pipeline" in report.problems[0]
@@ -255,13 +257,17 @@ def test_the_setting_names_the_pipeline_for_the_shell(tmp_path, model):
     rows.write_text(
         '{"id": "a", "text": "the night shift begins"}\n{"id": "b", "text": "our night shift ends"}\n'
     )
-    env = {"WEFT_STORE": str(tmp_path / "k.db"), "WEFT_EMBEDDER": "none", "WEFT_NAMES": model}
+    env = {
+        "KNOWLOOM_STORE": str(tmp_path / "k.db"),
+        "KNOWLOOM_EMBEDDER": "none",
+        "KNOWLOOM_NAMES": model,
+    }
     for args in (["load", str(rows), "--space", "s"], ["links", "rebuild"]):
         assert CliRunner().invoke(cli, args, env=env).exit_code == 0
     listed = CliRunner().invoke(cli, ["links", "list", "--space", "s"], env=env)
     assert "shares" in listed.output
     failed = CliRunner().invoke(
-        cli, ["links", "rebuild"], env=env | {"WEFT_NAMES": "spacy:xx_no_such_model"}
+        cli, ["links", "rebuild"], env=env | {"KNOWLOOM_NAMES": "spacy:xx_no_such_model"}
     )
     assert (failed.exit_code, "python -m spacy download" in failed.output) == (1, True)
 
@@ -271,7 +277,7 @@ def test_the_setting_names_the_pipeline_for_the_shell(tmp_path, model):
     reason=f"{TRAINED} is not installed: names of a TRAINED pipeline are NOT tested here",
 )
 def test_a_trained_pipeline_finds_names(tmp_path):
-    with weft.open("memory:", embedder=None, names=f"spacy:{TRAINED}") as kb:
+    with knowloom.open("memory:", embedder=None, names=f"spacy:{TRAINED}") as kb:
         kb.add(
             [
                 item("a", "We met Angela Merkel in Berlin."),

@@ -24,17 +24,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from weft import codec, loading
-from weft.errors import Conflict, Corrupt, Unavailable
-from weft.model import Batch, Edge, Filter, Item
-from weft.stores.memory import MemoryStore
-from weft.stores.sqlite import file, vectors, view, words, write
-from weft.stores.sqlite import store as adapter
-from weft.stores.sqlite.store import SqliteStore
-from weft.testing import StoreContract
-from weft.testing.graph import link
-from weft.testing.knowledge import (
+import knowloom
+from knowloom import codec
+from knowloom.errors import Conflict, Corrupt, Unavailable
+from knowloom.loading import loader
+from knowloom.model import Batch, Edge, Filter, Item
+from knowloom.stores.memory import MemoryStore
+from knowloom.stores.sqlite import postings, schema, space_view, vectors
+from knowloom.stores.sqlite import store as adapter
+from knowloom.stores.sqlite import writer as write
+from knowloom.stores.sqlite.store import SqliteStore
+from knowloom.testing import StoreContract
+from knowloom.testing.graph import link
+from knowloom.testing.knowledge import (
     ACME,
     BOTH,
     NOW,
@@ -46,7 +48,7 @@ from weft.testing.knowledge import (
     matches,
     unit,
 )
-from weft.testing.vectors import embed
+from knowloom.testing.vectors import embed
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Store = MemoryStore | SqliteStore
@@ -61,7 +63,7 @@ def folder() -> tempfile.TemporaryDirectory[str]:
 def path() -> Iterator[str]:
     """Where a file may be made."""
     with folder() as made:
-        yield f"{made}/weft.db"
+        yield f"{made}/knowloom.db"
 
 
 @pytest.fixture
@@ -74,11 +76,11 @@ def sqlite(path: str) -> Iterator[SqliteStore]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits so low that a few items cross them all."""
-    monkeypatch.setattr(words, "FRESH_LIMIT", 4)
+    monkeypatch.setattr(postings, "FRESH_LIMIT", 4)
     monkeypatch.setattr(adapter, "FEW", 3)
-    for module in (view, vectors, write):
+    for module in (space_view, vectors, write):
         monkeypatch.setattr(module, "CHUNK", 8)
-    for module in (view, words):
+    for module in (space_view, postings):
         monkeypatch.setattr(module, "BLOCK", 4)
 
 
@@ -167,9 +169,9 @@ class TestSqliteAnswersAsMemoryDoes:
     @given(_steps)
     def check_random_steps(self, steps: list[Any]) -> None:
         with folder() as made:
-            memory, sqlite = MemoryStore(), SqliteStore.open(f"{made}/weft.db")
+            memory, sqlite = MemoryStore(), SqliteStore.open(f"{made}/knowloom.db")
             for step in steps:
-                sqlite = take(step, memory, sqlite, f"{made}/weft.db")
+                sqlite = take(step, memory, sqlite, f"{made}/knowloom.db")
                 compare(memory, sqlite)
             assert sqlite.verify() == []
             sqlite.close()
@@ -326,7 +328,7 @@ def test_a_reader_that_was_interrupted_starts_over(
     sqlite.apply(batch([item("a", "refund")]))
     for step in ("_load_records", "_load_signs", "_load_fresh"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(view.View, step, interrupted)
+            patch.setattr(space_view.View, step, interrupted)
             sqlite.search_text("refund", ACME, 10)
     assert matches(sqlite.search_text("refund", ACME, 10)) == ["a"]
 
@@ -348,7 +350,7 @@ def test_what_a_caller_does_to_an_item_stays_with_him(sqlite: SqliteStore, neste
 def test_items_kept_in_memory_are_those_of_the_file(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "KEPT_ITEMS", 2)
+    monkeypatch.setattr(space_view, "KEPT_ITEMS", 2)
     items = [
         item(id, text=f"{id} first", title=id.upper(), tags=("x",), confidence=0.5) for id in "abc"
     ]
@@ -372,7 +374,7 @@ def test_items_kept_in_memory_are_those_of_the_file(
 def test_words_kept_in_memory_are_those_of_the_file(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "KEPT_HOLDERS", 3 * view.PER_WORD)
+    monkeypatch.setattr(space_view, "KEPT_HOLDERS", 3 * space_view.PER_WORD)
     sqlite.apply(
         batch(
             [
@@ -415,7 +417,7 @@ def test_a_reader_does_not_remember_every_filter_it_ever_saw(sqlite: SqliteStore
     for number in range(200):
         sqlite.find(replace(ACME, created_to=NOW + timedelta(seconds=number)), 10)
     with sqlite.reading() as reader:
-        assert len(reader.views(["acme"])["acme"]._masks) <= view.MASKS
+        assert len(reader.views(["acme"])["acme"]._masks) <= space_view.MASKS
 
 
 # Processes
@@ -423,8 +425,8 @@ def test_a_reader_does_not_remember_every_filter_it_ever_saw(sqlite: SqliteStore
 PRELUDE = """
 import os, sys, time
 from datetime import UTC, datetime
-from weft.model import Batch, Filter, Item
-from weft.stores.sqlite.store import SqliteStore
+from knowloom.model import Batch, Filter, Item
+from knowloom.stores.sqlite.store import SqliteStore
 NOW, ACME = datetime(2025, 6, 1, 12, tzinfo=UTC), Filter(("acme",))
 def put(*ids, text="refund"):
     store.apply(Batch(NOW, tuple(Item(id, "acme", text=text, created_at=NOW) for id in ids)))
@@ -442,7 +444,7 @@ def start(path: str) -> Iterator[Start]:
     def run(script: str, *arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-W", "error", "-c", PRELUDE + dedent(script), path, *arguments]
         folders = os.pathsep.join(
-            [str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+            [str(Path(knowloom.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         )
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         running.append(
@@ -567,7 +569,7 @@ def test_writes_that_wait_beside_a_read_only_file_are_not_passed_over(path: str)
     shutil.copy(path, copy)
     shutil.copy(f"{path}-wal", f"{copy}-wal")
     with pytest.raises(Unavailable) as caught:
-        file._open_in_read_only_folder(copy)
+        schema._open_in_read_only_folder(copy)
     assert caught.value.code == "read_only" and "-wal" in str(caught.value)
     sqlite.close()
 
@@ -648,7 +650,7 @@ def test_an_empty_file_is_a_new_store(path: str) -> None:
 
 def test_edges_of_older_files_which_wrote_all_their_fields_are_read(tmp_path: Path) -> None:
     edge = Edge("a", "b", "owns", 0.5, "one", "deed", {"since": "2020", "name": "harbour"})
-    with weft.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
         kb.add(
             [
                 Item("a", "one", text="A"),
@@ -663,13 +665,13 @@ def test_edges_of_older_files_which_wrote_all_their_fields_are_read(tmp_path: Pa
     ]
     older.execute("UPDATE edge SET body = ?", (codec.to_json(codec.edge_to_dict(edge)),))
     older.close()
-    with weft.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
         assert (kb._stores.graph.edges_of([("one", "a")], ["one"]), kb.verify()) == ([edge], [])
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="nowhere"):
-        SqliteStore.open(str(tmp_path / "nowhere" / "weft.db"))
+        SqliteStore.open(str(tmp_path / "nowhere" / "knowloom.db"))
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
@@ -697,11 +699,11 @@ def test_a_full_disk_stores_nothing_of_the_batch(sqlite: SqliteStore) -> None:
 def test_a_load_on_a_full_disk_keeps_what_it_wrote_and_is_finished_by_loading_again(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "BATCH", 50)
+    monkeypatch.setattr(loader, "BATCH", 50)
     (tmp_path / "s.jsonl").write_text(
         "".join(f'{{"id": "{number}", "text": "{"refund " * 100}"}}\n' for number in range(500))
     )
-    with weft.open(path, embedder=None, links=[]) as kb:
+    with knowloom.open(path, embedder=None, links=[]) as kb:
         kb.add(Item("a", "s", text="refund"))
         writer = kb._stores.items._writer
         writer.pragma("max_page_count", writer.pragma("page_count") + 60)
@@ -769,7 +771,7 @@ DAMAGE = {
 def test_verify_finds_planted_damage(
     path: str, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(words, "FRESH_LIMIT", 3)
+    monkeypatch.setattr(postings, "FRESH_LIMIT", 3)
     store = some_knowledge(path)
     assert store.verify() == []
     run(path, damage)

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import weft
-from weft import Limits, Template
-from weft.templates import sandbox
+import knowloom
+from knowloom import Limits, Template
+from knowloom.templates import sandbox
 
 VALUES = ("text", "score", "tags")
 SWELLING = "{% set a = 'aaaaaaaaaa' %}" + "{% set a = a|replace('a', a) %}" * 4 + "{{ a|length }}"
@@ -87,7 +87,7 @@ def test_a_format_text_may_round_and_align():
     ],
 )
 def test_an_error_names_the_template_and_the_line(engine, source, says):
-    with pytest.raises(weft.Invalid, match=says) as raised:
+    with pytest.raises(knowloom.Invalid, match=says) as raised:
         render(source, engine, text="x", score=1.0, tags=[])
     assert raised.value.code == "template_error"
 
@@ -107,12 +107,12 @@ def test_an_error_names_the_template_and_the_line(engine, source, says):
     ],
 )
 def test_a_format_text_reaches_nothing_but_the_values(source):
-    with pytest.raises(weft.Invalid, match="template 'skills'"):
+    with pytest.raises(knowloom.Invalid, match="template 'skills'"):
         render(source, "format", text="x", score=1.0, tags=["a"])
 
 
 def test_a_format_text_is_checked_even_if_nobody_asked_for_it():
-    with pytest.raises(weft.Invalid, match=r"no value 'text\.__class__'"):
+    with pytest.raises(knowloom.Invalid, match=r"no value 'text\.__class__'"):
         Template("{text.__class__}", "format").render("skills", {"text": "x"})
 
 
@@ -126,7 +126,7 @@ def test_a_format_text_is_checked_even_if_nobody_asked_for_it():
     ],
 )
 def test_a_jinja2_template_cannot_climb_out_of_its_values(source):
-    with pytest.raises(weft.Invalid, match="line 1"):
+    with pytest.raises(knowloom.Invalid, match="line 1"):
         render(source, "jinja2", text="x")
 
 
@@ -155,15 +155,15 @@ def test_steps_time_memory_and_output_are_limited():
             "gives 1,100 characters, the limit is 1,000",
         ),
     ):
-        with pytest.raises(weft.Invalid, match=says):
+        with pytest.raises(knowloom.Invalid, match=says):
             template.render("skills", {"text": "x" * 100, "tags": [1] * 100})
     assert render("still {{ text }}", "jinja2", text="here") == "still here"
 
 
 def test_endless_recursion_ends():
-    with pytest.raises(weft.Invalid, match="recursion limit"):
+    with pytest.raises(knowloom.Invalid, match="recursion limit"):
         render("{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}", "jinja2")
-    with pytest.raises(weft.Invalid, match="maximum template depth"):
+    with pytest.raises(knowloom.Invalid, match="maximum template depth"):
         render('{{#*inline "p"}}{{> p}}{{/inline}}{{> p}}', "handlebars")
 
 
@@ -206,18 +206,18 @@ def test_a_missing_package_becomes_advice(tmp_path):
     for package in ("minijinja", "dotpromptz_handlebars"):
         (tmp_path / f"{package}.py").write_text("raise ModuleNotFoundError('gone', name='gone')")
     script = (
-        "import weft\n"
+        "import knowloom\n"
         "for engine in ('jinja2', 'handlebars'):\n"
-        "    try: weft.Template('x', engine).check('skills', ())\n"
-        "    except weft.MissingExtra as error: print(error)\n"
+        "    try: knowloom.Template('x', engine).check('skills', ())\n"
+        "    except knowloom.MissingExtra as error: print(error)\n"
     )
-    source = os.path.dirname(os.path.dirname(weft.__file__))
+    source = os.path.dirname(os.path.dirname(knowloom.__file__))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), source])}
     shown = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert shown == [
-        f"{engine} templates need a package that is not installed (gone): pip install 'weft[templates]'"
+        f"{engine} templates need a package that is not installed (gone): pip install 'knowloom[templates]'"
         for engine in ("jinja2", "handlebars")
     ]
 
@@ -232,7 +232,7 @@ def test_a_missing_package_becomes_advice(tmp_path):
     ],
 )
 def test_what_is_no_template_is_refused(source, engine, says):
-    with pytest.raises(weft.Invalid, match=says):
+    with pytest.raises(knowloom.Invalid, match=says):
         Template(source, engine)
 
 
@@ -248,17 +248,17 @@ def test_what_is_no_template_is_refused(source, engine, says):
     ],
 )
 def test_limits_that_make_no_sense_are_refused(limit):
-    with pytest.raises(weft.Invalid, match=f"limits: {next(iter(limit))} must be"):
+    with pytest.raises(knowloom.Invalid, match=f"limits: {next(iter(limit))} must be"):
         Limits(**limit)
 
 
 @pytest.mark.parametrize("values", [{"text": object()}, {"text": {1, 2}}])
 def test_values_that_are_not_plain_are_refused(values):
-    with pytest.raises(weft.Invalid, match="template 'skills': the values must be plain JSON"):
+    with pytest.raises(knowloom.Invalid, match="template 'skills': the values must be plain JSON"):
         Template("{{ text }}").render("skills", values)
 
 
 def test_a_value_that_is_not_text_costs_only_its_own_rendering():
-    with pytest.raises(weft.Invalid, match="template 'skills'"):
+    with pytest.raises(knowloom.Invalid, match="template 'skills'"):
         render("{{ text }}", "jinja2", text="\ud800")
     assert render("{{ text }}", "jinja2", text="fine") == "fine"

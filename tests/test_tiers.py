@@ -15,12 +15,12 @@ import uvicorn
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-import weft
-from weft import Edge, Engine, Forbidden, Invalid, Item, Kind, Recipe, tiers
-from weft.recipes import KNOWLEDGE, MEMORIES, RECIPES, SEARCH
-from weft.surfaces.cli import cli
-from weft.surfaces.http.access import Keyring
-from weft.surfaces.http.app import create
+import knowloom
+from knowloom import Edge, Engine, Forbidden, Invalid, Item, Kind, Recipe, tiers
+from knowloom.cli.main import cli
+from knowloom.recipes import KNOWLEDGE, MEMORIES, RECIPES, SEARCH
+from knowloom.server.app import create
+from knowloom.server.auth import Keyring
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 TIERS = ("core", "writer_pro", "teams", "enterprise")
@@ -41,7 +41,7 @@ def knowledge() -> tuple[list[Item], list[Edge]]:
 
 @pytest.fixture(scope="module")
 def kb() -> Iterator[Engine]:
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(*knowledge())
         yield kb
 
@@ -117,7 +117,7 @@ def test_explain_tells_nothing_beyond_the_tier(kb, tier):
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_only_enterprise_brings_configurations_of_its_own(kb, tier):
-    own = weft.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),))
+    own = knowloom.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),))
     for options in ({"recipe": [Recipe("mine")]}, {"agent": own}):
         if tier == "enterprise":
             assert kb.context("refund", spaces=["s"], tier=tier, **options).text
@@ -171,12 +171,12 @@ def test_restricting_is_a_function_from_recipes_to_recipes():
 
 
 def test_the_assembler_shows_the_users_own_text_in_every_tier(kb):
-    assembler = weft.Assembler(
+    assembler = knowloom.Assembler(
         [
-            weft.DocumentStrategy(),
-            weft.RetrievalStrategy(kb),
-            weft.KnowledgeStrategy(kb),
-            weft.MemoryStrategy(kb),
+            knowloom.DocumentStrategy(),
+            knowloom.RetrievalStrategy(kb),
+            knowloom.KnowledgeStrategy(kb),
+            knowloom.MemoryStrategy(kb),
         ]
     )
     texts = {
@@ -201,13 +201,13 @@ def test_the_assembler_shows_the_users_own_text_in_every_tier(kb):
     ],
 )
 def test_a_provider_is_for_the_full_tiers(kb, tier, seen):
-    provider = weft.Provider(kb, spaces=["s"], tier=tier)
+    provider = knowloom.Provider(kb, spaces=["s"], tier=tier)
     for call in (provider, provider.retrieve, provider.provide, provider.text):
         if seen:
             call("refund")
         else:
             with pytest.raises(
-                weft.Forbidden, match="the provider needs the tier 'teams' or 'enterprise'"
+                knowloom.Forbidden, match="the provider needs the tier 'teams' or 'enterprise'"
             ):
                 call("refund")
 
@@ -223,8 +223,8 @@ def test_a_provider_is_for_the_full_tiers(kb, tier, seen):
     ],
 )
 def test_memory_is_for_the_full_tiers(kb, tier, seen):
-    weft.Memory(kb, "m").remember("the refund was paid", id="a")
-    memory = weft.Memory(kb, "m", tier=tier)
+    knowloom.Memory(kb, "m").remember("the refund was paid", id="a")
+    memory = knowloom.Memory(kb, "m", tier=tier)
     calls = {
         "remember": ("b",),
         "relate": ("a", "a"),
@@ -240,17 +240,17 @@ def test_memory_is_for_the_full_tiers(kb, tier, seen):
             getattr(memory, name)(*given)
         else:
             with pytest.raises(
-                weft.Forbidden, match="memory needs the tier 'teams' or 'enterprise'"
+                knowloom.Forbidden, match="memory needs the tier 'teams' or 'enterprise'"
             ):
                 getattr(memory, name)(*given)
     if not seen:
-        with pytest.raises(weft.Forbidden):
+        with pytest.raises(knowloom.Forbidden):
             memory.add_conversation([{"speaker": "A", "content": "b"}], conversation="c")
-        assert [one.id for one in weft.Memory(kb, "m").get(["a", "b"])] == ["a"]
+        assert [one.id for one in knowloom.Memory(kb, "m").get(["a", "b"])] == ["a"]
 
 
 def test_a_graph_context_shows_what_its_tier_may(kb):
-    graph = weft.GraphContext(kb, ["s"])
+    graph = knowloom.GraphContext(kb, ["s"])
     counts = {
         tier: len(graph.for_query("refund endpoint", tier=tier, max_tokens=None).entities)
         for tier in TIERS
@@ -264,7 +264,7 @@ def test_a_graph_context_shows_what_its_tier_may(kb):
         told.degraded[-1].code,
     ) == (["e1"], (), (), "tier")
     with pytest.raises(Forbidden, match="enterprise"):
-        graph.for_query("refund", tier="teams", ranker=weft.TermRanker())
+        graph.for_query("refund", tier="teams", ranker=knowloom.TermRanker())
 
 
 class TestServer:
@@ -275,7 +275,7 @@ class TestServer:
             tier: ring.add(tier, reads=["s"], writes=[], role="viewer", tier=tier, now=NOW)[1]
             for tier in TIERS
         }
-        with weft.open("memory:", embedder=None) as kb:
+        with knowloom.open("memory:", embedder=None) as kb:
             kb.add(*knowledge())
             app = create(kb, ring)
             yield {
@@ -388,7 +388,7 @@ class TestServer:
         ring = Keyring(tmp_path / "keys.json")
         secret = ring.add("odd", reads=["s"], writes=[], role="viewer", tier="teams", now=NOW)[1]
         ring.path.write_text(ring.path.read_text().replace('"teams"', '"platinum"'))
-        with weft.open("memory:", embedder=None) as kb:
+        with knowloom.open("memory:", embedder=None) as kb:
             kb.add(*knowledge())
             client = TestClient(
                 create(kb, Keyring(ring.path)),
@@ -400,7 +400,7 @@ class TestServer:
 
 def test_the_shell_says_which_tier_is_in_force(tmp_path):
     file = str(tmp_path / "k.db")
-    with weft.open(file, embedder=None) as kb:
+    with knowloom.open(file, embedder=None) as kb:
         kb.add(*knowledge())
     run = CliRunner().invoke
     core = run(
@@ -504,10 +504,10 @@ def test_a_client_asks_with_tiers_and_agents_as_the_engine_does(kb, tmp_path):
             assert thread.is_alive()
             time.sleep(0.005)
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        own = weft.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),), 500, "plain")
+        own = knowloom.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),), 500, "plain")
         with (
-            weft.Client(url, key=secrets["enterprise"]) as full,
-            weft.Client(url, key=secrets["teams"]) as teams,
+            knowloom.Client(url, key=secrets["enterprise"]) as full,
+            knowloom.Client(url, key=secrets["teams"]) as teams,
         ):
             for options in (
                 {"tier": "writer_pro"},

@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public
 
-from weft import tokens
-from weft.errors import Invalid
-from weft.tokens import UPPER_BOUND, counter
+from knowloom import tokens
+from knowloom.errors import Invalid
+from knowloom.tokens import UPPER_BOUND, counter
 
 ENCODINGS = ["cl100k_base", "o200k_base"]
 MINILM = Path(tokens.__file__).parent / "embedders" / "minilm_files" / "tokenizer.json"

@@ -1,4 +1,4 @@
-"""Tuning: it finds numbers that are better, keeps them only if they hold on questions left out, and writes what weft reads."""
+"""Tuning: it finds numbers that are better, keeps them only if they hold on questions left out, and writes what knowloom reads."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-import weft
-from weft.errors import Invalid
-from weft.evaluation.tune import DEFAULTS, LEAST, TABLE
-from weft.recipes import KNOWLEDGE
-from weft.retrieval import NAMES, RetrievalSettings, known, load
-from weft.surfaces.cli import cli
+import knowloom
+from knowloom.cli.main import cli
+from knowloom.errors import Invalid
+from knowloom.evaluation.tune import DEFAULTS, LEAST, TABLE
+from knowloom.options import NAMES, RetrievalSettings, known, load
+from knowloom.recipes import KNOWLEDGE
 
 TOPICS = 24
 
@@ -58,26 +58,26 @@ def uneven(tmp_path: Path):
         yield opened
 
 
-def filled(path: Path, embedder: Marked) -> weft.Engine:
+def filled(path: Path, embedder: Marked) -> knowloom.Engine:
     items = [
-        weft.Item(f"true-{n}", "s", text=f"about something else entirely, meaning {n}")
+        knowloom.Item(f"true-{n}", "s", text=f"about something else entirely, meaning {n}")
         for n in range(TOPICS)
     ]
     items += [
-        weft.Item(
+        knowloom.Item(
             f"false-{n}",
             "s",
             text=f"An answer to question word{n} other{n} third{n}, meaning {TOPICS}",
         )
         for n in range(TOPICS)
     ]
-    opened = weft.open(str(path), embedder=embedder, links=[])
+    opened = knowloom.open(str(path), embedder=embedder, links=[])
     opened.add(items)
     return opened
 
 
 QUESTIONS = [
-    weft.Question(f"question word{n} other{n} third{n} meaning {n}", (f"true-{n}",), str(n))
+    knowloom.Question(f"question word{n} other{n} third{n} meaning {n}", (f"true-{n}",), str(n))
     for n in range(TOPICS)
 ]
 
@@ -85,17 +85,17 @@ QUESTIONS = [
 def test_better_numbers_are_found_kept_and_written_and_the_patch_gives_what_was_measured(
     kb, tmp_path: Path
 ):
-    found = weft.tune(kb, QUESTIONS, measure="recall@1")
+    found = knowloom.tune(kb, QUESTIONS, measure="recall@1")
     assert found.adopted and found.found["vector_weight"] > KNOWLEDGE[0].vector_weight
     assert found.after > found.before + 0.2
     path = tmp_path / "patch.toml"
     path.write_text(found.patch())
     assert load(path) == known(found.numbers) == RetrievalSettings(**found.found)
-    with weft.open(str(tmp_path / "k.db"), embedder=Marked(), retrieval=path) as patched:
-        assert weft.evaluate(patched, QUESTIONS, ks=(1,), budgets=()).mean(
+    with knowloom.open(str(tmp_path / "k.db"), embedder=Marked(), retrieval=path) as patched:
+        assert knowloom.evaluate(patched, QUESTIONS, ks=(1,), budgets=()).mean(
             "recall@1"
         ) == pytest.approx(found.after)
-    assert weft.evaluate(kb, QUESTIONS, ks=(1,), budgets=()).mean("recall@1") == pytest.approx(
+    assert knowloom.evaluate(kb, QUESTIONS, ks=(1,), budgets=()).mean("recall@1") == pytest.approx(
         found.before
     )
 
@@ -104,12 +104,12 @@ def test_what_helps_by_chance_is_not_kept(kb):
     """Questions whose answers are drawn at random: some numbers are better on them, and on no others."""
     chance = np.random.default_rng(3)
     drawn = [
-        weft.Question(
+        knowloom.Question(
             one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id
         )
         for one in QUESTIONS
     ]
-    found = weft.tune(kb, drawn, measure="recall@1")
+    found = knowloom.tune(kb, drawn, measure="recall@1")
     assert found.after >= found.before and not found.adopted
     assert (
         found.numbers == {}
@@ -130,26 +130,26 @@ def test_noise_is_rarely_kept_whatever_the_seed(uneven):
     for seed in range(8):
         chance = np.random.default_rng(seed)
         drawn = [
-            weft.Question(
+            knowloom.Question(
                 one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id
             )
             for one in QUESTIONS
         ]
-        found = weft.tune(uneven, drawn, measure="recall@1", seed=seed, table=table, folds=12)
+        found = knowloom.tune(uneven, drawn, measure="recall@1", seed=seed, table=table, folds=12)
         kept, gained = kept + found.adopted, gained + (found.after > found.before + 0.05)
     assert (kept <= 1, gained >= 4) == (True, True), (kept, gained)
 
 
 def test_what_was_set_before_is_the_start_and_stays_in_the_patch(kb):
     own = kb.with_retrieval(RetrievalSettings(walk_onward=0.4, bm25_weight=0.9))
-    found = weft.tune(own, QUESTIONS, measure="recall@1")
+    found = knowloom.tune(own, QUESTIONS, measure="recall@1")
     assert found.set_before == {"walk_onward": 0.4, "bm25_weight": 0.9}
     assert found.numbers["walk_onward"] == 0.4 and found.numbers["bm25_weight"] < 0.9
 
 
 def test_numbers_of_the_options_are_in_the_patch_as_all_was_measured_with_them(kb):
     own = kb.with_retrieval(RetrievalSettings(sharpness=4.0, walk_onward=0.9))
-    found = weft.tune(
+    found = knowloom.tune(
         own,
         QUESTIONS,
         measure="recall@1",
@@ -161,18 +161,18 @@ def test_numbers_of_the_options_are_in_the_patch_as_all_was_measured_with_them(k
     assert tomllib.loads(found.patch()) == {"retrieval": {**found.set_before, **found.found}}
 
 
-def test_where_other_numbers_are_set_those_of_weft_are_tried_too(kb):
-    """Only the share that is weft's own is better than the one that is set: the table has none that is as good."""
-    words = [weft.Question(one.text, (f"false-{one.id}",), one.id) for one in QUESTIONS]
+def test_where_other_numbers_are_set_those_of_knowloom_are_tried_too(kb):
+    """Only the share that is knowloom's own is better than the one that is set: the table has none that is as good."""
+    words = [knowloom.Question(one.text, (f"false-{one.id}",), one.id) for one in QUESTIONS]
     own = kb.with_retrieval(RetrievalSettings(bm25_weight=0.1, vector_weight=0.9))
     table = {"shares": [{"bm25_weight": 0.2, "vector_weight": 0.8}]}
-    found = weft.tune(own, words, measure="recall@1", table=table)
+    found = knowloom.tune(own, words, measure="recall@1", table=table)
     assert found.adopted and found.found == {
         "bm25_weight": KNOWLEDGE[0].bm25_weight,
         "vector_weight": KNOWLEDGE[0].vector_weight,
     }
-    assert weft.tune(kb, words, measure="recall@1", table=table).tried == 2, (
-        "what is set is weft's own: once is enough"
+    assert knowloom.tune(kb, words, measure="recall@1", table=table).tried == 2, (
+        "what is set is knowloom's own: once is enough"
     )
 
 
@@ -185,22 +185,22 @@ def test_the_defaults_are_those_of_the_default_recipe():
 
 
 def test_the_same_seed_tunes_the_same(kb):
-    assert weft.tune(kb, QUESTIONS, measure="nDCG@10", seed=4) == weft.tune(
+    assert knowloom.tune(kb, QUESTIONS, measure="nDCG@10", seed=4) == knowloom.tune(
         kb, QUESTIONS, measure="nDCG@10", seed=4
     )
 
 
 def test_numbers_that_cannot_matter_are_not_tried(kb):
-    plain = weft.tune(kb, QUESTIONS, measure="recall@1")
+    plain = knowloom.tune(kb, QUESTIONS, measure="recall@1")
     assert plain.tried <= 1 + len(TABLE["shares"]), "a search without links has only its shares"
     with pytest.raises(
         Invalid, match="no number that can be tuned changes a search with mode=bm25"
     ):
-        weft.tune(kb, QUESTIONS, measure="recall@1", mode="bm25")
+        knowloom.tune(kb, QUESTIONS, measure="recall@1", mode="bm25")
 
 
 def test_contexts_can_be_tuned(kb):
-    found = weft.tune(
+    found = knowloom.tune(
         kb,
         QUESTIONS,
         measure="evidence@30",
@@ -224,13 +224,13 @@ def test_contexts_can_be_tuned(kb):
 )
 def test_what_cannot_be_tuned_is_refused(kb, options, message):
     with pytest.raises(Invalid) as caught:
-        weft.tune(kb, QUESTIONS, **options)
+        knowloom.tune(kb, QUESTIONS, **options)
     assert message in str(caught.value)
 
 
 def test_too_few_questions_are_refused(kb):
     with pytest.raises(Invalid, match=f"11 questions .* at least {LEAST} are needed"):
-        weft.tune(kb, QUESTIONS[:11])
+        knowloom.tune(kb, QUESTIONS[:11])
 
 
 def test_every_number_of_the_table_may_be_set_and_differs_from_the_default():
@@ -252,13 +252,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(cli, args, prog_name="weft", env={"WEFT_EMBEDDER": "none"})
+    return CliRunner().invoke(cli, args, prog_name="knowloom", env={"KNOWLOOM_EMBEDDER": "none"})
 
 
-def test_the_command_writes_a_patch_that_weft_eval_measures(place: Path):
+def test_the_command_writes_a_patch_that_knowloom_eval_measures(place: Path):
     result = run("tune", "s.jsonl", "q.jsonl", "--write", "p.toml", "--measure", "evidence@100")
     assert result.exit_code == 0, result.output
-    assert "Nothing to change" in result.stdout and "WEFT_RETRIEVAL=p.toml" in result.stdout
+    assert "Nothing to change" in result.stdout and "KNOWLOOM_RETRIEVAL=p.toml" in result.stdout
     row = run("eval", "s.jsonl", "q.jsonl", "--with", "p.toml", "--json")
     assert json.loads(row.stdout)["configurations"][0]["measures"]["recall@2"]["mean"] == 1
 

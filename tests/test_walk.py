@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-import weft
-from weft import Edge, Hit, Item
-from weft.errors import Unavailable
-from weft.ingest.links import MENTIONS
-from weft.model import SINCE, Filter, Kind
-from weft.recipes import KNOWLEDGE, Recipe
-from weft.stages.said import NAMING, REPEATED, linked, worth_less
-from weft.stages.walk import walk
-from weft.testing.knowledge import unit
+import knowloom
+from knowloom import Edge, Hit, Item
+from knowloom.errors import Unavailable
+from knowloom.linking.name_edges import MENTIONS
+from knowloom.model import SINCE, Filter, Kind
+from knowloom.recipes import KNOWLEDGE, Recipe
+from knowloom.retrieval.repetition import NAMING, REPEATED, linked, worth_less
+from knowloom.retrieval.walk import walk
+from knowloom.testing.knowledge import unit
 
 QUESTION = "When did the mother of Lothair II die?"
 FAMILY = [
@@ -45,8 +45,8 @@ FAMILY = [
 
 
 @pytest.fixture(params=["memory:", "file"])
-def kb(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[weft.Engine]:
-    with weft.open(
+def kb(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[knowloom.Engine]:
+    with knowloom.open(
         "memory:" if request.param == "memory:" else f"{tmp_path}/k.db", embedder=None
     ) as engine:
         engine.add(FAMILY)
@@ -92,7 +92,7 @@ def test_found_and_linked_items_are_valued_in_one_measure(kb):
 def test_linked_items_get_more_the_nearer_they_are_and_one_without_a_vector_is_not_lost(
     url, tmp_path
 ):
-    with weft.open(
+    with knowloom.open(
         "memory:" if url == "memory:" else f"{tmp_path}/k.db", embedder=None, links=[]
     ) as kb:
         ends = ["near", "far", "bare"]
@@ -119,7 +119,7 @@ def test_linked_items_get_more_the_nearer_they_are_and_one_without_a_vector_is_n
 
 
 def test_without_links_search_stays_as_it_is():
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add(FAMILY)
         plain, walked = (
             kb.search(QUESTION, spaces=["s"], mode=mode) for mode in ("hybrid", "walk")
@@ -177,7 +177,7 @@ def test_a_walk_may_pass_through_what_it_may_not_show():
         Item("hub", "s", Kind.ENTITY, title="Omega", text="x"),
         Item("b", "s", title="Beta", text="Says what to do."),
     ]
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(items, [Edge("a", "hub", space="s"), Edge("hub", "b", space="s")])
         linked = [hit for hit in kb.context("zebra plan", spaces=["s"]).hits if hit.item.id == "b"]
         assert linked[0].path == (("s", "a"), ("s", "hub"), ("s", "b"))
@@ -204,7 +204,7 @@ def test_depth_0_follows_no_links_and_depth_1_only_those_of_hits(kb):
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_a_context_says_how_far_it_went_and_how_much_it_reached(depth):
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add(
             [
                 Item("start", "s", text="zebra"),
@@ -243,7 +243,7 @@ def test_a_link_that_was_made_later_is_not_followed_back_then():
         Item("lothair", "s", title="Lothair", text="king of Lotharingia", **then),
         Item("abbey", "s", text="a house of monks", **then),
     ]
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add(
             items,
             [Edge("lothair", "abbey", space="s", properties={SINCE: "2026-03-01T00:00:00+00:00"})],
@@ -268,7 +268,7 @@ def test_where_texts_only_share_names_the_order_of_search_stays():
         )
         for n, word in enumerate(["tea", "cake", "soup"])
     ]
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(turns)
         assert {edge.type for edge in kb.edges(["s"], made=True)} == {"shares"}
         found = [(hit.item.id, hit.score) for hit in kb.search("Who went for cake?", spaces=["s"])]
@@ -310,7 +310,7 @@ def test_of_equals_the_first_by_id_is_the_best_that_others_repeat():
 
 
 def test_what_may_be_shown_is_found_behind_much_that_may_not():
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item("start", "s", title="Lothair", text="Lothair was king.")])
         kb.add(
             [

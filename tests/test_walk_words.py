@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-import weft
-from weft import Edge, Hit, Item
-from weft.model import Filter
-from weft.recipes import Walk
-from weft.stages import starts
-from weft.stages.bridge import held, plain, unasked, whole_names
-from weft.stages.sight import ASKED, BEGINNING, LEAST_NEW, Sight
-from weft.stages.starts import HOLDING, asked_for, by_names, by_use, shares, unaccented
-from weft.stages.synonyms import TABLE, synonyms
-from weft.words import words
+import knowloom
+from knowloom import Edge, Hit, Item
+from knowloom.model import Filter
+from knowloom.recipes import Walk
+from knowloom.retrieval import walk_seeds
+from knowloom.retrieval.query_coverage import ASKED, BEGINNING, LEAST_NEW, Sight
+from knowloom.retrieval.walk_seeds import (
+    HOLDING,
+    asked_for,
+    by_names,
+    by_use,
+    held,
+    plain,
+    shares,
+    unaccented,
+    unasked,
+    whole_names,
+)
+from knowloom.text.synonyms import TABLE, synonyms
+from knowloom.text.words import words
 
 
 def item(id: str, text: str = "", title: str = "") -> Item:
@@ -94,7 +104,7 @@ def test_of_two_linked_items_the_one_that_answers_in_other_words_comes_first():
         Item("b", "s", title="Berta Holm", text="She sold him bread for years."),
         Item("c", "s", title="Carla Munk", text="She was his wife for years."),
     ]
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add(items)
         hits = kb.search("Who was the spouse of Anton Velde?", spaces=["s"], mode="walk")
     assert [hit.item.id for hit in hits] == ["a", "c", "b"]
@@ -202,10 +212,10 @@ def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatc
         Item("inga", "s", title="Inga Dam", text="A wall."),
     ]
     worth = []
-    with weft.open("memory:", embedder=None) as kb:
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.add([river, road, *ends])
         for holding in (HOLDING, 0.0):
-            monkeypatch.setattr(starts, "HOLDING", holding)
+            monkeypatch.setattr(walk_seeds, "HOLDING", holding)
             scores = {
                 one.item.id: one.score
                 for one in kb.search(
@@ -230,7 +240,7 @@ def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
         item("bubye", "Bubye River again."),
         item("tea", "Tea."),
     ]
-    with weft.open("memory:", embedder=None, links=[]) as kb:
+    with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([start, *others])
         texts = {one.key: plain(one) for one in [start, *others]}
         question = "Where is the Bubye River?"

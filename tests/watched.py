@@ -1,8 +1,8 @@
-"""What is asked of a weft file."""
+"""What is asked of a knowloom file."""
 
 from __future__ import annotations
 
-from weft.stores.sqlite.store import SqliteStore
+from knowloom.stores.sqlite.store import SqliteStore
 
 
 def statements(store: SqliteStore) -> list[str]:

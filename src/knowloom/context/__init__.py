@@ -1,0 +1,1 @@
+"""From candidates to a text within the token budget."""

@@ -1,0 +1,1 @@
+"""Rendering of contexts as Markdown, YAML, JSON and plain text."""

@@ -1,0 +1,1 @@
+"""Adapters for named entity recognisers."""

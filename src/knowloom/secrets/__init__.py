@@ -1,0 +1,1 @@
+"""Detection of credentials in text before it is stored."""

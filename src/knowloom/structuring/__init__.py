@@ -1,0 +1,1 @@
+"""Free text structured by a language model into three layers."""

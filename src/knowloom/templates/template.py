@@ -1,0 +1,102 @@
+"""Template: a text with places for values, in one of three languages. Values are put in once: what they say is never read as a template."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from string import Formatter
+from typing import Any
+
+from knowloom.errors import Invalid, MissingExtra, unknown
+from knowloom.templates import sandbox
+from knowloom.templates.sandbox import Limits
+
+ENGINES = ("format", "handlebars", "jinja2")
+MAX_SOURCE = 100_000  # characters
+NAME = re.compile(r"[A-Za-z_]\w*")
+# Width and precision are short, or "{score:999999999}" would fill the memory; "n" is left out, as it depends on the machine.
+SPEC = re.compile(r"(?:.?[<>^=])?[-+ ]?#?0?\d{0,3}[,_]?(?:\.\d{1,2})?[bcdeEfFgGosxX%]?", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template of a user. Jinja2 and Handlebars see a whole section (`section`, `entries`), `.format` one entry after the other."""
+
+    source: str
+    engine: str = "jinja2"
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise unknown("template engine", self.engine, ENGINES)
+        if not isinstance(self.source, str) or len(self.source) > MAX_SOURCE:
+            raise Invalid(f"a template is a text of at most {MAX_SOURCE:,} characters")
+        if any("\ud800" <= character <= "\udfff" for character in self.source):
+            raise Invalid("the template contains lone surrogates, which are not text")
+        if not isinstance(self.limits, Limits):
+            raise Invalid(f"limits must be Limits, not {type(self.limits).__name__}")
+
+    def check(self, name: str, known: Sequence[str]) -> None:
+        """Refuse what can never work, with the template's name and the line. `known` are the values a `.format` string may name."""
+        if self.engine == "format":
+            _check_fields(name, self.source, known)
+        else:
+            self._asked(name, {})
+
+    def render(self, name: str, values: Mapping[str, Any]) -> str:
+        """The text with the values in it. An error names the template and, where it is known, the line."""
+        if self.engine != "format":
+            text: str = self._asked(name, {"values": dict(values)})["text"]
+            return text
+        _check_fields(name, self.source, tuple(values))
+        try:
+            text = Formatter().vformat(self.source, (), values)
+        except (KeyError, ValueError, TypeError) as error:
+            raise failed(name, f"{type(error).__name__}: {error}", None) from None
+        if len(text) > self.limits.output:
+            raise failed(
+                name, f"gives {len(text):,} characters, the limit is {self.limits.output:,}", None
+            )
+        return text
+
+    def _asked(self, name: str, values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            json.dumps(values, ensure_ascii=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise failed(name, f"the values must be plain JSON ({error})", None) from None
+        answer = sandbox.ask({"engine": self.engine, "source": self.source} | values, self.limits)
+        if "missing" in answer:
+            raise MissingExtra(
+                f"{self.engine} templates need a package that is not installed ({answer['missing']}): pip install 'knowloom[templates]'"
+            )
+        if "reason" in answer:
+            raise failed(name, answer["reason"], answer["line"])
+        return answer
+
+
+def failed(name: str, reason: str, line: int | None) -> Invalid:
+    where = f"template {name!r}" + (f", line {line}" if line else "")
+    return Invalid(f"{where}: {reason}", "template_error")
+
+
+def _check_fields(name: str, source: str, known: Sequence[str]) -> None:
+    """Only plain names: `{text.__class__}` and `{tags[0]}` would reach beyond the values."""
+    try:
+        parts = list(Formatter().parse(source))
+    except ValueError as error:
+        raise failed(name, str(error), None) from None
+    line = 1
+    for before, field_name, spec, conversion in parts:
+        line += before.count("\n")
+        if field_name is None:
+            continue
+        if not NAME.fullmatch(field_name) or field_name not in known:
+            raise failed(name, str(unknown("value", field_name, known)), line)
+        if conversion or not SPEC.fullmatch(spec or ""):
+            raise failed(
+                name,
+                f"{field_name!r} has a format that is not allowed: {f'!{conversion}' if conversion else spec!r}",
+                line,
+            )

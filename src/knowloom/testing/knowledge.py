@@ -1,0 +1,222 @@
+"""Small pieces of knowledge that the contracts are told in: items, edges, batches, vectors, filters, and a plain BM25."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from knowloom.model import Batch, Edge, EdgeKey, Filter, Found, Item, Key, Kind
+from knowloom.ports import Vector
+
+NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
+ACME = Filter(("acme",))
+BOTH = Filter(("acme", "zoo"))
+NOBODY = Filter(())
+
+SCRIPTS = {
+    "Chinese": "退款政策说明",
+    "Japanese": "返金ポリシー",
+    "Thai": "นโยบายการคืนเงิน",
+    "Arabic": "سياسة الاسترداد",
+    "Hebrew": "מדיניות החזרים",
+    "Russian": "Возврат денег",
+    "accents": "crème brûlée",
+    "full width": "\uff52\uff45\uff46\uff55\uff4e\uff44",  # refund
+}
+NASTY = [
+    *(
+        '"',
+        "'",
+        "*",
+        "(",
+        ")",
+        "^a",
+        "-a",
+        "%_%",
+        "\\",
+        "\0",
+        "AND",
+        "NEAR(",
+        "NOT NEAR(a b, 3)",
+        "{a b}:c",
+        "\x01type=",
+    ),
+    *('refund" OR "', "refund AND", "title:refund", "ref*", "'; DROP TABLE item;--"),
+    *("\ud800", "🧵👩‍👩‍👧 🇮🇱", "מ\u202eת", "a\u0301" * 40, "x" * 5000, "y " * 2500),
+]
+
+
+def item(id: str, text: str = "", *, space: str = "acme", **fields: Any) -> Item:
+    return Item(id, space, text=text, **{"created_at": NOW, **fields})
+
+
+def spoil(value: Item | Edge) -> None:
+    """Change the properties of a value that a store gave, as careless callers do, down to what is inside of them."""
+    assert isinstance(value.properties, dict)
+    for inside in value.properties.values():
+        if isinstance(inside, dict):
+            inside["spoilt"] = [*inside.values()]
+            for innermost in inside["spoilt"]:
+                innermost.append("spoilt")
+    value.properties["spoilt"] = True
+
+
+def edge(
+    source: str,
+    target: str,
+    weight: float = 1.0,
+    *,
+    type: str = "related",
+    space: str = "acme",
+    **fields: Any,
+) -> Edge:
+    return Edge(source, target, type, weight, space, **fields)
+
+
+def batch(
+    items: Iterable[Item] = (),
+    edges: Iterable[Edge] = (),
+    deleted: Iterable[Key] = (),
+    deleted_edges: Iterable[EdgeKey] = (),
+    at: datetime = NOW,
+    marked: Iterable[Key] = (),
+) -> Batch:
+    return Batch(
+        at, tuple(items), tuple(edges), tuple(deleted), tuple(deleted_edges), marked=tuple(marked)
+    )
+
+
+def unit(*numbers: float) -> Vector:
+    """The unit vector in this direction."""
+    vector = np.array(numbers, np.float32)
+    return vector / np.linalg.norm(vector).astype(np.float32)
+
+
+def directions(count: int, dimensions: int, seed: int = 1) -> list[Vector]:
+    """Random unit vectors, the same for the same seed."""
+    numbers = np.random.default_rng(seed).normal(size=(count, dimensions))
+    return [unit(*row) for row in numbers]
+
+
+def babble(count: int, seed: int) -> list[str]:
+    """Random texts of 1 to 20 words that have no other forms, the same for the same seed."""
+    chance = random.Random(seed)
+    return [
+        " ".join(
+            chance.choices(["kappa", "zeta", "rho", "tau", "omega", "psi"], k=chance.randint(1, 20))
+        )
+        for _ in range(count)
+    ]
+
+
+def ids(keys: Iterable[Key]) -> list[str]:
+    return [id for _, id in keys]
+
+
+def matches(found: Found) -> list[str]:
+    return ids(key for key, _ in found.matches)
+
+
+def bm25(query: str, documents: Mapping[Key, str]) -> dict[Key, float]:
+    """The formula, as plainly as it can be written; words are what blanks separate."""
+    texts = {key: Counter(text.split()) for key, text in documents.items()}
+    mean = sum(words.total() for words in texts.values()) / len(texts)
+    holding = {word: sum(word in words for words in texts.values()) for word in query.split()}
+    rarity = {
+        word: math.log(1 + (len(texts) - held + 0.5) / (held + 0.5))
+        for word, held in holding.items()
+    }
+    norm = {key: 1.2 * (1 - 0.75 + 0.75 * words.total() / mean) for key, words in texts.items()}
+    scores = {
+        key: sum(rarity[word] * words[word] / (words[word] + norm[key]) for word in rarity)
+        for key, words in texts.items()
+    }
+    return {key: score / sum(rarity.values()) for key, score in scores.items() if score}
+
+
+# Random knowledge. Every example lives in spaces of its own, so that one store serves them all.
+
+_numbers = itertools.count(1)
+_days = st.sampled_from(
+    [NOW + timedelta(days=day, microseconds=day) for day in (-400, -1, 0, 1, 30)]
+)
+_confidences = st.sampled_from([0.0, 0.5, 0.7, 0.70000001, 1.0]) | st.floats(0, 1)
+_vocabulary = st.lists(
+    st.sampled_from(["refund", "parcel", "monday", "anna", "water", "shared"]), max_size=12
+).map(" ".join)
+some_items = st.lists(
+    st.builds(
+        Item,
+        id=st.sampled_from([f"i{number:02}" for number in range(30)]),
+        space=st.sampled_from(["one", "two"]),
+        kind=st.sampled_from(list(Kind)),
+        type=st.sampled_from(["", "faq", "note", "a b"]),
+        title=_vocabulary,
+        text=_vocabulary.map("shared {}".format),
+        tags=st.lists(st.sampled_from(["vip", "eu", "a=b", "VIP"]), max_size=3).map(tuple),
+        subject=st.sampled_from([None, "", "anna", "ben"]),
+        confidence=st.none() | _confidences,
+        created_at=_days,
+        valid_from=st.none() | _days,
+        valid_to=st.none() | _days,
+    ),
+    max_size=25,
+    unique_by=lambda item: item.key,
+)
+
+
+def _some(*values: Any) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(st.sampled_from(values), min_size=1, max_size=2).map(tuple)
+
+
+_spaces = st.sampled_from(
+    [("one",), ("one", "two"), ("two", "one", "two"), ("one", "nowhere"), ("nowhere",), ()]
+)
+_restrictions: dict[str, st.SearchStrategy[Any]] = {
+    "kinds": _some(*Kind),
+    "types": _some("", "faq", "note", "a b", "unknown"),
+    "exclude_types": _some("", "faq", "unknown"),
+    "tags": _some("vip", "eu", "a=b", "unknown"),
+    "subjects": _some("", "anna", "unknown"),
+    "created_from": _days,
+    "created_to": _days,
+    "valid_at": _days,
+    "min_confidence": _confidences,
+}
+# Two restrictions at most: with more, next to nothing is allowed and next to nothing is tested.
+some_filters = st.lists(st.sampled_from(list(_restrictions)), max_size=2).flatmap(
+    lambda names: st.builds(Filter, spaces=_spaces, **{name: _restrictions[name] for name in names})
+)
+_unconcerned = [
+    HealthCheck.function_scoped_fixture,
+    HealthCheck.differing_executors,
+    HealthCheck.too_slow,
+]
+few_examples = settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=_unconcerned,
+)
+
+
+def settle(items: Iterable[Item], only: Filter = BOTH) -> tuple[list[Item], Filter]:
+    """The items and the filter, moved to spaces nobody has used before."""
+    number = next(_numbers)
+    moved = [replace(item, space=f"{item.space}-{number}") for item in items]
+    return moved, replace(only, spaces=tuple(f"{space}-{number}" for space in only.spaces))
+
+
+def allowed(items: Iterable[Item], only: Filter) -> set[Key]:
+    return {item.key for item in items if only.allows(item)}

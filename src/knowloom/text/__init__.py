@@ -1,0 +1,1 @@
+"""Text analysis: words, names and synonyms."""

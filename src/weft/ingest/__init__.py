@@ -1,1 +1,0 @@
-"""What comes in: checking, comparing with what is stored, reading files."""

@@ -1,1 +1,0 @@
-"""How people and programs reach the engine: each surface is a thin translation of it."""
