@@ -1,0 +1,536 @@
+"""Axioms: read from files with clear errors, executed on facts, checked over whole spaces."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import knowloom
+from knowloom.axioms import files, parsing
+from knowloom.axioms.checker import Judge, contradictions
+from knowloom.axioms.model import Fact
+from knowloom.cli.main import cli
+from knowloom.errors import Invalid, NotFound
+from knowloom.model import Edge, Item, Kind
+from paths import ROOT
+
+HARBOR = ROOT / "examples" / "harbor"
+
+
+def judged(rule: dict, values: dict, *others: dict, stored: set = frozenset()) -> list[str]:
+    """What one rule says of an entity, after it has seen the others."""
+    axiom = parsing.axiom({"id": "a", "target_type": "T", "rules": [rule]}, "s")
+    facts = [
+        Fact("entity", "s", f"e{number}", "E", ("T",), one)
+        for number, one in enumerate([*others, values])
+    ]
+    return [
+        one.message
+        for one in Judge([axiom], lambda keys: set(keys) & set(stored)).violations(facts)
+        if one.id == facts[-1].id
+    ]
+
+
+P = {"property": "p"}
+CASES = [
+    ({"constraint": "required"}, "x", None),
+    ({"constraint": "required"}, 0, ""),
+    ({"constraint": "required"}, False, []),
+    ({"constraint": "one_of", "values": ["a", 1]}, 1.0, "b"),
+    ({"constraint": "one_of", "values": ["a", "b"]}, ["a", "b"], ["a", "c"]),
+    ({"constraint": "one_of", "values": [1]}, None, True),
+    ({"constraint": "not_one_of", "values": ["a"]}, "b", "a"),
+    ({"constraint": "range", "min": 1, "max": 5}, 5, 5.01),
+    ({"constraint": "range", "min": 1}, 1, 0),
+    ({"constraint": "range", "min": 1}, None, "one"),
+    ({"constraint": "range", "min": "2026-01-01"}, "2026-02-01", "2025-12-31"),
+    ({"constraint": "pattern", "pattern": "^HP-[0-9]+$"}, "HP-1", "HP-1\n"),
+    ({"constraint": "cardinality", "min": 1, "max": 2}, ["a", "b"], ["a", "b", "c"]),
+    ({"constraint": "cardinality", "min": 1}, "alone", None),
+    ({"constraint": "equals", "value": 3}, 3.0, 4),
+    ({"constraint": "not_equals", "value": "x"}, "y", "x"),
+    ({"constraint": "type_valid", "value_type": "integer"}, 3.0, 3.5),
+    ({"constraint": "type_valid", "value_type": "time"}, "2026-01-31", "soon"),
+    ({"constraint": "type_valid", "value_type": "number"}, 3, True),
+    ({"constraint": "type_valid", "value_type": "list"}, [1], {"a": 1}),
+]
+
+
+@pytest.mark.parametrize(("rule", "good", "bad"), CASES)
+def test_a_constraint_accepts_what_is_right_and_refuses_what_is_not(rule, good, bad):
+    assert judged(P | rule, {"p": good}) == []
+    assert len(judged(P | rule, {"p": bad})) == 1
+
+
+def test_properties_that_exclude_and_that_need_each_other():
+    both, together = (
+        {"properties": ["a", "b"], "constraint": "not_both"},
+        {"properties": ["a", "b"], "constraint": "requires_together"},
+    )
+    assert judged(both, {"a": 1}) == [] and judged(both, {"a": 1, "b": 2}) == [
+        "a and b must not be given together"
+    ]
+    assert judged(together, {"a": 1, "b": 2}) == [] == judged(together, {})
+    assert judged(together, {"a": 1}) == ["b must be given where a is"]
+
+
+def test_a_unique_value_belongs_to_one_entity_alone():
+    rule = P | {"constraint": "unique"}
+    assert judged(rule, {"p": 2}, {"p": 1}) == []
+    assert judged(rule, {"p": 1.0}, {"p": 1}) == ["p is 1.0, as it is of 'e0': it must be unique"]
+
+
+def test_a_reference_must_lead_to_a_stored_item():
+    rule = P | {"constraint": "reference_exists"}
+    assert judged(rule, {"p": ["x", "y"]}, stored={("s", "x"), ("s", "y")}) == []
+    assert judged(rule, {"p": ["x", "y"]}, stored={("s", "x")}) == [
+        'p is "y", and there is no such item'
+    ]
+
+
+OPERATORS = [
+    ("equals", 1, 1, 2),
+    ("not_equals", 1, 2, 1),
+    ("in", [1, 2], 2, 3),
+    ("not_in", [1, 2], 3, 2),
+    ("exists", None, 0, None),
+    ("not_exists", None, None, 0),
+    ("contains", "b", "abc", "xyz"),
+    ("contains", "b", ["a", "b"], ["ab"]),
+    ("starts_with", "a", "abc", "cba"),
+    ("ends_with", "c", "abc", "cba"),
+    ("matches", "^a+$", "aaa", "ab"),
+    ("greater_than", 1, 2, 1),
+    ("less_than", 1, 0, 1),
+    ("at_least", 1, 1, 0),
+    ("at_most", 1, 1, 2),
+]
+
+
+@pytest.mark.parametrize(("operator", "value", "met", "unmet"), OPERATORS)
+def test_a_rule_with_a_condition_is_asked_only_where_it_is_met(operator, value, met, unmet):
+    rule = {
+        "property": "other",
+        "constraint": "required",
+        "when": {"property": "p", "operator": operator, "value": value},
+    }
+    assert judged(rule, {"p": met}) == ["other is missing"]
+    assert judged(rule, {"p": unmet}) == []
+
+
+def test_the_message_of_a_rule_comes_before_what_was_found():
+    assert judged(P | {"constraint": "required", "message": "say p"}, {}) == [
+        "say p (p is missing)"
+    ]
+
+
+WRONG = [
+    (
+        {"constraint": "pattern", "pattern": "(a"},
+        "rules[0].pattern: the pattern '(a' is not a regular expression of RE2: missing ): (a",
+    ),
+    ({"constraint": "pattern", "pattern": r"(a)\1"}, "rules[0].pattern: the pattern"),
+    ({"constraint": "pattern"}, "rules[0].pattern: must be a regular expression, not None"),
+    ({"constraint": "range", "min": 5, "max": 1}, "rules[0].min: no value can lie between 5 and 1"),
+    (
+        {"constraint": "range", "min": 5, "max": "2026-01-01"},
+        "rules[0].min: no value can lie between",
+    ),
+    ({"constraint": "range"}, "rules[0]: a range needs min or max"),
+    ({"constraint": "range", "min": True}, "rules[0].min: must be a number or a time"),
+    (
+        {"constraint": "cardinality", "min": 2, "max": 1},
+        "rules[0].min: no number can lie between 2 and 1",
+    ),
+    ({"constraint": "cardinality", "max": -1}, "rules[0].max: must be a whole number"),
+    ({"constraint": "one_of"}, "rules[0].values: must name at least one value"),
+    ({"constraint": "one_of", "values": "a"}, "rules[0].values: must be a list"),
+    ({"constraint": "equals"}, "rules[0]: equals needs a value"),
+    ({"constraint": "not_both"}, "rules[0]: not_both needs at least two `properties`"),
+    (
+        {"constraint": "type_valid", "value_type": "colour"},
+        "rules[0].value_type: no value_type 'colour'; known: boolean, integer",
+    ),
+    (
+        {"constraint": "even"},
+        "rules[0].constraint: no constraint 'even'; known: cardinality, equals",
+    ),
+    (
+        {"constraint": "required", "when": {"property": "q", "operator": "near"}},
+        "rules[0].when.operator: no operator 'near'",
+    ),
+    (
+        {"constraint": "required", "when": {"property": "q", "operator": "equals"}},
+        "rules[0].when: the operator equals needs a value",
+    ),
+    (
+        {"constraint": "required", "when": {"property": "q", "operator": "matches", "value": "["}},
+        "rules[0].when.value: the pattern '['",
+    ),
+    ({"constraint": "required", "wen": 1}, "rules[0].wen: no field 'wen'"),
+]
+
+
+@pytest.mark.parametrize(("rule", "said"), WRONG)
+def test_a_wrong_rule_is_refused_with_its_field(rule, said):
+    with pytest.raises(Invalid) as refused:
+        parsing.axiom({"id": "a", "target_type": "T", "rules": [P | rule]})
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": ""},
+        {"target_type": None},
+        {"severity": "bad"},
+        {"target_kind": "x"},
+        {"rules": {}},
+        {"enabled": 1},
+        {"x": 1},
+    ],
+)
+def test_a_wrong_axiom_is_refused(change):
+    with pytest.raises(Invalid):
+        parsing.axiom({"id": "a", "target_type": "T"} | change)
+
+
+def test_no_pattern_can_hang():
+    # With backtracking this would not end while the universe lasts.
+    assert (
+        len(judged(P | {"constraint": "pattern", "pattern": "^(a+)+$"}, {"p": "a" * 50_000 + "b"}))
+        == 1
+    )
+
+
+def test_a_disabled_axiom_says_nothing():
+    axiom = parsing.axiom(
+        {
+            "id": "a",
+            "target_type": "T",
+            "enabled": False,
+            "rules": [P | {"constraint": "required"}],
+        },
+        "s",
+    )
+    assert (
+        Judge([axiom], lambda _: set()).violations([Fact("entity", "s", "e", "E", ("T",), {})])
+        == []
+    )
+
+
+def claim(
+    id: str, value: object, predicate: str = "weight", active: bool = True, confidence: float = 0.5
+) -> Item:
+    return Item(
+        id,
+        "s",
+        Kind.CLAIM,
+        "statement",
+        id,
+        properties={"predicate": predicate, "object": value, "active": active},
+        subject="e",
+        confidence=confidence,
+    )
+
+
+def test_active_claims_that_disagree_are_told_once():
+    found = contradictions(
+        [
+            claim("a", 1),
+            claim("b", 2, confidence=0.9),
+            claim("c", 3, active=False),
+            claim("d", 9, "height"),
+        ]
+    )
+    assert [(one.id, one.others, one.properties) for one in found] == [("b", ("a",), ("weight",))]
+    assert contradictions([claim("a", 60), claim("b", 60.0)]) == []
+
+
+YAML = """axioms:
+  - id: sku
+    name: A SKU
+    target_type: Product
+    severity: warning
+    tags: [identity]
+    rules:
+      - property: sku
+        constraint: pattern
+        pattern: "^HP-"
+  - id: since
+    target_type: Product
+    rules:
+      - {property: since, constraint: range, min: 2020-01-01}
+  - id: broken
+    target_type: Product
+    rules:
+      - property: sku
+        constraint: pattern
+        pattern: "(a"
+  - just text
+  - id: sku
+    target_type: Product
+"""
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_a_yaml_file_is_read_and_every_mistake_has_its_line(tmp_path):
+    path = written(tmp_path, "rules.yaml", YAML)
+    found = list(files.axioms(path))
+    assert [one.axiom.id for one in found if isinstance(one, files.Read)] == ["sku", "since"]
+    assert [(one.where, one.what) for one in found if isinstance(one, files.Refused)] == [
+        (f"{path}:20", "broken"),
+        (f"{path}:21", "just text"),
+        (f"{path}:22", "sku"),
+    ]
+    assert "stands twice" in [one for one in found if isinstance(one, files.Refused)][-1].why
+
+
+def test_a_json_file_is_read_and_every_mistake_has_its_line(tmp_path):
+    path = written(
+        tmp_path,
+        "rules.json",
+        '[\n\t{"id": "a", "target_type": "T", "name": "\\ud83d\\ude00"},\n\t{"id": "b", "target_type": "T",\n\t "severity": "bad"}\n]',
+    )
+    good, bad = files.axioms(path)
+    assert good.axiom.name == "😀" and bad.where == f"{path}:4"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.yaml", "axioms: [", ":1: not YAML"),
+        ("a.yaml", "a: &x [1]\nb: *x\n", ":1: aliases of this value are not allowed"),
+        ("a.yaml", "id: a\nid: b\n", ":2: the field 'id' stands twice"),
+        ("a.yaml", "5", "must be a list of axioms"),
+        ("a.yaml", "- !!python/object:os.system {}", "not YAML"),
+        ("a.yaml", "- " * 5000, "not YAML"),
+        ("a.json", '[\n{"id": }]', ":2: not JSON"),
+        ("a.json", '[{"id": NaN}]', "not JSON"),
+        ("a.txt", "", "axioms are read from .json, .yaml, .yml files"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(tmp_path, name, text, said):
+    with pytest.raises(Invalid) as refused:
+        list(files.axioms(written(tmp_path, name, text)))
+    assert said in str(refused.value)
+
+
+def test_a_missing_file_and_bytes_that_are_no_text_are_refused(tmp_path):
+    with pytest.raises(NotFound):
+        list(files.axioms(tmp_path / "none.yaml"))
+    (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Invalid, match="not UTF-8"):
+        list(files.axioms(tmp_path / "a.yaml"))
+
+
+@pytest.fixture
+def kb():
+    with knowloom.open("memory:", embedder=None) as engine:
+        yield engine
+
+
+def test_loaded_axioms_become_rules_and_come_back_as_they_were(kb, tmp_path):
+    path = written(tmp_path, "rules.yaml", YAML)
+    report = knowloom.load_axioms(kb, path, space="s")
+    assert (report.added, len(report.skipped)) == (2, 3)
+    (item,) = kb.get("sku", space="s")
+    assert (item.kind, item.type, item.subject, item.section, item.source) == (
+        Kind.RULE,
+        "axiom",
+        "Product",
+        "instructions",
+        "rules.yaml",
+    )
+    assert parsing.from_item(item) == parsing.axiom(
+        {
+            **item.properties,
+            "id": "sku",
+            "name": "A SKU",
+            "target_type": "Product",
+            "tags": ["identity"],
+            "description": item.text,
+        },
+        "s",
+    )
+    assert kb.get("since", space="s")[0].properties["rules"][0]["min"] == "2020-01-01"
+    assert knowloom.load_axioms(kb, path, space="s").unchanged == 2
+
+
+def test_a_space_is_checked_as_a_whole(kb):
+    kb.load(HARBOR)
+    found = kb.check("shared")
+    assert [(one.id, one.axiom or one.constraint) for one in found.violations] == [
+        ("claim-kestrel-warranty-60", "contradiction"),
+        ("are-wool-blanket", "axiom-product-origin"),
+    ]
+    assert found.ok and (found.axioms, found.claims) == (5, 6) and found.entities > 20
+    assert kb.check(["support"]).violations == ()
+
+
+def test_relationships_and_claims_are_checked_too(kb):
+    def rule(id: str, kind: str, subject: str, **rule: object) -> Item:
+        return Item(
+            id,
+            "s",
+            Kind.RULE,
+            "axiom",
+            id,
+            subject=subject,
+            properties={"target_kind": kind, "rules": [rule]},
+        )
+
+    items = [
+        Item("x", "s", Kind.ENTITY, "T", "X"),
+        Item("y", "s", Kind.ENTITY, "T", "Y"),
+        claim("c", 1),
+        rule("heavy", "relationship", "OWNS", property="weight", constraint="range", min=0.5),
+        rule("sure", "claim", "weight", property="confidence", constraint="range", min=0.8),
+        rule("documented", "claim", "statement", property="document", constraint="required"),
+    ]
+    kb.add(
+        items,
+        [
+            Edge("x", "y", "OWNS", 0.4, "s"),
+            Edge("y", "x", "OWNS", 0.6, "s"),
+            Edge("x", "x", "USES", 0.1, "s"),
+        ],
+    )
+    assert [(one.kind, one.id, one.axiom) for one in kb.check("s").violations] == [
+        ("claim", "c", "documented"),
+        ("claim", "c", "sure"),
+        ("relationship", "x -[OWNS]-> y", "heavy"),
+    ]
+
+
+def test_axioms_of_one_space_do_not_hold_in_another(kb):
+    kb.add([Item("x", "one", Kind.ENTITY, "T", "X"), Item("x", "two", Kind.ENTITY, "T", "X")])
+    kb.add(
+        Item(
+            "r",
+            "one",
+            Kind.RULE,
+            "axiom",
+            "R",
+            subject="T",
+            properties={"rules": [{"property": "p", "constraint": "required"}]},
+        )
+    )
+    assert [one.space for one in kb.check().violations] == ["one"]
+
+
+def test_a_stored_rule_that_cannot_be_used_is_reported_and_the_rest_is_checked(kb):
+    kb.add(
+        Item(
+            "bad",
+            "s",
+            Kind.RULE,
+            "axiom",
+            "B",
+            subject="T",
+            properties={"rules": [{"property": "p", "constraint": "pattern", "pattern": "("}]},
+        )
+    )
+    kb.add(
+        [Item("words", "s", Kind.RULE, "policy", "Be kind"), Item("x", "s", Kind.ENTITY, "T", "X")]
+    )
+    found = kb.check("s")
+    assert [id for _, id, _ in found.unusable] == ["bad"] and not found.ok
+    with pytest.raises(NotFound, match="no space 'nowhere'"):
+        kb.check("nowhere")
+
+
+class TestShell:
+    @pytest.fixture
+    def db(self, tmp_path: Path) -> list[str]:
+        options = ["--db", str(tmp_path / "k.db"), "--embedder", "none"]
+        assert CliRunner().invoke(cli, ["load", str(HARBOR), *options]).exit_code == 0
+        return options
+
+    def test_check_shows_a_table_and_ends_with_0_for_warnings(self, db):
+        done = CliRunner().invoke(cli, ["check", *db])
+        assert (
+            done.exit_code == 0
+            and "axiom-product-origin" in done.stdout
+            and "5 axioms, 38 entities" in done.stdout
+        )
+
+    def test_axioms_are_stored_and_an_error_ends_with_1(self, db, tmp_path):
+        path = written(
+            tmp_path,
+            "r.yaml",
+            "- id: cheap\n  target_type: Product\n  rules: [{property: price_usd, constraint: range, max: 300}]\n- id: bad\n",
+        )
+        done = CliRunner().invoke(cli, ["axioms", str(path), "--space", "shared", "--json", *db])
+        assert done.exit_code == 0 and json.loads(done.stdout)["skipped"] == [
+            {"where": f"{path}:4", "what": "bad", "why": "target_type is missing"}
+        ]
+        done = CliRunner().invoke(cli, ["check", "--space", "shared", "--json", *db])
+        answer = json.loads(done.stdout)
+        assert (
+            done.exit_code,
+            answer["ok"],
+            answer["violations"][0]["id"],
+            answer["violations"][0]["severity"],
+        ) == (1, False, "kestrel-2-tent", "error")
+
+    def test_nothing_stored_ends_with_1(self, db, tmp_path):
+        assert (
+            CliRunner()
+            .invoke(
+                cli,
+                ["axioms", str(written(tmp_path, "r.yaml", "- id: bad\n")), "--space", "s", *db],
+            )
+            .exit_code
+            == 1
+        )
+
+
+def test_a_rule_that_says_something_else_is_another_axiom_even_if_it_was_read_before():
+    def read_with(value: object, **more: Any) -> parsing.Axiom:
+        return parsing.from_item(
+            replace(
+                Item("a", "s", Kind.RULE, subject="T", properties={"rules": [_equal(value)]}),
+                **more,
+            )
+        )
+
+    assert [type(read_with(value).rules[0].value) for value in (1, True, 1.0, "1")] == [
+        int,
+        bool,
+        float,
+        str,
+    ]
+    assert (
+        read_with(1) == read_with(1)
+        and read_with(1, text="x").description == "x"
+        and read_with(1, space="z").space == "z"
+    )
+    assert (
+        read_with(1, subject="U").target_type == "U"
+        and read_with(1, title="N").name == "N"
+        and read_with(1, tags=("t",)).tags == ("t",)
+    )
+
+
+def test_axioms_read_twice_share_no_list():
+    item = Item("a", "s", Kind.RULE, subject="T", properties={"rules": [_equal(["x"])]})
+    one, other = (
+        parsing.from_item(replace(item, properties={"rules": [_equal(["x"])]})).rules[0].value
+        for _ in range(2)
+    )
+    assert one == other and one is not other
+
+
+def _equal(value: object) -> dict[str, object]:
+    return {"property": "p", "constraint": "equals", "value": value}

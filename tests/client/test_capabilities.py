@@ -1,0 +1,284 @@
+"""The same program with an engine and with a client: graph contexts, assemblies, provisions and checks are the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import knowloom
+from knowloom import (
+    AssemblyRequest,
+    Client,
+    Document,
+    Edge,
+    Engine,
+    Forbidden,
+    GraphContext,
+    Invalid,
+    Item,
+    Kind,
+    LinkedEntity,
+    NotFound,
+)
+from knowloom.capabilities.graph.rankers import TermRanker
+from knowloom.model import Stats
+from knowloom.server.auth import Keyring
+from live_server import serving
+from paths import ROOT
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+HARBOR = ROOT / "examples" / "harbor"
+DRAFT = "Dear customer,\n\nyour money is on its way.\n\nKind regards"
+
+
+@pytest.fixture(scope="module")
+def harbor() -> Iterator[tuple[Engine, Client]]:
+    with knowloom.open("memory:", embedder=None) as engine:
+        engine.load(HARBOR)
+        rule = {
+            "rules": [
+                {
+                    "property": "owner",
+                    "constraint": "required",
+                    "when": {"property": "tier", "operator": "equals", "value": 1},
+                }
+            ],
+            "severity": "warning",
+        }
+        engine.add(
+            [
+                Item(
+                    "owned",
+                    "shared",
+                    Kind.RULE,
+                    "axiom",
+                    "Owned",
+                    subject="System",
+                    tags=("t",),
+                    properties=rule,
+                )
+            ]
+        )
+        with serving(engine) as url, Client(url) as client:
+            yield engine, client
+
+
+def same(one: knowloom.GraphAnswer) -> knowloom.GraphAnswer:
+    """Without times, and with the names alone of what was left out."""
+    left_out = tuple(
+        (left.hit.item.id, left.hit.item.space, left.reason, left.fragment, left.tokens)
+        for left in one.left_out
+    )
+    return replace(one, stats=replace(one.stats, timings={}), left_out=left_out)
+
+
+ASKED: list[tuple[str, Any, dict[str, Any]]] = [
+    ("for_query", "Kestrel tent warranty", {"include_claims": True, "include_violations": True}),
+    (
+        "for_query",
+        "Who owns Gangway?",
+        {"max_tokens": 60, "format": "yaml", "entity_types": ["System"], "ranker": "signals"},
+    ),
+    ("for_query", "Gangway", {"tier": "writer_pro", "max_tokens": None}),
+    ("for_query", "Gangway", {"as_of": NOW, "mode": "bm25", "exclude_entity_types": ("Team",)}),
+    ("for_entities", ["gangway", "nobody"], {"relationship_depth": 2, "include_entity_ids": True}),
+    (
+        "for_document",
+        Document(
+            "d",
+            "t",
+            "Gangway pays refunds.",
+            (LinkedEntity("Gangway", "gangway", 0.9), LinkedEntity("x")),
+            (0, 7),
+        ),
+        {"format": "json"},
+    ),
+    (
+        "for_document",
+        Document(content="Gangway pays refunds. Tidewater keeps the requests."),
+        {"max_properties_per_entity": 1},
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "about", "options"), ASKED, ids=str)
+def test_a_graph_context_is_the_same(
+    harbor: tuple[Engine, Client], call: str, about: Any, options: dict[str, Any]
+) -> None:
+    here, there = (
+        getattr(GraphContext(kb, ["shared"]), call)(about, now=NOW, **options) for kb in harbor
+    )
+    assert (
+        same(here) == same(there)
+        and here.text
+        and here.shown == there.shown
+        and there.stats.timings
+    )
+    assert here.digest == there.digest
+
+
+def test_axioms_come_back_with_their_rules(harbor: tuple[Engine, Client]) -> None:
+    here, there = (GraphContext(kb, ["shared"]).for_query("Gangway", now=NOW) for kb in harbor)
+    assert here.axioms == there.axioms and any(
+        rule.when for axiom in there.axioms for rule in axiom.rules
+    )
+
+
+def test_options_of_the_object_are_those_of_its_requests(harbor: tuple[Engine, Client]) -> None:
+    told = GraphContext(
+        harbor[1], ["shared"], knowloom.GraphOptions(max_entities=1, relationship_depth=0)
+    ).for_query("Gangway")
+    assert len(told.entities) == 1
+
+
+def test_a_ready_vector_is_sent() -> None:
+    with knowloom.open("memory:", embedder=None) as engine:
+        engine.add(
+            [Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")],
+            vectors=[[0.0, 1.0], [1.0, 0.0]],
+        )
+        with serving(engine) as url, Client(url) as client:
+            asked = {"vector": [1.0, 0.0], "mode": "vector", "ranker": "signals", "now": NOW}
+            here, there = (
+                GraphContext(kb, ["s"]).for_query("omega", **asked) for kb in (engine, client)
+            )
+            assert same(here) == same(there) and there.entities[0].item.id == "b"
+            with pytest.raises(Invalid, match="a vector goes with a query"):
+                client.graph(spaces=["s"], entities=["a"], vector=[1.0, 0.0])
+
+
+def test_what_cannot_be_asked_of_a_server_is_refused(harbor: tuple[Engine, Client]) -> None:
+    told = GraphContext(harbor[1], ["shared"])
+    with pytest.raises(Invalid, match="a ranker of one's own cannot be sent"):
+        told.for_query("Gangway", ranker=TermRanker(name=2.0))
+    with pytest.raises(Invalid, match="no option 'foo'"):
+        told.for_query("Gangway", foo=1)
+    with pytest.raises(Invalid, match="exactly one of query, entities and document"):
+        harbor[1].graph(spaces=["shared"])
+    with pytest.raises(NotFound):
+        GraphContext(harbor[1], ["nowhere"]).for_query("Gangway")
+    with pytest.raises(
+        Invalid, match=r"an engine from knowloom.open or a knowloom.Client, not str"
+    ):
+        GraphContext("http://x", ["s"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"spaces": ("support",), "document": DRAFT, "selection": (16, 41), "max_tokens": 150},
+        {
+            "spaces": ("support",),
+            "agent": "copilot",
+            "format": "yaml",
+            "tier": "teams",
+            "max_tokens": None,
+        },
+        {"spaces": ("support",), "tier": "core", "document": Document("d", "A title", DRAFT)},
+        {},
+    ],
+    ids=str,
+)
+def test_an_assembly_is_the_same(harbor: tuple[Engine, Client], options: dict[str, Any]) -> None:
+    from knowloom.capabilities.assembler.strategies import usual
+
+    here = usual(harbor[0], {}).assemble("How are gift cards refunded?", now=NOW, **options)
+    there = harbor[1].assemble("How are gift cards refunded?", now=NOW, **options)
+    plain = [
+        replace(
+            one,
+            timings={},
+            left_out=tuple((left.hit.item.id, left.reason) for left in one.left_out),
+        )
+        for one in (here, there)
+    ]
+    assert plain[0] == plain[1]
+    assert (
+        harbor[1].assemble(AssemblyRequest("How are gift cards refunded?", now=NOW, **options)).text
+        == here.text
+    )
+
+
+def test_strategies_are_changed_by_name(harbor: tuple[Engine, Client]) -> None:
+    told = harbor[1].assemble(
+        "refund", spaces=("support",), strategies={"retrieval": {"enabled": False}}
+    )
+    assert next(one for one in told.strategies if one.name == "retrieval").status == "disabled"
+    for wrong, said in (({"cake": {}}, "no strategy 'cake'"), ({"memory": {"taste": 1}}, "taste")):
+        with pytest.raises(Invalid, match=said):
+            harbor[1].assemble("refund", strategies=wrong)
+    with pytest.raises(Invalid, match="does not lie within"):
+        harbor[1].assemble("refund", document="short", selection=(2, 99))
+    with pytest.raises(Invalid, match="no option 'cake'"):
+        harbor[1].assemble("refund", cake=1)
+    with pytest.raises(Invalid, match="options go with a text"):
+        harbor[1].assemble(AssemblyRequest("refund"), spaces=("support",))
+
+
+def test_a_provision_is_the_same(harbor: tuple[Engine, Client]) -> None:
+    asked: dict[str, Any] = {
+        "spaces": ["support", "shared"],
+        "entity_id": "user:maya",
+        "max_tokens": 600,
+        "top_k": 5,
+    }
+    here = knowloom.Provider(harbor[0], **asked).provide(
+        "How do I process a refund request?", now=NOW
+    )
+    there = harbor[1].provide("How do I process a refund request?", now=NOW, **asked)
+    assert (here.sections, here.tokens, here.token_counter, here.left_out, here.degraded) == (
+        there.sections,
+        there.tokens,
+        there.token_counter,
+        there.left_out,
+        there.degraded,
+    )
+    assert [hit.item.key for hit in here.retrieval.pieces] == [
+        hit.item.key for hit in there.retrieval.pieces
+    ]
+    assert [(one.type, one.score) for one in here.retrieval.graph_context] == [
+        (one.type, one.score) for one in there.retrieval.graph_context
+    ]
+
+
+def test_a_provision_asks_for_a_lower_tier(harbor: tuple[Engine, Client]) -> None:
+    with pytest.raises(Forbidden, match="the provider needs the tier"):
+        harbor[1].provide("refund", spaces=["support"], tier="core")
+
+
+def test_a_check_is_the_same(harbor: tuple[Engine, Client]) -> None:
+    assert (
+        harbor[0].check("shared") == harbor[1].check("shared")
+        and harbor[1].check(["shared"]).violations
+    )
+
+
+def test_the_tier_of_the_key_is_in_force(tmp_path: Path) -> None:
+    keyring = Keyring(tmp_path / "keys.json")
+    secret = keyring.add("one", reads=["*"], writes=[], role="viewer", tier="writer_pro", now=NOW)[
+        1
+    ]
+    with knowloom.open("memory:", embedder=None) as engine:
+        engine.add(
+            [Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")],
+            [Edge("a", "b", space="s")],
+        )
+        with serving(engine, keyring) as url, Client(url, key=secret) as client:
+            found = GraphContext(client, ["s"]).for_entities(["a", "b"], tier="enterprise")
+            assert (
+                [one.item.id for one in found.entities] == ["a", "b"]
+                and not found.relationships
+                and found.degraded[0].code == "tier"
+            )
+            for call in (lambda: client.provide("x", spaces=["s"]), lambda: client.check("s")):
+                with pytest.raises(Forbidden):
+                    call()
+
+
+def test_stats_are_counted_there(harbor: tuple[Engine, Client]) -> None:
+    assert GraphContext(harbor[1], ["shared"]).for_query("Gangway").stats != Stats()

@@ -1,0 +1,160 @@
+"""Memory over a client gives what memory over the engine gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import knowloom
+from knowloom import Client, Engine, Invalid, Memory, MemoryTemplate, RankingOptions, SearchResult
+from knowloom.client.memory import RemoteMemory
+from knowloom.server.auth import Keyring
+from live_server import Letters, serving
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def kb() -> Iterator[Engine]:
+    with knowloom.open("memory:", embedder=Letters()) as kb:
+        yield kb
+
+
+@pytest.fixture
+def here(kb: Engine) -> Memory:
+    return Memory(kb, "maya")
+
+
+@pytest.fixture
+def there(kb: Engine) -> Iterator[RemoteMemory]:
+    with serving(kb) as url, Client(url) as client:
+        yield client.memory("maya")
+
+
+def told(memory: RemoteMemory) -> list[knowloom.Remembered]:
+    first = memory.remember(
+        "Ada lives in Kiel",
+        type="fact",
+        conversation="c1",
+        confidence=0.9,
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    second = memory.remember(
+        "Ada drinks tea",
+        pinned=True,
+        tags=("drinks",),
+        metadata={"cups": 2},
+        speaker="Bob",
+        created_at=datetime(2026, 2, 1, tzinfo=UTC),
+    )
+    third = memory.remember(
+        "Ada moved to Hamburg",
+        supersedes=[first.id],
+        related={second.id: "about"},
+        created_at=datetime(2026, 3, 1, tzinfo=UTC),
+    )
+    return [first, second, third]
+
+
+def without_hits(found: Any) -> Any:
+    def bare(one: SearchResult) -> SearchResult:
+        return replace(one, hit=None)
+
+    return (
+        [bare(one) for one in found]
+        if isinstance(found, list)
+        else replace(found, memories=tuple(bare(one) for one in found.memories))
+    )
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"limit": 1, "mode": "bm25"},
+    {"include_relationships": True, "relationship_depth": 2},
+    {"as_of": datetime(2026, 2, 15, tzinfo=UTC), "memory_types": ["fact"]},
+    {
+        "ranking": RankingOptions(similarity_weight=0.1, recency_weight=0.9, confidence_weight=0.0),
+        "ranker": "recency",
+    },
+]
+SHAPES: list[dict[str, Any]] = [
+    {},
+    {"template": "detailed", "token_budget": 60},
+    {"template": MemoryTemplate("mine", "* {{content}}", header="Known:\n")},
+]
+
+
+def test_what_is_told_comes_back_as_the_engine_knows_it(here: Memory, there: RemoteMemory) -> None:
+    first, second, third = told(there)
+    assert here.get([second.id, third.id]) == [second, third]
+    assert (second.pinned, second.metadata, third.conversation) == (
+        True,
+        {"speaker": "Bob", "cups": 2},
+        None,
+    )
+    assert here.get(first.id)[0].superseded_by == third.id
+    assert (
+        there.forget([first.id, "nobody"]),
+        there.forget(second.id),
+        here.get([first.id, second.id]),
+    ) == (1, 1, [])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_search_finds_the_same(
+    here: Memory, there: RemoteMemory, options: dict[str, Any]
+) -> None:
+    told(there)
+    found = there.search("Where does Ada live?", now=NOW, **options)
+    assert found and found == without_hits(here.search("Where does Ada live?", now=NOW, **options))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_context_and_its_preview_are_the_same(
+    here: Memory, there: RemoteMemory, shape: dict[str, Any]
+) -> None:
+    told(there)
+    assert there.build_context("Ada", now=NOW, **shape) == without_hits(
+        here.build_context("Ada", now=NOW, **shape)
+    )
+    assert there.preview("Ada", now=NOW, **shape) == without_hits(
+        here.preview("Ada", now=NOW, **shape)
+    )
+
+
+def test_a_ready_vector_is_taken(here: Memory, there: RemoteMemory) -> None:
+    told(there)
+    vector = Letters().embed(["tea"])[0].tolist()
+    assert there.search_by_vector(vector, now=NOW) == without_hits(
+        here.search_by_vector(vector, now=NOW)
+    )
+    assert there.build_context_by_vector(vector, now=NOW) == without_hits(
+        here.build_context_by_vector(vector, now=NOW)
+    )
+    assert there.preview_by_vector(vector, now=NOW) == without_hits(
+        here.preview_by_vector(vector, now=NOW)
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"colour": 1}, {"ranker": len}, {"limit": 0}, {"template": "none"}]
+)
+def test_what_makes_no_sense_is_refused(there: RemoteMemory, wrong: dict[str, Any]) -> None:
+    told(there)
+    with pytest.raises(Invalid):
+        there.build_context("Ada", **wrong)
+
+
+def test_a_key_sees_only_its_workspaces(kb: Engine, tmp_path: Any) -> None:
+    keyring = Keyring(tmp_path / "keys.json")
+    _, secret = keyring.add("one", reads=(), writes=("maya",), role="editor", tier="teams", now=NOW)
+    with serving(kb, keyring) as url, Client(url, key=secret) as client:
+        client.memory("maya").remember("Ada drinks tea")
+        with pytest.raises(knowloom.Forbidden):
+            client.memory("other").search("tea")
+    with pytest.raises(Invalid), Client("http://localhost:1") as client:
+        client.memory("a\0")

@@ -1,0 +1,276 @@
+"""Memory over HTTP: the answers of the library, problem details, and keys that see only their workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import knowloom
+from fake_openai import FakeOpenAI
+from knowloom.server import app as application
+from knowloom.server.auth import Keyring
+from paths import ROOT
+
+NOW = "2026-06-01T00:00:00Z"
+
+
+@contextmanager
+def server(kb: knowloom.Engine, keyring: Keyring | None = None) -> Iterator[TestClient]:
+    with TestClient(application.create(kb, keyring), base_url="http://localhost") as client:
+        yield client
+
+
+@pytest.fixture
+def kb() -> Iterator[knowloom.Engine]:
+    with knowloom.open("memory:", embedder=None) as kb:
+        yield kb
+
+
+@pytest.fixture
+def client(kb: knowloom.Engine) -> Iterator[TestClient]:
+    with server(kb) as client:
+        yield client
+
+
+def tell(client: TestClient, content: str, **fields: Any) -> Any:
+    answer = client.post(
+        "/api/memory/remember",
+        json={"workspace": "home", "content": content, "created_at": "2026-05-01T00:00:00Z"}
+        | fields,
+    )
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def test_what_is_told_is_found_shown_and_forgotten(kb: knowloom.Engine, client: TestClient) -> None:
+    told = tell(
+        client,
+        "Ada drinks tea",
+        type="preference",
+        conversation="c1",
+        confidence=0.9,
+        metadata={"cups": 2},
+        speaker="Bob",
+    )
+    assert (told["workspace"], told["confidence"], told["metadata"], told["title"]) == (
+        "home",
+        0.9,
+        {"speaker": "Bob", "cups": 2},
+        "Bob at 12:00 am on 1 May, 2026",
+    )
+    asked = {"workspace": "home", "query": "tea", "now": NOW}
+    (found,) = client.post("/api/memory/search", json=asked).json()["memories"]
+    same = knowloom.Memory(kb, "home").search("tea", now=datetime(2026, 6, 1, tzinfo=UTC))[0]
+    assert (found["memory"]["id"], found["score"], found["rank"]) == (
+        told["id"],
+        same.score,
+        same.rank,
+    )
+    context, preview = (
+        client.post(f"/api/memory/{name}", json=asked).json() for name in ("context", "preview")
+    )
+    assert (
+        context["context"]
+        == "Relevant context from past conversations:\n\n- Bob at 12:00 am on 1 May, 2026: Ada drinks tea\n"
+    )
+    assert {name: preview[name] for name in context} == context
+    assert (
+        preview["memory_ids"] == [told["id"]]
+        and preview["budget_used"] > 0
+        and preview["left_out"] == []
+    )
+    assert client.post(
+        "/api/memory/delete", json={"workspace": "home", "ids": [told["id"], "nobody"]}
+    ).json() == {"deleted": 1}
+    assert client.post("/api/memory/search", json=asked).json()["memories"] == []
+
+
+def test_every_option_reaches_the_library(client: TestClient) -> None:
+    old = tell(client, "tea is green", type="fact")
+    new = tell(
+        client,
+        "tea is black",
+        type="fact",
+        created_at="2026-05-20T00:00:00Z",
+        supersedes=[old["id"]],
+    )
+    cup = tell(client, "a cup of porcelain", type="note", related={new["id"]: "holds"})
+    asked = {
+        "workspace": "home",
+        "query": "tea",
+        "now": NOW,
+        "memory_types": ["fact"],
+        "include_relationships": True,
+        "min_confidence": 0.5,
+    }
+    (found,) = client.post("/api/memory/search", json=asked).json()["memories"]
+    assert found["memory"]["id"] == new["id"] and [
+        one["memory"]["id"] for one in found["relationships"]
+    ] == [cup["id"]]
+    before = client.post(
+        "/api/memory/search", json=asked | {"as_of": "2026-05-10T00:00:00Z"}
+    ).json()["memories"]
+    assert [one["memory"]["id"] for one in before] == [old["id"]] and before[0]["memory"][
+        "superseded_by"
+    ] is None
+    own = {
+        "name": "own",
+        "header": "<",
+        "memory_format": "{{type}}={{content}}",
+        "footer": ">",
+        "separator": ";",
+    }
+    body = asked | {
+        "template": own,
+        "token_budget": 50,
+        "ranker": "recency",
+        "ranking": {"recency_weight": 1.0},
+        "limit": None,
+    }
+    assert (
+        client.post("/api/memory/context", json=body).json()["context"]
+        == "<fact=tea is black;note=a cup of porcelain>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("context", {"template": "letter"}, 422, "template_not_found"),
+        ("context", {"template": {"memory_format": "{{colour}}"}}, 422, "invalid"),
+        ("context", {"token_budget": -1}, 422, "invalid"),
+        ("search", {"ranker": "alphabet"}, 422, "invalid"),
+        ("search", {"date_from": NOW, "date_to": "2025-01-01T00:00:00Z"}, 422, "invalid"),
+        ("search", {"query": " "}, 422, "invalid"),
+        ("search", {"query": None}, 422, "invalid"),
+        ("search", {"vector": [1.0]}, 422, "invalid"),
+        ("search", {"colour": "red"}, 422, "invalid"),
+        ("search", {"workspace": ""}, 422, "invalid"),
+        ("remember", {"content": "x", "confidence": 1.5}, 422, "invalid"),
+        ("remember", {"content": "x", "supersedes": ["nobody"]}, 404, "not_found"),
+        ("remember", {"content": "password: " + "hunter2" * 2}, 422, "secret"),
+        (
+            "remember",
+            {"content": "x", "valid_from": NOW, "valid_to": "2025-01-01T00:00:00Z"},
+            422,
+            "invalid",
+        ),
+    ],
+)
+def test_what_is_wrong_is_a_problem_with_its_code(
+    kb: knowloom.Engine, client: TestClient, path: str, body: dict[str, Any], status: int, code: str
+) -> None:
+    asked = {"workspace": "home"} | ({} if path == "remember" else {"query": "tea"}) | body
+    answer = client.post(f"/api/memory/{path}", json=asked)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert answer.headers["content-type"] == "application/problem+json" and list(kb.items()) == []
+
+
+def test_a_template_that_is_not_known_is_answered_with_those_that_are(client: TestClient) -> None:
+    answer = client.post(
+        "/api/memory/context", json={"workspace": "home", "query": "tea", "template": "letter"}
+    )
+    assert answer.json()["detail"] == "no template 'letter'; known: chat, detailed, summary"
+
+
+def test_an_embedder_that_fails_is_not_an_empty_list() -> None:
+    with (
+        FakeOpenAI(["ok", "401"]) as fake,
+        knowloom.open("memory:", embedder=f"openai:fake@{fake.base_url}") as kb,
+        server(kb) as client,
+    ):
+        tell(client, "tea")
+        answer = client.post("/api/memory/search", json={"workspace": "home", "query": "coffee"})
+        assert (answer.status_code, answer.json()["code"]) == (503, "embedding_error")
+
+
+def test_a_ready_vector_is_enough(kb: knowloom.Engine, client: TestClient) -> None:
+    kb.add(
+        [
+            knowloom.Item("a", "home", knowloom.Kind.MEMORY, text="tea"),
+            knowloom.Item("b", "home", knowloom.Kind.MEMORY, text="cup"),
+        ],
+        vectors=[[1, 0], [0, 1]],
+    )
+    for path, name in (("search", "memories"), ("context", "memories"), ("preview", "memories")):
+        found = client.post(
+            f"/api/memory/{path}", json={"workspace": "home", "vector": [0.1, 0.9], "limit": 1}
+        ).json()[name]
+        assert [one["memory"]["id"] for one in found] == ["b"]
+    assert (
+        client.post(
+            "/api/memory/search", json={"workspace": "home", "vector": [1.0, 2.0, 3.0]}
+        ).status_code
+        == 422
+    )
+
+
+def test_a_key_reads_and_writes_only_its_workspaces(kb: knowloom.Engine, tmp_path: Path) -> None:
+    keyring = Keyring(tmp_path / "keys.json")
+    secrets = {
+        name: keyring.add(
+            name,
+            reads=reads,
+            writes=writes,
+            role=role,
+            tier="teams",
+            now=datetime(2026, 1, 1, tzinfo=UTC),
+        )[1]
+        for name, reads, writes, role in (
+            ("reader", ["home"], [], "viewer"),
+            ("writer", [], ["home"], "editor"),
+            ("other", ["work"], ["work"], "editor"),
+        )
+    }
+    knowloom.Memory(kb, "home").remember("tea")
+    with server(kb, keyring) as client:
+
+        def status(key: str, path: str, **body: Any) -> int:
+            headers = {"authorization": f"Bearer {secrets[key]}"}
+            return int(
+                client.post(
+                    f"/api/memory/{path}", json={"workspace": "home"} | body, headers=headers
+                ).status_code
+            )
+
+        for path in ("search", "context", "preview"):
+            assert [status(key, path, query="tea") for key in secrets] == [200, 200, 403]
+        assert [status(key, "remember", content="more tea") for key in secrets] == [403, 201, 403]
+        assert [status(key, "delete", ids=["x"]) for key in secrets] == [403, 200, 403]
+        assert (
+            client.post(
+                "/api/memory/search", json={"workspace": "home", "query": "tea"}
+            ).status_code
+            == 401
+        )
+
+
+def test_the_schema_shows_an_example_of_every_body(client: TestClient) -> None:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    for name in ("RememberRequest", "MemorySearchRequest", "MemoryContextRequest", "ForgetRequest"):
+        (example,) = schemas[name]["examples"]
+        path = {
+            "RememberRequest": "remember",
+            "MemorySearchRequest": "search",
+            "MemoryContextRequest": "context",
+            "ForgetRequest": "delete",
+        }[name]
+        assert client.post(f"/api/memory/{path}", json=example).status_code in (200, 201)
+
+
+def test_every_option_stands_in_the_docs() -> None:
+    from knowloom.server.routes.memory import MemoryContextRequest, RememberRequest
+
+    docs = (ROOT / "docs" / "memory.md").read_text("utf-8")
+    assert [
+        name
+        for shape in (MemoryContextRequest, RememberRequest)
+        for name in shape.model_fields
+        if f"`{name}`" not in docs
+    ] == []

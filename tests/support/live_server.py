@@ -1,0 +1,61 @@
+"""A real server on loopback, and the embedders and spaces that its tests use."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import uvicorn
+
+from knowloom import Engine, Unavailable
+from knowloom.server.app import create
+from knowloom.server.auth import Keyring
+from knowloom.server.settings import Limits
+from paths import ROOT
+
+HARBOR = ROOT / "examples" / "harbor"
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+BOTH = ["support", "shared"]
+
+
+class Letters:
+    """An embedder that counts letters: the same text, the same vector, on any machine."""
+
+    name, fingerprint, dimensions = "letters", "letters:26", 26
+
+    def embed(self, texts: Sequence[str]) -> list[Any]:
+        counted = [
+            np.array([1 + text.lower().count(chr(97 + n)) for n in range(26)], np.float32)
+            for text in texts
+        ]
+        return [vector / np.linalg.norm(vector) for vector in counted]
+
+
+class Broken(Letters):
+    def embed(self, texts: Sequence[str]) -> list[Any]:
+        raise Unavailable("letters: out of ink", "embedding_failed")
+
+
+@contextmanager
+def serving(
+    kb: Engine, keyring: Keyring | None = None, limits: Limits | None = None
+) -> Iterator[str]:
+    """A real server on a free port of loopback; gives its URL."""
+    server = uvicorn.Server(
+        uvicorn.Config(create(kb, keyring, limits), port=0, log_level="critical", ws="none")
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.005)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
