@@ -142,7 +142,7 @@ def evaluate(
     QUESTIONS is a file of lines such as {"question": "…", "expected": ["id"], "spaces": ["support"]}, or a folder with corpus.jsonl and
     queries.jsonl. KNOWLEDGE is a store, or a file or folder that is loaded for the occasion; default: as for every command, --db.
     """
-    from knowloom.evaluation import compare, results
+    from knowloom.evaluation import compare, json_report
 
     _check_output(session, "--html", html)
     ways = [_way(session, given) for given in ([against, with_] if against else [with_])]
@@ -161,10 +161,10 @@ def evaluate(
     )
     if html is not None:
         _write_page(html, found[-1], compared, asked["seed"])
-    row: dict[str, Any] = {"comparison": results.comparison(compared)} if compared else {}
+    row: dict[str, Any] = {"comparison": json_report.comparison(compared)} if compared else {}
     row |= {
         "configurations": [
-            results.evaluation(one, asked["seed"]) | {"answers": results.answers(one)}
+            json_report.evaluation(one, asked["seed"]) | {"answers": results.answers(one)}
             for one in found
         ]
     }
@@ -429,7 +429,7 @@ def tune(
 
     They are kept only if they are better on questions left out, by more than chance; else what is set stays. Takes minutes.
     """
-    from knowloom.evaluation import results
+    from knowloom.evaluation import json_report
     from knowloom.evaluation.tune import TABLE, tune
 
     _check_output(session, "--write", write)
@@ -451,7 +451,7 @@ def tune(
     if write is not None:
         with output_to(write) as file:
             file.write(found.patch())
-    _answer(session, results.tuning(found), lambda: _tuned(found, write), write)
+    _answer(session, json_report.tuning(found), lambda: _tuned(found, write), write)
 
 
 def _tuned(found: Tuning, write: str | None) -> list[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 
 import numpy as np
+
 from knowloom.context.knapsack_bounds import ERROR, price_of, priced
 from knowloom.context.knapsack_table import Group, Ruling
 
