@@ -164,7 +164,7 @@ def evaluate(
     row: dict[str, Any] = {"comparison": json_report.comparison(compared)} if compared else {}
     row |= {
         "configurations": [
-            json_report.evaluation(one, asked["seed"]) | {"answers": results.answers(one)}
+            json_report.evaluation(one, asked["seed"]) | {"answers": json_report.answers(one)}
             for one in found
         ]
     }
