@@ -36,7 +36,6 @@ from knowloom.model import (
     Item,
     Key,
     Kind,
-    Problem,
     Query,
     SpaceInfo,
 )
@@ -47,7 +46,7 @@ from knowloom.recipes import Mode, Recipe
 from knowloom.report import Report
 from knowloom.retrieval.as_of import stores_then
 from knowloom.retrieval.hybrid import search
-from knowloom.retrieval.sources import Request
+from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.retrieval.walk import walked_search
 from knowloom.secrets import rules
 from knowloom.secrets.scanner import Rules
@@ -71,16 +70,6 @@ class Statistics:
     disk_vectors: int = 0  # in the file of the embedding cache, if there is one
     disk_hits: int = 0  # since that file was made
     cache_problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request in the making, for what is built on the engine: one state of the stores, the query, its vector, what went wrong."""
-
-    query: Query
-    vector: Vector | None
-    problems: tuple[Problem, ...]
-    stores: Stores
 
 
 class Engine:
@@ -504,12 +493,13 @@ class Engine:
     @contextmanager
     def asked(
         self, text: str, *, spaces: Sequence[str], recipes: Sequence[Recipe], **options: Any
-    ) -> Iterator[Asked]:
+    ) -> Iterator[RetrievalRequest]:
         """For capabilities: what they need to answer a request of their own. Options as for `context`."""
         query, _ = self._request(text, spaces, options)
         with self._reading():
             vector, problems = self._meaning.of_query(query, recipes)
-            yield Asked(query, vector, tuple(problems), stores_then(self._stores, query.as_of))
+            then = stores_then(self._stores, query.as_of)
+            yield RetrievalRequest(query, vector, then, problems=tuple(problems))
 
     def check(self, spaces: str | Sequence[str] | None = None) -> Checked:
         """Every entity, relationship and claim of the spaces (None: of all) against the axioms stored there."""
@@ -552,14 +542,15 @@ class Engine:
     @contextmanager
     def asking(
         self, text: str, *, spaces: Sequence[str], mode: Mode = "hybrid", **times: Any
-    ) -> Iterator[tuple[Request, list[Problem]]]:
+    ) -> Iterator[RetrievalRequest]:
         """One state of the stores for the stages a capability runs itself, with the question's vector: an error if it cannot be had."""
         query = self._query(text, spaces, **({"now": None, "as_of": None, "vector": None} | times))
         with self._reading():
             found, problems = self._meaning.of_query(
                 query, [request.checked_recipe(Recipe("asking", mode=mode))], strict=True
             )
-            yield Request(query, found, (), stores_then(self._stores, query.as_of)), problems
+            then = stores_then(self._stores, query.as_of)
+            yield RetrievalRequest(query, found, then, problems=tuple(problems))
 
     def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
         """Vectors of texts, in one batch; the cache keeps them for the questions that follow. Without an embedder there are none."""

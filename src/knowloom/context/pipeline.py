@@ -18,7 +18,7 @@ from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import LEAST, Recipe, Weights
 from knowloom.retrieval.hybrid import fills
 from knowloom.retrieval.ranking import rank, rescored
-from knowloom.retrieval.sources import Gathered, Request, about, gather, needs, tolerance
+from knowloom.retrieval.sources import Gathered, RetrievalRequest, about, gather, needs, tolerance
 from knowloom.tracing import span
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def candidates(
         )
         try:
             with span(recipe.source):
-                result = gather(Request(query, vector, found, stores, pool), unranked)
+                result = gather(RetrievalRequest(query, vector, stores, found, pool), unranked)
         except (Unavailable, Conflict) as error:
             if recipe.required:
                 raise

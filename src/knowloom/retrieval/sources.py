@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from knowloom.context.packing import Part
 from knowloom.formats.layout import link_line
 from knowloom.formats.markdown_escape import one_line
-from knowloom.model import LINK, Edge, Filter, Hit, Item, Key, Kind, Query
+from knowloom.model import LINK, Edge, Filter, Hit, Item, Key, Kind, Problem, Query
 from knowloom.ports import GraphStore, Stores, Vector
 from knowloom.recipes import Recipe, Source
 from knowloom.retrieval.hybrid import search
@@ -38,14 +38,15 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What a source needs: the query, its vector if there is one, and what earlier recipes found."""
+class RetrievalRequest:
+    """A query with its vector, one snapshot of the stores, and the hits of earlier recipes."""
 
     query: Query
-    vector: Vector | None
-    found: tuple[Hit, ...]
+    vector: Vector | None  # None: words only
     stores: Stores
-    pool: Mapping[Key, float] = field(default_factory=dict)
+    earlier_hits: tuple[Hit, ...] = ()
+    pool: Mapping[Key, float] = field(default_factory=dict)  # scores of every match so far
+    problems: tuple[Problem, ...] = ()  # raised while the query was embedded
 
 
 def allowed(query: Query, recipe: Recipe) -> Filter:
@@ -61,23 +62,25 @@ def allowed(query: Query, recipe: Recipe) -> Filter:
     )
 
 
-def gather(request: Request, recipe: Recipe) -> Gathered:
+def gather(request: RetrievalRequest, recipe: Recipe) -> Gathered:
     return SOURCES[recipe.source](request, recipe)
 
 
-def by_search(request: Request, recipe: Recipe) -> Gathered:
+def by_search(request: RetrievalRequest, recipe: Recipe) -> Gathered:
     vector = None if recipe.mode == "bm25" else request.vector
     find = walked_search if recipe.mode == "walk" else search
     result = find(
         request.query.text, vector, allowed(request.query, recipe), recipe, stores=request.stores
     )
-    return Gathered(_new(result.hits, request.found), searched=result.considered, pool=result.pool)
+    return Gathered(
+        _new(result.hits, request.earlier_hits), searched=result.considered, pool=result.pool
+    )
 
 
-def by_link(request: Request, recipe: Recipe) -> Gathered:
-    best = sorted(request.found, key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space))[
-        : recipe.starts
-    ]
+def by_link(request: RetrievalRequest, recipe: Recipe) -> Gathered:
+    best = sorted(
+        request.earlier_hits, key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space)
+    )[: recipe.starts]
     starts = [hit.item.key for hit in best]
     starts += about(request.query, request.stores)
     only = allowed(request.query, recipe)
@@ -97,13 +100,13 @@ def by_link(request: Request, recipe: Recipe) -> Gathered:
         for hit in result.hits
     ]
     return Gathered(
-        _new([*called, *hits][: recipe.limit], request.found),
+        _new([*called, *hits][: recipe.limit], request.earlier_hits),
         expanded=result.reached,
         max_depth=result.max_depth,
     )
 
 
-def _called(request: Request, only: Filter, recipe: Recipe) -> list[Hit]:
+def _called(request: RetrievalRequest, only: Filter, recipe: Recipe) -> list[Hit]:
     """What the question calls by its name, of what is allowed: as near as if a link led there, and worth what its words are."""
     text = request.query.text
     if not text or not request.stores.items.find(only, 1):
@@ -140,18 +143,18 @@ def about(query: Query, stores: Stores) -> list[Key]:
     )
 
 
-def by_walk(request: Request, recipe: Recipe) -> Gathered:
+def by_walk(request: RetrievalRequest, recipe: Recipe) -> Gathered:
     """What the links of everything found lead to, the way that the question leads; from what the request is about, too."""
     query = request.query
-    known = {hit.item.key for hit in request.found}
-    most = max((hit.score for hit in request.found if hit.found_by != ("key",)), default=1.0)
+    known = {hit.item.key for hit in request.earlier_hits}
+    most = max((hit.score for hit in request.earlier_hits if hit.found_by != ("key",)), default=1.0)
     entities = [
         Hit(item, most, {}, ("key",), (item.key,))
         for item in request.stores.items.get(about(request.query, request.stores))
         if item.key not in known
     ]
     starts = [
-        *(hit if hit.score <= most else replace(hit, score=most) for hit in request.found),
+        *(hit if hit.score <= most else replace(hit, score=most) for hit in request.earlier_hits),
         *entities,
     ]
     result = walk(
@@ -164,14 +167,14 @@ def by_walk(request: Request, recipe: Recipe) -> Gathered:
         stores=request.stores,
     )
     return Gathered(
-        _new(result.hits, request.found),
+        _new(result.hits, request.earlier_hits),
         expanded=result.reached,
         max_depth=result.max_depth,
         worth=result.worth,
     )
 
 
-def by_key(request: Request, recipe: Recipe) -> Gathered:
+def by_key(request: RetrievalRequest, recipe: Recipe) -> Gathered:
     """The profile of the entity the agent works for, then the one that holds for all."""
     ids = [id for id in (request.query.entity, EVERYBODY) if id is not None]
     keys = [(space, id) for id in ids for space in request.query.spaces]
@@ -179,15 +182,15 @@ def by_key(request: Request, recipe: Recipe) -> Gathered:
     return Gathered(
         _new(
             [Hit(item, 1.0, {}, ("key",), (item.key,)) for item in request.stores.items.get(seen)],
-            request.found,
+            request.earlier_hits,
         )
     )
 
 
-def by_subject(request: Request, recipe: Recipe) -> Gathered:
+def by_subject(request: RetrievalRequest, recipe: Recipe) -> Gathered:
     """What is known about what was found: rules by an entity's type, everything else by its id."""
-    about = {hit.item.type for hit in request.found} if Kind.RULE in recipe.kinds else set()
-    about |= {hit.item.id for hit in request.found} | (
+    about = {hit.item.type for hit in request.earlier_hits} if Kind.RULE in recipe.kinds else set()
+    about |= {hit.item.id for hit in request.earlier_hits} | (
         {request.query.entity} if request.query.entity else set()
     )
     subjects = tuple(sorted(one for one in about if one))
@@ -206,11 +209,11 @@ def by_subject(request: Request, recipe: Recipe) -> Gathered:
         )
         for item in items
     ]
-    return Gathered(_new(hits, request.found))
+    return Gathered(_new(hits, request.earlier_hits))
 
 
-def by_links(request: Request, recipe: Recipe) -> Gathered:
-    return Gathered(tuple(links(request.query, request.found, recipe, request.stores.graph)))
+def by_links(request: RetrievalRequest, recipe: Recipe) -> Gathered:
+    return Gathered(tuple(links(request.query, request.earlier_hits, recipe, request.stores.graph)))
 
 
 def _new(hits: Sequence[Hit], found: Sequence[Hit]) -> tuple[Hit, ...]:
@@ -218,7 +221,7 @@ def _new(hits: Sequence[Hit], found: Sequence[Hit]) -> tuple[Hit, ...]:
     return tuple(hit for hit in hits if hit.item.key not in seen)
 
 
-SOURCES: dict[Source, Callable[[Request, Recipe], Gathered]] = {
+SOURCES: dict[Source, Callable[[RetrievalRequest, Recipe], Gathered]] = {
     "search": by_search,
     "neighbours": by_link,
     "walk": by_walk,

@@ -13,14 +13,13 @@ from knowloom.capabilities.graph.documents import Reading
 from knowloom.capabilities.graph.options import GraphOptions, ranker
 from knowloom.capabilities.graph.rankers import Ranking, Scored
 from knowloom.construction import maker
-from knowloom.engine import Asked
 from knowloom.errors import Invalid
 from knowloom.model import MADE, Edge, Hit, Item, Key, Kind, Problem
 from knowloom.recipes import Recipe
 from knowloom.retrieval.hybrid import search
 from knowloom.retrieval.neighbours import LIGHTEST, expand
 from knowloom.retrieval.ranking import rescored
-from knowloom.retrieval.sources import allowed
+from knowloom.retrieval.sources import RetrievalRequest, allowed
 from knowloom.tracing import span
 
 OVERFETCH = 3  # candidates of the search per entity wanted: the ranker may see them differently
@@ -66,7 +65,9 @@ def recipe(options: GraphOptions) -> Recipe:
     )
 
 
-def searched(asked: Asked, reading: Reading, options: GraphOptions) -> tuple[list[Found], int]:
+def searched(
+    asked: RetrievalRequest, reading: Reading, options: GraphOptions
+) -> tuple[list[Found], int]:
     """Entities that a text is about, best first, and how many items the indexes looked at."""
     if not options.max_entities:
         return [], 0
@@ -84,7 +85,7 @@ def searched(asked: Asked, reading: Reading, options: GraphOptions) -> tuple[lis
 
 
 def ranked(
-    asked: Asked, reading: Reading, options: GraphOptions, hits: Sequence[Hit]
+    asked: RetrievalRequest, reading: Reading, options: GraphOptions, hits: Sequence[Hit]
 ) -> list[Found]:
     """The hits with the ranker's scores, in their order. The score of the search stays among the signals."""
     if not hits:
@@ -140,7 +141,7 @@ class Near:
 
 
 def neighbours(
-    asked: Asked, starts: Sequence[Found], reading: Reading, options: GraphOptions
+    asked: RetrievalRequest, starts: Sequence[Found], reading: Reading, options: GraphOptions
 ) -> Near:
     """A neighbour is worth what its link makes of its start, or what it is worth to the request by itself, whichever is more."""
     if not starts or not options.relationship_depth:
@@ -184,7 +185,9 @@ def _linked(own: Found, way: Hit, start: float) -> Found:
     )
 
 
-def links(asked: Asked, entities: Sequence[Hit], options: GraphOptions, near: Near) -> list[Hit]:
+def links(
+    asked: RetrievalRequest, entities: Sequence[Hit], options: GraphOptions, near: Near
+) -> list[Hit]:
     """The links between these entities, best first: a link is worth its weight, times the lesser of its ends."""
     if not entities or not options.include_relationships or not options.max_relationships:
         return []
@@ -230,7 +233,7 @@ def _known(near: Near) -> set[Key]:
 
 
 def _between_hubs(
-    asked: Asked, near: Near, known: set[Key], read: Sequence[Edge], keys: Sequence[Key]
+    asked: RetrievalRequest, near: Near, known: set[Key], read: Sequence[Edge], keys: Sequence[Key]
 ) -> list[Edge]:
     """Of an entity with more links than were read, those to another such entity may be missing. `read` are the links of the keys."""
     leaving, arriving = (
@@ -254,7 +257,9 @@ def _between_hubs(
     )
 
 
-def rules(asked: Asked, types: Sequence[str]) -> tuple[list[Item], list[Axiom], list[Problem]]:
+def rules(
+    asked: RetrievalRequest, types: Sequence[str]
+) -> tuple[list[Item], list[Axiom], list[Problem]]:
     """The rules of these types, as items and as axioms, and what is wrong with those that cannot be used."""
     with span("axioms"):
         items, problems = _subject_items(asked, Kind.RULE, types, MAX_RULES)
@@ -266,7 +271,7 @@ def rules(asked: Asked, types: Sequence[str]) -> tuple[list[Item], list[Axiom], 
     return items, [axiom for axiom in axioms if axiom.enabled], problems
 
 
-def claims(asked: Asked, entities: Sequence[Hit]) -> tuple[list[Item], list[Problem]]:
+def claims(asked: RetrievalRequest, entities: Sequence[Hit]) -> tuple[list[Item], list[Problem]]:
     """All active claims about the entities, the surest first."""
     with span("claims"):
         found, problems = _subject_items(
@@ -285,7 +290,7 @@ def claims(asked: Asked, entities: Sequence[Hit]) -> tuple[list[Item], list[Prob
 
 
 def _subject_items(
-    asked: Asked, kind: Kind, about: Sequence[str], most: int
+    asked: RetrievalRequest, kind: Kind, about: Sequence[str], most: int
 ) -> tuple[list[Item], list[Problem]]:
     """Items about these subjects. That there are more than can be looked at is a problem, not a secret."""
     subjects = tuple(sorted({one for one in about if one}))

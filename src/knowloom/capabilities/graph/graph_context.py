@@ -22,10 +22,10 @@ from knowloom.capabilities.graph.options import GraphOptions, changed
 from knowloom.capabilities.graph.packing import BEYOND, woven
 from knowloom.construction import maker
 from knowloom.context import pipeline
-from knowloom.engine import Asked, Engine
+from knowloom.engine import Engine
 from knowloom.errors import Conflict, Invalid, Unavailable
 from knowloom.model import Hit, Item, Kind, LeftOut, Problem, Stats
-from knowloom.retrieval.sources import allowed
+from knowloom.retrieval.sources import RetrievalRequest, allowed
 from knowloom.tiers import Tier
 from knowloom.tracing import traced
 
@@ -157,7 +157,7 @@ class GraphContext:
         now: datetime | None,
         as_of: datetime | None,
         vector: Sequence[float] | None,
-    ) -> Iterator[tuple[Asked, dict[str, float]]]:
+    ) -> Iterator[tuple[RetrievalRequest, dict[str, float]]]:
         more: dict[str, Any] = {
             "max_tokens": options.max_tokens,
             "format": options.format,
@@ -181,7 +181,7 @@ class GraphContext:
 
     def _by_search(
         self,
-        asked: Asked,
+        asked: RetrievalRequest,
         reading: Reading,
         query: str,
         options: GraphOptions,
@@ -213,7 +213,7 @@ class GraphContext:
 
     def _by_id(
         self,
-        asked: Asked,
+        asked: RetrievalRequest,
         wanted: Sequence[tuple[str, float]],
         query: str | None,
         reading: Reading,
@@ -265,7 +265,7 @@ class GraphContext:
 
     def _answer(
         self,
-        asked: Asked,
+        asked: RetrievalRequest,
         found: Sequence[Found],
         reading: Reading,
         query: str | None,
@@ -352,7 +352,7 @@ RENDERER = 1  # raised whenever the same choice would be written differently
 
 
 def digest(
-    asked: Asked,
+    asked: RetrievalRequest,
     options: GraphOptions,
     reading: Reading,
     wanted: Sequence[tuple[str, float]],

@@ -12,9 +12,9 @@ from knowloom.capabilities.graph import formats
 from knowloom.capabilities.graph.entities import Found, Near
 from knowloom.capabilities.graph.formats import RELATIONSHIPS
 from knowloom.capabilities.graph.options import GraphOptions
-from knowloom.engine import Asked
 from knowloom.errors import Conflict, Unavailable
 from knowloom.model import Hit, Item, Key, Problem
+from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.tracing import span
 
 SEVERITY_WORTH = {"error": 1.0, "warning": 0.9, "info": 0.8}
@@ -35,7 +35,9 @@ class Matter:
     more: bool = False  # links or claims beyond the limits
 
 
-def gathered(asked: Asked, entities: Sequence[Found], options: GraphOptions, near: Near) -> Matter:
+def gathered(
+    asked: RetrievalRequest, entities: Sequence[Found], options: GraphOptions, near: Near
+) -> Matter:
     """What is known of the entities, and what is wrong with it. A graph that is down leaves the links out, and says so."""
     hits = [one.hit for one in entities]
     problems: list[Problem] = []

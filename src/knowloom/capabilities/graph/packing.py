@@ -20,9 +20,9 @@ from knowloom.capabilities.graph.model import GraphAnswer, GraphEntity, Relation
 from knowloom.capabilities.graph.neighbourhood import Matter
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.context.packing import Fitted, Part, fit
-from knowloom.engine import Asked
 from knowloom.model import Chosen, Form, Hit, Key, LeftOut, Stats
 from knowloom.recipes import Recipe
+from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.tracing import span
 
 SHARES = {ENTITIES: 0.6, RELATIONSHIPS: 0.2, AXIOMS: 0.1, CLAIMS: 0.1, VIOLATIONS: 0.05}
@@ -32,7 +32,7 @@ Place = tuple[str, str, str]  # what a fact is, its space, its id
 
 
 def woven(
-    asked: Asked,
+    asked: RetrievalRequest,
     matter: Matter,
     query: str | None,
     options: GraphOptions,

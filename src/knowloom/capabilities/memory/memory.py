@@ -27,9 +27,8 @@ from knowloom.capabilities.memory.repository import Shelf
 from knowloom.capabilities.memory.templates import TEMPLATES, MemoryTemplate
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, EmbeddingError, Invalid, KnowloomError, NotFound
-from knowloom.model import Problem
 from knowloom.recipes import AS_FITS, Recipe, resolved
-from knowloom.retrieval.sources import Request
+from knowloom.retrieval.sources import RetrievalRequest
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -283,22 +282,21 @@ class Memory:
     @contextmanager
     def _asking(
         self, text: str, vector: Sequence[float] | None, options: SearchOptions
-    ) -> Iterator[Request | None]:
+    ) -> Iterator[RetrievalRequest | None]:
         """The stores and the question's vector. A workspace to which nothing was told yet has nothing to find, and gives None."""
         if vector is not None and self._kb.dimensions is not None:
             validation.vector(vector, self._kb.dimensions)
         with ExitStack() as stack:
-            asked: Request | None = None
-            problems: list[Problem] = []
+            asked: RetrievalRequest | None = None
             try:
                 with _embedding():
                     times = {"now": options.now, "as_of": options.as_of, "vector": vector}
-                    asked, problems = stack.enter_context(
+                    asked = stack.enter_context(
                         self._kb.asking(text, spaces=[self.workspace], mode=options.mode, **times)
                     )
             except NotFound:
                 log.debug("memory: nothing was told to workspace %s yet", self.workspace)
-            for problem in problems:
+            for problem in () if asked is None else asked.problems:
                 log.warning("memory: %s", problem.reason)
             yield asked
 

@@ -12,7 +12,7 @@ from knowloom.model import Hit, Key
 from knowloom.recipes import Recipe
 from knowloom.retrieval.hybrid import search
 from knowloom.retrieval.neighbours import expand
-from knowloom.retrieval.sources import Request
+from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.tracing import span
 
 MOST_RELATED = 200  # memories that links may lead to in one request
@@ -20,7 +20,7 @@ MOST_PINNED = 100
 
 
 def found(
-    asked: Request, options: SearchOptions, recipe: Recipe, rankers: Mapping[str, Ranker]
+    asked: RetrievalRequest, options: SearchOptions, recipe: Recipe, rankers: Mapping[str, Ranker]
 ) -> list[SearchResult]:
     """The most similar memories, in the ranker's order. Similarity decides what is found, ranking in which order it comes."""
     query = asked.query
@@ -45,7 +45,7 @@ def found(
 
 
 def related(
-    asked: Request, options: SearchOptions, results: Sequence[SearchResult]
+    asked: RetrievalRequest, options: SearchOptions, results: Sequence[SearchResult]
 ) -> list[SearchResult]:
     """The results with what links lead to from each. A memory comes once, where the best way to it begins, and never beside itself."""
     recipe = Recipe(
@@ -72,7 +72,7 @@ def related(
     ]
 
 
-def pinned(asked: Request, options: SearchOptions) -> list[SearchResult]:
+def pinned(asked: RetrievalRequest, options: SearchOptions) -> list[SearchResult]:
     """The memories that every context begins with, the newest first. The dates and types of a search do not leave them out."""
     only = replace(options.reachable(asked.query.spaces[0], asked.query.now), tags=(PINNED,))
     items = sorted(
