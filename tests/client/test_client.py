@@ -530,7 +530,7 @@ GOOD = (200, {}, {"ok": True, "problems": []})
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waits: list[float] = []
-    monkeypatch.setattr("knowloom.client.client.time.sleep", waits.append)
+    monkeypatch.setattr("knowloom.client.transport.time.sleep", waits.append)
     return waits
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from knowloom import validation
 from knowloom.axioms.checker import Checked
@@ -13,6 +13,7 @@ from knowloom.capabilities.graph.documents import Document, checked
 from knowloom.capabilities.graph.model import GraphAnswer
 from knowloom.capabilities.provider.model import Provision
 from knowloom.client import requests
+from knowloom.client.transport import Transport
 from knowloom.errors import Invalid
 from knowloom.wire import capabilities
 
@@ -20,14 +21,10 @@ Row = dict[str, Any]
 T = TypeVar("T")
 
 
-class Server(Protocol):
-    def ask(self, path: str, body: Row | None, read: Callable[[Row], T]) -> T: ...
-
-
 class Capable:
     """Asks its server. Values and errors are those of the capabilities; a program moves from one to the other by changing a URL."""
 
-    _server: Server
+    _transport: Transport
 
     def graph(
         self,
@@ -61,7 +58,7 @@ class Capable:
             | requests.sendable(given)
             | requests.tier(options.get("tier"))
         )
-        return self._server.ask("/api/graph", body, capabilities.graph)
+        return self._transport.read("/api/graph", body, capabilities.graph)
 
     def assemble(
         self,
@@ -97,7 +94,7 @@ class Capable:
             body["document"] = {"title": title, "content": asked.content}
         if asked.selection is not None:
             body["selection"] = dict(zip(("start", "end"), asked.selection, strict=True))
-        return self._server.ask(
+        return self._transport.read(
             "/api/assemble",
             body | {"strategies": {name: dict(one) for name, one in (strategies or {}).items()}},
             capabilities.assembly,
@@ -116,14 +113,14 @@ class Capable:
             | requests.sendable(given)
             | requests.tier(options.get("tier"))
         )
-        return self._server.ask(
+        return self._transport.read(
             "/api/provide", body, lambda row: capabilities.provision(query, row)
         )
 
     def check(self, spaces: str | Sequence[str]) -> Checked:
         """Every entity, relationship and claim of the spaces against the axioms stored there."""
         names = validation.names("spaces", [spaces] if isinstance(spaces, str) else spaces)
-        return self._server.ask("/api/check", {"spaces": list(names)}, capabilities.checked)
+        return self._transport.read("/api/check", {"spaces": list(names)}, capabilities.checked)
 
 
 def _document(document: Document) -> Row:

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import logging
-import re
-import ssl
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
-
-import httpx
 
 from knowloom import codec, tiers, validation
 from knowloom.client import requests
 from knowloom.client.capabilities import Capable
 from knowloom.client.memory import RemoteMemory
+from knowloom.client.transport import Transport
 from knowloom.embedding import Progress
 from knowloom.engine import Statistics
 from knowloom.errors import (
-    Conflict,
-    Corrupt,
-    EmbeddingError,
-    Forbidden,
-    Invalid,
-    KnowloomError,
-    MissingExtra,
     NotFound,
-    SearchError,
-    Unavailable,
 )
 from knowloom.history import Rollback, State
 from knowloom.model import Context, Edge, Hit, Item, Key
@@ -42,16 +28,6 @@ from knowloom.wire import decoding, encoding
 log = logging.getLogger(__name__)
 
 PAGE = 1000  # items or edges per request while listing
-FIRST_WAIT_S = 0.2
-KEEP_ALIVE_S = 3.0  # below the usual 5 s of servers: a write must not meet a connection that is just being closed
-_ERRORS: dict[int, type[KnowloomError]] = {
-    401: Forbidden,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    412: Conflict,
-    501: MissingExtra,
-}
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -61,17 +37,15 @@ class Client(Capable):
     """Open until `close` or the end of a `with` block; may be used by several threads. Takes and gives the values of the engine and
     raises its errors. What only reads is asked again when the server does not answer, up to `max_retries` times."""
 
-    _server: _Server
+    _transport: Transport
 
     def __init__(
         self, url: str, *, key: str = "", timeout_s: float = 30.0, max_retries: int = 2
     ) -> None:
-        if max_retries < 0 or not timeout_s > 0:
-            raise Invalid(f"{max_retries=} must be 0 or more, {timeout_s=} above 0")
-        self._server = _Server(_address(url), requests.header_safe(key), timeout_s, max_retries)
+        self._transport = Transport(url, key, timeout_s=timeout_s, max_retries=max_retries)
 
     def __repr__(self) -> str:
-        return f"Client({self._server.url!r})"
+        return f"Client({self._transport.url!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -80,11 +54,11 @@ class Client(Capable):
         self.close()
 
     def close(self) -> None:
-        self._server.close()
+        self._transport.close()
 
     def memory(self, workspace: str) -> RemoteMemory:
         """The memories of a workspace on the server: the calls of `knowloom.Memory` that ask, tell and forget."""
-        return RemoteMemory(self._server, validation.name("workspace", workspace))
+        return RemoteMemory(self._transport, validation.name("workspace", workspace))
 
     # writing
 
@@ -111,7 +85,7 @@ class Client(Capable):
             "embed": embed,
             "expected": requests.expected(expected),
         }
-        return self._server.write("/api/add", asked, decoding.report)
+        return self._transport.write("/api/add", asked, decoding.report)
 
     def load(
         self,
@@ -126,7 +100,7 @@ class Client(Capable):
         for what, parts in (("items", rows.items()), ("edges", rows.edges())):
             done = 0
             for part in parts:
-                answer = self._server.write(
+                answer = self._transport.write(
                     "/api/load",
                     {what: [one.row for one in part], "embed": embed, "layered": part[0].layered},
                     decoding.report,
@@ -147,7 +121,7 @@ class Client(Capable):
         self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None
     ) -> int:
         """Forget items with their words, vectors and edges; how many were there."""
-        return self._server.write(
+        return self._transport.write(
             "/api/delete",
             {"space": space, "ids": requests.ids(ids), "expected": requests.expected(expected)},
             _count,
@@ -155,7 +129,7 @@ class Client(Capable):
 
     def delete_edges(self, edges: Iterable[Edge]) -> int:
         """Forget these links; how many were there."""
-        return self._server.write(
+        return self._transport.write(
             "/api/unlink", {"edges": [requests.link(edge) for edge in edges]}, _count
         )
 
@@ -178,7 +152,7 @@ class Client(Capable):
             "edges_of": owners,
             "embed": embed,
         }
-        return self._server.write(
+        return self._transport.write(
             "/api/restore", asked | {"at": requests.time("at", at)}, decoding.report
         )
 
@@ -192,7 +166,7 @@ class Client(Capable):
     ) -> Rollback:
         """Make the spaces (None: all) what they were at that time; see `Engine.rollback`."""
         names = None if spaces is None else requests.names("spaces", spaces)
-        return self._server.write(
+        return self._transport.write(
             "/api/rollback",
             {"to": requests.time("to", to), "spaces": names, "dry_run": dry_run, "embed": embed},
             decoding.rollback,
@@ -200,7 +174,7 @@ class Client(Capable):
 
     def embed(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
         """Make the vectors that are missing, on the server; how many were made. It takes as long as it takes: see `timeout_s`."""
-        made = self._server.write(
+        made = self._transport.write(
             "/api/embed",
             {"spaces": None if spaces is None else requests.names("spaces", spaces)},
             _count,
@@ -210,13 +184,13 @@ class Client(Capable):
 
     def reindex(self, progress: Progress | None = None) -> int:
         """Make words and vectors anew from the items, on the server; how many vectors were made."""
-        made = self._server.write("/api/reindex", {}, _count)
+        made = self._transport.write("/api/reindex", {}, _count)
         _tell(progress, "vectors", made, made)
         return made
 
     def relink(self, progress: Progress | None = None) -> int:
         """Make the links that knowloom makes itself anew, on the server; how many items were looked at."""
-        looked_at = self._server.write("/api/relink", {}, _count)
+        looked_at = self._transport.write("/api/relink", {}, _count)
         _tell(progress, "links", looked_at, looked_at)
         return looked_at
 
@@ -224,11 +198,13 @@ class Client(Capable):
 
     def get(self, ids: str | Sequence[str], *, space: str) -> list[Item]:
         """The items in the order asked; unknown ids are left out."""
-        return self._server.ask("/api/items", {"space": space, "ids": requests.ids(ids)}, _items)
+        return self._transport.read(
+            "/api/items", {"space": space, "ids": requests.ids(ids)}, _items
+        )
 
     def history(self, id: str, *, space: str, limit: int = 1000) -> list[State]:
         """Everything that happened to an item and its links, newest first, also when it is deleted."""
-        return self._server.ask(
+        return self._transport.read(
             "/api/history",
             {"space": space, "id": validation.name("id", id), "limit": limit},
             decoding.history,
@@ -279,7 +255,7 @@ class Client(Capable):
             "kinds": requests.names("kinds", kinds),
             "types": requests.names("types", types),
         }
-        return self._server.ask(
+        return self._transport.read(
             "/api/page",
             asked | {"after": None if after is None else {"space": after[0], "id": after[1]}},
             _items,
@@ -300,7 +276,7 @@ class Client(Capable):
             "after": None if after is None else requests.link(after),
             "made": made,
         }
-        return self._server.ask(
+        return self._transport.read(
             "/api/edge_page", asked, lambda row: [decoding.edge(one) for one in row["edges"]]
         )
 
@@ -346,7 +322,7 @@ class Client(Capable):
             | {"query": text, "subject": subject}
         )
         asked |= requests.sendable({**times, "vector": vector}) | requests.tier(tier)
-        return self._server.ask(
+        return self._transport.read(
             requests.route("/api/search", "/api/ask/search", asked), asked, decoding.hits
         )
 
@@ -370,11 +346,11 @@ class Client(Capable):
         return self._context(asked | requests.options(options))
 
     def stats(self) -> Statistics:
-        return self._server.ask("/api/stats", None, decoding.statistics)
+        return self._transport.read("/api/stats", None, decoding.statistics)
 
     def verify(self) -> list[str]:
         """What is wrong with the stored data, in words; nothing when all is well."""
-        return self._server.ask("/api/verify", None, lambda row: list(row["problems"]))
+        return self._transport.read("/api/verify", None, lambda row: list(row["problems"]))
 
     def known(self, spaces: Sequence[str]) -> list[str]:
         """The spaces, each once. An unknown one is an error that names those that the key may read."""
@@ -387,117 +363,14 @@ class Client(Capable):
         return list(dict.fromkeys(wanted))
 
     def _context(self, asked: Row) -> Context:
-        return self._server.ask(
+        return self._transport.read(
             requests.route("/api/explain", "/api/ask/context", asked), asked, decoding.context
         )
 
     def _spaces(self) -> list[str]:
-        return self._server.ask(
+        return self._transport.read(
             "/api/spaces", None, lambda row: sorted(one["name"] for one in row["spaces"])
         )
-
-
-class _Passing(Unavailable):
-    """A failure that may be gone in a moment. `untouched`: the server has done nothing, so that a write may be sent again."""
-
-    def __init__(
-        self, message: str, code: str = "", wait_s: float = 0.0, untouched: bool = False
-    ) -> None:
-        super().__init__(message, code)
-        self.wait_s, self.untouched = wait_s, untouched
-
-
-class _Server:
-    """Requests and their answers: values, or errors of knowloom's."""
-
-    def __init__(self, url: str, key: str, timeout_s: float, max_retries: int) -> None:
-        self.url = url
-        self._key, self._timeout_s, self._max_retries = key, timeout_s, max_retries
-        headers = {"Content-Type": "application/json"} | (
-            {"Authorization": f"Bearer {key}"} if key else {}
-        )
-        limits = httpx.Limits(keepalive_expiry=KEEP_ALIVE_S)
-        self._http = httpx.Client(
-            headers=headers, timeout=timeout_s, limits=limits, verify=_certificates()
-        )
-
-    def close(self) -> None:
-        self._http.close()
-
-    def ask(self, path: str, body: Row | None, read: Callable[[Row], T]) -> T:
-        """Of a request that only reads: it may be sent again."""
-        return self._read(self._send(path, body, again=True), read)
-
-    def write(self, path: str, body: Row, read: Callable[[Row], T]) -> T:
-        return self._read(self._send(path, body, again=False), read)
-
-    def _send(self, path: str, body: Row | None, again: bool) -> httpx.Response:
-        content = None if body is None else requests.encoded(body)
-        for retry in range(self._max_retries + 1):
-            try:
-                return self._once(path, content)
-            except _Passing as failure:
-                wait_s = max(failure.wait_s, FIRST_WAIT_S * 2**retry)
-                if (
-                    retry == self._max_retries
-                    or wait_s > self._timeout_s
-                    or not (again or failure.untouched)
-                ):
-                    raise _by_code(503, failure.code)(
-                        str(failure), failure.code
-                    ) from failure.__cause__
-                log.warning(
-                    "%s: %s; retry %d of %d in %.1f s",
-                    path,
-                    failure.code,
-                    retry + 1,
-                    self._max_retries,
-                    wait_s,
-                )
-                time.sleep(wait_s)
-        raise AssertionError("the last try returns or raises")
-
-    def _once(self, path: str, content: bytes | None) -> httpx.Response:
-        try:
-            response = self._http.request(
-                "GET" if content is None else "POST", self.url + path, content=content
-            )
-        except httpx.TimeoutException as error:
-            raise _Passing(
-                f"{self.url}: no answer within {self._timeout_s:g} s", "timeout"
-            ) from error
-        except httpx.HTTPError as error:
-            raise _Passing(f"{self.url}: no connection: {error or type(error).__name__}") from error
-        if not response.is_success:
-            raise self._refusal(response)
-        return response
-
-    def _refusal(self, response: httpx.Response) -> KnowloomError:
-        """The error that the engine would raise, from its problem details."""
-        try:
-            problem = response.json()
-            detail, code = str(problem["detail"]), str(problem["code"])
-        except (ValueError, RecursionError, KeyError, TypeError):
-            detail, code = (
-                f"{self.url} answered with status {response.status_code}, and not as knowloom does",
-                "",
-            )
-        detail = detail.replace(self._key, "[key]") if self._key else detail
-        if response.status_code in (429, 503):
-            return _Passing(
-                detail, code, _retry_after_s(response), untouched=response.status_code == 429
-            )
-        return (_ERRORS.get(response.status_code) or _by_code(response.status_code, code))(
-            detail, code
-        )
-
-    def _read(self, response: httpx.Response, read: Callable[[Row], T]) -> T:
-        try:
-            return read(response.json())
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-            raise Unavailable(
-                f"{self.url} answered what this version of knowloom does not understand"
-            ) from error
 
 
 def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
@@ -511,41 +384,3 @@ def _items(row: Row) -> list[Item]:
 
 def _count(row: Row) -> int:
     return int(next(row[name] for name in ("deleted", "vectors", "items") if name in row))
-
-
-def _by_code(status: int, code: str) -> type[KnowloomError]:
-    if status < 500:
-        return Invalid if status >= 400 else Unavailable
-    return {
-        Corrupt.code: Corrupt,
-        EmbeddingError.code: EmbeddingError,
-        SearchError.code: SearchError,
-    }.get(code, Unavailable)
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Loading them takes 30 ms: once for all clients."""
-    return httpx.create_ssl_context()
-
-
-def _address(url: str) -> str:
-    try:
-        found = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
-        raise Invalid(
-            "the URL of a server looks like http://localhost:8765; this one is not a URL"
-        ) from None
-    if found.userinfo:  # it would be seen in every log of the request
-        raise Invalid(f"the URL of {found.host} must not hold a password: give the key as key=")
-    if found.scheme not in ("http", "https") or not found.host:
-        raise Invalid(
-            f"the URL of a server begins with http:// or https:// and names a host, unlike {url!r}"
-        )
-    return str(found.copy_with(query=None, fragment=None)).rstrip("/")
-
-
-def _retry_after_s(response: httpx.Response) -> float:
-    """In seconds; 0 if absent or a date."""
-    value = response.headers.get("Retry-After", "")
-    return float(value) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) else 0.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from knowloom import codec
 from knowloom.capabilities.memory.model import (
@@ -17,6 +17,7 @@ from knowloom.capabilities.memory.model import (
     SearchResult,
 )
 from knowloom.client import requests
+from knowloom.client.transport import Transport
 from knowloom.wire import decoding
 
 Row = dict[str, Any]
@@ -27,66 +28,58 @@ TIMES = tuple(
 )
 
 
-class Server(Protocol):
-    """What asks and reads the answer; a write is not sent twice."""
-
-    def ask(self, path: str, body: Row, read: Callable[[Row], T]) -> T: ...
-
-    def write(self, path: str, body: Row, read: Callable[[Row], T]) -> T: ...
-
-
 class RemoteMemory:
     """The memories of one workspace, made by `Client.memory`. Options and answers are those of `knowloom.Memory`; what a search found has no
     `hit`. Templates and ranking options may be given as values; rankers by name."""
 
-    def __init__(self, server: Server, workspace: str) -> None:
-        self._server, self._workspace = server, workspace
+    def __init__(self, transport: Transport, workspace: str) -> None:
+        self._transport, self._workspace = transport, workspace
 
     def remember(self, content: str, **fields: Any) -> Remembered:
         """Store a memory. Telling the same again changes nothing."""
-        return self._server.write(
+        return self._transport.write(
             "/api/memory/remember", self._asked(fields) | {"content": content}, _memory
         )
 
     def forget(self, ids: str | Sequence[str]) -> int:
         """Delete memories with their links; how many were there."""
-        return self._server.write(
+        return self._transport.write(
             "/api/memory/delete",
             {"workspace": self._workspace, "ids": requests.ids(ids)},
             lambda row: int(row["deleted"]),
         )
 
     def search(self, query: str, **options: Any) -> list[SearchResult]:
-        return self._server.ask(
+        return self._transport.read(
             "/api/memory/search", self._asked(options) | {"query": query}, _results
         )
 
     def search_by_vector(self, vector: Sequence[float], **options: Any) -> list[SearchResult]:
-        return self._server.ask(
+        return self._transport.read(
             "/api/memory/search",
             self._asked(options) | {"vector": requests.numbers(vector)},
             _results,
         )
 
     def build_context(self, query: str, **options: Any) -> ContextResult:
-        return self._server.ask(
+        return self._transport.read(
             "/api/memory/context", self._asked(options) | {"query": query}, _context
         )
 
     def build_context_by_vector(self, vector: Sequence[float], **options: Any) -> ContextResult:
-        return self._server.ask(
+        return self._transport.read(
             "/api/memory/context",
             self._asked(options) | {"vector": requests.numbers(vector)},
             _context,
         )
 
     def preview(self, query: str, **options: Any) -> ContextPreview:
-        return self._server.ask(
+        return self._transport.read(
             "/api/memory/preview", self._asked(options) | {"query": query}, _preview
         )
 
     def preview_by_vector(self, vector: Sequence[float], **options: Any) -> ContextPreview:
-        return self._server.ask(
+        return self._transport.read(
             "/api/memory/preview",
             self._asked(options) | {"vector": requests.numbers(vector)},
             _preview,

@@ -194,13 +194,6 @@ def time(name: str, value: object) -> str | None:
     return None if value is None else codec.time_to_text(validation.time(name, value))
 
 
-def encoded(body: Row) -> bytes:
-    try:
-        return codec.to_json(body).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"the request is not plain JSON: {error}") from None
-
-
 def numbers(vector: Sequence[float]) -> list[float]:
     validation.vector(vector)
     return [float(number) for number in vector]
@@ -229,10 +222,3 @@ def link(edge: Edge) -> Row:
         "space": edge.space,
         "target_space": edge.target_space,
     }
-
-
-def header_safe(key: str) -> str:
-    """Refused here, an odd key is not shown; refused by the HTTP client, it would stand in the error."""
-    if not re.fullmatch(r"[!-~]*", key.strip()):
-        raise Invalid("the key has characters that no key has (spaces, line breaks or non-ASCII)")
-    return key.strip()
