@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from knowloom import Item, check_answer
-from knowloom.capabilities.grounding.facts import facts, sentences
+from knowloom.capabilities.grounding.facts import extract_facts, split_sentences
 from knowloom.ports import Embedder
 from knowloom.registry import open_embedder
 
@@ -66,7 +66,7 @@ def denied(text: str, _: random.Random, __: str) -> str | None:
     found = VERBS.search(text)
     return (
         None
-        if found is None or facts(text).denies
+        if found is None or extract_facts(text).denies
         else f"{text[: found.end()]} not{text[found.end() :]}"
     )
 
@@ -112,8 +112,8 @@ def changed_sentences(folder: Path, name: str, passages: int, embedder: Embedder
         own, context = corpus[number], corpus[number : number + 1 + OTHERS]
         said = [
             one.text
-            for one in sentences(own.text)
-            if not facts(one.text).empty and not one.text.endswith("?")
+            for one in split_sentences(own.text)
+            if not extract_facts(one.text).empty and not one.text.endswith("?")
         ]
         if not said:
             continue
@@ -122,7 +122,11 @@ def changed_sentences(folder: Path, name: str, passages: int, embedder: Embedder
             kind: change(text, chance, chance.choice(strangers)) for kind, change in CHANGES.items()
         }
         asked["foreign"] = next(
-            (one.text for one in sentences(corpus[-1 - number].text) if not facts(one.text).empty),
+            (
+                one.text
+                for one in split_sentences(corpus[-1 - number].text)
+                if not extract_facts(one.text).empty
+            ),
             None,
         )
         for kind, sentence in asked.items():

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 import knowloom
 from knowloom.axioms import files, parsing
-from knowloom.axioms.checker import Judge, contradictions
-from knowloom.axioms.model import Fact
+from knowloom.axioms.checker import AxiomChecker, find_contradictions
+from knowloom.axioms.model import AxiomFact
 from knowloom.cli.main import cli
 from knowloom.errors import Invalid, NotFound
 from knowloom.model import Edge, Item, Kind
@@ -24,14 +24,14 @@ HARBOR = ROOT / "examples" / "harbor"
 
 def judged(rule: dict, values: dict, *others: dict, stored: set = frozenset()) -> list[str]:
     """What one rule says of an entity, after it has seen the others."""
-    axiom = parsing.axiom({"id": "a", "target_type": "T", "rules": [rule]}, "s")
+    axiom = parsing.parse_axiom({"id": "a", "target_type": "T", "rules": [rule]}, "s")
     facts = [
-        Fact("entity", "s", f"e{number}", "E", ("T",), one)
+        AxiomFact("entity", "s", f"e{number}", "E", ("T",), one)
         for number, one in enumerate([*others, values])
     ]
     return [
         one.message
-        for one in Judge([axiom], lambda keys: set(keys) & set(stored)).violations(facts)
+        for one in AxiomChecker([axiom], lambda keys: set(keys) & set(stored)).violations(facts)
         if one.id == facts[-1].id
     ]
 
@@ -179,7 +179,7 @@ WRONG = [
 @pytest.mark.parametrize(("rule", "said"), WRONG)
 def test_a_wrong_rule_is_refused_with_its_field(rule, said):
     with pytest.raises(Invalid) as refused:
-        parsing.axiom({"id": "a", "target_type": "T", "rules": [P | rule]})
+        parsing.parse_axiom({"id": "a", "target_type": "T", "rules": [P | rule]})
     assert str(refused.value).startswith(said)
 
 
@@ -197,7 +197,7 @@ def test_a_wrong_rule_is_refused_with_its_field(rule, said):
 )
 def test_a_wrong_axiom_is_refused(change):
     with pytest.raises(Invalid):
-        parsing.axiom({"id": "a", "target_type": "T"} | change)
+        parsing.parse_axiom({"id": "a", "target_type": "T"} | change)
 
 
 def test_no_pattern_can_hang():
@@ -209,7 +209,7 @@ def test_no_pattern_can_hang():
 
 
 def test_a_disabled_axiom_says_nothing():
-    axiom = parsing.axiom(
+    axiom = parsing.parse_axiom(
         {
             "id": "a",
             "target_type": "T",
@@ -219,7 +219,9 @@ def test_a_disabled_axiom_says_nothing():
         "s",
     )
     assert (
-        Judge([axiom], lambda _: set()).violations([Fact("entity", "s", "e", "E", ("T",), {})])
+        AxiomChecker([axiom], lambda _: set()).violations(
+            [AxiomFact("entity", "s", "e", "E", ("T",), {})]
+        )
         == []
     )
 
@@ -240,7 +242,7 @@ def claim(
 
 
 def test_active_claims_that_disagree_are_told_once():
-    found = contradictions(
+    found = find_contradictions(
         [
             claim("a", 1),
             claim("b", 2, confidence=0.9),
@@ -249,7 +251,7 @@ def test_active_claims_that_disagree_are_told_once():
         ]
     )
     assert [(one.id, one.others, one.properties) for one in found] == [("b", ("a",), ("weight",))]
-    assert contradictions([claim("a", 60), claim("b", 60.0)]) == []
+    assert find_contradictions([claim("a", 60), claim("b", 60.0)]) == []
 
 
 YAML = """axioms:
@@ -286,14 +288,14 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 def test_a_yaml_file_is_read_and_every_mistake_has_its_line(tmp_path):
     path = written(tmp_path, "rules.yaml", YAML)
-    found = list(files.axioms(path))
-    assert [one.axiom.id for one in found if isinstance(one, files.Read)] == ["sku", "since"]
-    assert [(one.where, one.what) for one in found if isinstance(one, files.Refused)] == [
+    found = list(files.read_axioms(path))
+    assert [one.axiom.id for one in found if isinstance(one, files.ParsedAxiom)] == ["sku", "since"]
+    assert [(one.where, one.what) for one in found if isinstance(one, files.RejectedAxiom)] == [
         (f"{path}:20", "broken"),
         (f"{path}:21", "just text"),
         (f"{path}:22", "sku"),
     ]
-    assert "stands twice" in [one for one in found if isinstance(one, files.Refused)][-1].why
+    assert "stands twice" in [one for one in found if isinstance(one, files.RejectedAxiom)][-1].why
 
 
 def test_a_json_file_is_read_and_every_mistake_has_its_line(tmp_path):
@@ -302,7 +304,7 @@ def test_a_json_file_is_read_and_every_mistake_has_its_line(tmp_path):
         "rules.json",
         '[\n\t{"id": "a", "target_type": "T", "name": "\\ud83d\\ude00"},\n\t{"id": "b", "target_type": "T",\n\t "severity": "bad"}\n]',
     )
-    good, bad = files.axioms(path)
+    good, bad = files.read_axioms(path)
     assert good.axiom.name == "😀" and bad.where == f"{path}:4"
 
 
@@ -322,16 +324,16 @@ def test_a_json_file_is_read_and_every_mistake_has_its_line(tmp_path):
 )
 def test_a_file_that_cannot_be_read_says_why(tmp_path, name, text, said):
     with pytest.raises(Invalid) as refused:
-        list(files.axioms(written(tmp_path, name, text)))
+        list(files.read_axioms(written(tmp_path, name, text)))
     assert said in str(refused.value)
 
 
 def test_a_missing_file_and_bytes_that_are_no_text_are_refused(tmp_path):
     with pytest.raises(NotFound):
-        list(files.axioms(tmp_path / "none.yaml"))
+        list(files.read_axioms(tmp_path / "none.yaml"))
     (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Invalid, match="not UTF-8"):
-        list(files.axioms(tmp_path / "a.yaml"))
+        list(files.read_axioms(tmp_path / "a.yaml"))
 
 
 @pytest.fixture
@@ -352,7 +354,7 @@ def test_loaded_axioms_become_rules_and_come_back_as_they_were(kb, tmp_path):
         "instructions",
         "rules.yaml",
     )
-    assert parsing.from_item(item) == parsing.axiom(
+    assert parsing.axiom_from_item(item) == parsing.parse_axiom(
         {
             **item.properties,
             "id": "sku",
@@ -498,7 +500,7 @@ class TestShell:
 
 def test_a_rule_that_says_something_else_is_another_axiom_even_if_it_was_read_before():
     def read_with(value: object, **more: Any) -> parsing.Axiom:
-        return parsing.from_item(
+        return parsing.axiom_from_item(
             replace(
                 Item("a", "s", Kind.RULE, subject="T", properties={"rules": [_equal(value)]}),
                 **more,
@@ -526,7 +528,7 @@ def test_a_rule_that_says_something_else_is_another_axiom_even_if_it_was_read_be
 def test_axioms_read_twice_share_no_list():
     item = Item("a", "s", Kind.RULE, subject="T", properties={"rules": [_equal(["x"])]})
     one, other = (
-        parsing.from_item(replace(item, properties={"rules": [_equal(["x"])]})).rules[0].value
+        parsing.axiom_from_item(replace(item, properties={"rules": [_equal(["x"])]})).rules[0].value
         for _ in range(2)
     )
     assert one == other and one is not other

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import knowloom
 from knowloom import Assembler, Engine, Hit, Invalid, Item, Piece, tokens
 from knowloom.capabilities.assembler import deduplication
-from knowloom.capabilities.assembler.collection import PIECE, pieces
+from knowloom.capabilities.assembler.collection import PIECE_LENGTH, split_pieces
 from paths import ROOT
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -259,7 +259,7 @@ def test_near_duplicates_are_shown_once_and_where_they_are_required():
 def test_texts_that_differ_in_a_number_or_a_negation_are_no_duplicates():
     words = "returns are accepted within so many days of delivery if all of the goods are unused and still in their original box"
     texts = [f"{words}: 30", f"{words}: 60", f"{words}: 30, not later", f"{words}: 30 "]
-    assert deduplication.repeated(texts) == {3: 0}
+    assert deduplication.find_duplicates(texts) == {3: 0}
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=14), max_size=12))
@@ -272,11 +272,13 @@ def test_the_quick_search_for_duplicates_finds_what_comparing_all_would_find(wor
             other
             for other in range(number)
             if other not in expected
-            and deduplication.alike(deduplication.words(text), deduplication.words(texts[other]))
+            and deduplication.is_duplicate(
+                deduplication.word_set(text), deduplication.word_set(texts[other])
+            )
         )
-        if deduplication.words(text) and (found := next(earlier, None)) is not None:
+        if deduplication.word_set(text) and (found := next(earlier, None)) is not None:
             expected[number] = found
-    assert deduplication.repeated(texts) == expected
+    assert deduplication.find_duplicates(texts) == expected
 
 
 def test_required_ones_are_never_dropped_however_good_the_others_are():
@@ -342,8 +344,10 @@ def test_an_unknown_space_fails_the_strategy_that_asked_and_not_the_answer(kb):
 
 def test_a_long_text_is_cut_at_sentences_and_never_inside_a_word():
     text = "This is a sentence of some length. " * 200 + "x" * 3000
-    assert " ".join(one.text for one in pieces(text)) == text
-    assert all(len(one.text) <= PIECE or one.text == "x" * 3000 for one in pieces(text))
+    assert " ".join(one.text for one in split_pieces(text)) == text
+    assert all(
+        len(one.text) <= PIECE_LENGTH or one.text == "x" * 3000 for one in split_pieces(text)
+    )
 
 
 def test_any_object_with_a_title_and_a_content_is_a_document():

@@ -18,7 +18,13 @@ from markdown_it import MarkdownIt
 import knowloom
 from knowloom import Document, Edge, GraphContext, GraphOptions, Item, LinkedEntity, tokens
 from knowloom.capabilities.graph import documents
-from knowloom.capabilities.graph.rankers import Ranking, Scored, SignalRanker, TermRanker, terms
+from knowloom.capabilities.graph.rankers import (
+    EntityScore,
+    RankingRequest,
+    SignalRanker,
+    TermRanker,
+    split_terms,
+)
 from knowloom.cli.main import cli
 from knowloom.engine import Engine
 from knowloom.errors import Forbidden, Invalid, NotFound, Unavailable
@@ -500,17 +506,17 @@ class TestDocuments:
 
     @given(st.text(max_size=3000))
     def test_passages_hold_every_word_once_and_are_short(self, text):
-        found = documents.passages(text)
+        found = documents.split_passages(text)
         assert "".join("".join(found).split()) == "".join(text.split())
-        assert all(len(passage) <= 2 * documents.PASSAGE for passage in found)
+        assert all(len(passage) <= 2 * documents.PASSAGE_LENGTH for passage in found)
 
 
 class TestRanking:
-    def ranked(self, ranker, query: str, item: Item, **more: object) -> Scored:
-        return ranker.rank(Ranking((query,), query, NOW, **more), [Hit(item, 0.5)])[0]
+    def ranked(self, ranker, query: str, item: Item, **more: object) -> EntityScore:
+        return ranker.rank(RankingRequest((query,), query, NOW, **more), [Hit(item, 0.5)])[0]
 
     def test_terms_are_longer_than_two_letters_unless_all_are_short(self):
-        assert terms('How to use the "API-gateway", v20?') == [
+        assert split_terms('How to use the "API-gateway", v20?') == [
             "how",
             "use",
             "the",
@@ -518,8 +524,8 @@ class TestRanking:
             "gateway",
             "v20",
         ]
-        assert terms("AI in Go") == ["ai", "in", "go"] and terms("") == []
-        assert terms("退款申请") == ["退款", "款申", "申请"]
+        assert split_terms("AI in Go") == ["ai", "in", "go"] and split_terms("") == []
+        assert split_terms("退款申请") == ["退款", "款申", "申请"]
 
     def test_a_term_counts_1_in_the_name_half_in_the_type_and_less_in_each_property(self):
         found = self.ranked(
@@ -581,8 +587,8 @@ class TestRanking:
 
     def test_rankers_are_chosen_by_name_and_can_be_replaced(self, kb):
         class Backwards:
-            def rank(self, request: Ranking, hits: list[Hit]) -> list[Scored]:
-                return [Scored(0.9 if hit.item.id == "beta" else 0.2) for hit in hits]
+            def rank(self, request: RankingRequest, hits: list[Hit]) -> list[EntityScore]:
+                return [EntityScore(0.9 if hit.item.id == "beta" else 0.2) for hit in hits]
 
         provider = graph(kb, entity("alpha"), entity("beta"))
         assert ids(provider.for_query("alpha alpha beta", ranker=Backwards())) == ["beta", "alpha"]
@@ -591,8 +597,8 @@ class TestRanking:
 
     def test_a_ranker_that_leaves_its_bounds_is_refused(self, kb):
         class Wild:
-            def rank(self, request: Ranking, hits: list[Hit]) -> list[Scored]:
-                return [Scored(7.0) for _ in hits]
+            def rank(self, request: RankingRequest, hits: list[Hit]) -> list[EntityScore]:
+                return [EntityScore(7.0) for _ in hits]
 
         with pytest.raises(Invalid, match="scores are from 0 to 1"):
             graph(kb, entity("alpha")).for_query("alpha", ranker=Wild())

@@ -13,10 +13,10 @@ import pytest
 
 from knowloom import Edge, GraphContext, Item
 from knowloom.capabilities.graph import entities
-from knowloom.capabilities.graph.documents import Reading
-from knowloom.capabilities.graph.entities import Found, Near
+from knowloom.capabilities.graph.documents import QueryText
+from knowloom.capabilities.graph.entities import EntityHit, Neighbours
 from knowloom.capabilities.graph.options import GraphOptions
-from knowloom.capabilities.graph.rankers import Ranking, TermRanker, terms
+from knowloom.capabilities.graph.rankers import RankingRequest, TermRanker, split_terms
 from knowloom.engine import Engine
 from knowloom.model import MADE, Batch, Filter, Hit, Key, Kind, Links
 from knowloom.ports import Stores
@@ -119,13 +119,15 @@ def test_links_are_the_same_whether_or_not_some_were_read_before(
     kb = Engine(Stores(store, store, store, store))
     with kb.asked("", spaces=SPACES, recipes=[]) as asked:
         options = GraphOptions(relationship_depth=chance.randrange(1, 3), max_entities=8)
-        starts = [Found(Hit(item, 0.5)) for item in store.get(chance.sample(keys, 6))]
-        near = entities.neighbours(asked, starts, Reading("", (), ""), options)
+        starts = [EntityHit(Hit(item, 0.5)) for item in store.get(chance.sample(keys, 6))]
+        near = entities.expand_neighbours(asked, starts, QueryText("", (), ""), options)
         shown = [
             one.hit for one in (*starts[: chance.randrange(6)], *near.found[: chance.randrange(8)])
         ]
-        found = entities.links(asked, shown, options, near)
-        assert near.links and found == entities.links(asked, shown, options, Near())
+        found = entities.find_relationships(asked, shown, options, near)
+        assert near.links and found == entities.find_relationships(
+            asked, shown, options, Neighbours()
+        )
 
 
 def _edges(chance: Random, keys: Sequence[Key], count: int, origin: str = "") -> list[Edge]:
@@ -249,7 +251,7 @@ def test_terms_count_as_if_each_value_were_looked_through_by_itself(seed: int) -
         properties={str(n): chance.choice((*WORDS, 7, ["red"])) for n in range(5)},
     )
     passages = tuple(" ".join(chance.choices(WORDS, k=3)) for _ in range(chance.randrange(1, 4)))
-    (found,) = TermRanker().rank(Ranking(passages, "", NOW), [Hit(item, 0.5)])
+    (found,) = TermRanker().rank(RankingRequest(passages, "", NOW), [Hit(item, 0.5)])
     values = [str(value).lower() for value in item.properties.values()]
     counted = [
         (
@@ -257,12 +259,14 @@ def test_terms_count_as_if_each_value_were_looked_through_by_itself(seed: int) -
             + 0.5 * sum(term in item.type.lower() for term in asked),
             sum(t in v for t in asked for v in values),
         )
-        for asked in map(terms, passages)
+        for asked in map(split_terms, passages)
         if asked
     ]
     raws = [
         (ends + 0.3 * inside) / len(asked)
-        for (ends, inside), asked in zip(counted, filter(None, map(terms, passages)), strict=True)
+        for (ends, inside), asked in zip(
+            counted, filter(None, map(split_terms, passages)), strict=True
+        )
     ]
     assert found.raw == pytest.approx(
         max(raws, default=0.0), abs=1e-6

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import knowloom
 from knowloom import Edge, Invalid, Item, Kind, check_answer
-from knowloom.capabilities.grounding.facts import sentences
-from knowloom.capabilities.grounding.numbers import numbers
+from knowloom.capabilities.grounding.facts import split_sentences
+from knowloom.capabilities.grounding.numbers import extract_numbers
 from knowloom.cli.main import cli
 
 LIMITS = Item(
@@ -179,7 +179,7 @@ def test_an_embedder_finds_support_in_other_words_but_never_for_other_numbers():
     ],
 )
 def test_sentences_end_where_a_reader_would_end_them(text, expected):
-    found = list(sentences(text))
+    found = list(split_sentences(text))
     assert [one.text for one in found] == expected
     assert all(text[one.start : one.end] == one.text for one in found)
 
@@ -199,7 +199,7 @@ def test_sentences_end_where_a_reader_would_end_them(text, expected):
     ],
 )
 def test_numbers_are_the_same_however_they_are_written(text, expected):
-    assert [(one.value, one.unit) for one in numbers(text)] == expected
+    assert [(one.value, one.unit) for one in extract_numbers(text)] == expected
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -212,10 +212,10 @@ def test_any_text_can_be_checked_against_any_text(answer, context):
 
 def test_a_text_without_sentences_is_cut_at_spaces():
     text = "word " * 2000
-    found = list(sentences(text))
+    found = list(split_sentences(text))
     assert " ".join(one.text for one in found) == text.strip()
     assert max(len(one.text) for one in found) <= 2000
-    assert [len(one.text) for one in sentences("x" * 5000)] == [2000, 2000, 1000]
+    assert [len(one.text) for one in split_sentences("x" * 5000)] == [2000, 2000, 1000]
 
 
 def test_wrong_input_is_refused():

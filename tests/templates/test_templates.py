@@ -173,7 +173,7 @@ def test_a_template_that_prints_cannot_forge_an_answer():
 
 def test_templates_do_not_see_the_environment(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "not for templates")
-    worker = sandbox.Worker(256)
+    worker = sandbox.TemplateWorker(256)
     try:
         assert worker.ask(
             {"engine": "jinja2", "source": "x", "fuel": 100, "output": 10, "values": {}}, 10

@@ -11,11 +11,11 @@ from typing import Any
 import re2
 
 from knowloom import codec
-from knowloom.axioms.model import Condition, Rule
+from knowloom.axioms.model import AxiomRule, Condition
 from knowloom.errors import Invalid
 
 PATTERN_MEMORY = 1 << 20  # bytes a compiled pattern may take
-SHOWN = 60  # characters of a value in a message
+MAX_SHOWN = 60  # characters of a value in a message
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -23,7 +23,7 @@ _OPTIONS.max_mem = PATTERN_MEMORY
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> Any:
+def compile_pattern(pattern: str) -> Any:
     """The pattern, ready to search; Invalid when RE2 does not know it. RE2 has no backreferences and no look-around, and takes
     time in proportion to the text."""
     try:
@@ -35,104 +35,108 @@ def compiled(pattern: str) -> Any:
         ) from None
 
 
-def matches(pattern: str, value: Any) -> bool:
+def matches_pattern(pattern: str, value: Any) -> bool:
     text = value if isinstance(value, str) else codec.to_json(value)
     return (
-        compiled(pattern).search(text.encode()) is not None
+        compile_pattern(pattern).search(text.encode()) is not None
     )  # in bytes: where it matches is not asked, and takes as long again to tell in characters
 
 
-def given(value: Any) -> bool:
+def has_value(value: Any) -> bool:
     """Whether a value says anything: nothing, an empty text and an empty list do not; 0 and false do."""
     return value is not None and value != "" and value != [] and value != {}
 
 
-def same(left: Any, right: Any) -> bool:
+def is_equal(left: Any, right: Any) -> bool:
     """Equal as JSON: 1 is 1.0, but true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return isinstance(left, bool) and isinstance(right, bool) and left == right
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(
+            is_equal(a, b) for a, b in zip(left, right, strict=True)
+        )
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
+        return left.keys() == right.keys() and all(
+            is_equal(left[name], right[name]) for name in left
+        )
     return bool(left == right)
 
 
-def _among(value: Any, values: tuple[Any, ...]) -> bool:
-    return any(same(value, one) for one in values)
+def _is_among(value: Any, values: tuple[Any, ...]) -> bool:
+    return any(is_equal(value, one) for one in values)
 
 
-def each(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """The values of a property that may have several."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def short(value: Any) -> str:
+def abbreviate(value: Any) -> str:
     text = codec.to_json(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
-def number(value: Any) -> float | int | None:
+def as_number(value: Any) -> float | int | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def moment(value: Any) -> datetime | None:
+def as_time(value: Any) -> datetime | None:
     try:
         return codec.text_to_time(value) if isinstance(value, str) else None
     except (ValueError, OverflowError):
         return None
 
 
-def comparable(value: Any, bound: Any) -> tuple[Any, Any] | None:
+def comparable_pair(value: Any, bound: Any) -> tuple[Any, Any] | None:
     """Both as numbers or both as times; None when they cannot be compared."""
-    for read in (number, moment):
+    for read in (as_number, as_time):
         left, right = read(value), read(bound)
         if left is not None and right is not None:
             return left, right
     return None
 
 
-def _required(value: Any, _: Rule) -> str:
-    return "" if given(value) else "is missing"
+def _required(value: Any, _: AxiomRule) -> str:
+    return "" if has_value(value) else "is missing"
 
 
-def _one_of(value: Any, rule: Rule) -> str:
-    wrong = [one for one in each(value) if not _among(one, rule.values)]
+def _one_of(value: Any, rule: AxiomRule) -> str:
+    wrong = [one for one in as_list(value) if not _is_among(one, rule.values)]
     return (
-        f"is {short(wrong[0])}, not one of {', '.join(short(one) for one in rule.values)}"
+        f"is {abbreviate(wrong[0])}, not one of {', '.join(abbreviate(one) for one in rule.values)}"
         if wrong
         else ""
     )
 
 
-def _not_one_of(value: Any, rule: Rule) -> str:
-    wrong = [one for one in each(value) if _among(one, rule.values)]
-    return f"must not be {short(wrong[0])}" if wrong else ""
+def _not_one_of(value: Any, rule: AxiomRule) -> str:
+    wrong = [one for one in as_list(value) if _is_among(one, rule.values)]
+    return f"must not be {abbreviate(wrong[0])}" if wrong else ""
 
 
-def _range(value: Any, rule: Rule) -> str:
-    for one in each(value):
+def _range(value: Any, rule: AxiomRule) -> str:
+    for one in as_list(value):
         for bound, beyond, said in (
             (rule.min, operator.lt, "below"),
             (rule.max, operator.gt, "above"),
         ):
             if bound is None:
                 continue
-            pair = comparable(one, bound)
+            pair = comparable_pair(one, bound)
             if pair is None:
-                return f"is {short(one)}, which cannot be compared with {short(bound)}"
+                return f"is {abbreviate(one)}, which cannot be compared with {abbreviate(bound)}"
             if beyond(*pair):
-                return f"is {short(one)}, {said} {short(bound)}"
+                return f"is {abbreviate(one)}, {said} {abbreviate(bound)}"
     return ""
 
 
-def _pattern(value: Any, rule: Rule) -> str:
-    wrong = [one for one in each(value) if not matches(rule.pattern, one)]
-    return f"is {short(wrong[0])}, which does not match {rule.pattern}" if wrong else ""
+def _pattern(value: Any, rule: AxiomRule) -> str:
+    wrong = [one for one in as_list(value) if not matches_pattern(rule.pattern, one)]
+    return f"is {abbreviate(wrong[0])}, which does not match {rule.pattern}" if wrong else ""
 
 
-def _cardinality(value: Any, rule: Rule) -> str:
-    count = len(each(value)) if given(value) else 0
+def _cardinality(value: Any, rule: AxiomRule) -> str:
+    count = len(as_list(value)) if has_value(value) else 0
     if rule.min is not None and count < rule.min:
         return f"has {count} values, fewer than {rule.min}"
     return (
@@ -142,34 +146,38 @@ def _cardinality(value: Any, rule: Rule) -> str:
     )
 
 
-def _equals(value: Any, rule: Rule) -> str:
-    return "" if same(value, rule.value) else f"is {short(value)}, not {short(rule.value)}"
+def _equals(value: Any, rule: AxiomRule) -> str:
+    return (
+        ""
+        if is_equal(value, rule.value)
+        else f"is {abbreviate(value)}, not {abbreviate(rule.value)}"
+    )
 
 
-def _not_equals(value: Any, rule: Rule) -> str:
-    return f"must not be {short(rule.value)}" if same(value, rule.value) else ""
+def _not_equals(value: Any, rule: AxiomRule) -> str:
+    return f"must not be {abbreviate(rule.value)}" if is_equal(value, rule.value) else ""
 
 
-def _type_valid(value: Any, rule: Rule) -> str:
+def _type_valid(value: Any, rule: AxiomRule) -> str:
     return (
         ""
         if VALUE_TYPES[rule.value_type](value)
-        else f"is {short(value)}, which is not of the type {rule.value_type}"
+        else f"is {abbreviate(value)}, which is not of the type {rule.value_type}"
     )
 
 
 VALUE_TYPES: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
-    "number": lambda value: number(value) is not None,
-    "integer": lambda value: number(value) is not None and value == int(value),
+    "number": lambda value: as_number(value) is not None,
+    "integer": lambda value: as_number(value) is not None and value == int(value),
     "boolean": lambda value: isinstance(value, bool),
     "list": lambda value: isinstance(value, list | tuple),
     "object": lambda value: isinstance(value, Mapping),
-    "time": lambda value: moment(value) is not None,
+    "time": lambda value: as_time(value) is not None,
 }
 
 # Of one value each. A value that is not given is the business of `required` and `cardinality` alone.
-VALUE_CHECKS: dict[str, Callable[[Any, Rule], str]] = {
+VALUE_CHECKS: dict[str, Callable[[Any, AxiomRule], str]] = {
     "required": _required,
     "one_of": _one_of,
     "not_one_of": _not_one_of,
@@ -180,22 +188,22 @@ VALUE_CHECKS: dict[str, Callable[[Any, Rule], str]] = {
     "not_equals": _not_equals,
     "type_valid": _type_valid,
 }
-ABSENT_TOO = ("required", "cardinality")
+CHECKED_WHEN_ABSENT = ("required", "cardinality")
 
 
-def _not_both(values: Mapping[str, Any], rule: Rule) -> str:
-    there = [name for name in rule.properties if given(values.get(name))]
+def _not_both(values: Mapping[str, Any], rule: AxiomRule) -> str:
+    there = [name for name in rule.properties if has_value(values.get(name))]
     return f"{' and '.join(there)} must not be given together" if len(there) > 1 else ""
 
 
-def _requires_together(values: Mapping[str, Any], rule: Rule) -> str:
-    absent = [name for name in rule.properties if not given(values.get(name))]
+def _requires_together(values: Mapping[str, Any], rule: AxiomRule) -> str:
+    absent = [name for name in rule.properties if not has_value(values.get(name))]
     if not absent or len(absent) == len(rule.properties):
         return ""
     return f"{', '.join(absent)} must be given where {', '.join(name for name in rule.properties if name not in absent)} is"
 
 
-FACT_CHECKS: dict[str, Callable[[Mapping[str, Any], Rule], str]] = {
+FACT_CHECKS: dict[str, Callable[[Mapping[str, Any], AxiomRule], str]] = {
     "not_both": _not_both,
     "requires_together": _requires_together,
 }
@@ -203,9 +211,9 @@ SET_CHECKS = ("unique", "reference_exists")  # of one fact among others: see jud
 CONSTRAINTS = tuple(sorted((*VALUE_CHECKS, *FACT_CHECKS, *SET_CHECKS)))
 
 
-def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+def _comparison(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def holds(value: Any, bound: Any) -> bool:
-        pair = comparable(value, bound)
+        pair = comparable_pair(value, bound)
         return pair is not None and test(*pair)
 
     return holds
@@ -215,29 +223,29 @@ def _contains(value: Any, wanted: Any) -> bool:
     return (
         wanted in value
         if isinstance(value, str) and isinstance(wanted, str)
-        else isinstance(value, list) and _among(wanted, tuple(value))
+        else isinstance(value, list) and _is_among(wanted, tuple(value))
     )
 
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "equals": same,
-    "not_equals": lambda value, wanted: not same(value, wanted),
-    "in": lambda value, wanted: _among(value, tuple(wanted)),
-    "not_in": lambda value, wanted: not _among(value, tuple(wanted)),
-    "exists": lambda value, _: given(value),
-    "not_exists": lambda value, _: not given(value),
+    "equals": is_equal,
+    "not_equals": lambda value, wanted: not is_equal(value, wanted),
+    "in": lambda value, wanted: _is_among(value, tuple(wanted)),
+    "not_in": lambda value, wanted: not _is_among(value, tuple(wanted)),
+    "exists": lambda value, _: has_value(value),
+    "not_exists": lambda value, _: not has_value(value),
     "contains": _contains,
     "starts_with": lambda value, wanted: isinstance(value, str) and value.startswith(str(wanted)),
     "ends_with": lambda value, wanted: isinstance(value, str) and value.endswith(str(wanted)),
-    "matches": lambda value, wanted: given(value) and matches(wanted, value),
-    "greater_than": _compared(operator.gt),
-    "less_than": _compared(operator.lt),
-    "at_least": _compared(operator.ge),
-    "at_most": _compared(operator.le),
+    "matches": lambda value, wanted: has_value(value) and matches_pattern(wanted, value),
+    "greater_than": _comparison(operator.gt),
+    "less_than": _comparison(operator.lt),
+    "at_least": _comparison(operator.ge),
+    "at_most": _comparison(operator.le),
 }
 
 
-def applies(condition: Condition | None, values: Mapping[str, Any]) -> bool:
+def condition_holds(condition: Condition | None, values: Mapping[str, Any]) -> bool:
     return condition is None or OPERATORS[condition.operator](
         values.get(condition.property), condition.value
     )

@@ -15,11 +15,11 @@ from knowloom.errors import Invalid, NotFound
 
 MAX_BYTES = 16_000_000
 SUFFIXES = (".json", ".yaml", ".yml")
-Lines = dict[parsing.Path, int]
+LineNumbers = dict[parsing.FieldPath, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ParsedAxiom:
     """An axiom of a file, with the data it was read from and its place."""
 
     axiom: Axiom
@@ -28,7 +28,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedAxiom:
     """What could not be read: where it stands, what it is, what is wrong."""
 
     where: str
@@ -36,7 +36,7 @@ class Refused:
     why: str
 
 
-def axioms(path: str | Path) -> Iterator[Read | Refused]:
+def read_axioms(path: str | Path) -> Iterator[ParsedAxiom | RejectedAxiom]:
     """The axioms of a file: a list of them, an object with `axioms`, or one alone."""
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
@@ -51,67 +51,73 @@ def axioms(path: str | Path) -> Iterator[Read | Refused]:
         raise Invalid(f"{path}: not UTF-8: {error}") from None
     except OSError as error:
         raise Invalid(f"{path}: cannot be read: {error.strerror}") from None
-    found, lines = (_from_json if file.suffix.lower() == ".json" else _from_yaml)(text, str(path))
-    yield from _each(found, lines, str(path))
+    found, lines = (_load_json if file.suffix.lower() == ".json" else _load_yaml)(text, str(path))
+    yield from _parse_rows(found, lines, str(path))
 
 
-def _each(found: Any, lines: Lines, path: str) -> Iterator[Read | Refused]:
-    start: parsing.Path = ("axioms",) if isinstance(found, Mapping) and "axioms" in found else ()
+def _parse_rows(found: Any, lines: LineNumbers, path: str) -> Iterator[ParsedAxiom | RejectedAxiom]:
+    start: parsing.FieldPath = (
+        ("axioms",) if isinstance(found, Mapping) and "axioms" in found else ()
+    )
     rows = found["axioms"] if start else [found] if isinstance(found, Mapping) else found
     if not isinstance(rows, list):
         raise Invalid(f"{path}: must be a list of axioms, or an object with the list `axioms`")
     seen: set[str] = set()
     for number, row in enumerate(rows):
-        here: parsing.Path = start if isinstance(found, Mapping) and not start else (*start, number)
-        where = f"{path}:{_line(lines, here)}"
+        here: parsing.FieldPath = (
+            start if isinstance(found, Mapping) and not start else (*start, number)
+        )
+        where = f"{path}:{_line_of(lines, here)}"
         what = str(row.get("id", ""))[:80] if isinstance(row, Mapping) else str(row)[:80]
         try:
             if not isinstance(row, Mapping):
-                raise parsing.Wrong((), "an axiom must be an object")
-            axiom = parsing.axiom(row)
+                raise parsing.InvalidAxiom((), "an axiom must be an object")
+            axiom = parsing.parse_axiom(row)
             if axiom.id in seen:
-                raise parsing.Wrong(("id",), f"{axiom.id!r} stands twice in the file")
+                raise parsing.InvalidAxiom(("id",), f"{axiom.id!r} stands twice in the file")
             seen.add(axiom.id)
-            yield Read(axiom, row, where)
-        except parsing.Wrong as error:
-            yield Refused(f"{path}:{_line(lines, (*here, *error.path))}", what, str(error))
+            yield ParsedAxiom(axiom, row, where)
+        except parsing.InvalidAxiom as error:
+            yield RejectedAxiom(f"{path}:{_line_of(lines, (*here, *error.path))}", what, str(error))
 
 
-def _line(lines: Lines, path: parsing.Path) -> int:
+def _line_of(lines: LineNumbers, path: parsing.FieldPath) -> int:
     """Of the field, or of the nearest thing around it that stands in the file."""
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path, 1)
 
 
-def _from_json(text: str, path: str) -> tuple[Any, Lines]:
+def _load_json(text: str, path: str) -> tuple[Any, LineNumbers]:
     try:
-        found = json.loads(text, parse_constant=_no_number)
+        found = json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         raise Invalid(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         raise Invalid(f"{path}: not JSON: {error}") from None
     try:
         # JSON is YAML, but for tabs, which can be nothing but space between values.
-        return found, _from_yaml(text.replace("\t", " "), path)[1]
+        return found, _load_yaml(text.replace("\t", " "), path)[1]
     except Invalid:
         return found, {}
 
 
-def _no_number(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number")
 
 
-def _from_yaml(text: str, path: str) -> tuple[Any, Lines]:
+def _load_yaml(text: str, path: str) -> tuple[Any, LineNumbers]:
     import yaml  # here, for it takes 20 ms that only readers of such a file should pay
 
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
-        lines: Lines = {}
+        lines: LineNumbers = {}
         if node is not None:
-            _walk(node, (), lines, set(), path)
-        return _plain(loader.construct_document(node), path) if node is not None else [], lines
+            _record_lines(node, (), lines, set(), path)
+        return _to_json_value(
+            loader.construct_document(node), path
+        ) if node is not None else [], lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise Invalid(
@@ -123,7 +129,9 @@ def _from_yaml(text: str, path: str) -> tuple[Any, Lines]:
         loader.dispose()
 
 
-def _walk(node: Any, here: parsing.Path, lines: Lines, seen: set[int], path: str) -> None:
+def _record_lines(
+    node: Any, here: parsing.FieldPath, lines: LineNumbers, seen: set[int], path: str
+) -> None:
     """Notes the line of every value. An alias is refused: a small file could grow without bound by them."""
     lines[here] = node.start_mark.line + 1
     if isinstance(node.value, str):
@@ -135,22 +143,22 @@ def _walk(node: Any, here: parsing.Path, lines: Lines, seen: set[int], path: str
     seen.add(id(node))
     if node.id == "sequence":
         for number, child in enumerate(node.value):
-            _walk(child, (*here, number), lines, seen, path)
+            _record_lines(child, (*here, number), lines, seen, path)
         return
     for key, child in node.value:
         place = (*here, str(key.value))
         if place in lines:
             raise Invalid(f"{path}:{key.start_mark.line + 1}: the field {key.value!r} stands twice")
-        _walk(child, place, lines, seen, path)
+        _record_lines(child, place, lines, seen, path)
         lines[place] = key.start_mark.line + 1
 
 
-def _plain(value: Any, path: str) -> Any:
+def _to_json_value(value: Any, path: str) -> Any:
     """What JSON can hold: days and times become texts."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(one, path) for name, one in value.items()}
+        return {str(name): _to_json_value(one, path) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one, path) for one in value]
+        return [_to_json_value(one, path) for one in value]
     if isinstance(value, date):
         return value.isoformat()
     if value is None or isinstance(value, str | int | float | bool):

@@ -26,7 +26,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AxiomRule:
     """One constraint on one or more properties. Which of the other fields count depends on the constraint."""
 
     constraint: str
@@ -50,7 +50,7 @@ class Axiom:
     target_type: str
     target_kind: TargetKind = "entity"
     description: str = ""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AxiomRule, ...] = ()
     severity: Severity = "error"
     category: str = ""
     tags: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Axiom:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class AxiomFact:
     """Something axioms are about: an entity, a relationship or a claim, reduced to what they ask of it."""
 
     kind: TargetKind
@@ -101,9 +101,9 @@ class Violation:
         )
 
 
-def entity_fact(item: Item) -> Fact:
+def entity_fact(item: Item) -> AxiomFact:
     """The properties, with the name and the type where no property is called so."""
-    return Fact(
+    return AxiomFact(
         "entity",
         item.space,
         item.id,
@@ -113,7 +113,7 @@ def entity_fact(item: Item) -> Fact:
     )
 
 
-def relationship_fact(edge: Edge, names: Mapping[Key, str] | None = None) -> Fact:
+def relationship_fact(edge: Edge, names: Mapping[Key, str] | None = None) -> AxiomFact:
     """Its properties, and what every link has: type, weight, source and target."""
     known = names or {}
     ends = [known.get(key, key[1]) for key in (edge.source_key, edge.target_key)]
@@ -124,7 +124,7 @@ def relationship_fact(edge: Edge, names: Mapping[Key, str] | None = None) -> Fac
         "target": edge.target,
         **edge.properties,
     }
-    return Fact(
+    return AxiomFact(
         "relationship",
         edge.space,
         edge.name,
@@ -134,11 +134,11 @@ def relationship_fact(edge: Edge, names: Mapping[Key, str] | None = None) -> Fac
     )
 
 
-def claim_fact(item: Item) -> Fact:
+def claim_fact(item: Item) -> AxiomFact:
     """Its properties, its subject and its confidence. A claim answers to its type and to its predicate."""
     values = {"subject": item.subject, "confidence": item.confidence, **item.properties}
     types = tuple(dict.fromkeys([item.type, str(item.properties.get("predicate", ""))]))
-    return Fact("claim", item.space, item.id, item.name, types, values)
+    return AxiomFact("claim", item.space, item.id, item.name, types, values)
 
 
-FACTS = {Kind.ENTITY: entity_fact, Kind.CLAIM: claim_fact}
+FACT_BUILDERS = {Kind.ENTITY: entity_fact, Kind.CLAIM: claim_fact}

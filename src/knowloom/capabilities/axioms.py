@@ -17,13 +17,15 @@ def load_axioms(kb: Engine, path: str | Path, *, space: str, embed: bool = True)
     validation.name("space", space)
     items: list[Item] = []
     skipped: list[Skipped] = []
-    for found in files.axioms(path):
-        if isinstance(found, files.Refused):
+    for found in files.read_axioms(path):
+        if isinstance(found, files.RejectedAxiom):
             skipped.append(Skipped(found.where, found.what, found.why))
             continue
         try:
             items.append(
-                validation.item(parsing.to_item(found.axiom, found.row, space, Path(path).name))
+                validation.item(
+                    parsing.axiom_to_item(found.axiom, found.row, space, Path(path).name)
+                )
             )
         except Invalid as error:
             skipped.append(Skipped(found.where, found.axiom.id, str(error)))

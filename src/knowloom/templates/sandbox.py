@@ -15,9 +15,9 @@ from typing import Any
 from knowloom.errors import Invalid, Unavailable
 
 SCRIPT = Path(__file__).with_name("worker.py")
-SPARE = 4  # processes kept for the next template
-MOST = 1_000_000_000  # of any limit
-STARTING_S = 30.0  # given to a new process before its first template
+MAX_IDLE = 4  # processes kept for the next template
+MAX_LIMIT = 1_000_000_000  # of any limit
+START_TIMEOUT_S = 30.0  # given to a new process before its first template
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class Limits:
                 isinstance(value, bool)
                 or not isinstance(value, int | float)
                 or not whole
-                or not 0 < value <= MOST
+                or not 0 < value <= MAX_LIMIT
             ):
                 raise Invalid(
-                    f"limits: {one.name} must be a{' whole' if one.name != 'timeout_s' else ''} number above 0 and at most {MOST:,}, not {value!r}"
+                    f"limits: {one.name} must be a{' whole' if one.name != 'timeout_s' else ''} number above 0 and at most {MAX_LIMIT:,}, not {value!r}"
                 )
 
 
-class Worker:
+class TemplateWorker:
     """One process. One thread uses it at a time."""
 
     def __init__(self, memory_mb: int) -> None:
@@ -71,7 +71,7 @@ class Worker:
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """The answer; if the process ends instead, what ended it as a `reason`, and the worker is of no more use."""
-        if self.fresh and not self._said(b"", STARTING_S)[0]:
+        if self.fresh and not self._said(b"", START_TIMEOUT_S)[0]:
             self.close()
             raise Unavailable("the process for templates does not start")
         self.fresh = False
@@ -125,33 +125,33 @@ class Worker:
                     continue
 
 
-_idle: list[Worker] = []
-_taking = Lock()
+_idle: list[TemplateWorker] = []
+_idle_lock = Lock()
 
 
-def ask(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
+def run(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Have an idle process answer, or a new one."""
-    worker = _taken(limits.memory_mb)
+    worker = _take_worker(limits.memory_mb)
     answer = worker.ask(request | {"fuel": limits.fuel, "output": limits.output}, limits.timeout_s)
     if not answer.pop("ended", False):
         _give_back(worker)
     return answer
 
 
-def _taken(memory_mb: int) -> Worker:
-    with _taking:
+def _take_worker(memory_mb: int) -> TemplateWorker:
+    with _idle_lock:
         # A forked process has its parent's list, but must not talk to its parent's workers.
         _idle[:] = [worker for worker in _idle if worker.owner == os.getpid() and worker.alive]
         found = next((worker for worker in _idle if worker.memory_mb == memory_mb), None)
         if found is not None:
             _idle.remove(found)
             return found
-    return Worker(memory_mb)
+    return TemplateWorker(memory_mb)
 
 
-def _give_back(worker: Worker) -> None:
-    with _taking:
-        if len(_idle) < SPARE:
+def _give_back(worker: TemplateWorker) -> None:
+    with _idle_lock:
+        if len(_idle) < MAX_IDLE:
             _idle.append(worker)
             return
     worker.close()
@@ -159,7 +159,7 @@ def _give_back(worker: Worker) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    with _taking:
+    with _idle_lock:
         while _idle:
             worker = _idle.pop()
             if worker.owner == os.getpid():

@@ -54,9 +54,9 @@ class Template:
         try:
             text = Formatter().vformat(self.source, (), values)
         except (KeyError, ValueError, TypeError) as error:
-            raise failed(name, f"{type(error).__name__}: {error}", None) from None
+            raise template_error(name, f"{type(error).__name__}: {error}", None) from None
         if len(text) > self.limits.output:
-            raise failed(
+            raise template_error(
                 name, f"gives {len(text):,} characters, the limit is {self.limits.output:,}", None
             )
         return text
@@ -65,18 +65,18 @@ class Template:
         try:
             json.dumps(values, ensure_ascii=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise failed(name, f"the values must be plain JSON ({error})", None) from None
-        answer = sandbox.ask({"engine": self.engine, "source": self.source} | values, self.limits)
+            raise template_error(name, f"the values must be plain JSON ({error})", None) from None
+        answer = sandbox.run({"engine": self.engine, "source": self.source} | values, self.limits)
         if "missing" in answer:
             raise MissingExtra(
                 f"{self.engine} templates need a package that is not installed ({answer['missing']}): pip install 'knowloom[templates]'"
             )
         if "reason" in answer:
-            raise failed(name, answer["reason"], answer["line"])
+            raise template_error(name, answer["reason"], answer["line"])
         return answer
 
 
-def failed(name: str, reason: str, line: int | None) -> Invalid:
+def template_error(name: str, reason: str, line: int | None) -> Invalid:
     where = f"template {name!r}" + (f", line {line}" if line else "")
     return Invalid(f"{where}: {reason}", "template_error")
 
@@ -86,16 +86,16 @@ def _check_fields(name: str, source: str, known: Sequence[str]) -> None:
     try:
         parts = list(Formatter().parse(source))
     except ValueError as error:
-        raise failed(name, str(error), None) from None
+        raise template_error(name, str(error), None) from None
     line = 1
     for before, field_name, spec, conversion in parts:
         line += before.count("\n")
         if field_name is None:
             continue
         if not NAME.fullmatch(field_name) or field_name not in known:
-            raise failed(name, str(unknown("value", field_name, known)), line)
+            raise template_error(name, str(unknown("value", field_name, known)), line)
         if conversion or not SPEC.fullmatch(spec or ""):
-            raise failed(
+            raise template_error(
                 name,
                 f"{field_name!r} has a format that is not allowed: {f'!{conversion}' if conversion else spec!r}",
                 line,

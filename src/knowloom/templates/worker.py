@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 Render = Callable[[dict[str, Any]], str]
-KEPT = 100  # compiled templates
+MAX_COMPILED = 100  # compiled templates
 
 TAG = re.compile(r"\{\{(?:!--.*?--|.*?)\}\}", re.S)
 
 
-class Refused(Exception):
+class TemplateFailure(Exception):
     """What is wrong with a template, and on which line."""
 
     def __init__(self, reason: str, line: int | None) -> None:
@@ -30,13 +30,13 @@ class Refused(Exception):
 def jinja2(source: str, fuel: int) -> Render:
     from minijinja import Environment, TemplateError
 
-    def told(error: TemplateError) -> Refused:
+    def told(error: TemplateError) -> TemplateFailure:
         reason = (
             f"ran out of its {fuel:,} steps"
             if error.kind == "OutOfFuel"
             else str(error).split("\n", 1)[0]
         )
-        return Refused(re.sub(r" \(in section:\d+\)$", "", reason), error.line)
+        return TemplateFailure(re.sub(r" \(in section:\d+\)$", "", reason), error.line)
 
     environment = Environment(
         fuel=fuel,
@@ -68,18 +68,18 @@ def handlebars(source: str, fuel: int) -> Render:
     try:
         compiled = environment.compile(source)
     except (ValueError, IndexError) as error:
-        raise Refused(str(error), line_of(source, str(error))) from None
+        raise TemplateFailure(str(error), find_line(source, str(error))) from None
 
     def render(values: dict[str, Any]) -> str:
         try:
             return compiled(values)
         except (ValueError, TypeError, IndexError, StrictModeError) as error:
-            raise Refused(str(error), line_of(source, str(error))) from None
+            raise TemplateFailure(str(error), find_line(source, str(error))) from None
 
     return render
 
 
-def line_of(source: str, reason: str) -> int | None:
+def find_line(source: str, reason: str) -> int | None:
     """The line that an error of Handlebars is about, which it does not say: of a tag never closed, of a block that does not match, or
     the first with a tag that has a name from the message in it."""
     place = _unclosed(source)
@@ -115,16 +115,16 @@ ENGINES: dict[str, Callable[[str, int], Render]] = {"handlebars": handlebars, "j
 _compiled: dict[tuple[str, str, int], Render] = {}
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
+def handle(request: dict[str, Any]) -> dict[str, Any]:
     """`text`, or `reason` and `line`; `missing` names a package that is not installed. Without `values` it is only compiled."""
     key = (request["engine"], request["source"], request["fuel"])
     try:
         if key not in _compiled:
-            if len(_compiled) >= KEPT:
+            if len(_compiled) >= MAX_COMPILED:
                 _compiled.clear()
             _compiled[key] = ENGINES[request["engine"]](request["source"], request["fuel"])
         text = _compiled[key](request["values"]) if "values" in request else ""
-    except Refused as refused:
+    except TemplateFailure as refused:
         return {"reason": str(refused), "line": refused.line}
     except ImportError as error:
         return {"missing": error.name or str(error)}
@@ -161,7 +161,7 @@ def main() -> None:
         answers.write("ready\n")
         answers.flush()
         for line in sys.stdin.buffer:
-            answers.write(json.dumps(answer(json.loads(line))) + "\n")
+            answers.write(json.dumps(handle(json.loads(line))) + "\n")
             answers.flush()
 
 

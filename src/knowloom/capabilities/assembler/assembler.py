@@ -8,15 +8,15 @@ from typing import Any
 
 from knowloom import tokens
 from knowloom.capabilities.assembler import validation
-from knowloom.capabilities.assembler.deduplication import repeated
-from knowloom.capabilities.assembler.executor import Runner, required
+from knowloom.capabilities.assembler.deduplication import find_duplicates
+from knowloom.capabilities.assembler.executor import StrategyExecutor, is_required
 from knowloom.capabilities.assembler.model import (
     TEXT,
-    Answered,
     Assembly,
     AssemblyRequest,
     Strategy,
     StrategyReport,
+    StrategyResult,
 )
 from knowloom.context.packing import Fitted, Part, fit
 from knowloom.errors import Invalid
@@ -25,26 +25,26 @@ from knowloom.formats.markdown_escape import body_text
 from knowloom.model import Form, Fragment, Hit, LeftOut, Problem
 from knowloom.recipes import Recipe
 
-Fitting = Callable[[Sequence[Part], int | None], Fitted]
+FitParts = Callable[[Sequence[Part], int | None], Fitted]
 
 
 class Assembler:
     """Asks its strategies side by side. May be used by several threads."""
 
     def __init__(self, strategies: Sequence[Strategy]) -> None:
-        self._strategies = validation.checked_strategies(strategies)
-        self._runner = Runner()
+        self._strategies = validation.validate_strategies(strategies)
+        self._runner = StrategyExecutor()
 
     def assemble(self, request: AssemblyRequest | str, **options: Any) -> Assembly:
         """The best of what the strategies give, within `max_tokens`. Options are the fields of AssemblyRequest. Same answers of the
         strategies, same bytes: what stands where depends on priorities and names, never on who was first."""
         if not isinstance(request, AssemblyRequest):
-            request = validation.request(request, options)
+            request = validation.build_request(request, options)
         elif options:
             raise Invalid(
                 f"options go with a text, not with an AssemblyRequest: {', '.join(sorted(options))}"
             )
-        request = validation.checked(request)
+        request = validation.validate_request(request)
         ordered = sorted(self._strategies, key=lambda one: (one.priority, one.name))
         working = [one for one in ordered if one.enabled]
         answers = self._runner.run(working, request)
@@ -78,8 +78,8 @@ class Assembler:
         )
 
 
-def _fitting(request: AssemblyRequest) -> Fitting:
-    layout, counter = assembled_layout(request.format), tokens.counter(request.model)
+def _fitting(request: AssemblyRequest) -> FitParts:
+    layout, counter = assembly_layout(request.format), tokens.counter(request.model)
     return lambda parts, budget: fit(parts, budget, layout, counter)
 
 
@@ -87,9 +87,9 @@ def _without_repeats(
     working: Sequence[Strategy], hits: dict[str, tuple[Hit, ...]]
 ) -> tuple[dict[str, list[Hit]], list[LeftOut]]:
     """Each text once: where required strategies have it, else where it stands first."""
-    order = sorted(working, key=lambda one: not required(one))
+    order = sorted(working, key=lambda one: not is_required(one))
     every = [(one.name, hit) for one in order for hit in hits[one.name]]
-    again = repeated(
+    again = find_duplicates(
         [
             f"{hit.item.title} {hit.item.text or hit.item.summary} {' '.join(map(str, hit.item.properties.values()))}"
             for _, hit in every
@@ -107,17 +107,17 @@ def _without_repeats(
 
 
 def _shared_out(
-    working: Sequence[Strategy], hits: dict[str, list[Hit]], budget: int | None, fitting: Fitting
+    working: Sequence[Strategy], hits: dict[str, list[Hit]], budget: int | None, fitting: FitParts
 ) -> list[Part]:
     """The candidates of each strategy with its share. What is required gets room for the best it can show before all others."""
     giving = [one for one in working if hits[one.name]]
-    shares = {one.name: validation.share(one, 1 / len(giving)) for one in giving}
+    shares = {one.name: validation.strategy_share(one, 1 / len(giving)) for one in giving}
     total = max(1.0, sum(shares.values()))
     parts = {one.name: _part(one.name, shares[one.name] / total, hits[one.name]) for one in giving}
     if budget:
         left = float(budget)
         for one in giving:
-            if required(one):
+            if is_required(one):
                 part = parts[one.name]
                 least = (
                     _least(part, int(left), int(budget * part.recipe.share), fitting)
@@ -131,12 +131,12 @@ def _shared_out(
                     ),
                 )
                 left -= budget * parts[one.name].recipe.share
-        sure = sum(parts[one.name].recipe.share for one in giving if required(one))
-        rest = sum(parts[one.name].recipe.share for one in giving if not required(one))
+        sure = sum(parts[one.name].recipe.share for one in giving if is_required(one))
+        rest = sum(parts[one.name].recipe.share for one in giving if not is_required(one))
         if sure + rest > 1:  # the others move together
             smaller = max(0.0, 1 - sure) / rest if rest else 0.0
             for one in giving:
-                if not required(one):
+                if not is_required(one):
                     parts[one.name] = replace(
                         parts[one.name],
                         recipe=replace(
@@ -154,7 +154,7 @@ def _part(name: str, share: float, hits: Sequence[Hit]) -> Part:
     )
 
 
-def _least(part: Part, left: int, own: int, fitting: Fitting) -> int:
+def _least(part: Part, left: int, own: int, fitting: FitParts) -> int:
     """Tokens for the best of a required part: within its share if anything fits there, else its best piece in what is left."""
     if fitting([part], min(own, left)).tokens:
         return 0
@@ -167,13 +167,13 @@ def _least(part: Part, left: int, own: int, fitting: Fitting) -> int:
 
 def _report(
     one: Strategy,
-    answer: Answered | None,
+    answer: StrategyResult | None,
     fitted: Fitted,
     wanted: dict[str, int],
     same: Sequence[LeftOut],
 ) -> StrategyReport:
     if answer is None:
-        return StrategyReport(one.name, one.priority, required(one), "disabled")
+        return StrategyReport(one.name, one.priority, is_required(one), "disabled")
     fragment = next(
         (fragment for fragment in fitted.fragments if fragment.name == one.name), Fragment(one.name)
     )
@@ -195,7 +195,7 @@ def _report(
     return StrategyReport(
         one.name,
         one.priority,
-        required(one),
+        is_required(one),
         status,
         wanted.get(one.name, 0),
         fragment.tokens,
@@ -205,7 +205,7 @@ def _report(
     )
 
 
-def _status(answer: Answered, used: bool, cut: bool) -> str:
+def _status(answer: StrategyResult, used: bool, cut: bool) -> str:
     if answer.problem is not None:
         return "timed_out" if answer.problem.code == "timeout" else "failed"
     if not answer.given:
@@ -225,7 +225,7 @@ def _unmet(reports: Sequence[StrategyReport]) -> list[Problem]:
     ]
 
 
-def assembled_layout(name: str) -> Layout:
+def assembly_layout(name: str) -> Layout:
     usual = layout(name)
     if name != "markdown":
         return usual

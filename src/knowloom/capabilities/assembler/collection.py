@@ -9,29 +9,29 @@ from dataclasses import replace
 from itertools import islice
 
 from knowloom import validation
-from knowloom.capabilities.assembler.model import TEXT, Answered, Gift, Piece
+from knowloom.capabilities.assembler.model import TEXT, Piece, StrategyOutput, StrategyResult
 from knowloom.errors import Invalid
 from knowloom.model import Context, Hit, Item
 from knowloom.options import fraction
 
-MOST_SEEN = 10_000  # pieces taken from a strategy
-MOST_PIECES = 500  # of those, the best are offered
-MOST_TOLD = 10  # of those that are not right
+MAX_SEEN = 10_000  # pieces taken from a strategy
+MAX_PIECES = 500  # of those, the best are offered
+MAX_NOTES = 10  # of those that are not right
 CHARACTERS_PER_TOKEN = 40
-LEAST_ROOM, MOST_ROOM = 20_000, 20_000_000  # characters
-PIECE = 1200  # characters of a piece that a long text is cut into, at a sentence
+MIN_ROOM, MAX_ROOM = 20_000, 20_000_000  # characters
+PIECE_LENGTH = 1200  # characters of a piece that a long text is cut into, at a sentence
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
-_RUN = re.compile(rf"(?s).{{1,{PIECE}}}(?:\s+|\Z)|\S+")  # never cuts a word
+_RUN = re.compile(rf"(?s).{{1,{PIECE_LENGTH}}}(?:\s+|\Z)|\S+")  # never cuts a word
 
 
-def taken(name: str, given: Gift, max_tokens: int | None) -> Answered:
+def collect_hits(name: str, given: StrategyOutput, max_tokens: int | None) -> StrategyResult:
     """The hits of one strategy. Runs in its thread, so that a source without end runs into its time limit and no other's."""
     room = (
-        MOST_ROOM
+        MAX_ROOM
         if max_tokens is None
-        else min(MOST_ROOM, max(LEAST_ROOM, max_tokens * CHARACTERS_PER_TOKEN))
+        else min(MAX_ROOM, max(MIN_ROOM, max_tokens * CHARACTERS_PER_TOKEN))
     )
     notes: list[str] = []
     if isinstance(given, str):
@@ -39,7 +39,7 @@ def taken(name: str, given: Gift, max_tokens: int | None) -> Answered:
             notes.append(
                 f"its text has {len(given):,} characters; the first {room:,} were looked at"
             )
-        given = list(pieces(given[:room]))
+        given = list(split_pieces(given[:room]))
     elif isinstance(given, Context):
         notes += [f"{one.part}: {one.reason}" for one in given.degraded]
     # What a context shows, knowloom itself has checked.
@@ -48,13 +48,13 @@ def taken(name: str, given: Gift, max_tokens: int | None) -> Answered:
         if isinstance(given, Context)
         else _hits(name, [] if given is None else given, notes)
     )
-    if len(hits) > MOST_SEEN:
-        notes.append(f"it gave more than {MOST_SEEN:,} pieces; the first were looked at")
-    best = _best(hits[:MOST_SEEN], room, notes)
-    return Answered(tuple(best), min(len(hits), MOST_SEEN), tuple(notes))
+    if len(hits) > MAX_SEEN:
+        notes.append(f"it gave more than {MAX_SEEN:,} pieces; the first were looked at")
+    best = _best(hits[:MAX_SEEN], room, notes)
+    return StrategyResult(tuple(best), min(len(hits), MAX_SEEN), tuple(notes))
 
 
-def pieces(text: str) -> Iterator[Piece]:
+def split_pieces(text: str) -> Iterator[Piece]:
     """Paragraphs; a long one in parts that end with a sentence. Earlier ones matter a little more."""
     found = [part for paragraph in _BLANK_LINES.split(text) for part in _parts(paragraph.strip())]
     for number, part in enumerate(found):
@@ -62,12 +62,12 @@ def pieces(text: str) -> Iterator[Piece]:
 
 
 def _parts(paragraph: str) -> list[str]:
-    if len(paragraph) <= PIECE:
+    if len(paragraph) <= PIECE_LENGTH:
         return [paragraph] if paragraph else []
     parts: list[str] = []
     for sentence in _SENTENCE_END.split(paragraph):
-        for run in [sentence] if len(sentence) <= 2 * PIECE else _RUN.findall(sentence):
-            if parts and len(parts[-1]) + len(run) < PIECE:
+        for run in [sentence] if len(sentence) <= 2 * PIECE_LENGTH else _RUN.findall(sentence):
+            if parts and len(parts[-1]) + len(run) < PIECE_LENGTH:
                 parts[-1] = f"{parts[-1]} {run.strip()}"
             elif run.strip():
                 parts.append(run.strip())
@@ -82,7 +82,7 @@ def _hits(name: str, given: object, notes: list[str]) -> Iterator[Hit]:
         raise Invalid(
             f"it gave {type(given).__name__}: a strategy gives a text, or pieces, items or hits"
         )
-    for number, one in enumerate(islice(given, MOST_SEEN + 1)):
+    for number, one in enumerate(islice(given, MAX_SEEN + 1)):
         try:
             hit = _checked(name, one) if isinstance(one, Item | Hit) else _hit(name, number, one)
         except (Invalid, RecursionError, TypeError) as error:
@@ -95,9 +95,9 @@ def _hits(name: str, given: object, notes: list[str]) -> Iterator[Hit]:
             yield hit
     if wrong and not right:
         raise Invalid(wrong[0])
-    notes += wrong[:MOST_TOLD]
-    if len(wrong) > MOST_TOLD:
-        notes.append(f"{len(wrong) - MOST_TOLD:,} more of its pieces are not right")
+    notes += wrong[:MAX_NOTES]
+    if len(wrong) > MAX_NOTES:
+        notes.append(f"{len(wrong) - MAX_NOTES:,} more of its pieces are not right")
 
 
 def _checked(name: str, given: Item | Hit) -> Hit:
@@ -141,7 +141,7 @@ def _text(given: str) -> str:
 def _best(hits: list[Hit], room: int, notes: list[str]) -> list[Hit]:
     """The best, in their order: so many and so long as could be used at all."""
     best = heapq.nsmallest(
-        MOST_PIECES, range(len(hits)), key=lambda number: (-hits[number].relevance, number)
+        MAX_PIECES, range(len(hits)), key=lambda number: (-hits[number].relevance, number)
     )
     kept: list[int] = []
     for number in best:

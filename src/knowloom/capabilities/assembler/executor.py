@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Lock, Thread
 from time import monotonic
 
-from knowloom.capabilities.assembler.collection import taken
-from knowloom.capabilities.assembler.model import Answered, AssemblyRequest, Strategy
+from knowloom.capabilities.assembler.collection import collect_hits
+from knowloom.capabilities.assembler.model import AssemblyRequest, Strategy, StrategyResult
 from knowloom.errors import KnowloomError
 from knowloom.model import Problem
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
-MOST_STUCK = (
+MAX_STUCK = (
     4  # calls of one strategy that have not come back; it is not called again before one has
 )
 
@@ -28,33 +28,35 @@ class _Call:
     strategy: Strategy
     started: float
     done: Event = field(default_factory=Event)
-    answer: Answered = field(default_factory=Answered)
+    answer: StrategyResult = field(default_factory=StrategyResult)
 
     def work(self, request: AssemblyRequest) -> None:
         name = self.strategy.name
         try:
-            self.answer = taken(name, self.strategy.get(request), request.max_tokens)
+            self.answer = collect_hits(name, self.strategy.get(request), request.max_tokens)
         except KnowloomError as error:
-            self.answer = Answered(problem=Problem(name, str(error), error.code))
+            self.answer = StrategyResult(problem=Problem(name, str(error), error.code))
         except (
             BaseException
         ) as error:  # a strategy is a stranger's code: whatever it raises stays here
             log.warning("strategy %s failed: %s", name, type(error).__name__)
-            self.answer = Answered(
+            self.answer = StrategyResult(
                 problem=Problem(name, f"{type(error).__name__}: {error}"[:500], "strategy_failed")
             )
         self.answer = replace(self.answer, seconds=monotonic() - self.started)
         self.done.set()
 
 
-class Runner:
+class StrategyExecutor:
     """Calls strategies in threads and waits for each no longer than its time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._stuck: dict[str, int] = {}
 
-    def run(self, strategies: Sequence[Strategy], request: AssemblyRequest) -> dict[str, Answered]:
+    def run(
+        self, strategies: Sequence[Strategy], request: AssemblyRequest
+    ) -> dict[str, StrategyResult]:
         """What each gave, by name. All start at once; the answer takes as long as the slowest, or its time limit."""
         calls = [self._start(strategy, request) for strategy in strategies]
         return {
@@ -65,7 +67,7 @@ class Runner:
     def _start(self, strategy: Strategy, request: AssemblyRequest) -> _Call | None:
         name = strategy.name
         with self._lock:
-            if self._stuck.get(name, 0) >= MOST_STUCK:
+            if self._stuck.get(name, 0) >= MAX_STUCK:
                 return None
             self._stuck[name] = self._stuck.get(name, 0) + 1
         call = _Call(strategy, monotonic())
@@ -81,18 +83,20 @@ class Runner:
             with self._lock:
                 self._stuck[name] -= 1
 
-    def _wait(self, call: _Call | None, strategy: Strategy) -> Answered:
+    def _wait(self, call: _Call | None, strategy: Strategy) -> StrategyResult:
         name, timeout_s = strategy.name, timeout_of(strategy)
         if call is None:
-            return Answered(
+            return StrategyResult(
                 problem=Problem(
                     name,
-                    f"{MOST_STUCK} earlier calls have not come back: it was not called again",
+                    f"{MAX_STUCK} earlier calls have not come back: it was not called again",
                     "timeout",
                 )
             )
         if not call.done.wait(max(0.0, call.started + timeout_s - monotonic())):
-            return Answered(problem=Problem(name, f"no answer within {timeout_s:g} s", "timeout"))
+            return StrategyResult(
+                problem=Problem(name, f"no answer within {timeout_s:g} s", "timeout")
+            )
         return call.answer
 
 
@@ -100,5 +104,5 @@ def timeout_of(strategy: Strategy) -> float:
     return float(getattr(strategy, "timeout_s", TIMEOUT_S))
 
 
-def required(strategy: Strategy) -> bool:
+def is_required(strategy: Strategy) -> bool:
     return bool(getattr(strategy, "required", False))

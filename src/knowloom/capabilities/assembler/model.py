@@ -61,7 +61,7 @@ class Piece:
     title: str = ""
 
 
-Gift = str | Context | Iterable[str | Piece | Item | Hit] | None
+StrategyOutput = str | Context | Iterable[str | Piece | Item | Hit] | None
 
 
 class Strategy(Protocol):
@@ -77,7 +77,7 @@ class Strategy(Protocol):
     @property
     def enabled(self) -> bool: ...
 
-    def get(self, request: AssemblyRequest) -> Gift:
+    def get(self, request: AssemblyRequest) -> StrategyOutput:
         """What it found: a text, pieces, items, hits, a whole context, or nothing. Called in a thread of its own."""
 
 
@@ -114,7 +114,7 @@ class Assembly:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class StrategyResult:
     """What a strategy gave, as hits in its own order, with notes on what was not looked at; or why it gave nothing."""
 
     hits: tuple[Hit, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 from knowloom.capabilities.assembler.assembler import Assembler
-from knowloom.capabilities.assembler.collection import pieces
+from knowloom.capabilities.assembler.collection import split_pieces
 from knowloom.capabilities.assembler.executor import TIMEOUT_S
 from knowloom.capabilities.assembler.model import AssemblyRequest, Piece
 from knowloom.errors import unknown
@@ -15,7 +15,7 @@ from knowloom.model import Context, Hit
 from knowloom.text.words import words
 
 
-class Knowledge(Protocol):
+class KnowledgeSource(Protocol):
     """What the strategies need of an engine or of a client."""
 
     def search(
@@ -46,7 +46,7 @@ class DocumentStrategy:
 
     def get(self, request: AssemblyRequest) -> list[Piece]:
         asked = set(words(request.text))
-        found = list(pieces(request.content))
+        found = list(split_pieces(request.content))
         return [Piece(one.text, _worth(asked, one)) for one in found]
 
 
@@ -71,14 +71,14 @@ class SelectionStrategy:
         if request.selection is None:
             return []
         start, end = request.selection
-        return [Piece(one.text, 1.0) for one in pieces(request.content[start:end])]
+        return [Piece(one.text, 1.0) for one in split_pieces(request.content[start:end])]
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalStrategy:
     """The nodes and claims that a search finds."""
 
-    kb: Knowledge
+    kb: KnowledgeSource
     name: str = "retrieval"
     priority: float = 20
     enabled: bool = True
@@ -105,7 +105,7 @@ class RetrievalStrategy:
 class KnowledgeStrategy:
     """What the agent's recipes gather; without an agent those named here: entry points, what links lead to, and entities."""
 
-    kb: Knowledge
+    kb: KnowledgeSource
     name: str = "knowledge"
     priority: float = 30
     enabled: bool = True
@@ -124,7 +124,7 @@ class KnowledgeStrategy:
 class MemoryStrategy:
     """What is remembered of the user and of earlier conversations."""
 
-    kb: Knowledge
+    kb: KnowledgeSource
     name: str = "memory"
     priority: float = 40
     enabled: bool = True
@@ -136,7 +136,9 @@ class MemoryStrategy:
         return _context(self.kb, request, {"recipe": "memories"})
 
 
-def _context(kb: Knowledge, request: AssemblyRequest, options: dict[str, Any]) -> Context | None:
+def _context(
+    kb: KnowledgeSource, request: AssemblyRequest, options: dict[str, Any]
+) -> Context | None:
     if not request.spaces:
         return None
     given = {
@@ -150,22 +152,22 @@ def _context(kb: Knowledge, request: AssemblyRequest, options: dict[str, Any]) -
     return kb.context(request.text, spaces=request.spaces, max_tokens=request.max_tokens, **known)
 
 
-Usual = (
+BuiltinStrategy = (
     DocumentStrategy | SelectionStrategy | RetrievalStrategy | KnowledgeStrategy | MemoryStrategy
 )
 
-STRATEGIES: dict[str, Callable[[Knowledge], Usual]] = {
+STRATEGIES: dict[str, Callable[[KnowledgeSource], BuiltinStrategy]] = {
     "document": lambda _: DocumentStrategy(),
     "selection": lambda _: SelectionStrategy(),
     "retrieval": RetrievalStrategy,
     "knowledge": KnowledgeStrategy,
     "memory": MemoryStrategy,
 }
-OPTIONS = ("enabled", "priority", "required", "share", "timeout_s")
+STRATEGY_OPTIONS = ("enabled", "priority", "required", "share", "timeout_s")
 
 
-def usual(
-    kb: Knowledge, changed: Mapping[str, Mapping[str, Any]], only: Collection[str] = ()
+def build_assembler(
+    kb: KnowledgeSource, changed: Mapping[str, Mapping[str, Any]], only: Collection[str] = ()
 ) -> Assembler:
     """The strategies that come with knowloom, those in `only` or all, with what is `changed` of each."""
     for name in (*changed, *only):
@@ -175,14 +177,14 @@ def usual(
     return Assembler([_changed(STRATEGIES[name](kb), changed.get(name, {})) for name in chosen])
 
 
-def known_agent(agents: Collection[str], name: str | None) -> None:
+def validate_agent(agents: Collection[str], name: str | None) -> None:
     """Refused before anything runs: a strategy that cannot ask as it would only be left out."""
     if name is not None and name not in agents:
         raise unknown("agent", name, agents)
 
 
-def _changed(one: Usual, options: Mapping[str, Any]) -> Usual:
-    known = [field.name for field in fields(one) if field.name in OPTIONS]
+def _changed(one: BuiltinStrategy, options: Mapping[str, Any]) -> BuiltinStrategy:
+    known = [field.name for field in fields(one) if field.name in STRATEGY_OPTIONS]
     for name in options:
         if name not in known:
             raise unknown(f"option of the strategy {one.name!r}", name, known)

@@ -14,11 +14,11 @@ from knowloom.errors import Invalid, unknown
 from knowloom.formats.layout import layout
 from knowloom.options import budget, fraction, text
 
-MOST_STRATEGIES = 50
-MOST_CONTENT = 10_000_000  # characters of a document
+MAX_STRATEGIES = 50
+MAX_CONTENT = 10_000_000  # characters of a document
 
 
-def request(given: str, options: Mapping[str, Any]) -> AssemblyRequest:
+def build_request(given: str, options: Mapping[str, Any]) -> AssemblyRequest:
     names = [one.name for one in fields(AssemblyRequest) if one.name != "text"]
     for name in options:
         if name not in names:
@@ -26,7 +26,7 @@ def request(given: str, options: Mapping[str, Any]) -> AssemblyRequest:
     return AssemblyRequest(given, **options)
 
 
-def checked(given: AssemblyRequest) -> AssemblyRequest:
+def validate_request(given: AssemblyRequest) -> AssemblyRequest:
     text(given.text)
     budget(given.max_tokens)
     layout(validation.name("format", given.format))
@@ -55,8 +55,8 @@ def _check_document(given: AssemblyRequest) -> None:
         )
     if not content.strip():
         raise Invalid("the document has no text")
-    if len(content) > MOST_CONTENT:
-        raise Invalid(f"the document has {len(content):,} characters; the most is {MOST_CONTENT:,}")
+    if len(content) > MAX_CONTENT:
+        raise Invalid(f"the document has {len(content):,} characters; the most is {MAX_CONTENT:,}")
 
 
 def _check_selection(given: AssemblyRequest) -> None:
@@ -75,9 +75,9 @@ def _check_selection(given: AssemblyRequest) -> None:
         )
 
 
-def checked_strategies(given: Sequence[Strategy]) -> tuple[Strategy, ...]:
-    if not isinstance(given, list | tuple) or not 1 <= len(given) <= MOST_STRATEGIES:
-        raise Invalid(f"an assembler needs a list of 1 to {MOST_STRATEGIES} strategies")
+def validate_strategies(given: Sequence[Strategy]) -> tuple[Strategy, ...]:
+    if not isinstance(given, list | tuple) or not 1 <= len(given) <= MAX_STRATEGIES:
+        raise Invalid(f"an assembler needs a list of 1 to {MAX_STRATEGIES} strategies")
     for one in given:
         _check_strategy(one)
     if twice := validation.duplicates(one.name for one in given):
@@ -105,9 +105,9 @@ def _check_strategy(one: Strategy) -> None:
     for what, flag in (("enabled", one.enabled), ("required", getattr(one, "required", False))):
         if not isinstance(flag, bool):
             raise Invalid(f"strategy {one.name!r}: {what} must be True or False, not {flag!r}")
-    share(one, 0.0)
+    strategy_share(one, 0.0)
 
 
-def share(one: Strategy, otherwise: float) -> float:
+def strategy_share(one: Strategy, otherwise: float) -> float:
     given = getattr(one, "share", None)
     return otherwise if given is None else fraction(f"the share of strategy {one.name!r}", given)

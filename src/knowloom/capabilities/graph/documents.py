@@ -12,10 +12,10 @@ from knowloom.options import fraction, whole
 from knowloom.text.words import words
 
 MAX_CONTENT = 10_000_000  # characters
-PASSAGE = 300  # characters, about two sentences
-PASSAGES = 24
-GIST = 8  # words a passage is ranked by
-TERMS = 64  # words that a long document is searched by
+PASSAGE_LENGTH = 300  # characters, about two sentences
+MAX_PASSAGES = 24
+MAX_GIST = 8  # words a passage is ranked by
+MAX_TERMS = 64  # words that a long document is searched by
 NAME_WEIGHT = 3.0  # of a word that looks like a name
 
 _BOUNDARY = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n")
@@ -52,7 +52,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class QueryText:
     """A text as it is searched for (`query`) and as entities are ranked by it."""
 
     query: str
@@ -60,7 +60,7 @@ class Reading:
     text: str
 
 
-def checked(document: object) -> Document:
+def validate_document(document: object) -> Document:
     if not isinstance(document, Document):
         raise Invalid(f"a document must be a Document, not {type(document).__name__}")
     what = f"document {str(document.id)[:80]!r}"
@@ -105,22 +105,24 @@ def _check_selection(what: str, document: Document) -> None:
         raise Invalid(f"{what}: the selection {start} to {end} is empty")
 
 
-def read(document: Document) -> Reading:
+def extract_query(document: Document) -> QueryText:
     """A text is searched for by its most telling words, and ranked by: of each of its richest passages the words that tell most.
     A ranker that counts terms would find every entity lost among the words of a whole document."""
     text = "\n\n".join(part for part in (document.title, document.text) if part.strip())
-    rare = telling(text)
-    gists = [_gist(passage, rare) for passage in passages(text)]
+    rare = weigh_terms(text)
+    gists = [_gist(passage, rare) for passage in split_passages(text)]
     ranked = sorted(
         enumerate(gists), key=lambda pair: (-sum(rare[word] for word in pair[1]), pair[0])
     )
-    best = [" ".join(gist) for _, gist in sorted(ranked[:PASSAGES]) if gist]
-    return Reading(
-        " ".join(rare) or text[:PASSAGE], tuple(dict.fromkeys(best)) or (text[:PASSAGE],), text
+    best = [" ".join(gist) for _, gist in sorted(ranked[:MAX_PASSAGES]) if gist]
+    return QueryText(
+        " ".join(rare) or text[:PASSAGE_LENGTH],
+        tuple(dict.fromkeys(best)) or (text[:PASSAGE_LENGTH],),
+        text,
     )
 
 
-def telling(text: str) -> dict[str, float]:
+def weigh_terms(text: str) -> dict[str, float]:
     """The words that say most of what a text is about, best first: frequent ones, names before others. Each comes with what it
     tells in one place: a word that stands everywhere tells little there."""
     counts: Counter[str] = Counter()
@@ -140,16 +142,16 @@ def telling(text: str) -> dict[str, float]:
         for word, count in counts.items()
         if words(word)
     }
-    best = sorted(weight, key=lambda word: (-weight[word] * counts[word] ** 0.5, word))[:TERMS]
+    best = sorted(weight, key=lambda word: (-weight[word] * counts[word] ** 0.5, word))[:MAX_TERMS]
     return {word: weight[word] / counts[word] ** 0.5 for word in best}
 
 
-def passages(text: str) -> list[str]:
+def split_passages(text: str) -> list[str]:
     """Whole sentences, as many as make a passage; a run without sentences is cut at spaces."""
     made: list[str] = []
     for sentence in _BOUNDARY.split(text):
         for piece in _pieces(sentence.strip()):
-            if made and len(made[-1]) + len(piece) < PASSAGE:
+            if made and len(made[-1]) + len(piece) < PASSAGE_LENGTH:
                 made[-1] = f"{made[-1]} {piece}"
             elif piece:
                 made.append(piece)
@@ -159,9 +161,9 @@ def passages(text: str) -> list[str]:
 def _pieces(sentence: str) -> list[str]:
     pieces: list[str] = []
     start = 0
-    while len(sentence) - start > 2 * PASSAGE:
-        space = sentence.rfind(" ", start, start + PASSAGE)
-        end = space if space > start else start + PASSAGE
+    while len(sentence) - start > 2 * PASSAGE_LENGTH:
+        space = sentence.rfind(" ", start, start + PASSAGE_LENGTH)
+        end = space if space > start else start + PASSAGE_LENGTH
         pieces.append(sentence[start:end].strip())
         start = end
     return [*pieces, sentence[start:].strip()]
@@ -174,5 +176,5 @@ def _gist(passage: str, rare: dict[str, float]) -> list[str]:
         for word in dict.fromkeys(found.group().lower() for found in _TOKEN.finditer(passage))
         if word in rare
     ]
-    best = set(sorted(found, key=lambda word: (-rare[word], word))[:GIST])
+    best = set(sorted(found, key=lambda word: (-rare[word], word))[:MAX_GIST])
     return [word for word in found if word in best]

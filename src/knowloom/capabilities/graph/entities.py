@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from knowloom.axioms.checker import usable
+from knowloom.axioms.checker import parse_rules
 from knowloom.axioms.model import Axiom
-from knowloom.capabilities.graph.documents import Reading
-from knowloom.capabilities.graph.options import GraphOptions, ranker
-from knowloom.capabilities.graph.rankers import Ranking, Scored
+from knowloom.capabilities.graph.documents import QueryText
+from knowloom.capabilities.graph.options import GraphOptions, resolve_ranker
+from knowloom.capabilities.graph.rankers import EntityScore, RankingRequest
 from knowloom.construction import maker
 from knowloom.errors import Invalid
 from knowloom.model import MADE, Edge, Hit, Item, Key, Kind, Problem
@@ -37,7 +37,7 @@ _SOURCE, _TARGET = attrgetter("source"), attrgetter("target")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class EntityHit:
     """A candidate entity with the terms it matched. `raw` orders those whose scores are cut at 1."""
 
     hit: Hit
@@ -49,10 +49,10 @@ class Found:
         return (-self.hit.score, -self.raw, self.hit.item.id, self.hit.item.space)
 
 
-_found = maker(Found)
+_found = maker(EntityHit)
 
 
-def recipe(options: GraphOptions) -> Recipe:
+def entity_recipe(options: GraphOptions) -> Recipe:
     return Recipe(
         "entities",
         kinds=(Kind.ENTITY,),
@@ -65,9 +65,9 @@ def recipe(options: GraphOptions) -> Recipe:
     )
 
 
-def searched(
-    asked: RetrievalRequest, reading: Reading, options: GraphOptions
-) -> tuple[list[Found], int]:
+def search_entities(
+    asked: RetrievalRequest, reading: QueryText, options: GraphOptions
+) -> tuple[list[EntityHit], int]:
     """Entities that a text is about, best first, and how many items the indexes looked at."""
     if not options.max_entities:
         return [], 0
@@ -76,21 +76,23 @@ def searched(
         result = search(
             reading.query,
             vector,
-            allowed(asked.query, recipe(options)),
-            recipe(options),
+            allowed(asked.query, entity_recipe(options)),
+            entity_recipe(options),
             stores=asked.stores,
         )
     with span("rank"):
-        return _kept(ranked(asked, reading, options, result.hits), options), result.considered
+        return _kept(
+            rank_entities(asked, reading, options, result.hits), options
+        ), result.considered
 
 
-def ranked(
-    asked: RetrievalRequest, reading: Reading, options: GraphOptions, hits: Sequence[Hit]
-) -> list[Found]:
+def rank_entities(
+    asked: RetrievalRequest, reading: QueryText, options: GraphOptions, hits: Sequence[Hit]
+) -> list[EntityHit]:
     """The hits with the ranker's scores, in their order. The score of the search stays among the signals."""
     if not hits:
         return []
-    chosen = ranker(options)
+    chosen = resolve_ranker(options)
     wanted = getattr(chosen, "by_meaning", True)
     semantic = (
         None
@@ -98,7 +100,9 @@ def ranked(
         else asked.stores.vectors.score_vectors(asked.vector, [hit.item.key for hit in hits])
     )
     scores = chosen.rank(
-        Ranking(reading.passages, reading.text, asked.query.now, options.preferred_types, semantic),
+        RankingRequest(
+            reading.passages, reading.text, asked.query.now, options.preferred_types, semantic
+        ),
         hits,
     )
     if len(scores) != len(hits):
@@ -109,7 +113,7 @@ def ranked(
     ]
 
 
-def _scored(hit: Hit, one: Scored) -> Hit:
+def _scored(hit: Hit, one: EntityScore) -> Hit:
     if not 0 <= one.score <= 1:
         raise Invalid(
             f"the ranker gave {hit.item.id!r} the score {one.score!r}; scores are from 0 to 1"
@@ -117,7 +121,7 @@ def _scored(hit: Hit, one: Scored) -> Hit:
     return rescored(hit, one.score, {**hit.signals, "match": hit.score, **one.signals})
 
 
-def _kept(found: Sequence[Found], options: GraphOptions) -> list[Found]:
+def _kept(found: Sequence[EntityHit], options: GraphOptions) -> list[EntityHit]:
     return sorted(
         (
             one
@@ -129,26 +133,26 @@ def _kept(found: Sequence[Found], options: GraphOptions) -> list[Found]:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class Neighbours:
     """Entities that links lead to, best first, how many were reached and how far. The links of the starts were read for it: they are kept,
     as those between entities are among them."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[EntityHit, ...] = ()
     reached: int = 0
     depth: int = 0
     starts: tuple[Key, ...] = ()
     links: tuple[Edge, ...] = ()
 
 
-def neighbours(
-    asked: RetrievalRequest, starts: Sequence[Found], reading: Reading, options: GraphOptions
-) -> Near:
+def expand_neighbours(
+    asked: RetrievalRequest, starts: Sequence[EntityHit], reading: QueryText, options: GraphOptions
+) -> Neighbours:
     """A neighbour is worth what its link makes of its start, or what it is worth to the request by itself, whichever is more."""
     if not starts or not options.relationship_depth:
-        return Near()
+        return Neighbours()
     worth = {one.hit.item.key: one.hit.score for one in starts}
     with span("neighbours"):
-        wanted = replace(recipe(options), limit=options.max_entities + SPARE)
+        wanted = replace(entity_recipe(options), limit=options.max_entities + SPARE)
         reached = expand(
             list(worth),
             allowed(asked.query, wanted),
@@ -158,14 +162,14 @@ def neighbours(
             sure=True,
         )
     own = (
-        ranked(asked, reading, options, reached.hits)
+        rank_entities(asked, reading, options, reached.hits)
         if reading.text
-        else [Found(rescored(hit, 0.0, hit.signals)) for hit in reached.hits]
+        else [EntityHit(rescored(hit, 0.0, hit.signals)) for hit in reached.hits]
     )
     found = [
         _linked(one, way, worth[way.path[0]]) for one, way in zip(own, reached.hits, strict=True)
     ]
-    return Near(
+    return Neighbours(
         tuple(_kept(found, options)),
         reached.reached,
         reached.max_depth,
@@ -174,7 +178,7 @@ def neighbours(
     )
 
 
-def _linked(own: Found, way: Hit, start: float) -> Found:
+def _linked(own: EntityHit, way: Hit, start: float) -> EntityHit:
     linked = round(start * way.score, 6)
     signals = {**own.hit.signals, "graph": way.score, "link_start": start}
     signals.pop("match", None)
@@ -185,8 +189,8 @@ def _linked(own: Found, way: Hit, start: float) -> Found:
     )
 
 
-def links(
-    asked: RetrievalRequest, entities: Sequence[Hit], options: GraphOptions, near: Near
+def find_relationships(
+    asked: RetrievalRequest, entities: Sequence[Hit], options: GraphOptions, near: Neighbours
 ) -> list[Hit]:
     """The links between these entities, best first: a link is worth its weight, times the lesser of its ends."""
     if not entities or not options.include_relationships or not options.max_relationships:
@@ -226,14 +230,18 @@ def links(
     return sorted(hits, key=lambda hit: (-hit.score, hit.edge.key if hit.edge else ()))
 
 
-def _known(near: Near) -> set[Key]:
+def _known(near: Neighbours) -> set[Key]:
     """The starts whose links have all been read: as many as were asked for may not be all."""
     leaving, arriving = Counter(map(_SOURCE, near.links)), Counter(map(_TARGET, near.links))
     return {key for key in near.starts if leaving[key[1]] < HUB_CAP and arriving[key[1]] < HUB_CAP}
 
 
 def _between_hubs(
-    asked: RetrievalRequest, near: Near, known: set[Key], read: Sequence[Edge], keys: Sequence[Key]
+    asked: RetrievalRequest,
+    near: Neighbours,
+    known: set[Key],
+    read: Sequence[Edge],
+    keys: Sequence[Key],
 ) -> list[Edge]:
     """Of an entity with more links than were read, those to another such entity may be missing. `read` are the links of the keys."""
     leaving, arriving = (
@@ -257,13 +265,13 @@ def _between_hubs(
     )
 
 
-def rules(
+def find_axioms(
     asked: RetrievalRequest, types: Sequence[str]
 ) -> tuple[list[Item], list[Axiom], list[Problem]]:
     """The rules of these types, as items and as axioms, and what is wrong with those that cannot be used."""
     with span("axioms"):
         items, problems = _subject_items(asked, Kind.RULE, types, MAX_RULES)
-        axioms, wrong = usable(items)
+        axioms, wrong = parse_rules(items)
     problems += [
         Problem("axioms", f"rule {id!r} of space {space!r} cannot be used: {why}", "invalid_axiom")
         for space, id, why in wrong
@@ -271,7 +279,9 @@ def rules(
     return items, [axiom for axiom in axioms if axiom.enabled], problems
 
 
-def claims(asked: RetrievalRequest, entities: Sequence[Hit]) -> tuple[list[Item], list[Problem]]:
+def find_claims(
+    asked: RetrievalRequest, entities: Sequence[Hit]
+) -> tuple[list[Item], list[Problem]]:
     """All active claims about the entities, the surest first."""
     with span("claims"):
         found, problems = _subject_items(

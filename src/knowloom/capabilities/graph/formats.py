@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from knowloom.axioms.model import Axiom, Violation
-from knowloom.axioms.parsing import described
+from knowloom.axioms.parsing import describe_rules
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.construction import maker
 from knowloom.formats.layout import (
@@ -26,20 +26,20 @@ from knowloom.formats.layout import (
 from knowloom.formats.markdown_escape import body_text, heading_text, listed_text, one_line
 from knowloom.model import Form, Hit, Item, Key, Kind
 
-DESCRIPTIONS = "property_descriptions"  # of an entity, or of a rule for its type: what properties mean; never shown as a property
+PROPERTY_DESCRIPTIONS = "property_descriptions"  # of an entity, or of a rule for its type: what properties mean; never shown as a property
 _hit, _item = maker(Hit), maker(Item)
 
 
-def entity(hit: Hit, options: GraphOptions, descriptions: Mapping[str, Any]) -> Hit:
+def entity_record(hit: Hit, options: GraphOptions, descriptions: Mapping[str, Any]) -> Hit:
     item = hit.item
     names = (
-        [name for name in item.properties if name != DESCRIPTIONS][
+        [name for name in item.properties if name != PROPERTY_DESCRIPTIONS][
             : options.max_properties_per_entity
         ]
         if options.include_properties
         else []
     )
-    own = item.properties.get(DESCRIPTIONS)
+    own = item.properties.get(PROPERTY_DESCRIPTIONS)
     known = (
         {**descriptions, **(own if isinstance(own, Mapping) else {})}
         if options.include_property_descriptions
@@ -51,12 +51,12 @@ def entity(hit: Hit, options: GraphOptions, descriptions: Mapping[str, Any]) -> 
         "id": item.id if options.include_entity_ids else "",
         "text": item.text or item.summary,
         "properties": {name: item.properties[name] for name in names},
-        DESCRIPTIONS: {name: str(known[name]) for name in names if name in known},
+        PROPERTY_DESCRIPTIONS: {name: str(known[name]) for name in names if name in known},
     }
     return _card(hit, ENTITIES, fields, text=item.text, summary=item.summary)
 
 
-def relationship(hit: Hit, names: Mapping[Key, str], options: GraphOptions) -> Hit:
+def relationship_record(hit: Hit, names: Mapping[Key, str], options: GraphOptions) -> Hit:
     edge = hit.edge
     assert edge is not None
     ids = {"from_id": edge.source, "to_id": edge.target} if options.include_entity_ids else {}
@@ -75,15 +75,15 @@ def relationship(hit: Hit, names: Mapping[Key, str], options: GraphOptions) -> H
     return _card(hit, RELATIONSHIPS, fields)
 
 
-def link(edge_hit: Hit) -> Hit:
+def relationship_hit(edge_hit: Hit) -> Hit:
     """A hit for a link: its item only names it."""
     edge = edge_hit.edge
     assert edge is not None
     return _with(edge_hit, Item(edge.name, edge.space, Kind.NODE, edge.type, section=RELATIONSHIPS))
 
 
-def axiom(hit: Hit, one: Axiom) -> Hit:
-    rule = one.description or described(one) or one.name
+def axiom_record(hit: Hit, one: Axiom) -> Hit:
+    rule = one.description or describe_rules(one) or one.name
     return _card(
         hit,
         AXIOMS,
@@ -91,7 +91,7 @@ def axiom(hit: Hit, one: Axiom) -> Hit:
     )
 
 
-def claim(hit: Hit, names: Mapping[str, str], options: GraphOptions) -> Hit:
+def claim_record(hit: Hit, names: Mapping[str, str], options: GraphOptions) -> Hit:
     item, said = hit.item, hit.item.properties
     predicate = str(said.get("predicate", "")) or item.type or "says"
     fields: dict[str, Any] = {
@@ -107,7 +107,7 @@ def claim(hit: Hit, names: Mapping[str, str], options: GraphOptions) -> Hit:
     return _card(hit, CLAIMS, fields, kept=("object",))
 
 
-def violation(one: Violation, score: float) -> Hit:
+def violation_record(one: Violation, score: float) -> Hit:
     fields = {
         "severity": one.severity,
         "about": one.name,
@@ -186,7 +186,7 @@ POINTER_FIELDS = ("type", "name", "id")
 
 
 @lru_cache(maxsize=64)
-def layout(format: str, separator: str) -> Layout:
+def graph_layout(format: str, separator: str) -> Layout:
     """The name holds all that the blocks depend on, as they are remembered by it."""
     made = replace(
         FORMATS[format],

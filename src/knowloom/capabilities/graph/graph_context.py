@@ -13,13 +13,13 @@ from knowloom import options as request
 from knowloom import tiers, tokens, validation
 from knowloom.capabilities.graph import documents
 from knowloom.capabilities.graph import entities as find
-from knowloom.capabilities.graph.documents import Document, Reading
-from knowloom.capabilities.graph.entities import Found, Near
+from knowloom.capabilities.graph.documents import Document, QueryText
+from knowloom.capabilities.graph.entities import EntityHit, Neighbours
 from knowloom.capabilities.graph.formats import ENTITIES
 from knowloom.capabilities.graph.model import GraphAnswer
-from knowloom.capabilities.graph.neighbourhood import gathered
-from knowloom.capabilities.graph.options import GraphOptions, changed
-from knowloom.capabilities.graph.packing import BEYOND, woven
+from knowloom.capabilities.graph.neighbourhood import gather
+from knowloom.capabilities.graph.options import GraphOptions, override_options
+from knowloom.capabilities.graph.packing import BEYOND, build_answer
 from knowloom.construction import maker
 from knowloom.context import pipeline
 from knowloom.engine import Engine
@@ -29,12 +29,12 @@ from knowloom.retrieval.sources import RetrievalRequest, allowed
 from knowloom.tiers import Tier
 from knowloom.tracing import traced
 
-NOTHING = Reading("", (), "")
+NO_TEXT = QueryText("", (), "")
 _left_out = maker(LeftOut)
 
 
 @runtime_checkable
-class Remote(Protocol):
+class GraphClient(Protocol):
     """What answers elsewhere, such as a client of a server."""
 
     def graph(self, *, spaces: Sequence[str], **asked: Any) -> GraphAnswer: ...
@@ -44,15 +44,15 @@ class GraphContext:
     """Asks an engine, or a server by its client, for what its spaces know. `options` are the defaults of every request."""
 
     def __init__(
-        self, kb: Engine | Remote, spaces: Sequence[str], options: GraphOptions | None = None
+        self, kb: Engine | GraphClient, spaces: Sequence[str], options: GraphOptions | None = None
     ) -> None:
-        if not isinstance(kb, Engine | Remote):
+        if not isinstance(kb, Engine | GraphClient):
             raise Invalid(
                 f"a graph context needs an engine from knowloom.open or a knowloom.Client, not {type(kb).__name__}"
             )
         self._kb = kb
         self._spaces = validation.names("spaces", spaces)
-        self.options = changed(options or GraphOptions(), {})
+        self.options = override_options(options or GraphOptions(), {})
 
     def for_query(
         self,
@@ -65,10 +65,10 @@ class GraphContext:
     ) -> GraphAnswer:
         """Entities that the text is about, what they are linked to, and what is known of them. Options: those of GraphOptions,
         and `tier` (as for `Engine.context`)."""
-        if isinstance(self._kb, Remote):
+        if isinstance(self._kb, GraphClient):
             return self._elsewhere(self._kb, options, now, as_of, query=text, vector=vector)
         asking, tier = self._settled(options)
-        reading = Reading(text, (text,), text)
+        reading = QueryText(text, (text,), text)
         with self._asked(text, asking, now, as_of, vector) as (asked, timings):
             return _told(self._by_search(asked, reading, text, asking, (), timings), tier)
 
@@ -81,12 +81,12 @@ class GraphContext:
         **options: Any,
     ) -> GraphAnswer:
         """These entities, in the order given, and what is known of them. Ids that are none are left out and reported."""
-        if isinstance(self._kb, Remote):
+        if isinstance(self._kb, GraphClient):
             return self._elsewhere(self._kb, options, now, as_of, entities=request.ids(ids))
         asking, tier = self._settled(options)
         wanted = [(id, 1.0) for id in dict.fromkeys(request.ids(ids))]
         with self._asked("", asking, now, as_of, None) as (asked, timings):
-            return _told(self._by_id(asked, wanted, None, NOTHING, asking, (), timings), tier)
+            return _told(self._by_id(asked, wanted, None, NO_TEXT, asking, (), timings), tier)
 
     def for_document(
         self,
@@ -98,11 +98,11 @@ class GraphContext:
         **options: Any,
     ) -> GraphAnswer:
         """What a document, or the selection in it, is about: the entities it is linked to; without links, those its text speaks of."""
-        if isinstance(self._kb, Remote):
+        if isinstance(self._kb, GraphClient):
             return self._elsewhere(self._kb, options, now, as_of, document=document, vector=vector)
         asking, tier = self._settled(options)
-        document = documents.checked(document)
-        reading = documents.read(document)
+        document = documents.validate_document(document)
+        reading = documents.extract_query(document)
         with self._asked(reading.query[: request.MAX_QUERY], asking, now, as_of, vector) as (
             asked,
             timings,
@@ -119,21 +119,21 @@ class GraphContext:
 
     def _elsewhere(
         self,
-        server: Remote,
+        server: GraphClient,
         options: dict[str, Any],
         now: datetime | None,
         as_of: datetime | None,
         **about: Any,
     ) -> GraphAnswer:
         tier = options.pop("tier", None)
-        asking = changed(self.options, options)
+        asking = override_options(self.options, options)
         said = {one.name: getattr(asking, one.name) for one in fields(asking)}
         return server.graph(spaces=self._spaces, now=now, as_of=as_of, tier=tier, **said, **about)
 
     def _settled(self, options: dict[str, Any]) -> tuple[GraphOptions, Tier]:
         """The options of a request, within what its tier may see."""
         tier = tiers.in_force(options.pop("tier", None))
-        asking = changed(self.options, options)
+        asking = override_options(self.options, options)
         if not isinstance(asking.ranker, str):
             tiers.check_custom(tier, "rankers of one's own")
         if tier.full:
@@ -163,7 +163,7 @@ class GraphContext:
             "format": options.format,
             "model": options.model,
         }
-        recipes = [find.recipe(options)] if text and options.max_entities else []
+        recipes = [find.entity_recipe(options)] if text and options.max_entities else []
         assert isinstance(self._kb, Engine)
         with (
             traced() as timings,
@@ -182,14 +182,14 @@ class GraphContext:
     def _by_search(
         self,
         asked: RetrievalRequest,
-        reading: Reading,
+        reading: QueryText,
         query: str,
         options: GraphOptions,
         left_out: Sequence[LeftOut],
         timings: dict[str, float],
     ) -> GraphAnswer:
         try:
-            found, considered = find.searched(asked, reading, options)
+            found, considered = find.search_entities(asked, reading, options)
         except Unavailable as error:
             return GraphAnswer(
                 "",
@@ -208,7 +208,7 @@ class GraphContext:
             Stats(searched=considered, timings=timings),
         )
         return replace(
-            answer, digest=digest(asked, options, reading, (), left_out, answer.degraded)
+            answer, digest=compute_digest(asked, options, reading, (), left_out, answer.degraded)
         )
 
     def _by_id(
@@ -216,7 +216,7 @@ class GraphContext:
         asked: RetrievalRequest,
         wanted: Sequence[tuple[str, float]],
         query: str | None,
-        reading: Reading,
+        reading: QueryText,
         options: GraphOptions,
         left_out: Sequence[LeftOut],
         timings: dict[str, float],
@@ -232,7 +232,7 @@ class GraphContext:
                 left_out=tuple(left_out),
                 degraded=(*asked.problems, Problem(ENTITIES, str(error), error.code)),
             )
-        only = allowed(asked.query, find.recipe(options))
+        only = allowed(asked.query, find.entity_recipe(options))
         refused = [
             LeftOut(Hit(item, 0.0), ENTITIES, f"not shown: {only.refuses(item)}")
             for item in items
@@ -246,7 +246,7 @@ class GraphContext:
         ]
         sure = dict(wanted)
         found = [
-            Found(Hit(item, sure[item.id], {"given": sure[item.id]}, ("key",), (item.key,)))
+            EntityHit(Hit(item, sure[item.id], {"given": sure[item.id]}, ("key",), (item.key,)))
             for item in items
             if only.allows(item)
         ]
@@ -260,14 +260,15 @@ class GraphContext:
             Stats(timings=timings),
         )
         return replace(
-            answer, digest=digest(asked, options, reading, wanted, left_out, answer.degraded)
+            answer,
+            digest=compute_digest(asked, options, reading, wanted, left_out, answer.degraded),
         )
 
     def _answer(
         self,
         asked: RetrievalRequest,
-        found: Sequence[Found],
-        reading: Reading,
+        found: Sequence[EntityHit],
+        reading: QueryText,
         query: str | None,
         options: GraphOptions,
         left_out: Sequence[LeftOut],
@@ -275,10 +276,10 @@ class GraphContext:
     ) -> GraphAnswer:
         starts = list(found[: options.max_entities])
         problems = asked.problems
-        near = Near()
+        near = Neighbours()
         if options.include_relationships:
             try:
-                near = find.neighbours(asked, starts, reading, options)
+                near = find.expand_neighbours(asked, starts, reading, options)
             except (Unavailable, Conflict) as error:
                 problems = (*problems, Problem("neighbours", str(error), error.code))
         taken = {one.hit.item.key for one in starts}
@@ -297,9 +298,9 @@ class GraphContext:
         ]
         asked = replace(asked, problems=problems)
         stats = replace(stats, expanded=near.reached, max_depth=near.depth)
-        return woven(
+        return build_answer(
             asked,
-            gathered(asked, entities, options, near),
+            gather(asked, entities, options, near),
             query,
             options,
             [*left_out, *beyond],
@@ -351,10 +352,10 @@ def _links(
 RENDERER = 1  # raised whenever the same choice would be written differently
 
 
-def digest(
+def compute_digest(
     asked: RetrievalRequest,
     options: GraphOptions,
-    reading: Reading,
+    reading: QueryText,
     wanted: Sequence[tuple[str, float]],
     left_out: Sequence[LeftOut],
     problems: Sequence[Problem],

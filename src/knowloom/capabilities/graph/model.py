@@ -100,10 +100,15 @@ def _told(one: Relationship) -> Item:
 
 
 def _ruled(one: Axiom) -> Item:
-    from knowloom.axioms.parsing import described  # here, as it brings RE2 with it
+    from knowloom.axioms.parsing import describe_rules  # here, as it brings RE2 with it
 
     return Item(
-        one.id, one.space, Kind.RULE, one.target_type, one.name, one.description or described(one)
+        one.id,
+        one.space,
+        Kind.RULE,
+        one.target_type,
+        one.name,
+        one.description or describe_rules(one),
     )
 
 

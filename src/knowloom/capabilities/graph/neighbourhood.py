@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from knowloom.axioms.checker import Judge, contradictions
+from knowloom.axioms.checker import AxiomChecker, find_contradictions
 from knowloom.axioms.model import Axiom, Violation, claim_fact, entity_fact, relationship_fact
 from knowloom.capabilities.graph import entities as find
 from knowloom.capabilities.graph import formats
-from knowloom.capabilities.graph.entities import Found, Near
+from knowloom.capabilities.graph.entities import EntityHit, Neighbours
 from knowloom.capabilities.graph.formats import RELATIONSHIPS
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.errors import Conflict, Unavailable
@@ -21,10 +21,10 @@ SEVERITY_WORTH = {"error": 1.0, "warning": 0.9, "info": 0.8}
 
 
 @dataclass(frozen=True, slots=True)
-class Matter:
+class Neighbourhood:
     """All that an answer may be made of, each part best first."""
 
-    entities: tuple[Found, ...]
+    entities: tuple[EntityHit, ...]
     links: tuple[Hit, ...]
     axioms: tuple[tuple[Hit, Axiom], ...]
     claims: tuple[Hit, ...]
@@ -35,18 +35,18 @@ class Matter:
     more: bool = False  # links or claims beyond the limits
 
 
-def gathered(
-    asked: RetrievalRequest, entities: Sequence[Found], options: GraphOptions, near: Near
-) -> Matter:
+def gather(
+    asked: RetrievalRequest, entities: Sequence[EntityHit], options: GraphOptions, near: Neighbours
+) -> Neighbourhood:
     """What is known of the entities, and what is wrong with it. A graph that is down leaves the links out, and says so."""
     hits = [one.hit for one in entities]
     problems: list[Problem] = []
     try:
-        links = find.links(asked, hits, options, near)
+        links = find.find_relationships(asked, hits, options, near)
     except (Unavailable, Conflict) as error:
         problems.append(Problem(RELATIONSHIPS, str(error), error.code))
         links = []
-    all_claims, doubts = find.claims(asked, hits) if options.include_claims else ([], [])
+    all_claims, doubts = find.find_claims(asked, hits) if options.include_claims else ([], [])
     claims = _claim_hits(all_claims, hits, options)
     shown = links[: options.max_relationships]
     types = (
@@ -55,7 +55,7 @@ def gathered(
         + [type for one in all_claims for type in claim_fact(one).types]
     )
     wanted = options.include_axioms or options.include_property_descriptions
-    items, axioms, wrong = find.rules(asked, types) if wanted else ([], [], [])
+    items, axioms, wrong = find.find_axioms(asked, types) if wanted else ([], [], [])
     problems += [*doubts, *wrong]
     axioms = axioms if options.include_axioms else []
     by_key = {item.key: item for item in items}
@@ -66,11 +66,16 @@ def gathered(
         + [claim_fact(one) for one in all_claims]
     )
     with span("check"):
-        judge = Judge(axioms, lambda keys: {item.key for item in asked.stores.items.get(keys)})
-        violations = [*judge.violations(facts, asked.query.spaces), *contradictions(all_claims)]
-    return Matter(
+        judge = AxiomChecker(
+            axioms, lambda keys: {item.key for item in asked.stores.items.get(keys)}
+        )
+        violations = [
+            *judge.violations(facts, asked.query.spaces),
+            *find_contradictions(all_claims),
+        ]
+    return Neighbourhood(
         tuple(entities),
-        tuple(formats.link(hit) for hit in shown),
+        tuple(formats.relationship_hit(hit) for hit in shown),
         tuple(_axiom_hits(axioms, by_key, hits, shown, claims)),
         tuple(claims),
         tuple(sorted(violations, key=lambda one: one.order)),
@@ -139,7 +144,7 @@ def _axiom_hits(
 def _descriptions(items: Sequence[Item]) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
     for item in items:
-        said = item.properties.get(formats.DESCRIPTIONS)
+        said = item.properties.get(formats.PROPERTY_DESCRIPTIONS)
         if isinstance(said, dict) and item.subject:
             found.setdefault(item.subject, {}).update(said)
     return found

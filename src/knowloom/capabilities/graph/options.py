@@ -63,16 +63,16 @@ class GraphOptions:
     model: str = "gpt-4"
 
 
-def changed(options: GraphOptions, changes: Mapping[str, Any]) -> GraphOptions:
+def override_options(options: GraphOptions, changes: Mapping[str, Any]) -> GraphOptions:
     """The options with what one request asks differently, if they make sense."""
     known = [one.name for one in fields(GraphOptions)]
     for name in changes:
         if name not in known:
             raise unknown("option", name, (*known, "as_of", "now", "vector"))
-    return checked(replace(options, **changes))
+    return validate_options(replace(options, **changes))
 
 
-def checked(options: GraphOptions) -> GraphOptions:
+def validate_options(options: GraphOptions) -> GraphOptions:
     if not isinstance(options, GraphOptions):
         raise Invalid(f"options must be GraphOptions, not {type(options).__name__}")
     for name, (least, most) in WHOLE_NUMBERS.items():
@@ -90,7 +90,7 @@ def checked(options: GraphOptions) -> GraphOptions:
     request.text(options.entity_separator)
     if options.mode not in MODES:
         raise unknown("mode", options.mode, MODES)
-    ranker(options)
+    resolve_ranker(options)
     return replace(
         options,
         max_tokens=request.budget(options.max_tokens),
@@ -106,7 +106,7 @@ def checked(options: GraphOptions) -> GraphOptions:
     )
 
 
-def ranker(options: GraphOptions) -> Ranker:
+def resolve_ranker(options: GraphOptions) -> Ranker:
     if isinstance(options.ranker, str):
         if options.ranker not in RANKERS:
             raise unknown("ranker", options.ranker, RANKERS)

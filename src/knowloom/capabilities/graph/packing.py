@@ -14,10 +14,10 @@ from knowloom.capabilities.graph.formats import (
     ENTITIES,
     RELATIONSHIPS,
     VIOLATIONS,
-    layout,
+    graph_layout,
 )
 from knowloom.capabilities.graph.model import GraphAnswer, GraphEntity, Relationship
-from knowloom.capabilities.graph.neighbourhood import Matter
+from knowloom.capabilities.graph.neighbourhood import Neighbourhood
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.context.packing import Fitted, Part, fit
 from knowloom.model import Chosen, Form, Hit, Key, LeftOut, Stats
@@ -31,9 +31,9 @@ BEYOND = "beyond"  # begins the reason of what a limit on numbers left out
 Place = tuple[str, str, str]  # what a fact is, its space, its id
 
 
-def woven(
+def build_answer(
     asked: RetrievalRequest,
-    matter: Matter,
+    matter: Neighbourhood,
     query: str | None,
     options: GraphOptions,
     left_out: Sequence[LeftOut],
@@ -45,7 +45,7 @@ def woven(
         fitted = fit(
             parts,
             options.max_tokens,
-            layout(options.format, options.entity_separator),
+            graph_layout(options.format, options.entity_separator),
             counter,
             TOLERANCE,
         )
@@ -79,7 +79,7 @@ def woven(
     )
 
 
-def _parts(matter: Matter, options: GraphOptions) -> list[Part]:
+def _parts(matter: Neighbourhood, options: GraphOptions) -> list[Part]:
     """Links need both of their ends, axioms one of what they are about, claims their subject, notes what they are about."""
     hits = [one.hit for one in matter.entities]
     names = {hit.item.key: hit.item.name for hit in hits}
@@ -95,29 +95,29 @@ def _parts(matter: Matter, options: GraphOptions) -> list[Part]:
         _part(
             ENTITIES,
             [
-                formats.entity(hit, options, matter.descriptions.get(hit.item.type, {}))
+                formats.entity_record(hit, options, matter.descriptions.get(hit.item.type, {}))
                 for hit in hits
             ],
             [() for _ in hits],
         ),
         _part(
             RELATIONSHIPS,
-            [formats.relationship(hit, names, options) for hit in matter.links],
+            [formats.relationship_record(hit, names, options) for hit in matter.links],
             [_ends(hit, places) for hit in matter.links],
         ),
         _part(
             AXIOMS,
-            [formats.axiom(hit, axiom) for hit, axiom in matter.axioms],
+            [formats.axiom_record(hit, axiom) for hit, axiom in matter.axioms],
             [(tuple(by_type[axiom.target_kind, axiom.target_type]),) for _, axiom in matter.axioms],
         ),
         _part(
             CLAIMS,
-            [formats.claim(hit, names_by_id, options) for hit in matter.claims],
+            [formats.claim_record(hit, names_by_id, options) for hit in matter.claims],
             [((_subject(matter, hit, places),),) for hit in matter.claims],
         ),
         _part(
             VIOLATIONS,
-            [formats.violation(one, scores[_about(one, places, matter)]) for one in notes],
+            [formats.violation_record(one, scores[_about(one, places, matter)]) for one in notes],
             [((_about(one, places, matter),),) for one in notes],
         ),
     ]
@@ -130,7 +130,7 @@ def _part(name: str, hits: Sequence[Hit], needs: Sequence[tuple[tuple[int, ...],
     )
 
 
-def _places(matter: Matter) -> dict[Place, int]:
+def _places(matter: Neighbourhood) -> dict[Place, int]:
     """The number of each candidate, counted through all parts."""
     found: dict[Place, int] = {
         ("entity", *one.hit.item.key): number for number, one in enumerate(matter.entities)
@@ -145,7 +145,7 @@ def _places(matter: Matter) -> dict[Place, int]:
     }
 
 
-def _by_type(matter: Matter) -> dict[tuple[str, str], list[int]]:
+def _by_type(matter: Neighbourhood) -> dict[tuple[str, str], list[int]]:
     found: dict[tuple[str, str], list[int]] = {}
     places = _places(matter)
     pairs = [("entity", one.hit.item.type, one.hit) for one in matter.entities]
@@ -164,7 +164,7 @@ def _ends(hit: Hit, places: dict[Place, int]) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def _subject(matter: Matter, claim: Hit, places: dict[Place, int]) -> int:
+def _subject(matter: Neighbourhood, claim: Hit, places: dict[Place, int]) -> int:
     """The entity a claim is about: of its own space, or the best of that id."""
     id = claim.item.subject or ""
     own = places.get(("entity", claim.item.space, id))
@@ -175,7 +175,7 @@ def _subject(matter: Matter, claim: Hit, places: dict[Place, int]) -> int:
     )
 
 
-def _about(one: Violation, places: dict[Place, int], matter: Matter) -> int:
+def _about(one: Violation, places: dict[Place, int], matter: Neighbourhood) -> int:
     """What a violation is about. A claim that is no candidate stands for the entity it is about."""
     found = places.get((one.kind, one.space, one.id))
     if found is None:
@@ -186,7 +186,9 @@ def _about(one: Violation, places: dict[Place, int], matter: Matter) -> int:
     return found
 
 
-def _violations(matter: Matter, chosen: dict[str, tuple[Chosen, ...]]) -> tuple[Violation, ...]:
+def _violations(
+    matter: Neighbourhood, chosen: dict[str, tuple[Chosen, ...]]
+) -> tuple[Violation, ...]:
     """Those of what is in the answer."""
     kinds = {"entity": ENTITIES, "relationship": RELATIONSHIPS}
     shown = {
@@ -203,7 +205,7 @@ def _violations(matter: Matter, chosen: dict[str, tuple[Chosen, ...]]) -> tuple[
     )
 
 
-def _entities(matter: Matter, chosen: Sequence[Chosen]) -> tuple[GraphEntity, ...]:
+def _entities(matter: Neighbourhood, chosen: Sequence[Chosen]) -> tuple[GraphEntity, ...]:
     found = {one.hit.item.key: one for one in matter.entities}
     pairs = [(found[one.hit.item.key], one) for one in chosen]
     return tuple(
@@ -226,7 +228,7 @@ def _shortened(chosen: Sequence[Chosen]) -> bool:
     return any(one.form is not Form.WHOLE for one in chosen)
 
 
-def _left_out(fitted: Fitted, matter: Matter) -> list[LeftOut]:
+def _left_out(fitted: Fitted, matter: Neighbourhood) -> list[LeftOut]:
     """With the things themselves in place of their cards."""
     found: dict[tuple[str, Key], Hit] = {
         (ENTITIES, one.hit.item.key): one.hit for one in matter.entities

@@ -19,7 +19,7 @@ _AROUND = "?!\"'`*…¿¡«»‹›“”„‘’。、！？「」"  # signs a
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RankingRequest:
     """What a ranker may look at. `passages` is the request, or the passages of a long one; `text` is all of it."""
 
     passages: tuple[str, ...]
@@ -30,7 +30,7 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class EntityScore:
     """One entity's score in [0, 1], the numbers behind it, and the terms of the request it matches. `raw` settles ties."""
 
     score: float
@@ -39,18 +39,18 @@ class Scored:
     raw: float = 0.0
 
 
-_made = maker(Scored)
+_made = maker(EntityScore)
 
 
 class Ranker(Protocol):
     """Anything with this method can be given as `ranker`. One with `by_meaning = False` is not told how near entities are in
     meaning, which saves the time to find out."""
 
-    def rank(self, request: Ranking, hits: Sequence[Hit]) -> list[Scored]:
+    def rank(self, request: RankingRequest, hits: Sequence[Hit]) -> list[EntityScore]:
         """One result for each hit, in the same order."""
 
 
-def terms(text: str) -> list[str]:
+def split_terms(text: str) -> list[str]:
     """The distinct terms of a text in lower case, those longer than two characters; if there is none, all of them. Scripts without
     spaces are cut into pairs of characters."""
     found: dict[str, bool] = {}
@@ -72,12 +72,14 @@ class TermRanker:
     type: float = 0.5
     property: float = 0.3
 
-    def rank(self, request: Ranking, hits: Sequence[Hit]) -> list[Scored]:
-        asked = [one for one in map(terms, request.passages) if one]
-        nothing = self._scored((), 1, "", "", ()) if asked else Scored(0.0)
+    def rank(self, request: RankingRequest, hits: Sequence[Hit]) -> list[EntityScore]:
+        asked = [one for one in map(split_terms, request.passages) if one]
+        nothing = self._scored((), 1, "", "", ()) if asked else EntityScore(0.0)
         return [self._best(asked, hit.item, nothing) for hit in hits]
 
-    def _best(self, asked: Sequence[Sequence[str]], item: Item, nothing: Scored) -> Scored:
+    def _best(
+        self, asked: Sequence[Sequence[str]], item: Item, nothing: EntityScore
+    ) -> EntityScore:
         """All that an item says is looked through at once, and first. No term has a line break, so none is found across two values."""
         said = [item.name, item.type, *map(str, item.properties.values())]
         whole = "\n".join(said).lower()
@@ -95,7 +97,7 @@ class TermRanker:
 
     def _scored(
         self, present: Sequence[str], count: int, name: str, kind: str, values: Sequence[str]
-    ) -> Scored:
+    ) -> EntityScore:
         in_name = [term for term in present if term in name]
         in_type = [term for term in present if term in kind]
         in_values = [term for value in values for term in present if term in value]
@@ -131,13 +133,15 @@ class SignalRanker:
     recency_days: float = 365.0
     mentions_for_all: float = 5.0  # so many mentions are as good as any more
 
-    def rank(self, request: Ranking, hits: Sequence[Hit]) -> list[Scored]:
+    def rank(self, request: RankingRequest, hits: Sequence[Hit]) -> list[EntityScore]:
         text = request.text.lower()
-        asked = set(terms(request.text))
+        asked = set(split_terms(request.text))
         return [self._scored(request, text, asked, hit.item) for hit in hits]
 
-    def _scored(self, request: Ranking, text: str, asked: set[str], item: Item) -> Scored:
-        own = terms(item.name)
+    def _scored(
+        self, request: RankingRequest, text: str, asked: set[str], item: Item
+    ) -> EntityScore:
+        own = split_terms(item.name)
         shared = [term for term in own if term in asked]
         signals = {
             "mention": min(
@@ -158,7 +162,7 @@ class SignalRanker:
             if total
             else 0.0
         )
-        return Scored(
+        return EntityScore(
             round(min(1.0, raw), 6),
             {signal: round(value, 6) for signal, value in signals.items()},
             tuple(shared),

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from knowloom.capabilities.grounding.evidence import Evidence, Line
-from knowloom.capabilities.grounding.facts import Facts
-from knowloom.capabilities.grounding.numbers import Amounts, Number
+from knowloom.capabilities.grounding.evidence import Evidence, EvidenceLine
+from knowloom.capabilities.grounding.facts import SentenceFacts
+from knowloom.capabilities.grounding.numbers import Number, NumberIndex
 
-Found = tuple[Line, str, tuple[str, ...]]
+Contradiction = tuple[EvidenceLine, str, tuple[str, ...]]
 
 SAME_FRAME = 0.65  # of a sentence's words are in the line: it speaks of the same
 SURE_FRAME = 0.8
 _YEAR = re.compile(r"1[5-9]\d\d|20\d\d|21\d\d")
 
 
-def conflict(said: Facts, known: Evidence, near: Sequence[Line], supported: bool) -> Found | None:
+def find_contradiction(
+    said: SentenceFacts, known: Evidence, near: Sequence[EvidenceLine], supported: bool
+) -> Contradiction | None:
     """The line that says otherwise, why, and what of the sentence it denies. Lines come best first."""
     for line in near:
         if line.frame and (found := _of_property(said, line)):
@@ -29,8 +31,11 @@ def conflict(said: Facts, known: Evidence, near: Sequence[Line], supported: bool
 
 
 def _of_number(
-    said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]], supported: bool
-) -> Found | None:
+    said: SentenceFacts,
+    known: Evidence,
+    framed: Sequence[tuple[float, EvidenceLine]],
+    supported: bool,
+) -> Contradiction | None:
     """The line that fits best has another number of the same kind, and no line that fits has the one said."""
     least = SURE_FRAME if supported else SAME_FRAME
     lines = [
@@ -39,10 +44,10 @@ def _of_number(
     best = framed[0][0] if framed else 0.0
     fitting = 0.85 * best if best >= SURE_FRAME else least / 2
     there, own = (
-        Amounts(
+        NumberIndex(
             other for covered, line in framed if covered >= fitting for other in line.facts.numbers
         ),
-        Amounts(said.numbers),
+        NumberIndex(said.numbers),
     )
     wrong = [number for number in said.numbers if not there.has(number)]
     if not wrong:
@@ -67,7 +72,9 @@ def _kind(one: Number) -> tuple[str, bool]:
     return one.unit, one.unit == "" and bool(_YEAR.fullmatch(one.value))
 
 
-def _of_denial(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]]) -> Found | None:
+def _of_denial(
+    said: SentenceFacts, known: Evidence, framed: Sequence[tuple[float, EvidenceLine]]
+) -> Contradiction | None:
     """The line that fits best says the same and denies it, or the other way round. Both must have all of each other's words."""
     for covered, line in framed[:1]:
         back = known.covered(line.facts.every, said.every | line.stems - line.facts.every)
@@ -85,13 +92,15 @@ def _of_denial(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]
     return None
 
 
-def _of_name(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]]) -> Found | None:
+def _of_name(
+    said: SentenceFacts, known: Evidence, framed: Sequence[tuple[float, EvidenceLine]]
+) -> Contradiction | None:
     """The same sentence with another name in it. Other words must nearly all be there, and one more name or number be the same."""
     for _, line in framed[:3]:
         source = known.sources[line.source]
         missing = [name for name in said.names if not source.has_name(name)]
         others = [name for name in line.facts.names if name not in said.names]
-        amounts = Amounts(line.facts.numbers)
+        amounts = NumberIndex(line.facts.numbers)
         shared = len(said.names) - len(missing) + sum(amounts.has(one) for one in said.numbers)
         if (
             not 0 < len(missing) <= 2
@@ -113,7 +122,7 @@ def _of_name(said: Facts, known: Evidence, framed: Sequence[tuple[float, Line]])
     return None
 
 
-def _of_property(said: Facts, line: Line) -> Found | None:
+def _of_property(said: SentenceFacts, line: EvidenceLine) -> Contradiction | None:
     """What a property is called stands in the sentence, its value does not, and something else does."""
     if not line.frame <= said.every or said.denies != line.facts.denies:
         return None
@@ -135,6 +144,6 @@ def _of_property(said: Facts, line: Line) -> Found | None:
     return None
 
 
-def _names_known(said: Facts, known: Evidence, line: Line) -> bool:
+def _names_known(said: SentenceFacts, known: Evidence, line: EvidenceLine) -> bool:
     """A sentence about somebody else is no contradiction."""
     return all(known.sources[line.source].has_name(name) for name in said.names)

@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from knowloom.capabilities.grounding.facts import Facts, facts, sentences
-from knowloom.capabilities.grounding.numbers import Amounts
+from knowloom.capabilities.grounding.facts import SentenceFacts, extract_facts, split_sentences
+from knowloom.capabilities.grounding.numbers import NumberIndex
 from knowloom.errors import Invalid
 from knowloom.model import LINK, OWN, Chosen, Form, Fragment, Hit, Item
 from knowloom.text.words import words
@@ -22,7 +22,7 @@ _TOKEN = re.compile(r"\w+")
 
 
 @runtime_checkable
-class InFragments(Protocol):
+class HasFragments(Protocol):
     """A Context or an Assembly."""
 
     @property
@@ -30,35 +30,35 @@ class InFragments(Protocol):
 
 
 @runtime_checkable
-class Showing(Protocol):
+class HasShownItems(Protocol):
     """A GraphAnswer, or anything else that knows what it shows."""
 
     @property
     def shown(self) -> tuple[Item, ...]: ...
 
 
-Given = InFragments | Showing | str | Item | Hit | Iterable[Item | Hit | str]
+ContextLike = HasFragments | HasShownItems | str | Item | Hit | Iterable[Item | Hit | str]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EvidenceLine:
     """A sentence of an item, or one of its properties; `frame` is then what names the property, without its value."""
 
     source: int
-    facts: Facts
+    facts: SentenceFacts
     stems: frozenset[str]  # with those of the title: a line speaks of what its item is about
     frame: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EvidenceSource:
     """An item as a whole."""
 
     item: Item
     lower: str
     tokens: frozenset[str]
     stems: frozenset[str]
-    amounts: Amounts
+    amounts: NumberIndex
 
     def has_name(self, name: str) -> bool:
         parts = _TOKEN.findall(name)
@@ -71,8 +71,8 @@ class Source:
 
 @dataclass(slots=True)
 class Evidence:
-    sources: list[Source] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    sources: list[EvidenceSource] = field(default_factory=list)
+    lines: list[EvidenceLine] = field(default_factory=list)
     holders: dict[str, npt.NDArray[np.int32]] = field(
         default_factory=dict
     )  # the numbers of the lines that have a word
@@ -105,7 +105,7 @@ class Evidence:
         return [int(line) for line in best if scores[line] > 0]
 
 
-def evidence(context: Given) -> Evidence:
+def build_evidence(context: ContextLike) -> Evidence:
     found = Evidence()
     for item in _items(context):
         _add(found, item)
@@ -117,12 +117,12 @@ def evidence(context: Given) -> Evidence:
     return found
 
 
-def _items(context: Given) -> list[Item]:
+def _items(context: ContextLike) -> list[Item]:
     if isinstance(context, str | Item | Hit):
         return [_item(context, 1)]
-    if isinstance(context, InFragments):
+    if isinstance(context, HasFragments):
         return shown_items(context)
-    if isinstance(context, Showing):
+    if isinstance(context, HasShownItems):
         return list(context.shown)
     if not isinstance(context, Iterable) or isinstance(context, bytes | Mapping):
         raise Invalid(
@@ -143,7 +143,7 @@ def _item(given: object, number: int) -> Item:
     return given
 
 
-def shown_items(context: InFragments) -> list[Item]:
+def shown_items(context: HasFragments) -> list[Item]:
     """The items of a context, each with no more than the context shows of it."""
     return [_shown(chosen) for fragment in context.fragments for chosen in fragment.chosen]
 
@@ -176,26 +176,26 @@ def _add(found: Evidence, item: Item) -> None:
     title = frozenset(words(item.title))
     number = len(found.sources)
     texts = [
-        sentence.text for part in (item.text, item.summary) for sentence in sentences(part)
+        sentence.text for part in (item.text, item.summary) for sentence in split_sentences(part)
     ] or ([item.title] if item.title else [])
-    lines = [Line(number, said, said.every | title) for said in map(facts, texts)]
+    lines = [EvidenceLine(number, said, said.every | title) for said in map(extract_facts, texts)]
     for name, value in item.properties.items():
         if name.startswith(OWN):
             continue
         frame = title | frozenset(words(name.replace("_", " ")))
-        said = facts(f"{item.title} {name.replace('_', ' ')}: {_plain(value)}")
-        lines.append(Line(number, said, said.every, frame))
+        said = extract_facts(f"{item.title} {name.replace('_', ' ')}: {_plain(value)}")
+        lines.append(EvidenceLine(number, said, said.every, frame))
     found.lines += lines
     whole = " \n".join([item.title, *(line.facts.text for line in lines)]).lower()
     stems = frozenset(stem for line in lines for stem in line.stems)
-    titled = facts(item.title).numbers
+    titled = extract_facts(item.title).numbers
     found.sources.append(
-        Source(
+        EvidenceSource(
             item,
             f" {whole}",
             frozenset(_TOKEN.findall(whole)),
             stems,
-            Amounts((*titled, *(one for line in lines for one in line.facts.numbers))),
+            NumberIndex((*titled, *(one for line in lines for one in line.facts.numbers))),
         )
     )
 

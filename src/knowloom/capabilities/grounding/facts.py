@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from knowloom.capabilities.grounding.numbers import Number, Spans, numbers
+from knowloom.capabilities.grounding.numbers import Number, SpanIndex, extract_numbers
 from knowloom.text.words import words
 
 _TOKEN = re.compile(r"[^\W_](?:[\w.\-/’']*[^\W_])?")
@@ -30,7 +30,7 @@ _POLITE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SentenceFacts:
     """`names` are words written large, in small letters; `stems` are all other telling words."""
 
     text: str
@@ -47,18 +47,18 @@ class Facts:
         )
 
 
-def facts(text: str) -> Facts:
-    found = tuple(numbers(text))
+def extract_facts(text: str) -> SentenceFacts:
+    found = tuple(extract_numbers(text))
     names = tuple(dict.fromkeys(_names(text, found)))
     rest = _without(text, found)
     every = frozenset(words(rest))
     own = frozenset(stem for name in names for stem in words(name))
-    return Facts(text, found, names, every - own, every, bool(_DENIES.search(text)))
+    return SentenceFacts(text, found, names, every - own, every, bool(_DENIES.search(text)))
 
 
 def _names(text: str, found: tuple[Number, ...]) -> list[str]:
     """Words written large or mixed with digits. The first word of a sentence is always written large: it is one only if another letter is."""
-    spans = Spans([(one.start, one.end) for one in found])
+    spans = SpanIndex([(one.start, one.end) for one in found])
     names = []
     for place, token in enumerate(_TOKEN.finditer(text)):
         word = token.group()
@@ -77,7 +77,7 @@ def _without(text: str, found: tuple[Number, ...]) -> str:
     )
 
 
-LONGEST = 2000  # characters
+MAX_SENTENCE = 2000  # characters
 _SHORT = "mr mrs ms dr prof sr jr st vs etc e.g i.e cf approx ca fig vol inc ltd co corp dept est jan feb mar apr jun jul aug sep sept oct nov dec p pp al"
 _ABBREVIATIONS = frozenset(_SHORT.split())
 _LINE = re.compile(r"[^\n]+")
@@ -95,7 +95,7 @@ class Sentence(NamedTuple):
     end: int
 
 
-def sentences(text: str) -> Iterator[Sentence]:
+def split_sentences(text: str) -> Iterator[Sentence]:
     """In order. Code between fences is no sentence; every line of a list is one of its own."""
     fenced = False
     for line in _LINE.finditer(text):
@@ -119,9 +119,9 @@ def _sentence(text: str, start: int, end: int) -> Iterator[Sentence]:
     """What is longer than any sentence is cut at spaces: comparing it costs the square of its length."""
     while start < end:
         stop = end
-        if end - start > LONGEST:
-            space = text.rfind(" ", start + 1, start + LONGEST)
-            stop = space if space > start else start + LONGEST
+        if end - start > MAX_SENTENCE:
+            space = text.rfind(" ", start + 1, start + MAX_SENTENCE)
+            stop = space if space > start else start + MAX_SENTENCE
         said = text[start:stop]
         if said.strip():
             left = len(said) - len(said.lstrip())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from knowloom.model import Item
 
-SUPPORTED, UNSUPPORTED, CONTRADICTED, SILENT = (
+SUPPORTED, UNSUPPORTED, CONTRADICTED, NOTHING_TO_CHECK = (
     "supported",
     "unsupported",
     "contradicted",
@@ -51,7 +51,7 @@ class AnswerCheck:
     @property
     def share(self) -> float:
         """Of the sentences that say something, how many are supported; 1 if none does."""
-        said = [one for one in self.sentences if one.verdict != SILENT]
+        said = [one for one in self.sentences if one.verdict != NOTHING_TO_CHECK]
         return sum(one.verdict == SUPPORTED for one in said) / len(said) if said else 1.0
 
     def _of(self, verdict: str) -> tuple[SentenceCheck, ...]:

@@ -89,7 +89,7 @@ class Number(NamedTuple):
     end: int
 
 
-class Spans:
+class SpanIndex:
     """Places in a text that do not overlap, to be asked for again and again."""
 
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
@@ -101,7 +101,7 @@ class Spans:
         return before > 0 and self._spans[before - 1][1] > start
 
 
-class Amounts:
+class NumberIndex:
     """Numbers to be asked for by value. A number without a unit is the same as one with any."""
 
     def __init__(self, numbers: Iterable[Number]) -> None:
@@ -114,10 +114,10 @@ class Amounts:
         return bool(units) and (not one.unit or one.unit in units or "" in units)
 
 
-def numbers(text: str) -> list[Number]:
+def extract_numbers(text: str) -> list[Number]:
     """All numbers and dates, in their order."""
     dates = _apart(_dates(text))
-    taken = Spans([(one.start, one.end) for one in dates])
+    taken = SpanIndex([(one.start, one.end) for one in dates])
     return sorted(
         [*dates, *(one for one in _plain(text) if not taken.touch(one.start, one.end))],
         key=lambda one: one.start,
