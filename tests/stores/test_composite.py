@@ -26,7 +26,7 @@ from knowloom.files import safe_name
 from knowloom.model import Batch, Filter
 from knowloom.ports import Stores
 from knowloom.registry import open_store, open_stores
-from knowloom.stores.composite import Layers
+from knowloom.stores.composite import CompositeStore
 from knowloom.stores.file import folder as files
 from knowloom.stores.file.store import FileStore
 from knowloom.stores.memory import MemoryStore
@@ -363,7 +363,7 @@ def test_a_store_that_failed_behind_the_truth_is_reported_and_repaired(
     roles: dict[str, Any] = {
         name: failing if name == role else truth for name in ("words", "vectors", "graph")
     }
-    several = Layers(truth, **roles)
+    several = CompositeStore(truth, **roles)
     with Engine(
         Stores(several, several, several, several, several), Letters(), clock=lambda: NOW
     ) as kb:
@@ -387,7 +387,7 @@ def test_a_store_that_failed_behind_the_truth_is_reported_and_repaired(
 
 def test_an_item_in_two_layers_is_reported_and_repaired(tmp_path: Path) -> None:
     profiles, pieces = Failing(), MemoryStore()
-    several = Layers(pieces, pieces, pieces, pieces, profiles)
+    several = CompositeStore(pieces, pieces, pieces, pieces, profiles)
     with Engine(Stores(several, several, several, several, several), None, clock=lambda: NOW) as kb:
         kb.add(maya())
         profiles.failing = True
@@ -401,7 +401,7 @@ def test_an_item_in_two_layers_is_reported_and_repaired(tmp_path: Path) -> None:
 
 def test_a_profile_is_never_lost_between_the_layers(tmp_path: Path) -> None:
     profiles, pieces = Failing(), MemoryStore()
-    several = Layers(pieces, pieces, pieces, pieces, profiles)
+    several = CompositeStore(pieces, pieces, pieces, pieces, profiles)
     with Engine(Stores(several, several, several, several, several), None, clock=lambda: NOW) as kb:
         kb.add(maya(kind=Kind.NODE))
         profiles.failing = True
@@ -413,7 +413,7 @@ def test_a_profile_is_never_lost_between_the_layers(tmp_path: Path) -> None:
 
 def test_closing_closes_every_store_once_even_if_one_fails() -> None:
     stores = [Failing() for _ in range(4)]
-    several = Layers(stores[0], stores[1], stores[1], stores[2], stores[3])
+    several = CompositeStore(stores[0], stores[1], stores[1], stores[2], stores[3])
     stores[3].failing = True
     with pytest.raises(Unavailable):
         Engine(Stores(several, several, several, several, several)).close()

@@ -328,7 +328,7 @@ def test_a_reader_that_was_interrupted_starts_over(
     sqlite.apply(batch([item("a", "refund")]))
     for step in ("_load_records", "_load_signs", "_load_fresh"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(space_view.View, step, interrupted)
+            patch.setattr(space_view.SpaceView, step, interrupted)
             sqlite.search_text("refund", ACME, 10)
     assert matches(sqlite.search_text("refund", ACME, 10)) == ["a"]
 
@@ -374,7 +374,7 @@ def test_items_kept_in_memory_are_those_of_the_file(
 def test_words_kept_in_memory_are_those_of_the_file(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space_view, "KEPT_HOLDERS", 3 * space_view.PER_WORD)
+    monkeypatch.setattr(space_view, "KEPT_HOLDERS", 3 * space_view.TERM_OVERHEAD)
     sqlite.apply(
         batch(
             [
@@ -417,7 +417,7 @@ def test_a_reader_does_not_remember_every_filter_it_ever_saw(sqlite: SqliteStore
     for number in range(200):
         sqlite.find(replace(ACME, created_to=NOW + timedelta(seconds=number)), 10)
     with sqlite.reading() as reader:
-        assert len(reader.views(["acme"])["acme"]._masks) <= space_view.MASKS
+        assert len(reader.views(["acme"])["acme"]._masks) <= space_view.MAX_MASKS
 
 
 # Processes

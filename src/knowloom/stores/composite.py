@@ -17,11 +17,11 @@ from knowloom.model import Batch, Change, Edge, EdgeKey, Filter, Found, Item, Ke
 from knowloom.ports import GraphStore, ItemStore, Store, TextIndex, Vector, VectorIndex
 
 PAGE = 1000
-MANY = 1_000_000_000  # edges: all there are
+UNLIMITED = 1_000_000_000  # edges: all there are
 _ORDER = {"unlink": 0, "delete": 1, "add": 2, "update": 2, "link": 3}  # what a batch does first
 
 
-class Pieces(ItemStore, GraphStore, Protocol):
+class PrimaryStore(ItemStore, GraphStore, Protocol):
     """The store of all items but profiles. It keeps every edge too, whoever plays the graph."""
 
 
@@ -32,7 +32,7 @@ class _Walked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class LayerMoves:
     """Items that a batch brings to another layer than the one they are in, and the edges that must survive that."""
 
     to_metadata: tuple[Key, ...] = ()
@@ -43,12 +43,12 @@ class Moves:
         return tuple(edge for edge in self.edges if {edge.source_key, edge.target_key} & {*keys})
 
 
-class Layers:
+class CompositeStore:
     """Plays all four roles. Without `metadata`, profiles are where all items are."""
 
     def __init__(
         self,
-        pieces: Pieces,
+        pieces: PrimaryStore,
         words: TextIndex,
         vectors: VectorIndex,
         graph: GraphStore,
@@ -113,7 +113,7 @@ class Layers:
         if self._metadata is not None:
             self._leave_metadata(batch, moves)
 
-    def _leave_metadata(self, batch: Batch, moves: Moves) -> None:
+    def _leave_metadata(self, batch: Batch, moves: LayerMoves) -> None:
         assert self._metadata is not None
         staying = {item.key for item in batch.items if self._apart(item)}
         gone = tuple(
@@ -122,7 +122,7 @@ class Layers:
         if gone:
             self._metadata.apply(Batch(batch.at, deleted=gone))
 
-    def _part(self, batch: Batch, store: Store, moves: Moves) -> Batch:
+    def _part(self, batch: Batch, store: Store, moves: LayerMoves) -> Batch:
         """What a store other than that of the profiles must know of a batch."""
         has_items = any(store is role for role in (self._pieces, self._words, self._vectors))
         has_edges = any(store is role for role in (self._pieces, self._graph))
@@ -133,9 +133,9 @@ class Layers:
         kept = moves.kept(moves.to_metadata) if has_items else ()
         return Batch(batch.at, items, (*kept, *batch.edges), deleted, batch.deleted_edges)
 
-    def _moves(self, batch: Batch) -> Moves:
+    def _moves(self, batch: Batch) -> LayerMoves:
         if self._metadata is None:
-            return Moves()
+            return LayerMoves()
         deleted = set(batch.deleted)
         leaving = [
             item.key
@@ -150,7 +150,7 @@ class Layers:
             if item.key not in deleted
         ]
         touching = (
-            self._pieces.edges_of([*leaving, *coming], self._names(), limit=MANY)
+            self._pieces.edges_of([*leaving, *coming], self._names(), limit=UNLIMITED)
             if leaving or coming
             else []
         )
@@ -160,7 +160,7 @@ class Layers:
             for edge in touching
             if edge.key not in unlinked and not {edge.source_key, edge.target_key} & deleted
         )
-        return Moves(tuple(leaving), tuple(coming), kept)
+        return LayerMoves(tuple(leaving), tuple(coming), kept)
 
     def _check(self, batch: Batch) -> None:
         """What cannot be written, and what is not as expected, is refused before the first store is touched."""
@@ -327,7 +327,7 @@ class Layers:
             stale, wanted = self._stale(store)
             if stale:
                 kept = (
-                    self._graph.edges_of(stale, self._names(), limit=MANY)
+                    self._graph.edges_of(stale, self._names(), limit=UNLIMITED)
                     if _same(store, self._graph)
                     else []
                 )

@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 @dataclass
-class Shelf:
+class MemorySpace:
     """What one space holds."""
 
     items: dict[str, Item] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class MemoryStore:
     """Plays all four roles. Calls from several threads take turns."""
 
     def __init__(self) -> None:
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[str, MemorySpace] = {}
         self._edges: dict[EdgeKey, Edge] = {}
         self._touching: dict[Key, dict[EdgeKey, Edge]] = {}
         self._vectors: dict[Key, Vector] = {}
@@ -167,7 +167,7 @@ class MemoryStore:
             self._mark(key)
 
     def _put(self, item: Item, batch: Batch) -> None:
-        shelf = self._shelves.setdefault(item.space, Shelf())
+        shelf = self._shelves.setdefault(item.space, MemorySpace())
         before = shelf.items.get(item.id)
         shelf.mark(item.id, before)
         if before is not None:
@@ -203,7 +203,7 @@ class MemoryStore:
 
     def _keep_edge(self, edge: Edge) -> None:
         self._edges[edge.key] = edge
-        self._shelves.setdefault(edge.space, Shelf()).count(edge, 1)
+        self._shelves.setdefault(edge.space, MemorySpace()).count(edge, 1)
         for end in {edge.source_key, edge.target_key}:
             self._touching.setdefault(end, {})[edge.key] = edge
 
@@ -542,8 +542,8 @@ class MemoryStore:
 
     # inside
 
-    def _shelf(self, space: str) -> Shelf:
-        return self._shelves.get(space) or Shelf()
+    def _shelf(self, space: str) -> MemorySpace:
+        return self._shelves.get(space) or MemorySpace()
 
     def _mark(self, key: Key) -> None:
         """Say that an item that stays as it is must be linked anew."""

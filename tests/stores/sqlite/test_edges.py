@@ -12,8 +12,8 @@ from knowloom.model import Batch
 from knowloom.retrieval.neighbours import LIGHTEST
 from knowloom.stores.memory import MemoryStore
 from knowloom.stores.sqlite import edges
-from knowloom.stores.sqlite.connections import KNOWN
-from knowloom.stores.sqlite.space_view import LONGEST_KEPT
+from knowloom.stores.sqlite.connections import MAX_CACHED_RESULTS
+from knowloom.stores.sqlite.space_view import MAX_CACHED_LENGTH
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.testing.knowledge import NOW, batch, edge, item
 from watched import statements
@@ -26,7 +26,7 @@ SPACES = ("acme", "beta")
 def test_links_are_those_that_memory_knows(
     sqlite: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(edges.Kept.__init__, "__defaults__", (seed,))
+    monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (seed,))
     chance, memory, other = (
         random.Random(seed),
         MemoryStore(),
@@ -100,10 +100,10 @@ def test_of_links_read_down_to_a_weight_only_lighter_ones_are_read_again(
 def test_a_reader_does_not_remember_every_link_it_ever_saw(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edges.Kept.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (10,))
     sqlite.apply(batch([item(str(number)) for number in range(200)]))
     with sqlite.reading() as reader:
-        reader.links = edges.Kept()
+        reader.links = edges.EdgeCache()
         for number in range(200):
             sqlite.edges_of([("acme", str(number))], ["acme"])
             assert sum(len(known) for known in reader.links._links.values()) <= 12
@@ -112,7 +112,7 @@ def test_a_reader_does_not_remember_every_link_it_ever_saw(
 def test_all_links_of_a_hub_are_not_kept(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edges.Kept.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (10,))
     sqlite.apply(
         batch(
             [item(str(number)) for number in range(50)],
@@ -120,7 +120,7 @@ def test_all_links_of_a_hub_are_not_kept(
         )
     )
     with sqlite.reading() as reader:
-        reader.links = edges.Kept()
+        reader.links = edges.EdgeCache()
         assert len(sqlite.edges_of([("acme", "0")], ["acme"], limit=1000)) == 50
         assert (
             sum(len(pairs) for known in reader.links._links.values() for _, pairs in known.values())
@@ -192,16 +192,16 @@ def test_a_block_sees_one_state_from_its_first_moment_on(
 
 
 def test_what_is_large_is_not_kept(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    large = {"notes": "x" * LONGEST_KEPT}
+    large = {"notes": "x" * MAX_CACHED_LENGTH}
     sqlite.apply(
         batch(
             [item("a"), item("b", properties=large)],
-            [edge("a", "b", properties={"notes": "x" * 10 * edges.PER_ROW})],
+            [edge("a", "b", properties={"notes": "x" * 10 * edges.CHARACTERS_PER_EDGE})],
         )
     )
-    monkeypatch.setattr(edges.Kept.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (10,))
     with sqlite.reading() as reader:
-        reader.links = edges.Kept()
+        reader.links = edges.EdgeCache()
         for _ in range(2):
             assert [one.properties for one in sqlite.get([("acme", "a"), ("acme", "b")])] == [
                 {},
@@ -218,6 +218,6 @@ def test_what_is_large_is_not_kept(sqlite: SqliteStore, monkeypatch: pytest.Monk
 def test_a_reader_does_not_remember_every_answer(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a")]))
     with sqlite.reading() as reader:
-        for number in range(3 * KNOWN):
+        for number in range(3 * MAX_CACHED_RESULTS):
             assert [info.name for info in sqlite.spaces(["acme", str(number)])] == ["acme"]
-            assert len(reader._known) <= KNOWN
+            assert len(reader._known) <= MAX_CACHED_RESULTS

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from knowloom.stores.sqlite.top_k import EVERY, ROUNDING, largest, smallest
+from knowloom.stores.sqlite.top_k import ROUNDING, SAMPLE_STEP, k_largest, k_smallest
 
 
 def sorted_largest(scores, limit):
@@ -32,10 +32,10 @@ SCORES = {
     "ties": lambda chance, size: chance.integers(0, 4, size) / 4,
     "all the same": lambda chance, size: np.full(size, 0.5),
     "the best out of the sample": lambda chance, size: np.where(
-        np.arange(size) % EVERY == 0, 0.1, 0.2 + chance.random(size) / 2
+        np.arange(size) % SAMPLE_STEP == 0, 0.1, 0.2 + chance.random(size) / 2
     ),
     "the best in the sample alone": lambda chance, size: np.where(
-        np.arange(size) % EVERY == 0, 0.9, 0.2 + chance.random(size) / 2
+        np.arange(size) % SAMPLE_STEP == 0, 0.9, 0.2 + chance.random(size) / 2
     ),
     "differing by less than rounding": lambda chance, size: (
         0.5 + chance.random(size) * 3 * ROUNDING
@@ -48,7 +48,7 @@ SCORES = {
 @pytest.mark.parametrize("made", SCORES.values(), ids=SCORES)
 def test_the_largest_are_those_that_sorting_finds(made, limit, size):
     scores = made(np.random.default_rng(size + limit), size)
-    assert largest(scores, limit) == sorted_largest(scores, limit)
+    assert k_largest(scores, limit) == sorted_largest(scores, limit)
 
 
 @pytest.mark.parametrize("size", [200, 5000])
@@ -56,4 +56,4 @@ def test_the_largest_are_those_that_sorting_finds(made, limit, size):
 @pytest.mark.parametrize("made", SCORES.values(), ids=SCORES)
 def test_the_smallest_are_those_that_sorting_finds(made, wanted, size):
     distances = (made(np.random.default_rng(size + wanted), size) * 384).astype(np.uint16)
-    assert smallest(distances, wanted).tolist() == sorted_smallest(distances, wanted)
+    assert k_smallest(distances, wanted).tolist() == sorted_smallest(distances, wanted)

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from knowloom.errors import Corrupt
-from knowloom.stores.sqlite.rows import floats
+from knowloom.stores.sqlite.rows import decode_float16
 from knowloom.stores.sqlite.store import SqliteStore
-from knowloom.stores.sqlite.vector_cache import Kept
+from knowloom.stores.sqlite.vector_cache import VectorCache
 from knowloom.testing.knowledge import ACME, batch, item
 
 DIMENSIONS = 4
@@ -31,7 +31,11 @@ class Stored:
 
 @pytest.mark.parametrize("room", [0, 1, 7, 30, 1000])
 def test_what_is_asked_for_is_what_is_stored(room):
-    chance, stored, kept = np.random.default_rng(room), Stored(40), Kept(room * DIMENSIONS * 4)
+    chance, stored, kept = (
+        np.random.default_rng(room),
+        Stored(40),
+        VectorCache(room * DIMENSIONS * 4),
+    )
     for _ in range(300):
         if chance.random() < 0.2:
             first = int(chance.integers(0, 40))
@@ -43,14 +47,14 @@ def test_what_is_asked_for_is_what_is_stored(room):
 
 
 def test_what_was_read_is_not_read_again():
-    stored, kept = Stored(10), Kept()
+    stored, kept = Stored(10), VectorCache()
     for asked in ([1, 2], [2, 1, 5], [5], [1, 2, 5]):
         kept.get(np.array(asked), all_of(10), stored)
     assert stored.read == [1, 2, 5]
 
 
 def test_only_what_changed_is_read_again():
-    stored, kept = Stored(10), Kept()
+    stored, kept = Stored(10), VectorCache()
     kept.get(np.arange(10), all_of(10), stored)
     kept.forget(3, 5)
     kept.get(np.arange(10), all_of(10), stored)
@@ -58,7 +62,7 @@ def test_only_what_changed_is_read_again():
 
 
 def test_all_are_read_when_half_of_them_were_asked_for_one_by_one():
-    stored, kept, held = Stored(10), Kept(), all_of(10)
+    stored, kept, held = Stored(10), VectorCache(), all_of(10)
     held[9] = False
     for asked in ([0, 1], [2, 3], [4]):
         kept.get(np.array(asked), held, stored)
@@ -70,21 +74,21 @@ def test_all_are_read_when_half_of_them_were_asked_for_one_by_one():
 
 
 def test_what_has_no_room_for_all_is_never_read_as_a_whole():
-    stored, kept = Stored(10), Kept(9 * DIMENSIONS * 4)
+    stored, kept = Stored(10), VectorCache(9 * DIMENSIONS * 4)
     for place in range(9):
         kept.get(np.array([place]), all_of(10), stored)
     assert stored.read == [*range(9)]
 
 
 def test_when_it_is_full_it_begins_anew():
-    stored, kept = Stored(10), Kept(4 * DIMENSIONS * 4)
+    stored, kept = Stored(10), VectorCache(4 * DIMENSIONS * 4)
     for asked in ([0, 1, 2], [2, 3, 4], [2, 3, 4]):
         kept.get(np.array(asked), all_of(10), stored)
     assert stored.read == [0, 1, 2, 3, 4, 2, 3, 4]
 
 
 def test_vectors_of_another_width_are_no_error():
-    kept = Kept()
+    kept = VectorCache()
     kept.get(np.array([1]), all_of(10), lambda places: np.ones((len(places), 3), np.float32))
     kept.forget(0, 10)
     assert (
@@ -98,10 +102,10 @@ def test_vectors_of_another_width_are_no_error():
 def test_every_short_float_is_read_as_the_number_it_is():
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     halves = halves[np.isfinite(halves)]
-    read = floats(halves.tobytes())
+    read = decode_float16(halves.tobytes())
     assert read.dtype == np.float32
     assert read.tobytes() == halves.astype(np.float32).tobytes()  # signs of nothing included
-    assert floats(b"").shape == (0,)
+    assert decode_float16(b"").shape == (0,)
 
 
 @pytest.mark.parametrize(

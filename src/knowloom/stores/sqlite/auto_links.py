@@ -11,15 +11,15 @@ import numpy as np
 from knowloom import codec
 from knowloom.model import MADE, Edge, Item, Links, Marks
 from knowloom.stores.sqlite import name_index, vectors
-from knowloom.stores.sqlite.id_cache import NOWHERE
-from knowloom.stores.sqlite.rows import EDGE, edge_from_row, label
-from knowloom.stores.sqlite.space_view import View
-from knowloom.stores.sqlite.writer import Writer
+from knowloom.stores.sqlite.id_cache import NOT_STORED
+from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row, filter_term
+from knowloom.stores.sqlite.space_view import SpaceView
+from knowloom.stores.sqlite.writer import BatchWriter
 
 Ends = tuple[str, str, str]  # of an edge: source, target, type
 
 
-def unlinked(connection: apsw.Connection, view: View) -> list[str]:
+def dirty_ids(connection: apsw.Connection, view: SpaceView) -> list[str]:
     return [
         id
         for (id,) in connection.execute(
@@ -28,7 +28,9 @@ def unlinked(connection: apsw.Connection, view: View) -> list[str]:
     ]
 
 
-def marks(connection: apsw.Connection, name: str, view: View, ids: Sequence[str]) -> Marks:
+def read_marks(
+    connection: apsw.Connection, name: str, view: SpaceView, ids: Sequence[str]
+) -> Marks:
     query = """SELECT asked.value, unlinked.before, item.body FROM json_each(?) AS asked
         CROSS JOIN unlinked ON unlinked.space = ?2 AND unlinked.id = asked.value
         LEFT JOIN item ON item.space = ?2 AND item.id = asked.value"""
@@ -39,7 +41,7 @@ def marks(connection: apsw.Connection, name: str, view: View, ids: Sequence[str]
     )
 
 
-def put(connection: apsw.Connection, links: Links) -> bool:
+def put_links(connection: apsw.Connection, links: Links) -> bool:
     found = list(connection.execute("SELECT no, version FROM space WHERE name = ?", (links.space,)))
     if not found or found[0][1] != links.version:
         return False
@@ -53,16 +55,16 @@ def put(connection: apsw.Connection, links: Links) -> bool:
     connection.executemany(
         "DELETE FROM common WHERE space = ? AND label = ?", ((no, one) for one in links.rare)
     )
-    name_index.set_stale(connection, no, links.stale, links.renewed)
+    name_index.update_dirty(connection, no, links.stale, links.renewed)
     if links.entered:
-        name_index.put(connection, no, links.entered)
+        name_index.put_labels(connection, no, links.entered)
     if links.made or links.dropped or links.marked or links.entered or links.stale:
         _write(connection, links)
     return True
 
 
 def _write(connection: apsw.Connection, links: Links) -> None:
-    writer = Writer(connection, "")
+    writer = BatchWriter(connection, "")
     tally = writer.tally(
         links.space
     )  # the space counts as changed: who works out links on what it was before is refused
@@ -85,15 +87,15 @@ def _between(
     connection: apsw.Connection, no: int, space: str, ends: Sequence[Ends]
 ) -> dict[Ends, Edge]:
     """The stored edges inside a space that have these ends and types. In one statement: one for each would take half as long as all of linking."""
-    columns = ", ".join(f"edge.{column}" for column in EDGE.split(", "))
+    columns = ", ".join(f"edge.{column}" for column in EDGE_COLUMNS.split(", "))
     query = f"""SELECT {columns} FROM json_each(?1) AS asked CROSS JOIN edge ON edge.space = ?2 AND edge.source = asked.value ->> 0
         AND edge.target_space = ?2 AND edge.target = asked.value ->> 1 AND edge.type = asked.value ->> 2"""
     rows = connection.execute(query, (codec.to_json(ends), no))
     return {(row[1], row[3], row[4]): edge_from_row({no: space}, row) for row in rows}
 
 
-def forget(connection: apsw.Connection, rules: str) -> None:
-    version = Writer(connection, "").version
+def forget_links(connection: apsw.Connection, rules: str) -> None:
+    version = BatchWriter(connection, "").version
     for table, where in (
         ("edge", "origin <> ''"),
         *((table, "1") for table in ("unlinked", "common", "entry", "entered", "stale")),
@@ -104,15 +106,17 @@ def forget(connection: apsw.Connection, rules: str) -> None:
     connection.execute("UPDATE meta SET value = ? WHERE key = 'links'", (rules,))
 
 
-def common(connection: apsw.Connection, view: View, labels: Iterable[str]) -> set[str]:
+def frequent_labels(
+    connection: apsw.Connection, view: SpaceView, labels: Iterable[str]
+) -> set[str]:
     query = "SELECT label FROM json_each(?) AS asked CROSS JOIN common ON common.space = ? AND common.label = asked.value"
     return {one for (one,) in connection.execute(query, (codec.to_json(list(labels)), view.no))}
 
 
-def carriers(
-    connection: apsw.Connection, view: View, tags: Sequence[str], most: int
+def ids_by_tag(
+    connection: apsw.Connection, view: SpaceView, tags: Sequence[str], most: int
 ) -> dict[str, list[str]]:
-    named = {tag: label("tag", tag) for tag in dict.fromkeys(tags)}
+    named = {tag: filter_term("tag", tag) for tag in dict.fromkeys(tags)}
     postings = view.postings(connection, list(named.values()))
     places = {tag: view.holders(word, postings.get(word, ()))[0] for tag, word in named.items()}
     return {
@@ -122,24 +126,24 @@ def carriers(
     }
 
 
-def alike(
-    connection: apsw.Connection, view: View, ids: Sequence[str], least: float
+def similar_ids(
+    connection: apsw.Connection, view: SpaceView, ids: Sequence[str], least: float
 ) -> dict[str, list[tuple[float, str]]]:
     own = {
         place: id
         for place, id in zip(view.places(connection, ids), ids, strict=True)
-        if place != NOWHERE and view.embedded[place]
+        if place != NOT_STORED and view.embedded[place]
     }
     if not own:
         return {}
-    found = vectors.alike(connection, view, np.fromiter(own, np.intp, len(own)), least)
+    found = vectors.find_similar(connection, view, np.fromiter(own, np.intp, len(own)), least)
     return {
         id: _named(connection, view, pairs) for id, pairs in zip(own.values(), found, strict=True)
     }
 
 
 def _named(
-    connection: apsw.Connection, view: View, pairs: Sequence[tuple[int, float]]
+    connection: apsw.Connection, view: SpaceView, pairs: Sequence[tuple[int, float]]
 ) -> list[tuple[float, str]]:
     ids = view.ids(connection, [place for place, _ in pairs])
     return [(cosine, id) for id, (_, cosine) in zip(ids, pairs, strict=True)]

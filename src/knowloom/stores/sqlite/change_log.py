@@ -23,13 +23,13 @@ _FIRST = {
 }  # whether something was there before
 
 
-def of_space(connection: apsw.Connection, space: str, after: int, limit: int) -> list[Change]:
+def read_space(connection: apsw.Connection, space: str, after: int, limit: int) -> list[Change]:
     names = dict(list(connection.execute("SELECT no, name FROM space")))
     query = f"SELECT {_COLUMNS} FROM change WHERE space = (SELECT no FROM space WHERE name = ?) AND number > ? ORDER BY number LIMIT ?"
     return [_change(names, row) for row in connection.execute(query, (space, after, limit))]
 
 
-def of_items(connection: apsw.Connection, keys: Sequence[Key]) -> list[Change]:
+def read_items(connection: apsw.Connection, keys: Sequence[Key]) -> list[Change]:
     names = dict(list(connection.execute("SELECT no, name FROM space")))
     numbers = {name: no for no, name in names.items()}
     query = f"""SELECT {_COLUMNS} FROM change WHERE space = ?1 AND id = ?2
@@ -64,7 +64,7 @@ def _before(action: str, body: str | None) -> Item | Edge | None:
     )
 
 
-def problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
+def find_problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
     """Where the log and the file disagree: lines that cannot be read, what is stored though it was deleted, what is gone though it was not."""
     names = dict(list(connection.execute("SELECT no, name FROM space")))
     for row in connection.execute(
@@ -83,17 +83,17 @@ def problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str
     yield from (
         f"space {name!r}: the edge {id} {what}" for id, what in _drifted(connection, _EDGES, space)
     )
-    yield from unlogged(connection, space, name)
+    yield from find_unlogged(connection, space, name)
 
 
-def gaps(connection: apsw.Connection) -> Iterator[str]:
+def find_gaps(connection: apsw.Connection) -> Iterator[str]:
     """Lines are numbered from 1 on and never taken out. Those at the end are missed by what they told of: see `unlogged`."""
     ((lines, last),) = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM change")
     if lines != last:
         yield f"{last - lines} lines of the change log are missing"
 
 
-def unlogged(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
+def find_unlogged(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
     """What is stored, but nobody added by the log."""
     for (id,) in connection.execute(_UNLOGGED_ITEMS, (space,)):
         yield f"space {name!r}: item {id!r} is stored, but the change log did not add it"

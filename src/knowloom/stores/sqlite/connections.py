@@ -10,25 +10,25 @@ from typing import Any, TypeVar
 import apsw
 
 from knowloom.errors import Unavailable
-from knowloom.stores.sqlite.edges import Kept
-from knowloom.stores.sqlite.schema import READER_CACHE_KB, connect, translated
-from knowloom.stores.sqlite.space_view import View
+from knowloom.stores.sqlite.edges import EdgeCache
+from knowloom.stores.sqlite.schema import READER_CACHE_KB, connect, translate_errors
+from knowloom.stores.sqlite.space_view import SpaceView
 
 T = TypeVar("T")
 
-KNOWN = 64  # answers to small questions that a reader remembers
+MAX_CACHED_RESULTS = 64  # answers to small questions that a reader remembers
 
 
-class Reader:
+class ReadConnection:
     """A connection and what it remembers of the spaces. One thread uses it at a time."""
 
     def __init__(self, path: str) -> None:
         self.connection = connect(path, READER_CACHE_KB)
-        self.links = Kept()
-        self._views: dict[str, View] = {}
+        self.links = EdgeCache()
+        self._views: dict[str, SpaceView] = {}
         self._state = -1
         self._current: dict[
-            str, View | None
+            str, SpaceView | None
         ] = {}  # those that are up to date; None for spaces that do not exist
         self._known: dict[Hashable, Any] = {}
 
@@ -47,13 +47,13 @@ class Reader:
     def known(self, name: Hashable, read: Callable[[apsw.Connection], T]) -> T:
         """What `read` finds in the file: read once, under this name, until something is written."""
         if name not in self._known:
-            if len(self._known) >= KNOWN:
+            if len(self._known) >= MAX_CACHED_RESULTS:
                 self._known.clear()
             self._known[name] = read(self.connection)
         found: T = self._known[name]
         return found
 
-    def views(self, names: Sequence[str]) -> dict[str, View]:
+    def views(self, names: Sequence[str]) -> dict[str, SpaceView]:
         """The asked spaces that exist, each once, as they are now."""
         views = {
             name: self._current[name] if name in self._current else self._refreshed(name)
@@ -61,11 +61,11 @@ class Reader:
         }
         return {name: view for name, view in views.items() if view is not None}
 
-    def _refreshed(self, name: str) -> View | None:
+    def _refreshed(self, name: str) -> SpaceView | None:
         if name not in self._views:
             rows = list(self.connection.execute("SELECT no FROM space WHERE name = ?", (name,)))
             if rows:
-                self._views[name] = View(rows[0][0])
+                self._views[name] = SpaceView(rows[0][0])
         view = self._views.get(name)
         if view is not None:
             view.refresh(self.connection)
@@ -73,13 +73,13 @@ class Reader:
         return view
 
 
-class Readers:
+class ReadPool:
     """The readers of a file: as many as threads were reading at once."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.mine = local()  # the reader this thread is inside of, if any
-        self._idle: list[Reader] = [Reader(path)]
+        self._idle: list[ReadConnection] = [ReadConnection(path)]
         self._lock = Lock()
         self._closed = False
 
@@ -90,15 +90,15 @@ class Readers:
                 reader.connection.close()
             self._idle.clear()
 
-    def borrow(self) -> Reader:
+    def borrow(self) -> ReadConnection:
         with self._lock:
             if self._closed:
                 raise Unavailable(f"{self.path!r} was closed", "closed")
             if self._idle:
                 return self._idle.pop()  # the one used last: it remembers most
-        return Reader(self.path)
+        return ReadConnection(self.path)
 
-    def give_back(self, reader: Reader) -> None:
+    def give_back(self, reader: ReadConnection) -> None:
         if reader.connection.in_transaction:
             reader.connection.execute("ROLLBACK")
         with self._lock:
@@ -108,24 +108,24 @@ class Readers:
         reader.connection.close()
 
 
-class Reading:
+class ReadTransaction:
     """One transaction for all reads of a block; a block inside a block joins it. A class, as a generator takes four times as long, and a request
     reads thirty times."""
 
     __slots__ = ("_joined", "_readers")
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, readers: ReadPool) -> None:
         self._readers = readers
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> ReadConnection:
         readers = self._readers
-        found: Reader | None = getattr(readers.mine, "reader", None)
+        found: ReadConnection | None = getattr(readers.mine, "reader", None)
         self._joined = found is not None
         if found is not None:
             return found
         reader = readers.borrow()
         try:
-            with translated(readers.path):
+            with translate_errors(readers.path):
                 reader.begin()
         except BaseException:
             readers.give_back(reader)
@@ -144,5 +144,5 @@ class Reading:
             reader, readers.mine.reader = readers.mine.reader, None
             readers.give_back(reader)
         if isinstance(error, (apsw.Error, UnicodeDecodeError)):
-            with translated(readers.path):
+            with translate_errors(readers.path):
                 raise error

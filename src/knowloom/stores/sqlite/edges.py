@@ -12,14 +12,19 @@ import apsw
 
 from knowloom.construction import opened
 from knowloom.model import Edge
-from knowloom.stores.sqlite.rows import EDGE, apart, edge_from_row, unchanged
+from knowloom.stores.sqlite.rows import (
+    EDGE_COLUMNS,
+    copy_properties,
+    edge_from_row,
+    with_properties,
+)
 
-KEPT_ROWS = 50_000  # links that a reader remembers, about 400 bytes each; when there are more it begins anew
-PER_ROW = 300  # characters of properties that take as much room as a link does
+MAX_CACHED_EDGES = 50_000  # links that a reader remembers, about 400 bytes each; when there are more it begins anew
+CHARACTERS_PER_EDGE = 300  # characters of properties that take as much room as a link does
 BODY = 6  # their place among the columns
 
-Row = tuple[Any, ...]
-Read = tuple[
+EdgeRow = tuple[Any, ...]
+CachedEdges = tuple[
     float, list[tuple[Edge, Mapping[str, Any]]]
 ]  # the heaviest links of an item, down to this weight; see `rows.unchanged` for the second of a pair
 
@@ -28,7 +33,7 @@ _weight = attrgetter("weight")
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Direction:
     """One direction: the columns of the end we stand at, and of the other end."""
 
     space: str
@@ -38,13 +43,13 @@ class Side:
     near: int  # the place of our end's id among the columns of a row
 
 
-SIDES = (
-    Side("space", "source", "target_space", "target", 1),
-    Side("target_space", "target", "space", "source", 3),
+DIRECTIONS = (
+    Direction("space", "source", "target_space", "target", 1),
+    Direction("target_space", "target", "space", "source", 3),
 )
 
 
-class Wanted(NamedTuple):
+class EdgeSelection(NamedTuple):
     """Which links of an item are asked for: the `limit` heaviest that lead to these spaces."""
 
     spaces: tuple[int, ...]
@@ -53,21 +58,21 @@ class Wanted(NamedTuple):
     made: bool | None
 
 
-class Kept:
+class EdgeCache:
     """Links that were read before, until they are forgotten: the same items are asked for in request after request."""
 
-    def __init__(self, most_rows: int = KEPT_ROWS) -> None:
+    def __init__(self, most_rows: int = MAX_CACHED_EDGES) -> None:
         self._most_rows = most_rows
         self._rows = 0
-        self._links: dict[tuple[Side, int, Wanted], dict[str, Read]] = {}
+        self._links: dict[tuple[Direction, int, EdgeSelection], dict[str, CachedEdges]] = {}
 
     def heaviest(
         self,
         connection: apsw.Connection,
-        side: Side,
+        side: Direction,
         space: int,
         ids: Sequence[str],
-        wanted: Wanted,
+        wanted: EdgeSelection,
         min_weight: float,
         names: Mapping[int, str],
     ) -> list[Edge]:
@@ -77,18 +82,21 @@ class Kept:
         known = self._links.setdefault((side, space, wanted), {})
         missing = [id for id in ids if id not in known or known[id][0] > min_weight]
         if missing:
-            rows = heaviest(connection, side, space, missing, wanted, min_weight)
-            read: dict[str, Read] = {id: (min_weight, []) for id in missing}
-            for row, edge in zip(rows, edges(rows, names), strict=True):
-                read[row[side.near]][1].append((edge, apart(edge)))
-            size = len(rows) + sum([len(row[BODY]) for row in rows if row[BODY]]) // PER_ROW
+            rows = read_heaviest(connection, side, space, missing, wanted, min_weight)
+            read: dict[str, CachedEdges] = {id: (min_weight, []) for id in missing}
+            for row, edge in zip(rows, decode_edges(rows, names), strict=True):
+                read[row[side.near]][1].append((edge, copy_properties(edge)))
+            size = (
+                len(rows)
+                + sum([len(row[BODY]) for row in rows if row[BODY]]) // CHARACTERS_PER_EDGE
+            )
             if size <= self._most_rows:  # all links of a hub are too many to keep
                 known.update(read)
                 self._rows += len(missing) + size
             else:
                 known = {**known, **read}
         return [
-            edge if edge.properties == said else unchanged(edge, said)
+            edge if edge.properties == said else with_properties(edge, said)
             for id in ids
             for edge, said in known[id][1]
             if edge.weight >= min_weight
@@ -99,14 +107,14 @@ class Kept:
         self._rows = 0
 
 
-def heaviest(
+def read_heaviest(
     connection: apsw.Connection,
-    side: Side,
+    side: Direction,
     space: int,
     ids: Sequence[str],
-    wanted: Wanted,
+    wanted: EdgeSelection,
     min_weight: float,
-) -> list[Row]:
+) -> list[EdgeRow]:
     """For each id its `limit` heaviest links to the spaces, ties by the other end: its index has them in this order, so that of a hub no more is read."""
     spaces, types, limit, made = wanted
     inside = (
@@ -123,14 +131,14 @@ def heaviest(
     where = (
         f"{side.space} = {space} AND {side.id} = ? AND weight >= ? AND {inside} {chosen} {whose}"
     )
-    best = f"SELECT {EDGE} FROM edge WHERE {where} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
-    found: list[Row] = connection.executemany(
+    best = f"SELECT {EDGE_COLUMNS} FROM edge WHERE {where} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
+    found: list[EdgeRow] = connection.executemany(
         best, [(id, min_weight, *types) for id in ids]
     ).fetchall()
     return found
 
 
-def ordered(found: Iterable[Edge]) -> list[Edge]:
+def sort_unique(found: Iterable[Edge]) -> list[Edge]:
     """Each link once, heaviest first, ties by source, target and type, then by the spaces. Weights alone are sorted in a tenth of the time, and
     there are hundreds of links in a request: only those that weigh the same are compared by more."""
     ranked = sorted(found, key=_weight, reverse=True)
@@ -159,7 +167,7 @@ def ordered(found: Iterable[Edge]) -> list[Edge]:
     return result + ranked[done:]
 
 
-def edges(rows: Sequence[Row], names: Mapping[int, str]) -> list[Edge]:
+def decode_edges(rows: Sequence[EdgeRow], names: Mapping[int, str]) -> list[Edge]:
     """What the rows say; `names` are the names of the spaces by number. Most rows have no body: these are made in one go, which takes two
     thirds of the time."""
     return _made(
@@ -184,7 +192,7 @@ def edges(rows: Sequence[Row], names: Mapping[int, str]) -> list[Edge]:
     )
 
 
-def page(rows: Iterable[Edge], limit: int, after: Edge | None) -> list[Edge]:
+def sort_page(rows: Iterable[Edge], limit: int, after: Edge | None) -> list[Edge]:
     """The next edges behind `after`; rows come ordered by source, so only one source's edges need sorting at a time."""
     found: list[Edge] = []
     own: list[Edge] = []

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from knowloom import codec
 
-NOWHERE = -1
-PLACE = 0xFFFFFFFF  # the bits of a row that are its place in the space
-READ_AT_ONCE = 6  # ids that are read in order in the time that looking for one takes
-MOST = 250_000  # items of a space all of whose ids are read, about 200 bytes each: it takes 0.6 microseconds for each
+NOT_STORED = -1
+PLACE_BITS = 0xFFFFFFFF  # the bits of a row that are its place in the space
+SEQUENTIAL_SPEEDUP = 6  # ids that are read in order in the time that looking for one takes
+MAX_CACHED_IDS = 250_000  # items of a space all of whose ids are read, about 200 bytes each: it takes 0.6 microseconds for each
 
 
-class Ids:
+class IdCache:
     """What is known of one space. A place keeps its id for as long as it has one, and is never given to another."""
 
     def __init__(self, space: int) -> None:
@@ -36,24 +36,26 @@ class Ids:
         missing = sorted(set(places).difference(self._by_place))
         if missing and not self._read_all(connection, len(missing), items):
             query = "SELECT item.row, item.id FROM carray(?) AS asked CROSS JOIN item ON item.row = asked.value"
-            self._learn(connection.execute(query, (rows(self._space, missing),)))
+            self._learn(connection.execute(query, (bind_rows(self._space, missing),)))
         return [self._by_place[place] for place in places]
 
     def of(self, connection: apsw.Connection, ids: Sequence[str], items: int) -> list[int]:
         """The place of each of the ids, NOWHERE for one that is not stored."""
-        found = list(map(self._by_id.get, ids, repeat(NOWHERE)))
-        if NOWHERE in found:
-            missing = sorted({id for id, place in zip(ids, found, strict=True) if place == NOWHERE})
+        found = list(map(self._by_id.get, ids, repeat(NOT_STORED)))
+        if NOT_STORED in found:
+            missing = sorted(
+                {id for id, place in zip(ids, found, strict=True) if place == NOT_STORED}
+            )
             if not self._read_all(connection, len(missing), items):
                 query = "SELECT item.row, item.id FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
                 self._learn(connection.execute(query, (codec.to_json(missing), self._space)))
-            found = [self._by_id.get(id, NOWHERE) for id in ids]
+            found = [self._by_id.get(id, NOT_STORED) for id in ids]
         return found
 
     def _read_all(self, connection: apsw.Connection, more: int, items: int) -> bool:
         """Whether all ids were read, as so many have been looked for."""
         self._looked_for += more
-        if items > MOST or self._looked_for * READ_AT_ONCE < items:
+        if items > MAX_CACHED_IDS or self._looked_for * SEQUENTIAL_SPEEDUP < items:
             return False
         self._looked_for = 0
         self._learn(
@@ -63,11 +65,11 @@ class Ids:
 
     def _learn(self, found: Iterable[tuple[int, str]]) -> None:
         for row, id in found:
-            place = row & PLACE
+            place = row & PLACE_BITS
             self._by_place[place] = id
             self._by_id[id] = place
 
 
-def rows(space: int, places: Sequence[int] | npt.NDArray[np.intp]) -> apsw.CArrayBinding:
+def bind_rows(space: int, places: Sequence[int] | npt.NDArray[np.intp]) -> apsw.CArrayBinding:
     """The rows of these places, at least one, to be asked for in one statement: numbers that SQLite reads where they are."""
     return apsw.carray(np.asarray(places, np.int64) + (space << 32))

@@ -10,7 +10,9 @@ import apsw
 from knowloom import codec
 
 
-def put(connection: apsw.Connection, space: int, entered: Mapping[str, tuple[str, ...]]) -> None:
+def put_labels(
+    connection: apsw.Connection, space: int, entered: Mapping[str, tuple[str, ...]]
+) -> None:
     """Enter items under these labels and no others; without any, they are forgotten."""
     before = dict(_lists(connection, space, list(entered)))
     lists = {id: codec.to_json(labels) for id, labels in entered.items()}
@@ -49,7 +51,9 @@ def _differences(now: str, before: str) -> tuple[set[str], set[str]]:
     return labels - held, held - labels
 
 
-def of(connection: apsw.Connection, space: int, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def labels_of(
+    connection: apsw.Connection, space: int, ids: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     return {id: tuple(json.loads(labels)) for id, labels in _lists(connection, space, ids)}
 
 
@@ -60,7 +64,7 @@ def _lists(
     return connection.execute(query, (codec.to_json(list(ids)), space))
 
 
-def under(
+def ids_by_label(
     connection: apsw.Connection, space: int, labels: Sequence[str], most: int
 ) -> dict[str, list[str]]:
     named = list(dict.fromkeys(labels))
@@ -86,7 +90,7 @@ def under(
     return found
 
 
-def stale(connection: apsw.Connection, space: int) -> list[str]:
+def dirty_ids(connection: apsw.Connection, space: int) -> list[str]:
     return [
         id
         for (id,) in connection.execute(
@@ -95,7 +99,7 @@ def stale(connection: apsw.Connection, space: int) -> list[str]:
     ]
 
 
-def set_stale(
+def update_dirty(
     connection: apsw.Connection, space: int, stale: Sequence[str], renewed: Sequence[str]
 ) -> None:
     connection.executemany(
@@ -106,7 +110,7 @@ def set_stale(
     )
 
 
-def problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
+def find_problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
     """Where the two tables disagree, and who was forgotten though nobody waits to be entered."""
     stored = {
         (label, id)

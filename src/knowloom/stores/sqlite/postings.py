@@ -11,10 +11,10 @@ import apsw
 import numpy as np
 import numpy.typing as npt
 
-from knowloom.stores.sqlite.space_view import BLOCK, View
+from knowloom.stores.sqlite.space_view import BLOCK, SpaceView
 from knowloom.text import words
 
-FRESH_LIMIT = (
+DELTA_LIMIT = (
     1024  # items that may wait outside the postings: reading them costs a new process about 10 ms
 )
 
@@ -22,8 +22,8 @@ Scores = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 
 
-def scores(
-    connection: apsw.Connection, views: Sequence[View], text: str
+def score_all(
+    connection: apsw.Connection, views: Sequence[SpaceView], text: str
 ) -> tuple[list[Scores], float]:
     """For each view the score of every place, 0 where no word is shared; and the best that any text could have, by which scores are to be divided:
     few of them are looked at."""
@@ -50,8 +50,8 @@ def scores(
     return result, best
 
 
-def scores_at(
-    connection: apsw.Connection, views: Sequence[View], text: str, places: Sequence[Positions]
+def score_places(
+    connection: apsw.Connection, views: Sequence[SpaceView], text: str, places: Sequence[Positions]
 ) -> list[Scores]:
     """For each view the scores of these places alone: the same numbers for a fraction of the work."""
     query = list(dict.fromkeys(words.words(text)))
@@ -77,7 +77,7 @@ def scores_at(
 
 
 def _held(
-    connection: apsw.Connection, view: View, query: Sequence[str], places: Positions
+    connection: apsw.Connection, view: SpaceView, query: Sequence[str], places: Positions
 ) -> tuple[list[int], Scores]:
     """How many items hold each word; and, a row for each word, how often the items at these places do."""
     held = view.held(connection, query)
@@ -89,7 +89,7 @@ def _held(
     return [len(holders) for holders, _ in held], counts
 
 
-def add(
+def add_items(
     connection: apsw.Connection, space: int, version: int, found: Mapping[int, Mapping[str, int]]
 ) -> None:
     """Index items (place -> word -> count). Few wait in `fresh`; when many have gathered they are merged into the postings."""
@@ -97,7 +97,7 @@ def add(
     ((waiting,),) = connection.execute(
         "SELECT count(*) FROM fresh WHERE row BETWEEN ? AND ?", (base, base + 0xFFFFFFFF)
     )
-    if waiting + len(found) < FRESH_LIMIT:
+    if waiting + len(found) < DELTA_LIMIT:
         capped = (
             (place, {word: _capped(count) for word, count in counts.items()})
             for place, counts in found.items()
@@ -108,10 +108,10 @@ def add(
         )
         connection.executemany("INSERT INTO fresh VALUES (?, ?, ?)", rows)
         return
-    merge(connection, space, {**take_fresh(connection, space, version), **found}, {})
+    merge_postings(connection, space, {**drain_delta(connection, space, version), **found}, {})
 
 
-def remove(
+def remove_items(
     connection: apsw.Connection, space: int, version: int, found: Mapping[int, Iterable[str]]
 ) -> None:
     """Forget items (place -> words), wherever their words are."""
@@ -123,10 +123,10 @@ def remove(
             settled[place] = held
     if len(settled) < len(found):
         connection.execute("UPDATE space SET reset = ? WHERE no = ?", (version, space))
-    merge(connection, space, {}, settled)
+    merge_postings(connection, space, {}, settled)
 
 
-def take_fresh(connection: apsw.Connection, space: int, version: int) -> dict[int, dict[str, int]]:
+def drain_delta(connection: apsw.Connection, space: int, version: int) -> dict[int, dict[str, int]]:
     base = space << 32
     rows = list(
         connection.execute(
@@ -138,7 +138,7 @@ def take_fresh(connection: apsw.Connection, space: int, version: int) -> dict[in
     return {row - base: json.loads(counts) for row, counts in rows}
 
 
-def merge(
+def merge_postings(
     connection: apsw.Connection,
     space: int,
     added: Mapping[int, Mapping[str, int]],

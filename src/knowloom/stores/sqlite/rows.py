@@ -19,7 +19,9 @@ from knowloom.model import Edge, Item, Kind
 
 T = TypeVar("T", Item, Edge)
 
-LABEL = "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
+FILTER_PREFIX = (
+    "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
+)
 
 RECORD = np.dtype(
     [
@@ -36,11 +38,11 @@ RECORD = np.dtype(
 )
 KINDS = tuple(Kind)  # stored by place: append, never reorder
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-EVER = np.iinfo(np.int64).max
+FOREVER = np.iinfo(np.int64).max
 _EXPONENT = np.float32(2.0 ** (127 - 15))  # between what the two kinds of floats begin to count at
 
-EDGE = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
-UNUSUAL = (
+EDGE_COLUMNS = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
+BODY_FIELDS = (
     "item_id",
     "properties",
     "target_space",
@@ -52,12 +54,12 @@ _decode = (
 )  # `loads` looks for blanks around the item, too: it takes two thirds longer
 
 
-def microseconds(time: datetime) -> int:
+def to_microseconds(time: datetime) -> int:
     span = time - _EPOCH
     return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 
 
-def record(
+def item_record(
     item: Item, length: int, has_vector: bool
 ) -> tuple[int, int, int, int, int, float, int, int, int]:
     """The fixed-size part of an item, in the order of RECORD."""
@@ -68,16 +70,16 @@ def record(
         0,
         length,
         0.0 if item.confidence is None else item.confidence,
-        microseconds(item.created_at) if item.created_at else 0,
-        microseconds(item.valid_from) if item.valid_from else -EVER,
-        microseconds(item.valid_to) if item.valid_to else EVER,
+        to_microseconds(item.created_at) if item.created_at else 0,
+        to_microseconds(item.valid_from) if item.valid_from else -FOREVER,
+        to_microseconds(item.valid_to) if item.valid_to else FOREVER,
     )
 
 
-def labels(item: Item) -> list[str]:
+def filter_terms(item: Item) -> list[str]:
     """Words that stand for what users filter on."""
-    found = [label("type", item.type)] + [label("tag", tag) for tag in item.tags]
-    return found if item.subject is None else [*found, label("subject", item.subject)]
+    found = [filter_term("type", item.type)] + [filter_term("tag", tag) for tag in item.tags]
+    return found if item.subject is None else [*found, filter_term("subject", item.subject)]
 
 
 def item_from_body(body: str, space: str) -> Item:
@@ -91,7 +93,7 @@ def item_from_body(body: str, space: str) -> Item:
         raise _unreadable("an item", space, error) from error
 
 
-def damaged(
+def locate_damage(
     connection: apsw.Connection, space: str, rows: Iterable[int], error: Exception
 ) -> Exception:
     """The error with the id of the first of these items that cannot be read. Looked up only now: to read all ids would slow what can be read."""
@@ -141,7 +143,7 @@ def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
     )
 
 
-def floats(halves: bytes) -> npt.NDArray[np.float32]:
+def decode_float16(halves: bytes) -> npt.NDArray[np.float32]:
     """16-bit floats as 32-bit ones, all of them finite. Their bits are put in place, and the exponent then set right by one product, which is exact:
     a sixth of the time that numpy takes for the conversion, and a new question reads a thousand vectors."""
     bits = np.frombuffer(halves, "<i2").astype(np.int32)
@@ -152,16 +154,16 @@ def floats(halves: bytes) -> npt.NDArray[np.float32]:
     return found
 
 
-def apart(value: Item | Edge) -> Mapping[str, Any]:
+def copy_properties(value: Item | Edge) -> Mapping[str, Any]:
     """The properties of an item or an edge, apart from it; one value for all that have none, as most have."""
     return codec.apart(value.properties) if value.properties else _NONE
 
 
-def unchanged(value: T, properties: Mapping[str, Any]) -> T:
+def with_properties(value: T, properties: Mapping[str, Any]) -> T:
     """An item or an edge as it was read, after somebody who was given it has changed its properties. Values are given to many, as to make
     new ones takes longer than all else: their properties alone can be changed, so these are kept apart and compared every time."""
     return replace(value, properties=codec.apart(properties))
 
 
-def label(field: str, value: str) -> str:
-    return f"{LABEL}{field}={value}"
+def filter_term(field: str, value: str) -> str:
+    return f"{FILTER_PREFIX}{field}={value}"

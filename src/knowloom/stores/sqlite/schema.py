@@ -94,7 +94,7 @@ VERSION = len(MIGRATIONS)
 
 def connect(path: str, cache_kb: int) -> apsw.Connection:
     """A connection to a file of the current schema, which keeps so much of it in memory. A file that cannot be written is opened for reading."""
-    with translated(path):
+    with translate_errors(path):
         connection = _open(path)
         for pragma in ("synchronous=FULL", f"cache_size=-{cache_kb}", "temp_store=MEMORY"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
@@ -159,7 +159,7 @@ def migrate(connection: apsw.Connection, path: str) -> None:
             f"{path!r} is read-only and has schema {found}, not {VERSION}: open it once with write permission",
             "read_only",
         )
-    with writing(connection):
+    with write_transaction(connection):
         found = connection.pragma("user_version")  # another process may have been quicker
         for number in range(found, VERSION):
             connection.execute(MIGRATIONS[number])
@@ -181,7 +181,7 @@ def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
 
 
 @contextmanager
-def writing(connection: apsw.Connection) -> Iterator[None]:
+def write_transaction(connection: apsw.Connection) -> Iterator[None]:
     """One transaction: all of the block is stored, or nothing. Waits for the writers of other processes."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -200,7 +200,7 @@ def _damaged(path: str, error: Exception) -> Corrupt:
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
+def translate_errors(path: str) -> Iterator[None]:
     """SQLite's errors as knowloom's, with what a user can do."""
     try:
         yield

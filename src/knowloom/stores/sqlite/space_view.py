@@ -16,29 +16,29 @@ from knowloom import codec
 from knowloom.caching import Recent
 from knowloom.errors import Corrupt
 from knowloom.model import Filter, Item
-from knowloom.stores.sqlite.id_cache import NOWHERE, Ids, rows
+from knowloom.stores.sqlite.id_cache import NOT_STORED, IdCache, bind_rows
 from knowloom.stores.sqlite.rows import (
-    EVER,
+    FOREVER,
     KINDS,
     RECORD,
-    apart,
-    damaged,
-    floats,
+    copy_properties,
+    decode_float16,
+    filter_term,
     item_from_body,
-    label,
-    microseconds,
-    unchanged,
+    locate_damage,
+    to_microseconds,
+    with_properties,
 )
-from knowloom.stores.sqlite.vector_cache import Kept
+from knowloom.stores.sqlite.vector_cache import VectorCache
 from knowloom.text import words as analyser
 
 CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
 BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
-MASKS = 64  # filters a view remembers
-KEPT_ITEMS = 16_384  # per view, about 1 KB each
-LONGEST_KEPT = 8_000  # characters of all an item has
-KEPT_HOLDERS = 3_000_000  # places of words, about 11 bytes each, that a view remembers
-PER_WORD = 50  # places that take as much room as a word does besides
+MAX_MASKS = 64  # filters a view remembers
+MAX_CACHED_ITEMS = 16_384  # per view, about 1 KB each
+MAX_CACHED_LENGTH = 8_000  # characters of all an item has
+MAX_CACHED_POSTINGS = 3_000_000  # places of words, about 11 bytes each, that a view remembers
+TERM_OVERHEAD = 50  # places that take as much room as a word does besides
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.uint8]
@@ -49,7 +49,7 @@ _LASTING = attrgetter(
 )  # what does not change from request to request
 
 
-class View:
+class SpaceView:
     """One space as one reader saw it last. Not shared between threads."""
 
     def __init__(self, no: int) -> None:
@@ -62,18 +62,18 @@ class View:
         self.unembedded = np.zeros(0, np.intp)  # the places of those that have none
         self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per item
         self._per_word, self._norms = 0.0, np.zeros(0)  # see norms
-        self._vectors = Kept()
+        self._vectors = VectorCache()
         self._expires = False  # whether any item is valid for a time only
         self._reset = -1
         self._fresh: dict[
             str, dict[int, int]
         ] = {}  # word -> place -> count, of items not in `posting` yet
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
-        self._ids = Ids(no)
+        self._ids = IdCache(no)
         # Those asked for since the space last changed: items (see `rows.unchanged`), and who holds a word.
-        self._decoded: Recent[str, tuple[Item, Mapping[str, Any]]] = Recent(KEPT_ITEMS)
+        self._decoded: Recent[str, tuple[Item, Mapping[str, Any]]] = Recent(MAX_CACHED_ITEMS)
         self._held: Recent[str, tuple[Places, Counts]] = Recent(
-            KEPT_HOLDERS, lambda held: PER_WORD + len(held[0])
+            MAX_CACHED_POSTINGS, lambda held: TERM_OVERHEAD + len(held[0])
         )
 
     def refresh(self, connection: apsw.Connection) -> None:
@@ -109,7 +109,7 @@ class View:
         self.embedded = records["vector"] == 1
         self.unembedded = np.flatnonzero(live & ~self.embedded)
         self._expires = bool(
-            (live & ((records["valid_from"] > -EVER) | (records["valid_to"] < EVER))).any()
+            (live & ((records["valid_from"] > -FOREVER) | (records["valid_to"] < FOREVER))).any()
         )
 
     def _load_signs(self, connection: apsw.Connection, seen: int) -> None:
@@ -162,19 +162,19 @@ class View:
                 missing.append(id)
             else:
                 item, said = kept
-                found[id] = item if item.properties == said else unchanged(item, said)
-        if places := [place for place in self.places(connection, missing) if place != NOWHERE]:
+                found[id] = item if item.properties == said else with_properties(item, said)
+        if places := [place for place in self.places(connection, missing) if place != NOT_STORED]:
             query = (
                 "SELECT item.body FROM carray(?) AS asked CROSS JOIN item ON item.row = asked.value"
             )
             try:
-                for (body,) in connection.execute(query, (rows(self.no, places),)):
+                for (body,) in connection.execute(query, (bind_rows(self.no, places),)):
                     item = item_from_body(body, space)
                     found[item.id] = item
-                    if len(body) <= LONGEST_KEPT:
-                        self._decoded.put(item.id, (item, apart(item)))
+                    if len(body) <= MAX_CACHED_LENGTH:
+                        self._decoded.put(item.id, (item, copy_properties(item)))
             except (Corrupt, UnicodeDecodeError) as error:
-                raise damaged(
+                raise locate_damage(
                     connection, space, [(self.no << 32) + place for place in places], error
                 ) from error
         return found
@@ -191,7 +191,7 @@ class View:
         self, connection: apsw.Connection, places: npt.NDArray[np.intp]
     ) -> npt.NDArray[np.float32]:
         query = "SELECT vector.data FROM carray(?) AS asked CROSS JOIN vector ON vector.row = asked.value"
-        found = [data for (data,) in connection.execute(query, (rows(self.no, places),))]
+        found = [data for (data,) in connection.execute(query, (bind_rows(self.no, places),))]
         ((dimensions,),) = connection.execute("SELECT value FROM meta WHERE key = 'dimensions'")
         if len(found) != len(places) or {*map(len, found)} != {
             2 * dimensions
@@ -199,7 +199,7 @@ class View:
             raise Corrupt(
                 "stored vectors are missing or cut off: `knowloom verify` says which, `knowloom reindex` makes all of them anew"
             )
-        return floats(b"".join(found)).reshape(len(found), dimensions)
+        return decode_float16(b"".join(found)).reshape(len(found), dimensions)
 
     def norms(self, per_word: float) -> npt.NDArray[np.float64]:
         """What an item's length does to the count of a word, when there is one item to so many words. Kept until it changes."""
@@ -261,7 +261,7 @@ class View:
         for the moment at which items must be valid, which is another one in every request."""
         lasting = _LASTING(only)
         if lasting not in self._masks:
-            if len(self._masks) >= MASKS:
+            if len(self._masks) >= MAX_MASKS:
                 self._masks.clear()
             made = None if lasting == _LASTING(Filter(())) else self._make_mask(connection, only)
             self._masks[lasting] = (
@@ -270,7 +270,7 @@ class View:
         mask = self._masks[lasting]
         if only.valid_at is None or not self._expires:
             return mask
-        moment, records = microseconds(only.valid_at), self.records[: self.next]
+        moment, records = to_microseconds(only.valid_at), self.records[: self.next]
         valid: Mask = (
             (records["valid_from"] <= moment) & (moment < records["valid_to"]) & self._live
         )
@@ -289,16 +289,16 @@ class View:
         if only.exclude_types:
             mask &= ~self._labelled(connection, "type", only.exclude_types)
         if only.created_from is not None:
-            mask &= records["created"] >= microseconds(only.created_from)
+            mask &= records["created"] >= to_microseconds(only.created_from)
         if only.created_to is not None:
-            mask &= records["created"] <= microseconds(only.created_to)
+            mask &= records["created"] <= to_microseconds(only.created_to)
         if only.min_confidence > 0:
             mask &= records["confidence"] >= only.min_confidence
         return mask
 
     def _labelled(self, connection: apsw.Connection, field: str, values: tuple[str, ...]) -> Mask:
         found = np.zeros(self.next, np.bool_)
-        named = [label(field, value) for value in values]
+        named = [filter_term(field, value) for value in values]
         postings = self.postings(connection, named)
         for word in named:
             found[self.holders(word, postings.get(word, ()))[0]] = True

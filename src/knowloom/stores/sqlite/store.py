@@ -31,12 +31,23 @@ from knowloom.model import (
 from knowloom.stores.sqlite import auto_links, change_log, name_index, top_k, vectors, verify
 from knowloom.stores.sqlite import edges as links
 from knowloom.stores.sqlite import postings as words
-from knowloom.stores.sqlite.connections import Reader, Readers, Reading
-from knowloom.stores.sqlite.id_cache import NOWHERE
-from knowloom.stores.sqlite.rows import EDGE, damaged, edge_from_row, item_from_body, label
-from knowloom.stores.sqlite.schema import WRITER_CACHE_KB, connect, translated, writing
-from knowloom.stores.sqlite.space_view import Mask, View
-from knowloom.stores.sqlite.writer import Writer
+from knowloom.stores.sqlite.connections import ReadConnection, ReadPool, ReadTransaction
+from knowloom.stores.sqlite.id_cache import NOT_STORED
+from knowloom.stores.sqlite.rows import (
+    EDGE_COLUMNS,
+    edge_from_row,
+    filter_term,
+    item_from_body,
+    locate_damage,
+)
+from knowloom.stores.sqlite.schema import (
+    WRITER_CACHE_KB,
+    connect,
+    translate_errors,
+    write_transaction,
+)
+from knowloom.stores.sqlite.space_view import Mask, SpaceView
+from knowloom.stores.sqlite.writer import BatchWriter
 from knowloom.text import words as analyser
 
 Vector = npt.NDArray[np.float32]
@@ -48,7 +59,7 @@ PER_WALKED = 10  # items that are put in order by their ids in the time that wal
 class SqliteStore:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._readers = Readers(path)
+        self._readers = ReadPool(path)
         self._writer: apsw.Connection | None = None
         self._write_lock = Lock()
         self._closed = False
@@ -65,25 +76,25 @@ class SqliteStore:
                 self._writer.close()
                 self._writer = None
 
-    def reading(self) -> Reading:
+    def reading(self) -> ReadTransaction:
         """One transaction for all reads of the block; a block inside a block joins it."""
-        return Reading(self._readers)
+        return ReadTransaction(self._readers)
 
     @contextmanager
     def _writing(self, lasting: bool = True) -> Iterator[apsw.Connection]:
         """One transaction. What is not `lasting` is not waited for until it is on the disk: it gets there with the next write that is."""
-        with self._write_lock, translated(self._path):
+        with self._write_lock, translate_errors(self._path):
             if self._closed:
                 raise Unavailable(f"{self._path!r} was closed", "closed")
             if self._writer is None:
                 self._writer = connect(self._path, WRITER_CACHE_KB)
             self._writer.execute(f"PRAGMA synchronous={'FULL' if lasting else 'NORMAL'}")
-            with writing(self._writer):
+            with write_transaction(self._writer):
                 yield self._writer
 
     def apply(self, batch: Batch) -> None:
         with self._writing() as connection:
-            Writer(connection, codec.time_to_text(batch.at)).apply(batch)
+            BatchWriter(connection, codec.time_to_text(batch.at)).apply(batch)
 
     # items
 
@@ -119,17 +130,17 @@ class SqliteStore:
         return [key for key in keys if key in every]
 
     def _shown(
-        self, reader: Reader, name: str, view: View, keys: Sequence[Key], only: Filter
+        self, reader: ReadConnection, name: str, view: SpaceView, keys: Sequence[Key], only: Filter
     ) -> list[Key]:
         own = [key for key in keys if key[0] == name]
         places, mask = (
             view.places(reader.connection, [id for _, id in own]),
             view.mask(reader.connection, only),
         )
-        if NOWHERE in places:
+        if NOT_STORED in places:
             own, places = (
-                [key for key, place in zip(own, places, strict=True) if place != NOWHERE],
-                [place for place in places if place != NOWHERE],
+                [key for key, place in zip(own, places, strict=True) if place != NOT_STORED],
+                [place for place in places if place != NOT_STORED],
             )
         return own if mask is None else list(compress(own, mask[places].tolist()))
 
@@ -143,7 +154,13 @@ class SqliteStore:
         return found
 
     def _find(
-        self, reader: Reader, name: str, view: View, only: Filter, limit: int, behind: str
+        self,
+        reader: ReadConnection,
+        name: str,
+        view: SpaceView,
+        only: Filter,
+        limit: int,
+        behind: str,
     ) -> list[Item]:
         places = self._about(reader, view, only) if only.subjects else None
         mask = view.mask(reader.connection, only) if places is None else None
@@ -166,9 +183,9 @@ class SqliteStore:
 
     def _walked(
         self,
-        reader: Reader,
+        reader: ReadConnection,
         name: str,
-        view: View,
+        view: SpaceView,
         mask: Mask | None,
         limit: int,
         behind: str,
@@ -189,15 +206,15 @@ class SqliteStore:
                 if mask is None or mask[row - base]:
                     found.append(item_from_body(body, name))
         except (Corrupt, UnicodeDecodeError) as error:
-            raise damaged(
+            raise locate_damage(
                 reader.connection, name, _rows_behind(reader.connection, view.no, behind), error
             ) from error
         return found
 
-    def _about(self, reader: Reader, view: View, only: Filter) -> list[int] | None:
+    def _about(self, reader: ReadConnection, view: SpaceView, only: Filter) -> list[int] | None:
         """The places that a filter by subjects allows; None when very many items are about them. Subjects are others in nearly every request,
         and a mask for them would cost a pass over all items each time."""
-        named = [label("subject", subject) for subject in only.subjects]
+        named = [filter_term("subject", subject) for subject in only.subjects]
         postings = view.postings(reader.connection, named)
         if (
             sum(len(data) for rows in postings.values() for _, data in rows) // 3 >= FEW
@@ -217,21 +234,21 @@ class SqliteStore:
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         with self.reading() as reader:
-            return change_log.of_space(reader.connection, space, after, limit)
+            return change_log.read_space(reader.connection, space, after, limit)
 
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
         with self.reading() as reader:
-            return change_log.of_items(reader.connection, keys)
+            return change_log.read_items(reader.connection, keys)
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         with self.reading() as reader:
-            return verify.problems(reader.connection, frozenset(elsewhere))
+            return verify.find_problems(reader.connection, frozenset(elsewhere))
 
     # words
 
     def rebuild_words(self, items: Iterable[Item]) -> None:
         with self._writing() as connection:
-            writer = Writer(connection, "")
+            writer = BatchWriter(connection, "")
             connection.execute("DELETE FROM posting")
             connection.execute("DELETE FROM fresh")
             connection.execute(
@@ -248,13 +265,13 @@ class SqliteStore:
             views = reader.views(only.spaces)
             if not limit:
                 return Found(others=self._text_scores(reader, views, text, only, also))
-            scores, most = words.scores(reader.connection, list(views.values()), text)
+            scores, most = words.score_all(reader.connection, list(views.values()), text)
             found, considered, others = [], 0, {}
             for (name, view), score in zip(views.items(), scores, strict=True):
                 mask = view.mask(reader.connection, only)
                 if mask is not None:
                     score *= mask
-                places, values, matching = top_k.largest(score, limit, most)
+                places, values, matching = top_k.k_largest(score, limit, most)
                 considered += matching
                 found += [
                     ((name, id), value)
@@ -279,8 +296,8 @@ class SqliteStore:
 
     def _text_scores(
         self,
-        reader: Reader,
-        views: Mapping[str, View],
+        reader: ReadConnection,
+        views: Mapping[str, SpaceView],
         text: str,
         only: Filter,
         keys: Sequence[Key],
@@ -292,14 +309,14 @@ class SqliteStore:
                 own if mask is None else {place: key for place, key in own.items() if mask[place]}
             )
         places = [np.fromiter(own, np.intp, len(own)) for own in asked]
-        scored = words.scores_at(reader.connection, list(views.values()), text, places)
+        scored = words.score_places(reader.connection, list(views.values()), text, places)
         found: dict[Key, float] = {}
         for own, score in zip(asked, scored, strict=True):
             told = zip(own.values(), score.tolist(), rounded(score), strict=True)
             found.update({key: value for key, exact, value in told if exact})
         return {key: found[key] for key in keys if key in found}
 
-    def _check_analyser(self, reader: Reader) -> None:
+    def _check_analyser(self, reader: ReadConnection) -> None:
         ((stored,),) = reader.known(
             "analyser",
             lambda connection: list(
@@ -321,7 +338,7 @@ class SqliteStore:
             self._check_vectors(
                 connection, {len(vector) for vector in vectors_of.values()}, fingerprint
             )
-            writer = Writer(connection, "")
+            writer = BatchWriter(connection, "")
             by_space: dict[str, list[tuple[str, Vector]]] = {}
             for (space, id), vector in vectors_of.items():
                 by_space.setdefault(space, []).append((id, vector))
@@ -353,7 +370,7 @@ class SqliteStore:
 
     def forget_vectors(self) -> None:
         with self._writing() as connection:
-            writer = Writer(connection, "")
+            writer = BatchWriter(connection, "")
             connection.execute("DELETE FROM vector")
             connection.execute("DELETE FROM sign")
             connection.execute("INSERT OR IGNORE INTO unlinked SELECT space, id, '' FROM item")
@@ -388,10 +405,10 @@ class SqliteStore:
             found, considered = [], 0
             for name, view in reader.views(only.spaces).items():
                 mask = view.mask(reader.connection, only)
-                places = vectors.nearest(
+                places = vectors.nearest_candidates(
                     view, vector, mask, max(vectors.RESCORED, vectors.RESCORED_PER_HIT * limit)
                 )
-                scored = vectors.similarities(reader.connection, view, vector, places, limit)
+                scored = vectors.score_candidates(reader.connection, view, vector, places, limit)
                 considered += int(
                     np.count_nonzero(view.embedded if mask is None else view.embedded & mask)
                 )
@@ -415,7 +432,7 @@ class SqliteStore:
                     places = np.fromiter(own, np.intp, len(own))
                     scored |= zip(
                         own.values(),
-                        vectors.cosines(view.vectors(reader.connection, places), vector),
+                        vectors.cosine_scores(view.vectors(reader.connection, places), vector),
                         strict=True,
                     )
         return scored
@@ -434,18 +451,18 @@ class SqliteStore:
         with self.reading() as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
-            wanted = links.Wanted(tuple(names), tuple(types), limit, made)
+            wanted = links.EdgeSelection(tuple(names), tuple(types), limit, made)
             found: list[Edge] = []
             for name, view in views.items():
                 ids = list(dict.fromkeys([id for space, id in keys if space == name]))
-                for side in links.SIDES if ids else ():
+                for side in links.DIRECTIONS if ids else ():
                     found += reader.links.heaviest(
                         reader.connection, side, view.no, ids, wanted, min_weight, names
                     )
-        return links.ordered(found)  # a link between two of the keys was read twice
+        return links.sort_unique(found)  # a link between two of the keys was read twice
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
-        query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
+        query = f"SELECT {EDGE_COLUMNS} FROM edge WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
         with self.reading() as reader:
             views = reader.views(
                 [space for source, target, _ in keys for space, _ in (source, target)]
@@ -471,37 +488,37 @@ class SqliteStore:
                     continue
                 behind = after.source if after is not None and name == after.space else ""
                 whose = "" if made is None else f"AND origin {'<>' if made else '='} ''"
-                query = f"SELECT {EDGE} FROM edge WHERE space = ? AND source >= ? {whose} ORDER BY source"
+                query = f"SELECT {EDGE_COLUMNS} FROM edge WHERE space = ? AND source >= ? {whose} ORDER BY source"
                 rows = (
                     edge_from_row(names, row)
                     for row in reader.connection.execute(query, (view.no, behind))
                 )
-                found += links.page(rows, limit - len(found), after)
+                found += links.sort_page(rows, limit - len(found), after)
         return found
 
     # links that knowloom makes
 
     def unlinked(self, space: str) -> list[str]:
         with self._viewed(space) as (reader, view):
-            return [] if view is None else auto_links.unlinked(reader.connection, view)
+            return [] if view is None else auto_links.dirty_ids(reader.connection, view)
 
     def marks(self, space: str, ids: Sequence[str]) -> Marks:
         with self._viewed(space) as (reader, view):
             return (
                 Marks(0, {})
                 if view is None
-                else auto_links.marks(reader.connection, space, view, ids)
+                else auto_links.read_marks(reader.connection, space, view, ids)
             )
 
     def put_links(self, made: Links) -> bool:
         with self._writing(
             lasting=False
         ) as connection:  # marks that are back after a power cut are worked off again
-            return auto_links.put(connection, made)
+            return auto_links.put_links(connection, made)
 
     def forget_links(self, rules: str) -> None:
         with self._writing() as connection:
-            auto_links.forget(connection, rules)
+            auto_links.forget_links(connection, rules)
 
     def linked_by(self) -> str:
         with self.reading() as reader:
@@ -510,44 +527,56 @@ class SqliteStore:
 
     def common(self, space: str, labels: Sequence[str]) -> set[str]:
         with self._viewed(space) as (reader, view):
-            return set() if view is None else auto_links.common(reader.connection, view, labels)
+            return (
+                set()
+                if view is None
+                else auto_links.frequent_labels(reader.connection, view, labels)
+            )
 
     def entries(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
         with self._viewed(space) as (reader, view):
-            return {} if view is None else name_index.of(reader.connection, view.no, ids)
+            return {} if view is None else name_index.labels_of(reader.connection, view.no, ids)
 
     def under(self, space: str, labels: Sequence[str], most: int) -> dict[str, list[str]]:
         with self._viewed(space) as (reader, view):
             return (
-                {} if view is None else name_index.under(reader.connection, view.no, labels, most)
+                {}
+                if view is None
+                else name_index.ids_by_label(reader.connection, view.no, labels, most)
             )
 
     def stale(self, space: str) -> list[str]:
         with self._viewed(space) as (reader, view):
-            return [] if view is None else name_index.stale(reader.connection, view.no)
+            return [] if view is None else name_index.dirty_ids(reader.connection, view.no)
 
     def carriers(self, space: str, tags: Sequence[str], most: int) -> dict[str, list[str]]:
         with self._viewed(space) as (reader, view):
-            return {} if view is None else auto_links.carriers(reader.connection, view, tags, most)
+            return (
+                {} if view is None else auto_links.ids_by_tag(reader.connection, view, tags, most)
+            )
 
     def alike(
         self, space: str, ids: Sequence[str], least: float
     ) -> dict[str, list[tuple[float, str]]]:
         with self._viewed(space) as (reader, view):
-            return {} if view is None else auto_links.alike(reader.connection, view, ids, least)
+            return (
+                {} if view is None else auto_links.similar_ids(reader.connection, view, ids, least)
+            )
 
     # inside
 
     @contextmanager
-    def _viewed(self, space: str) -> Iterator[tuple[Reader, View | None]]:
+    def _viewed(self, space: str) -> Iterator[tuple[ReadConnection, SpaceView | None]]:
         with self.reading() as reader:
             yield reader, reader.views([space]).get(space)
 
-    def _places(self, reader: Reader, name: str, view: View, keys: Sequence[Key]) -> dict[int, Key]:
+    def _places(
+        self, reader: ReadConnection, name: str, view: SpaceView, keys: Sequence[Key]
+    ) -> dict[int, Key]:
         """Those of the keys that are stored in a space, by their places there."""
         own = [key for key in keys if key[0] == name]
         found = dict(zip(view.places(reader.connection, [id for _, id in own]), own, strict=True))
-        found.pop(NOWHERE, None)
+        found.pop(NOT_STORED, None)
         return found
 
 

@@ -7,20 +7,22 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-KEPT_BYTES = 400_000_000  # per space and reader: when these are full, it begins anew
-NONE = -1
-READ_AT_ONCE = 2  # vectors that are read in order in the time that one takes which is asked for
-AT_ONCE = 8192  # vectors read in one go
+MAX_BYTES = 400_000_000  # per space and reader: when these are full, it begins anew
+EMPTY = -1
+SEQUENTIAL_SPEEDUP = (
+    2  # vectors that are read in order in the time that one takes which is asked for
+)
+READ_BATCH = 8192  # vectors read in one go
 
 Places = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 Vectors = npt.NDArray[np.float32]
 
 
-class Kept:
+class VectorCache:
     """Some of the vectors of a space, one row for each, in the order in which they were first read."""
 
-    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most_bytes = most_bytes
         self._rows: Vectors = np.zeros((0, 0), np.float32)
         self._used = 0
@@ -39,7 +41,7 @@ class Kept:
         missing = places[~self._true[places]]
         if len(missing):
             self._looked_for += len(missing)
-            if len(stored) <= min(self._looked_for * READ_AT_ONCE, len(self._rows)):
+            if len(stored) <= min(self._looked_for * SEQUENTIAL_SPEEDUP, len(self._rows)):
                 missing = np.flatnonzero(stored & ~self._true[: len(stored)])
                 self._looked_for = 0
             if not self._read(missing, read):
@@ -53,19 +55,19 @@ class Kept:
 
     def _read(self, places: Places, read: Callable[[Places], Vectors]) -> bool:
         """Whether there was room for them."""
-        parts = (places[start : start + AT_ONCE] for start in range(0, len(places), AT_ONCE))
+        parts = (places[start : start + READ_BATCH] for start in range(0, len(places), READ_BATCH))
         return len(self._rows) > 0 and all(self._take(part, read(part)) for part in parts)
 
     def _widen(self, size: int) -> None:
         more = size + size // 8 - len(self._true)
         if len(self._true) < size:
-            self._row_of = np.concatenate([self._row_of, np.full(more, NONE, np.int32)])
+            self._row_of = np.concatenate([self._row_of, np.full(more, EMPTY, np.int32)])
             self._true = np.concatenate([self._true, np.zeros(more, np.bool_)])
 
     def _take(self, places: Places, vectors: Vectors) -> bool:
         """Whether there was room for them."""
         rows = self._row_of[places]
-        new = rows == NONE
+        new = rows == EMPTY
         used = self._used + int(np.count_nonzero(new))
         if vectors.shape[1] != self._rows.shape[1] or used > len(self._rows):
             return False
@@ -83,6 +85,6 @@ class Kept:
         room = min(len(self._row_of), self._most_bytes // (4 * dimensions))
         if self._rows.shape != (room, dimensions):
             self._rows = np.zeros((room, dimensions), np.float32)
-        self._row_of.fill(NONE)
+        self._row_of.fill(EMPTY)
         self._true.fill(False)
         self._used = 0

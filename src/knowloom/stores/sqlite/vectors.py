@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from knowloom.construction import rounded
-from knowloom.stores.sqlite.space_view import CHUNK, Mask, View
-from knowloom.stores.sqlite.top_k import smallest
+from knowloom.stores.sqlite.space_view import CHUNK, Mask, SpaceView
+from knowloom.stores.sqlite.top_k import k_smallest
 
 Vector = npt.NDArray[np.float32]
 
@@ -18,12 +18,12 @@ RESCORED = (
     1024  # vectors read and scored exactly, at least; see bench/README for the recall this gives
 )
 RESCORED_PER_HIT = 8
-ROUGH = 1e-4  # more than single precision can be wrong by
-IN_A_BYTE = 3  # rows of 64 bits whose differences a byte can count: bytes are added in a fraction of the time of wider numbers
-AT_ONCE = 8192  # vectors compared, or pairs scored exactly, in one go
+FLOAT32_ERROR = 1e-4  # more than single precision can be wrong by
+ROWS_PER_BYTE = 3  # rows of 64 bits whose differences a byte can count: bytes are added in a fraction of the time of wider numbers
+COMPARE_BATCH = 8192  # vectors compared, or pairs scored exactly, in one go
 
 
-def write(
+def write_vectors(
     connection: apsw.Connection, space: int, version: int, vectors: Iterable[tuple[int, Vector]]
 ) -> None:
     """Store unit vectors by place, as 16-bit floats, and their signs."""
@@ -34,7 +34,7 @@ def write(
         width = -(-len(rows[0][1]) // 64)
         signs = _stored_signs(connection, space, chunk, width)
         for place, vector in rows:
-            signs[place] = packed(vector)
+            signs[place] = pack_signs(vector)
         connection.execute(
             "INSERT OR REPLACE INTO sign VALUES (?, ?, ?, ?)",
             (space, chunk, version, signs.tobytes()),
@@ -57,14 +57,16 @@ def _stored_signs(
     )
 
 
-def packed(vector: Vector) -> npt.NDArray[np.uint64]:
+def pack_signs(vector: Vector) -> npt.NDArray[np.uint64]:
     """One bit per dimension, set where it is positive, filled up to whole 64-bit words."""
     bits = np.zeros(-(-len(vector) // 64) * 64, np.bool_)
     bits[: len(vector)] = vector > 0
     return np.packbits(bits).view(np.uint64)
 
 
-def nearest(view: View, vector: Vector, mask: Mask | None, wanted: int) -> npt.NDArray[np.intp]:
+def nearest_candidates(
+    view: SpaceView, vector: Vector, mask: Mask | None, wanted: int
+) -> npt.NDArray[np.intp]:
     """Places worth scoring exactly: those whose signs differ in no more bits than the `wanted`-th best's. Whole ties are
     included, so the answer does not depend on the order in which items were added."""
     allowed = view.embedded if mask is None else view.embedded & mask
@@ -73,21 +75,21 @@ def nearest(view: View, vector: Vector, mask: Mask | None, wanted: int) -> npt.N
         return np.flatnonzero(allowed)
     few = np.flatnonzero(allowed) if count < view.next // 4 else None
     signs = view.signs[:, : view.next] if few is None else view.signs[:, few]
-    distance, bits = np.zeros(signs.shape[1], np.uint16), packed(vector)
-    for first in range(0, len(signs), IN_A_BYTE):
+    distance, bits = np.zeros(signs.shape[1], np.uint16), pack_signs(vector)
+    for first in range(0, len(signs), ROWS_PER_BYTE):
         differing = np.bitwise_count(signs[first] ^ bits[first])
-        for row in range(first + 1, min(first + IN_A_BYTE, len(signs))):
+        for row in range(first + 1, min(first + ROWS_PER_BYTE, len(signs))):
             differing += np.bitwise_count(signs[row] ^ bits[row])
         distance += differing
     if few is None and count < view.next:
         distance += ~allowed * np.uint16(len(signs) * 64 + 1)  # farther than any
-    near = smallest(distance, wanted)
+    near = k_smallest(distance, wanted)
     return near if few is None else few[near]
 
 
-def similarities(
+def score_candidates(
     connection: apsw.Connection,
-    view: View,
+    view: SpaceView,
     vector: Vector,
     places: npt.NDArray[np.intp],
     limit: int = 0,
@@ -102,12 +104,12 @@ def similarities(
         rough = np.maximum(
             np.vecdot(stored, vector), 0.0
         )  # opposites are ties: none of them may be lost here
-        near = rough >= np.partition(rough, len(rough) - limit)[len(rough) - limit] - ROUGH
+        near = rough >= np.partition(rough, len(rough) - limit)[len(rough) - limit] - FLOAT32_ERROR
         stored, wanted = stored[near], wanted[near]
-    return dict(zip(wanted.tolist(), cosines(stored, vector), strict=True))
+    return dict(zip(wanted.tolist(), cosine_scores(stored, vector), strict=True))
 
 
-def cosines(stored: npt.NDArray[np.float32], vector: Vector) -> list[float]:
+def cosine_scores(stored: npt.NDArray[np.float32], vector: Vector) -> list[float]:
     """Of each stored vector. Negative ones count as 0; rounded, so that ties are ties everywhere."""
     # Doubles: in single precision a cosine would depend, in its last digit, on the others it is computed with.
     exact = np.vecdot(stored.astype(np.float64), vector)
@@ -116,23 +118,23 @@ def cosines(stored: npt.NDArray[np.float32], vector: Vector) -> list[float]:
     return rounded(exact)
 
 
-def alike(
-    connection: apsw.Connection, view: View, places: npt.NDArray[np.intp], least: float
+def find_similar(
+    connection: apsw.Connection, view: SpaceView, places: npt.NDArray[np.intp], least: float
 ) -> list[list[tuple[int, float]]]:
     """For each of the places, which must have a vector, (place, cosine) of all others with a cosine of `least` or more. Every vector
     of the space is compared: signs could overlook one."""
     asked, everyone = view.vectors(connection, places), np.flatnonzero(view.embedded)
     found: list[list[tuple[int, float]]] = [[] for _ in places]
-    for start in range(0, len(everyone), AT_ONCE):
-        part = everyone[start : start + AT_ONCE]
+    for start in range(0, len(everyone), COMPARE_BATCH):
+        part = everyone[start : start + COMPARE_BATCH]
         stored = view.vectors(connection, part)
         rows, columns = np.divmod(
-            np.flatnonzero(asked @ stored.T >= least - ROUGH), len(part)
+            np.flatnonzero(asked @ stored.T >= least - FLOAT32_ERROR), len(part)
         )  # nonzero of a matrix costs half as much as the product
         other = places[rows] != part[columns]
         rows, columns = rows[other], columns[other]
-        for first in range(0, len(rows), AT_ONCE):
-            some, far = rows[first : first + AT_ONCE], columns[first : first + AT_ONCE]
+        for first in range(0, len(rows), COMPARE_BATCH):
+            some, far = rows[first : first + COMPARE_BATCH], columns[first : first + COMPARE_BATCH]
             exact = np.einsum(
                 "ij,ij->i", asked[some].astype(np.float64), stored[far].astype(np.float64)
             )

@@ -13,9 +13,15 @@ import numpy as np
 from knowloom import codec
 from knowloom.model import Key
 from knowloom.stores.sqlite import change_log, name_index
-from knowloom.stores.sqlite.rows import RECORD, edge_from_row, floats, labels, record
-from knowloom.stores.sqlite.space_view import View
-from knowloom.stores.sqlite.vectors import packed
+from knowloom.stores.sqlite.rows import (
+    RECORD,
+    decode_float16,
+    edge_from_row,
+    filter_terms,
+    item_record,
+)
+from knowloom.stores.sqlite.space_view import SpaceView
+from knowloom.stores.sqlite.vectors import pack_signs
 from knowloom.text import words as analyser
 
 # Tables whose rows belong to a space, and the number of that space.
@@ -31,11 +37,11 @@ _BY_SPACE = (
     "entered",
     "stale",
 )
-OWNED = dict.fromkeys(_BY_SPACE, "space") | dict.fromkeys(("vector", "fresh"), "row >> 32")
+SPACE_COLUMNS = dict.fromkeys(_BY_SPACE, "space") | dict.fromkeys(("vector", "fresh"), "row >> 32")
 
 
 @dataclass
-class Counted:
+class ExpectedTotals:
     """What the items and edges of a space say that the rest of the file should hold."""
 
     items: int = 0
@@ -47,7 +53,9 @@ class Counted:
     words: Counter[tuple[str, int, int]] = field(default_factory=Counter)  # (word, place, count)
 
 
-def problems(connection: apsw.Connection, elsewhere: frozenset[Key] = frozenset()) -> list[str]:
+def find_problems(
+    connection: apsw.Connection, elsewhere: frozenset[Key] = frozenset()
+) -> list[str]:
     """Every disagreement, in words. Reads the whole file, and nothing that a reader remembers."""
     found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
     if found:
@@ -65,13 +73,13 @@ def problems(connection: apsw.Connection, elsewhere: frozenset[Key] = frozenset(
 
 def _problems(connection: apsw.Connection, elsewhere: frozenset[Key]) -> Iterator[str]:
     yield from _strays(connection)
-    yield from change_log.gaps(connection)
+    yield from change_log.find_gaps(connection)
     for no, name in list(connection.execute("SELECT no, name FROM space ORDER BY name")):
         yield from _space_problems(connection, no, name, elsewhere)
 
 
 def _strays(connection: apsw.Connection) -> Iterator[str]:
-    for table, space in OWNED.items():
+    for table, space in SPACE_COLUMNS.items():
         ((rows,),) = connection.execute(
             f"SELECT count(*) FROM {table} WHERE {space} NOT IN (SELECT no FROM space)"
         )
@@ -82,19 +90,19 @@ def _strays(connection: apsw.Connection) -> Iterator[str]:
 def _space_problems(
     connection: apsw.Connection, no: int, name: str, elsewhere: frozenset[Key]
 ) -> Iterator[str]:
-    view, counted = View(no), Counted()
+    view, counted = SpaceView(no), ExpectedTotals()
     view.refresh(connection)
     yield from _item_problems(connection, name, view, counted)
     yield from _edge_problems(connection, name, view, counted, elsewhere)
     yield from _count_problems(connection, name, view, counted)
     yield from _word_problems(connection, name, view, counted)
     yield from _vector_problems(connection, name, view)
-    yield from change_log.problems(connection, no, name)
-    yield from name_index.problems(connection, no, name)
+    yield from change_log.find_problems(connection, no, name)
+    yield from name_index.find_problems(connection, no, name)
 
 
 def _item_problems(
-    connection: apsw.Connection, name: str, view: View, counted: Counted
+    connection: apsw.Connection, name: str, view: SpaceView, counted: ExpectedTotals
 ) -> Iterator[str]:
     for row, id, body in connection.execute(
         "SELECT row, id, CAST(body AS BLOB) FROM item WHERE space = ?", (view.no,)
@@ -111,18 +119,22 @@ def _item_problems(
         counted.words.update(
             {(word, place, min(count, analyser.MAX_COUNT)): 1 for word, count in counts.items()}
         )
-        counted.words.update({(word, place, 1): 1 for word in labels(item)})
+        counted.words.update({(word, place, 1): 1 for word in filter_terms(item)})
         stored = view.records[place] if place < view.next else np.zeros((), RECORD)
         if (
             item.id != id
             or stored.item()
-            != np.array(record(item, counts.total(), bool(stored["vector"])), RECORD).item()
+            != np.array(item_record(item, counts.total(), bool(stored["vector"])), RECORD).item()
         ):
             yield f"space {name!r}: the record of item {id!r} does not fit the item"
 
 
 def _edge_problems(
-    connection: apsw.Connection, name: str, view: View, counted: Counted, elsewhere: frozenset[Key]
+    connection: apsw.Connection,
+    name: str,
+    view: SpaceView,
+    counted: ExpectedTotals,
+    elsewhere: frozenset[Key],
 ) -> Iterator[str]:
     query = """SELECT source, (SELECT name FROM space WHERE no = target_space), target, type, weight, body, origin,
         EXISTS (SELECT 1 FROM item WHERE item.space = edge.space AND item.id = edge.source),
@@ -168,7 +180,7 @@ def _edge_problems(
 
 
 def _count_problems(
-    connection: apsw.Connection, name: str, view: View, counted: Counted
+    connection: apsw.Connection, name: str, view: SpaceView, counted: ExpectedTotals
 ) -> Iterator[str]:
     query = "SELECT items, edges, length, digest, links, links_digest FROM space WHERE no = ?"
     ((items, edges, length, digest, links, apart),) = connection.execute(query, (view.no,))
@@ -188,7 +200,7 @@ def _count_problems(
 
 
 def _word_problems(
-    connection: apsw.Connection, name: str, view: View, counted: Counted
+    connection: apsw.Connection, name: str, view: SpaceView, counted: ExpectedTotals
 ) -> Iterator[str]:
     stored: Counter[tuple[str, int, int]] = Counter()
     for word in view.words(connection):
@@ -203,7 +215,7 @@ def _word_problems(
         yield f"space {name!r}: {surplus} indexed words belong to no item"
 
 
-def _vector_problems(connection: apsw.Connection, name: str, view: View) -> Iterator[str]:
+def _vector_problems(connection: apsw.Connection, name: str, view: SpaceView) -> Iterator[str]:
     base = view.no << 32
     ((dimensions,),) = connection.execute("SELECT value FROM meta WHERE key = 'dimensions'")
     places = set()
@@ -223,8 +235,8 @@ def _vector_problems(connection: apsw.Connection, name: str, view: View) -> Iter
         yield f"space {name!r}: {len(places - live)} vectors belong to no item"
 
 
-def _signs_fit(view: View, place: int, data: bytes) -> bool:
-    signs = packed(floats(data))
+def _signs_fit(view: SpaceView, place: int, data: bytes) -> bool:
+    signs = pack_signs(decode_float16(data))
     if place >= view.signs.shape[1] or len(signs) != len(view.signs):
         return False
     # A number too small for 16 bits loses its sign when stored: a few bits may differ, a wrong vector differs in half of them.

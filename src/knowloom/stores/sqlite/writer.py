@@ -14,14 +14,21 @@ import numpy.typing as npt
 from knowloom import codec
 from knowloom.model import MADE, Batch, Edge, EdgeKey, Item, Key
 from knowloom.stores.sqlite import postings, vectors
-from knowloom.stores.sqlite.rows import EDGE, RECORD, UNUSUAL, edge_from_row, labels, record
+from knowloom.stores.sqlite.rows import (
+    BODY_FIELDS,
+    EDGE_COLUMNS,
+    RECORD,
+    edge_from_row,
+    filter_terms,
+    item_record,
+)
 from knowloom.stores.sqlite.space_view import CHUNK
 from knowloom.stores.sqlite.vectors import Vector
 from knowloom.text import words as analyser
 
 
 @dataclass
-class Tally:
+class SpaceUpdate:
     """What one batch does to one space; written back at the end."""
 
     no: int
@@ -54,13 +61,13 @@ class Tally:
             self.edges, self.digest = self.edges + sign, self.digest + number
 
 
-class Writer:
+class BatchWriter:
     """One batch on its way into the file."""
 
     def __init__(self, connection: apsw.Connection, at: str) -> None:
         self._connection = connection
         self._at = at
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, SpaceUpdate] = {}
         self._names: dict[int, str] = {}
         connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'commits'")
         ((version,),) = connection.execute("SELECT value FROM meta WHERE key = 'commits'")
@@ -85,8 +92,8 @@ class Writer:
 
     def finish(self) -> None:
         for tally in self._tallies.values():
-            postings.remove(self._connection, tally.no, self.version, tally.removed)
-            postings.add(self._connection, tally.no, self.version, tally.added)
+            postings.remove_items(self._connection, tally.no, self.version, tally.removed)
+            postings.add_items(self._connection, tally.no, self.version, tally.added)
             self._write_records(tally)
             self._write_marks(tally)
             digests = (codec.sum_text(tally.digest), codec.sum_text(tally.links_digest))
@@ -107,7 +114,7 @@ class Writer:
     def knows(self, space: str) -> bool:
         return bool(list(self._connection.execute("SELECT 1 FROM space WHERE name = ?", (space,))))
 
-    def tally(self, name: str) -> Tally:
+    def tally(self, name: str) -> SpaceUpdate:
         """The space's tally; a space that is not there yet is made."""
         if name not in self._tallies:
             empty = "(name, next, items, edges, length, digest, version, reset) VALUES (?, 0, 0, 0, 0, '0', 0, 0)"
@@ -116,7 +123,7 @@ class Writer:
             ((no, following, items, edges, length, digest, links, apart),) = (
                 self._connection.execute(query, (name,))
             )
-            self._tallies[name] = Tally(
+            self._tallies[name] = SpaceUpdate(
                 no,
                 following,
                 items,
@@ -155,13 +162,13 @@ class Writer:
             )
         counts = analyser.counts(item)
         length = counts.total()
-        tally.added[place] = dict(counts) | dict.fromkeys(labels(item), 1)
-        tally.records[place] = record(item, length, has_vector)
+        tally.added[place] = dict(counts) | dict.fromkeys(filter_terms(item), 1)
+        tally.records[place] = item_record(item, length, has_vector)
         tally.length += length
         tally.mark(item.id, None if before is None else _body(before))
         self._log(tally.no, item.id, "update" if before else "add", before)
 
-    def _keep_vector(self, tally: Tally, place: int, before: Item, item: Item) -> bool:
+    def _keep_vector(self, tally: SpaceUpdate, place: int, before: Item, item: Item) -> bool:
         """Whether the item's vector survives its update: only if it still says the same."""
         row = (tally.no << 32) + place
         if before.embeddable != item.embeddable:
@@ -190,12 +197,12 @@ class Writer:
         tally.items -= 1
         self._log(tally.no, key[1], "delete", before)
 
-    def _forget_words(self, tally: Tally, place: int, before: Item) -> None:
+    def _forget_words(self, tally: SpaceUpdate, place: int, before: Item) -> None:
         tally.digest -= codec.fingerprint(codec.item_to_dict(before))
         counts = analyser.counts(before)
         tally.length -= counts.total()
         if tally.added.pop(place, None) is None:  # written earlier, not by this batch
-            tally.removed[place] = [*counts, *labels(before)]
+            tally.removed[place] = [*counts, *filter_terms(before)]
 
     def _stored(self, space: int, id: str) -> tuple[int, Item] | None:
         rows = list(
@@ -225,8 +232,10 @@ class Writer:
             tally = self.tally(item.space)
             counts = analyser.counts(item)
             tally.length += counts.total()
-            tally.added[place] = dict(counts) | dict.fromkeys(labels(item), 1)
-            tally.records[place] = record(item, counts.total(), self._has_vector(tally.no, place))
+            tally.added[place] = dict(counts) | dict.fromkeys(filter_terms(item), 1)
+            tally.records[place] = item_record(
+                item, counts.total(), self._has_vector(tally.no, place)
+            )
         self.finish()
 
     def put_vectors(self, space: str, pairs: Iterable[tuple[str, Vector]]) -> None:
@@ -234,7 +243,7 @@ class Writer:
         pairs, tally = list(pairs), self.tally(space)
         stored = self._places(tally.no, [id for id, _ in pairs])
         known = [(stored[id], vector) for id, vector in pairs if id in stored]
-        vectors.write(self._connection, tally.no, self.version, known)
+        vectors.write_vectors(self._connection, tally.no, self.version, known)
         for chunk, places in _by_chunk(place for place, _ in known).items():
             array = self._records(tally.no, chunk)
             array["vector"][places] = 1
@@ -271,7 +280,7 @@ class Writer:
 
     # records
 
-    def _write_records(self, tally: Tally) -> None:
+    def _write_records(self, tally: SpaceUpdate) -> None:
         for chunk, places in _by_chunk(tally.records).items():
             array = self._records(tally.no, chunk)
             for place in places:
@@ -300,7 +309,7 @@ class Writer:
         for id in self._places(tally.no, ids):
             tally.mark(id, "")
 
-    def _write_marks(self, tally: Tally) -> None:
+    def _write_marks(self, tally: SpaceUpdate) -> None:
         # What only waits for a vector or a link, and then changes itself, is remembered as it was before that.
         kept = "ON CONFLICT DO UPDATE SET before = excluded.before WHERE before = ''"
         rows = ((tally.no, id, before) for id, before in tally.marked.items())
@@ -335,7 +344,9 @@ class Writer:
         tally.count(row, 1)
         plain = edge.item_id is None and not edge.properties and edge.target_space != edge.space
         body = (
-            None if plain else codec.to_json({name: row[name] for name in UNUSUAL if name in row})
+            None
+            if plain
+            else codec.to_json({name: row[name] for name in BODY_FIELDS if name in row})
         )
         return (
             tally.no,
@@ -359,7 +370,7 @@ class Writer:
         tally = self.tally(space)
         where = "WHERE space = ? AND source = ? AND target_space = ? AND target = ? AND type = ?"
         values = (tally.no, source, self.tally(target_space).no, target, type)
-        rows = list(self._connection.execute(f"SELECT {EDGE} FROM edge {where}", values))
+        rows = list(self._connection.execute(f"SELECT {EDGE_COLUMNS} FROM edge {where}", values))
         if not rows:
             return None
         self._connection.execute(f"DELETE FROM edge {where}", values)
@@ -368,8 +379,8 @@ class Writer:
         return edge
 
     def _edges_at(self, space: int, id: str) -> list[Edge]:
-        query = f"""SELECT {EDGE} FROM edge WHERE space = ?1 AND source = ?2
-            UNION SELECT {EDGE} FROM edge WHERE target_space = ?1 AND target = ?2"""
+        query = f"""SELECT {EDGE_COLUMNS} FROM edge WHERE space = ?1 AND source = ?2
+            UNION SELECT {EDGE_COLUMNS} FROM edge WHERE target_space = ?1 AND target = ?2"""
         names = dict(list(self._connection.execute("SELECT no, name FROM space")))
         return sorted(
             (
