@@ -9,12 +9,19 @@ import pytest
 
 import knowloom
 from knowloom import Edge, Hit, Item
-from knowloom.context.packing import Part
-from knowloom.context.pipeline import _enough
-from knowloom.recipes import AS_FITS, CHARACTERS_PER_TOKEN, LEAST, USUAL, Recipe, resolved
+from knowloom.context.packing import SectionCandidates
+from knowloom.context.pipeline import _drop_surplus
+from knowloom.recipes import (
+    CHARACTERS_PER_TOKEN,
+    DEFAULT_CANDIDATES,
+    FIT_BUDGET,
+    MIN_CANDIDATES,
+    Recipe,
+    resolve_limit,
+)
 
-FOUND = resolved(
-    Recipe("found", limit=AS_FITS, share=0.0), 600
+FOUND = resolve_limit(
+    Recipe("found", limit=FIT_BUDGET, share=0.0), 600
 )  # 3,600 characters: room for 36 texts of 100
 LED = Recipe("led", "walk", limit=30, share=0.0)
 
@@ -29,48 +36,59 @@ def hits(name: str, count: int, best: float) -> tuple[Hit, ...]:
 
 def test_what_was_found_is_left_out_where_links_lead_to_text_enough_that_is_worth_more() -> None:
     found, led = hits("f", 40, 0.5), hits("l", 20, 0.9)
-    kept, others = _enough([Part(FOUND, found), Part(LED, led)])
+    kept, others = _drop_surplus([SectionCandidates(FOUND, found), SectionCandidates(LED, led)])
     assert kept.hits == found[:16] and others.hits == led
 
 
 def test_the_best_of_what_was_found_stay_however_much_links_lead_to() -> None:
     found, led = hits("f", 40, 0.5), hits("l", 60, 0.9)
-    kept, others = _enough([Part(FOUND, found), Part(LED, led)])
-    assert kept.hits == found[:LEAST] and others.hits == led
+    kept, others = _drop_surplus([SectionCandidates(FOUND, found), SectionCandidates(LED, led)])
+    assert kept.hits == found[:MIN_CANDIDATES] and others.hits == led
 
 
 def test_what_is_found_and_worth_more_than_what_links_lead_to_stays() -> None:
     found, led = hits("f", 40, 0.9), hits("l", 20, 0.5)
-    assert _enough([Part(FOUND, found), Part(LED, led)])[0].hits == found[:36]
+    assert (
+        _drop_surplus([SectionCandidates(FOUND, found), SectionCandidates(LED, led)])[0].hits
+        == found[:36]
+    )
     revalued = tuple(
         replace(hit, signals={"walk": 0.95}) if n > 30 else hit for n, hit in enumerate(found)
     )
-    assert _enough([Part(FOUND, revalued), Part(LED, led)])[0].hits == (
+    assert _drop_surplus([SectionCandidates(FOUND, revalued), SectionCandidates(LED, led)])[
+        0
+    ].hits == (
         *revalued[:27],
         *revalued[31:],
     )
 
 
 def test_limits_shares_and_needs_that_were_asked_for_are_kept() -> None:
-    found, led = Part(FOUND, hits("f", 40, 0.5)), Part(LED, hits("l", 60, 0.9))
+    found, led = (
+        SectionCandidates(FOUND, hits("f", 40, 0.5)),
+        SectionCandidates(LED, hits("l", 60, 0.9)),
+    )
     sure = replace(found, recipe=replace(FOUND, share=0.5))
     limited = replace(found, recipe=replace(FOUND, limit=40, room=0))
     needing = replace(led, needs=(((0,),),) * len(led.hits))
     for parts in (
         [found],
-        [found, Part(LED, ())],
+        [found, SectionCandidates(LED, ())],
         [sure, led],
         [limited, led],
         [found, needing],
         [],
     ):
-        assert _enough(parts) == parts
+        assert _drop_surplus(parts) == parts
 
 
 def test_parts_that_are_sure_of_a_share_neither_lose_hits_nor_make_others_lose_them() -> None:
-    found, led = Part(FOUND, hits("f", 40, 0.5)), Part(LED, hits("l", 20, 0.9))
-    sure = Part(replace(FOUND, name="sure", share=0.5), hits("s", 40, 0.95))
-    assert _enough([sure, found, led]) == [sure, *_enough([found, led])]
+    found, led = (
+        SectionCandidates(FOUND, hits("f", 40, 0.5)),
+        SectionCandidates(LED, hits("l", 20, 0.9)),
+    )
+    sure = SectionCandidates(replace(FOUND, name="sure", share=0.5), hits("s", 40, 0.95))
+    assert _drop_surplus([sure, found, led]) == [sure, *_drop_surplus([found, led])]
 
 
 def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
@@ -154,14 +172,17 @@ def test_what_may_be_looked_at_is_not_more_because_items_are_short() -> None:
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item(f"f{n:03}", "s", text=f"refund number {n}") for n in range(650)])
         assert kb.context("refund", spaces=["s"], max_tokens=4000, limit=20).stats.candidates == 20
-        assert kb.context("refund", spaces=["s"], max_tokens=None).stats.candidates == USUAL
-        assert kb.context("refund", spaces=["s"], max_tokens=0).stats.candidates == LEAST
+        assert (
+            kb.context("refund", spaces=["s"], max_tokens=None).stats.candidates
+            == DEFAULT_CANDIDATES
+        )
+        assert kb.context("refund", spaces=["s"], max_tokens=0).stats.candidates == MIN_CANDIDATES
 
 
 def test_there_is_a_limit_to_candidates_and_who_is_behind_it_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("knowloom.recipes.MOST", 120)
+    monkeypatch.setattr("knowloom.recipes.MAX_CANDIDATES", 120)
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item(f"f{n:03}", "s", text="refund") for n in range(150)])
         told = kb.explain("refund", spaces=["s"], max_tokens=4000, recipe="search")

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from knowloom.context import knapsack, knapsack_table
-from knowloom.context.knapsack import Choice, Group, Offer, Option, choose
-from knowloom.context.knapsack_bounds import settled
-from knowloom.context.knapsack_table import Ruling
+from knowloom.context.knapsack import Choice, Offer, OfferGroup, Option, choose
+from knowloom.context.knapsack_bounds import fix_variables
+from knowloom.context.knapsack_table import BranchConstraints
 
 EXAMPLES = int(os.environ.get("KNOWLOOM_EXAMPLES", "150"))
 MANY = settings(
@@ -32,7 +32,7 @@ offers = st.builds(Offer, options=st.lists(options, min_size=1, max_size=3).map(
 @pytest.fixture(
     scope="module",
     autouse=True,
-    params=[0, knapsack.SMALL],
+    params=[0, knapsack.SMALL_TABLE],
     ids=["settled before", "tables of all"],
 )
 def small(request: pytest.FixtureRequest) -> Iterator[None]:
@@ -45,7 +45,7 @@ def small(request: pytest.FixtureRequest) -> Iterator[None]:
 @st.composite
 def problems(
     draw: st.DrawFn, shares: bool = False, needs: bool = False, most: bool = True
-) -> tuple[list[Group], int]:
+) -> tuple[list[OfferGroup], int]:
     """One to three groups with at most seven offers in all, and a budget that holds the shares."""
     sizes = draw(
         st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(lambda sizes: sum(sizes) <= 7)
@@ -59,7 +59,7 @@ def problems(
         if needs:
             taken = [replace(offer, needs=draw(needed(sum(sizes)))) for offer in taken]
         limit = draw(st.integers(0, 40)) if most else budget
-        groups.append(Group(tuple(taken), sure, limit, draw(st.integers(0, 4))))
+        groups.append(OfferGroup(tuple(taken), sure, limit, draw(st.integers(0, 4))))
     return groups, budget
 
 
@@ -68,7 +68,7 @@ def needed(size: int) -> st.SearchStrategy[tuple[Picks, ...]]:
     return st.lists(one, max_size=2).map(tuple)
 
 
-def cost(group: Group, picks: Sequence[int]) -> int:
+def cost(group: OfferGroup, picks: Sequence[int]) -> int:
     taken = [
         offer.options[pick].tokens
         for offer, pick in zip(group.offers, picks, strict=True)
@@ -77,7 +77,7 @@ def cost(group: Group, picks: Sequence[int]) -> int:
     return sum(taken) + (group.overhead if taken else 0)
 
 
-def worth(group: Group, picks: Sequence[int]) -> int:
+def worth(group: OfferGroup, picks: Sequence[int]) -> int:
     return sum(
         offer.options[pick].value
         for offer, pick in zip(group.offers, picks, strict=True)
@@ -85,19 +85,19 @@ def worth(group: Group, picks: Sequence[int]) -> int:
     )
 
 
-def split(groups: Sequence[Group], picks: Sequence[int]) -> list[Sequence[int]]:
+def split(groups: Sequence[OfferGroup], picks: Sequence[int]) -> list[Sequence[int]]:
     rest = list(picks)
     return [[rest.pop(0) for _ in group.offers] for group in groups]
 
 
-def ways(group: Group) -> Iterator[Picks]:
+def ways(group: OfferGroup) -> Iterator[Picks]:
     """Every choice of a group that stays within the most it may have."""
     for picks in product(*(range(-1, len(offer.options)) for offer in group.offers)):
         if cost(group, picks) <= group.most:
             yield picks
 
 
-def alone(group: Group) -> tuple[int, int]:
+def alone(group: OfferGroup) -> tuple[int, int]:
     """The best a group can make of its share, and the fewest tokens that give it."""
     reachable = [
         (worth(group, picks), -cost(group, picks))
@@ -108,7 +108,7 @@ def alone(group: Group) -> tuple[int, int]:
     return value, -tokens if value else 0
 
 
-def best(groups: Sequence[Group], budget: int) -> int:
+def best(groups: Sequence[OfferGroup], budget: int) -> int:
     """The most value, when what a group made of its share counts as spent and the rest may go to any group."""
     totals = {0: 0}  # tokens spent, the best value for them
     for group in groups:
@@ -125,7 +125,7 @@ def best(groups: Sequence[Group], budget: int) -> int:
     return max(totals.values())
 
 
-def best_with_needs(groups: Sequence[Group], budget: int) -> int:
+def best_with_needs(groups: Sequence[OfferGroup], budget: int) -> int:
     every = product(*(list(ways(group)) for group in groups))
     return max(
         sum(worth(group, picks) for group, picks in zip(groups, parts, strict=True))
@@ -135,13 +135,13 @@ def best_with_needs(groups: Sequence[Group], budget: int) -> int:
     )
 
 
-def broken(groups: Sequence[Group], picks: Sequence[int]) -> bool:
+def broken(groups: Sequence[OfferGroup], picks: Sequence[int]) -> bool:
     every = [offer for group in groups for offer in group.offers]
     taken = {number for number, pick in enumerate(picks) if pick >= 0}
     return any(not taken & set(need) for number in taken for need in every[number].needs)
 
 
-def assert_possible(groups: Sequence[Group], budget: int, choice: Choice) -> None:
+def assert_possible(groups: Sequence[OfferGroup], budget: int, choice: Choice) -> None:
     parts = split(groups, choice.options)
     costs = [cost(group, picks) for group, picks in zip(groups, parts, strict=True)]
     assert sum(costs) <= budget
@@ -278,7 +278,7 @@ def test_what_a_coarse_table_leaves_is_used_up(problem, cells):
 
 def test_a_thousand_equal_offers_fill_a_budget_too_large_for_an_exact_table(monkeypatch):
     monkeypatch.setattr(knapsack_table, "MAX_CELLS", 400_000)
-    group = Group(
+    group = OfferGroup(
         tuple(Offer((Option(130 + number % 9, 1000), Option(7, 50))) for number in range(1000)),
         0,
         60_000,
@@ -305,7 +305,7 @@ def test_a_coarse_table_with_shares_and_needs_still_fits(problem, cells):
 def test_the_same_problem_has_the_same_answer(problem):
     groups, budget = problem
     again = [
-        Group(
+        OfferGroup(
             tuple(Offer(tuple(offer.options), offer.needs) for offer in group.offers),
             group.sure,
             group.most,
@@ -317,59 +317,65 @@ def test_the_same_problem_has_the_same_answer(problem):
 
 
 def test_of_equal_offers_the_first_are_taken():
-    group = Group(tuple(Offer((Option(2, 5),)) for _ in range(5)), sure=0, most=6)
+    group = OfferGroup(tuple(Offer((Option(2, 5),)) for _ in range(5)), sure=0, most=6)
     assert choose([group], 6).options == (0, 0, 0, -1, -1)
 
 
 def test_of_equal_options_the_first_is_taken():
-    assert choose([Group((Offer((Option(2, 5), Option(2, 5))),), 0, 9)], 9).options == (0,)
+    assert choose([OfferGroup((Offer((Option(2, 5), Option(2, 5))),), 0, 9)], 9).options == (0,)
 
 
 def test_of_equal_groups_the_first_is_served():
-    groups = [Group((Offer((Option(3, 7),)),), 0, 9), Group((Offer((Option(3, 7),)),), 0, 9)]
+    groups = [
+        OfferGroup((Offer((Option(3, 7),)),), 0, 9),
+        OfferGroup((Offer((Option(3, 7),)),), 0, 9),
+    ]
     assert choose(groups, 5).options == (0, -1)
 
 
 @pytest.mark.parametrize(
-    "groups", [[], [Group((), 0, 0)], [Group((), 3, 9, overhead=2), Group((), 0, 9)]]
+    "groups", [[], [OfferGroup((), 0, 0)], [OfferGroup((), 3, 9, overhead=2), OfferGroup((), 0, 9)]]
 )
 def test_nothing_on_offer_is_nothing_chosen(groups):
     assert choose(groups, 10) == Choice((), 0, 0)
 
 
 def test_without_tokens_only_what_is_free_is_taken():
-    group = Group((Offer((Option(1, 9),)), Offer((Option(0, 2),))), sure=0, most=0)
+    group = OfferGroup((Offer((Option(1, 9),)), Offer((Option(0, 2),))), sure=0, most=0)
     assert choose([group], 0) == Choice((-1, 0), 2, 2)
 
 
 def test_a_heading_is_paid_for_what_is_free_too():
-    group = Group((Offer((Option(0, 2),)),), sure=0, most=9, overhead=3)
+    group = OfferGroup((Offer((Option(0, 2),)),), sure=0, most=9, overhead=3)
     assert [choose([group], budget).options for budget in (2, 3)] == [(-1,), (0,)]
 
 
 def test_an_offer_without_options_is_never_taken():
-    assert choose([Group((Offer(()), Offer((Option(1, 1),))), 0, 5)], 5).options == (-1, 0)
+    assert choose([OfferGroup((Offer(()), Offer((Option(1, 1),))), 0, 5)], 5).options == (-1, 0)
 
 
 def test_a_budget_beyond_everything_needs_no_more_memory_than_everything():
     groups = [
-        Group((Offer((Option(10, 1),)),), sure=10**14, most=10**15, overhead=1) for _ in range(3)
+        OfferGroup((Offer((Option(10, 1),)),), sure=10**14, most=10**15, overhead=1)
+        for _ in range(3)
     ]
     assert choose(groups, 10**15) == Choice((0, 0, 0), 3, 3)
 
 
 def test_values_may_be_as_large_as_two_hundred_sure_hits():
-    group = Group(tuple(Offer((Option(1, 10**12),)) for _ in range(200)), sure=0, most=150)
+    group = OfferGroup(tuple(Offer((Option(1, 10**12),)) for _ in range(200)), sure=0, most=150)
     assert choose([group], 200).value == 150 * 10**12
 
 
 def test_a_need_that_nothing_can_meet_keeps_the_offer_out():
-    group = Group((Offer((Option(1, 9),), needs=((),)), Offer((Option(1, 1),))), sure=0, most=5)
+    group = OfferGroup(
+        (Offer((Option(1, 9),), needs=((),)), Offer((Option(1, 1),))), sure=0, most=5
+    )
     assert choose([group], 5) == Choice((-1, 0), 1, 1)
 
 
 def test_two_offers_that_need_each_other_come_together_or_not_at_all():
-    group = Group(
+    group = OfferGroup(
         (
             Offer((Option(3, 9),), needs=((1,),)),
             Offer((Option(3, 1),), needs=((0,),)),
@@ -383,8 +389,8 @@ def test_two_offers_that_need_each_other_come_together_or_not_at_all():
 
 def test_a_worthless_offer_comes_along_when_a_good_one_needs_it():
     groups = [
-        Group((Offer((Option(2, 9),), needs=((1,),)),), 0, 9),
-        Group((Offer((Option(2, 0),)),), 0, 9, overhead=1),
+        OfferGroup((Offer((Option(2, 9),), needs=((1,),)),), 0, 9),
+        OfferGroup((Offer((Option(2, 0),)),), 0, 9, overhead=1),
     ]
     assert choose(groups, 4).value == 0
     assert choose(groups, 5) == Choice((0, 0), 9, 9)
@@ -392,7 +398,9 @@ def test_a_worthless_offer_comes_along_when_a_good_one_needs_it():
 
 def test_a_coarse_table_costs_nothing_where_everything_fits(monkeypatch):
     monkeypatch.setattr("knowloom.context.knapsack_table.MAX_CELLS", 20)
-    group = Group(tuple(Offer((Option(7, 5), Option(1, 1))) for _ in range(9)), sure=63, most=63)
+    group = OfferGroup(
+        tuple(Offer((Option(7, 5), Option(1, 1))) for _ in range(9)), sure=63, most=63
+    )
     choice = choose([group], 63)
     assert (choice.options, choice.gap) == ((0,) * 9, 0.0)
 
@@ -418,7 +426,7 @@ def some_offer(chance: random.Random, worth: int) -> Offer:
     )
 
 
-def some_problem(seed: int) -> tuple[list[Group], int]:
+def some_problem(seed: int) -> tuple[list[OfferGroup], int]:
     """As large as those of requests, some with many equal values."""
     chance = random.Random(seed)
     budget = chance.choice([chance.randint(1, 400), chance.randint(400, 2500)])
@@ -431,7 +439,7 @@ def some_problem(seed: int) -> tuple[list[Group], int]:
         left -= sure
         most = chance.choice([budget, budget, chance.randint(0, budget)])
         groups.append(
-            Group(
+            OfferGroup(
                 tuple(some_offer(chance, worth()) for _ in range(chance.choice([0, 3, 20, 40]))),
                 sure,
                 most,
@@ -445,13 +453,13 @@ def test_what_is_settled_before_is_what_tables_of_all_offers_would_choose(monkey
     monkeypatch.setattr(knapsack, "SMALL", 0)
     for seed in range(max(300, EXAMPLES)):
         groups, budget = some_problem(seed)
-        assert choose(groups, budget) == knapsack._solve(groups, budget, Ruling())
+        assert choose(groups, budget) == knapsack._solve(groups, budget, BranchConstraints())
 
 
 def test_most_of_a_large_problem_is_settled_before_any_table_is_made():
     chance = random.Random(3)
     groups = [
-        Group(
+        OfferGroup(
             tuple(some_offer(chance, int(10**12 * chance.random() ** 6)) for _ in range(40)),
             0,
             2000,
@@ -459,7 +467,7 @@ def test_most_of_a_large_problem_is_settled_before_any_table_is_made():
         )
         for _ in range(2)
     ]
-    parts = settled(groups, 2000, {})
+    parts = fix_variables(groups, 2000, {})
     assert parts is not None
     assert sum(len(part.rest.offers) for part in parts) < 30
 
@@ -468,7 +476,7 @@ def test_a_problem_too_large_for_exact_tables_is_solved_exactly_when_what_is_lef
     monkeypatch,
 ):
     chance = random.Random(3)
-    group = Group(
+    group = OfferGroup(
         tuple(some_offer(chance, int(10**12 * chance.random() ** 6)) for _ in range(80)), 0, 2000
     )
     exact = choose([group], 2000)
@@ -481,12 +489,12 @@ def test_what_is_taken_before_leaves_the_rest_its_room(monkeypatch):
     large = [Offer((Option(400, 0), Option(1, 1)))]
     sure = Offer((Option(300, 10**9),))
     groups = [
-        Group(tuple(large), 500, 1000),
-        Group(
+        OfferGroup(tuple(large), 500, 1000),
+        OfferGroup(
             (sure, *(Offer((Option(23 + number % 7, 100 + number),)) for number in range(30))),
             0,
             1000,
             3,
         ),
     ]
-    assert choose(groups, 1000) == knapsack._solve(groups, 1000, Ruling())
+    assert choose(groups, 1000) == knapsack._solve(groups, 1000, BranchConstraints())

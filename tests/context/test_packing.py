@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 import knowloom
 from knowloom import Context, Edge, Hit, Item, Kind, Recipe, Weights
-from knowloom.caching import Recent
+from knowloom.caching import TwoGenerationCache
 from knowloom.context import packing as stage
-from knowloom.context.packing import Part, fit
+from knowloom.context.packing import SectionCandidates, pack
 from knowloom.embedders import minilm
-from knowloom.formats.layout import FORMATS, assemble, layout
+from knowloom.formats.layout import FORMATS, assemble, get_layout
 from knowloom.model import Form
 from knowloom.tokens import counter
 
@@ -219,7 +219,7 @@ def asked() -> list[Case]:
 
 
 def blocks(context: Context) -> list[tuple[str, list[str]]]:
-    shown = layout(context.query.format)
+    shown = get_layout(context.query.format)
     return [
         (fragment.name, [shown.block(one.hit, one.form) for one in fragment.chosen])
         for fragment in context.fragments
@@ -289,7 +289,7 @@ def ids_of_parts(context: Context) -> list[str]:
 def test_items_are_never_cut(asked):
     for case in asked:
         context = case.context
-        assert context.text == assemble(layout(context.query.format), blocks(context))
+        assert context.text == assemble(get_layout(context.query.format), blocks(context))
         assert [[chosen.text for chosen in fragment.chosen] for fragment in context.fragments] == [
             texts for _, texts in blocks(context)
         ]
@@ -322,10 +322,10 @@ def test_what_is_called_too_large_does_not_fit_alone_and_what_is_outweighed_does
     for case in asked[:: max(1, len(asked) // 200)]:
         query = case.context.query
         for one in case.context.left_out[:5]:
-            alone = fit(
-                [Part(recipe_of(case, one.fragment), (one.hit,))],
+            alone = pack(
+                [SectionCandidates(recipe_of(case, one.fragment), (one.hit,))],
                 query.max_tokens,
-                layout(query.format),
+                get_layout(query.format),
                 counter(query.model),
             )
             assert one.reason.startswith("outweighed" if alone.text else "too large")
@@ -346,7 +346,9 @@ def test_a_tight_budget_is_used_to_the_last_few_tokens(name, model):
             Hit(paragraph(chance, number), round(chance.random(), 3))
             for number in range(budget // 10)
         )
-        fitted = fit([Part(Recipe("one"), paragraphs)], budget, layout(name), counter(model))
+        fitted = pack(
+            [SectionCandidates(Recipe("one"), paragraphs)], budget, get_layout(name), counter(model)
+        )
         assert 0.97 * budget <= fitted.tokens <= budget
 
 
@@ -373,8 +375,11 @@ def test_the_most_a_part_may_have_is_a_share_of_the_budget_not_of_what_there_is(
         Hit(Item(f"i{number}", "s", title="A title", text="word " * 50), 0.5)
         for number in range(10)
     )
-    fitted = fit(
-        [Part(Recipe("half", most=0.5), hits)], 10_000, layout("markdown"), counter("gpt-4")
+    fitted = pack(
+        [SectionCandidates(Recipe("half", most=0.5), hits)],
+        10_000,
+        get_layout("markdown"),
+        counter("gpt-4"),
     )
     assert fitted.left_out == ()
 
@@ -383,15 +388,21 @@ def test_a_share_is_kept_for_a_part_whose_items_are_worth_less():
     text = "word " * 30
     good = tuple(Hit(Item(f"good{number}", "s", text=text), 1.0) for number in range(20))
     poor = tuple(Hit(Item(f"poor{number}", "s", text=text), 0.1) for number in range(20))
-    parts = [Part(Recipe("good", share=0.5), good), Part(Recipe("poor", share=0.5), poor)]
-    fitted = fit(parts, 800, layout("markdown"), counter("gpt-4"))
+    parts = [
+        SectionCandidates(Recipe("good", share=0.5), good),
+        SectionCandidates(Recipe("poor", share=0.5), poor),
+    ]
+    fitted = pack(parts, 800, get_layout("markdown"), counter("gpt-4"))
     assert fitted.fragments[1].tokens > 0.4 * 800
 
 
 def test_what_a_part_leaves_unused_goes_to_the_others():
     hits = tuple(Hit(Item(f"i{number}", "s", text="word " * 30), 1.0) for number in range(40))
-    parts = [Part(Recipe("rich", share=0.1), hits), Part(Recipe("empty", share=0.9), ())]
-    assert fit(parts, 800, layout("plain"), counter("gpt-4")).tokens > 0.95 * 800
+    parts = [
+        SectionCandidates(Recipe("rich", share=0.1), hits),
+        SectionCandidates(Recipe("empty", share=0.9), ()),
+    ]
+    assert pack(parts, 800, get_layout("plain"), counter("gpt-4")).tokens > 0.95 * 800
 
 
 def test_a_better_item_is_preferred_to_a_worse_one_of_the_same_size():
@@ -399,21 +410,28 @@ def test_a_better_item_is_preferred_to_a_worse_one_of_the_same_size():
         Hit(Item(f"i{number}", "s", text="word " * 30), score)
         for number, score in enumerate([0.2, 0.9, 0.3])
     )
-    fitted = fit(
-        [Part(Recipe("one", forms=(Form.WHOLE,)), hits)], 45, layout("markdown"), counter("gpt-4")
+    fitted = pack(
+        [SectionCandidates(Recipe("one", forms=(Form.WHOLE,)), hits)],
+        45,
+        get_layout("markdown"),
+        counter("gpt-4"),
     )
     assert [chosen.hit.item.id for chosen in fitted.fragments[0].chosen] == ["i1"]
 
 
 def test_a_summary_is_shown_where_the_whole_does_not_fit():
     hit = Hit(Item("i", "s", title="Refunds", text="word " * 500, summary="In short."), 1.0)
-    fitted = fit([Part(Recipe("one"), (hit,))], 60, layout("markdown"), counter("gpt-4"))
+    fitted = pack(
+        [SectionCandidates(Recipe("one"), (hit,))], 60, get_layout("markdown"), counter("gpt-4")
+    )
     assert "In short." in fitted.text
 
 
 def test_a_pointer_is_shown_where_nothing_else_fits():
     hit = Hit(Item("the-id", "s", title="Refunds", text="word " * 500), 1.0)
-    fitted = fit([Part(Recipe("one"), (hit,))], 30, layout("markdown"), counter("gpt-4"))
+    fitted = pack(
+        [SectionCandidates(Recipe("one"), (hit,))], 30, get_layout("markdown"), counter("gpt-4")
+    )
     assert "the-id" in fitted.text and "word" not in fitted.text
 
 
@@ -422,9 +440,9 @@ def test_what_needs_another_item_is_not_shown_without_it():
         Hit(Item("link", "s", text="link"), 1.0),
         Hit(Item("end", "s", text="word " * 100), 0.1),
     )
-    part = Part(Recipe("one", forms=(Form.WHOLE,)), hits, needs=(((1,),), ()))
+    part = SectionCandidates(Recipe("one", forms=(Form.WHOLE,)), hits, needs=(((1,),), ()))
     small, large = (
-        fit([part], budget, layout("markdown"), counter("gpt-4")) for budget in (60, 200)
+        pack([part], budget, get_layout("markdown"), counter("gpt-4")) for budget in (60, 200)
     )
     assert small.text == ""
     assert [chosen.hit.item.id for chosen in large.fragments[0].chosen] == ["link", "end"]
@@ -458,9 +476,10 @@ hits = st.builds(
 )
 def test_no_text_however_strange_makes_a_context_too_long(found, budget, name, model):
     parts = [
-        Part(Recipe(f"part{number}", share=0.4), tuple(many)) for number, many in enumerate(found)
+        SectionCandidates(Recipe(f"part{number}", share=0.4), tuple(many))
+        for number, many in enumerate(found)
     ]
-    fitted = fit(parts, budget, layout(name), counter(model))
+    fitted = pack(parts, budget, get_layout(name), counter(model))
     assert fitted.tokens == counter(model).count(fitted.text) <= budget
 
 
@@ -469,11 +488,11 @@ def test_no_text_however_strange_makes_a_context_too_long(found, budget, name, m
 def test_each_token_more_is_kept_to(name, model):
     chance = random.Random(7)
     parts = [
-        Part(Recipe("one", share=0.5), found(chance, 8)),
-        Part(Recipe("two", share=0.5), found(chance, 8)),
+        SectionCandidates(Recipe("one", share=0.5), found(chance, 8)),
+        SectionCandidates(Recipe("two", share=0.5), found(chance, 8)),
     ]
     for budget in range(0, 400, 7):
-        fitted = fit(parts, budget, layout(name), counter(model))
+        fitted = pack(parts, budget, get_layout(name), counter(model))
         assert fitted.tokens == counter(model).count(fitted.text) <= budget
 
 
@@ -482,12 +501,12 @@ def test_each_token_more_is_kept_to(name, model):
 def test_where_counts_add_up_the_first_solution_fits(name, model, monkeypatch):
     chance = random.Random(7)
     parts = [
-        Part(Recipe("one", share=0.5), found(chance, 8)),
-        Part(Recipe("two", share=0.5), found(chance, 8)),
+        SectionCandidates(Recipe("one", share=0.5), found(chance, 8)),
+        SectionCandidates(Recipe("two", share=0.5), found(chance, 8)),
     ]
     monkeypatch.setattr(stage, "TRIES", 1)
     assert all(
-        fit(parts, budget, layout(name), counter(model)).text for budget in range(200, 600, 7)
+        pack(parts, budget, get_layout(name), counter(model)).text for budget in range(200, 600, 7)
     )
 
 
@@ -499,13 +518,13 @@ def found(chance: random.Random, many: int) -> tuple[Hit, ...]:
 
 
 def test_a_text_of_a_megabyte_is_left_out_of_a_small_context_and_shown_in_a_large_one():
-    parts: Sequence[Part] = [
-        Part(
+    parts: Sequence[SectionCandidates] = [
+        SectionCandidates(
             Recipe("one", forms=(Form.WHOLE,)), (Hit(Item("i", "s", text="word " * 200_000), 1.0),)
         )
     ]
     small, large = (
-        fit(parts, budget, layout("markdown"), counter("gpt-4")) for budget in (1000, 300_000)
+        pack(parts, budget, get_layout("markdown"), counter("gpt-4")) for budget in (1000, 300_000)
     )
     assert small.left_out[0].tokens > 200_000
     assert large.tokens <= 300_000 and large.text.count("word") == 200_000
@@ -532,24 +551,31 @@ def test_what_hardly_matters_is_still_shown_whole_where_there_is_room():
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o", "some-other-model"])
 def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, model):
     bare = replace(
-        layout("markdown"), name="bare", block=lambda hit, _: hit.item.text, lasting=False
+        get_layout("markdown"), name="bare", block=lambda hit, _: hit.item.text, is_cacheable=False
     )
     hits = tuple(
         Hit(Item(f"i{number}", "s", title="t", text=text), 1.0) for number, text in enumerate(texts)
     )
-    fitted = fit([Part(Recipe("one", forms=(Form.WHOLE,)), hits)], 100, bare, counter(model))
+    fitted = pack(
+        [SectionCandidates(Recipe("one", forms=(Form.WHOLE,)), hits)], 100, bare, counter(model)
+    )
     assert len(fitted.fragments[0].chosen) == 2
     assert fitted.tokens == counter(model).count(fitted.text)
 
 
 @pytest.mark.parametrize("field", ["title", "text", "summary", "properties"])
 def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
-    kept = Recent(100)
+    kept = TwoGenerationCache(100)
     monkeypatch.setattr(stage, "_remembered", kept)
-    for size in (10, stage.LONGEST_REMEMBERED + 5):
+    for size in (10, stage.MAX_CACHED_CHARACTERS + 5):
         large = "word " * (size // 5)
         item = Item(
             f"i{size}", "s", **{field: {"notes": large} if field == "properties" else large}
         )
-        fit([Part(Recipe("one"), (Hit(item, 1.0),))], 100, layout("markdown"), counter("gpt-4"))
+        pack(
+            [SectionCandidates(Recipe("one"), (Hit(item, 1.0),))],
+            100,
+            get_layout("markdown"),
+            counter("gpt-4"),
+        )
     assert [key[4] for key in kept] == ["i10"]

@@ -20,8 +20,8 @@ from test_packing import MODELS, cases
 import knowloom
 from knowloom import Client, Edge, Hit, Invalid, Item, Kind, Recipe
 from knowloom.cli.main import cli
-from knowloom.context.packing import Part, fit
-from knowloom.context.paths import SAID, way
+from knowloom.context.packing import SectionCandidates, pack
+from knowloom.context.paths import EDGE_PHRASES, describe_path
 from knowloom.formats.layout import FORMATS
 from knowloom.integrations.langchain import KnowloomRetriever
 from knowloom.model import Form
@@ -165,25 +165,25 @@ def test_what_has_no_title_is_told_by_its_id_and_a_long_title_is_shortened():
         ("s", "a"): Item("a", "s", title="word " * 2000),
         ("s", "b"): Item("b", "s", title="\n"),
     }
-    said = way([edge], items)
+    said = describe_path([edge], items)
     assert said.endswith(' is similar to "b"')
     assert said.startswith('"word word')
     assert "wor …" not in said
     assert len(said) < 150
-    assert len(way([edge], {("s", "a"): Item("a", "s", title="漢" * 10_000)})) < 150
+    assert len(describe_path([edge], {("s", "a"): Item("a", "s", title="漢" * 10_000)})) < 150
 
 
 def test_every_type_of_link_that_knowloom_makes_has_words_for_it():
     from knowloom.linking.tag_rules import RULES
-    from knowloom.retrieval.walk import BRIDGED
+    from knowloom.retrieval.walk import BRIDGE
 
-    assert {*RULES, BRIDGED} <= set(SAID)
+    assert {*RULES, BRIDGE} <= set(EDGE_PHRASES)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_title_cannot_forge_a_link(name):
     forged = 'Alpha" mentions "Beta"; "X'
-    linked = way(
+    linked = describe_path(
         [Edge("a", "b", 'x" y', space="s")],
         {("s", "a"): Item("a", "s", title=forged), ("s", "b"): Item("b", "s", title="B\\")},
     )
@@ -229,7 +229,7 @@ links = st.builds(
 def test_however_strange_titles_and_types_are_the_path_is_one_line_of_its_own(
     item: Item, title: str, chain: list[Edge], form: Form
 ) -> None:
-    via = way(chain, {("s", "a"): Item("a", "s", title=title), ("s", "b"): item})
+    via = describe_path(chain, {("s", "a"): Item("a", "s", title=title), ("s", "b"): item})
     hit = Hit(item, 1.0, via=via)
     assert len(via.splitlines()) == 1
     assert json.loads(FORMATS["json"].block(hit, form))["via"] == via
@@ -262,10 +262,12 @@ def test_no_path_however_strange_makes_a_context_too_long(
     found: list[Item], budget: int, name: str, model: str, chain: list[Edge]
 ) -> None:
     hits = tuple(
-        Hit(one, 0.5, via=way(chain[: number + 1], {("s", "a"): one}))
+        Hit(one, 0.5, via=describe_path(chain[: number + 1], {("s", "a"): one}))
         for number, one in enumerate(found)
     )
-    fitted = fit([Part(Recipe("linked"), hits)], budget, FORMATS[name], counter(model))
+    fitted = pack(
+        [SectionCandidates(Recipe("linked"), hits)], budget, FORMATS[name], counter(model)
+    )
     assert counter(model).count(fitted.text) == fitted.tokens <= budget
 
 
@@ -284,8 +286,8 @@ def test_no_request_overruns_its_budget_with_paths():
 def test_the_same_item_with_another_path_is_not_taken_from_memory():
     hit = Hit(Item("a", "s", title="A", text="Text."), 0.5)
     texts = {
-        fit(
-            [Part(Recipe("linked"), (replace(hit, via=via),))],
+        pack(
+            [SectionCandidates(Recipe("linked"), (replace(hit, via=via),))],
             100,
             FORMATS["plain"],
             counter("gpt-4"),

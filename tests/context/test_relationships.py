@@ -150,7 +150,7 @@ def test_yaml_and_json_give_back_what_was_stored(
             [entity("a", source, "harbor"), entity("b", target, "harbor")],
             [Edge("a", "b", type, space="s", properties=properties)],
         )
-        own = agents.agent("own", min_score=0.0)
+        own = agents.define_agent("own", min_score=0.0)
         for format, read in (("json", json.loads), ("yaml", yaml.safe_load)):
             row = read(kb.context("harbor", spaces=["s"], agent=own, format=format).text)[
                 "relationships"
@@ -178,7 +178,7 @@ def test_no_name_can_forge_a_line(kb: Engine) -> None:
 def test_a_request_says_how_many_links_its_agent_follows(
     kb: Engine, depth: int | None, reached: set[str]
 ) -> None:
-    own = agents.agent("own", min_score=0.35, weights=knowloom.Weights(match=0.0, title=1.0))
+    own = agents.define_agent("own", min_score=0.35, weights=knowloom.Weights(match=0.0, title=1.0))
     found = kb.context(
         "beta", spaces=["s"], agent=own, now=NOW, **({} if depth is None else {"depth": depth})
     )
@@ -329,11 +329,11 @@ def test_an_agent_understands_the_names_of_graph_options(tmp_path: Path) -> None
         "depth": 2,
         "max_properties": 4,
     }
-    assert agents.agent("own", **long) == agents.agent("own", **short)
+    assert agents.define_agent("own", **long) == agents.define_agent("own", **short)
     (tmp_path / "agents.toml").write_text(
         '[agents.own]\ninclude_entity_types = ["A"]\nexclude_entity_types = ["B"]\nmin_relevance_score = 0.3\n'
         "relationship_depth = 2\nmax_properties_per_entity = 4\n"
     )
-    assert agents.load(tmp_path / "agents.toml") == (agents.agent("own", **short),)
+    assert agents.load_agents(tmp_path / "agents.toml") == (agents.define_agent("own", **short),)
     with pytest.raises(Invalid, match="relationship_depth and depth are the same option"):
-        agents.agent("own", depth=1, relationship_depth=2)
+        agents.define_agent("own", depth=1, relationship_depth=2)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from knowloom.errors import Invalid
-from knowloom.formats.layout import FORMATS, assemble, forms, in_quotes, layout, on_one_line
-from knowloom.formats.markdown_escape import body_text
+from knowloom.formats.fields import available_forms, format_value, quote_name
+from knowloom.formats.layout import FORMATS, assemble, get_layout
+from knowloom.formats.markdown_escape import escape_body
 from knowloom.model import Edge, Form, Hit, Item, Kind
 
 PARSER = MarkdownIt("commonmark")
@@ -265,7 +266,7 @@ class TestEveryFormat:
                 ours.append(f"[{one_line(item.type) or item.kind}] {name_of(item)}{pointer}")
                 facts = item.shown_properties if form is Form.WHOLE else {}
                 ours += [
-                    f"- {in_quotes(key)}: {on_one_line(value)}" for key, value in facts.items()
+                    f"- {quote_name(key)}: {format_value(value)}" for key, value in facts.items()
                 ]
         lines = document("plain", sections).splitlines()
         assert [line.rstrip() for line in lines if line[:1].strip()] == [
@@ -287,11 +288,11 @@ class TestEveryFormat:
     @pytest.mark.parametrize("name", FORMATS)
     def test_a_document_is_the_sum_of_its_parts(self, name: str) -> None:
         parts, (one, two) = FORMATS[name], (block(name, item("one")), block(name, item("two")))
-        glued = parts.start + parts.opening("a") + one + parts.between + two + parts.closing
-        glued += parts.between_sections + parts.opening("b") + one + parts.closing + parts.end
+        expected = parts.start + parts.opening("a") + one + parts.separator + two + parts.closing
+        expected += parts.section_separator + parts.opening("b") + one + parts.closing + parts.end
         assert assemble(parts, [("a", [one, two]), ("none", []), ("b", [one])]).rstrip(
             "\n"
-        ) == glued.rstrip("\n")
+        ) == expected.rstrip("\n")
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_no_blocks_give_an_empty_document(self, name: str) -> None:
@@ -307,11 +308,11 @@ class TestEveryFormat:
 
     def test_an_unknown_format_is_refused_by_name(self) -> None:
         with pytest.raises(Invalid, match="no format 'xml'; known: json, markdown, plain, yaml"):
-            layout("xml")
+            get_layout("xml")
 
     def test_a_known_format_is_found(self) -> None:
         assert (
-            [layout(name).name for name in FORMATS]
+            [get_layout(name).name for name in FORMATS]
             == list(FORMATS)
             == ["json", "markdown", "plain", "yaml"]
         )
@@ -319,20 +320,25 @@ class TestEveryFormat:
 
 class TestForms:
     def test_an_item_with_a_longer_text_than_its_summary_has_three_forms(self) -> None:
-        assert forms(item("a long text", summary="short")) == (
+        assert available_forms(item("a long text", summary="short")) == (
             Form.WHOLE,
             Form.SUMMARY,
             Form.POINTER,
         )
 
     def test_a_summary_that_is_not_shorter_is_no_form(self) -> None:
-        assert forms(item("same", summary="same")) == (Form.WHOLE, Form.POINTER)
-        assert forms(item("", summary="all there is")) == (Form.WHOLE, Form.POINTER)
-        assert forms(item("text", summary=" \n ")) == (Form.WHOLE, Form.POINTER)
+        assert available_forms(item("same", summary="same")) == (Form.WHOLE, Form.POINTER)
+        assert available_forms(item("", summary="all there is")) == (Form.WHOLE, Form.POINTER)
+        assert available_forms(item("text", summary=" \n ")) == (Form.WHOLE, Form.POINTER)
 
     def test_an_item_that_says_no_more_than_its_name_has_no_pointer(self) -> None:
-        assert forms(item()) == forms(item(" \n")) == forms(item("Title\n")) == (Form.WHOLE,)
-        assert forms(item("Title", properties={"a": 1})) == (Form.WHOLE, Form.POINTER)
+        assert (
+            available_forms(item())
+            == available_forms(item(" \n"))
+            == available_forms(item("Title\n"))
+            == (Form.WHOLE,)
+        )
+        assert available_forms(item("Title", properties={"a": 1})) == (Form.WHOLE, Form.POINTER)
 
 
 class TestMarkdown:
@@ -384,7 +390,7 @@ class TestMarkdown:
         ],
     )
     def test_ordinary_prose_is_unchanged(self, prose: str) -> None:
-        assert body_text(prose) == prose
+        assert escape_body(prose) == prose
         assert_intact(prose)
 
     @pytest.mark.parametrize(
@@ -401,7 +407,7 @@ class TestMarkdown:
         ],
     )
     def test_fences_that_are_closed_stay_whole(self, code: str) -> None:
-        assert body_text(code) == code
+        assert escape_body(code) == code
         assert_intact(code)
 
     @pytest.mark.parametrize(
@@ -457,7 +463,7 @@ class TestMarkdown:
 
     @pytest.mark.parametrize("separator", ["\v", "\f", "\x1c", "\x85", "\u2028", "\u2029", "\x00"])
     def test_other_separators_do_not_break_lines(self, separator: str) -> None:
-        assert body_text(f"x{separator}# y") == f"x{separator}# y"
+        assert escape_body(f"x{separator}# y") == f"x{separator}# y"
         assert_intact(f"x{separator}# y{separator}===")
 
     @given(nasty)
@@ -470,9 +476,9 @@ class TestMarkdown:
     def test_only_backslashes_and_one_fence_are_ever_added(self, text: str) -> None:
         text = text.replace("\r", "\n").rstrip()
         kept = (
-            re.sub(r"\n(`+|~+)\Z", "", body_text(text))
-            if body_text(text).count("\n") > text.count("\n")
-            else body_text(text)
+            re.sub(r"\n(`+|~+)\Z", "", escape_body(text))
+            if escape_body(text).count("\n") > text.count("\n")
+            else escape_body(text)
         )
         assert re.sub(r"[\\ \t]", "", kept) == re.sub(r"[\\ \t]", "", text)
 
@@ -565,7 +571,7 @@ class TestMarkdown:
             shown = block("markdown", item(text))
             assert line not in shown.splitlines() and f"*{line[1:]}" in shown.splitlines()
         fenced = f"```\n{line}\n```"
-        assert body_text(fenced) == fenced
+        assert escape_body(fenced) == fenced
 
     def test_long_hostile_texts_take_linear_time(self) -> None:
         for line in (
@@ -577,9 +583,9 @@ class TestMarkdown:
             "\t" * 50 + "# x\n",
             "<a " + "a " * 50 + "\n",
         ):
-            assert body_text(line * 2000).count("\n") >= 2000
+            assert escape_body(line * 2000).count("\n") >= 2000
         for sign in ("id: ", "--[", "**a"):
-            assert body_text("- " + sign * 300_000) == "- " + sign * 300_000
+            assert escape_body("- " + sign * 300_000) == "- " + sign * 300_000
 
 
 class TestPlain:

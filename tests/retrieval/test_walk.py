@@ -13,7 +13,12 @@ from knowloom.errors import Unavailable
 from knowloom.linking.name_edges import MENTIONS
 from knowloom.model import SINCE, Filter, Kind
 from knowloom.recipes import KNOWLEDGE, Recipe
-from knowloom.retrieval.repetition import NAMING, REPEATED, linked, worth_less
+from knowloom.retrieval.repetition import (
+    FULLY_LINKED,
+    REPETITION_PENALTY,
+    name_link_density,
+    penalise_repetition,
+)
 from knowloom.retrieval.walk import walk
 from knowloom.testing.knowledge import unit
 
@@ -282,30 +287,31 @@ def test_where_texts_only_share_names_the_order_of_search_stays():
 
 
 def test_how_far_knowledge_is_linked_is_said_by_most_starts_or_by_the_best_one():
-    assert linked([]) == 0
-    assert linked([(0.9, 0.0), (0.1, 0.0)]) == 0
-    assert linked([(1.0, 0.2), (0.0, 0.2)]) == pytest.approx(0.2 / NAMING)
-    assert linked([(0.9, 3.0), *[(0.01, 0.0)] * 10]) == 1  # one that matters is enough
-    assert linked([(0.9, 0.0), *[(0.01, 3.0)] * 10]) == 1  # so are many that matter less
+    assert name_link_density([]) == 0
+    assert name_link_density([(0.9, 0.0), (0.1, 0.0)]) == 0
+    assert name_link_density([(1.0, 0.2), (0.0, 0.2)]) == pytest.approx(0.2 / FULLY_LINKED)
+    assert name_link_density([(0.9, 3.0), *[(0.01, 0.0)] * 10]) == 1  # one that matters is enough
+    assert name_link_density([(0.9, 0.0), *[(0.01, 3.0)] * 10]) == 1  # so are many that matter less
 
 
 def test_an_item_is_worth_less_by_what_it_repeats_of_the_best():
     keys, worth = [("s", "c"), ("s", "b"), ("s", "a")], [0.6, 0.6, 0.8]
     common = {"a": 0.5, "b": 0.5, "c": 0.0}
-    told = worth_less(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 1.0)
-    assert told == [0.6, pytest.approx(0.6 * (1 - REPEATED * 0.5**2 * 0.5)), 0.8]
+    told = penalise_repetition(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 1.0)
+    assert told == [0.6, pytest.approx(0.6 * (1 - REPETITION_PENALTY * 0.5**2 * 0.5)), 0.8]
     assert told[1] < told[0]
     assert (
-        worth_less(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 0.0) == worth
+        penalise_repetition(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 0.0)
+        == worth
     )  # nothing is linked
     assert (
-        worth_less(keys, worth, lambda _, keys: [1.0 for _ in keys], 1.0) == worth
+        penalise_repetition(keys, worth, lambda _, keys: [1.0 for _ in keys], 1.0) == worth
     )  # the best has the whole question: others may tell it again
 
 
 def test_of_equals_the_first_by_id_is_the_best_that_others_repeat():
     keys = [("t", "b"), ("t", "a"), ("s", "a"), ("s", "z")]
-    told = worth_less(keys, [0.5, 0.5, 0.5, 0.4], lambda _, keys: [0.5 for _ in keys], 1.0)
+    told = penalise_repetition(keys, [0.5, 0.5, 0.5, 0.4], lambda _, keys: [0.5 for _ in keys], 1.0)
     assert [one == 0.5 for one in told] == [False, False, True, False]
 
 

@@ -9,21 +9,26 @@ from knowloom import Edge, Hit, Item
 from knowloom.model import Filter
 from knowloom.recipes import Walk
 from knowloom.retrieval import walk_seeds
-from knowloom.retrieval.query_coverage import ASKED, BEGINNING, LEAST_NEW, Sight
-from knowloom.retrieval.walk_seeds import (
-    HOLDING,
-    asked_for,
-    by_names,
-    by_use,
-    held,
-    plain,
-    shares,
-    unaccented,
-    unasked,
-    whole_names,
+from knowloom.retrieval.query_coverage import (
+    MAX_QUERY_TERMS,
+    MAX_SCANNED_SYNONYMS,
+    MIN_COVERAGE,
+    QueryCoverage,
 )
-from knowloom.text.synonyms import TABLE, synonyms
-from knowloom.text.words import words
+from knowloom.retrieval.walk_seeds import (
+    QUERY_NAME_BOOST,
+    boost_by_names,
+    discount_common_names,
+    names_beyond_query,
+    names_in_query,
+    score_full_names,
+    score_shared_names,
+    searchable_names,
+    weigh_seeds,
+)
+from knowloom.text.normalisation import strip_accents
+from knowloom.text.synonyms import TABLE, find_synonyms
+from knowloom.text.words import extract_terms
 
 
 def item(id: str, text: str = "", title: str = "") -> Item:
@@ -45,14 +50,14 @@ def hit(id: str, score: float, title: str = "") -> Hit:
     ],
 )
 def test_synonyms_are_found_by_stem(asked, told):
-    assert words(told)[0] in synonyms(words(asked)[0])
+    assert extract_terms(told)[0] in find_synonyms(extract_terms(asked)[0])
 
 
 @pytest.mark.parametrize(
     "stem", ["", " ", "xylqz", "spous husband", "spous: husband", "\n", "of", "zzzz"]
 )
 def test_what_is_no_word_of_the_table_has_no_synonyms(stem):
-    assert synonyms(stem) == ()
+    assert find_synonyms(stem) == ()
 
 
 def test_every_line_of_the_table_is_a_stem_and_others_that_do_not_begin_alike():
@@ -71,11 +76,11 @@ def test_every_line_of_the_table_is_a_stem_and_others_that_do_not_begin_alike():
 def new(sight, source, targets):
     """How much of the question each target has and the source has not, told by links of weight 1 to items that are all as near."""
     links = {target: (1.0, Edge(source[1], target[1], space=source[0])) for target in targets}
-    return [pull - LEAST_NEW for pull in sight.pulls(source, links, dict.fromkeys(targets, 1.0))]
+    return [pull - MIN_COVERAGE for pull in sight.pulls(source, links, dict.fromkeys(targets, 1.0))]
 
 
 def test_a_synonym_counts_half_of_the_word_itself():
-    sight = Sight("Who is the spouse of Ann?")
+    sight = QueryCoverage("Who is the spouse of Ann?")
     sight.look(
         [
             item("none", "a hut"),
@@ -91,7 +96,7 @@ def test_a_synonym_counts_half_of_the_word_itself():
 
 
 def test_names_in_a_question_have_no_synonyms():
-    small, capital = Sight("the city of gold"), Sight("the City of gold")
+    small, capital = QueryCoverage("the city of gold"), QueryCoverage("the City of gold")
     for sight in (small, capital):
         sight.look([item("none", "a hut"), item("near", "an old town")])
     assert new(small, ("s", "none"), [("s", "near")])[0] > 0
@@ -122,17 +127,17 @@ def test_of_two_linked_items_the_one_that_answers_in_other_words_comes_first():
 )
 def test_a_question_names_a_hit_whatever_its_accents(typed, title):
     assert list(
-        asked_for(f"Where is {typed} ?", [hit("a", 0.5, title), hit("b", 0.4, "Nile")])
+        names_in_query(f"Where is {typed} ?", [hit("a", 0.5, title), hit("b", 0.4, "Nile")])
     ) == [("s", "a")]
 
 
 def test_only_accents_are_taken_off():
-    assert unaccented("Aschenbrödel Ōsaka Čapek plain") == "Aschenbrodel Osaka Capek plain"
-    assert unaccented("が 서울 हिन्दी ß ł") == "が 서울 हिन्दी ß ł"
+    assert strip_accents("Aschenbrödel Ōsaka Čapek plain") == "Aschenbrodel Osaka Capek plain"
+    assert strip_accents("が 서울 हिन्दी ß ł") == "が 서울 हिन्दी ß ł"
 
 
 def test_a_name_that_many_hits_have_tells_less():
-    names = asked_for(
+    names = names_in_query(
         "Who ruled Mercia?",
         [hit("a", 0.5, "Mercia"), hit("b", 0.5, "Mercia (kingdom)"), hit("c", 0.5, "Offa")],
     )
@@ -142,10 +147,10 @@ def test_a_name_that_many_hits_have_tells_less():
 
 def test_the_starts_share_the_worth_and_those_that_are_named_come_first():
     best = [hit("a", 0.5), hit("b", 0.4, "Mercia"), hit("c", 0.0)]
-    found = shares(best, {("s", "b"): {"mercia": 1.0}}, Walk())
+    found = weigh_seeds(best, {("s", "b"): {"mercia": 1.0}}, Walk())
     assert list(found) == [("s", "b"), ("s", "a")]
     assert sum(found.values()) == pytest.approx(1)
-    assert list(shares(best, {}, Walk(starts=1))) == [("s", "a")]
+    assert list(weigh_seeds(best, {}, Walk(starts=1))) == [("s", "a")]
 
 
 def test_a_name_that_many_texts_hold_says_little_of_where_to_start():
@@ -175,8 +180,11 @@ def test_a_name_that_many_texts_hold_says_little_of_where_to_start():
             )
         },
     }
-    assert by_use(names, links) == {germany: {"germany": 0.1}, tekeze: {"tekeze river": 0.5}}
-    assert by_use(names, {}) == names
+    assert discount_common_names(names, links) == {
+        germany: {"germany": 0.1},
+        tekeze: {"tekeze river": 0.5},
+    }
+    assert discount_common_names(names, {}) == names
 
 
 def test_one_rare_name_in_common_counts_as_much_as_many_usual_ones():
@@ -187,19 +195,19 @@ def test_one_rare_name_in_common_counts_as_much_as_many_usual_ones():
         ("s", "other"): " paris x",
         ("s", "none"): " x",
     }
-    found = whole_names(["kariba", "london", "paris"], texts)
+    found = score_full_names(["kariba", "london", "paris"], texts)
     assert found[("s", "rare")] > found[("s", "one")]
     assert found[("s", "many")] > found[("s", "one")]
     assert ("s", "none") not in found
     assert all(0 < one <= 1 for one in found.values())
-    assert whole_names(["kariba"], {}) == whole_names([], texts) == {}
+    assert score_full_names(["kariba"], {}) == score_full_names([], texts) == {}
 
 
 def test_a_start_that_holds_the_names_of_the_question_starts_with_more():
     best = [hit("a", 0.5), hit("b", 0.4)]
-    found = by_names(best, {("s", "b"): 0.5}, 0.8)
-    assert [one.score for one in found] == [0.5, pytest.approx(0.4 + HOLDING * 0.4)]
-    assert by_names(best, {("s", "b"): 1.0}, 0.0) == best
+    found = boost_by_names(best, {("s", "b"): 0.5}, 0.8)
+    assert [one.score for one in found] == [0.5, pytest.approx(0.4 + QUERY_NAME_BOOST * 0.4)]
+    assert boost_by_names(best, {("s", "b"): 1.0}, 0.0) == best
 
 
 def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatch):
@@ -214,7 +222,7 @@ def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatc
     worth = []
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add([river, road, *ends])
-        for holding in (HOLDING, 0.0):
+        for holding in (QUERY_NAME_BOOST, 0.0):
             monkeypatch.setattr(walk_seeds, "HOLDING", holding)
             scores = {
                 one.item.id: one.score
@@ -229,8 +237,8 @@ def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatc
 
 
 def test_names_are_looked_for_without_the_signs_beside_them():
-    assert " st louis" in plain(item("a", '("St. Louis", once)'))
-    assert " saxon court" in plain(item("a", "an Anglo-Saxon\ncourt"))
+    assert " st louis" in searchable_names(item("a", '("St. Louis", once)'))
+    assert " saxon court" in searchable_names(item("a", "an Anglo-Saxon\ncourt"))
 
 
 def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
@@ -242,11 +250,11 @@ def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
     ]
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([start, *others])
-        texts = {one.key: plain(one) for one in [start, *others]}
+        texts = {one.key: searchable_names(one) for one in [start, *others]}
         question = "Where is the Bubye River?"
-        found = held(
+        found = score_shared_names(
             start.key,
-            unasked(start.text, question),
+            names_beyond_query(start.text, question),
             question,
             list(texts),
             texts,
@@ -254,14 +262,14 @@ def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
             Filter(("s",)),
         )
     assert found == {("s", "falls"): pytest.approx(2)}
-    assert unasked(start.text, start.text) == []
+    assert names_beyond_query(start.text, start.text) == []
 
 
 def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_beginning_alone() -> (
     None
 ):
-    far = "x " * BEGINNING
-    sight = Sight("Who is the spouse of Rey?")
+    far = "x " * MAX_SCANNED_SYNONYMS
+    sight = QueryCoverage("Who is the spouse of Rey?")
     items = [
         Item(name, "s", text=text)
         for name, text in (
@@ -272,7 +280,7 @@ def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_b
         )
     ]
     sight.look(items)
-    assert "wife" in synonyms("spous")
+    assert "wife" in find_synonyms("spous")
     none, word, near, like = new(sight, ("s", "none"), [item.key for item in items])
     assert none == like == 0 < word == near
     assert sight.same(("s", "word"), [("s", "near"), ("s", "like")]) == [pytest.approx(word), 0]
@@ -284,19 +292,22 @@ def test_what_was_looked_at_before_is_not_counted_again() -> None:
         Item("b", "s", text="a spouse"),
         Item("c", "s", text="Rey"),
     ]
-    once, twice = Sight("Who is the spouse of Rey?"), Sight("Who is the spouse of Rey?")
+    once, twice = (
+        QueryCoverage("Who is the spouse of Rey?"),
+        QueryCoverage("Who is the spouse of Rey?"),
+    )
     for sight, looked in ((once, items), (twice, [*items, items[1], items[1]])):
         sight.look(looked)
     assert new(once, ("s", "c"), [("s", "b")]) == new(twice, ("s", "c"), [("s", "b")]) != [0]
 
 
 def test_of_a_very_long_question_the_first_words_are_looked_for() -> None:
-    sight = Sight(" ".join(f"q{number}z" for number in range(2 * ASKED)))
+    sight = QueryCoverage(" ".join(f"q{number}z" for number in range(2 * MAX_QUERY_TERMS)))
     sight.look(
         [
             Item("none", "s", text="nothing"),
-            Item("last", "s", text=f"q{ASKED - 1}z"),
-            Item("beyond", "s", text=f"q{ASKED}z"),
+            Item("last", "s", text=f"q{MAX_QUERY_TERMS - 1}z"),
+            Item("beyond", "s", text=f"q{MAX_QUERY_TERMS}z"),
         ]
     )
     last, beyond = new(sight, ("s", "none"), [("s", "last"), ("s", "beyond")])

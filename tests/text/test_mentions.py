@@ -21,8 +21,8 @@ from knowloom.linking.name_edges import (
 )
 from knowloom.model import Edge, Item
 from knowloom.text import mentions as text_names
-from knowloom.text.item_names import defined, names
-from knowloom.text.mentions import candidates, mentioned, mentions, spans
+from knowloom.text.item_names import collect_names, find_defined_term
+from knowloom.text.mentions import candidate_names, capitalised_spans, find_names, iter_mentions
 
 
 def item(id: str, title: str = "", text: str = "", space: str = "all", **more: object) -> Item:
@@ -34,42 +34,44 @@ def found(items: list[Item]) -> set[tuple[str, str, str]]:
 
 
 def test_a_title_is_a_name_with_and_without_its_qualifier():
-    assert names(item("m", "Mercury (planet)")) == ("mercury planet", "mercury")
+    assert collect_names(item("m", "Mercury (planet)")) == ("mercury planet", "mercury")
 
 
 def test_a_title_is_a_name_without_the_place_or_rank_behind_a_comma():
-    assert names(item("r", "Rochester, New York")) == ("rochester new york", "rochester")
-    assert names(item("p", "Philip, Duke of Parma (born 1720)")) == (
+    assert collect_names(item("r", "Rochester, New York")) == ("rochester new york", "rochester")
+    assert collect_names(item("p", "Philip, Duke of Parma (born 1720)")) == (
         "philip duke of parma born 1720",
         "philip duke of parma",
         "philip",
     )
-    assert names(item("c", "Crosby, Stills & Nash")) == ("crosby stills nash",)
-    assert names(item("c", "Earth, Wind and Fire")) == ("earth wind and fire",)
-    assert names(item("h", "Hello, world")) == ("hello world",)
-    assert names(item("t", "The, Band")) == ("the band",)
+    assert collect_names(item("c", "Crosby, Stills & Nash")) == ("crosby stills nash",)
+    assert collect_names(item("c", "Earth, Wind and Fire")) == ("earth wind and fire",)
+    assert collect_names(item("h", "Hello, world")) == ("hello world",)
+    assert collect_names(item("t", "The, Band")) == ("the band",)
 
 
 def test_a_title_is_a_name_without_its_article_if_two_words_are_left():
-    assert names(item("r", "The Rolling Stones (band)")) == (
+    assert collect_names(item("r", "The Rolling Stones (band)")) == (
         "the rolling stones band",
         "the rolling stones",
         "rolling stones band",
         "rolling stones",
     )
-    assert names(item("w", "The Wall")) == ("the wall",)
+    assert collect_names(item("w", "The Wall")) == ("the wall",)
     assert ("a", MENTIONS, "r") in found(
         [item("a", "Mick", "He sang with the Rolling Stones."), item("r", "The Rolling Stones")]
     )
 
 
 def test_aliases_are_names():
-    assert names(item("k", "Kubernetes", properties={"aliases": ["K8s", "kube cluster"]})) == (
+    assert collect_names(
+        item("k", "Kubernetes", properties={"aliases": ["K8s", "kube cluster"]})
+    ) == (
         "kubernetes",
         "k8s",
         "kube cluster",
     )
-    assert names(item("k", "Kubernetes", properties={"aliases": "K8s, the cube"})) == (
+    assert collect_names(item("k", "Kubernetes", properties={"aliases": "K8s, the cube"})) == (
         "kubernetes",
         "k8s",
         "the cube",
@@ -77,34 +79,34 @@ def test_aliases_are_names():
 
 
 def test_only_texts_are_aliases():
-    assert names(
+    assert collect_names(
         item("k", "Kubernetes", properties={"aliases": [None, 2024, {"a": 1}, "K8s"]})
     ) == ("kubernetes", "k8s")
 
 
 def test_two_letters_are_no_name_but_two_signs_or_syllables_are():
     for title in ("AI", "EU", "Go"):
-        assert names(item("a", title)) == (), title
+        assert collect_names(item("a", title)) == (), title
     assert found([item("a", "", "그는 서울 에 산다"), item("s", "서울")]) == {("a", MENTIONS, "s")}
     assert found([item("a", "", "他在北京工作"), item("b", "北京")]) == {("a", MENTIONS, "b")}
-    assert names(item("h", "서")) == ()
+    assert collect_names(item("h", "서")) == ()
 
 
 def test_symbols_files_and_tables_are_names_in_their_short_form_too():
-    assert names(item("s", properties={"symbol": "knowloom.engine.Engine.find_all"})) == (
+    assert collect_names(item("s", properties={"symbol": "knowloom.engine.Engine.find_all"})) == (
         "knowloom engine engine find_all",
         "engine find_all",
         "find_all",
     )
-    assert names(item("f", properties={"path": "src/knowloom/engine.py"})) == (
+    assert collect_names(item("f", properties={"path": "src/knowloom/engine.py"})) == (
         "src knowloom engine py",
         "engine py",
     )
-    assert "order_items" in names(item("t", properties={"table": "shop.order_items"}))
+    assert "order_items" in collect_names(item("t", properties={"table": "shop.order_items"}))
 
 
 def test_headings_and_the_last_part_of_a_trail_are_names():
-    assert names(item("g", "Guide > Refund window", "# Late refunds\nText.\n")) == (
+    assert collect_names(item("g", "Guide > Refund window", "# Late refunds\nText.\n")) == (
         "guide refund window",
         "refund window",
         "late refunds",
@@ -123,59 +125,63 @@ def test_common_words_letters_numbers_and_questions_are_no_names():
         "What is the best way to sort",
         "",
     ):
-        assert names(item("a", title)) == (), title
+        assert collect_names(item("a", title)) == (), title
 
 
 def test_an_item_without_a_useful_title_is_called_by_what_it_defines():
-    assert names(item("a", "", "The Treaty of Delft (1607) was a treaty.")) == ("treaty of delft",)
-    assert names(item("a", "Notes", "**Churn rate**: customers lost.")) == ("churn rate",)
-    assert names(item("a", "", "It is raining.")) == ()
-    assert defined("Nothing here defines anything") == ""
+    assert collect_names(item("a", "", "The Treaty of Delft (1607) was a treaty.")) == (
+        "treaty of delft",
+    )
+    assert collect_names(item("a", "Notes", "**Churn rate**: customers lost.")) == ("churn rate",)
+    assert collect_names(item("a", "", "It is raining.")) == ()
+    assert find_defined_term("Nothing here defines anything") == ""
 
 
 def test_a_very_long_title_is_no_name():
-    assert names(item("a", "word " * 2000)) == ()
+    assert collect_names(item("a", "word " * 2000)) == ()
 
 
 def test_the_longest_known_name_counts_and_nothing_inside_it():
-    assert mentioned("In New York City and New York.", {"new york", "new york city", "york"}) == (
+    assert find_names("In New York City and New York.", {"new york", "new york city", "york"}) == (
         "new york city",
         "new york",
     )
 
 
 def test_possessives_and_curly_apostrophes_are_understood():
-    assert mentioned("Ada Lovelace’s notes, McDonald's menu", {"ada lovelace", "mcdonald's"}) == (
+    assert find_names("Ada Lovelace’s notes, McDonald's menu", {"ada lovelace", "mcdonald's"}) == (
         "ada lovelace",
         "mcdonald's",
     )
 
 
 def test_a_small_letter_begins_no_name_unless_it_is_a_symbol():
-    assert mentioned("they will march in may", {"march", "will", "may"}) == ()
-    assert mentioned(
+    assert find_names("they will march in may", {"march", "will", "may"}) == ()
+    assert find_names(
         "call find_all, then useState and engine2.start", {"find_all", "usestate", "engine2 start"}
     ) == ("find_all", "usestate", "engine2 start")
 
 
 def test_no_name_reaches_over_a_blank_line():
-    assert mentioned("He left New\n\nYork was cold", {"new york"}) == ()
-    assert mentioned("He left New\nYork", {"new york"}) == ("new york",)
+    assert find_names("He left New\n\nYork was cold", {"new york"}) == ()
+    assert find_names("He left New\nYork", {"new york"}) == ("new york",)
 
 
 def test_scripts_without_capitals_or_spaces_work():
-    assert names(item("t", "東京")) == ("東 京",)
-    assert mentioned("日本の首都は東京です", set(names(item("t", "東京")))) == ("東 京",)
-    assert mentioned("سافر إلى القاهرة أمس", set(names(item("c", "القاهرة")))) == ("القاهرة",)
-    assert spans("日本の首都は東京です") == ()
+    assert collect_names(item("t", "東京")) == ("東 京",)
+    assert find_names("日本の首都は東京です", set(collect_names(item("t", "東京")))) == ("東 京",)
+    assert find_names("سافر إلى القاهرة أمس", set(collect_names(item("c", "القاهرة")))) == (
+        "القاهرة",
+    )
+    assert capitalised_spans("日本の首都は東京です") == ()
 
 
 def test_mentions_say_where_a_name_begins():
-    assert list(mentions("See Paris.", {"paris"})) == [("paris", 4)]
+    assert list(iter_mentions("See Paris.", {"paris"})) == [("paris", 4)]
 
 
 def test_spans_are_capitalised_runs_and_symbols():
-    assert spans("In March the Bank of England met `rate_table` and Ada's friend.") == (
+    assert capitalised_spans("In March the Bank of England met `rate_table` and Ada's friend.") == (
         "bank of england",
         "ada",
         "rate_table",
@@ -183,21 +189,28 @@ def test_spans_are_capitalised_runs_and_symbols():
 
 
 def test_no_span_reaches_across_the_end_of_a_sentence():
-    assert spans("It flows in Zimbabwe. Lake Kariba is near the Zambezi. It is a lake.") == (
+    assert capitalised_spans(
+        "It flows in Zimbabwe. Lake Kariba is near the Zambezi. It is a lake."
+    ) == (
         "zimbabwe",
         "lake kariba",
         "zambezi",
     )
-    assert spans("We saw St. Louis with John F. Kennedy.") == ("st louis", "john f kennedy")
+    assert capitalised_spans("We saw St. Louis with John F. Kennedy.") == (
+        "st louis",
+        "john f kennedy",
+    )
 
 
 def test_a_word_that_has_its_capital_from_the_beginning_of_a_sentence_is_no_span():
-    assert spans('Mutations are rare. "Proteins fold. (Cells die.') == ()
-    assert spans("Zimbabwe is large. The Zambezi flows through Zimbabwe.") == (
+    assert capitalised_spans('Mutations are rare. "Proteins fold. (Cells die.') == ()
+    assert capitalised_spans("Zimbabwe is large. The Zambezi flows through Zimbabwe.") == (
         "zimbabwe",
         "zambezi",
     )
-    assert spans("TGF binds. McDonald eats. Lake Kariba is deep. Indeed. O'Brien came.") == (
+    assert capitalised_spans(
+        "TGF binds. McDonald eats. Lake Kariba is deep. Indeed. O'Brien came."
+    ) == (
         "tgf",
         "mcdonald",
         "lake kariba",
@@ -207,13 +220,13 @@ def test_a_word_that_has_its_capital_from_the_beginning_of_a_sentence_is_no_span
 
 def test_a_word_that_begins_thousands_of_sentences_is_looked_at_once(monkeypatch):
     looks: list[str] = []
-    honest = text_names._begins_only
+    honest = text_names._only_begins_sentences
     monkeypatch.setattr(
         text_names,
         "_begins_only",
         lambda text, word, at: looks.append(word) or honest(text, word, at),
     )
-    assert spans("Zebras run. " * 5000) == ()
+    assert capitalised_spans("Zebras run. " * 5000) == ()
     assert looks == ["Zebras"]
 
 
@@ -227,17 +240,17 @@ def test_a_long_text_is_not_searched_for_a_word_that_stands_inside_a_sentence():
 
     text = Watched("It is long. Then a Zebra came.")
     at = text.index("Zebra")
-    assert not text_names._begins_only(text, "Zebra", at)
+    assert not text_names._only_begins_sentences(text, "Zebra", at)
     assert begins == [at]
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
-    every = set(candidates(text))
+    every = set(candidate_names(text))
     known = set(list(every)[::2])
-    assert set(mentioned(text, known)) <= known
-    assert spans(text) == spans(text)
-    title = names(item("a", text[:200]))
+    assert set(find_names(text, known)) <= known
+    assert capitalised_spans(text) == capitalised_spans(text)
+    title = collect_names(item("a", text[:200]))
     assert all(name and name == name.lower() for name in title)
 
 
@@ -250,7 +263,7 @@ def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
 def test_links_from_candidates_are_those_from_all_names(words):
     text = " ".join(words)
     known = {"new york", "ada", "bank of england", "find_all", "york and ada"}
-    assert mentioned(text, known & set(candidates(text))) == mentioned(text, known)
+    assert find_names(text, known & set(candidate_names(text))) == find_names(text, known)
 
 
 def test_an_item_that_names_another_is_linked_to_it():
@@ -386,5 +399,5 @@ def test_links_do_not_depend_on_the_order_of_items_and_may_be_stored():
     ]
     edges = links(items)
     assert links(items[::-1]) == edges
-    assert [validation.edge(edge) for edge in edges] == edges
+    assert [validation.validate_edge(edge) for edge in edges] == edges
     assert all(isinstance(edge, Edge) for edge in edges)

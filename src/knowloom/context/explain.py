@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from knowloom.context.packing import Part, fit
-from knowloom.context.pipeline import candidates
-from knowloom.formats.layout import layout
+from knowloom.context.packing import SectionCandidates, pack, tolerance_of
+from knowloom.context.pipeline import gather_candidates
+from knowloom.formats.layout import get_layout
 from knowloom.model import Context, Hit, Item, Key, LeftOut
 from knowloom.ports import Stores, TokenCounter, Vector
-from knowloom.recipes import Recipe, Source, looked_for
-from knowloom.retrieval.sources import allowed, tolerance
+from knowloom.recipes import Recipe, Source, search_depth
+from knowloom.retrieval.sources import recipe_filter
 
-LARGER = (
+BUDGET_FACTORS = (
     1.05,
     1.1,
     1.2,
@@ -27,17 +27,17 @@ LARGER = (
     6.0,
     8.0,
 )  # budgets tried, as multiples of the one asked for
-NOT_FOUND: dict[Source, str] = {
+NOT_FOUND_REASONS: dict[Source, str] = {
     "search": "other items match the words and the meaning better",
     "walk": "no link leads to it from what was found",
     "neighbours": "no link leads to it from what was found",
     "profile": "it is not the profile that was asked for",
     "subjects": "it is not about anything that was found",
 }
-WIDER = 3  # times as many candidates are looked at, to name those that came next
+LIMIT_FACTOR = 3  # times as many candidates are looked at, to name those that came next
 
 
-def explained(
+def explain_context(
     context: Context,
     recipes: Sequence[Recipe],
     vector: Vector | None,
@@ -51,38 +51,47 @@ def explained(
     is, too, if that is one of the `spaces`.
     `with_budget` gives the recipes of the same request with more tokens, which may take more candidates."""
 
-    usual, _, _ = candidates(context.query, recipes, vector, stores)
+    usual, _, _ = gather_candidates(context.query, recipes, vector, stores)
 
-    def parts(budget: int) -> list[Part]:
+    def parts(budget: int) -> list[SectionCandidates]:
         wider = with_budget(budget)
-        return usual if wider == recipes else candidates(context.query, wider, vector, stores)[0]
+        return (
+            usual
+            if wider == recipes
+            else gather_candidates(context.query, wider, vector, stores)[0]
+        )
 
-    fitted = tuple(_with_budget(context, parts, counter))
+    fitted = tuple(_add_remedies(context, parts, counter))
     known = {(one.hit.item.key) for one in fitted} | {hit.item.key for hit in context.hits}
     wide = [
         replace(
-            recipe, limit=max(looked_for(recipe), len(part.hits)) * WIDER, room=0, min_score=0.0
+            recipe,
+            limit=max(search_depth(recipe), len(part.hits)) * LIMIT_FACTOR,
+            room=0,
+            min_score=0.0,
         )
         for recipe, part in zip(recipes, usual, strict=True)
     ]
-    beyond = tuple(_beyond(candidates(context.query, wide, vector, stores)[0], recipes, known))
+    beyond = tuple(
+        _next_candidates(gather_candidates(context.query, wide, vector, stores)[0], recipes, known)
+    )
     known |= {one.hit.item.key for one in beyond}
-    asked = tuple(_asked(context, recipes, stores, ids, spaces, known))
+    asked = tuple(_explain_ids(context, recipes, stores, ids, spaces, known))
     return replace(context, left_out=(*fitted, *beyond, *asked))
 
 
-def _with_budget(
-    context: Context, parts: Callable[[int], Sequence[Part]], counter: TokenCounter
+def _add_remedies(
+    context: Context, parts: Callable[[int], Sequence[SectionCandidates]], counter: TokenCounter
 ) -> Iterator[LeftOut]:
     """The smallest larger budget, of those tried, that has room for each candidate left out."""
     found: dict[tuple[str, Key], str] = {}
     budget = context.query.max_tokens
     if budget is not None and context.left_out:
-        for factor in LARGER:
+        for factor in BUDGET_FACTORS:
             larger = max(int(budget * factor), budget + 50)
             wider = parts(larger)
-            for fragment in fit(
-                wider, larger, layout(context.query.format), counter, tolerance(wider)
+            for fragment in pack(
+                wider, larger, get_layout(context.query.format), counter, tolerance_of(wider)
             ).fragments:
                 for chosen in fragment.chosen:
                     found.setdefault(
@@ -93,15 +102,18 @@ def _with_budget(
         yield replace(
             one,
             remedy=found.get(
-                (one.fragment, one.hit.item.key), f"more than {LARGER[-1]:g} times the tokens"
+                (one.fragment, one.hit.item.key),
+                f"more than {BUDGET_FACTORS[-1]:g} times the tokens",
             ),
         )
 
 
-def _beyond(parts: Sequence[Part], recipes: Sequence[Recipe], known: set[Key]) -> Iterator[LeftOut]:
+def _next_candidates(
+    parts: Sequence[SectionCandidates], recipes: Sequence[Recipe], known: set[Key]
+) -> Iterator[LeftOut]:
     """Candidates that the limit or the least score of their recipe kept out."""
     for part, recipe in zip(parts, recipes, strict=True):
-        for place, hit in enumerate(sorted(part.hits, key=_found_order), start=1):
+        for place, hit in enumerate(sorted(part.hits, key=_source_order), start=1):
             if hit.item.key in known:
                 continue
             known = known | {hit.item.key}
@@ -124,12 +136,12 @@ def _beyond(parts: Sequence[Part], recipes: Sequence[Recipe], known: set[Key]) -
             yield LeftOut(hit, recipe.name, "; ".join(reasons), remedy=", ".join(remedies) + where)
 
 
-def _found_order(hit: Hit) -> tuple[float, str, str]:
+def _source_order(hit: Hit) -> tuple[float, str, str]:
     """As the source found them, where the limit cuts: before a recipe's weights gave them another order."""
     return (-hit.signals.get("match", hit.score), hit.item.id, hit.item.space)
 
 
-def _asked(
+def _explain_ids(
     context: Context,
     recipes: Sequence[Recipe],
     stores: Stores,
@@ -156,13 +168,14 @@ def _asked(
             )
         for item in here:
             if item.key not in known:
-                yield LeftOut(Hit(item, 0.0), "", _objection(context, recipes, item))
+                yield LeftOut(Hit(item, 0.0), "", _reasons(context, recipes, item))
 
 
-def _objection(context: Context, recipes: Sequence[Recipe], item: Item) -> str:
+def _reasons(context: Context, recipes: Sequence[Recipe], item: Item) -> str:
     """For each part of the context why the item is no candidate of it."""
     reasons = {
-        recipe.name: allowed(context.query, recipe).refuses(item) or NOT_FOUND[recipe.source]
+        recipe.name: recipe_filter(context.query, recipe).refuses(item)
+        or NOT_FOUND_REASONS[recipe.source]
         for recipe in recipes
         if recipe.source != "links"
     }

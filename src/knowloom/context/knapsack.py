@@ -17,24 +17,24 @@ from types import MappingProxyType
 
 import numpy as np
 
-from knowloom.context.knapsack_bounds import settled
-from knowloom.context.knapsack_coarse import at_price, ceiling, topped_up
+from knowloom.context.knapsack_bounds import fix_variables
+from knowloom.context.knapsack_coarse import pick_at_price, spend_leftover, upper_bound
 from knowloom.context.knapsack_table import (
     IMPOSSIBLE,
+    BranchConstraints,
     Gains,
-    Group,
+    GroupTable,
+    IntArray,
     Offer,
+    OfferGroup,
     Option,
-    Ruling,
-    Solver,
-    Table,
 )
 
-__all__ = ["Choice", "Group", "Offer", "Option", "choose"]
+__all__ = ["Choice", "Offer", "OfferGroup", "Option", "choose"]
 
-SPARE = 100  # tokens more that a table has room for at first: about what the last item that does not fit leaves
+SPARE_TOKENS = 100  # tokens more that a table has room for at first: about what the last item that does not fit leaves
 MAX_NODES = 48  # relaxed problems solved for dependencies, 1-2 ms each
-SMALL = 20_000  # cells: such tables are made as quickly as bounds
+SMALL_TABLE = 20_000  # cells: such tables are made as quickly as bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Choice:
         return 0.0 if self.bound <= self.value else (self.bound - self.value) / self.bound
 
 
-def choose(groups: Sequence[Group], budget: int, tolerance: float = 0.0) -> Choice:
+def choose(groups: Sequence[OfferGroup], budget: int, tolerance: float = 0.0) -> Choice:
     """The best choice whose tokens, headings included, stay within the budget. The shares must fit into it together. Where offers
     need others, a choice that misses at most this share (`tolerance`) of the optimum will do; the gap says how much it can be."""
     offers = [offer for group in groups for offer in group.offers]
@@ -66,8 +66,8 @@ def choose(groups: Sequence[Group], budget: int, tolerance: float = 0.0) -> Choi
         budget, sum(group.overhead + group.wanted for group in groups)
     )  # the tables are as long as the budget
     if not any(offer.needs for offer in offers):
-        return _best(groups, budget) or Choice((-1,) * len(offers), 0, 0)
-    relaxed = _solve(groups, budget, Ruling())
+        return _solve_reduced(groups, budget) or Choice((-1,) * len(offers), 0, 0)
+    relaxed = _solve(groups, budget, BranchConstraints())
     return (
         Choice((-1,) * len(offers), 0, 0)
         if relaxed is None
@@ -75,22 +75,22 @@ def choose(groups: Sequence[Group], budget: int, tolerance: float = 0.0) -> Choi
     )
 
 
-def _best(groups: Sequence[Group], budget: int) -> Choice | None:
+def _solve_reduced(groups: Sequence[OfferGroup], budget: int) -> Choice | None:
     """Where no offer needs another, few of them have to be weighed: what is taken or left in any case is settled before."""
-    if sum(len(group.offers) for group in groups) * budget < SMALL:
-        return _solve(groups, budget, Ruling())
+    if sum(len(group.offers) for group in groups) * budget < SMALL_TABLE:
+        return _solve(groups, budget, BranchConstraints())
     tables = {
-        number: Solver(group, 0, min(group.most, budget), Ruling())
+        number: GroupTable(group, 0, min(group.most, budget), BranchConstraints())
         for number, group in enumerate(groups)
         if group.sure and group.offers
     }
-    parts = settled(groups, budget, tables)
+    parts = fix_variables(groups, budget, tables)
     if parts is None:
-        return _solve(groups, budget, Ruling())
+        return _solve(groups, budget, BranchConstraints())
     left = [number for number, part in enumerate(parts) if part.rest.offers or part.rest.opened]
     ready = {place: tables[number] for place, number in enumerate(left) if number in tables}
     rest = (
-        _solve([parts[number].rest for number in left], budget, Ruling(), ready)
+        _solve([parts[number].rest for number in left], budget, BranchConstraints(), ready)
         if left
         else Choice((), 0, 0)
     )
@@ -104,7 +104,7 @@ def _best(groups: Sequence[Group], budget: int) -> Choice | None:
     )
 
 
-def _all_fit(groups: Sequence[Group], budget: int) -> bool:
+def _all_fit(groups: Sequence[OfferGroup], budget: int) -> bool:
     """Whether every offer can be taken in its largest form: then there is nothing to weigh, and no table to make."""
     sizes = [group.overhead + group.wanted for group in groups]
     return sum(sizes) <= budget and all(
@@ -113,18 +113,22 @@ def _all_fit(groups: Sequence[Group], budget: int) -> bool:
 
 
 def _branch(
-    groups: Sequence[Group], budget: int, offers: Sequence[Offer], relaxed: Choice, tolerance: float
+    groups: Sequence[OfferGroup],
+    budget: int,
+    offers: Sequence[Offer],
+    relaxed: Choice,
+    tolerance: float,
 ) -> Choice:
     """Best first: the first choice taken from the heap that breaks no dependency is the best there is."""
-    good = _mended(groups, budget, offers, relaxed) if tolerance else None
+    good = _forbid_all_broken(groups, budget, offers, relaxed) if tolerance else None
     order = count()
-    heap = [(-relaxed.bound, next(order), Ruling(), relaxed)]
+    heap = [(-relaxed.bound, next(order), BranchConstraints(), relaxed)]
     solved = 1
     while heap and solved < MAX_NODES:
         if good is not None and good.value >= -heap[0][0] * (1 - tolerance):
             return Choice(good.options, good.value, max(good.value, -heap[0][0]))
         _, _, ruling, choice = heapq.heappop(heap)
-        broken = _broken(offers, choice)
+        broken = _find_broken(offers, choice)
         if broken is None:
             return Choice(choice.options, choice.value, choice.bound)
         for child in _children(ruling, *broken):
@@ -135,29 +139,31 @@ def _branch(
     bound = -heap[0][0] if heap else 0
     if good is not None:
         return Choice(good.options, good.value, max(good.value, bound))
-    return _repaired(groups, budget, offers, relaxed, bound)
+    return _forbid_one_by_one(groups, budget, offers, relaxed, bound)
 
 
-def _mended(
-    groups: Sequence[Group], budget: int, offers: Sequence[Offer], choice: Choice
+def _forbid_all_broken(
+    groups: Sequence[OfferGroup], budget: int, offers: Sequence[Offer], choice: Choice
 ) -> Choice:
     """A choice that breaks no dependency, in few steps: all that lack their needs are forbidden at once."""
     forbidden: frozenset[int] = frozenset()
     while lacking := {
         number
         for number, taken in enumerate(choice.options)
-        if taken >= 0 and _lacks(offers[number], choice)
+        if taken >= 0 and _lacks_needs(offers[number], choice)
     }:
         forbidden |= lacking
-        choice = _solve(groups, budget, Ruling(forbidden)) or Choice((-1,) * len(offers), 0, 0)
+        choice = _solve(groups, budget, BranchConstraints(forbidden)) or Choice(
+            (-1,) * len(offers), 0, 0
+        )
     return choice
 
 
-def _lacks(offer: Offer, choice: Choice) -> bool:
+def _lacks_needs(offer: Offer, choice: Choice) -> bool:
     return any(all(choice.options[other] < 0 for other in need) for need in offer.needs)
 
 
-def _broken(offers: Sequence[Offer], choice: Choice) -> tuple[int, tuple[int, ...]] | None:
+def _find_broken(offers: Sequence[Offer], choice: Choice) -> tuple[int, tuple[int, ...]] | None:
     """The first offer that was taken without what it needs, and what it needs."""
     taken = (number for number, option in enumerate(choice.options) if option >= 0)
     return next(
@@ -171,34 +177,38 @@ def _broken(offers: Sequence[Offer], choice: Choice) -> tuple[int, tuple[int, ..
     )
 
 
-def _children(ruling: Ruling, number: int, need: tuple[int, ...]) -> list[Ruling]:
+def _children(
+    ruling: BranchConstraints, number: int, need: tuple[int, ...]
+) -> list[BranchConstraints]:
     """Either the offer goes, or one of those it needs comes."""
     children = [
-        Ruling(ruling.forbidden, ruling.forced | {other})
+        BranchConstraints(ruling.forbidden, ruling.forced | {other})
         for other in need
         if other not in ruling.forbidden
     ]
     if number not in ruling.forced:
-        children.append(Ruling(ruling.forbidden | {number}, ruling.forced))
+        children.append(BranchConstraints(ruling.forbidden | {number}, ruling.forced))
     return children
 
 
-def _repaired(
-    groups: Sequence[Group], budget: int, offers: Sequence[Offer], choice: Choice, bound: int
+def _forbid_one_by_one(
+    groups: Sequence[OfferGroup], budget: int, offers: Sequence[Offer], choice: Choice, bound: int
 ) -> Choice:
     """A good choice when there is no time for the best one: what lacks its needs is forbidden until nothing does."""
     forbidden: frozenset[int] = frozenset()
-    while (broken := _broken(offers, choice)) is not None:
+    while (broken := _find_broken(offers, choice)) is not None:
         forbidden |= {broken[0]}
-        choice = _solve(groups, budget, Ruling(forbidden)) or Choice((-1,) * len(offers), 0, 0)
+        choice = _solve(groups, budget, BranchConstraints(forbidden)) or Choice(
+            (-1,) * len(offers), 0, 0
+        )
     return Choice(choice.options, choice.value, max(bound, choice.value))
 
 
 def _solve(
-    groups: Sequence[Group],
+    groups: Sequence[OfferGroup],
     budget: int,
-    ruling: Ruling,
-    ready: Mapping[int, Solver] = MappingProxyType({}),
+    ruling: BranchConstraints,
+    ready: Mapping[int, GroupTable] = MappingProxyType({}),
 ) -> Choice | None:
     """The best choice without regard to needs; None when what is forced does not fit. `ready` are tables of groups that were made before."""
     solvers = _solvers(groups, budget, ruling, ready)
@@ -212,17 +222,19 @@ def _solve(
     )
     if all(solver.exact for solver in solvers):
         return Choice(picks, value := _value(groups, picks), value)
-    priced = at_price(groups, budget, ruling)
-    filled = [topped_up(groups, budget, one, ruling) for one in (picks, priced) if one is not None]
+    priced = pick_at_price(groups, budget, ruling)
+    filled = [
+        spend_leftover(groups, budget, one, ruling) for one in (picks, priced) if one is not None
+    ]
     picks = max(filled, key=lambda one: _value(groups, one))
     return Choice(
         picks,
         value := _value(groups, picks),
-        max(value, min(_bound(solvers, budget), ceiling(groups, budget))),
+        max(value, min(_bound(solvers, budget), upper_bound(groups, budget))),
     )
 
 
-def _value(groups: Sequence[Group], picks: Sequence[int]) -> int:
+def _value(groups: Sequence[OfferGroup], picks: Sequence[int]) -> int:
     offers = (offer for group in groups for offer in group.offers)
     return sum(
         offer.options[pick].value for offer, pick in zip(offers, picks, strict=True) if pick >= 0
@@ -230,8 +242,11 @@ def _value(groups: Sequence[Group], picks: Sequence[int]) -> int:
 
 
 def _solvers(
-    groups: Sequence[Group], budget: int, ruling: Ruling, ready: Mapping[int, Solver]
-) -> list[Solver]:
+    groups: Sequence[OfferGroup],
+    budget: int,
+    ruling: BranchConstraints,
+    ready: Mapping[int, GroupTable],
+) -> list[GroupTable]:
     """A table for each group, no longer than it can need: its share, what the others cannot use of theirs, and a little more.
     Only when the groups leave more than that unused are the tables made again, long enough for all of it."""
     firsts = list(accumulate((len(group.offers) for group in groups), initial=0))
@@ -243,11 +258,11 @@ def _solvers(
             min(share, group.overhead + group.wanted)
             for group, share in zip(groups, shares, strict=True)
         )
-        + SPARE
+        + SPARE_TOKENS
     )
     short = [min(most, share + pool) for share, most in zip(shares, longest, strict=True)]
     solvers = [
-        ready.get(number) or Solver(group, first, most, ruling)
+        ready.get(number) or GroupTable(group, first, most, ruling)
         for number, (group, first, most) in enumerate(zip(groups, firsts, short, strict=False))
     ]
     left = budget - sum(
@@ -256,20 +271,20 @@ def _solvers(
     if 0 <= left <= pool or short == longest:
         return solvers
     return [
-        ready.get(number) or Solver(group, first, most, ruling)
+        ready.get(number) or GroupTable(group, first, most, ruling)
         for number, (group, first, most) in enumerate(zip(groups, firsts, longest, strict=False))
     ]
 
 
-def _bound(solvers: Sequence[Solver], budget: int) -> int:
+def _bound(solvers: Sequence[GroupTable], budget: int) -> int:
     """What no choice can exceed when tables are coarse: costs rounded down, no guarantees, one pool for all."""
-    best: Table = np.zeros(budget + 1, np.int64)
+    best: IntArray = np.zeros(budget + 1, np.int64)
     for solver in solvers:
-        best = _share_out(best, solver.optimistic(budget))
+        best = _merge_gains(best, solver.optimistic(budget))
     return int(best[-1])
 
 
-def _grants(solvers: Sequence[Solver], sure: Sequence[int], budget: int) -> list[int] | None:
+def _grants(solvers: Sequence[GroupTable], sure: Sequence[int], budget: int) -> list[int] | None:
     """Tokens for each group: what it makes of its share, plus the best way to hand out what is left."""
     grants = [solver.used(tokens) for solver, tokens in zip(solvers, sure, strict=True)]
     left = budget - sum(grants)
@@ -280,9 +295,9 @@ def _grants(solvers: Sequence[Solver], sure: Sequence[int], budget: int) -> list
         return None
     # The last group that wants anything of the pool takes what is best for it: only those before it need a table.
     last = max((number for number, (tokens, _) in enumerate(gains) if len(tokens) > 1), default=0)
-    best: list[Table] = [np.zeros(left + 1, np.int64)]
+    best: list[IntArray] = [np.zeros(left + 1, np.int64)]
     for steps in gains[:last]:
-        best.append(_share_out(best[-1], steps))
+        best.append(_merge_gains(best[-1], steps))
     for number in reversed(range(last + 1)):
         tokens, values = gains[number]
         inside = tokens <= left
@@ -292,10 +307,10 @@ def _grants(solvers: Sequence[Solver], sure: Sequence[int], budget: int) -> list
     return grants
 
 
-def _share_out(best: Table, gains: Gains) -> Table:
+def _merge_gains(best: IntArray, gains: Gains) -> IntArray:
     """Give one more group a part of the pool."""
     tokens, values = gains
-    result: Table = best + values[0]
+    result: IntArray = best + values[0]
     if not best.any():  # the first group: its own gains are the best there is
         result[tokens] = values
         return np.maximum.accumulate(result, out=result)

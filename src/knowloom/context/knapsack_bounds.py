@@ -14,20 +14,20 @@ from itertools import compress, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from knowloom.context.knapsack_table import Group, Offer, Option, Solver
+from knowloom.context.knapsack_table import GroupTable, Offer, OfferGroup, Option
 
-FILLED = 6  # times that the choice found is made better by the best offer that still fits
-ERROR = 1e-9  # of what floating-point numbers make of values, at most
-NOTHING = Option(0, 0)
+MAX_FILL_STEPS = 6  # times that the choice found is made better by the best offer that still fits
+EPSILON = 1e-9  # of what floating-point numbers make of values, at most
+NO_OPTION = Option(0, 0)
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ReducedGroup:
     """A group of which only the rest has to be weighed."""
 
-    rest: Group
+    rest: OfferGroup
     picks: tuple[int, ...]  # of each offer the option that is taken in any case, -1 for none
     open: tuple[
         tuple[int, tuple[int, ...]], ...
@@ -43,7 +43,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class OptionMatrix:
     """Options by offer, as numbers: a row for each offer of the groups. Options that are too large for their group are like nothing."""
 
     tokens: Floats
@@ -53,9 +53,9 @@ class Priced:
     sizes: npt.NDArray[np.intp]
 
 
-def settled(
-    groups: Sequence[Group], budget: int, tables: Mapping[int, Solver]
-) -> list[Settled] | None:
+def fix_variables(
+    groups: Sequence[OfferGroup], budget: int, tables: Mapping[int, GroupTable]
+) -> list[ReducedGroup] | None:
     """Each group as far as it can be settled. Those that have a table, as all do that are sure of a share, stay as they are. None when
     there is nothing to compare with."""
     free = [group for number, group in enumerate(groups) if group.offers and number not in tables]
@@ -63,27 +63,27 @@ def settled(
         return None
     owns = [(table, table.used(groups[number].sure)) for number, table in tables.items()]
     room = budget - sum(group.overhead for group in free) - sum(own for _, own in owns)
-    every = priced(free, budget)
-    price = price_of(every, room)
-    least = _found(every, price, room, free)
+    every = build_matrix(free, budget)
+    price = critical_price(every, room)
+    least = _greedy_value(every, price, room, free)
     if least is None:
         return None
     least += sum(table.best(own) for table, own in owns)
     most = price * budget + sum(table.rates(own, price) for table, own in owns)
-    kept, spared = _kept(
+    kept, spared = _undecided(
         every, price, most, least, np.array([group.overhead for group in free], np.float64)
     )
     rows = iter(kept.tolist()), iter((spared | (kept.sum(axis=1) > 1)).tolist())
     return [
-        _whole(group) if number in tables or not group.offers else _settled(group, *rows)
+        _unreduced(group) if number in tables or not group.offers else _reduce(group, *rows)
         for number, group in enumerate(groups)
     ]
 
 
-def priced(groups: Sequence[Group], budget: int) -> Priced:
+def build_matrix(groups: Sequence[OfferGroup], budget: int) -> OptionMatrix:
     options = [offer.options for group in groups for offer in group.offers]
     width = max(1, *map(len, options))
-    filler = [(NOTHING,) * (width - many) for many in range(width + 1)]
+    filler = [(NO_OPTION,) * (width - many) for many in range(width + 1)]
     # From one flat list: an array made of tuples in tuples takes three times as long.
     flat = np.array(
         [number for one in options for option in one + filler[len(one)] for number in option],
@@ -98,10 +98,10 @@ def priced(groups: Sequence[Group], budget: int) -> Priced:
         np.arange(width) < np.array([len(one) for one in options])[:, None]
     )
     rows *= real[:, :, None]
-    return Priced(rows[:, :, 0], rows[:, :, 1], real, sizes.cumsum() - sizes, sizes)
+    return OptionMatrix(rows[:, :, 0], rows[:, :, 1], real, sizes.cumsum() - sizes, sizes)
 
 
-def price_of(every: Priced, room: int) -> float:
+def critical_price(every: OptionMatrix, room: int) -> float:
     """What the last token of the room is worth when parts of offers could be taken: the value of each offer, by tokens, with its dents
     filled, rises in steps; the steps are taken by what they give for a token."""
     rows = np.arange(len(every.tokens))[:, None]
@@ -114,7 +114,7 @@ def price_of(every: Priced, room: int) -> float:
         highest = -np.inf
         for step in reversed(range(before, len(slopes))):
             slope = (values[step + 1] - values[before]) / np.maximum(
-                tokens[step + 1] - tokens[before], ERROR
+                tokens[step + 1] - tokens[before], EPSILON
             )
             highest = np.maximum(highest, slope)
             np.minimum(slopes[step], highest, out=slopes[step])
@@ -124,18 +124,20 @@ def price_of(every: Priced, room: int) -> float:
     return max(0.0, float(slopes.flat[best_first[place]])) if place < slopes.size else 0.0
 
 
-def _found(every: Priced, price: float, room: int, groups: Sequence[Group]) -> float | None:
+def _greedy_value(
+    every: OptionMatrix, price: float, room: int, groups: Sequence[OfferGroup]
+) -> float | None:
     """The value of a choice that fits: what is good at the price, then the best that still fits. None if a group has too much."""
     tokens, values = every.tokens, every.values
     rows = np.arange(len(tokens))
-    good = values - price * (1 + ERROR) * tokens
+    good = values - price * (1 + EPSILON) * tokens
     picks = good.argmax(axis=1)
     taken = good[rows, picks] > 0
     spent, worth = (
         np.where(taken, tokens[rows, picks], 0.0),
         np.where(taken, values[rows, picks], 0.0),
     )
-    for _ in range(FILLED):
+    for _ in range(MAX_FILL_STEPS):
         gains = np.where(
             tokens - spent[:, None] <= room - spent.sum(), values - worth[:, None], 0.0
         )
@@ -152,8 +154,8 @@ def _found(every: Priced, price: float, room: int, groups: Sequence[Group]) -> f
     return float(worth.sum()) if fits else None
 
 
-def _kept(
-    every: Priced, price: float, most: float, least: float, overheads: Floats
+def _undecided(
+    every: OptionMatrix, price: float, most: float, least: float, overheads: Floats
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Which options may be in a best choice, and which offers may be in none of its options."""
     rates = every.values - price * every.tokens
@@ -164,14 +166,14 @@ def _kept(
         most - np.maximum(of_groups, 0.0), every.sizes
     )  # what all groups but its own can be worth
     without = np.repeat(of_groups, every.sizes) - best  # and the rest of its own
-    limit = least - ERROR * most - 1
+    limit = least - EPSILON * most - 1
     return every.real & ((others + without)[:, None] + rates >= limit), others + np.maximum(
         without, 0.0
     ) >= limit
 
 
-def _whole(group: Group) -> Settled:
-    return Settled(
+def _unreduced(group: OfferGroup) -> ReducedGroup:
+    return ReducedGroup(
         group,
         (-1,) * len(group.offers),
         tuple(
@@ -180,7 +182,9 @@ def _whole(group: Group) -> Settled:
     )
 
 
-def _settled(group: Group, kept: Iterator[list[bool]], doubtful: Iterator[bool]) -> Settled:
+def _reduce(
+    group: OfferGroup, kept: Iterator[list[bool]], doubtful: Iterator[bool]
+) -> ReducedGroup:
     picks = [-1] * len(group.offers)
     open: list[tuple[int, tuple[int, ...]]] = []
     taken: list[Option] = []
@@ -197,11 +201,11 @@ def _settled(group: Group, kept: Iterator[list[bool]], doubtful: Iterator[bool])
     offers = tuple(
         Offer(tuple(group.offers[place].options[one] for one in options)) for place, options in open
     )
-    rest = Group(
+    rest = OfferGroup(
         offers,
         group.sure,
         group.most,
         group.overhead + sum(option.tokens for option in taken),
         opened=bool(taken),
     )
-    return Settled(rest, tuple(picks), tuple(open), sum(option.value for option in taken))
+    return ReducedGroup(rest, tuple(picks), tuple(open), sum(option.value for option in taken))

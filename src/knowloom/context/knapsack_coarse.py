@@ -7,16 +7,16 @@ from math import ceil
 
 import numpy as np
 
-from knowloom.context.knapsack_bounds import ERROR, price_of, priced
-from knowloom.context.knapsack_table import Group, Ruling
+from knowloom.context.knapsack_bounds import EPSILON, build_matrix, critical_price
+from knowloom.context.knapsack_table import BranchConstraints, OfferGroup
 
 
-def topped_up(
-    groups: Sequence[Group], budget: int, picks: Sequence[int], ruling: Ruling
+def spend_leftover(
+    groups: Sequence[OfferGroup], budget: int, picks: Sequence[int], ruling: BranchConstraints
 ) -> tuple[int, ...]:
     """The picks, and more or larger ones as long as there are tokens for any: what gives most for a token first, then the first.
     Nothing is added that needs others, as these may be missing."""
-    every, found = priced(groups, budget), list(picks)
+    every, found = build_matrix(groups, budget), list(picks)
     tokens, values = every.tokens, every.values
     group_of = np.repeat(np.arange(len(groups)), every.sizes)
     rows = np.flatnonzero(np.array(found) >= 0)
@@ -42,7 +42,7 @@ def topped_up(
         extra = tokens - spent[:, None] + (overheads * ~opened)[group_of, None]
         left = np.minimum(budget - used.sum(), most - used)[group_of, None]
         gains = np.where(allowed & (extra <= left), values - worth[:, None], 0.0) / np.maximum(
-            extra, ERROR
+            extra, EPSILON
         )
         row, option = divmod(int(gains.argmax()), gains.shape[1])
         if gains[row, option] <= 0:
@@ -55,7 +55,9 @@ def topped_up(
         )
 
 
-def at_price(groups: Sequence[Group], budget: int, ruling: Ruling) -> tuple[int, ...] | None:
+def pick_at_price(
+    groups: Sequence[OfferGroup], budget: int, ruling: BranchConstraints
+) -> tuple[int, ...] | None:
     """What is worth more than its tokens are at one price: a good beginning where offers are much alike, which a coarse table cannot tell. None
     where shares, needs or what is forced have a say, or if a group gets more than it may have."""
     if (
@@ -64,10 +66,11 @@ def at_price(groups: Sequence[Group], budget: int, ruling: Ruling) -> tuple[int,
         or any(offer.needs for group in groups for offer in group.offers)
     ):
         return None
-    every = priced(groups, budget)
+    every = build_matrix(groups, budget)
     overheads = [group.overhead if group.offers or group.opened else 0 for group in groups]
     good = (
-        every.values - price_of(every, max(0, budget - sum(overheads))) * (1 + ERROR) * every.tokens
+        every.values
+        - critical_price(every, max(0, budget - sum(overheads))) * (1 + EPSILON) * every.tokens
     )
     good[list(ruling.forbidden)] = 0.0
     picks = np.where(good.max(axis=1) > 0, good.argmax(axis=1), -1)
@@ -81,9 +84,9 @@ def at_price(groups: Sequence[Group], budget: int, ruling: Ruling) -> tuple[int,
     return tuple(picks.tolist()) if fits else None
 
 
-def ceiling(groups: Sequence[Group], budget: int) -> int:
+def upper_bound(groups: Sequence[OfferGroup], budget: int) -> int:
     """What no choice can be worth more than: all tokens at one price, and what offers are worth beyond it."""
-    every = priced(groups, budget)
-    price = price_of(every, budget)
+    every = build_matrix(groups, budget)
+    price = critical_price(every, budget)
     beyond = np.maximum((every.values - price * every.tokens).max(axis=1), 0.0).sum()
-    return ceil((price * budget + float(beyond)) * (1 + ERROR))
+    return ceil((price * budget + float(beyond)) * (1 + EPSILON))

@@ -13,9 +13,9 @@ MAX_CELLS = 4_000_000  # of one group's table, 8 bytes each
 IMPOSSIBLE = np.int64(-(2**62))
 FIRST = np.zeros(1, np.int64)
 
-Table = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 Gains = tuple[
-    Table, Table
+    IntArray, IntArray
 ]  # extra tokens, beginning with none, and the value of a group that has them
 
 
@@ -35,7 +35,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Group:
+class OfferGroup:
     """Offers that share a heading (`overhead` tokens if any is taken), a guaranteed and a largest amount of tokens."""
 
     offers: tuple[Offer, ...]
@@ -53,17 +53,19 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class BranchConstraints:
     """What a branch of the search has settled: offers that must not, and offers that must be taken."""
 
     forbidden: frozenset[int] = field(default_factory=frozenset)
     forced: frozenset[int] = field(default_factory=frozenset)
 
 
-class Solver:
+class GroupTable:
     """One group's table: row i, column c holds the best value of the first i offers within c units of tokens."""
 
-    def __init__(self, group: Group, first: int, capacity: int, ruling: Ruling) -> None:
+    def __init__(
+        self, group: OfferGroup, first: int, capacity: int, ruling: BranchConstraints
+    ) -> None:
         self._group = group
         self._first = first
         self._ruling = ruling
@@ -77,7 +79,7 @@ class Solver:
             first <= number < first + len(group.offers) for number in ruling.forced
         )
 
-    def _fill(self, round_up: bool) -> Table:
+    def _fill(self, round_up: bool) -> IntArray:
         columns = self._room // self._unit + 1
         rows = np.empty((len(self._group.offers) + 1, max(0, columns)), np.int64)
         rows[0] = 0

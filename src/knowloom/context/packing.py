@@ -6,27 +6,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from knowloom.caching import Recent
-from knowloom.construction import maker
+from knowloom.caching import TwoGenerationCache
+from knowloom.construction import fast_constructor
 from knowloom.context import knapsack
-from knowloom.context.knapsack import Choice, Group, Offer, Option
-from knowloom.formats.layout import Layout, assemble, forms
+from knowloom.context.knapsack import Choice, Offer, OfferGroup, Option
+from knowloom.formats.fields import available_forms
+from knowloom.formats.layout import Layout, assemble
 from knowloom.model import Chosen, Form, Fragment, Hit, LeftOut
 from knowloom.ports import TokenCounter
 from knowloom.recipes import Recipe
 
 SCALE = 10**12  # values are whole numbers, so that equal is equal on every machine
-FORM_LEAST = {
+MIN_FORM_VALUE = {
     Form.WHOLE: 3,
     Form.SUMMARY: 2,
     Form.POINTER: 1,
 }  # of the least relevant item, too: more of it is always worth more
-FORM_VALUE = {Form.WHOLE: 1.0, Form.SUMMARY: 0.35, Form.POINTER: 0.05}
-TRIES = 12  # of fitting again with a smaller budget, when parts counted one by one came to less than the whole
+FORM_WEIGHTS = {Form.WHOLE: 1.0, Form.SUMMARY: 0.35, Form.POINTER: 0.05}
+# Share of the optimum that may be missed where candidates need others: exact solutions take many
+# more tables.
+TOLERANCE = 0.01
+MAX_ATTEMPTS = 12  # of fitting again with a smaller budget, when parts counted one by one came to less than the whole
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SectionCandidates:
     """The ranked candidates of one recipe."""
 
     recipe: Recipe
@@ -37,7 +41,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendering:
     """One candidate in one form, ready to be glued in, and what it costs there."""
 
     form: Form
@@ -45,19 +49,41 @@ class Rendered:
     tokens: int
 
 
-Offered = list[list[tuple[Rendered, ...]]]  # by part and by hit
+def relationship_needs(
+    hits: Sequence[Hit], sections: Sequence[SectionCandidates]
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return, per relationship, the numbers of its ends, counted through the sections before it."""
+    keys = (hit.item.key for section in sections for hit in section.hits)
+    numbers = {key: number for number, key in enumerate(keys)}
+    return tuple(tuple((numbers[key],) for key in dict.fromkeys(hit.path)) for hit in hits)
 
-_made, _chosen, _left_out, _offer_of = maker(Rendered), maker(Chosen), maker(LeftOut), maker(Offer)
+
+def tolerance_of(sections: Sequence[SectionCandidates]) -> float:
+    return TOLERANCE if any(section.needs for section in sections) else 0.0
+
+
+Renderings = list[list[tuple[Rendering, ...]]]  # by part and by hit
+
+_made, _chosen, _left_out, _offer_of = (
+    fast_constructor(Rendering),
+    fast_constructor(Chosen),
+    fast_constructor(LeftOut),
+    fast_constructor(Offer),
+)
 _option: Callable[[tuple[int, int]], Option] = partial(tuple.__new__, Option)
 
-REMEMBERED = 16_384  # items, about 1 KB each
-LONGEST_REMEMBERED = 5_000  # characters
-LONGEST_SUM = 100_000  # characters; longer texts may be bounded where blocks are counted
-_remembered: Recent[tuple[object, ...], tuple[Rendered, ...]] = Recent(REMEMBERED)
+CACHED_RENDERINGS = 16_384  # items, about 1 KB each
+MAX_CACHED_CHARACTERS = 5_000  # characters
+MAX_ADDITIVE_CHARACTERS = (
+    100_000  # characters; longer texts may be bounded where blocks are counted
+)
+_cache: TwoGenerationCache[tuple[object, ...], tuple[Rendering, ...]] = TwoGenerationCache(
+    CACHED_RENDERINGS
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class PackingResult:
     text: str
     tokens: int
     fragments: tuple[Fragment, ...]
@@ -65,13 +91,13 @@ class Fitted:
     gap: float  # 0: no better set fits
 
 
-def fit(
-    parts: Sequence[Part],
+def pack(
+    parts: Sequence[SectionCandidates],
     max_tokens: int | None,
     layout: Layout,
     counter: TokenCounter,
     tolerance: float = 0.0,
-) -> Fitted:
+) -> PackingResult:
     """The best set of candidates whose rendered text has at most `max_tokens` tokens; without a limit, all of them whole. Where
     candidates need others, a set within `tolerance` of the best is enough."""
     offered = [
@@ -80,15 +106,15 @@ def fit(
     overheads = [_overhead(part, layout, counter) for part in parts]
     if max_tokens is None:
         choice = Choice(tuple(0 for hits in offered for _ in hits), 0, 0)
-        return _result(parts, offered, overheads, choice, layout, counter, 0)
+        return _build_result(parts, offered, overheads, choice, layout, counter, 0)
     room = budget = max(0, max_tokens - counter.count(layout.start) - counter.count(layout.end))
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         choice = knapsack.choose(_groups(parts, offered, overheads, budget), budget, tolerance)
-        result = _result(parts, offered, overheads, choice, layout, counter, room)
+        result = _build_result(parts, offered, overheads, choice, layout, counter, room)
         if result.tokens <= max_tokens:
             return result
         budget = max(0, budget - (result.tokens - max_tokens))
-    return _result(
+    return _build_result(
         parts,
         offered,
         overheads,
@@ -101,16 +127,16 @@ def fit(
 
 def _renderings(
     hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter
-) -> tuple[Rendered, ...]:
+) -> tuple[Rendering, ...]:
     """The forms a candidate may take. The same items come back in request after request: they are remembered by all they show."""
-    between, item = layout.separators.get(recipe.name, layout.between), hit.item
+    between, item = layout.separators.get(recipe.name, layout.separator), hit.item
     properties = repr(item.properties) if item.properties else ""
     if (
-        not layout.lasting
+        not layout.is_cacheable
         or len(item.title) + len(item.text) + len(item.summary) + len(properties)
-        > LONGEST_REMEMBERED
+        > MAX_CACHED_CHARACTERS
     ):
-        return _rendered(hit, recipe, layout, between, counter)
+        return _render_forms(hit, recipe, layout, between, counter)
     shown = (
         layout.name,
         between,
@@ -126,19 +152,19 @@ def _renderings(
         properties,
         hit.via,
     )
-    found = _remembered.get(shown)
+    found = _cache.get(shown)
     if found is None:
-        found = _rendered(hit, recipe, layout, between, counter)
-        _remembered.put(shown, found)
+        found = _render_forms(hit, recipe, layout, between, counter)
+        _cache.put(shown, found)
     return found
 
 
-def _rendered(
+def _render_forms(
     hit: Hit, recipe: Recipe, layout: Layout, between: str, counter: TokenCounter
-) -> tuple[Rendered, ...]:
+) -> tuple[Rendering, ...]:
     """The fullest form first; a form that saves nothing is not offered."""
-    found: list[Rendered] = []
-    for form in forms(hit.item):
+    found: list[Rendering] = []
+    for form in available_forms(hit.item):
         if form is Form.WHOLE or form in recipe.forms:
             text = layout.block(hit, form)
             tokens = counter.count(text + between)
@@ -147,19 +173,19 @@ def _rendered(
     return tuple(found)
 
 
-def _overhead(part: Part, layout: Layout, counter: TokenCounter) -> int:
+def _overhead(part: SectionCandidates, layout: Layout, counter: TokenCounter) -> int:
     """What a part costs before its first block."""
     return counter.count(layout.opening(part.recipe.name)) + counter.count(
-        layout.closing + layout.between_sections
+        layout.closing + layout.section_separator
     )
 
 
 def _groups(
-    parts: Sequence[Part], offered: Offered, overheads: Sequence[int], budget: int
-) -> list[Group]:
+    parts: Sequence[SectionCandidates], offered: Renderings, overheads: Sequence[int], budget: int
+) -> list[OfferGroup]:
     shares = max(1.0, sum(part.recipe.share for part in parts))
     return [
-        Group(
+        OfferGroup(
             tuple(
                 _offer(hit, renderings, part, number)
                 for number, (hit, renderings) in enumerate(zip(part.hits, hits, strict=True))
@@ -172,24 +198,26 @@ def _groups(
     ]
 
 
-def _offer(hit: Hit, renderings: tuple[Rendered, ...], part: Part, number: int) -> Offer:
+def _offer(
+    hit: Hit, renderings: tuple[Rendering, ...], part: SectionCandidates, number: int
+) -> Offer:
     worth = SCALE * hit.relevance**part.recipe.sharpness
     options = [
-        _option((one.tokens, max(FORM_LEAST[one.form], round(worth * FORM_VALUE[one.form]))))
+        _option((one.tokens, max(MIN_FORM_VALUE[one.form], round(worth * FORM_WEIGHTS[one.form]))))
         for one in renderings
     ]
     return _offer_of(tuple(options), part.needs[number] if part.needs else ())
 
 
-def _result(
-    parts: Sequence[Part],
-    offered: Offered,
+def _build_result(
+    parts: Sequence[SectionCandidates],
+    offered: Renderings,
     overheads: Sequence[int],
     choice: Choice,
     layout: Layout,
     counter: TokenCounter,
     room: int,
-) -> Fitted:
+) -> PackingResult:
     fragments: list[Fragment] = []
     left_out: list[LeftOut] = []
     picks = iter(choice.options)
@@ -212,16 +240,18 @@ def _result(
     text = assemble(
         layout, [(fragment.name, [one.text for one in fragment.chosen]) for fragment in fragments]
     )
-    return Fitted(
+    return PackingResult(
         text,
-        _tokens(text, fragments, layout, counter),
+        _count_tokens(text, fragments, layout, counter),
         tuple(fragments),
         tuple(left_out),
         choice.gap,
     )
 
 
-def _tokens(text: str, fragments: Sequence[Fragment], layout: Layout, counter: TokenCounter) -> int:
+def _count_tokens(
+    text: str, fragments: Sequence[Fragment], layout: Layout, counter: TokenCounter
+) -> int:
     """Of the whole text. Where every block is a run of lines that can be counted by itself, nearly all of it has been: only the last one
     is counted again, as it ends where the text ends."""
     shown = [fragment for fragment in fragments if fragment.chosen]
@@ -232,10 +262,10 @@ def _tokens(text: str, fragments: Sequence[Fragment], layout: Layout, counter: T
     ]
     if not (
         lines
-        and layout.glued
+        and layout.is_concatenation
         and counter.additive
-        and len(text) <= LONGEST_SUM
-        and all(map(_lines, lines))
+        and len(text) <= MAX_ADDITIVE_CHARACTERS
+        and all(map(_is_countable_alone, lines))
     ):
         return counter.count(text)
     last = shown[-1].chosen[-1]
@@ -243,12 +273,12 @@ def _tokens(text: str, fragments: Sequence[Fragment], layout: Layout, counter: T
     return sum(fragment.tokens for fragment in shown) - last.tokens + ending
 
 
-def _lines(text: str) -> bool:
+def _is_countable_alone(text: str) -> bool:
     """Whether no token goes on from a line before to this, or from this to a line that is like it."""
     return text[-1:] == "\n" and text[0] != "/" and not text[0].isspace()
 
 
-def _reason(renderings: tuple[Rendered, ...], overhead: int, most: int) -> str:
+def _reason(renderings: tuple[Rendering, ...], overhead: int, most: int) -> str:
     least = renderings[-1].tokens + overhead
     if least > most:
         return f"too large: its shortest form needs {least} tokens, the limit is {most}"

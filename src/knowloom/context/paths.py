@@ -7,15 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from knowloom.context.packing import Part
-from knowloom.formats.markdown_escape import one_line
+from knowloom.context.packing import SectionCandidates
 from knowloom.model import Context, Edge, Hit, Item, Key
 from knowloom.ports import Stores
+from knowloom.text.normalisation import collapse_whitespace
 
-LONGEST = (
+MAX_TITLE = (
     100  # characters of a title; longer ones end behind a word, with a sign that there is more
 )
-SAID = {  # by the type of a link, what stands between the titles of its source and its target
+EDGE_PHRASES = {  # by the type of a link, what stands between the titles of its source and its target
     "bridge": "names what is in",
     "example_of": "is an example of",
     "foreign_key": "has a foreign key to",
@@ -35,15 +35,15 @@ _quoted = json.JSONEncoder(
 ).encode  # a quotation mark inside cannot be taken for the end
 
 
-def told_in(parts: Sequence[Part], stores: Stores) -> list[Part]:
+def annotate_paths(parts: Sequence[SectionCandidates], stores: Stores) -> list[SectionCandidates]:
     """The same candidates; those that links led to say by which."""
-    hits = iter(in_words([hit for part in parts for hit in part.hits], stores))
+    hits = iter(annotate_hits([hit for part in parts for hit in part.hits], stores))
     return [replace(part, hits=tuple(next(hits) for _ in part.hits)) for part in parts]
 
 
-def explained(context: Context, stores: Stores) -> Context:
+def annotate_context(context: Context, stores: Stores) -> Context:
     """The same context, whose text stays as it is: what links led to says by which, shown or left out."""
-    hits = iter(in_words([*context.hits, *(one.hit for one in context.left_out)], stores))
+    hits = iter(annotate_hits([*context.hits, *(one.hit for one in context.left_out)], stores))
     fragments = [
         replace(fragment, chosen=tuple(replace(one, hit=next(hits)) for one in fragment.chosen))
         if fragment.chosen
@@ -57,15 +57,15 @@ def explained(context: Context, stores: Stores) -> Context:
     )
 
 
-def in_words(hits: Sequence[Hit], stores: Stores) -> list[Hit]:
+def annotate_hits(hits: Sequence[Hit], stores: Stores) -> list[Hit]:
     """The hits in the same order, each with its path in words. Items on the way that are not among them are read in one call."""
     items = {hit.item.key: hit.item for hit in hits}
     absent = sorted({key for hit in hits if hit.links for key in hit.path if key not in items})
     items |= {item.key: item for item in (stores.items.get(absent) if absent else ())}
-    return [replace(hit, via=way(hit.links, items)) if hit.links else hit for hit in hits]
+    return [replace(hit, via=describe_path(hit.links, items)) if hit.links else hit for hit in hits]
 
 
-def way(links: Sequence[Edge], items: Mapping[Key, Item]) -> str:
+def describe_path(links: Sequence[Edge], items: Mapping[Key, Item]) -> str:
     """`"Refund playbook" mentions "Chargeback"`; each link as it is stored, whichever way it was followed."""
     return "; ".join(
         f"{_name(edge.source_key, items)} {_verb(edge.type)} {_name(edge.target_key, items)}"
@@ -74,22 +74,24 @@ def way(links: Sequence[Edge], items: Mapping[Key, Item]) -> str:
 
 
 def _name(key: Key, items: Mapping[Key, Item]) -> str:
-    title = one_line(items[key].name if key in items else key[1]) or one_line(key[1])
-    return _HIDDEN.sub(_escaped, _quoted(title if len(title) <= LONGEST else _shortened(title)))
+    title = collapse_whitespace(items[key].name if key in items else key[1]) or collapse_whitespace(
+        key[1]
+    )
+    return _HIDDEN.sub(_escape, _quoted(title if len(title) <= MAX_TITLE else _shorten(title)))
 
 
-def _shortened(title: str) -> str:
-    start = title[: LONGEST + 1]
-    return f"{start.rpartition(' ')[0] or start[:LONGEST]} …"
+def _shorten(title: str) -> str:
+    start = title[: MAX_TITLE + 1]
+    return f"{start.rpartition(' ')[0] or start[:MAX_TITLE]} …"
 
 
 def _verb(type: str) -> str:
-    return SAID.get(type) or (
+    return EDGE_PHRASES.get(type) or (
         type.replace("_", " ")
         if _PLAIN.fullmatch(type)
-        else _HIDDEN.sub(_escaped, _quoted(one_line(type)))
+        else _HIDDEN.sub(_escape, _quoted(collapse_whitespace(type)))
     )
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"

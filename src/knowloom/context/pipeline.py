@@ -9,29 +9,29 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
-from knowloom.context.packing import Part, fit
-from knowloom.context.paths import told_in
+from knowloom.context.packing import SectionCandidates, pack, relationship_needs, tolerance_of
+from knowloom.context.paths import annotate_paths
 from knowloom.errors import Conflict, Unavailable
-from knowloom.formats.layout import layout
+from knowloom.formats.layout import get_layout
 from knowloom.model import Context, Hit, Key, Problem, Query, Stats
 from knowloom.ports import Stores, TokenCounter, Vector
-from knowloom.recipes import LEAST, Recipe, Weights
-from knowloom.retrieval.hybrid import fills
-from knowloom.retrieval.ranking import rank, rescored
-from knowloom.retrieval.sources import Gathered, RetrievalRequest, about, gather, needs, tolerance
+from knowloom.recipes import MIN_CANDIDATES, Recipe, Weights
+from knowloom.retrieval.hybrid import count_characters
+from knowloom.retrieval.ranking import rank, with_score
+from knowloom.retrieval.sources import RetrievalRequest, SourceResult, entity_keys, gather
 from knowloom.tracing import span
 
 log = logging.getLogger(__name__)
 
-RENDERER = 7  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
+RENDERER_VERSION = 7  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
 
 
-def candidates(
+def gather_candidates(
     query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores
-) -> tuple[list[Part], list[Gathered], list[Problem]]:
+) -> tuple[list[SectionCandidates], list[SourceResult], list[Problem]]:
     """Each recipe's ranked candidates; it sees what the ones before it found. A store that is down leaves its part empty."""
-    parts: list[Part] = []
-    gathered: list[Gathered] = []
+    parts: list[SectionCandidates] = []
+    gathered: list[SourceResult] = []
     problems: list[Problem] = []
     found: tuple[Hit, ...] = ()
     pool: dict[Key, float] = {}
@@ -50,7 +50,7 @@ def candidates(
                 raise
             log.warning("recipe %s left empty: %s", recipe.name, error)
             problems.append(Problem(recipe.name, str(error), error.code))
-            result = Gathered()
+            result = SourceResult()
         with span("rank"):
             ranked = [
                 hit
@@ -58,23 +58,27 @@ def candidates(
                 if hit.score >= recipe.min_score
             ]
             hits = tuple(
-                _shown(hit, recipe)
+                _limit_properties(hit, recipe)
                 for hit in (ranked[: recipe.limit] if recipe.consider > 1 else ranked)
             )
         parts = (
-            [replace(part, hits=_revalued(part.hits, result.worth)) for part in parts]
+            [replace(part, hits=_with_walk_scores(part.hits, result.worth)) for part in parts]
             if result.worth
             else parts
         )
-        parts.append(Part(recipe, hits, needs(hits, parts) if recipe.source == "links" else ()))
+        parts.append(
+            SectionCandidates(
+                recipe, hits, relationship_needs(hits, parts) if recipe.source == "links" else ()
+            )
+        )
         pool |= result.pool
         gathered.append(result)
         found = tuple(hit for part in parts for hit in part.hits)
-    parts = _enough(parts)
-    return told_in(parts, stores) if query.paths else parts, gathered, problems
+    parts = _drop_surplus(parts)
+    return annotate_paths(parts, stores) if query.paths else parts, gathered, problems
 
 
-def _enough(parts: list[Part]) -> list[Part]:
+def _drop_surplus(parts: list[SectionCandidates]) -> list[SectionCandidates]:
     """Without the hits that search took because the budget might have held them, where better candidates, those that links lead to among them, have text enough
     to fill it: they would be rendered and counted for nothing. Only parts that get all their tokens by worth are compared."""
     shared = [part for part in parts if part.recipe.share == 0 and part.hits]
@@ -90,31 +94,36 @@ def _enough(parts: list[Part]) -> list[Part]:
         if left <= 0:
             break
         best.add(hit.item.key)
-        left -= fills(hit.item, room)
+        left -= count_characters(hit.item, room)
     return [
-        replace(part, hits=_of(part.hits, best))
+        replace(part, hits=_keep_best(part.hits, best))
         if part.recipe.room and part.recipe.share == 0
         else part
         for part in parts
     ]
 
 
-def _of(hits: Sequence[Hit], best: Container[Key]) -> tuple[Hit, ...]:
-    return tuple([hit for place, hit in enumerate(hits) if place < LEAST or hit.item.key in best])
-
-
-def _revalued(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...]:
-    """The same candidates, where a walk says how much each matters once it is known what they lead to."""
+def _keep_best(hits: Sequence[Hit], best: Container[Key]) -> tuple[Hit, ...]:
     return tuple(
-        [_with_worth(hit, worth[key]) if (key := hit.item.key) in worth else hit for hit in hits]
+        [hit for place, hit in enumerate(hits) if place < MIN_CANDIDATES or hit.item.key in best]
     )
 
 
-def _with_worth(hit: Hit, worth: float) -> Hit:
-    return rescored(hit, hit.score, {**hit.signals, "walk": worth})
+def _with_walk_scores(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...]:
+    """The same candidates, where a walk says how much each matters once it is known what they lead to."""
+    return tuple(
+        [
+            _with_walk_score(hit, worth[key]) if (key := hit.item.key) in worth else hit
+            for hit in hits
+        ]
+    )
 
 
-def _shown(hit: Hit, recipe: Recipe) -> Hit:
+def _with_walk_score(hit: Hit, worth: float) -> Hit:
+    return with_score(hit, hit.score, {**hit.signals, "walk": worth})
+
+
+def _limit_properties(hit: Hit, recipe: Recipe) -> Hit:
     """With no more of its properties than the recipe wants."""
     if len(hit.item.properties) <= recipe.max_properties:
         return hit
@@ -126,7 +135,7 @@ def _shown(hit: Hit, recipe: Recipe) -> Hit:
     )
 
 
-def answer(
+def build_context(
     query: Query,
     recipes: Sequence[Recipe],
     vector: Vector | None,
@@ -135,10 +144,12 @@ def answer(
     problems: Sequence[Problem],
 ) -> Context:
     """The context for a query. `problems` are those that were met before the first stage."""
-    parts, gathered, more = candidates(query, recipes, vector, stores)
-    more += _unknown(query, stores)
+    parts, gathered, more = gather_candidates(query, recipes, vector, stores)
+    more += _check_entity(query, stores)
     with span("fit"):
-        fitted = fit(parts, query.max_tokens, layout(query.format), counter, tolerance(parts))
+        fitted = pack(
+            parts, query.max_tokens, get_layout(query.format), counter, tolerance_of(parts)
+        )
     stats = Stats(
         searched=sum(one.searched for one in gathered),
         expanded=sum(one.expanded for one in gathered),
@@ -163,9 +174,9 @@ def answer(
     )
 
 
-def _unknown(query: Query, stores: Stores) -> list[Problem]:
+def _check_entity(query: Query, stores: Stores) -> list[Problem]:
     """That the request is about an entity of which nothing is stored."""
-    if query.entity is None or not query.spaces or about(query, stores):
+    if query.entity is None or not query.spaces or entity_keys(query, stores):
         return []
     return [
         Problem(
@@ -190,7 +201,7 @@ def digest(
         info.name: (info.digest, info.links_digest) for info in stores.items.spaces(query.spaces)
     }
     inputs = (
-        repr(RENDERER),
+        repr(RENDERER_VERSION),
         repr(sorted(knowledge.items())),
         repr(
             ()
@@ -204,13 +215,13 @@ def digest(
             else hashlib.sha256(vector.tobytes()).hexdigest()
         ),  # one that was given, and not made from the text
         repr(replace(query, vector=())),
-        _said(tuple(recipes)),
+        _recipes_repr(tuple(recipes)),
         repr(counter.name),
         *(("'paths'",) if query.paths else ()),
     )
     return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()
 
 
-_said: Callable[[tuple[Recipe, ...]], str] = lru_cache(64)(
+_recipes_repr: Callable[[tuple[Recipe, ...]], str] = lru_cache(64)(
     repr
 )  # the same few in all requests, with dozens of fields each

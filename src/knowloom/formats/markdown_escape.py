@@ -9,7 +9,6 @@ from enum import Enum
 _MAX_DEPTH = 8
 _QUOTE = 0
 
-_GAP = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _CLOSING_HASHES = re.compile(r"(?:^|(?<= ))(?=#+$)")
 _IN_NAME = re.compile(r"[\\`*\[\]<&]")
 _LISTED_MARKER = re.compile(r"\d{1,9}(?=[.)] )|(?=#{1,6} |[-+*] |>|```|~~~|<[A-Za-z/!?]|\[.*\]:)")
@@ -61,33 +60,26 @@ _LONE_TAG = re.compile(
 )
 
 
-def one_line(text: str) -> str:
-    """Line breaks, control characters and runs of spaces become one space."""
-    if text.isprintable() and "  " not in text:
-        return text.strip()  # most are like this already
-    return _GAP.sub(" ", text).strip()
-
-
-def heading_text(text: str) -> str:
+def escape_heading(text: str) -> str:
     """A line that stays whole behind `### `: hashes at its end would be dropped as a closing sequence."""
     return _CLOSING_HASHES.sub(r"\\", text) if text.endswith("#") else text
 
 
-def listed_text(text: str) -> str:
+def escape_list_line(text: str) -> str:
     """A line that is nothing but text behind `- `."""
     marker = _LISTED_MARKER.match(text)
     return f"{text[: marker.end()]}\\{text[marker.end() :]}" if marker else text
 
 
-def bold_text(text: str) -> str:
+def escape_bold_text(text: str) -> str:
     """A line that cannot end the bold type around it."""
     return _IN_NAME.sub(r"\\\g<0>", text)
 
 
-def body_text(text: str) -> str:
+def escape_body(text: str) -> str:
     """A text that adds no heading or link definition and no line like those that knowloom writes, and that ends where it ends: nothing after it is swallowed."""
     if ("\n" not in text and text[:1].isalpha()) or not (
-        _SUSPECT.search("\n" + text) or any(map(_ours, text.split("\n")))
+        _SUSPECT.search("\n" + text) or any(map(_looks_generated, text.split("\n")))
     ):
         return text
     reader = _Reader(text)
@@ -95,7 +87,7 @@ def body_text(text: str) -> str:
     return "\n".join([*lines, *reader.missing()])
 
 
-def _ours(line: str) -> bool:
+def _looks_generated(line: str) -> bool:
     """Whether a line is like those that knowloom writes: a property, a pointer, a link. In a text it gets another mark, which means the same to markdown.
     By hand: a pattern would take the square of the length of a hostile line."""
     if not line.startswith("- "):
@@ -144,7 +136,7 @@ class _Reader:
         column = self._meaning(raw, line)
         self.start += len(raw) + 1
         if column is None:
-            return f"*{written[1:]}" if not code and _ours(written) else written
+            return f"*{written[1:]}" if not code and _looks_generated(written) else written
         at = _index(raw, column)
         return f"{raw[:at]}\\{raw[at:]}"
 

@@ -7,25 +7,25 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from knowloom.model import MADE, Batch, Change, Edge, EdgeKey, Filter, Item, Key, SpaceInfo
+from knowloom.model import AUTOMATIC, Batch, Change, Edge, EdgeKey, Filter, Item, Key, SpaceInfo
 from knowloom.ports import GraphStore, ItemStore, Stores
-from knowloom.text.mentions import mentioned
+from knowloom.text.mentions import find_names
 
 
-def stores_then(stores: Stores, as_of: datetime | None) -> Stores:
+def stores_as_of(stores: Stores, as_of: datetime | None) -> Stores:
     """The stores, for a request that asks about an earlier time: nothing that was written into an item later is shown, and no link is followed that
     was made later. Words and vectors are today's: an item is found by what it says now."""
     if as_of is None:
         return stores
     return replace(
         stores,
-        items=ItemsThen(stores.items, as_of),
-        graph=LinksThen(stores.graph, stores.items, as_of),
+        items=ItemsAsOf(stores.items, as_of),
+        graph=EdgesAsOf(stores.graph, stores.items, as_of),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class ItemsThen:
+class ItemsAsOf:
     """An ItemStore that shows its items as they were at a time."""
 
     items: ItemStore
@@ -62,12 +62,12 @@ class ItemsThen:
         self.items.close()
 
     def _then(self, found: list[Item]) -> list[Item]:
-        before = _texts(found, self.items, self.as_of)
+        before = _earlier_states(found, self.items, self.as_of)
         return [before.get(item.key, item) for item in found] if before else found
 
 
 @dataclass(frozen=True, slots=True)
-class LinksThen:
+class EdgesAsOf:
     """A GraphStore that shows the links as they were at a time. Knowloom's own have no past: one is shown if nothing it was made of has changed since."""
 
     graph: GraphStore
@@ -137,12 +137,12 @@ class LinksThen:
         people = {
             edge.key: edge
             for edge in found
-            if edge.origin != MADE and (edge.key not in late or edge.key in believed)
+            if edge.origin != AUTOMATIC and (edge.key not in late or edge.key in believed)
         }
         people |= {
             link: before for link, before in late.items() if before is not None and asked(before)
         }
-        own = [edge for edge in found if edge.origin == MADE and edge.key not in people]
+        own = [edge for edge in found if edge.origin == AUTOMATIC and edge.key not in people]
         return sorted(
             [*people.values(), *self._unchanged(own)],
             key=lambda edge: (
@@ -173,21 +173,21 @@ class LinksThen:
         ends = list(
             dict.fromkeys(end for edge in made for end in (edge.source_key, edge.target_key))
         )
-        before = _texts(self.items.get(ends), self.items, self.as_of)
-        return [edge for edge in made if _held(edge, before)]
+        before = _earlier_states(self.items.get(ends), self.items, self.as_of)
+        return [edge for edge in made if _held_before(edge, before)]
 
 
-def _held(edge: Edge, before: Mapping[Key, Item]) -> bool:
+def _held_before(edge: Edge, before: Mapping[Key, Item]) -> bool:
     """Whether a link of knowloom's own was there, where these items were others: not if that is unknown."""
     if edge.target_key in before:
         return False
     name = edge.properties.get("name")
     return edge.source_key not in before or (
-        isinstance(name, str) and bool(mentioned(before[edge.source_key].text, (name,)))
+        isinstance(name, str) and bool(find_names(before[edge.source_key].text, (name,)))
     )
 
 
-def _texts(found: Sequence[Item], items: ItemStore, as_of: datetime) -> dict[Key, Item]:
+def _earlier_states(found: Sequence[Item], items: ItemStore, as_of: datetime) -> dict[Key, Item]:
     """Those of the items that have changed since, as they were."""
     changed = {
         item.key for item in found if item.updated_at is not None and item.updated_at > as_of

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from knowloom.construction import maker
+from knowloom.construction import fast_constructor
 from knowloom.model import Edge, Filter, Hit, Item, Key
 from knowloom.ports import GraphStore, ItemStore
 from knowloom.recipes import Recipe
-from knowloom.retrieval.ranking import top
+from knowloom.retrieval.ranking import top_k
 
 ROUNDING = 1e-6  # scores are rounded to this: a link that makes an exact tie must not be lost to it
-LIGHTEST = 5e-324  # the least number above 0: a weight of 0 forbids a link
+MIN_EDGE_WEIGHT = 5e-324  # the least number above 0: a weight of 0 forbids a link
 FRONTIER_PER_HIT = 2  # a hop goes on from at most this many items per hit wanted
-_made = maker(Hit)
+_new_hit = fast_constructor(Hit)
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
+class Expansion:
     hits: tuple[Hit, ...] = ()
     reached: int = 0
     max_depth: int = 0
@@ -34,7 +34,7 @@ def expand(
     graph: GraphStore,
     made: bool = True,
     sure: bool = False,
-) -> Expanded:
+) -> Expansion:
     """The best `recipe.limit` items within `recipe.depth` links of the starts, the starts themselves left out. Without `made` only links
     that people gave are followed. `sure`: something passes the filter; else that is asked first."""
     hops = dict.fromkeys(starts, 0)  # links between a start and each item known so far
@@ -45,10 +45,10 @@ def expand(
     hop = 0
     if not sure and not items.find(only, 1):  # no link can lead to what does not exist
         graph.edges_of([], only.spaces)  # asked all the same: a graph that is down must be told
-        return Expanded()
+        return Expansion()
     while frontier and hop < recipe.depth:
         hop += 1
-        least = _least(scores, recipe, hop)
+        least = _min_useful_weight(scores, recipe, hop)
         if least > 1.0:
             break
         read = graph.edges_of(
@@ -56,26 +56,26 @@ def expand(
             only.spaces,
             recipe.edge_types,
             recipe.hub_cap,
-            max(least, LIGHTEST),
+            max(least, MIN_EDGE_WEIGHT),
             None if made else False,
         )
         first = tuple(read) if first is None else first
         if only.created_to is not None:
             read = [edge for edge in read if edge.known_at(only.created_to)]
-        steps = _steps(read, hops, hop)
+        steps = _best_steps(read, hops, hop)
         allowed = items.visible(list(steps), only)
         scores.update({key: round(steps[key].weight / (hop + recipe.near), 6) for key in allowed})
         by.update({key: steps[key] for key in allowed})
         hops.update(dict.fromkeys(allowed, hop))
-        frontier = top(allowed, scores, FRONTIER_PER_HIT * recipe.limit)
-    best = top(
+        frontier = top_k(allowed, scores, FRONTIER_PER_HIT * recipe.limit)
+    best = top_k(
         [key for key, score in scores.items() if score >= recipe.min_score], scores, recipe.limit
     )
-    hits = tuple([_hit(item, scores, by, hops) for item in items.get(best)])
-    return Expanded(hits, len(scores), max((hops[key] for key in scores), default=0), first or ())
+    hits = tuple([_build_hit(item, scores, by, hops) for item in items.get(best)])
+    return Expansion(hits, len(scores), max((hops[key] for key in scores), default=0), first or ())
 
 
-def _least(scores: Mapping[Key, float], recipe: Recipe, hop: int) -> float:
+def _min_useful_weight(scores: Mapping[Key, float], recipe: Recipe, hop: int) -> float:
     """The least weight a link of the last hop must have to lead to a better item than the worst kept so far; above 1 no link
     can. Earlier hops follow all links, as a weak one may lead on to a strong one."""
     if hop < recipe.depth or len(scores) < recipe.limit:
@@ -84,7 +84,7 @@ def _least(scores: Mapping[Key, float], recipe: Recipe, hop: int) -> float:
     return (worst - ROUNDING) * (hop + recipe.near)
 
 
-def _steps(edges: Sequence[Edge], hops: Mapping[Key, int], hop: int) -> dict[Key, Edge]:
+def _best_steps(edges: Sequence[Edge], hops: Mapping[Key, int], hop: int) -> dict[Key, Edge]:
     """The best link to every item not reached before. Edges come heaviest first, so the first link to an item is its best."""
     steps: dict[Key, Edge] = {}
     before = hop - 1
@@ -102,7 +102,7 @@ def _steps(edges: Sequence[Edge], hops: Mapping[Key, int], hop: int) -> dict[Key
     return steps
 
 
-def _hit(
+def _build_hit(
     item: Item, scores: Mapping[Key, float], by: Mapping[Key, Edge], hops: Mapping[Key, int]
 ) -> Hit:
     score = scores[item.key]
@@ -111,7 +111,7 @@ def _hit(
         edge = by[path[-1]]
         links.append(edge)
         path.append(edge.source_key if edge.target_key == path[-1] else edge.target_key)
-    return _made(
+    return _new_hit(
         item,
         min(1.0, score),
         {"graph": score},

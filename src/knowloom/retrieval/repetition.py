@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from knowloom.construction import rounded
+from knowloom.construction import round_scores
 from knowloom.model import Key
 
 # Chosen on the two tuning sets (docs/walk.md).
-REPEATED = 1.2  # how much less an item is worth that repeats the best one
-NAMING = (
+REPETITION_PENALTY = 1.2  # how much less an item is worth that repeats the best one
+FULLY_LINKED = (
     0.4  # of the starts having enough links by names: then all knowledge here is taken to be linked
 )
 
 
-def linked(starts: Sequence[tuple[float, float]]) -> float:
+def name_link_density(starts: Sequence[tuple[float, float]]) -> float:
     """How far knowledge is linked by names, from 0 to 1, as most starts are or those with most of the worth. Of each start: its share of
     the worth, and how much it has of the links that are enough. Items that only resemble each other tell the same again, and are no
     further pieces of an answer."""
     held = [(share, min(1.0, enough)) for share, enough in starts]
     usual = sum(enough for _, enough in held) / len(held) if held else 0.0
-    return min(1.0, max(usual, sum(share * enough for share, enough in held)) / NAMING)
+    return min(1.0, max(usual, sum(share * enough for share, enough in held)) / FULLY_LINKED)
 
 
-def worth_less(
+def penalise_repetition(
     keys: Sequence[Key],
     worth: Sequence[float],
     same: Callable[[Key, Iterable[Key]], list[float]],
@@ -36,10 +36,10 @@ def worth_less(
         [key for key, one in zip(keys, worth, strict=True) if one == most],
         key=lambda key: (key[1], key[0]),
     )
-    rate = REPEATED * linked * (1 - same(best, [best])[0]) ** 2
+    rate = REPETITION_PENALTY * linked * (1 - same(best, [best])[0]) ** 2
     if not rate:
         return list(worth)
-    less = rounded(
+    less = round_scores(
         [one * (1 - rate * shared) for one, shared in zip(worth, same(best, keys), strict=True)]
     )
     less[keys.index(best)] = most

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from knowloom.context.packing import Part
-from knowloom.formats.layout import link_line
-from knowloom.formats.markdown_escape import one_line
 from knowloom.model import LINK, Edge, Filter, Hit, Item, Key, Kind, Problem, Query
 from knowloom.ports import GraphStore, Stores, Vector
 from knowloom.recipes import Recipe, Source
 from knowloom.retrieval.hybrid import search
-from knowloom.retrieval.neighbours import LIGHTEST, expand
-from knowloom.retrieval.ranking import UNKNOWN_CONFIDENCE, rescored
-from knowloom.retrieval.walk import walk, walked_search
-from knowloom.retrieval.walk_seeds import asked_for
+from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, expand
+from knowloom.retrieval.ranking import UNKNOWN_CONFIDENCE, with_score
+from knowloom.retrieval.walk import walk, walk_search
+from knowloom.retrieval.walk_seeds import names_in_query
+from knowloom.text.normalisation import collapse_whitespace
 
-CALLED = 20  # of what has most words of the question: among these the question may call some by their names
-EVERYBODY = "global"  # the id of the profile that holds for every entity
+NAME_CANDIDATES = 20  # of what has most words of the question: among these the question may call some by their names
+GLOBAL_PROFILE = "global"  # the id of the profile that holds for every entity
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class SourceResult:
     """Candidates of one recipe, and what was counted on the way."""
 
     hits: tuple[Hit, ...] = ()
@@ -49,7 +48,7 @@ class RetrievalRequest:
     problems: tuple[Problem, ...] = ()  # raised while the query was embedded
 
 
-def allowed(query: Query, recipe: Recipe) -> Filter:
+def recipe_filter(query: Query, recipe: Recipe) -> Filter:
     """The items a recipe may see in a request."""
     return Filter(
         query.spaces,
@@ -62,29 +61,33 @@ def allowed(query: Query, recipe: Recipe) -> Filter:
     )
 
 
-def gather(request: RetrievalRequest, recipe: Recipe) -> Gathered:
+def gather(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
     return SOURCES[recipe.source](request, recipe)
 
 
-def by_search(request: RetrievalRequest, recipe: Recipe) -> Gathered:
+def search_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
     vector = None if recipe.mode == "bm25" else request.vector
-    find = walked_search if recipe.mode == "walk" else search
+    find = walk_search if recipe.mode == "walk" else search
     result = find(
-        request.query.text, vector, allowed(request.query, recipe), recipe, stores=request.stores
+        request.query.text,
+        vector,
+        recipe_filter(request.query, recipe),
+        recipe,
+        stores=request.stores,
     )
-    return Gathered(
+    return SourceResult(
         _new(result.hits, request.earlier_hits), searched=result.considered, pool=result.pool
     )
 
 
-def by_link(request: RetrievalRequest, recipe: Recipe) -> Gathered:
+def neighbour_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
     best = sorted(
         request.earlier_hits, key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space)
     )[: recipe.starts]
     starts = [hit.item.key for hit in best]
-    starts += about(request.query, request.stores)
-    only = allowed(request.query, recipe)
-    called = _called(request, only, recipe) if recipe.named else []
+    starts += entity_keys(request.query, request.stores)
+    only = recipe_filter(request.query, recipe)
+    called = _named_hits(request, only, recipe) if recipe.named else []
     starts += [hit.item.key for hit in called]
     result = expand(
         list(dict.fromkeys(starts)),
@@ -96,17 +99,17 @@ def by_link(request: RetrievalRequest, recipe: Recipe) -> Gathered:
     )
     relevance = {hit.item.key: hit.relevance for hit in (*best, *called)}  # where a path begins
     hits = [
-        rescored(hit, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)})
+        with_score(hit, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)})
         for hit in result.hits
     ]
-    return Gathered(
+    return SourceResult(
         _new([*called, *hits][: recipe.limit], request.earlier_hits),
         expanded=result.reached,
         max_depth=result.max_depth,
     )
 
 
-def _called(request: RetrievalRequest, only: Filter, recipe: Recipe) -> list[Hit]:
+def _named_hits(request: RetrievalRequest, only: Filter, recipe: Recipe) -> list[Hit]:
     """What the question calls by its name, of what is allowed: as near as if a link led there, and worth what its words are."""
     text = request.query.text
     if not text or not request.stores.items.find(only, 1):
@@ -115,12 +118,12 @@ def _called(request: RetrievalRequest, only: Filter, recipe: Recipe) -> list[Hit
         text,
         None,
         only,
-        replace(recipe, mode="bm25", limit=CALLED, room=0, min_score=0.0),
+        replace(recipe, mode="bm25", limit=NAME_CANDIDATES, room=0, min_score=0.0),
         stores=request.stores,
     ).hits
     near = {
         key: round(max(names.values()) / (1 + recipe.near), 6)
-        for key, names in asked_for(text, likely).items()
+        for key, names in names_in_query(text, likely).items()
     }
     return [
         Hit(
@@ -135,7 +138,7 @@ def _called(request: RetrievalRequest, only: Filter, recipe: Recipe) -> list[Hit
     ]
 
 
-def about(query: Query, stores: Stores) -> list[Key]:
+def entity_keys(query: Query, stores: Stores) -> list[Key]:
     """The entity the request is about, wherever it was known at its time."""
     keys = [] if query.entity is None else [(space, query.entity) for space in query.spaces]
     return (
@@ -143,14 +146,14 @@ def about(query: Query, stores: Stores) -> list[Key]:
     )
 
 
-def by_walk(request: RetrievalRequest, recipe: Recipe) -> Gathered:
+def walk_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
     """What the links of everything found lead to, the way that the question leads; from what the request is about, too."""
     query = request.query
     known = {hit.item.key for hit in request.earlier_hits}
     most = max((hit.score for hit in request.earlier_hits if hit.found_by != ("key",)), default=1.0)
     entities = [
         Hit(item, most, {}, ("key",), (item.key,))
-        for item in request.stores.items.get(about(request.query, request.stores))
+        for item in request.stores.items.get(entity_keys(request.query, request.stores))
         if item.key not in known
     ]
     starts = [
@@ -162,11 +165,11 @@ def by_walk(request: RetrievalRequest, recipe: Recipe) -> Gathered:
         request.vector,
         starts,
         request.pool,
-        allowed(query, recipe),
+        recipe_filter(query, recipe),
         recipe,
         stores=request.stores,
     )
-    return Gathered(
+    return SourceResult(
         _new(result.hits, request.earlier_hits),
         expanded=result.reached,
         max_depth=result.max_depth,
@@ -174,12 +177,12 @@ def by_walk(request: RetrievalRequest, recipe: Recipe) -> Gathered:
     )
 
 
-def by_key(request: RetrievalRequest, recipe: Recipe) -> Gathered:
+def profile_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
     """The profile of the entity the agent works for, then the one that holds for all."""
-    ids = [id for id in (request.query.entity, EVERYBODY) if id is not None]
+    ids = [id for id in (request.query.entity, GLOBAL_PROFILE) if id is not None]
     keys = [(space, id) for id in ids for space in request.query.spaces]
-    seen = request.stores.items.visible(keys, allowed(request.query, recipe))
-    return Gathered(
+    seen = request.stores.items.visible(keys, recipe_filter(request.query, recipe))
+    return SourceResult(
         _new(
             [Hit(item, 1.0, {}, ("key",), (item.key,)) for item in request.stores.items.get(seen)],
             request.earlier_hits,
@@ -187,7 +190,7 @@ def by_key(request: RetrievalRequest, recipe: Recipe) -> Gathered:
     )
 
 
-def by_subject(request: RetrievalRequest, recipe: Recipe) -> Gathered:
+def subject_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
     """What is known about what was found: rules by an entity's type, everything else by its id."""
     about = {hit.item.type for hit in request.earlier_hits} if Kind.RULE in recipe.kinds else set()
     about |= {hit.item.id for hit in request.earlier_hits} | (
@@ -195,9 +198,9 @@ def by_subject(request: RetrievalRequest, recipe: Recipe) -> Gathered:
     )
     subjects = tuple(sorted(one for one in about if one))
     if not subjects:
-        return Gathered()
+        return SourceResult()
     items = request.stores.items.find(
-        replace(allowed(request.query, recipe), subjects=subjects), recipe.limit
+        replace(recipe_filter(request.query, recipe), subjects=subjects), recipe.limit
     )
     hits = [
         Hit(
@@ -209,11 +212,13 @@ def by_subject(request: RetrievalRequest, recipe: Recipe) -> Gathered:
         )
         for item in items
     ]
-    return Gathered(_new(hits, request.earlier_hits))
+    return SourceResult(_new(hits, request.earlier_hits))
 
 
-def by_links(request: RetrievalRequest, recipe: Recipe) -> Gathered:
-    return Gathered(tuple(links(request.query, request.earlier_hits, recipe, request.stores.graph)))
+def relationship_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+    return SourceResult(
+        tuple(_relationships(request.query, request.earlier_hits, recipe, request.stores.graph))
+    )
 
 
 def _new(hits: Sequence[Hit], found: Sequence[Hit]) -> tuple[Hit, ...]:
@@ -221,58 +226,43 @@ def _new(hits: Sequence[Hit], found: Sequence[Hit]) -> tuple[Hit, ...]:
     return tuple(hit for hit in hits if hit.item.key not in seen)
 
 
-SOURCES: dict[Source, Callable[[RetrievalRequest, Recipe], Gathered]] = {
-    "search": by_search,
-    "neighbours": by_link,
-    "walk": by_walk,
-    "profile": by_key,
-    "subjects": by_subject,
-    "links": by_links,
+SOURCES: dict[Source, Callable[[RetrievalRequest, Recipe], SourceResult]] = {
+    "search": search_hits,
+    "neighbours": neighbour_hits,
+    "walk": walk_hits,
+    "profile": profile_hits,
+    "subjects": subject_hits,
+    "links": relationship_hits,
 }
 
-TOLERANCE = 0.01  # of the worth: where candidates need others, the very best set would cost many more tables
 
-
-def links(query: Query, found: Sequence[Hit], recipe: Recipe, graph: GraphStore) -> list[Hit]:
+def _relationships(
+    query: Query, found: Sequence[Hit], recipe: Recipe, graph: GraphStore
+) -> list[Hit]:
     """The best `recipe.limit` links between these items that people gave, each worth its weight times the lesser of its ends."""
     ends = {hit.item.key: hit for hit in found}
     read = graph.edges_of(
-        list(ends), query.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST, made=False
+        list(ends), query.spaces, recipe.edge_types, recipe.hub_cap, MIN_EDGE_WEIGHT, made=False
     )
     inside = [
         edge
         for edge in read
         if edge.source_key in ends and edge.target_key in ends and edge.known_at(query.as_of)
     ]
-    hits = [_hit(edge, ends[edge.source_key], ends[edge.target_key]) for edge in inside]
+    hits = [
+        _relationship_hit(edge, ends[edge.source_key], ends[edge.target_key]) for edge in inside
+    ]
     return sorted(hits, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[: recipe.limit]
 
 
-def _hit(edge: Edge, source: Hit, target: Hit) -> Hit:
-    said = {"from": source.item.name, "type": edge.type, "to": target.item.name}
-    fields = said | ({"properties": dict(edge.properties)} if edge.properties else {})
-    item = Item(
-        edge.name, edge.space, type=edge.type, title=link_line(said, one_line), properties=fields
-    )
-    worth = min(source.relevance, target.relevance)
-    return Hit(
-        item,
-        round(edge.weight * worth, 6),
-        {"weight": edge.weight, "ends": worth},
-        LINK,
-        (edge.source_key, edge.target_key),
-        edge,
-    )
-
-
-def needs(hits: Sequence[Hit], parts: Sequence[Part]) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """For each link the numbers of its ends, counted through the parts before it."""
-    numbers = {
-        key: number
-        for number, key in enumerate(hit.item.key for part in parts for hit in part.hits)
-    }
-    return tuple(tuple((numbers[key],) for key in dict.fromkeys(hit.path)) for hit in hits)
-
-
-def tolerance(parts: Sequence[Part]) -> float:
-    return TOLERANCE if any(part.needs for part in parts) else 0.0
+def _relationship_hit(edge: Edge, source: Hit, target: Hit) -> Hit:
+    fields: dict[str, Any] = {"from": source.item.name, "type": edge.type, "to": target.item.name}
+    start, type, end = map(collapse_whitespace, fields.values())
+    if edge.properties:
+        fields["properties"] = dict(edge.properties)
+    title = f"{start} --[{type}]--> {end}"
+    item = Item(edge.name, edge.space, type=edge.type, title=title, properties=fields)
+    ends = min(source.relevance, target.relevance)
+    signals = {"weight": edge.weight, "ends": ends}
+    path = (edge.source_key, edge.target_key)
+    return Hit(item, round(edge.weight * ends, 6), signals, LINK, path, edge)

@@ -9,53 +9,58 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from knowloom.construction import maker, rounded
+from knowloom.construction import fast_constructor, round_scores
 from knowloom.model import Edge, Filter, Hit, Key
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe
-from knowloom.retrieval.hybrid import Searched, search
-from knowloom.retrieval.neighbours import LIGHTEST
-from knowloom.retrieval.query_coverage import Sight
-from knowloom.retrieval.ranking import rescored, top
-from knowloom.retrieval.repetition import linked, worth_less
+from knowloom.retrieval.hybrid import SearchHits, search
+from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
+from knowloom.retrieval.query_coverage import QueryCoverage
+from knowloom.retrieval.ranking import top_k, with_score
+from knowloom.retrieval.repetition import name_link_density, penalise_repetition
 from knowloom.retrieval.walk_seeds import (
-    asked_for,
-    by_names,
-    by_use,
-    held,
-    plain,
-    shares,
-    unasked,
-    whole_names,
+    boost_by_names,
+    discount_common_names,
+    names_beyond_query,
+    names_in_query,
+    score_full_names,
+    score_shared_names,
+    searchable_names,
+    weigh_seeds,
 )
-from knowloom.text.mentions import spans
+from knowloom.text.mentions import capitalised_spans
 
 # Chosen on the two tuning sets (docs/walk.md), as were the numbers of `Walk`.
-READ = 30  # of the hits: whose titles and texts are looked at
-ENOUGH = 0.5  # links that together weigh less than this lead less of it on; the rest stays
-AGAINST = {
+MAX_HITS_READ = 30  # of the hits: whose titles and texts are looked at
+FULL_EDGE_WEIGHT = (
+    0.5  # links that together weigh less than this lead less of it on; the rest stays
+)
+REVERSE_FACTORS = {
     "mentions": 0.3,
     "refers_to": 0.3,
 }  # what a link of a type is worth when followed from its target to its source; others: 1
-NAMES = 100  # of a question's names that are looked for: a text with more is no question
-READ_NEXT = (16, 8)  # items reached whose texts are looked at, at the first hop and at later ones
-LEAST_NEAR = 0.01  # so that an item without a vector is not lost
-BRIDGED_FROM, BRIDGES = (
+MAX_QUERY_NAMES = 100  # of a question's names that are looked for: a text with more is no question
+ITEMS_READ_PER_HOP = (
+    16,
+    8,
+)  # items reached whose texts are looked at, at the first hop and at later ones
+MIN_PROXIMITY = 0.01  # so that an item without a vector is not lost
+BRIDGED_SEEDS, BRIDGES_PER_SEED = (
     2,
     10,
 )  # the best starts are linked to hits that hold what they name: so many
-BRIDGED = "bridge"  # the type of such a link, which is stored nowhere
-GUESSES = frozenset((BRIDGED, "shares", "similar"))  # likeness: neither end names the other
-AFTER = (
+BRIDGE = "bridge"  # the type of such a link, which is stored nowhere
+SIMILARITY_TYPES = frozenset((BRIDGE, "shares", "similar"))  # likeness: neither end names the other
+SEARCH_TIEBREAK = (
     1e-3  # what search found, and the walk did not reach, comes behind, in the order of its scores
 )
-NO_LINK = (0.0,)
+NO_EDGE = (0.0,)
 
-_hit, _edge = maker(Hit), maker(Edge)
+_hit, _edge = fast_constructor(Hit), fast_constructor(Edge)
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class WalkResult:
     """Items that links lead to, best first, and the worth of every item that the walk or the search knows."""
 
     hits: tuple[Hit, ...] = ()
@@ -67,7 +72,7 @@ class Walked:
 Flow = tuple[
     float, Key, Edge
 ]  # worth that comes to an item, the item it comes from, and the link it comes along
-Links = dict[
+Adjacency = dict[
     Key, dict[Key, tuple[float, Edge]]
 ]  # by the item we stand at and the one at the other end: a weight and the link
 
@@ -81,36 +86,38 @@ def walk(
     recipe: Recipe,
     *,
     stores: Stores,
-) -> Walked:
+) -> WalkResult:
     """What the links of `found` lead to, within `recipe.depth` links; at most `recipe.limit` items. `pool` has the scores of what
     search found beyond that. Without links of their own the hits stay as they are."""
-    best = sorted(found, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[:READ]
-    names = asked_for(text, best)
-    starts = shares(best, names, recipe.walk)
+    best = sorted(found, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[:MAX_HITS_READ]
+    names = names_in_query(text, best)
+    starts = weigh_seeds(best, names, recipe.walk)
     if not starts or not recipe.depth:
-        return Walked()
+        return WalkResult()
     through = replace(only, kinds=())  # a walk may pass through what it may not show
-    way = _Way(text, vector, through, recipe, stores, Sight(text))
+    way = _Walker(text, vector, through, recipe, stores, QueryCoverage(text))
     way.sight.look(hit.item for hit in best)
     way.follow(list(starts))
     if not way.links:
-        return Walked()
+        return WalkResult()
     way.linked = way.linked_from(starts)
     chosen = [hit for hit in best if hit.item.key in starts]
-    if asked := spans(text)[:NAMES]:
-        chosen = by_names(chosen, whole_names(asked, way.texts()), way.linked)
-    starts = shares(chosen, by_use(names, way.links), recipe.walk)
+    if asked := capitalised_spans(text)[:MAX_QUERY_NAMES]:
+        chosen = boost_by_names(chosen, score_full_names(asked, way.texts()), way.linked)
+    starts = weigh_seeds(chosen, discount_common_names(names, way.links), recipe.walk)
     way.bridge(starts, found, pool)
     way.linked = way.linked_from(starts)
     worth, flows = way.spread(starts)
     return _result(worth, flows, found, pool, only, recipe, stores, way)
 
 
-def walked_search(
+def walk_search(
     text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores
-) -> Searched:
+) -> SearchHits:
     """Search and walk as one ranking: each item's score is its worth."""
-    wide = replace(recipe, mode="hybrid", limit=max(READ, recipe.limit), min_score=0.0, room=0)
+    wide = replace(
+        recipe, mode="hybrid", limit=max(MAX_HITS_READ, recipe.limit), min_score=0.0, room=0
+    )
     result = search(text, vector, only, wide, stores=stores)
     way = walk(
         text,
@@ -122,24 +129,26 @@ def walked_search(
         stores=stores,
     )
     hits = [
-        rescored(hit, way.worth.get(hit.item.key, hit.score), {**hit.signals, **_signal(way, hit)})
+        with_score(
+            hit, way.worth.get(hit.item.key, hit.score), {**hit.signals, **_signal(way, hit)}
+        )
         for hit in result.hits
     ]
-    hits += [rescored(hit, hit.relevance, hit.signals) for hit in way.hits]
+    hits += [with_score(hit, hit.relevance, hit.signals) for hit in way.hits]
     hits.sort(key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
-    return Searched(
+    return SearchHits(
         tuple(hit for hit in hits if hit.score >= recipe.min_score)[: recipe.limit],
         result.considered,
         result.pool,
     )
 
 
-def _signal(way: Walked, hit: Hit) -> dict[str, float]:
+def _signal(way: WalkResult, hit: Hit) -> dict[str, float]:
     return {"walk": way.worth[hit.item.key]} if hit.item.key in way.worth else {}
 
 
 @dataclass(slots=True)
-class _Way:
+class _Walker:
     """One walk: the links read so far, how near to the question their ends are, and the words their texts have."""
 
     text: str
@@ -147,8 +156,8 @@ class _Way:
     through: Filter
     recipe: Recipe
     stores: Stores
-    sight: Sight
-    links: Links = field(default_factory=dict)
+    sight: QueryCoverage
+    links: Adjacency = field(default_factory=dict)
     near: dict[Key, float] = field(default_factory=dict)
     asked: dict[Key, None] = field(default_factory=dict)
     linked: float = 1.0  # how far items here name each other, from 0 to 1: guesses count as much
@@ -161,9 +170,9 @@ class _Way:
             return
         self.asked.update(dict.fromkeys(asked))
         recipe, until = self.recipe, self.through.created_to
-        read: Links = {key: {} for key in self.asked}
+        read: Adjacency = {key: {} for key in self.asked}
         for edge in self.stores.graph.edges_of(
-            asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, LIGHTEST
+            asked, self.through.spaces, recipe.edge_types, recipe.hub_cap, MIN_EDGE_WEIGHT
         ):
             space, weight = edge.space, edge.weight
             source, target = (
@@ -173,12 +182,12 @@ class _Way:
             if source == target or (until is not None and not edge.known_at(until)):
                 continue
             far = read.get(source)
-            if far is not None and weight > far.get(target, NO_LINK)[0]:
+            if far is not None and weight > far.get(target, NO_EDGE)[0]:
                 far[target] = (weight, edge)
             far = read.get(target)
             if far is not None:
-                weight *= AGAINST.get(edge.type, 1.0)
-                if weight > far.get(source, NO_LINK)[0]:
+                weight *= REVERSE_FACTORS.get(edge.type, 1.0)
+                if weight > far.get(source, NO_EDGE)[0]:
                     far[source] = (weight, edge)
         ends = list(dict.fromkeys([there for far in read.values() for there in far]))
         shown = self.stores.items.visible(ends, self.through)
@@ -201,17 +210,19 @@ class _Way:
                 if self.vector is None
                 else self.stores.vectors.score_vectors(self.vector, new)
             )
-            self.near.update(dict.fromkeys(new, LEAST_NEAR))
-            self.near.update({key: one for key, one in scored.items() if one > LEAST_NEAR})
+            self.near.update(dict.fromkeys(new, MIN_PROXIMITY))
+            self.near.update({key: one for key, one in scored.items() if one > MIN_PROXIMITY})
 
     def texts(self) -> dict[Key, str]:
         """The texts of the best hits, as names are looked for in them."""
         if not self.read:
-            self.read = {key: plain(item) for key, item in self.sight.items.items()}
+            self.read = {key: searchable_names(item) for key, item in self.sight.items.items()}
         return self.read
 
     def linked_from(self, starts: Mapping[Key, float]) -> float:
-        return linked([(share, self._weighs(key)[0] / ENOUGH) for key, share in starts.items()])
+        return name_link_density(
+            [(share, self._weighs(key)[0] / FULL_EDGE_WEIGHT) for key, share in starts.items()]
+        )
 
     def bridge(
         self, starts: Mapping[Key, float], found: Sequence[Hit], pool: Mapping[Key, float]
@@ -219,24 +230,24 @@ class _Way:
         """Link the best starts to those hits that hold what the start names and the question does not: often the next piece."""
         named = {
             here: names
-            for here in list(starts)[:BRIDGED_FROM]
-            if (names := unasked(self.sight.items[here].text, self.text))
+            for here in list(starts)[:BRIDGED_SEEDS]
+            if (names := names_beyond_query(self.sight.items[here].text, self.text))
         }
         pool = {**pool, **{hit.item.key: hit.score for hit in found}} if named else {}
         ends: list[Key] = []
         for here, names in named.items():
-            holding = held(
+            holding = score_shared_names(
                 here, names, self.text, list(pool), self.texts(), self.stores.words, self.through
             )
             scores = {key: pool[key] * one for key, one in holding.items() if pool[key] > 0}
-            chosen = top(scores, scores, BRIDGES)
+            chosen = top_k(scores, scores, BRIDGES_PER_SEED)
             for key in chosen:
                 weight = self.recipe.walk.bridge * scores[key] / scores[chosen[0]]
-                if weight > self.links.setdefault(here, {}).get(key, NO_LINK)[0]:
+                if weight > self.links.setdefault(here, {}).get(key, NO_EDGE)[0]:
                     edge = _edge(
                         here[1],
                         key[1],
-                        BRIDGED,
+                        BRIDGE,
                         round(weight, 6),
                         here[0],
                         None,
@@ -255,9 +266,9 @@ class _Way:
         known = set(starts)
         onward = self.recipe.walk.onward
         for hop in range(self.recipe.depth):
-            front = top(worth, worth, self.recipe.walk.starts)
+            front = top_k(worth, worth, self.recipe.walk.starts)
             self.follow(front)
-            self._read(front, worth, READ_NEXT[min(hop, len(READ_NEXT) - 1)])
+            self._read(front, worth, ITEMS_READ_PER_HOP[min(hop, len(ITEMS_READ_PER_HOP) - 1)])
             led = {here: self._led(here) for here in front}
             before, worth = worth, {key: (1 - onward) * share for key, share in starts.items()}
             for here in front:
@@ -285,20 +296,20 @@ class _Way:
             for there, (weight, _) in self.links.get(here, {}).items():
                 if there not in seen:
                     coming[there] = coming.get(there, 0.0) + share * weight * near[there]
-        self.sight.look(self.stores.items.get(top(coming, coming, most)))
+        self.sight.look(self.stores.items.get(top_k(coming, coming, most)))
 
     def _led(self, here: Key) -> float:
         """The part of an item's worth that its links lead on: few and weak ones do not make the items they lead to matter."""
         named, alike, bridged = self._weighs(here)
-        return min(1.0, (named + self.linked * (alike + bridged)) / ENOUGH)
+        return min(1.0, (named + self.linked * (alike + bridged)) / FULL_EDGE_WEIGHT)
 
     def _weighs(self, here: Key) -> tuple[float, float, float]:
         """What an item's links weigh: those that name something, those that guess, and bridges, which however many count as the best of them."""
         named = alike = bridged = 0.0
         for weight, edge in self.links.get(here, {}).values():
-            if edge.type not in GUESSES:
+            if edge.type not in SIMILARITY_TYPES:
                 named += weight
-            elif edge.type != BRIDGED:
+            elif edge.type != BRIDGE:
                 alike += weight
             elif weight > bridged:
                 bridged = weight
@@ -313,8 +324,8 @@ def _result(
     only: Filter,
     recipe: Recipe,
     stores: Stores,
-    way: _Way,
-) -> Walked:
+    way: _Walker,
+) -> WalkResult:
     """Worth in the measure of the search's scores: what starts with a score and gets nothing by links keeps its distance to the best,
     and goes further behind the more it repeats of the best."""
     known_items = way.sight.items
@@ -323,10 +334,14 @@ def _result(
     highest, most = max(known.values()), max(worth.values())
     scores = {**known, **{key: pool.get(key, 0.0) for key in reached}}
     power = 1 / recipe.walk.sharpness
-    parts = [worth.get(key, 0.0) / most + AFTER * score for key, score in scores.items()]
-    values = rounded([highest * part**power if part < 1.0 else highest for part in parts])
+    parts = [worth.get(key, 0.0) / most + SEARCH_TIEBREAK * score for key, score in scores.items()]
+    values = round_scores([highest * part**power if part < 1.0 else highest for part in parts])
     told = dict(
-        zip(scores, worth_less(list(scores), values, way.sight.same, way.linked), strict=True)
+        zip(
+            scores,
+            penalise_repetition(list(scores), values, way.sight.same, way.linked),
+            strict=True,
+        )
     )
     say = min(
         1.0, 2 * way.linked
@@ -359,19 +374,19 @@ def _result(
                     "",
                 )
             )
-    return Walked(tuple(hits), told, len(reached), _farthest(reached, ways))
+    return WalkResult(tuple(hits), told, len(reached), _farthest(reached, ways))
 
 
 def _best(
     reached: Sequence[Key], told: Mapping[Key, float], only: Filter, limit: int, stores: Stores
 ) -> list[Key]:
     """The best of what may be shown. Nearly all may be, so the best of all are looked at first."""
-    likely = top(reached, told, 2 * limit)
+    likely = top_k(reached, told, 2 * limit)
     shown = stores.items.visible(likely, only)
     return (
         shown
         if len(shown) >= limit or len(likely) == len(reached)
-        else top(stores.items.visible(reached, only), told, limit)
+        else top_k(stores.items.visible(reached, only), told, limit)
     )[:limit]
 
 

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from knowloom.model import Edge, Filter, Hit, Item, Key
 from knowloom.ports import TextIndex
 from knowloom.recipes import Walk
-from knowloom.retrieval.query_coverage import BEGINNING, LONGEST
-from knowloom.retrieval.ranking import rescored
-from knowloom.text.item_names import titles
-from knowloom.text.mentions import asked_about, folded, holds_one, spans
-from knowloom.text.words import rarity, words
+from knowloom.retrieval.query_coverage import MAX_SCANNED, MAX_SCANNED_SYNONYMS
+from knowloom.retrieval.ranking import with_score
+from knowloom.text.item_names import collect_titles
+from knowloom.text.mentions import capitalised_spans, find_query_names, fold_text, may_mention
+from knowloom.text.normalisation import strip_accents
+from knowloom.text.words import extract_terms, idf
 
-HOLDING = 0.06  # chosen on the two tuning sets (docs/walk.md)
-FIRST_ACCENT, LAST_ACCENT = "\u0300", "\u036f"
+QUERY_NAME_BOOST = 0.06  # chosen on the two tuning sets (docs/walk.md)
 
-Names = dict[
+QueryNames = dict[
     Key, dict[str, float]
 ]  # by item: its names that stand in the question, and what each tells, from 0 to 1
 
 
-def asked_for(text: str, best: Sequence[Hit]) -> Names:
+def names_in_query(text: str, best: Sequence[Hit]) -> QueryNames:
     """The hits whose titles stand in the question. A name tells less the more of the hits have it. Accents do not count: few people
     type them when they ask."""
-    question = unaccented(text)
-    words = folded(question)
+    question = strip_accents(text)
+    words = fold_text(question)
     begun = [
         name
         for hit in best
-        for name in map(unaccented, titles(hit.item))
+        for name in map(strip_accents, collect_titles(hit.item))
         if name.partition(" ")[0].casefold() in words
     ]
     if not any(
-        [holds_one(words, (name,)) for name in begun]
+        [may_mention(words, (name,)) for name in begun]
     ):  # as in most requests: to look closely takes five times as long
         return {}
-    called = {hit.item.key: list(map(unaccented, titles(hit.item))) for hit in best}
+    called = {hit.item.key: list(map(strip_accents, collect_titles(hit.item))) for hit in best}
     known = Counter([name for names in called.values() for name in names])
-    asked = set(asked_about(question, known))
+    asked = set(find_query_names(question, known))
     found = {
         key: {name: known[name] ** -0.5 for name in names if name in asked}
         for key, names in called.items()
@@ -48,7 +47,7 @@ def asked_for(text: str, best: Sequence[Hit]) -> Names:
     return {key: names for key, names in found.items() if names}
 
 
-def shares(best: Sequence[Hit], names: Names, numbers: Walk) -> dict[Key, float]:
+def weigh_seeds(best: Sequence[Hit], names: QueryNames, numbers: Walk) -> dict[Key, float]:
     """The share of the worth that starts at each of the best hits, most first."""
     told = {key: max(own.values(), default=0.0) for key, own in names.items()}
     scores = {
@@ -64,27 +63,32 @@ def shares(best: Sequence[Hit], names: Names, numbers: Walk) -> dict[Key, float]
     return {key: one / total for key, one in sharp.items()}
 
 
-def by_names(best: Sequence[Hit], held: Mapping[Key, float], linked: float) -> list[Hit]:
+def boost_by_names(best: Sequence[Hit], held: Mapping[Key, float], linked: float) -> list[Hit]:
     """The hits with the scores they start with: more for those whose texts hold names that the question has (`held`, from 0 to 1), as far as
     items name each other here."""
     return [
-        rescored(hit, hit.score + HOLDING * linked * held.get(hit.item.key, 0.0), hit.signals)
+        with_score(
+            hit, hit.score + QUERY_NAME_BOOST * linked * held.get(hit.item.key, 0.0), hit.signals
+        )
         for hit in best
     ]
 
 
-def by_use(names: Names, links: Mapping[Key, Mapping[Key, tuple[float, Edge]]]) -> Names:
+def discount_common_names(
+    names: QueryNames, links: Mapping[Key, Mapping[Key, tuple[float, Edge]]]
+) -> QueryNames:
     """The same names, each telling no more than the links by it weigh: a name that many texts hold ("Germany") says little of where to
     start."""
     return {
         key: {
-            name: min(told, _heaviest(key, name, links.get(key, {}))) for name, told in own.items()
+            name: min(told, _heaviest_mention(key, name, links.get(key, {})))
+            for name, told in own.items()
         }
         for key, own in names.items()
     }
 
 
-def _heaviest(key: Key, name: str, links: Mapping[Key, tuple[float, Edge]]) -> float:
+def _heaviest_mention(key: Key, name: str, links: Mapping[Key, tuple[float, Edge]]) -> float:
     """What the links weigh by which others mention an item under this name; 1 if none does."""
     mentions = [
         edge for _, edge in links.values() if edge.type == "mentions" and edge.target_key == key
@@ -93,24 +97,10 @@ def _heaviest(key: Key, name: str, links: Mapping[Key, tuple[float, Edge]]) -> f
         (
             edge.weight
             for edge in mentions
-            if unaccented(str(edge.properties.get("name", ""))) == name
+            if strip_accents(str(edge.properties.get("name", ""))) == name
         ),
         default=1.0,
     )
-
-
-def unaccented(text: str) -> str:
-    """Without the accents that letters of Latin, Greek and Cyrillic script bear; marks of other scripts make other letters, and stay."""
-    if text.isascii():
-        return text
-    bare = "".join(
-        [
-            sign
-            for sign in unicodedata.normalize("NFD", text)
-            if not FIRST_ACCENT <= sign <= LAST_ACCENT
-        ]
-    )
-    return unicodedata.normalize("NFC", bare)
 
 
 _DROPPED = (
@@ -119,17 +109,17 @@ _DROPPED = (
 _PARTING = "-\n"
 
 
-def unasked(text: str, question: str) -> list[str]:
+def names_beyond_query(text: str, question: str) -> list[str]:
     """The names that a text holds and the question does not."""
-    asked = set(words(question))
+    asked = set(extract_terms(question))
     return [
         name
-        for name in spans(text[:LONGEST])
-        if not all([asked.issuperset(words(word)) for word in name.split(" ")])
+        for name in capitalised_spans(text[:MAX_SCANNED])
+        if not all([asked.issuperset(extract_terms(word)) for word in name.split(" ")])
     ]
 
 
-def held(
+def score_shared_names(
     here: Key,
     names: Sequence[str],
     question: str,
@@ -140,27 +130,32 @@ def held(
 ) -> dict[Key, float]:
     """How much of these names, which an item holds, each other one of the pool holds, from 0 to 2: words of the names that the question
     has not, as the index weighs them, and whole names, as far as texts (by `plain`) are known."""
-    asked = set(words(question))
+    asked = set(extract_terms(question))
     parts = dict.fromkeys(
-        [word for name in names for word in name.split(" ") if not asked.issuperset(words(word))]
+        [
+            word
+            for name in names
+            for word in name.split(" ")
+            if not asked.issuperset(extract_terms(word))
+        ]
     )
     others = [key for key in pool if key != here]
     found = (
         index.search_text(" ".join(parts), only, 0, also=others).others if parts and others else {}
     )
     most = max(found.values(), default=0.0)
-    whole = whole_names(names, {key: text for key, text in texts.items() if key != here})
+    whole = score_full_names(names, {key: text for key, text in texts.items() if key != here})
     return {key: one / most + whole.get(key, 0.0) for key, one in found.items() if one > 0}
 
 
-def whole_names(names: Sequence[str], texts: Mapping[Key, str]) -> dict[Key, float]:
+def score_full_names(names: Sequence[str], texts: Mapping[Key, str]) -> dict[Key, float]:
     """How much of these names each text holds, from 0 to 1: half for all of them, half for the rarest one, each against the text that
     holds most. A name counts by how few of the texts hold it: one rare name in common says as much as many usual ones."""
     every: dict[Key, float] = {}
     rarest: dict[Key, float] = {}
     for begun in [f" {name}" for name in names]:
         holding = [key for key, text in texts.items() if begun in text]
-        worth = rarity(len(texts), len(holding))
+        worth = idf(len(texts), len(holding))
         for key in holding:
             every[key] = every.get(key, 0.0) + worth
             rarest[key] = max(rarest.get(key, 0.0), worth)
@@ -168,9 +163,9 @@ def whole_names(names: Sequence[str], texts: Mapping[Key, str]) -> dict[Key, flo
     return {key: (one / most + rarest[key] / rare) / 2 for key, one in every.items()}
 
 
-def plain(item: Item) -> str:
+def searchable_names(item: Item) -> str:
     """The text in which names are looked for: small letters, one blank before each word."""
-    text = f" {item.title} {item.text[:BEGINNING]}".lower()
+    text = f" {item.title} {item.text[:MAX_SCANNED_SYNONYMS]}".lower()
     for sign in _DROPPED:  # a pattern takes five times as long
         text = text.replace(sign, "")
     for sign in _PARTING:

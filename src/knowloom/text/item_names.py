@@ -5,44 +5,60 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from knowloom.caching import Kept
+from knowloom.caching import MemoDict
 from knowloom.model import Item
-from knowloom.text.mentions import INSIDE, MAX_NAME, MAX_READ, STOP, normal, useful
+from knowloom.text.mentions import (
+    MAX_NAME,
+    MAX_READ,
+    STOP_WORDS,
+    SYMBOL,
+    is_useful_name,
+    normalise_name,
+)
 
 MAX_NAMES = 24  # of one item
 MAX_HEADINGS = 8
 
 _QUALIFIER = re.compile(r"\s*[(\[（【][^()\[\]（）【】]*[)\]）】]\s*$")
 _CLOSING = frozenset(")]）】")
-_WHERE = re.compile(
+_AFTER_COMMA = re.compile(
     r",\s+[A-ZÀ-ÞΑ-ΩА-Я](?:(?!\band\b|&).)*$"
 )  # "Rochester, New York", but not "Crosby, Stills & Nash"
-_TRAIL = re.compile(r"\s*(?:>|›|»|→|::)\s*")  # between the headings of a trail
+_BREADCRUMB = re.compile(r"\s*(?:>|›|»|→|::)\s*")  # between the headings of a trail
 _HEADING = re.compile(r"^ {0,3}#{1,4}[ \t]+(.+?)[ \t#]*$", re.M)
-_DEFINED = re.compile(
+_BOLD_DEFINITION = re.compile(
     r"\s*(?:\*\*|__)([^*_\n]{2,80})(?:\*\*|__)\s*(?:[:–—-]|\bis\b|\bare\b|\bmeans\b)"
 )
 _ASIDE = r"(?:\([^()\n]{1,120}\)\s*)?(?:,[^,.\n]{1,80},\s*)?"
-_IS = re.compile(
+_DEFINITION = re.compile(
     rf"\s*(?:(?:the|an?)\s+)?([^\W\d_][^.!?:;,()\n]{{1,80}}?)\s*{_ASIDE}\b(?:is|are|was|were|means|refers to)\b",
     re.I,
 )
-_NAMED_BY = ("name", "symbol", "qualified_name", "path", "file", "table", "column", "heading")
+_NAME_PROPERTIES = (
+    "name",
+    "symbol",
+    "qualified_name",
+    "path",
+    "file",
+    "table",
+    "column",
+    "heading",
+)
 
 
-def names(item: Item) -> tuple[str, ...]:
+def collect_names(item: Item) -> tuple[str, ...]:
     """The names an item can be called by, normalised, the best first: its title (with and without a qualifier in brackets), its aliases
     (property `aliases`), the names of the symbol, file or table it describes, and the headings in its text. An item without a useful
     title is called by the first thing it defines."""
     found: list[str] = []
-    for called in _called(item):
+    for called in _raw_names(item):
         found += _forms[called]
-    if not found and (term := defined(item.text)):
+    if not found and (term := find_defined_term(item.text)):
         found.append(term)
     return tuple(dict.fromkeys(found))[:MAX_NAMES]
 
 
-def titles(item: Item) -> tuple[str, ...]:
+def collect_titles(item: Item) -> tuple[str, ...]:
     """The names that an item has by its title and its aliases alone: quicker to tell than all its names."""
     called = _forms[item.title if len(item.title) <= MAX_NAME else ""]
     if "aliases" not in item.properties:
@@ -52,7 +68,7 @@ def titles(item: Item) -> tuple[str, ...]:
     )
 
 
-def _formed(title: str) -> tuple[str, ...]:
+def _make_forms(title: str) -> tuple[str, ...]:
     """A title as a name: as it is, without a qualifier in brackets, without the place or rank behind a comma; each also without "The" if two
     words are left."""
     title = title[
@@ -60,30 +76,34 @@ def _formed(title: str) -> tuple[str, ...]:
     ]  # headings may be long, and the search for brackets and commas must not be
     bare = _QUALIFIER.sub("", title) if title.rstrip()[-1:] in _CLOSING else title
     told = dict.fromkeys(
-        (title, bare, _WHERE.sub("", bare) if "," in bare else bare)
+        (title, bare, _AFTER_COMMA.sub("", bare) if "," in bare else bare)
     )  # most titles are just what they are
-    forms = list(dict.fromkeys(map(normal, told)))
+    forms = list(dict.fromkeys(map(normalise_name, told)))
     forms += [name[4:] for name in forms if name.startswith("the ") and name.count(" ") > 1]
-    return tuple(dict.fromkeys([name for name in forms if useful(name)]))
+    return tuple(dict.fromkeys([name for name in forms if is_useful_name(name)]))
 
 
-_forms = Kept(_formed)
+_forms = MemoDict(_make_forms)
 
 
-def defined(text: str) -> str:
+def find_defined_term(text: str) -> str:
     """The term that a text defines at its beginning ("X is …", "**X**: …"), normalised; "" when there is none."""
-    found = _DEFINED.match(text[: MAX_NAME * 2]) or _IS.match(text[: MAX_NAME * 2])
-    name = normal(found.group(1)) if found else ""
-    return name if useful(name) and name.split(" ")[0] not in STOP and name.count(" ") < 6 else ""
+    found = _BOLD_DEFINITION.match(text[: MAX_NAME * 2]) or _DEFINITION.match(text[: MAX_NAME * 2])
+    name = normalise_name(found.group(1)) if found else ""
+    return (
+        name
+        if is_useful_name(name) and name.split(" ")[0] not in STOP_WORDS and name.count(" ") < 6
+        else ""
+    )
 
 
-def _called(item: Item) -> Iterator[str]:
+def _raw_names(item: Item) -> Iterator[str]:
     title = item.title[:MAX_NAME]
     if len(item.title) <= MAX_NAME and not title.rstrip().endswith("?"):
         yield title
-        yield from _TRAIL.split(title)[-1:]
+        yield from _BREADCRUMB.split(title)[-1:]
     yield from _aliases(item)
-    for field in _NAMED_BY if item.properties else ():
+    for field in _NAME_PROPERTIES if item.properties else ():
         value = item.properties.get(field)
         if isinstance(value, str):
             yield value[-MAX_NAME:]
@@ -110,5 +130,5 @@ def _short_forms(symbol: str) -> Iterator[str]:
     parts = re.split(r"\.|::|/|#", symbol)
     if " " not in symbol and len(parts) > 2:
         yield ".".join(parts[-2:])
-    if len(parts) > 1 and INSIDE.search(parts[-1]):
+    if len(parts) > 1 and SYMBOL.search(parts[-1]):
         yield parts[-1]

@@ -12,18 +12,20 @@ from bisect import bisect_left
 from collections.abc import Collection, Container, Iterator, Sequence
 from typing import NamedTuple
 
-from knowloom.caching import Kept
+from knowloom.caching import MemoDict
 
 MAX_WORDS = 10  # of a name; what is longer is a sentence
-MAX_SIGNS = 24  # of a name in a script without spaces, where every sign counts as a word
+MAX_UNSPACED_CHARACTERS = (
+    24  # of a name in a script without spaces, where every sign counts as a word
+)
 MAX_NAME = 200  # characters of a title that are looked at
-MAX_NAMED = 500  # names of others that count in one text
+MAX_NAMES_PER_TEXT = 500  # names of others that count in one text
 MAX_READ = 100_000  # characters of a text that are looked at
-LOOKED_FOR = 50  # names in one text: to read it as a whole is then as quick
-LEAST_LETTERS = 3  # of a name of one word in a script with spaces; a letter of Hangul is a syllable, and two are enough
+MAX_PREFILTERED = 50  # names in one text: to read it as a whole is then as quick
+MIN_LETTERS = 3  # of a name of one word in a script with spaces; a letter of Hangul is a syllable, and two are enough
 
 # Words that name nothing when they stand alone, and that no span begins with.
-_STOP_WORDS = """
+_STOP_LIST = """
     a about above after again against all also although always am an and another any are aren't as at back be because been before
     being below between both but by can can't cannot could did didn't do does doesn't doing don't down during each either else even ever
     every few first for from further get got had has have having he he's her here hers him his how however i i'm i've if in indeed into is
@@ -35,17 +37,17 @@ _STOP_WORDS = """
     without would yes yet you you're your yours zero
     january february march april may june july august september october november december
     monday tuesday wednesday thursday friday saturday sunday"""
-STOP = frozenset(_STOP_WORDS.split())
+STOP_WORDS = frozenset(_STOP_LIST.split())
 # Titles that say what part of a text this is, not what it is about.
-_PLAIN = """
+_GENERIC_LIST = """
     abstract answer answers appendix background chapter comment comments conclusion content contents context description details
     discussion document documentation example examples faq file general guide help history home index info information intro introduction
     item links list main message misc name new node note notes other overview page part question questions readme reference references
     related results section settings step steps summary table tbd text title todo topic type untitled update usage value version"""
-PLAIN_TITLES = frozenset(_PLAIN.split())
-_NOTHING = STOP | PLAIN_TITLES
+GENERIC_TITLES = frozenset(_GENERIC_LIST.split())
+_GENERIC_WORDS = STOP_WORDS | GENERIC_TITLES
 _ASKING = "are can could did do does how is should was what when where which who why will would"
-_QUESTIONS = frozenset(_ASKING.split())
+_QUESTION_WORDS = frozenset(_ASKING.split())
 
 # A sign of a script without spaces is a word of its own.
 _ONE_SIGN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -61,7 +63,7 @@ _GEORGIAN = re.compile(
     "[\u10d0-\u10ff]"
 )  # small letters to Unicode, yet nobody writes names with others
 _GAP = re.compile(r"\n\s*\n|[|•]")  # no name reaches across
-INSIDE = re.compile(
+SYMBOL = re.compile(
     r"[a-z][A-Z]|_|\d[A-Za-z]|[A-Za-z]\d"
 )  # what a symbol of a program has and a word has not
 _CODE = re.compile(r"`([^`\n]{2,120})`")
@@ -81,49 +83,47 @@ class Word(NamedTuple):
     end: int
 
 
-def normal(name: str) -> str:
+def normalise_name(name: str) -> str:
     """The form in which names are compared: words in lower case, one blank between them. Signs between words do not count, so
     `Engine.search`, "engine search" and "Engine/search" are one name."""
-    return " ".join(_normal(name))
+    return " ".join(_name_words(name))
 
 
-def _normal(name: str) -> list[str]:
+def _name_words(name: str) -> list[str]:
     if name.isascii():
         return _ASCII_WORD.findall(name[:MAX_NAME].lower())
-    return [word.lower() for word in _WORD.findall(_plain(name[:MAX_NAME]))]
+    return [word.lower() for word in _WORD.findall(_prepare(name[:MAX_NAME]))]
 
 
-def useful(name: str) -> bool:
+def is_useful_name(name: str) -> bool:
     """Whether a normalised name tells one thing from others: no stop word, no letter or number alone, no sentence, no question."""
     words = name.split(" ")
-    if len(words) > MAX_WORDS and (len(words) > MAX_SIGNS or not _SIGN.match(name)):
+    if len(words) > MAX_WORDS and (len(words) > MAX_UNSPACED_CHARACTERS or not _SIGN.match(name)):
         return False
-    if all(map(tells_nothing, words)):
+    if all(map(is_generic_word, words)):
         return False
-    if words[0] in _QUESTIONS and len(words) > 3:
+    if words[0] in _QUESTION_WORDS and len(words) > 3:
         return False
-    return (
-        len(words) > 1 or len(name) >= LEAST_LETTERS or _TWO_SYLLABLES.fullmatch(name) is not None
-    )
+    return len(words) > 1 or len(name) >= MIN_LETTERS or _TWO_SYLLABLES.fullmatch(name) is not None
 
 
-def tells_nothing(word: str) -> bool:
+def is_generic_word(word: str) -> bool:
     """Whether a word alone is no name: a stop word, the title of any part of a text, a number, a letter."""
-    return word in _NOTHING or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))
+    return word in _GENERIC_WORDS or word.isnumeric() or (len(word) == 1 and not _SIGN.match(word))
 
 
-def candidates(text: str) -> tuple[str, ...]:
+def candidate_names(text: str) -> tuple[str, ...]:
     """Every run of words in a text that may be a name, normalised, each once, in order: `mentioned(text, known)` needs to know no
     other names than those among them."""
-    text = _plain(text)
+    text = _prepare(text)
     words = _words(text)
     runs = (name for start, most in _starts(text, words) for name, _ in _runs(words, start, most))
-    return tuple(dict.fromkeys(name for name in runs if " " in name or useful(name)))
+    return tuple(dict.fromkeys(name for name in runs if " " in name or is_useful_name(name)))
 
 
-def parts(text: str) -> Iterator[tuple[list[str], bool]]:
+def split_parts(text: str) -> Iterator[tuple[list[str], bool]]:
     """The words of each part of a text, as they stand there, and whether it has Georgian ones; no name reaches from one part into another."""
-    plain = _plain(text)
+    plain = _prepare(text)
     for part in _GAP.split(plain) if "\n" in plain or "|" in plain or "•" in plain else (plain,):
         if part.isascii():
             yield _ASCII_WORD.findall(part), False
@@ -131,14 +131,14 @@ def parts(text: str) -> Iterator[tuple[list[str], bool]]:
             yield _WORD.findall(part), _GEORGIAN.search(part) is not None
 
 
-def mentioned(text: str, known: Container[str]) -> tuple[str, ...]:
+def find_names(text: str, known: Container[str]) -> tuple[str, ...]:
     """The known names that a text holds, each once, in order. At every place the longest one counts, and nothing inside it."""
-    return tuple(dict.fromkeys(name for name, _ in mentions(text, known)))
+    return tuple(dict.fromkeys(name for name, _ in iter_mentions(text, known)))
 
 
-def mentions(text: str, known: Container[str]) -> Iterator[tuple[str, int]]:
+def iter_mentions(text: str, known: Container[str]) -> Iterator[tuple[str, int]]:
     """Each known name that a text holds, and the character it begins at (of the text in Unicode's form NFKC), in order."""
-    text = _plain(text)
+    text = _prepare(text)
     words = _words(text)
     behind = 0
     for start, most in _starts(text, words):
@@ -154,26 +154,26 @@ def mentions(text: str, known: Container[str]) -> Iterator[tuple[str, int]]:
             yield name, words[start].start
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """What `holds_one` looks at. Folded, as what small letters of a whole text are depends on the letters beside them. Nothing stands between
     signs of scripts without spaces: signs alone are in every text, and only side by side they tell one from another."""
-    plain = _plain(text).casefold()
+    plain = _prepare(text).casefold()
     return (
         plain if plain.isascii() or not _SIGN.search(plain) else re.sub(_BETWEEN_SIGNS, "", plain)
     )
 
 
-def holds_one(text: str, names: Sequence[str]) -> bool:
+def may_mention(text: str, names: Sequence[str]) -> bool:
     """Whether a folded text has all words of one of the normalised names, wherever they stand: if not, it mentions none of them. Of very
     many names it may be said without looking."""
-    return len(names) > LOOKED_FOR or any(
-        all(word in text for word in folded(name).split(" ")) for name in names
+    return len(names) > MAX_PREFILTERED or any(
+        all(word in text for word in fold_text(name).split(" ")) for name in names
     )
 
 
-def asked_about(text: str, known: Collection[str]) -> tuple[str, ...]:
+def find_query_names(text: str, known: Collection[str]) -> tuple[str, ...]:
     """The known names that a question holds, each once. Questions are typed carelessly: names of several words count in any case."""
-    words, firsts = _words(_plain(text)), {name.partition(" ")[0] for name in known}
+    words, firsts = _words(_prepare(text)), {name.partition(" ")[0] for name in known}
     starts = [
         start
         for start, word in enumerate(words)
@@ -182,17 +182,19 @@ def asked_about(text: str, known: Collection[str]) -> tuple[str, ...]:
     runs = (
         run
         for start in starts
-        for run, _ in _runs(words, start, min(most_words(words[start].text), len(words) - start))
+        for run, _ in _runs(words, start, min(max_words(words[start].text), len(words) - start))
     )
     found = dict.fromkeys(run for run in runs if run in known)
-    capital = frozenset(candidates(text)) if any(" " not in run for run in found) else frozenset()
+    capital = (
+        frozenset(candidate_names(text)) if any(" " not in run for run in found) else frozenset()
+    )
     return tuple(run for run in found if " " in run or run in capital)
 
 
-def spans(text: str) -> tuple[str, ...]:
+def capitalised_spans(text: str) -> tuple[str, ...]:
     """Runs of capitalised words and symbols of programs in a text: names of things that may have no item of their own. Two texts
     that share a rare one belong together a little."""
-    text = _plain(text)
+    text = _prepare(text)
     # Most runs of several words are met once: to keep them would take longer than to make them again. A word is looked at once, however
     # often it stands there.
     runs = dict.fromkeys(_SPAN.findall(text))
@@ -205,18 +207,18 @@ def spans(text: str) -> tuple[str, ...]:
                 name := _span(run)
                 if " " in run
                 else ""
-                if _begins_only(text, run, at := text.find(run, at))
+                if _only_begins_sentences(text, run, at := text.find(run, at))
                 else _spans[run]
             )
         ]
     )
     for symbol in _CODE.findall(text) if "`" in text else ():
-        if INSIDE.search(symbol) and useful(normal(symbol)):
-            found[normal(symbol)] = None
+        if SYMBOL.search(symbol) and is_useful_name(normalise_name(symbol)):
+            found[normalise_name(symbol)] = None
     return tuple(found)
 
 
-def _begins_only(text: str, word: str, at: int) -> bool:
+def _only_begins_sentences(text: str, word: str, at: int) -> bool:
     """Whether a word has its capital because sentences begin with it, and never inside one: then it is no name. Looked for first from `at`
     on, where it stands: there most are seen to be names."""
     if not word[1:].islower():
@@ -233,8 +235,8 @@ def _begins_only(text: str, word: str, at: int) -> bool:
 
 def _span(run: str) -> str:
     """A run of capitalised words as a name, without small words around it; "" if it is none."""
-    words = _normal(run)
-    while words and words[0] in STOP:
+    words = _name_words(run)
+    while words and words[0] in STOP_WORDS:
         del words[0]
     while words and words[-1] in _SMALL_WORDS:
         del words[-1]
@@ -243,13 +245,13 @@ def _span(run: str) -> str:
     if words[-1].endswith("'s"):
         words[-1] = words[-1][:-2]
     name = " ".join(words)
-    return name if useful(name) else ""
+    return name if is_useful_name(name) else ""
 
 
-_spans = Kept(_span)
+_spans = MemoDict(_span)
 
 
-def _plain(text: str) -> str:
+def _prepare(text: str) -> str:
     """What is looked at of a text, in the form in which signs that look the same are the same."""
     text = text[:MAX_READ]
     return text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")
@@ -264,16 +266,16 @@ def _words(plain: str) -> list[Word]:
 def _starts(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
     """Where a name may begin, and how many words it may have there: as many as stand before the next gap."""
     gaps = [gap.start() for gap in _GAP.finditer(text)]
-    ends = _behind(gaps, words) if gaps else []
+    ends = _ends_by_word(gaps, words) if gaps else []
     for number, word in enumerate(words):
         end = ends[number] if ends else len(words)
         if _begins_name(text, word) and (
-            word.text not in STOP or _leads_to_name(text, words[number:end])
+            word.text not in STOP_WORDS or _leads_to_name(text, words[number:end])
         ):
-            yield number, min(most_words(word.text), end - number)
+            yield number, min(max_words(word.text), end - number)
 
 
-def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
+def _ends_by_word(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
     """For every word the number of the first word behind the next gap."""
     starts = [word.start for word in words]
     behind = [*(bisect_left(starts, gap) for gap in gaps), len(words)]
@@ -283,24 +285,24 @@ def _behind(gaps: Sequence[int], words: Sequence[Word]) -> list[int]:
 def _begins_name(text: str, word: Word) -> bool:
     """A capital, a number, a script without capitals or a symbol may begin a name; a small letter may not, so that common words are
     never taken for names."""
-    return may_begin(text[word.start : word.end])
+    return can_begin_name(text[word.start : word.end])
 
 
 def _leads_to_name(text: str, words: Sequence[Word]) -> bool:
     """Whether a stop word with a capital begins a name, or just a sentence: the next word that says something may begin one itself."""
-    return next((_begins_name(text, word) for word in words if word.text not in STOP), False)
+    return next((_begins_name(text, word) for word in words if word.text not in STOP_WORDS), False)
 
 
-def may_begin(written: str) -> bool:
-    return not written[0].islower() or bool(INSIDE.search(written) or _GEORGIAN.match(written))
+def can_begin_name(written: str) -> bool:
+    return not written[0].islower() or bool(SYMBOL.search(written) or _GEORGIAN.match(written))
 
 
-def most_words(first: str) -> int:
+def max_words(first: str) -> int:
     """Words of a name that begins with this one."""
-    return MAX_SIGNS if begins_with_sign(first) else MAX_WORDS
+    return MAX_UNSPACED_CHARACTERS if begins_unspaced(first) else MAX_WORDS
 
 
-def begins_with_sign(name: str) -> bool:
+def begins_unspaced(name: str) -> bool:
     """Whether the first word of a name is a sign of a script without spaces."""
     return name >= _FIRST_SIGN and _SIGN.match(name) is not None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 TABLE = Path(__file__).with_name("synonyms.txt")
 
 
-def synonyms(stem: str) -> tuple[str, ...]:
+def find_synonyms(stem: str) -> tuple[str, ...]:
     """The stems that mean nearly the same as this one, nearest first; none for a word that the table does not know."""
     lines, begins = _lines(), f"{stem}: "
     place = bisect_left(lines, begins)

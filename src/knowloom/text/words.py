@@ -16,8 +16,8 @@ from knowloom.model import Item
 ANALYSER = "english-1"  # stored with an index; another value there means its words must be rebuilt
 TITLE_WEIGHT = 2  # a word of the title counts twice: +1 to +4 points of recall@2 on the tuning sets
 K1, B = 1.2, 0.75
-MAX_COUNT = 255  # a word more frequent than this in one text counts as this often
-KEPT, LONGEST_KEPT = (
+MAX_TERM_FREQUENCY = 255  # a word more frequent than this in one text counts as this often
+CACHED_TEXTS, MAX_CACHED_CHARACTERS = (
     4096,
     300,
 )  # texts, and their characters, whose words are remembered: stages of one request ask for those of its question again and again
@@ -32,17 +32,17 @@ _STOP = frozenset(_STOP_WORDS.split())
 _stemmers = local()  # a stemmer must not be used by two threads at once
 
 
-def words(text: str) -> list[str]:
+def extract_terms(text: str) -> list[str]:
     """The stems that index and query share, in order. Any text is fine; the result may be empty."""
-    return _stems(text) if len(text) > LONGEST_KEPT else list(_kept(text))
+    return _extract(text) if len(text) > MAX_CACHED_CHARACTERS else list(_extract_cached(text))
 
 
-@lru_cache(KEPT)
-def _kept(text: str) -> tuple[str, ...]:
-    return tuple(_stems(text))
+@lru_cache(CACHED_TEXTS)
+def _extract_cached(text: str) -> tuple[str, ...]:
+    return tuple(_extract(text))
 
 
-def _stems(text: str) -> list[str]:
+def _extract(text: str) -> list[str]:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     found = [word for word in _WORD.findall(text.lower()) if word not in _STOP]
@@ -52,15 +52,15 @@ def _stems(text: str) -> list[str]:
     return stems
 
 
-def counts(item: Item) -> Counter[str]:
+def count_terms(item: Item) -> Counter[str]:
     """How often each word stands in an item, the title's words weighted."""
-    found = Counter(words(item.searchable))
-    for word in words(item.title) * (TITLE_WEIGHT - 1):
+    found = Counter(extract_terms(item.searchable))
+    for word in extract_terms(item.title) * (TITLE_WEIGHT - 1):
         found[word] += 1
     return found
 
 
-def rarity(documents: int, holding: int) -> float:
+def idf(documents: int, holding: int) -> float:
     """How much a word tells when `holding` of `documents` have it."""
     return math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
 
@@ -77,10 +77,10 @@ def split_unspaced(word: str) -> list[str]:
     parts: list[str] = []
     position = 0
     for run in _UNSPACED.finditer(word):
-        parts += [word[position : run.start()], *_pairs(run.group())]
+        parts += [word[position : run.start()], *_bigrams(run.group())]
         position = run.end()
     return [part for part in [*parts, word[position:]] if part]
 
 
-def _pairs(run: str) -> list[str]:
+def _bigrams(run: str) -> list[str]:
     return [run[place : place + 2] for place in range(len(run) - 1)] or [run]

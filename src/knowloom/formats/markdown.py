@@ -1,0 +1,68 @@
+"""Items and relationships as Markdown blocks."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from knowloom.formats.fields import (
+    LEADING_BLANK_LINES,
+    format_relationship,
+    format_value,
+    item_body,
+    section_title,
+    visible_properties,
+)
+from knowloom.formats.markdown_escape import (
+    escape_body,
+    escape_bold_text,
+    escape_heading,
+    escape_list_line,
+)
+from knowloom.model import LINK, Form, Hit
+from knowloom.text.normalisation import collapse_whitespace
+
+CACHED_NAMES = 64  # items: each is rendered in several forms, one after the other
+_CARRIAGE_RETURN = re.compile(r"\r\n?")
+
+
+def format_section(name: str) -> str:
+    return f"## {escape_heading(section_title(name))}\n\n"
+
+
+def format_hit(hit: Hit, form: Form) -> str:
+    """Return one item, or one relationship, as a Markdown block."""
+    if hit.found_by == LINK:
+        return f"- {escape_list_line(format_relationship(hit.item.properties, escape_bold))}\n"
+    item = hit.item
+    pointer, heading = _format_names(item.title, item.id, item.type)
+    if form is Form.POINTER:
+        # The pointer ends with a bracket, so a path cannot be mistaken for part of the title.
+        return f"- {escape_list_line(f'{pointer}, via: {hit.via}' if hit.via else pointer)}\n"
+    if hit.via:
+        heading += f"#### via: {hit.via}\n"  # a heading, since item text cannot produce one
+    text = item_body(item, form)
+    if text[:1].isspace() or "\r" in text:
+        text = LEADING_BLANK_LINES.sub("", _CARRIAGE_RETURN.sub("\n", text))
+    facts = [
+        f"- **{escape_bold(key)}**: {format_value(value)}\n"
+        for key, value in visible_properties(item, form).items()
+    ]
+    # The blank line keeps the properties out of HTML blocks and of a list's last item.
+    body = f"{escape_body(text)}\n\n" if text else ""
+    return heading + body + ("".join([*facts, "\n"]) if facts or not text else "")
+
+
+def escape_bold(text: str) -> str:
+    """Return the text on one line, escaped for use between `**` marks."""
+    return escape_bold_text(collapse_whitespace(text))
+
+
+@lru_cache(CACHED_NAMES)
+def _format_names(title: str, id: str, type: str) -> tuple[str, str]:
+    """Return the pointer line of an item, without its list mark, and the heading of its block."""
+    name, id, kind = map(collapse_whitespace, (title, id, type))
+    name = name or id
+    if kind:
+        return f"{name} ({kind}, id: {id})", f"### {escape_heading(f'{name} ({kind})')}\n"
+    return f"{name} (id: {id})", f"### {escape_heading(name)}\n"
