@@ -66,7 +66,7 @@ def denied(text: str, _: random.Random, __: str) -> str | None:
     found = VERBS.search(text)
     return (
         None
-        if found is None or extract_facts(text).denies
+        if found is None or extract_facts(text).is_negated
         else f"{text[: found.end()]} not{text[found.end() :]}"
     )
 
@@ -113,7 +113,7 @@ def changed_sentences(folder: Path, name: str, passages: int, embedder: Embedder
         said = [
             one.text
             for one in split_sentences(own.text)
-            if not extract_facts(one.text).empty and not one.text.endswith("?")
+            if not extract_facts(one.text).is_empty and not one.text.endswith("?")
         ]
         if not said:
             continue
@@ -125,7 +125,7 @@ def changed_sentences(folder: Path, name: str, passages: int, embedder: Embedder
             (
                 one.text
                 for one in split_sentences(corpus[-1 - number].text)
-                if not extract_facts(one.text).empty
+                if not extract_facts(one.text).is_empty
             ),
             None,
         )

@@ -31,7 +31,7 @@ def judged(rule: dict, values: dict, *others: dict, stored: set = frozenset()) -
     ]
     return [
         one.message
-        for one in AxiomChecker([axiom], lambda keys: set(keys) & set(stored)).violations(facts)
+        for one in AxiomChecker([axiom], lambda keys: set(keys) & set(stored)).check(facts)
         if one.id == facts[-1].id
     ]
 

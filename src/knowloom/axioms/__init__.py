@@ -1,1 +1,1 @@
-"""Axioms: rules about entities, relationships and claims that are not only shown but executed."""
+"""Axioms: executable rules about entities, relationships and claims."""

@@ -1,10 +1,10 @@
-"""Facts against axioms: what is violated, and which claims contradict each other. Pure: what else exists comes in as a function."""
+"""Check facts against axioms, and find claims that contradict each other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from knowloom import codec
 from knowloom.axioms import parsing
@@ -29,144 +29,129 @@ from knowloom.axioms.model import (
 from knowloom.model import Edge, Filter, Item, Key, Kind
 from knowloom.ports import Stores
 
+PAGE_SIZE = 1000
+
 KeyLookup = Callable[[Sequence[Key]], set[Key]]
-"""Which of the keys are those of stored items: one call for all references of a check."""
+"""Return which of the keys are stored items: one call for all references of a check."""
+
+
+class _Reference(NamedTuple):
+    fact: AxiomFact
+    axiom: Axiom
+    rule: AxiomRule
+    property: str
+    value: Any
 
 
 class AxiomChecker:
-    """Remembers what `unique` and `reference_exists` need, so that facts may come in any number of portions."""
+    """Checks facts in any number of batches; remembers the values that must be unique."""
 
-    def __init__(self, axioms: Iterable[Axiom], exists: KeyLookup) -> None:
+    def __init__(self, axioms: Iterable[Axiom], lookup: KeyLookup) -> None:
         self._axioms: dict[tuple[str, str, str], list[Axiom]] = {}
-        for axiom in sorted(axioms, key=lambda one: (one.space, one.id)):
+        for axiom in sorted(axioms, key=lambda axiom: (axiom.space, axiom.id)):
             if axiom.enabled and axiom.rules:
-                self._axioms.setdefault(
-                    (axiom.space, axiom.target_kind, axiom.target_type), []
-                ).append(axiom)
-        self._exists = exists
+                target = (axiom.space, axiom.target_kind, axiom.target_type)
+                self._axioms.setdefault(target, []).append(axiom)
+        self._lookup = lookup
         self._spaces = sorted({space for space, _, _ in self._axioms})
-        self._first: dict[
-            tuple[str, int, str, str], str
-        ] = {}  # axiom, rule, property, value -> the id that had it first
+        # (axiom, rule, property, value) -> the id of the first fact with that value
+        self._first: dict[tuple[str, int, str, str], str] = {}
 
-    def violations(self, facts: Iterable[AxiomFact], spaces: Sequence[str] = ()) -> list[Violation]:
-        """What is wrong with these facts, the worst first. An axiom of one space holds in all `spaces` that are asked about
-        together (none: in its own space alone)."""
-        found: list[Violation] = []
-        references: list[tuple[AxiomFact, Axiom, AxiomRule, str, Any]] = []
-        holding: dict[tuple[str, str, tuple[str, ...]], list[Axiom]] = {}
+    def check(self, facts: Iterable[AxiomFact], spaces: Sequence[str] = ()) -> list[Violation]:
+        """Return the violations of these facts, the worst first. An axiom applies to all of
+        `spaces` if its space is among them, else to its space alone."""
+        violations: list[Violation] = []
+        references: list[_Reference] = []
+        applicable: dict[tuple[str, str, tuple[str, ...]], list[Axiom]] = {}
         for fact in facts:
-            about = (fact.space, fact.kind, fact.types)
-            if about not in holding:
-                holding[about] = self._of(fact, spaces)
-            for axiom in holding[about]:
+            target = (fact.space, fact.kind, fact.types)
+            if target not in applicable:
+                applicable[target] = self._applicable(fact, spaces)
+            for axiom in applicable[target]:
                 for number, rule in enumerate(axiom.rules):
                     if rule.when is not None and not condition_holds(rule.when, fact.values):
                         continue
                     if rule.constraint == "reference_exists":
-                        references += [
-                            (fact, axiom, rule, name, one)
-                            for name in rule.properties
-                            for one in _present_values(fact, name)
-                        ]
+                        references += _references(fact, axiom, rule)
                     elif rule.constraint == "unique":
-                        found += self._repeated(fact, axiom, number, rule)
+                        violations += self._find_repeated(fact, axiom, number, rule)
                     else:
-                        found += [
-                            _make_violation(fact, axiom, rule, said, names)
-                            for names, said in _find_breaches(rule, fact.values)
+                        violations += [
+                            _make_violation(fact, axiom, rule, problem, names)
+                            for names, problem in _find_breaches(rule, fact.values)
                         ]
-        return sorted([*found, *self._dangling(references, spaces)], key=lambda one: one.order)
+        violations += self._find_dangling(references, spaces)
+        return sorted(violations, key=lambda violation: violation.order)
 
-    def _of(self, fact: AxiomFact, spaces: Sequence[str]) -> list[Axiom]:
-        places = dict.fromkeys((fact.space, *(space for space in self._spaces if space in spaces)))
+    def _applicable(self, fact: AxiomFact, spaces: Sequence[str]) -> list[Axiom]:
+        shared = (space for space in self._spaces if space in spaces)
         return [
             axiom
-            for place in places
+            for space in dict.fromkeys((fact.space, *shared))
             for type in fact.types
-            for axiom in self._axioms.get((place, fact.kind, type), ())
+            for axiom in self._axioms.get((space, fact.kind, type), ())
         ]
 
-    def _repeated(
+    def _find_repeated(
         self, fact: AxiomFact, axiom: Axiom, number: int, rule: AxiomRule
-    ) -> Iterable[Violation]:
+    ) -> Iterator[Violation]:
+        scope = f"{axiom.space}\n{axiom.id}\n{fact.space}"
         for name in rule.properties:
             for value in _present_values(fact, name):
-                place = (
-                    f"{axiom.space}\n{axiom.id}\n{fact.space}",
-                    number,
-                    name,
-                    _canonical(value),
-                )
-                first = self._first.setdefault(place, fact.id)
+                first = self._first.setdefault((scope, number, name, _canonical(value)), fact.id)
                 if first != fact.id:
-                    yield _make_violation(
-                        fact,
-                        axiom,
-                        rule,
-                        f"{name} is {abbreviate(value)}, as it is of {first!r}: it must be unique",
-                        (name,),
-                        (first,),
-                    )
+                    problem = f"{name} is {abbreviate(value)}, as it is of {first!r}: "
+                    problem += "it must be unique"
+                    yield _make_violation(fact, axiom, rule, problem, (name,), (first,))
 
-    def _dangling(
-        self,
-        references: Sequence[tuple[AxiomFact, Axiom, AxiomRule, str, Any]],
-        spaces: Sequence[str],
-    ) -> Iterable[Violation]:
-        asked = {
-            (space, str(value))
-            for fact, _, _, _, value in references
-            for space in _candidate_spaces(fact, spaces)
+    def _find_dangling(
+        self, references: Sequence[_Reference], spaces: Sequence[str]
+    ) -> Iterator[Violation]:
+        keys = {
+            (space, str(reference.value))
+            for reference in references
+            for space in _candidate_spaces(reference.fact, spaces)
         }
-        stored = self._exists(sorted(asked)) if asked else set()
+        stored = self._lookup(sorted(keys)) if keys else set()
         for fact, axiom, rule, name, value in references:
             if not any((space, str(value)) in stored for space in _candidate_spaces(fact, spaces)):
-                yield _make_violation(
-                    fact,
-                    axiom,
-                    rule,
-                    f"{name} is {abbreviate(value)}, and there is no such item",
-                    (name,),
-                )
+                problem = f"{name} is {abbreviate(value)}, and there is no such item"
+                yield _make_violation(fact, axiom, rule, problem, (name,))
 
 
 def find_contradictions(claims: Iterable[Item]) -> list[Violation]:
-    """Claims of the same subject and predicate with different objects, all of them active. One violation for each such group."""
+    """Return a violation for each group of active claims with the same subject and predicate but
+    different objects."""
     groups: dict[tuple[str, str, str], list[Item]] = {}
     for claim in claims:
-        if (
-            claim.subject
-            and claim.properties.get("predicate")
-            and claim.properties.get("active", True) is not False
-        ):
-            groups.setdefault(
-                (claim.space, claim.subject, str(claim.properties["predicate"])), []
-            ).append(claim)
-    found = []
-    for (space, subject, predicate), members in sorted(groups.items()):
-        if len({_canonical(one.properties.get("object")) for one in members}) < 2:
-            continue
-        first, *others = sorted(members, key=lambda one: (-(one.confidence or 0.0), one.id))
-        said = "; ".join(
-            f"{abbreviate(one.properties.get('object'))} ({one.id})" for one in (first, *others)
-        )
-        ids = tuple(one.id for one in others)
-        message = f"claims about {subject} disagree on {predicate}: {said}"
-        found.append(
-            Violation(
-                "warning",
-                "claim",
-                space,
-                first.id,
-                first.name,
-                CONTRADICTION,
-                message,
-                (predicate,),
-                others=ids,
-            )
-        )
-    return sorted(found, key=lambda one: one.order)
+        predicate = claim.properties.get("predicate")
+        if claim.subject and predicate and claim.properties.get("active", True) is not False:
+            groups.setdefault((claim.space, claim.subject, str(predicate)), []).append(claim)
+    violations = [
+        _make_contradiction(subject, predicate, group)
+        for (_, subject, predicate), group in sorted(groups.items())
+        if len({_canonical(claim.properties.get("object")) for claim in group}) > 1
+    ]
+    return sorted(violations, key=lambda violation: violation.order)
+
+
+def _make_contradiction(subject: str, predicate: str, claims: Sequence[Item]) -> Violation:
+    ordered = sorted(claims, key=lambda claim: (-(claim.confidence or 0.0), claim.id))
+    objects = "; ".join(
+        f"{abbreviate(claim.properties.get('object'))} ({claim.id})" for claim in ordered
+    )
+    surest = ordered[0]
+    return Violation(
+        "warning",
+        "claim",
+        surest.space,
+        surest.id,
+        surest.name,
+        CONTRADICTION,
+        f"claims about {subject} disagree on {predicate}: {objects}",
+        (predicate,),
+        others=tuple(claim.id for claim in ordered[1:]),
+    )
 
 
 def _candidate_spaces(fact: AxiomFact, spaces: Sequence[str]) -> tuple[str, ...]:
@@ -174,31 +159,40 @@ def _candidate_spaces(fact: AxiomFact, spaces: Sequence[str]) -> tuple[str, ...]
 
 
 def _present_values(fact: AxiomFact, name: str) -> list[Any]:
-    return [one for one in as_list(fact.values.get(name)) if has_value(one)]
+    return [value for value in as_list(fact.values.get(name)) if has_value(value)]
+
+
+def _references(fact: AxiomFact, axiom: Axiom, rule: AxiomRule) -> list[_Reference]:
+    return [
+        _Reference(fact, axiom, rule, name, value)
+        for name in rule.properties
+        for value in _present_values(fact, name)
+    ]
 
 
 def _find_breaches(rule: AxiomRule, values: Mapping[str, Any]) -> list[tuple[tuple[str, ...], str]]:
+    """Return (properties, what is wrong with them) for each breach of a rule."""
     if rule.constraint in FACT_CHECKS:
-        said = FACT_CHECKS[rule.constraint](values, rule)
-        return [(rule.properties, said)] if said else []
-    check, absent_too = VALUE_CHECKS[rule.constraint], rule.constraint in CHECKED_WHEN_ABSENT
-    found: list[tuple[tuple[str, ...], str]] = []
+        problem = FACT_CHECKS[rule.constraint](values, rule)
+        return [(rule.properties, problem)] if problem else []
+    check = VALUE_CHECKS[rule.constraint]
+    when_absent = rule.constraint in CHECKED_WHEN_ABSENT
+    breaches: list[tuple[tuple[str, ...], str]] = []
     for name in rule.properties:
         value = values.get(name)
-        if (absent_too or has_value(value)) and (said := check(value, rule)):
-            found.append(((name,), f"{name} {said}"))
-    return found
+        if (when_absent or has_value(value)) and (problem := check(value, rule)):
+            breaches.append(((name,), f"{name} {problem}"))
+    return breaches
 
 
 def _make_violation(
     fact: AxiomFact,
     axiom: Axiom,
     rule: AxiomRule,
-    said: str,
+    problem: str,
     names: tuple[str, ...],
     others: tuple[str, ...] = (),
 ) -> Violation:
-    message = f"{rule.message} ({said})" if rule.message else said
     return Violation(
         axiom.severity,
         fact.kind,
@@ -206,7 +200,7 @@ def _make_violation(
         fact.id,
         fact.name,
         rule.constraint,
-        message,
+        f"{rule.message} ({problem})" if rule.message else problem,
         names,
         axiom.id,
         axiom.name,
@@ -215,7 +209,7 @@ def _make_violation(
 
 
 def _canonical(value: Any) -> str:
-    """Equal for what JSON calls equal: 60 is 60.0."""
+    """Return a text that is the same for values that are equal as JSON: 60 and 60.0."""
     return codec.to_json(_normalise(value))
 
 
@@ -223,66 +217,64 @@ def _normalise(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _normalise(value[name]) for name in sorted(value)}
     if isinstance(value, list | tuple):
-        return [_normalise(one) for one in value]
+        return [_normalise(element) for element in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found. `unusable` are rules whose definition is wrong, with what is wrong: they were not checked."""
+    """The result of a check; `unusable` are rules with a wrong definition, which were skipped."""
 
     violations: tuple[Violation, ...]
     axioms: int = 0
     entities: int = 0
     relationships: int = 0
     claims: int = 0
-    unusable: tuple[tuple[str, str, str], ...] = ()  # space, id, what is wrong
+    unusable: tuple[tuple[str, str, str], ...] = ()  # space, id, reason
 
     @property
     def ok(self) -> bool:
-        """Nothing of the severity `error`, and every rule could be checked."""
-        return not self.unusable and not any(one.severity == "error" for one in self.violations)
+        """True if there is no violation of severity `error` and no unusable rule."""
+        return not self.unusable and not any(
+            violation.severity == "error" for violation in self.violations
+        )
 
 
 def parse_rules(rules: Iterable[Item]) -> tuple[list[Axiom], list[tuple[str, str, str]]]:
-    """The axioms in these items of kind rule, and what is wrong with those that are none. Rules of words alone are axioms
-    without rules."""
-    found: list[Axiom] = []
-    wrong: list[tuple[str, str, str]] = []
+    """Parse items of kind rule; return the axioms and (space, id, reason) of those that fail.
+    Rules in words alone become axioms without rules."""
+    axioms: list[Axiom] = []
+    unusable: list[tuple[str, str, str]] = []
     for item in rules:
         if not item.subject and "rules" not in item.properties:
-            continue  # words that hold for everything
+            continue  # a text that applies to everything
         try:
-            found.append(parsing.axiom_from_item(item))
+            axioms.append(parsing.axiom_from_item(item))
         except parsing.InvalidAxiom as error:
-            wrong.append((item.space, item.id, str(error)))
-    return found, wrong
+            unusable.append((item.space, item.id, str(error)))
+    return axioms, unusable
 
 
 def check_spaces(spaces: Sequence[str], stores: Stores) -> Checked:
-    """Every entity, relationship and claim of each space against the axioms of that space. Spaces do not see each other."""
+    """Check the entities, relationships and claims of each space against the axioms in it."""
     violations: list[Violation] = []
     counts = {"axioms": 0, "entities": 0, "relationships": 0, "claims": 0}
     unusable: list[tuple[str, str, str]] = []
     for space in spaces:
-        axioms, wrong = parse_rules(_iterate_items(space, Kind.RULE, stores))
-        unusable += wrong
+        axioms, failures = parse_rules(_iterate_items(space, Kind.RULE, stores))
+        unusable += failures
         counts["axioms"] += len(axioms)
-        judge = AxiomChecker(axioms, lambda keys: {item.key for item in stores.items.get(keys)})
+        checker = AxiomChecker(axioms, lambda keys: {item.key for item in stores.items.get(keys)})
         for kind, name in ((Kind.ENTITY, "entities"), (Kind.CLAIM, "claims")):
             for page in _item_pages(space, kind, stores):
                 counts[name] += len(page)
-                violations += judge.violations([FACT_BUILDERS[kind](item) for item in page])
+                violations += checker.check([FACT_BUILDERS[kind](item) for item in page])
         for edges in _edge_pages(space, stores):
             counts["relationships"] += len(edges)
-            violations += judge.violations([relationship_fact(edge) for edge in edges])
+            violations += checker.check([relationship_fact(edge) for edge in edges])
         violations += find_contradictions(_iterate_items(space, Kind.CLAIM, stores))
-    return Checked(
-        tuple(sorted(violations, key=lambda one: one.order)), **counts, unusable=tuple(unusable)
-    )
+    violations.sort(key=lambda violation: violation.order)
+    return Checked(tuple(violations), **counts, unusable=tuple(unusable))
 
 
 def _iterate_items(space: str, kind: Kind, stores: Stores) -> Iterator[Item]:
@@ -298,8 +290,8 @@ def _item_pages(space: str, kind: Kind, stores: Stores) -> Iterator[list[Item]]:
 
 
 def _edge_pages(space: str, stores: Stores) -> Iterator[list[Edge]]:
-    """What people said, not what knowloom noticed; a weight of 0 forbids a link."""
+    """Yield the explicit edges in pages; an edge of weight 0 forbids a relationship."""
     after: Edge | None = None
-    while page := stores.graph.edges([space], PAGE_SIZE, after, made=False):
+    while page := stores.graph.edges([space], PAGE_SIZE, after, automatic=False):
         yield [edge for edge in page if edge.weight > 0]
         after = page[-1]

@@ -1,4 +1,4 @@
-"""What each constraint asks of a value and each condition of a fact, as tables. Patterns run in RE2: no pattern can hang."""
+"""Tables of constraints and condition operators. Patterns run in RE2, in linear time."""
 
 from __future__ import annotations
 
@@ -24,37 +24,32 @@ _OPTIONS.max_mem = PATTERN_MEMORY
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Any:
-    """The pattern, ready to search; Invalid when RE2 does not know it. RE2 has no backreferences and no look-around, and takes
-    time in proportion to the text."""
+    """Compile an RE2 pattern (no backreferences, no look-around) or raise Invalid."""
     try:
         return re2.compile(pattern, _OPTIONS)
     except (re2.error, UnicodeEncodeError) as error:
-        said = error.args[0] if error.args else error
-        raise Invalid(
-            f"the pattern {pattern!r} is not a regular expression of RE2: {said.decode() if isinstance(said, bytes) else said}"
-        ) from None
+        reason = error.args[0] if error.args else error
+        text = reason.decode() if isinstance(reason, bytes) else reason
+        raise Invalid(f"must be an RE2 regular expression, got {pattern!r}: {text}") from None
 
 
 def matches_pattern(pattern: str, value: Any) -> bool:
     text = value if isinstance(value, str) else codec.to_json(value)
-    return (
-        compile_pattern(pattern).search(text.encode()) is not None
-    )  # in bytes: where it matches is not asked, and takes as long again to tell in characters
+    # RE2 takes twice as long on str, as it translates match positions into characters.
+    return compile_pattern(pattern).search(text.encode()) is not None
 
 
 def has_value(value: Any) -> bool:
-    """Whether a value says anything: nothing, an empty text and an empty list do not; 0 and false do."""
+    """Return False for None, an empty text, list or object; True for 0 and false."""
     return value is not None and value != "" and value != [] and value != {}
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """Equal as JSON: 1 is 1.0, but true is not 1."""
+    """Compare as JSON: 1 equals 1.0, but true does not equal 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return isinstance(left, bool) and isinstance(right, bool) and left == right
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(
-            is_equal(a, b) for a, b in zip(left, right, strict=True)
-        )
+        return len(left) == len(right) and all(map(is_equal, left, right))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(
             is_equal(left[name], right[name]) for name in left
@@ -63,11 +58,11 @@ def is_equal(left: Any, right: Any) -> bool:
 
 
 def _is_among(value: Any, values: tuple[Any, ...]) -> bool:
-    return any(is_equal(value, one) for one in values)
+    return any(is_equal(value, other) for other in values)
 
 
 def as_list(value: Any) -> list[Any]:
-    """The values of a property that may have several."""
+    """Return the values of a property that may have several."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -88,9 +83,9 @@ def as_time(value: Any) -> datetime | None:
 
 
 def comparable_pair(value: Any, bound: Any) -> tuple[Any, Any] | None:
-    """Both as numbers or both as times; None when they cannot be compared."""
-    for read in (as_number, as_time):
-        left, right = read(value), read(bound)
+    """Return both as numbers or both as times; None if they cannot be compared."""
+    for convert in (as_number, as_time):
+        left, right = convert(value), convert(bound)
         if left is not None and right is not None:
             return left, right
     return None
@@ -101,37 +96,35 @@ def _required(value: Any, _: AxiomRule) -> str:
 
 
 def _one_of(value: Any, rule: AxiomRule) -> str:
-    wrong = [one for one in as_list(value) if not _is_among(one, rule.values)]
-    return (
-        f"is {abbreviate(wrong[0])}, not one of {', '.join(abbreviate(one) for one in rule.values)}"
-        if wrong
-        else ""
-    )
+    wrong = [element for element in as_list(value) if not _is_among(element, rule.values)]
+    if not wrong:
+        return ""
+    return f"is {abbreviate(wrong[0])}, not one of {', '.join(map(abbreviate, rule.values))}"
 
 
 def _not_one_of(value: Any, rule: AxiomRule) -> str:
-    wrong = [one for one in as_list(value) if _is_among(one, rule.values)]
+    wrong = [element for element in as_list(value) if _is_among(element, rule.values)]
     return f"must not be {abbreviate(wrong[0])}" if wrong else ""
 
 
 def _range(value: Any, rule: AxiomRule) -> str:
-    for one in as_list(value):
-        for bound, beyond, said in (
-            (rule.min, operator.lt, "below"),
-            (rule.max, operator.gt, "above"),
-        ):
+    bounds = ((rule.min, operator.lt, "below"), (rule.max, operator.gt, "above"))
+    for element in as_list(value):
+        for bound, is_outside, side in bounds:
             if bound is None:
                 continue
-            pair = comparable_pair(one, bound)
+            pair = comparable_pair(element, bound)
             if pair is None:
-                return f"is {abbreviate(one)}, which cannot be compared with {abbreviate(bound)}"
-            if beyond(*pair):
-                return f"is {abbreviate(one)}, {said} {abbreviate(bound)}"
+                return (
+                    f"is {abbreviate(element)}, which cannot be compared with {abbreviate(bound)}"
+                )
+            if is_outside(*pair):
+                return f"is {abbreviate(element)}, {side} {abbreviate(bound)}"
     return ""
 
 
 def _pattern(value: Any, rule: AxiomRule) -> str:
-    wrong = [one for one in as_list(value) if not matches_pattern(rule.pattern, one)]
+    wrong = [element for element in as_list(value) if not matches_pattern(rule.pattern, element)]
     return f"is {abbreviate(wrong[0])}, which does not match {rule.pattern}" if wrong else ""
 
 
@@ -139,19 +132,15 @@ def _cardinality(value: Any, rule: AxiomRule) -> str:
     count = len(as_list(value)) if has_value(value) else 0
     if rule.min is not None and count < rule.min:
         return f"has {count} values, fewer than {rule.min}"
-    return (
-        f"has {count} values, more than {rule.max}"
-        if rule.max is not None and count > rule.max
-        else ""
-    )
+    if rule.max is not None and count > rule.max:
+        return f"has {count} values, more than {rule.max}"
+    return ""
 
 
 def _equals(value: Any, rule: AxiomRule) -> str:
-    return (
-        ""
-        if is_equal(value, rule.value)
-        else f"is {abbreviate(value)}, not {abbreviate(rule.value)}"
-    )
+    if is_equal(value, rule.value):
+        return ""
+    return f"is {abbreviate(value)}, not {abbreviate(rule.value)}"
 
 
 def _not_equals(value: Any, rule: AxiomRule) -> str:
@@ -159,11 +148,9 @@ def _not_equals(value: Any, rule: AxiomRule) -> str:
 
 
 def _type_valid(value: Any, rule: AxiomRule) -> str:
-    return (
-        ""
-        if VALUE_TYPES[rule.value_type](value)
-        else f"is {abbreviate(value)}, which is not of the type {rule.value_type}"
-    )
+    if VALUE_TYPES[rule.value_type](value):
+        return ""
+    return f"is {abbreviate(value)}, which is not of the type {rule.value_type}"
 
 
 VALUE_TYPES: dict[str, Callable[[Any], bool]] = {
@@ -176,7 +163,7 @@ VALUE_TYPES: dict[str, Callable[[Any], bool]] = {
     "time": lambda value: as_time(value) is not None,
 }
 
-# Of one value each. A value that is not given is the business of `required` and `cardinality` alone.
+# Checks of a single property value; each returns what is wrong, or "".
 VALUE_CHECKS: dict[str, Callable[[Any, AxiomRule], str]] = {
     "required": _required,
     "one_of": _one_of,
@@ -188,26 +175,27 @@ VALUE_CHECKS: dict[str, Callable[[Any, AxiomRule], str]] = {
     "not_equals": _not_equals,
     "type_valid": _type_valid,
 }
-CHECKED_WHEN_ABSENT = ("required", "cardinality")
+CHECKED_WHEN_ABSENT = ("required", "cardinality")  # the other checks skip missing values
 
 
 def _not_both(values: Mapping[str, Any], rule: AxiomRule) -> str:
-    there = [name for name in rule.properties if has_value(values.get(name))]
-    return f"{' and '.join(there)} must not be given together" if len(there) > 1 else ""
+    present = [name for name in rule.properties if has_value(values.get(name))]
+    return f"{' and '.join(present)} must not be given together" if len(present) > 1 else ""
 
 
 def _requires_together(values: Mapping[str, Any], rule: AxiomRule) -> str:
     absent = [name for name in rule.properties if not has_value(values.get(name))]
     if not absent or len(absent) == len(rule.properties):
         return ""
-    return f"{', '.join(absent)} must be given where {', '.join(name for name in rule.properties if name not in absent)} is"
+    present = [name for name in rule.properties if name not in absent]
+    return f"{', '.join(absent)} must be given where {', '.join(present)} is"
 
 
 FACT_CHECKS: dict[str, Callable[[Mapping[str, Any], AxiomRule], str]] = {
     "not_both": _not_both,
     "requires_together": _requires_together,
 }
-SET_CHECKS = ("unique", "reference_exists")  # of one fact among others: see judge
+SET_CHECKS = ("unique", "reference_exists")  # need other facts: see AxiomChecker
 CONSTRAINTS = tuple(sorted((*VALUE_CHECKS, *FACT_CHECKS, *SET_CHECKS)))
 
 
@@ -219,25 +207,23 @@ def _comparison(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     return holds
 
 
-def _contains(value: Any, wanted: Any) -> bool:
-    return (
-        wanted in value
-        if isinstance(value, str) and isinstance(wanted, str)
-        else isinstance(value, list) and _is_among(wanted, tuple(value))
-    )
+def _contains(value: Any, part: Any) -> bool:
+    if isinstance(value, str) and isinstance(part, str):
+        return part in value
+    return isinstance(value, list) and _is_among(part, tuple(value))
 
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "equals": is_equal,
-    "not_equals": lambda value, wanted: not is_equal(value, wanted),
-    "in": lambda value, wanted: _is_among(value, tuple(wanted)),
-    "not_in": lambda value, wanted: not _is_among(value, tuple(wanted)),
+    "not_equals": lambda value, other: not is_equal(value, other),
+    "in": lambda value, others: _is_among(value, tuple(others)),
+    "not_in": lambda value, others: not _is_among(value, tuple(others)),
     "exists": lambda value, _: has_value(value),
     "not_exists": lambda value, _: not has_value(value),
     "contains": _contains,
-    "starts_with": lambda value, wanted: isinstance(value, str) and value.startswith(str(wanted)),
-    "ends_with": lambda value, wanted: isinstance(value, str) and value.endswith(str(wanted)),
-    "matches": lambda value, wanted: has_value(value) and matches_pattern(wanted, value),
+    "starts_with": lambda value, start: isinstance(value, str) and value.startswith(str(start)),
+    "ends_with": lambda value, end: isinstance(value, str) and value.endswith(str(end)),
+    "matches": lambda value, pattern: has_value(value) and matches_pattern(pattern, value),
     "greater_than": _comparison(operator.gt),
     "less_than": _comparison(operator.lt),
     "at_least": _comparison(operator.ge),
@@ -246,6 +232,6 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def condition_holds(condition: Condition | None, values: Mapping[str, Any]) -> bool:
-    return condition is None or OPERATORS[condition.operator](
-        values.get(condition.property), condition.value
-    )
+    if condition is None:
+        return True
+    return OPERATORS[condition.operator](values.get(condition.property), condition.value)

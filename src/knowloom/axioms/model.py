@@ -1,4 +1,4 @@
-"""What an axiom is made of, the facts it is about, and what is said of a fact that breaks one."""
+"""Axioms and their rules, the facts they are checked against, and violations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TargetKind = Literal["entity", "relationship", "claim"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")  # the worst first
 TARGET_KINDS: tuple[TargetKind, ...] = ("entity", "relationship", "claim")
-CONTRADICTION = "contradiction"  # in place of a constraint: two claims that cannot both hold
+CONTRADICTION = "contradiction"  # the constraint of a violation: two claims that cannot both hold
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A rule with a condition is asked only of facts that meet it."""
+    """A test on a property; a rule with a condition is checked only on facts that pass it."""
 
     property: str
     operator: str
@@ -27,7 +27,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class AxiomRule:
-    """One constraint on one or more properties. Which of the other fields count depends on the constraint."""
+    """One constraint on one or more properties; the constraint decides which fields are used."""
 
     constraint: str
     properties: tuple[str, ...]
@@ -43,7 +43,7 @@ class AxiomRule:
 
 @dataclass(frozen=True, slots=True)
 class Axiom:
-    """Rules that hold for every entity, relationship or claim of a type."""
+    """Rules that hold for all entities, relationships or claims of a type."""
 
     id: str
     name: str
@@ -60,7 +60,7 @@ class Axiom:
 
 @dataclass(frozen=True, slots=True)
 class AxiomFact:
-    """Something axioms are about: an entity, a relationship or a claim, reduced to what they ask of it."""
+    """An entity, a relationship or a claim, reduced to the values that axioms check."""
 
     kind: TargetKind
     space: str
@@ -84,11 +84,11 @@ class Violation:
     properties: tuple[str, ...] = ()
     axiom: str = ""
     axiom_name: str = ""
-    others: tuple[str, ...] = ()  # the ids of the other facts that are involved
+    others: tuple[str, ...] = ()  # ids of the other facts involved
 
     @property
     def order(self) -> tuple[int, str, str, str, str, str, tuple[str, ...], str]:
-        """The worst first, then by place."""
+        """The sort key: the worst first, then by kind, space and id."""
         return (
             SEVERITIES.index(self.severity),
             self.kind,
@@ -102,21 +102,15 @@ class Violation:
 
 
 def entity_fact(item: Item) -> AxiomFact:
-    """The properties, with the name and the type where no property is called so."""
-    return AxiomFact(
-        "entity",
-        item.space,
-        item.id,
-        item.name,
-        (item.type,),
-        {"name": item.name, "type": item.type, **item.properties},
-    )
+    """Return the fact of an entity; properties take precedence over `name` and `type`."""
+    values = {"name": item.name, "type": item.type, **item.properties}
+    return AxiomFact("entity", item.space, item.id, item.name, (item.type,), values)
 
 
 def relationship_fact(edge: Edge, names: Mapping[Key, str] | None = None) -> AxiomFact:
-    """Its properties, and what every link has: type, weight, source and target."""
-    known = names or {}
-    ends = [known.get(key, key[1]) for key in (edge.source_key, edge.target_key)]
+    """Return the fact of an edge: its type, weight, source, target and properties."""
+    names = names or {}
+    source, target = (names.get(key, key[1]) for key in (edge.source_key, edge.target_key))
     values = {
         "type": edge.type,
         "weight": edge.weight,
@@ -124,18 +118,12 @@ def relationship_fact(edge: Edge, names: Mapping[Key, str] | None = None) -> Axi
         "target": edge.target,
         **edge.properties,
     }
-    return AxiomFact(
-        "relationship",
-        edge.space,
-        edge.name,
-        f"{ends[0]} -[{edge.type}]-> {ends[1]}",
-        (edge.type,),
-        values,
-    )
+    name = f"{source} -[{edge.type}]-> {target}"
+    return AxiomFact("relationship", edge.space, edge.name, name, (edge.type,), values)
 
 
 def claim_fact(item: Item) -> AxiomFact:
-    """Its properties, its subject and its confidence. A claim answers to its type and to its predicate."""
+    """Return the fact of a claim; axioms may target its type or its predicate."""
     values = {"subject": item.subject, "confidence": item.confidence, **item.properties}
     types = tuple(dict.fromkeys([item.type, str(item.properties.get("predicate", ""))]))
     return AxiomFact("claim", item.space, item.id, item.name, types, values)

@@ -1,8 +1,9 @@
-"""Axioms from plain data and from items, and items from axioms. What is wrong is said with the field it is in."""
+"""Parse axioms from plain data and from items, and turn axioms into items."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from knowloom.axioms.constraints import (
@@ -15,45 +16,22 @@ from knowloom.axioms.constraints import (
     compile_pattern,
 )
 from knowloom.axioms.model import SEVERITIES, TARGET_KINDS, Axiom, AxiomRule, Condition
-from knowloom.errors import Invalid, unknown
+from knowloom.errors import Invalid, unknown_name
 from knowloom.model import Item, Kind
 
-AXIOM_FIELDS = (
-    "id",
-    "name",
-    "description",
-    "target_type",
-    "target_kind",
-    "rules",
-    "severity",
-    "category",
-    "tags",
-    "enabled",
-)
-RULE_FIELDS = (
-    "property",
-    "properties",
-    "constraint",
-    "values",
-    "value",
-    "min",
-    "max",
-    "pattern",
-    "value_type",
-    "when",
-    "message",
-)
-CONDITION_FIELDS = ("property", "operator", "value")
+AXIOM_FIELDS = tuple(field.name for field in fields(Axiom) if field.name != "space")
+RULE_FIELDS = ("property", *(field.name for field in fields(AxiomRule)))
+CONDITION_FIELDS = tuple(field.name for field in fields(Condition))
 FieldPath = tuple[str | int, ...]
-AXIOM_TYPE = "axiom"  # of the items that hold axioms
+AXIOM_TYPE = "axiom"  # the type of items that store axioms
 SECTION = "instructions"
-REMEMBERED = 1024  # axioms
-LONGEST_REMEMBERED = 5_000  # characters
-_remembered: dict[tuple[object, ...], Axiom] = {}
+MAX_CACHED = 1024  # axioms
+MAX_CACHED_LENGTH = 5_000  # characters of a description
+_cache: dict[tuple[object, ...], Axiom] = {}
 
 
 class InvalidAxiom(Invalid):
-    """Where in the data the mistake is: ("rules", 0, "pattern")."""
+    """A mistake in the data of an axiom; `path` locates it: ("rules", 0, "pattern")."""
 
     def __init__(self, path: FieldPath, message: str) -> None:
         super().__init__(f"{format_path(path)}: {message}" if path else message)
@@ -61,14 +39,13 @@ class InvalidAxiom(Invalid):
 
 
 def format_path(path: FieldPath) -> str:
-    """rules[0].pattern"""
-    return "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
-    ).removeprefix(".")
+    """Return a path as text: rules[0].pattern."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return "".join(parts).removeprefix(".")
 
 
 def parse_axiom(row: Mapping[str, Any], space: str = "") -> Axiom:
-    """The axiom that a row of data describes."""
+    """Parse an axiom from a JSON-like object; raise InvalidAxiom with the path of a mistake."""
     _check_fields((), row, AXIOM_FIELDS, ("id", "target_type"))
     for name in ("id", "target_type"):
         _require_text((name,), row[name], empty=False)
@@ -76,10 +53,10 @@ def parse_axiom(row: Mapping[str, Any], space: str = "") -> Axiom:
         _require_text((name,), row.get(name) or "")
     rules = _require_list(("rules",), row.get("rules", ()))
     tags = _require_list(("tags",), row.get("tags", ()))
-    for place, tag in enumerate(tags):
-        _require_text(("tags", place), tag, empty=False)
+    for number, tag in enumerate(tags):
+        _require_text(("tags", number), tag, empty=False)
     if not isinstance(row.get("enabled", True), bool):
-        raise InvalidAxiom(("enabled",), f"must be true or false, not {row['enabled']!r}")
+        raise InvalidAxiom(("enabled",), f"must be true or false, got {row['enabled']!r}")
     return Axiom(
         id=row["id"],
         name=row.get("name") or row["id"],
@@ -88,7 +65,7 @@ def parse_axiom(row: Mapping[str, Any], space: str = "") -> Axiom:
             ("target_kind",), row.get("target_kind", "entity"), TARGET_KINDS
         ),
         description=row.get("description") or "",
-        rules=tuple(_parse_rule(("rules", place), one) for place, one in enumerate(rules)),
+        rules=tuple(_parse_rule(("rules", number), rule) for number, rule in enumerate(rules)),
         severity=_require_choice(("severity",), row.get("severity", "error"), SEVERITIES),
         category=row.get("category") or "",
         tags=tuple(tags),
@@ -98,31 +75,31 @@ def parse_axiom(row: Mapping[str, Any], space: str = "") -> Axiom:
 
 
 def axiom_from_item(item: Item) -> Axiom:
-    """The axiom in an item of kind rule: its subject is the type it is about, its text the description. The same rules are asked for in
-    request after request: they are remembered by all they say."""
-    said = {name: value for name, value in item.properties.items() if name in AXIOM_FIELDS}
-    asked = (item.space, item.id, item.subject, item.title, item.text, item.tags, repr(said))
-    found = _remembered.get(asked)
-    if found is None:
+    """Parse the axiom in an item of kind rule: its subject is the target type, its text the
+    description. Cached by content, as requests read the same rules again and again."""
+    properties = {k: v for k, v in item.properties.items() if k in AXIOM_FIELDS}
+    key = (item.space, item.id, item.subject, item.title, item.text, item.tags, repr(properties))
+    axiom = _cache.get(key)
+    if axiom is None:
         row = {
             "target_type": item.subject or "",
             "name": item.title,
             "description": item.text,
             "tags": list(item.tags),
-        } | said
-        found = parse_axiom(row | {"id": item.id}, item.space)
-        if _is_cacheable(found):
-            if len(_remembered) >= REMEMBERED:
-                _remembered.clear()
-            _remembered[asked] = found
-    return found
+        } | properties
+        axiom = parse_axiom(row | {"id": item.id}, item.space)
+        if _is_cacheable(axiom):
+            if len(_cache) >= MAX_CACHED:
+                _cache.clear()
+            _cache[key] = axiom
+    return axiom
 
 
-def _is_cacheable(one: Axiom) -> bool:
-    """Whether nobody can change it: what is remembered must not have lists that a caller could write to."""
-    values = [
+def _is_cacheable(axiom: Axiom) -> bool:
+    """Return True if the axiom is short and immutable: a caller could write to a list in it."""
+    values = (
         value
-        for rule in one.rules
+        for rule in axiom.rules
         for value in (
             *rule.values,
             rule.value,
@@ -130,53 +107,52 @@ def _is_cacheable(one: Axiom) -> bool:
             rule.max,
             rule.when.value if rule.when else None,
         )
-    ]
-    return (
-        all(value is None or isinstance(value, str | int | float) for value in values)
-        and len(one.description) <= LONGEST_REMEMBERED
+    )
+    return len(axiom.description) <= MAX_CACHED_LENGTH and all(
+        value is None or isinstance(value, str | int | float) for value in values
     )
 
 
-def axiom_to_item(one: Axiom, row: Mapping[str, Any], space: str, source: str) -> Item:
-    """The item that keeps an axiom; `row` is the data it was read from, which is kept as it is."""
-    kept = {
-        "target_kind": one.target_kind,
-        "severity": one.severity,
-        "category": one.category,
+def axiom_to_item(axiom: Axiom, row: Mapping[str, Any], space: str, source: str) -> Item:
+    """Return the item that stores an axiom; the rules are stored as they are in `row`."""
+    properties = {
+        "target_kind": axiom.target_kind,
+        "severity": axiom.severity,
+        "category": axiom.category,
         "rules": list(row.get("rules", ())),
-        "enabled": one.enabled,
+        "enabled": axiom.enabled,
     }
-    text = one.description or describe_rules(one)
-    properties = {name: value for name, value in kept.items() if value != ""}
     return Item(
-        one.id,
+        axiom.id,
         space,
         Kind.RULE,
         AXIOM_TYPE,
-        one.name,
-        text,
-        properties=properties,
-        tags=one.tags,
+        axiom.name,
+        axiom.description or describe_rules(axiom),
+        properties={name: value for name, value in properties.items() if value != ""},
+        tags=axiom.tags,
         section=SECTION,
-        subject=one.target_type,
+        subject=axiom.target_type,
         source=source,
     )
 
 
-def describe_rules(one: Axiom) -> str:
-    """The rules in words, for an axiom without a description."""
+def describe_rules(axiom: Axiom) -> str:
+    """Return the rules in words, for an axiom without a description."""
     return "; ".join(
         f"{', '.join(rule.properties)}: {rule.message or _describe_constraint(rule)}"
-        for rule in one.rules
+        for rule in axiom.rules
     )
 
 
 def _describe_constraint(rule: AxiomRule) -> str:
+    values = ", ".join(map(str, rule.values))
+    low, high = ("" if bound is None else bound for bound in (rule.min, rule.max))
     detail = {
-        "one_of": ", ".join(map(str, rule.values)),
-        "not_one_of": ", ".join(map(str, rule.values)),
-        "range": f"{'' if rule.min is None else rule.min} to {'' if rule.max is None else rule.max}",
-        "cardinality": f"{'' if rule.min is None else rule.min} to {'' if rule.max is None else rule.max}",
+        "one_of": values,
+        "not_one_of": values,
+        "range": f"{low} to {high}",
+        "cardinality": f"{low} to {high}",
         "pattern": rule.pattern,
         "equals": str(rule.value),
         "not_equals": str(rule.value),
@@ -187,26 +163,23 @@ def _describe_constraint(rule: AxiomRule) -> str:
 
 def _parse_rule(path: FieldPath, row: object) -> AxiomRule:
     if not isinstance(row, Mapping):
-        raise InvalidAxiom(path, f"a rule must be an object, not {row!r}")
+        raise InvalidAxiom(path, f"a rule must be an object, got {row!r}")
     _check_fields(path, row, RULE_FIELDS, ("constraint",))
     constraint = _require_choice((*path, "constraint"), row["constraint"], CONSTRAINTS)
     names = _parse_properties(path, row)
     _require_text((*path, "message"), row.get("message") or "")
     REQUIREMENTS.get(constraint, _require_nothing)(path, row, names)
+    values, when = row.get("values", ()), row.get("when")
     return AxiomRule(
         constraint,
         names,
-        values=tuple(row.get("values", ()))
-        if isinstance(row.get("values", ()), list | tuple)
-        else (),
+        values=tuple(values) if isinstance(values, list | tuple) else (),
         value=row.get("value"),
         min=row.get("min"),
         max=row.get("max"),
         pattern=row.get("pattern") or "",
         value_type=row.get("value_type") or "",
-        when=_parse_condition((*path, "when"), row["when"])
-        if row.get("when") is not None
-        else None,
+        when=None if when is None else _parse_condition((*path, "when"), when),
         message=row.get("message") or "",
     )
 
@@ -214,13 +187,10 @@ def _parse_rule(path: FieldPath, row: object) -> AxiomRule:
 def _parse_properties(path: FieldPath, row: Mapping[str, Any]) -> tuple[str, ...]:
     if ("property" in row) == ("properties" in row):
         raise InvalidAxiom(path, "a rule needs either `property` or `properties`")
-    names = (
-        [row["property"]]
-        if "property" in row
-        else _require_list((*path, "properties"), row["properties"])
-    )
+    field = "property" if "property" in row else "properties"
+    names = [row[field]] if field == "property" else _require_list((*path, field), row[field])
     for name in names:
-        _require_text((*path, "property" if "property" in row else "properties"), name, empty=False)
+        _require_text((*path, field), name, empty=False)
     if not names:
         raise InvalidAxiom((*path, "properties"), "must not be empty")
     return tuple(dict.fromkeys(names))
@@ -229,7 +199,7 @@ def _parse_properties(path: FieldPath, row: Mapping[str, Any]) -> tuple[str, ...
 def _parse_condition(path: FieldPath, row: object) -> Condition:
     if not isinstance(row, Mapping):
         raise InvalidAxiom(
-            path, f"a condition must be an object with property, operator and value, not {row!r}"
+            path, f"a condition must be an object with property, operator and value, got {row!r}"
         )
     _check_fields(path, row, CONDITION_FIELDS, ("property", "operator"))
     _require_text((*path, "property"), row["property"], empty=False)
@@ -244,7 +214,7 @@ def _parse_condition(path: FieldPath, row: object) -> Condition:
 
 
 def _require_nothing(path: FieldPath, row: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    """Constraints that need nothing but their properties."""
+    """Accept a constraint that needs only its properties."""
 
 
 def _require_values(path: FieldPath, row: Mapping[str, Any], _: tuple[str, ...]) -> None:
@@ -264,12 +234,12 @@ def _require_bounds(path: FieldPath, row: Mapping[str, Any], _: tuple[str, ...])
     for name, bound in (("min", low), ("max", high)):
         if bound is not None and as_number(bound) is None and as_time(bound) is None:
             raise InvalidAxiom(
-                (*path, name), f"must be a number or a time such as 2026-01-31, not {bound!r}"
+                (*path, name), f"must be a number or a time such as 2026-01-31, got {bound!r}"
             )
     if low is not None and high is not None:
         pair = comparable_pair(low, high)
         if pair is None or pair[0] > pair[1]:
-            raise InvalidAxiom((*path, "min"), f"no value can lie between {low!r} and {high!r}")
+            raise InvalidAxiom((*path, "min"), f"no value lies between {low!r} and {high!r}")
 
 
 def _require_counts(path: FieldPath, row: Mapping[str, Any], _: tuple[str, ...]) -> None:
@@ -280,18 +250,16 @@ def _require_counts(path: FieldPath, row: Mapping[str, Any], _: tuple[str, ...])
         if bound is not None and (
             isinstance(bound, bool) or not isinstance(bound, int) or bound < 0
         ):
-            raise InvalidAxiom(
-                (*path, name), f"must be a whole number that is not negative, not {bound!r}"
-            )
+            raise InvalidAxiom((*path, name), f"must be a whole number >= 0, got {bound!r}")
     if low is not None and high is not None and low > high:
-        raise InvalidAxiom((*path, "min"), f"no number can lie between {low} and {high}")
+        raise InvalidAxiom((*path, "min"), f"no number lies between {low} and {high}")
 
 
-def _require_pattern(path: FieldPath, given: object) -> None:
-    if not isinstance(given, str) or not given:
-        raise InvalidAxiom(path, f"must be a regular expression, not {given!r}")
+def _require_pattern(path: FieldPath, value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise InvalidAxiom(path, f"must be a regular expression, got {value!r}")
     try:
-        compile_pattern(given)
+        compile_pattern(value)
     except Invalid as error:
         raise InvalidAxiom(path, str(error)) from None
 
@@ -320,30 +288,28 @@ REQUIREMENTS: dict[str, Callable[[FieldPath, Mapping[str, Any], tuple[str, ...]]
 
 
 def _check_fields(
-    path: FieldPath, row: Mapping[str, Any], known: Sequence[str], needed: Sequence[str]
+    path: FieldPath, row: Mapping[str, Any], allowed: Sequence[str], required: Sequence[str]
 ) -> None:
     for name in row:
-        if name not in known:
-            raise InvalidAxiom((*path, str(name)), str(unknown("field", name, known)))
-    for name in needed:
+        if name not in allowed:
+            raise InvalidAxiom((*path, str(name)), str(unknown_name("field", name, allowed)))
+    for name in required:
         if row.get(name) is None:
             raise InvalidAxiom(path, f"{name} is missing")
 
 
-def _require_choice(path: FieldPath, value: Any, known: Sequence[Any]) -> Any:
-    if not isinstance(value, str) or value not in known:
-        raise InvalidAxiom(path, str(unknown(str(path[-1]), value, known)))
+def _require_choice(path: FieldPath, value: Any, choices: Sequence[Any]) -> Any:
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidAxiom(path, str(unknown_name(str(path[-1]), value, choices)))
     return value
 
 
 def _require_text(path: FieldPath, value: object, empty: bool = True) -> None:
     if not isinstance(value, str) or not (value or empty):
-        raise InvalidAxiom(
-            path, f"must be a text{'' if empty else ' that is not empty'}, not {value!r}"
-        )
+        raise InvalidAxiom(path, f"must be a {'' if empty else 'non-empty '}text, got {value!r}")
 
 
 def _require_list(path: FieldPath, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
-        raise InvalidAxiom(path, f"must be a list, not {value!r}")
+        raise InvalidAxiom(path, f"must be a list, got {value!r}")
     return list(value)

@@ -1,1 +1,1 @@
-"""Whether an answer says what its context says: sentence by sentence, by words, names and numbers, without a language model."""
+"""Check an answer against its context, sentence by sentence, without a language model."""

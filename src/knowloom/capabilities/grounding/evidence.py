@@ -1,4 +1,4 @@
-"""What a context says, cut into lines that can be held against a sentence."""
+"""Index a context as lines that a sentence of an answer can be compared with."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import numpy.typing as npt
 from knowloom.capabilities.grounding.facts import SentenceFacts, extract_facts, split_sentences
 from knowloom.capabilities.grounding.numbers import NumberIndex
 from knowloom.errors import Invalid
-from knowloom.model import LINK, OWN, Chosen, Form, Fragment, Hit, Item
-from knowloom.text.words import words
+from knowloom.model import LINK, RESERVED_PREFIX, Chosen, Form, Fragment, Hit, Item
+from knowloom.text.words import extract_terms
 
-CANDIDATES = 30  # lines that a sentence is compared with
+MAX_CANDIDATES = 30  # lines that a sentence is compared with
 _TOKEN = re.compile(r"\w+")
+_EXPECTED = "a context must be the result of a request, a text, or a list of items and texts"
 
 
 @runtime_checkable
@@ -31,7 +32,7 @@ class HasFragments(Protocol):
 
 @runtime_checkable
 class HasShownItems(Protocol):
-    """A GraphAnswer, or anything else that knows what it shows."""
+    """A GraphAnswer, or another result that lists the items it shows."""
 
     @property
     def shown(self) -> tuple[Item, ...]: ...
@@ -42,23 +43,23 @@ ContextLike = HasFragments | HasShownItems | str | Item | Hit | Iterable[Item | 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceLine:
-    """A sentence of an item, or one of its properties; `frame` is then what names the property, without its value."""
+    """A sentence or a property of an item; `frame` are the stems that name the property."""
 
     source: int
     facts: SentenceFacts
-    stems: frozenset[str]  # with those of the title: a line speaks of what its item is about
+    stems: frozenset[str]  # with those of the item's title
     frame: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSource:
-    """An item as a whole."""
+    """An item with the tokens, stems and numbers of its whole text."""
 
     item: Item
     lower: str
     tokens: frozenset[str]
     stems: frozenset[str]
-    amounts: NumberIndex
+    numbers: NumberIndex
 
     def has_name(self, name: str) -> bool:
         parts = _TOKEN.findall(name)
@@ -71,134 +72,137 @@ class EvidenceSource:
 
 @dataclass(slots=True)
 class Evidence:
+    """An inverted index over the lines of a context."""
+
     sources: list[EvidenceSource] = field(default_factory=list)
     lines: list[EvidenceLine] = field(default_factory=list)
-    holders: dict[str, npt.NDArray[np.int32]] = field(
-        default_factory=dict
-    )  # the numbers of the lines that have a word
+    postings: dict[str, npt.NDArray[np.int32]] = field(default_factory=dict)  # stem -> lines
     weights: dict[str, float] = field(default_factory=dict)
 
     def weight(self, stem: str) -> float:
-        """A word that few lines have tells more; one that no line has tells most."""
-        if stem not in self.weights:
-            self.weights[stem] = math.log(
-                2 + (len(self.lines) + 1) / (len(self.holders.get(stem, ())) + 0.5)
-            )
-        return self.weights[stem]
+        """Return the idf of a stem; a stem that no line has weighs most."""
+        weight = self.weights.get(stem)
+        if weight is None:
+            frequency = len(self.postings.get(stem, ()))
+            weight = math.log(2 + (len(self.lines) + 1) / (frequency + 0.5))
+            self.weights[stem] = weight
+        return weight
 
-    def covered(self, wanted: Iterable[str], having: frozenset[str]) -> float:
-        weights = {stem: self.weight(stem) for stem in wanted}
+    def coverage(self, stems: Iterable[str], present: frozenset[str]) -> float:
+        """Return the weighted share of `stems` that is in `present`; 1 without stems."""
+        weights = {stem: self.weight(stem) for stem in stems}
         total = sum(weights.values())
-        return (
-            sum(weight for stem, weight in weights.items() if stem in having) / total
-            if total
-            else 1.0
-        )
+        if not total:
+            return 1.0
+        return sum(weight for stem, weight in weights.items() if stem in present) / total
 
-    def near(self, stems: Iterable[str]) -> list[int]:
-        """The lines that share most with these words, best first."""
+    def nearest_lines(self, stems: Iterable[str]) -> list[EvidenceLine]:
+        """Return the lines that share most with the stems, best first."""
         scores = np.zeros(len(self.lines))
         for stem in sorted(stems):
-            if stem in self.holders:
-                scores[self.holders[stem]] += self.weight(stem)
-        best = np.argsort(-scores, kind="stable")[:CANDIDATES]
-        return [int(line) for line in best if scores[line] > 0]
+            if stem in self.postings:
+                scores[self.postings[stem]] += self.weight(stem)
+        best = np.argsort(-scores, kind="stable")[:MAX_CANDIDATES]
+        return [self.lines[number] for number in best if scores[number] > 0]
 
 
 def build_evidence(context: ContextLike) -> Evidence:
-    found = Evidence()
-    for item in _items(context):
-        _add(found, item)
-    holders: dict[str, list[int]] = {}
-    for number, line in enumerate(found.lines):
-        for stem in line.facts.every:
-            holders.setdefault(stem, []).append(number)
-    found.holders = {stem: np.array(lines, np.int32) for stem, lines in holders.items()}
-    return found
+    """Index the items of a context."""
+    evidence = Evidence()
+    for item in _items_of(context):
+        _add_item(evidence, item)
+    postings: dict[str, list[int]] = {}
+    for number, line in enumerate(evidence.lines):
+        for stem in line.facts.all_stems:
+            postings.setdefault(stem, []).append(number)
+    evidence.postings = {stem: np.array(lines, np.int32) for stem, lines in postings.items()}
+    return evidence
 
 
-def _items(context: ContextLike) -> list[Item]:
+def _items_of(context: ContextLike) -> list[Item]:
     if isinstance(context, str | Item | Hit):
-        return [_item(context, 1)]
+        return [_to_item(context, 1)]
     if isinstance(context, HasFragments):
         return shown_items(context)
     if isinstance(context, HasShownItems):
         return list(context.shown)
     if not isinstance(context, Iterable) or isinstance(context, bytes | Mapping):
-        raise Invalid(
-            f"a context is what a request gave, a text, or a list of items and texts, not {type(context).__name__}"
-        )
-    return [_item(one, number) for number, one in enumerate(context, start=1)]
+        raise Invalid(f"{_EXPECTED}, got {type(context).__name__}")
+    return [_to_item(value, number) for number, value in enumerate(context, start=1)]
 
 
-def _item(given: object, number: int) -> Item:
-    if isinstance(given, Hit):
-        return _linked(given) if given.found_by == LINK else given.item
-    if isinstance(given, str):
-        return Item(f"text-{number}", "", text=given)
-    if not isinstance(given, Item):
-        raise Invalid(
-            f"a context is what a request gave, a text, or a list of items and texts, not one of {type(given).__name__}"
-        )
-    return given
+def _to_item(value: object, number: int) -> Item:
+    if isinstance(value, Hit):
+        return _relationship_item(value) if value.found_by == LINK else value.item
+    if isinstance(value, str):
+        return Item(f"text-{number}", "", text=value)
+    if not isinstance(value, Item):
+        raise Invalid(f"{_EXPECTED}, got a list with a {type(value).__name__}")
+    return value
 
 
 def shown_items(context: HasFragments) -> list[Item]:
-    """The items of a context, each with no more than the context shows of it."""
-    return [_shown(chosen) for fragment in context.fragments for chosen in fragment.chosen]
+    """Return the items of a context, each with no more than the context shows of it."""
+    return [_shown_item(chosen) for fragment in context.fragments for chosen in fragment.chosen]
 
 
-def _shown(chosen: Chosen) -> Item:
-    """Of an item only what the context shows of it."""
-    item = _item(chosen.hit, 0)
+def _shown_item(chosen: Chosen) -> Item:
+    item = _to_item(chosen.hit, 0)
     if chosen.form is Form.WHOLE:
         return item
-    return Item(
-        item.id,
-        item.space,
-        item.kind,
-        item.type,
-        item.title,
-        text=item.summary if chosen.form is Form.SUMMARY else "",
-    )
+    text = item.summary if chosen.form is Form.SUMMARY else ""
+    return Item(item.id, item.space, item.kind, item.type, item.title, text=text)
 
 
-def _linked(hit: Hit) -> Item:
-    """A link in words."""
-    item, said = hit.item, hit.item.properties
-    text = f"{said['from']} {item.type.replace('_', ' ').lower()} {said['to']}."
-    return Item(
-        item.id, item.space, type=item.type, text=text, properties=said.get("properties", {})
-    )
+def _relationship_item(hit: Hit) -> Item:
+    """Return an item that states a relationship in words."""
+    item, fields = hit.item, hit.item.properties
+    text = f"{fields['from']} {item.type.replace('_', ' ').lower()} {fields['to']}."
+    properties = fields.get("properties", {})
+    return Item(item.id, item.space, type=item.type, text=text, properties=properties)
 
 
-def _add(found: Evidence, item: Item) -> None:
-    title = frozenset(words(item.title))
-    number = len(found.sources)
-    texts = [
-        sentence.text for part in (item.text, item.summary) for sentence in split_sentences(part)
-    ] or ([item.title] if item.title else [])
-    lines = [EvidenceLine(number, said, said.every | title) for said in map(extract_facts, texts)]
-    for name, value in item.properties.items():
-        if name.startswith(OWN):
-            continue
-        frame = title | frozenset(words(name.replace("_", " ")))
-        said = extract_facts(f"{item.title} {name.replace('_', ' ')}: {_plain(value)}")
-        lines.append(EvidenceLine(number, said, said.every, frame))
-    found.lines += lines
-    whole = " \n".join([item.title, *(line.facts.text for line in lines)]).lower()
-    stems = frozenset(stem for line in lines for stem in line.stems)
-    titled = extract_facts(item.title).numbers
-    found.sources.append(
+def _add_item(evidence: Evidence, item: Item) -> None:
+    number = len(evidence.sources)
+    lines = [*_text_lines(item, number), *_property_lines(item, number)]
+    evidence.lines += lines
+    text = " \n".join([item.title, *(line.facts.text for line in lines)]).lower()
+    numbers = [number for line in lines for number in line.facts.numbers]
+    evidence.sources.append(
         EvidenceSource(
             item,
-            f" {whole}",
-            frozenset(_TOKEN.findall(whole)),
-            stems,
-            NumberIndex((*titled, *(one for line in lines for one in line.facts.numbers))),
+            f" {text}",
+            frozenset(_TOKEN.findall(text)),
+            frozenset(stem for line in lines for stem in line.stems),
+            NumberIndex((*extract_facts(item.title).numbers, *numbers)),
         )
     )
 
 
-def _plain(value: object) -> str:
+def _text_lines(item: Item, number: int) -> list[EvidenceLine]:
+    title = frozenset(extract_terms(item.title))
+    texts = [
+        sentence.text for part in (item.text, item.summary) for sentence in split_sentences(part)
+    ]
+    if not texts and item.title:
+        texts = [item.title]
+    return [
+        EvidenceLine(number, facts, facts.all_stems | title) for facts in map(extract_facts, texts)
+    ]
+
+
+def _property_lines(item: Item, number: int) -> list[EvidenceLine]:
+    title = frozenset(extract_terms(item.title))
+    lines = []
+    for name, value in item.properties.items():
+        if name.startswith(RESERVED_PREFIX):
+            continue
+        label = name.replace("_", " ")
+        facts = extract_facts(f"{item.title} {label}: {_format_value(value)}")
+        frame = title | frozenset(extract_terms(label))
+        lines.append(EvidenceLine(number, facts, facts.all_stems, frame))
+    return lines
+
+
+def _format_value(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""What a check of an answer says."""
+"""Results of checking an answer against its context."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from dataclasses import dataclass
 
 from knowloom.model import Item
 
-SUPPORTED, UNSUPPORTED, CONTRADICTED, NOTHING_TO_CHECK = (
-    "supported",
-    "unsupported",
-    "contradicted",
-    "nothing_to_check",
-)
+SUPPORTED = "supported"
+UNSUPPORTED = "unsupported"
+CONTRADICTED = "contradicted"
+NOTHING_TO_CHECK = "nothing_to_check"
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceCheck:
-    """One sentence of an answer. `start` and `end` are its place in it; `item` is what supports it, or says otherwise."""
+    """A sentence of an answer and its position; `item` supports or contradicts it."""
 
     text: str
     start: int
@@ -37,22 +35,22 @@ class AnswerCheck:
 
     @property
     def grounded(self) -> bool:
-        """Nothing in it is unsupported or contradicted."""
+        """True if no sentence is unsupported or contradicted."""
         return not (self.unsupported or self.contradicted)
 
     @property
     def unsupported(self) -> tuple[SentenceCheck, ...]:
-        return self._of(UNSUPPORTED)
+        return self._with_verdict(UNSUPPORTED)
 
     @property
     def contradicted(self) -> tuple[SentenceCheck, ...]:
-        return self._of(CONTRADICTED)
+        return self._with_verdict(CONTRADICTED)
 
     @property
     def share(self) -> float:
-        """Of the sentences that say something, how many are supported; 1 if none does."""
-        said = [one for one in self.sentences if one.verdict != NOTHING_TO_CHECK]
-        return sum(one.verdict == SUPPORTED for one in said) / len(said) if said else 1.0
+        """The supported share of the sentences that can be checked; 1 if there are none."""
+        checkable = len(self.sentences) - len(self._with_verdict(NOTHING_TO_CHECK))
+        return len(self._with_verdict(SUPPORTED)) / checkable if checkable else 1.0
 
-    def _of(self, verdict: str) -> tuple[SentenceCheck, ...]:
-        return tuple(one for one in self.sentences if one.verdict == verdict)
+    def _with_verdict(self, verdict: str) -> tuple[SentenceCheck, ...]:
+        return tuple(sentence for sentence in self.sentences if sentence.verdict == verdict)
