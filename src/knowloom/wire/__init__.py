@@ -1,1 +1,7 @@
-"""Values to JSON and back, both directions in one module per family."""
+"""Values to JSON objects and back: one module per family, both directions in each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JsonObject = dict[str, Any]

@@ -1,37 +1,72 @@
-"""An assembled text as plain dicts."""
+"""Assembled texts as JSON, and back."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from knowloom.capabilities.assembler.model import Assembly
-from knowloom.wire import encoding
+from knowloom.capabilities.assembler.model import Assembly, StrategyReport
+from knowloom.model import Hit, Item, LeftOut
+from knowloom.wire import JsonObject
+from knowloom.wire.contexts import (
+    fragment_from_json,
+    fragment_to_json,
+    problem_to_json,
+    problems_from_json,
+)
+from knowloom.wire.knowledge import item_from_json, item_to_json
 
 
-def row(found: Assembly) -> encoding.Row:
+def assembly_to_json(assembly: Assembly) -> JsonObject:
+    """Return the text and the outcome of each strategy."""
     return {
-        "text": found.text,
-        "tokens": found.tokens,
-        "strategies": [asdict(one) | {"reasons": list(one.reasons)} for one in found.strategies],
-        "left_out": [
-            {
-                "strategy": one.fragment,
-                "id": one.hit.item.id,
-                "tokens": one.tokens,
-                "reason": one.reason,
-            }
-            for one in found.left_out
+        "text": assembly.text,
+        "tokens": assembly.tokens,
+        "strategies": [
+            asdict(report) | {"reasons": list(report.reasons)} for report in assembly.strategies
         ],
-        "degraded": [encoding.problem(one) for one in found.degraded],
-        "token_counter": found.token_counter,
-        "optimality_gap": found.optimality_gap,
+        "left_out": [_omission_to_json(omission) for omission in assembly.left_out],
+        "degraded": [problem_to_json(problem) for problem in assembly.degraded],
+        "token_counter": assembly.token_counter,
+        "optimality_gap": assembly.optimality_gap,
     }
 
 
-def made_of(found: Assembly) -> encoding.Row:
-    """What the text is made of, for programs; its items apart, as the rest only names them."""
-    items = {hit.item.key: hit.item for fragment in found.fragments for hit in fragment.hits}
+def assembly_sources_to_json(assembly: Assembly) -> JsonObject:
+    """Return the fragments of the text; items are listed once and elsewhere referred to by key."""
+    items = {hit.item.key: hit.item for fragment in assembly.fragments for hit in fragment.hits}
     return {
-        "fragments": [encoding.fragment(one) for one in found.fragments],
-        "items": [encoding.item(items[key]) for key in sorted(items)],
+        "fragments": [fragment_to_json(fragment) for fragment in assembly.fragments],
+        "items": [item_to_json(items[key]) for key in sorted(items)],
     }
+
+
+def assembly_from_json(row: JsonObject) -> Assembly:
+    items = {item.key: item for item in map(item_from_json, row["items"])}
+    return Assembly(
+        text=row["text"],
+        tokens=row["tokens"],
+        strategies=tuple(
+            StrategyReport(**report | {"reasons": tuple(report["reasons"])})
+            for report in row["strategies"]
+        ),
+        fragments=tuple(fragment_from_json(fragment, items) for fragment in row["fragments"]),
+        left_out=tuple(_omission_from_json(omission) for omission in row["left_out"]),
+        degraded=problems_from_json(row),
+        token_counter=row["token_counter"],
+        optimality_gap=row["optimality_gap"],
+        timings=dict(row["timings_ms"]),
+    )
+
+
+def _omission_to_json(omission: LeftOut) -> JsonObject:
+    return {
+        "strategy": omission.fragment,
+        "id": omission.hit.item.id,
+        "tokens": omission.tokens,
+        "reason": omission.reason,
+    }
+
+
+def _omission_from_json(row: JsonObject) -> LeftOut:
+    hit = Hit(Item(row["id"], ""), 0.0)
+    return LeftOut(hit, row["strategy"], row["reason"], row["tokens"])

@@ -9,11 +9,11 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
 from knowloom.capabilities.assembler.model import AssemblyRequest
-from knowloom.capabilities.assembler.strategies import known_agent, usual
-from knowloom.cli import agents as agenting
+from knowloom.capabilities.assembler.strategies import build_assembler, validate_agent
 from knowloom.server.dependencies import engine, key_of, metrics, tier_of
 from knowloom.server.schemas import Format, Fraction, Model, Name, Names, Shape, TierName, Time
 from knowloom.wire import assembly
+from knowloom.wire.contexts import agent_to_json
 
 routes = APIRouter(prefix="/api", tags=["context"])
 
@@ -89,9 +89,9 @@ class AssembleRequest(Shape):
 def assemble(request: Request, asked: AssembleRequest) -> JSONResponse:
     """One text within the budget, and of each strategy what it asked for, what it got, and why."""
     key_of(request).check_read(asked.spaces)
-    known_agent(engine(request).agents, asked.agent)
+    validate_agent(engine(request).agents, asked.agent)
     changed = {name: one.model_dump(exclude_none=True) for name, one in asked.strategies.items()}
-    found = usual(engine(request), changed).assemble(
+    found = build_assembler(engine(request), changed).assemble(
         AssemblyRequest(
             asked.query,
             tuple(asked.spaces),
@@ -110,12 +110,14 @@ def assemble(request: Request, asked: AssembleRequest) -> JSONResponse:
     metrics(request).tokens.inc(found.tokens)
     for one in found.degraded:
         metrics(request).degraded.labels(one.code).inc()
-    made_of = assembly.made_of(found) if asked.fragments else {}
-    return JSONResponse(assembly.row(found) | made_of | {"timings_ms": dict(found.timings)})
+    made_of = assembly.assembly_sources_to_json(found) if asked.fragments else {}
+    return JSONResponse(
+        assembly.assembly_to_json(found) | made_of | {"timings_ms": dict(found.timings)}
+    )
 
 
 @routes.get("/agents")
 def agents(request: Request) -> JSONResponse:
     """The agents a request can name."""
     table = engine(request).agents
-    return JSONResponse({"agents": [agenting.row(table[name]) for name in sorted(table)]})
+    return JSONResponse({"agents": [agent_to_json(table[name]) for name in sorted(table)]})

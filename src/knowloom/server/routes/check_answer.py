@@ -11,13 +11,13 @@ from pydantic import ConfigDict, Field
 
 from knowloom.capabilities.grounding.check import check_answer
 from knowloom.capabilities.grounding.evidence import shown_items
-from knowloom.cli import check_answer as grounding
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.model import Context, Item
 from knowloom.server.dependencies import engine, key_of, metrics, tier_of
 from knowloom.server.schemas import Model, Name, Names, Shape, TierName, Time
-from knowloom.wire import encoding
+from knowloom.wire.contexts import problem_to_json
+from knowloom.wire.grounding import answer_check_to_json
 
 routes = APIRouter(prefix="/api", tags=["context"])
 
@@ -74,10 +74,10 @@ class _Meaning:
     """The engine's own embedder, which remembers texts."""
 
     def __init__(self, kb: Engine) -> None:
-        if kb.dimensions is None:
+        if kb.reader.dimensions is None:
             raise Invalid("meaning needs an embedder, and this server has none")
-        self.name, self.dimensions, self.fingerprint = "the engine", kb.dimensions, ""
-        self.embed = kb.embed_texts
+        self.name, self.dimensions, self.fingerprint = "the engine", kb.reader.dimensions, ""
+        self.embed = kb.reader.embed_texts
 
 
 @routes.post("/check_answer")
@@ -95,8 +95,8 @@ def check(request: Request, asked: CheckAnswerRequest) -> JSONResponse:
     found = _context(request, asked, kb) if asked.spaces else None
     items: Sequence[Item | str] = [*asked.texts, *(shown_items(found) if found is not None else ())]
     checked = check_answer(asked.answer, items, embedder=meaning)
-    degraded = [] if found is None else [encoding.problem(one) for one in found.degraded]
-    return JSONResponse(grounding.row(checked) | {"degraded": degraded})
+    degraded = [] if found is None else [problem_to_json(one) for one in found.degraded]
+    return JSONResponse(answer_check_to_json(checked) | {"degraded": degraded})
 
 
 def _context(request: Request, asked: CheckAnswerRequest, kb: Engine) -> Context:

@@ -15,7 +15,8 @@ from knowloom.server.dependencies import engine, key_of
 from knowloom.server.errors import Json
 from knowloom.server.routes import query
 from knowloom.server.schemas import ExplainRequest, Name, Names, SearchRequest, Shape, Weight
-from knowloom.wire import decoding, encoding
+from knowloom.wire.contexts import recipe_from_json
+from knowloom.wire.knowledge import edge_to_json, item_to_json, report_to_json, statistics_to_json
 
 routes = APIRouter(prefix="/api")
 
@@ -136,7 +137,7 @@ def add(request: Request, body: AddRequest) -> JSONResponse:
         body.expected,
     )
     return JSONResponse(
-        encoding.report(
+        report_to_json(
             engine(request).add(
                 items,
                 edges,
@@ -158,7 +159,7 @@ def load(request: Request, body: LoadRequest) -> JSONResponse:
         key.check_write(space)
     key.check_read(sorted({str(row["target_space"]) for row in rows if row.get("target_space")}))
     return Json(
-        encoding.report(
+        report_to_json(
             engine(request).load(
                 {"items": body.items, "edges": body.edges, "layered": body.layered},
                 embed=body.embed,
@@ -193,7 +194,7 @@ def get_items(request: Request, body: ItemsRequest) -> JSONResponse:
     """Items in the order asked; unknown ids are left out."""
     key_of(request).check_stored([body.space])
     return JSONResponse(
-        {"items": [encoding.item(one) for one in engine(request).get(body.ids, space=body.space)]}
+        {"items": [item_to_json(one) for one in engine(request).get(body.ids, space=body.space)]}
     )
 
 
@@ -202,23 +203,23 @@ def page(request: Request, body: PageRequest) -> JSONResponse:
     """The next items of several spaces, ordered by (space, id)."""
     key_of(request).check_stored(body.spaces)
     after = None if body.after is None else _key(body.after)
-    found = engine(request).page(
+    found = engine(request).items(
         body.spaces, limit=body.limit, after=after, kinds=body.kinds, types=body.types
     )
-    return JSONResponse({"items": [encoding.item(one) for one in found]})
+    return JSONResponse({"items": [item_to_json(one) for one in found]})
 
 
 @routes.post("/edge_page", tags=["knowledge"])
 def edge_page(request: Request, body: EdgePageRequest) -> JSONResponse:
     """The next edges of several spaces, ordered by key."""
     key_of(request).check_stored(body.spaces)
-    found = engine(request).edge_page(
+    found = engine(request).edges(
         body.spaces,
         limit=body.limit,
         after=None if body.after is None else _edge(body.after),
-        made=body.made,
+        automatic=body.made,
     )
-    return JSONResponse({"edges": [encoding.edge(one) for one in found]})
+    return JSONResponse({"edges": [edge_to_json(one) for one in found]})
 
 
 @routes.post("/ask/context", tags=["context"])
@@ -226,7 +227,7 @@ def ask_context(request: Request, body: AskRequest) -> JSONResponse:
     """As /api/explain, with recipes given whole, with other weights, or with a ready vector."""
     options = query.options(request, body)
     if not isinstance(body.recipe, str):
-        options["recipe"] = [decoding.recipe(row) for row in body.recipe]
+        options["recipe"] = [recipe_from_json(row) for row in body.recipe]
     return query.explained(request, body, options)
 
 
@@ -240,7 +241,7 @@ def ask_search(request: Request, body: AskSearchRequest) -> JSONResponse:
 def stats(request: Request) -> JSONResponse:
     """What the stores hold. Needs the role admin, as it tells of every space."""
     key_of(request).check_role("admin")
-    return JSONResponse(encoding.statistics(engine(request).stats()))
+    return JSONResponse(statistics_to_json(engine(request).maintenance.stats()))
 
 
 @routes.get("/verify", tags=["operations"])
@@ -255,14 +256,14 @@ def verify(request: Request) -> JSONResponse:
 def embed(request: Request, body: EmbedRequest) -> JSONResponse:
     """Make the vectors that are missing. Needs the role admin."""
     key_of(request).check_role("admin")
-    return JSONResponse({"vectors": engine(request).embed(body.spaces)})
+    return JSONResponse({"vectors": engine(request).maintenance.embed(body.spaces)})
 
 
 @routes.post("/relink", tags=["operations"])
 def relink(request: Request) -> JSONResponse:
     """Make the links that knowloom makes itself anew. Needs the role admin."""
     key_of(request).check_role("admin")
-    return JSONResponse({"items": engine(request).relink()})
+    return JSONResponse({"items": engine(request).maintenance.relink()})
 
 
 @routes.post("/reindex", tags=["operations"])
@@ -288,12 +289,15 @@ def _versions(expected: Sequence[Expected]) -> dict[Key, str]:
 
 
 def _key(place: Place) -> Key:
-    return (validation.name("space", place.space), validation.name("id", place.id))
+    return (
+        validation.validate_name("space", place.space),
+        validation.validate_name("id", place.id),
+    )
 
 
 def _edge(link: Link) -> Edge:
     for name in Link.model_fields:
-        validation.name(name, getattr(link, name))
+        validation.validate_name(name, getattr(link, name))
     return Edge(
         link.source, link.target, link.type, space=link.space, target_space=link.target_space
     )

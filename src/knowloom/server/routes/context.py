@@ -10,7 +10,7 @@ from knowloom.errors import Invalid
 from knowloom.model import Chosen, Context, Form, Item, Key, Kind
 from knowloom.recipes import Recipe
 from knowloom.server.schemas import ContextRequest
-from knowloom.tiers import Own, Tier
+from knowloom.tiers import Tier, TrustedRecipes
 
 ENTRY_TYPES = ("faq", "playbook", "permission_rule", "concept")
 SCHEMA_TYPES = ("schema_index", "schema_field")
@@ -102,7 +102,7 @@ def _tuned(kb: Engine, asked: ContextRequest) -> list[Recipe]:
         for name, option in names.items()
         if name in asked.model_fields_set
     }
-    return [kb.retrieval.applied(one, said) for one in recipes(asked)]
+    return [kb.retrieval.apply(one, said) for one in recipes(asked)]
 
 
 def answer(kb: Engine, asked: ContextRequest, tier: Tier) -> tuple[Context, dict[str, Any]]:
@@ -118,7 +118,7 @@ def answer(kb: Engine, asked: ContextRequest, tier: Tier) -> tuple[Context, dict
             _of_agent(asked)
             if asked.agent
             else {
-                "recipe": Own(_tuned(kb, asked)),
+                "recipe": TrustedRecipes(_tuned(kb, asked)),
                 "max_tokens": asked.max_tokens,
                 "format": asked.format or "json",
             }

@@ -13,8 +13,6 @@ from knowloom.capabilities.graph.documents import Document, LinkedEntity
 from knowloom.capabilities.graph.graph_context import GraphContext
 from knowloom.capabilities.graph.model import GraphAnswer
 from knowloom.capabilities.graph.options import GraphOptions
-from knowloom.cli import axioms
-from knowloom.cli import graph as graphing
 from knowloom.errors import Invalid
 from knowloom.server.dependencies import engine, key_of, metrics, tier_of
 from knowloom.server.schemas import (
@@ -31,6 +29,8 @@ from knowloom.server.schemas import (
     Types,
 )
 from knowloom.tiers import Tier
+from knowloom.wire.axioms import check_to_json
+from knowloom.wire.graph import graph_to_json
 
 routes = APIRouter()
 OPTIONS = tuple(one.name for one in fields(GraphOptions))
@@ -139,7 +139,7 @@ def graph(request: Request, asked: GraphRequest) -> JSONResponse:
     for one in found.degraded:
         metrics(request).degraded.labels(one.code).inc()
     return JSONResponse(
-        graphing.answer(found)
+        graph_to_json(found)
         | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}}
     )
 
@@ -148,7 +148,7 @@ def graph(request: Request, asked: GraphRequest) -> JSONResponse:
 def check(request: Request, asked: CheckRequest) -> JSONResponse:
     """Every entity, relationship and claim of the spaces against the axioms stored there."""
     key_of(request).check_stored(asked.spaces)
-    return JSONResponse(axioms.checked(engine(request).check(asked.spaces)))
+    return JSONResponse(check_to_json(engine(request).check(asked.spaces)))
 
 
 def _answer(provider: GraphContext, asked: GraphRequest, tier: Tier) -> GraphAnswer:

@@ -14,7 +14,7 @@ from knowloom.server.auth import Key
 from knowloom.server.dependencies import engine, key_of
 from knowloom.server.routes.knowledge import ItemId
 from knowloom.server.schemas import Name, Names, Shape, Time
-from knowloom.wire import encoding
+from knowloom.wire.knowledge import history_to_json, report_to_json, rollback_to_json
 
 routes = APIRouter(prefix="/api", tags=["knowledge"])
 
@@ -79,9 +79,9 @@ def restore(request: Request, body: RestoreRequest) -> JSONResponse:
     owners = (
         body.edges_of
         if body.edges_of is not None
-        else key.writable([info.name for info in engine(request).stats().spaces])
+        else key.writable([info.name for info in engine(request).maintenance.stats().spaces])
     )
-    report = engine(request).restore(
+    report = engine(request).history.restore(
         body.id,
         space=body.space,
         at=body.at,
@@ -89,7 +89,7 @@ def restore(request: Request, body: RestoreRequest) -> JSONResponse:
         edges_of=owners,
         embed=body.embed,
     )
-    return JSONResponse(encoding.report(report))
+    return JSONResponse(report_to_json(report))
 
 
 @routes.post("/rollback")
@@ -98,16 +98,16 @@ def rollback(request: Request, body: RollbackRequest) -> JSONResponse:
     key = key_of(request)
     key.check_role("editor")
     for space in (
-        [info.name for info in engine(request).stats().spaces]
+        [info.name for info in engine(request).maintenance.stats().spaces]
         if body.spaces is None
         else body.spaces
     ):
         key.check_write(space)
-    told = engine(request).rollback(
+    told = engine(request).history.rollback(
         body.to, spaces=body.spaces, dry_run=body.dry_run, embed=body.embed
     )
     return JSONResponse(
-        encoding.rollback(
+        rollback_to_json(
             replace(told, steps=tuple(step for step in told.steps if _may_see(key, step)))
         )
     )
@@ -116,8 +116,8 @@ def rollback(request: Request, body: RollbackRequest) -> JSONResponse:
 def _history(request: Request, asked: HistoryRequest) -> JSONResponse:
     key = key_of(request)
     key.check_stored([asked.space])
-    found = engine(request).history(asked.id, space=asked.space, limit=asked.limit)
-    return JSONResponse(encoding.history([state for state in found if _may_see(key, state)]))
+    found = engine(request).history.states(asked.id, space=asked.space, limit=asked.limit)
+    return JSONResponse(history_to_json([state for state in found if _may_see(key, state)]))
 
 
 def _may_see(key: Key, state: State | Step) -> bool:

@@ -19,7 +19,7 @@ from knowloom.server.dependencies import engine, key_of
 from knowloom.server.errors import Json
 from knowloom.server.routes import bulk
 from knowloom.server.schemas import EdgeBody, ItemBody
-from knowloom.wire import encoding
+from knowloom.wire.knowledge import edge_to_json, item_to_json, report_to_json
 
 Space = Annotated[str, Path(min_length=1, max_length=500)]
 ItemId = Annotated[str, Path(min_length=1, max_length=500)]
@@ -35,7 +35,7 @@ routes = APIRouter(prefix="/api", tags=["knowledge"])
 @routes.get("/spaces")
 def list_spaces(request: Request) -> JSONResponse:
     """The spaces this key may read, and what they hold."""
-    infos = engine(request).stats().spaces
+    infos = engine(request).maintenance.stats().spaces
     visible = set(key_of(request).visible([info.name for info in infos]))
     return JSONResponse(
         {
@@ -75,9 +75,8 @@ def list_items(
     """The items of a space, ordered by id, a page at a time."""
     key_of(request).check_stored([space])
     after = _after(cursor, 1)
-    found = engine(request).page(
-        [space], limit=limit + 1, after=(space, after[0]) if after else None, types=type or ()
-    )
+    start = (space, after[0]) if after else None
+    found = list(engine(request).items([space], limit=limit + 1, after=start, types=type or ()))
     following = _cursor([found[limit - 1].id]) if len(found) > limit else None
     return JSONResponse({"items": [_row(item) for item in found[:limit]], "next": following})
 
@@ -134,7 +133,7 @@ def load(request: Request, space: Space, body: Annotated[bytes, Depends(_body)])
 
     rows.refuse(wrong)
     report = engine(request).load(rows.source, space=space, embed=rows.embed)
-    return Json(encoding.report(rows.told(report)))
+    return Json(report_to_json(rows.told(report)))
 
 
 @routes.get("/spaces/{space}/edges")
@@ -145,7 +144,7 @@ def list_edges(
     key_of(request).check_stored([space])
     after = _after(cursor, 4)
     edge = Edge(after[0], after[1], after[2], space=space, target_space=after[3]) if after else None
-    found = engine(request).edge_page([space], limit=limit + 1, after=edge)
+    found = list(engine(request).edges([space], limit=limit + 1, after=edge))
     last = found[limit - 1] if len(found) > limit else None
     following = _cursor([last.source, last.target, last.type, last.target_space]) if last else None
     return JSONResponse({"edges": _edge_rows(request, found[:limit]), "next": following})
@@ -176,11 +175,11 @@ def export(
     """Everything in the spaces as JSON Lines, items first; a bulk load reads it back."""
     key_of(request).check_stored(space)
     kb = engine(request)
-    kb.known(space)
+    kb.reader.resolve_spaces(space)
 
     rows = chain(
-        (encoding.item(item) for item in kb.items(space)),
-        (encoding.edge(edge) for edge in kb.edges(space)),
+        (item_to_json(item) for item in kb.items(space)),
+        (edge_to_json(edge) for edge in kb.edges(space)),
     )
 
     def blocks() -> Iterator[str]:
@@ -231,7 +230,7 @@ def _edge_rows(request: Request, edges: Sequence[Edge]) -> list[dict[str, Any]]:
             for name, key in (("source", edge.source_key), ("target", edge.target_key))
             if key in numbered
         }
-        rows.append(encoding.edge(edge) | numbers)
+        rows.append(edge_to_json(edge) | numbers)
     return rows
 
 
@@ -256,7 +255,7 @@ def _answer(item: Item, status: int = 200) -> JSONResponse:
 
 
 def _row(item: Item) -> dict[str, Any]:
-    return encoding.item(item) | {"version": codec.version(item)}
+    return item_to_json(item) | {"version": codec.version(item)}
 
 
 class Changed(Conflict):
@@ -304,4 +303,4 @@ def _after(cursor: str | None, size: int) -> list[str] | None:
         or not all(isinstance(part, str) for part in parts)
     ):
         raise Invalid("cursor is not one that this server gave out")
-    return list(validation.names("cursor", parts))
+    return list(validation.validate_names("cursor", parts))

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from knowloom import tiers
 from knowloom.capabilities.memory.memory import Memory
-from knowloom.cli.memory import context_row, memory_row, preview_row, result_row
 from knowloom.errors import Invalid
 from knowloom.server.access_log import noted
 from knowloom.server.dependencies import engine, key_of, metrics, tier_of
@@ -25,6 +24,12 @@ from knowloom.server.schemas import (
     Text,
     Time,
     example,
+)
+from knowloom.wire.memory import (
+    memory_context_to_json,
+    memory_preview_to_json,
+    memory_to_json,
+    search_result_to_json,
 )
 
 Query = Annotated[str, Field(min_length=1, max_length=100_000)]
@@ -171,7 +176,7 @@ def remember(request: Request, asked: RememberRequest) -> JSONResponse:
         told = Memory(engine(request), asked.workspace).remember(
             asked.content, **fields | {"speaker": asked.speaker or None}
         )
-    return JSONResponse(memory_row(told) | {"notes": notes}, 201)
+    return JSONResponse(memory_to_json(told) | {"notes": notes}, 201)
 
 
 @routes.post("/search")
@@ -184,7 +189,7 @@ def search(request: Request, asked: MemorySearchRequest) -> JSONResponse:
             if asked.query is not None
             else memory.search_by_vector(asked.vector or [], **options)
         )
-    return JSONResponse({"memories": [result_row(one) for one in found], "notes": notes})
+    return JSONResponse({"memories": [search_result_to_json(one) for one in found], "notes": notes})
 
 
 @routes.post("/context")
@@ -198,7 +203,7 @@ def context(request: Request, asked: MemoryContextRequest) -> JSONResponse:
             else memory.build_context_by_vector(asked.vector or [], **options)
         )
     metrics(request).tokens.inc(found.token_count)
-    return JSONResponse(context_row(found) | {"notes": notes})
+    return JSONResponse(memory_context_to_json(found) | {"notes": notes})
 
 
 @routes.post("/preview")
@@ -211,7 +216,7 @@ def preview(request: Request, asked: MemoryContextRequest) -> JSONResponse:
             if asked.query is not None
             else memory.preview_by_vector(asked.vector or [], **options)
         )
-    return JSONResponse(preview_row(found) | {"notes": notes})
+    return JSONResponse(memory_preview_to_json(found) | {"notes": notes})
 
 
 @routes.post("/delete")

@@ -9,7 +9,6 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowloom.capabilities.provider.provider import Provider
-from knowloom.cli.provide import provision
 from knowloom.server.dependencies import engine, key_of, metrics, tier_of
 from knowloom.server.schemas import (
     Fraction,
@@ -23,6 +22,7 @@ from knowloom.server.schemas import (
     TierName,
     Time,
 )
+from knowloom.wire.provision import provision_to_json
 
 routes = APIRouter()
 
@@ -96,4 +96,4 @@ def provide(request: Request, asked: ProvideRequest) -> JSONResponse:
     metrics(request).tokens.inc(found.tokens)
     for one in found.degraded:
         metrics(request).degraded.labels(one.code).inc()
-    return JSONResponse(provision(found))
+    return JSONResponse(provision_to_json(found))

@@ -14,7 +14,7 @@ from knowloom.server.auth import Key
 from knowloom.server.dependencies import engine, key_of, metrics, tier_of, turn
 from knowloom.server.routes import context as context_answer
 from knowloom.server.schemas import ContextRequest, ContextResponse, ExplainRequest, SearchRequest
-from knowloom.wire import encoding
+from knowloom.wire.contexts import context_to_json, hits_to_json
 
 routes = APIRouter()
 
@@ -38,7 +38,7 @@ def search(request: Request, asked: SearchRequest) -> JSONResponse:
     }
     with turn(request), noted() as notes:
         found = engine(request).search(asked.query, spaces=asked.spaces, **given)
-    return JSONResponse(encoding.hits(found, notes))
+    return JSONResponse(hits_to_json(found, notes))
 
 
 @routes.post("/api/explain", tags=["context"])
@@ -61,7 +61,7 @@ def explained(request: Request, asked: ExplainRequest, given: dict[str, Any]) ->
             found = kb.context(asked.query, spaces=asked.spaces, **given)
     _count(request, found)
     return JSONResponse(
-        encoding.context(found)
+        context_to_json(found)
         | {"timings_ms": {name: round(value, 3) for name, value in found.stats.timings.items()}}
     )
 
@@ -86,7 +86,7 @@ async def healthz() -> JSONResponse:
 @routes.get("/readyz", tags=["operations"])
 def readyz(request: Request) -> JSONResponse:
     """The knowledge can be read."""
-    engine(request).known([])
+    engine(request).reader.resolve_spaces([])
     return JSONResponse({"status": "ready"})
 
 

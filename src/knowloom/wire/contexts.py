@@ -1,0 +1,339 @@
+"""Hits, fragments, contexts, queries, recipes and agents as JSON, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from knowloom import codec, validation
+from knowloom.errors import Invalid, unknown_name
+from knowloom.model import (
+    LINK,
+    Chosen,
+    Context,
+    Edge,
+    Form,
+    Fragment,
+    Hit,
+    Item,
+    Key,
+    LeftOut,
+    Problem,
+    Query,
+    Stats,
+)
+from knowloom.recipes import Recipe, Walk, Weights
+from knowloom.wire import JsonObject
+from knowloom.wire.knowledge import edge_from_json, edge_to_json, item_from_json, item_to_json
+
+if TYPE_CHECKING:
+    from knowloom.recipes import Agent
+
+INDEX_LABELS = {"bm25": "words", "vector": "meaning"}
+RECIPE_LISTS = ("kinds", "types", "exclude_types", "tags", "edge_types", "forms")
+
+
+def hits_to_json(hits: Sequence[Hit], notes: Sequence[str] = ()) -> JsonObject:
+    rows = [{"item": item_to_json(hit.item)} | match_to_json(hit) for hit in hits]
+    return {"hits": rows, "notes": list(notes)}
+
+
+def hits_from_json(row: JsonObject) -> list[Hit]:
+    return [hit_from_json(hit, item_from_json(hit["item"])) for hit in row["hits"]]
+
+
+def match_to_json(hit: Hit) -> JsonObject:
+    """Return the score of a hit and its reasons, without the item."""
+    row: JsonObject = {
+        "score": hit.score,
+        "why": describe_match(hit),
+        "match_source": hit.match_source,
+        "found_by": list(hit.found_by),
+        "signals": dict(sorted(hit.signals.items())),
+        "distance": hit.distance,
+        "path": [_key_to_json(key) for key in hit.path],
+        "edge": None if hit.edge is None else edge_to_json(hit.edge),
+    }
+    if hit.links != _implied_links(hit.path, hit.edge):
+        row["links"] = [edge_to_json(edge) for edge in hit.links]
+    if hit.via:
+        row["via"] = hit.via
+    return row
+
+
+def hit_from_json(row: JsonObject, item: Item) -> Hit:
+    path: Sequence[JsonObject] = row["path"]
+    edge = None if row["edge"] is None else edge_from_json(row["edge"])
+    return Hit(
+        item=item,
+        score=row["score"],
+        signals=dict(row["signals"]),
+        found_by=tuple(row["found_by"]),
+        path=tuple(_key_from_json(key) for key in path),
+        edge=edge,
+        links=tuple(map(edge_from_json, row["links"]))
+        if "links" in row
+        else _implied_links(path, edge),
+        via=row.get("via", ""),
+    )
+
+
+def _implied_links(path: Sequence[object], edge: Edge | None) -> tuple[Edge, ...]:
+    """Return the links of a path whose last edge is the only one: they are not written again."""
+    return (edge,) if edge is not None and len(path) > 1 else ()
+
+
+def describe_match(hit: Hit) -> str:
+    """Return the reason for a hit: "found by words and meaning (bm25 .41, vector .63)"."""
+    if hit.edge is not None and hit.found_by == LINK:
+        weight = format_score(hit.edge.weight)
+        return f"links {hit.edge.source} to {hit.edge.target} (weight {weight})"
+    if hit.via and hit.edge is not None:
+        return f"{hit.via} (weight {format_score(hit.edge.weight)})"
+    if hit.edge is not None and len(hit.path) > 1:
+        verb = "linked from" if hit.item.key == hit.edge.target_key else "links to"
+        weight = format_score(hit.edge.weight)
+        return f"{verb} {hit.path[-2][1]} by {hit.edge.type} (weight {weight})"
+    if "key" in hit.found_by:
+        return "its profile was asked for by id"
+    if "name" in hit.found_by:
+        return "called by its name"
+    if "subject" in hit.found_by:
+        return f"is about {hit.item.subject}"
+    by = " and ".join(INDEX_LABELS.get(name, name) for name in hit.found_by)
+    numbers = ", ".join(f"{name} {format_score(value)}" for name, value in hit.signals.items())
+    return f"found by {by} ({numbers})" if by else ""
+
+
+def format_score(number: float) -> str:
+    """Return a number from 0 to 1 in three characters where possible: .41, 1.0."""
+    return "1.0" if round(number, 2) >= 1 else f"{number:.2f}"[1:]
+
+
+def context_to_json(context: Context) -> JsonObject:
+    """Return the whole context; items are listed once and elsewhere referred to by key."""
+    return {
+        "text": context.text,
+        "tokens": context.tokens,
+        "query": _query_to_json(context.query),
+        "fragments": [fragment_to_json(fragment) for fragment in context.fragments],
+        "left_out": [left_out_to_json(omission) for omission in context.left_out],
+        "degraded": [problem_to_json(problem) for problem in context.degraded],
+        "stats": stats_to_json(context.stats),
+        "digest": context.digest,
+        "items": [item_to_json(item) for item in _items_of(context)],
+    }
+
+
+def context_from_json(row: JsonObject) -> Context:
+    """Return the whole context; `timings_ms`, which a server adds, becomes its timings."""
+    items = {item.key: item for item in map(item_from_json, row["items"])}
+    return Context(
+        text=row["text"],
+        tokens=row["tokens"],
+        query=_query_from_json(row["query"]),
+        fragments=tuple(fragment_from_json(fragment, items) for fragment in row["fragments"]),
+        left_out=tuple(
+            left_out_from_json(omission, items[_key_from_json(omission)])
+            for omission in row["left_out"]
+        ),
+        degraded=problems_from_json(row),
+        digest=row["digest"],
+        stats=stats_from_json(row),
+    )
+
+
+def _items_of(context: Context) -> list[Item]:
+    """Return every item that is shown or left out, once, ordered by (space, id)."""
+    hits = (*context.hits, *(omission.hit for omission in context.left_out))
+    items = {hit.item.key: hit.item for hit in hits}
+    return [items[key] for key in sorted(items)]
+
+
+def fragment_to_json(fragment: Fragment) -> JsonObject:
+    return {
+        "name": fragment.name,
+        "tokens": fragment.tokens,
+        "problem": fragment.problem,
+        "text": fragment.text,
+        "chosen": [_chosen_to_json(chosen) for chosen in fragment.chosen],
+    }
+
+
+def fragment_from_json(row: JsonObject, items: Mapping[Key, Item]) -> Fragment:
+    chosen = tuple(
+        Chosen(
+            hit_from_json(entry, items[_key_from_json(entry)]),
+            Form(entry["form"]),
+            entry["tokens"],
+            entry["text"],
+        )
+        for entry in row["chosen"]
+    )
+    return Fragment(row["name"], chosen, row["tokens"], row["text"], row["problem"])
+
+
+def _chosen_to_json(chosen: Chosen) -> JsonObject:
+    shown = {"form": chosen.form.value, "tokens": chosen.tokens, "text": chosen.text}
+    return _item_reference(chosen.hit.item) | shown | match_to_json(chosen.hit)
+
+
+def left_out_to_json(omission: LeftOut) -> JsonObject:
+    return (
+        _item_reference(omission.hit.item)
+        | {
+            "fragment": omission.fragment,
+            "reason": omission.reason,
+            "remedy": omission.remedy,
+            "tokens": omission.tokens,
+        }
+        | match_to_json(omission.hit)
+    )
+
+
+def left_out_from_json(row: JsonObject, item: Item) -> LeftOut:
+    return LeftOut(
+        hit_from_json(row, item), row["fragment"], row["reason"], row["tokens"], row["remedy"]
+    )
+
+
+def _item_reference(item: Item) -> JsonObject:
+    return {
+        "id": item.id,
+        "space": item.space,
+        "kind": item.kind.value,
+        "type": item.type,
+        "title": item.title,
+        "section": item.section,
+    }
+
+
+def problem_to_json(problem: Problem) -> JsonObject:
+    return {"part": problem.part, "code": problem.code, "reason": problem.reason}
+
+
+def problems_from_json(row: JsonObject) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(problem["part"], problem["reason"], problem["code"]) for problem in row["degraded"]
+    )
+
+
+def stats_to_json(stats: Stats) -> JsonObject:
+    """Return the counts. Timings are left out: they would make equal contexts differ."""
+    return {
+        "searched": stats.searched,
+        "expanded": stats.expanded,
+        "max_depth": stats.max_depth,
+        "candidates": stats.candidates,
+        "token_counter": stats.token_counter,
+        "optimality_gap": stats.optimality_gap,
+    }
+
+
+def stats_from_json(row: JsonObject) -> Stats:
+    return Stats(**row["stats"], timings=dict(row.get("timings_ms", {})))
+
+
+def _query_to_json(query: Query) -> JsonObject:
+    return {
+        "text": query.text,
+        "spaces": list(query.spaces),
+        "now": codec.time_to_text(query.now),
+        "as_of": None if query.as_of is None else codec.time_to_text(query.as_of),
+        "max_tokens": query.max_tokens,
+        "format": query.format,
+        "model": query.model,
+        "entity": query.entity,
+        "vector": list(query.vector),
+        **({"paths": True} if query.paths else {}),
+    }
+
+
+def _query_from_json(row: JsonObject) -> Query:
+    return Query(
+        text=row["text"],
+        spaces=tuple(row["spaces"]),
+        now=codec.text_to_time(row["now"]),
+        max_tokens=row["max_tokens"],
+        format=row["format"],
+        model=row["model"],
+        entity=row["entity"],
+        as_of=None if row["as_of"] is None else codec.text_to_time(row["as_of"]),
+        vector=tuple(row["vector"]),
+        paths=row.get("paths", False),
+    )
+
+
+def _key_to_json(key: Key) -> JsonObject:
+    return {"space": key[0], "id": key[1]}
+
+
+def _key_from_json(row: JsonObject) -> Key:
+    return (row["space"], row["id"])
+
+
+def recipes_to_json(table: Mapping[str, Sequence[Recipe]]) -> JsonObject:
+    rows = [
+        {"name": name, "parts": [_recipe_summary(recipe) for recipe in table[name]]}
+        for name in sorted(table)
+    ]
+    return {"recipes": rows}
+
+
+def agent_to_json(agent: Agent) -> JsonObject:
+    return {
+        "name": agent.name,
+        "description": agent.description,
+        "max_tokens": agent.max_tokens,
+        "format": agent.format,
+        "parts": [
+            _recipe_summary(recipe) | {"types": list(recipe.types)} for recipe in agent.recipes
+        ],
+    }
+
+
+def _recipe_summary(recipe: Recipe) -> JsonObject:
+    return {
+        "name": recipe.name,
+        "source": recipe.source,
+        "kinds": [kind.value for kind in recipe.kinds],
+        "mode": recipe.mode,
+        "limit": recipe.limit,
+        "depth": recipe.depth,
+        "share": recipe.share,
+        "required": recipe.required,
+    }
+
+
+def recipe_from_json(row: JsonObject) -> Recipe:
+    """Return a recipe that a program sent: untrusted, so its field names and lists are checked.
+
+    The engine checks its numbers and names.
+    """
+    values = _known_fields(row, Recipe) | {
+        "weights": Weights(**_known_fields(row.get("weights", {}), Weights)),
+        "walk": Walk(**_known_fields(row.get("walk", {}), Walk)),
+    }
+    if "name" not in values:
+        raise Invalid("a recipe needs a name")
+    for name in RECIPE_LISTS:
+        if name in values:
+            values[name] = validation.validate_names(name, values[name])
+    forms = [form.value for form in Form]
+    for form in values.get("forms", ()):
+        if form not in forms:
+            raise unknown_name("form", form, forms)
+    if "forms" in values:
+        values["forms"] = tuple(map(Form, values["forms"]))
+    return Recipe(**values)
+
+
+def _known_fields(row: object, kind: type[Recipe] | type[Weights] | type[Walk]) -> JsonObject:
+    if not isinstance(row, Mapping):
+        raise Invalid(f"{kind.__name__.lower()} must be an object, got {type(row).__name__}")
+    names = [field.name for field in fields(kind)]
+    for name in row:
+        if name not in names:
+            raise unknown_name(f"field of a {kind.__name__}", name, names)
+    return dict(row)
