@@ -1,59 +1,63 @@
-"""Knowledge into a prompt's feed: what happens to a placeholder that both of them fill."""
+"""Merging knowledge into the placeholders of a prompt."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from knowloom.errors import Invalid, unknown
+from knowloom.errors import Invalid, unknown_name
 
 
 def merge_feed(
     feed: Mapping[str, Any], knowledge: Mapping[str, str], strategy: str = "FEED_ONLY"
 ) -> dict[str, Any]:
-    """A new feed: the values of `feed`, then the sections of `knowledge`. Where both have a name, the strategy decides: FEED_ONLY
-    takes the knowledge, ATTRIBUTE_ONLY keeps what the feed had, MERGE takes both with a newline in between."""
+    """Return a new feed: the values of `feed`, then the sections of `knowledge`.
+
+    For a name in both, FEED_ONLY takes the knowledge, ATTRIBUTE_ONLY keeps the value of the feed,
+    and MERGE joins both with a newline.
+    """
     if strategy not in STRATEGIES:
-        raise unknown("strategy", strategy, STRATEGIES)
-    for name, given in (("feed", feed), ("knowledge", knowledge)):
-        if not isinstance(given, Mapping):
-            raise Invalid(
-                f"{name} must be a mapping of placeholders to values, not {type(given).__name__}"
-            )
-        for placeholder in given:
-            if not isinstance(placeholder, str):
-                raise Invalid(f"{name}: a placeholder is named by text, not by {placeholder!r}")
+        raise unknown_name("strategy", strategy, STRATEGIES)
+    _validate_placeholders("feed", feed)
+    _validate_placeholders("knowledge", knowledge)
     for section, text in knowledge.items():
         if not isinstance(text, str):
-            raise Invalid(
-                f"knowledge: the section {section!r} must be text, not {type(text).__name__}"
-            )
-    decide = STRATEGIES[strategy]
+            kind = type(text).__name__
+            raise Invalid(f"knowledge: section {section!r} must be a string, got {kind}")
+    resolve = STRATEGIES[strategy]
     return dict(feed) | {
-        section: decide(section, feed[section], text) if section in feed else text
+        section: resolve(section, feed[section], text) if section in feed else text
         for section, text in knowledge.items()
     }
 
 
-def _knowledge(_: str, __: Any, text: str) -> str:
+def _validate_placeholders(name: str, values: object) -> None:
+    if not isinstance(values, Mapping):
+        kind = type(values).__name__
+        raise Invalid(f"{name} must be a mapping of placeholders to values, got {kind}")
+    for placeholder in values:
+        if not isinstance(placeholder, str):
+            raise Invalid(f"{name}: a placeholder must be a string, got {placeholder!r}")
+
+
+def _take_knowledge(_: str, __: Any, text: str) -> str:
     return text
 
 
-def _feed(_: str, existing: Any, __: str) -> Any:
+def _keep_feed(_: str, existing: Any, __: str) -> Any:
     return existing
 
 
-def _both(section: str, existing: Any, text: str) -> str:
-    """Nothing is not a value: beside an empty one the other stands alone."""
+def _join(section: str, existing: Any, text: str) -> str:
+    """Join both values with a newline; an empty value adds no line."""
     if existing is not None and not isinstance(existing, str):
-        raise Invalid(
-            f"feed: {section!r} holds {type(existing).__name__}, which cannot be merged with text"
-        )
+        kind = type(existing).__name__
+        raise Invalid(f"feed: {section!r} is of type {kind}, which cannot be merged with text")
     return "\n".join(part for part in (existing, text) if part)
 
 
 STRATEGIES: dict[str, Callable[[str, Any, str], Any]] = {
-    "FEED_ONLY": _knowledge,
-    "ATTRIBUTE_ONLY": _feed,
-    "MERGE": _both,
+    "FEED_ONLY": _take_knowledge,
+    "ATTRIBUTE_ONLY": _keep_feed,
+    "MERGE": _join,
 }

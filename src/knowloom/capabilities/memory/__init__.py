@@ -1,1 +1,1 @@
-"""Memory: what was said before, in the prompt that needs it. `memory.py` holds the object users work with."""
+"""Memories of conversations, packed into the prompts that need them."""

@@ -1,4 +1,4 @@
-"""Search analytics, for those who ask for them: how often, how slow, how often nothing was found. Kept in a local file, sent nowhere."""
+"""Opt-in analytics of memory requests in a local SQLite file: counts, latencies, empty results."""
 
 from __future__ import annotations
 
@@ -17,16 +17,28 @@ from knowloom.errors import Corrupt, Invalid, Unavailable
 
 log = logging.getLogger(__name__)
 
-APPLICATION = 0x57465341  # "WFSA"
-KEPT = 100_000  # rows; the oldest go first
-SCHEMA = """CREATE TABLE IF NOT EXISTS asked(
-    number INTEGER PRIMARY KEY, at TEXT NOT NULL, workspace TEXT NOT NULL, operation TEXT NOT NULL, ms REAL NOT NULL, found INTEGER NOT NULL,
-    error TEXT NOT NULL, query TEXT)"""
+APPLICATION_ID = 0x4B4C5341  # "KLSA"
+MAX_ROWS = 100_000  # the oldest are deleted first
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS request(
+    number INTEGER PRIMARY KEY,
+    at TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    ms REAL NOT NULL,
+    results INTEGER NOT NULL,
+    error TEXT NOT NULL,
+    query TEXT)
+"""
+INSERT = """
+INSERT INTO request(at, workspace, operation, ms, results, error, query)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was asked of one workspace by one operation. Times are in milliseconds."""
+    """The requests of one operation on one workspace; latencies in milliseconds."""
 
     workspace: str
     operation: str
@@ -38,113 +50,107 @@ class Summary:
 
 
 class Analytics:
-    """A file of what was asked. The text of questions is kept only if `keep_text` is True."""
+    """A file of requests. The text of queries is stored only if `keep_text` is True."""
 
     def __init__(self, path: str | Path, keep_text: bool = False) -> None:
         self.path, self.keep_text = str(path), keep_text
         self._lock = Lock()
         if not Path(path).absolute().parent.is_dir():
             raise Invalid(f"analytics: the folder of {str(path)!r} does not exist")
-        with self._told():
+        with self._translate_errors():
             self._file = apsw.Connection(self.path)
             self._file.set_busy_timeout(5_000)
-            if self._file.pragma("application_id") not in (0, APPLICATION) or self._foreign():
+            application_id = self._file.pragma("application_id")
+            if application_id not in (0, APPLICATION_ID) or self._has_other_tables():
                 raise Corrupt(f"{self.path!r} is an SQLite file of another program", "foreign_file")
             self._file.execute("PRAGMA journal_mode=WAL").fetchall()
             self._file.execute("PRAGMA synchronous=NORMAL")
             self._file.execute(SCHEMA)
-            self._file.execute(f"PRAGMA application_id={APPLICATION}")
+            self._file.execute(f"PRAGMA application_id={APPLICATION_ID}")
 
     def close(self) -> None:
         self._file.close()
 
-    def note(
+    def record(
         self,
         at: datetime,
         workspace: str,
         operation: str,
         ms: float,
-        found: int,
+        results: int,
         error: str = "",
         query: str = "",
     ) -> None:
-        """One thing asked. What cannot be written is logged and lost: counting must not break what is counted."""
-        row = (
-            codec.time_to_text(at),
-            workspace,
-            operation,
-            ms,
-            found,
-            error,
-            query if self.keep_text else None,
-        )
+        """Record a request. A write failure is logged: analytics must not break a request."""
+        text = query if self.keep_text else None
+        row = (codec.time_to_text(at), workspace, operation, ms, results, error, text)
         try:
-            with self._lock, self._told():
-                self._file.execute(
-                    "INSERT INTO asked(at, workspace, operation, ms, found, error, query) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    row,
-                )
+            with self._lock, self._translate_errors():
+                self._file.execute(INSERT, row)
                 if self._file.last_insert_rowid() % 1000 == 0:
-                    self._file.execute(
-                        "DELETE FROM asked WHERE number <= (SELECT max(number) FROM asked) - ?",
-                        (KEPT,),
-                    )
+                    oldest = "(SELECT max(number) FROM request) - ?"
+                    self._file.execute(f"DELETE FROM request WHERE number <= {oldest}", (MAX_ROWS,))
         except Unavailable as problem:
             log.warning("analytics: %s", problem)
 
     def summaries(self) -> list[Summary]:
-        """By workspace and operation."""
-        with self._lock, self._told():
-            rows = self._file.execute(
-                "SELECT workspace, operation, ms, found, error FROM asked ORDER BY workspace, operation, ms"
-            ).fetchall()
+        """Return a summary per workspace and operation."""
+        statement = """
+            SELECT workspace, operation, ms, results, error FROM request
+            ORDER BY workspace, operation, ms
+        """
+        with self._lock, self._translate_errors():
+            rows = self._file.execute(statement).fetchall()
         groups: dict[tuple[str, str], list[tuple[float, int, str]]] = {}
-        for workspace, operation, ms, found, error in rows:
-            entry = (float(ms), int(found), str(error))  # type: ignore[arg-type]
+        for workspace, operation, ms, results, error in rows:
+            entry = (float(ms), int(results), str(error))  # type: ignore[arg-type]
             groups.setdefault((str(workspace), str(operation)), []).append(entry)
-        return [_summary(*names, asked) for names, asked in groups.items()]
+        return [_summarise(*names, requests) for names, requests in groups.items()]
 
     def queries(self, workspace: str, *, found_nothing: bool = False) -> list[str]:
-        """The questions themselves, where they were kept; the oldest first."""
-        only = "AND found = 0 AND error = ''" if found_nothing else ""
-        with self._lock, self._told():
-            rows = self._file.execute(
-                f"SELECT query FROM asked WHERE workspace = ? AND query IS NOT NULL {only} ORDER BY number",
-                (workspace,),
-            )
-            return [str(query) for (query,) in rows]
+        """Return the stored query texts, oldest first; optionally those without results."""
+        empty_only = "AND results = 0 AND error = ''" if found_nothing else ""
+        statement = f"""
+            SELECT query FROM request WHERE workspace = ? AND query IS NOT NULL {empty_only}
+            ORDER BY number
+        """
+        with self._lock, self._translate_errors():
+            return [str(query) for (query,) in self._file.execute(statement, (workspace,))]
 
-    def _foreign(self) -> bool:
-        ((tables,),) = self._file.execute(
-            "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' AND name != 'asked'"
-        ).fetchall()
+    def _has_other_tables(self) -> bool:
+        statement = """
+            SELECT count(*) FROM sqlite_schema
+            WHERE name NOT LIKE 'sqlite_%' AND name != 'request'
+        """
+        ((tables,),) = self._file.execute(statement).fetchall()
         return bool(tables)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise Corrupt(
-                f"{self.path!r} is damaged or not a file of search analytics ({error}): delete it to begin anew"
+                f"{self.path!r} is damaged or not an analytics file ({error}); "
+                "delete it to start over"
             ) from error
         except apsw.Error as error:
             raise Unavailable(f"{self.path!r}: {error}") from error
 
 
-def _summary(workspace: str, operation: str, asked: list[tuple[float, int, str]]) -> Summary:
-    times = [ms for ms, _, _ in asked]  # in order
-    nothing = sum(not found and not error for _, found, error in asked)
+def _summarise(workspace: str, operation: str, requests: list[tuple[float, int, str]]) -> Summary:
+    """Summarise requests that are ordered by latency."""
+    latencies = [ms for ms, _, _ in requests]
     return Summary(
         workspace,
         operation,
-        len(asked),
-        round(_at(times, 0.5), 3),
-        round(_at(times, 0.95), 3),
-        nothing,
-        sum(bool(error) for _, _, error in asked),
+        len(requests),
+        round(_quantile(latencies, 0.5), 3),
+        round(_quantile(latencies, 0.95), 3),
+        found_nothing=sum(not results and not error for _, results, error in requests),
+        failed=sum(bool(error) for _, _, error in requests),
     )
 
 
-def _at(times: list[float], share: float) -> float:
-    return times[min(len(times) - 1, int(share * len(times)))]
+def _quantile(latencies: list[float], share: float) -> float:
+    return latencies[min(len(latencies) - 1, int(share * len(latencies)))]

@@ -1,4 +1,4 @@
-"""From what users tell to items and links: memories, turns of a conversation, what takes the place of what."""
+"""Conversion of memories, turns and facts into items and edges."""
 
 from __future__ import annotations
 
@@ -11,15 +11,238 @@ from typing import Any
 
 from knowloom import codec, validation
 from knowloom.capabilities.memory.model import DEFAULT_CONFIDENCE, PINNED, SUPERSEDED
-from knowloom.errors import Conflict, Invalid, unknown
-from knowloom.model import OWN, SINCE, Edge, Item, Kind
+from knowloom.capabilities.memory.options import MemoryFields
+from knowloom.errors import Conflict, Invalid, unknown_name
+from knowloom.model import RESERVED_PREFIX, SINCE, Edge, Item, Kind
 
-Told = tuple[list[Item], list[Edge]]
 NEXT, SUMMARISES, FROM, SUPERSEDES = "next", "summarises", "from", "supersedes"
-NEXT_WEIGHT = 0.5  # what was said right before or after is often, not always, of the same matter
-MOST_BEFORE = 300  # characters of the turn before that count for the meaning of a turn
+NEXT_WEIGHT = 0.5  # adjacent turns are often, but not always, about the same subject
+MAX_PRECEDING = 300  # characters of the preceding turn in the embedded text
 TURN, SUMMARY, FACT = "turn", "summary", "fact"
-MONTHS = (
+FIELDS = tuple(sorted(MemoryFields.__annotations__))
+TURN_SYNONYMS = {"role": "speaker", "text": "content", "created_at": "at"}  # of chat formats
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message: its speaker, content and time."""
+
+    speaker: str
+    content: str
+    at: datetime | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact learned from a conversation; `turns` are the positions of its evidence, from 0."""
+
+    content: str
+    turns: tuple[int, ...] = ()
+    confidence: float | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+
+
+def memory_item(workspace: str, content: str, at: datetime, fields: Mapping[str, Any]) -> Item:
+    """Return the item of a memory.
+
+    Without an id it gets one from its content, conversation, speaker and time, so that storing it
+    twice has no effect.
+    """
+    if not isinstance(content, str) or not content.strip():
+        raise Invalid(f"content must be a non-blank string, got {content!r}")
+    for name in fields:
+        if name not in FIELDS:
+            raise unknown_name("field of a memory", name, FIELDS)
+    values = {name: value for name, value in fields.items() if value is not None}
+    times = {
+        name: validation.validate_time(name, values[name])
+        for name in ("expires_at", "valid_from", "valid_to")
+        if name in values
+    }
+    speaker, conversation = (
+        validation.validate_name(name, values.get(name, "")) for name in ("speaker", "conversation")
+    )
+    tags = validation.validate_names("tags", values.get("tags", ()))
+    is_pinned = validation.validate_bool("pinned", values.get("pinned", False))
+    id = _hash_id("m", workspace, conversation, speaker, codec.time_to_text(at), content)
+    item = Item(
+        values.get("id") or id,
+        workspace,
+        Kind.MEMORY,
+        values.get("type", ""),
+        values.get("title", "") or (format_turn_title(speaker, at) if speaker else ""),
+        content,
+        properties=_metadata_properties(values.get("metadata", {}), speaker),
+        tags=(*tags, PINNED) if is_pinned else tags,
+        subject=values.get("conversation"),
+        confidence=values.get("confidence", DEFAULT_CONFIDENCE),
+        created_at=at,
+        updated_at=at,
+        valid_from=times.pop("valid_from", None),
+        valid_to=min(times.values(), default=None),
+        source=values.get("source"),
+    )
+    return validation.validate_item(item)
+
+
+def supersede(old: Item, new: Item) -> Item:
+    """Return the older memory with its end: when the newer one is both stored and valid."""
+    assert new.created_at is not None
+    succession = old.properties.get(SUPERSEDED)
+    if succession is not None and succession["by"] == new.id:
+        return old
+    if succession is not None:
+        raise Conflict(
+            f"memory {old.id!r} is already superseded by {succession['by']!r}; supersede that one",
+            "superseded",
+        )
+    end = max(new.created_at, new.valid_from or new.created_at)
+    starts = [time for time in (old.created_at, old.valid_from) if time is not None]
+    start = max(starts, default=None)
+    if start is not None and start >= end:
+        raise Invalid(
+            f"memory {old.id!r} starts at {codec.time_to_text(start)}; "
+            f"its successor must start later, got {codec.time_to_text(end)}"
+        )
+    succession = {
+        "by": new.id,
+        "at": codec.time_to_text(new.created_at),
+        "valid_to": codec.time_to_text(old.valid_to) if old.valid_to else None,
+    }
+    return replace(
+        old,
+        valid_to=min(old.valid_to or end, end),
+        updated_at=old.updated_at or old.created_at,
+        properties={**old.properties, SUPERSEDED: succession},
+    )
+
+
+def memory_edge(
+    workspace: str, source: str, target: str, type: str, confidence: float, since: datetime
+) -> Edge:
+    """Return an edge between memories, which is not followed as of a time before `since`."""
+    properties = {SINCE: codec.time_to_text(since)}
+    edge = Edge(source, target, type, confidence, workspace, properties=properties)
+    return validation.validate_edge(edge)
+
+
+def turn_items(
+    workspace: str,
+    conversation: str,
+    messages: Sequence[Turn | Mapping[str, Any]],
+    now: datetime,
+    preceding: str = "",
+) -> list[Item]:
+    """Return the turns of a conversation as memories with speaker and time.
+
+    `preceding` is the text of the turn before the first one.
+    """
+    if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence):
+        kind = type(messages).__name__
+        raise Invalid(f"messages must be a list of turns with speaker and content, got {kind}")
+    items: list[Item] = []
+    occurrences: dict[str, int] = {}
+    for number, message in enumerate(messages):
+        turn = _parse_turn(message, number)
+        at = now if turn.at is None else validation.validate_time(f"message {number}: at", turn.at)
+        id = _hash_id(conversation, turn.speaker, codec.time_to_text(at), turn.content)
+        occurrences[id] = occurrences.get(id, 0) + 1  # a repeated message is another turn
+        fields = {
+            "id": id if occurrences[id] == 1 else f"{id}-{occurrences[id]}",
+            "type": TURN,
+            "conversation": conversation,
+            "speaker": turn.speaker,
+            "metadata": turn.metadata,
+        }
+        item = memory_item(workspace, turn.content, at, fields)
+        preceding = items[-1].text if items else preceding
+        items.append(replace(item, embedding_text=_embedding_text(item, preceding)))
+    return items
+
+
+def _embedding_text(turn: Item, preceding: str) -> str:
+    """Include the preceding turn: an answer means little without its question."""
+    parts = (turn.title, preceding[-MAX_PRECEDING:], turn.text)
+    return "\n".join(part for part in parts if part)
+
+
+def conversation_items(
+    workspace: str,
+    conversation: str,
+    turns: Sequence[Item],
+    at: datetime,
+    summary: str | None,
+    facts: Sequence[Fact],
+    after: str,
+) -> tuple[list[Item], list[Edge]]:
+    """Return turns, summary and facts, and the edges between them.
+
+    Each turn is linked to the next, the first from `after`, summary and facts to their turns.
+    """
+    ids = [turn.id for turn in turns]
+    items, edges = list(turns), _sequence_edges(workspace, turns, at, after)
+    if summary is not None:
+        fields = {"conversation": conversation, "type": SUMMARY}
+        items.append(memory_item(workspace, summary, at, fields))
+        source = items[-1].id
+        edges += [memory_edge(workspace, source, id, SUMMARISES, 1.0, at) for id in ids]
+    for fact in facts:
+        fact_fields = {
+            "conversation": conversation,
+            "type": FACT,
+            "confidence": fact.confidence,
+            "valid_from": fact.valid_from,
+            "valid_to": fact.valid_to,
+        }
+        items.append(memory_item(workspace, fact.content, at, fact_fields))
+        source = items[-1].id
+        targets = [_turn_id(ids, number) for number in dict.fromkeys(fact.turns)]
+        edges += [memory_edge(workspace, source, target, FROM, 1.0, at) for target in targets]
+    return items, edges
+
+
+def _sequence_edges(workspace: str, turns: Sequence[Item], at: datetime, after: str) -> list[Edge]:
+    edges = []
+    for turn, successor in pairwise(turns):
+        since = max(turn.created_at or at, successor.created_at or at)
+        edges.append(memory_edge(workspace, turn.id, successor.id, NEXT, NEXT_WEIGHT, since))
+    if after and turns:
+        since = turns[0].created_at or at
+        edges.append(memory_edge(workspace, after, turns[0].id, NEXT, NEXT_WEIGHT, since))
+    return edges
+
+
+def _turn_id(ids: Sequence[str], number: object) -> str:
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(ids):
+        raise Invalid(f"a fact refers to turn {number!r}; there are {len(ids)}, counted from 0")
+    return ids[number]
+
+
+def parse_fact(value: Fact | str | Mapping[str, Any]) -> Fact:
+    if isinstance(value, str):
+        return Fact(value)
+    if isinstance(value, Mapping):
+        for name in value:
+            if name not in Fact.__dataclass_fields__:
+                raise unknown_name("field of a fact", name, Fact.__dataclass_fields__)
+        if "content" not in value:
+            raise Invalid("a fact needs content")
+        return Fact(**value)
+    if not isinstance(value, Fact):
+        raise Invalid(f"a fact must be a string, a mapping or a Fact, got {value!r}")
+    return value
+
+
+def format_turn_title(speaker: str, at: datetime) -> str:
+    """Return "Caroline at 1:56 pm on 8 May, 2023": a phrase that queries can match."""
+    clock = f"{at.hour % 12 or 12}:{at.minute:02} {'pm' if at.hour >= 12 else 'am'}"
+    return f"{speaker} at {clock} on {at.day} {MONTH_NAMES[at.month]}, {at.year}"
+
+
+MONTH_NAMES = (
+    "",
     "January",
     "February",
     "March",
@@ -35,281 +258,34 @@ MONTHS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One thing said: by whom, what, and when."""
-
-    speaker: str
-    content: str
-    at: datetime | None = None
-    metadata: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something learned from a conversation; `turns` are the places, counted from 0, of the turns that say so."""
-
-    content: str
-    turns: tuple[int, ...] = ()
-    confidence: float | None = None
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
-
-
-def memory(workspace: str, content: str, at: datetime, given: Mapping[str, Any]) -> Item:
-    """The item of a memory. Without an id it gets one from what it says, where, and when: telling it twice is telling it once."""
-    if not isinstance(content, str) or not content.strip():
-        raise Invalid(f"a memory needs content: a text that is not blank, not {content!r}")
-    for name in given:
-        if name not in FIELDS:
-            raise unknown("field of a memory", name, FIELDS)
-    told = {name: value for name, value in given.items() if value is not None}
-    ends = [
-        validation.time(name, told[name]) for name in ("expires_at", "valid_to") if name in told
-    ]
-    speaker, where = (
-        validation.name(name, told.get(name, "")) for name in ("speaker", "conversation")
-    )
-    item = Item(
-        told.get("id") or _id("m", workspace, where, speaker, codec.time_to_text(at), content),
-        workspace,
-        Kind.MEMORY,
-        told.get("type", ""),
-        told.get("title", "") or (turn_title(speaker, at) if speaker else ""),
-        content,
-        properties=_metadata(told.get("metadata", {}), speaker),
-        tags=(
-            *validation.names("tags", told.get("tags", ())),
-            *([PINNED] if _flag("pinned", told.get("pinned", False)) else []),
-        ),
-        subject=told.get("conversation"),
-        confidence=told.get("confidence", DEFAULT_CONFIDENCE),
-        created_at=at,
-        updated_at=at,
-        valid_from=validation.time("valid_from", told["valid_from"])
-        if "valid_from" in told
-        else None,
-        valid_to=min(ends, default=None),
-        source=told.get("source"),
-    )
-    return validation.item(item)
-
-
-FIELDS = (
-    *(
-        "confidence",
-        "conversation",
-        "created_at",
-        "expires_at",
-        "id",
-        "metadata",
-        "pinned",
-        "source",
-        "speaker",
-        "tags",
-        "title",
-        "type",
-    ),
-    *("valid_from", "valid_to"),
-)
-
-
-def ended(old: Item, new: Item) -> Item:
-    """The older memory, no longer valid from when the newer one is both known and valid: before that, nobody could know of it."""
-    assert new.created_at is not None
-    told = old.properties.get(SUPERSEDED)
-    if told is not None and told["by"] == new.id:
-        return old  # told before
-    if told is not None:
-        raise Conflict(
-            f"memory {old.id!r} was superseded already, by {told['by']!r}: supersede that one",
-            "superseded",
-        )
-    end = max(new.created_at, new.valid_from or new.created_at)
-    begin = max(
-        (time for time in (old.created_at, old.valid_from) if time is not None), default=None
-    )
-    if begin is not None and begin >= end:
-        raise Invalid(
-            f"memory {old.id!r} is of {codec.time_to_text(begin)}: what supersedes it must be newer, not of {codec.time_to_text(end)}"
-        )
-    before = codec.time_to_text(old.valid_to) if old.valid_to else None
-    told = {
-        SUPERSEDED: {"by": new.id, "at": codec.time_to_text(new.created_at), "valid_to": before}
-    }
-    return replace(
-        old,
-        valid_to=min(old.valid_to or end, end),
-        updated_at=old.updated_at or old.created_at,
-        properties={**old.properties, **told},
-    )
-
-
-def link(
-    workspace: str, source: str, target: str, type: str, confidence: float, since: datetime
-) -> Edge:
-    """A relationship between memories. It is not followed when a time before `since` is asked for."""
-    return validation.edge(
-        Edge(
-            source,
-            target,
-            type,
-            confidence,
-            workspace,
-            properties={SINCE: codec.time_to_text(since)},
-        )
-    )
-
-
-def turns(
-    workspace: str,
-    conversation: str,
-    told: Sequence[Turn | Mapping[str, Any]],
-    now: datetime,
-    before: str = "",
-) -> list[Item]:
-    """The turns of a conversation as memories that know who spoke and when. `before` is what was said last, before them."""
-    if isinstance(told, str | Mapping) or not isinstance(told, Sequence):
-        raise Invalid(
-            f"messages must be a list of turns with speaker and content, not {type(told).__name__}"
-        )
-    found: list[Item] = []
-    seen: dict[str, int] = {}
-    for number, one in enumerate(told):
-        turn = _turn(one, number)
-        at = now if turn.at is None else validation.time(f"message {number}: at", turn.at)
-        id = _id(conversation, turn.speaker, codec.time_to_text(at), turn.content)
-        seen[id] = seen.get(id, 0) + 1  # the same words twice in one minute are two turns
-        id = id if seen[id] == 1 else f"{id}-{seen[id]}"
-        told_of = {
-            "id": id,
-            "type": TURN,
-            "conversation": conversation,
-            "speaker": turn.speaker,
-            "metadata": turn.metadata,
-        }
-        item = memory(workspace, turn.content, at, told_of)
-        found.append(
-            replace(item, embedding_text=_meant(item, found[-1].text if found else before))
-        )
-    return found
-
-
-def _meant(turn: Item, before: str) -> str:
-    """The text whose meaning finds a turn: an answer means little without its question."""
-    return "\n".join(part for part in (turn.title, before[-MOST_BEFORE:], turn.text) if part)
-
-
-def conversation(
-    workspace: str,
-    name: str,
-    said: Sequence[Item],
-    at: datetime,
-    summary: str | None,
-    facts: Sequence[Fact],
-    after: str,
-) -> Told:
-    """What stands beside the turns, and the links: each turn to the next, the first to `after`, a summary and facts to what they are of."""
-    ids = [one.id for one in said]
-    links = [
-        link(
-            workspace,
-            one.id,
-            two.id,
-            NEXT,
-            NEXT_WEIGHT,
-            max(one.created_at or at, two.created_at or at),
-        )
-        for one, two in pairwise(said)
-    ]
-    links += (
-        [link(workspace, after, ids[0], NEXT, NEXT_WEIGHT, said[0].created_at or at)]
-        if after and ids
-        else []
-    )
-    items = list(said)
-    told = {"conversation": name}
-    if summary is not None:
-        items.append(memory(workspace, summary, at, told | {"type": SUMMARY}))
-        links += [link(workspace, items[-1].id, id, SUMMARISES, 1.0, at) for id in ids]
-    for one in facts:
-        fields = {
-            "type": FACT,
-            "confidence": one.confidence,
-            "valid_from": one.valid_from,
-            "valid_to": one.valid_to,
-        }
-        items.append(memory(workspace, one.content, at, told | fields))
-        links += [
-            link(workspace, items[-1].id, _turn_id(ids, number), FROM, 1.0, at)
-            for number in dict.fromkeys(one.turns)
-        ]
-    return items, links
-
-
-def _turn_id(ids: Sequence[str], number: object) -> str:
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(ids):
-        raise Invalid(f"a fact points to turn {number!r}; there are {len(ids)}, counted from 0")
-    return ids[number]
-
-
-def fact(given: Fact | str | Mapping[str, Any]) -> Fact:
-    if isinstance(given, str):
-        return Fact(given)
-    if isinstance(given, Mapping):
-        for name in given:
-            if name not in Fact.__dataclass_fields__:
-                raise unknown("field of a fact", name, Fact.__dataclass_fields__)
-        if "content" not in given:
-            raise Invalid("a fact needs content")
-        return Fact(**given)
-    if not isinstance(given, Fact):
-        raise Invalid(f"a fact is a text or a Fact, not {given!r}")
-    return given
-
-
-def turn_title(speaker: str, at: datetime) -> str:
-    """Who and when, as people say it, so that questions find it: "Caroline at 1:56 pm on 8 May, 2023"."""
-    clock = f"{at.hour % 12 or 12}:{at.minute:02} {'pm' if at.hour >= 12 else 'am'}"
-    return f"{speaker} at {clock} on {at.day} {MONTHS[at.month - 1]}, {at.year}"
-
-
-def _turn(given: Turn | Mapping[str, Any], number: int) -> Turn:
-    """A turn; a mapping may say role for speaker and text for content, as chat programs do."""
-    if isinstance(given, Mapping):
-        names = {"role": "speaker", "text": "content", "created_at": "at"}
-        values = {names.get(name, name): value for name, value in given.items()}
-        for name in values:
+def _parse_turn(value: Turn | Mapping[str, Any], number: int) -> Turn:
+    """Return a turn; a mapping may use the field names of chat formats."""
+    if isinstance(value, Mapping):
+        fields = {TURN_SYNONYMS.get(name, name): field for name, field in value.items()}
+        allowed = (*Turn.__dataclass_fields__, *TURN_SYNONYMS)
+        for name in fields:
             if name not in Turn.__dataclass_fields__:
-                raise unknown(
-                    f"field of message {number}", name, (*Turn.__dataclass_fields__, *names)
-                )
-        if not {"speaker", "content"} <= values.keys():
+                raise unknown_name(f"field of message {number}", name, allowed)
+        if not {"speaker", "content"} <= fields.keys():
             raise Invalid(f"message {number} needs speaker (or role) and content (or text)")
-        given = Turn(**values)
-    if not isinstance(given, Turn):
-        raise Invalid(f"message {number} must be a Turn or a mapping, not {type(given).__name__}")
-    if not isinstance(given.speaker, str) or not given.speaker.strip():
-        raise Invalid(f"message {number} needs a speaker, not {given.speaker!r}")
-    return given
-
-
-def _metadata(given: object, speaker: str) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise Invalid(f"metadata must be an object, not {given!r}")
-    if own := [name for name in given if isinstance(name, str) and name.startswith(OWN)]:
-        raise Invalid(f"metadata: names that begin with {OWN!r} are knowloom's own: {own[0]!r}")
-    return ({"speaker": speaker} if speaker else {}) | dict(given)
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise Invalid(f"{name} must be True or False, not {value!r}")
+        value = Turn(**fields)
+    if not isinstance(value, Turn):
+        kind = type(value).__name__
+        raise Invalid(f"message {number} must be a Turn or a mapping, got {kind}")
+    if not isinstance(value.speaker, str) or not value.speaker.strip():
+        raise Invalid(f"message {number} needs a speaker, got {value.speaker!r}")
     return value
 
 
-def _id(first: str, *parts: str) -> str:
-    digest = hashlib.blake2b(
-        "\x1f".join(parts).encode(errors="surrogatepass"), digest_size=8
-    ).hexdigest()
-    return f"{first[:400]}-{digest}"
+def _metadata_properties(metadata: object, speaker: str) -> dict[str, Any]:
+    if not isinstance(metadata, Mapping):
+        raise Invalid(f"metadata must be a mapping, got {metadata!r}")
+    for name in metadata:
+        if isinstance(name, str) and name.startswith(RESERVED_PREFIX):
+            raise Invalid(f"metadata: the prefix {RESERVED_PREFIX!r} is reserved, got {name!r}")
+    return ({"speaker": speaker} if speaker else {}) | dict(metadata)
+
+
+def _hash_id(prefix: str, *parts: str) -> str:
+    content = "\x1f".join(parts).encode(errors="surrogatepass")
+    return f"{prefix[:400]}-{hashlib.blake2b(content, digest_size=8).hexdigest()}"

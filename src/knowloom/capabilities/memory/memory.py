@@ -1,4 +1,4 @@
-"""The object users hold: it remembers for one workspace, finds what was said, and writes the best of it into a prompt."""
+"""Memory: the memories of one workspace, stored, searched, and packed into prompts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from knowloom import options as request
+from knowloom import options as engine_options
 from knowloom import tiers, tokens, validation
-from knowloom.capabilities.memory import conversion, packing, templates
-from knowloom.capabilities.memory import search as finding
+from knowloom.capabilities.memory import conversion, packing, search, templates
 from knowloom.capabilities.memory.analytics import Analytics
 from knowloom.capabilities.memory.conversion import Fact, Turn
 from knowloom.capabilities.memory.model import (
@@ -21,22 +20,34 @@ from knowloom.capabilities.memory.model import (
     Remembered,
     SearchResult,
 )
-from knowloom.capabilities.memory.options import ContextOptions, SearchOptions
+from knowloom.capabilities.memory.options import (
+    MAX_BUDGET,
+    MemoryContextArguments,
+    MemoryContextOptions,
+    MemoryFields,
+    MemorySearchArguments,
+    MemorySearchOptions,
+)
 from knowloom.capabilities.memory.ranking import RANKERS, Ranker
-from knowloom.capabilities.memory.repository import Shelf
+from knowloom.capabilities.memory.repository import MemoryRepository
 from knowloom.capabilities.memory.templates import TEMPLATES, MemoryTemplate
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, EmbeddingError, Invalid, KnowloomError, NotFound
-from knowloom.recipes import AS_FITS, Recipe, resolved
+from knowloom.options import QueryOptions
+from knowloom.recipes import FIT_BUDGET, Recipe, resolve_limit
 from knowloom.retrieval.sources import RetrievalRequest
+from knowloom.retrieval_settings import validate_recipe
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 class Memory:
-    """The memories of one workspace, which is a space of the engine. What every method may be asked is in `options.py`. `tier` as for
-    `Engine.context`: memory is for `teams` and `enterprise`, so that a call under another tier is Forbidden."""
+    """The memories of one workspace, which is a space of the engine.
+
+    `options.py` documents the keyword arguments. Memory requires the tier `teams` or `enterprise`;
+    a call under another tier raises Forbidden.
+    """
 
     def __init__(
         self,
@@ -48,25 +59,21 @@ class Memory:
         expected_dimensions: int | None = None,
         track_access: bool = False,
         analytics: Analytics | None = None,
-        tier: tiers.Given = None,
+        tier: tiers.TierArgument = None,
     ) -> None:
-        self._kb, self.workspace, self._tier = kb, _workspace(workspace), tier
-        self._shelf = Shelf(kb, self.workspace)
+        if not isinstance(workspace, str) or not workspace:
+            raise Invalid(f"workspace must be a non-empty name, got {workspace!r}")
+        self.workspace = validation.validate_name("workspace", workspace)
+        self._kb, self._tier = kb, tier
+        self._repository = MemoryRepository(kb, self.workspace)
         self._templates, self._rankers = dict(TEMPLATES), dict(RANKERS)
-        self._template = templates.chosen(default_template, self._templates).name
-        self._budget = request.whole("default_token_budget", default_token_budget, 0, 100_000_000)
+        self._template = templates.resolve_template(default_template, self._templates).name
+        self._budget = validation.validate_int(
+            "default_token_budget", default_token_budget, 0, MAX_BUDGET
+        )
         self._track, self._analytics = track_access, analytics
-        if expected_dimensions is not None and kb.dimensions != request.whole(
-            "expected_dimensions", expected_dimensions, 1, 1_000_000
-        ):
-            found = (
-                "there is no embedder"
-                if kb.dimensions is None
-                else f"the embedder's have {kb.dimensions}"
-            )
-            raise Invalid(f"vectors of {expected_dimensions} dimensions are expected; {found}")
-
-    # telling
+        if expected_dimensions is not None:
+            _validate_dimensions(kb, expected_dimensions)
 
     def remember(
         self,
@@ -75,25 +82,26 @@ class Memory:
         supersedes: str | Sequence[str] = (),
         related: Mapping[str, str] | None = None,
         embed: bool = True,
-        **fields: Any,
+        **fields: Unpack[MemoryFields],
     ) -> Remembered:
-        """Store a memory. Fields: type, conversation, confidence=0.5, metadata, pinned=False, expires_at, valid_from, valid_to, created_at, speaker,
-        title, tags, source, id. `supersedes` names memories whose place it takes: they are kept and linked, and found only for times before.
-        `related` links it to others, by id, with the type of each link."""
+        """Store a memory.
+
+        `supersedes` names memories that it replaces: they stay stored and linked, and are found
+        only as of earlier times. `related` maps ids of other memories to edge types.
+        """
         self._check_tier()
-        at = self._time("created_at", fields.get("created_at"))
-        item = conversion.memory(self.workspace, content, at, fields)
-        old = self._shelf.known(request.ids(supersedes)) if supersedes else []
-        links = [
-            conversion.link(self.workspace, item.id, one.id, conversion.SUPERSEDES, 1.0, at)
-            for one in old
+        at = self._resolve_time("created_at", fields.get("created_at"))
+        item = conversion.memory_item(self.workspace, content, at, fields)
+        ids = engine_options.validate_ids(supersedes) if supersedes else ()
+        old = self._repository.require(ids)
+        targets = {predecessor.id: conversion.SUPERSEDES for predecessor in old}
+        pairs = [*targets.items(), *(related or {}).items()]
+        edges = [
+            conversion.memory_edge(self.workspace, item.id, id, type, 1.0, at) for id, type in pairs
         ]
-        links += [
-            conversion.link(self.workspace, item.id, id, type, 1.0, at)
-            for id, type in (related or {}).items()
-        ]
-        self._shelf.add([item], links, [(one, conversion.ended(one, item)) for one in old], embed)
-        return Remembered.of(self._shelf.known([item.id])[0])
+        superseded = [(before, conversion.supersede(before, item)) for before in old]
+        self._repository.add([item], edges, superseded, embed)
+        return Remembered.from_item(self._repository.require([item.id])[0])
 
     def add_conversation(
         self,
@@ -106,31 +114,28 @@ class Memory:
         now: datetime | None = None,
         embed: bool = True,
     ) -> list[Remembered]:
-        """Store what was said, turn by turn, with who said it and when; each turn is linked to the next, and the first to `after`. A summary and
-        facts are stored beside the turns and point to them. Telling it again changes nothing. Gives turns, summary, facts."""
+        """Store a conversation turn by turn, and return turns, summary and facts.
+
+        Each turn is linked to the next, and the memory `after` to the first one; summary and facts
+        are linked to their turns. Storing a conversation again changes nothing.
+        """
         self._check_tier()
-        before = self._shelf.known([after])[0].text if after else ""
-        said = conversion.turns(
+        preceding = self._repository.require([after])[0].text if after else ""
+        name, at = _validate_name("conversation", conversation), self._resolve_time("now", now)
+        turns = conversion.turn_items(self.workspace, name, messages, at, preceding)
+        latest = max((turn.created_at for turn in turns if turn.created_at), default=None)
+        items, edges = conversion.conversation_items(
             self.workspace,
-            _named("conversation", conversation),
-            messages,
-            self._time("now", now),
-            before,
-        )
-        at = self._time(
-            "now", now or max((one.created_at for one in said if one.created_at), default=None)
-        )
-        items, links = conversion.conversation(
-            self.workspace,
-            conversation,
-            said,
-            at,
+            name,
+            turns,
+            self._resolve_time("now", now or latest),
             summary,
-            [conversion.fact(one) for one in facts],
+            [conversion.parse_fact(fact) for fact in facts],
             after or "",
         )
-        self._shelf.add(items, links, (), embed)
-        return [Remembered.of(item) for item in self._shelf.known([item.id for item in items])]
+        self._repository.add(items, edges, (), embed)
+        stored = self._repository.require([item.id for item in items])
+        return [Remembered.from_item(item) for item in stored]
 
     def relate(
         self,
@@ -141,223 +146,228 @@ class Memory:
         confidence: float = 1.0,
         now: datetime | None = None,
     ) -> None:
-        """Link two memories."""
+        """Add an edge between two memories."""
         self._check_tier()
-        self._kb.add(
-            [],
-            [
-                conversion.link(
-                    self.workspace, source, target, type, confidence, self._time("now", now)
-                )
-            ],
-        )
+        since = self._resolve_time("now", now)
+        edge = conversion.memory_edge(self.workspace, source, target, type, confidence, since)
+        self._kb.add([], [edge])
 
     def get(self, ids: str | Sequence[str]) -> list[Remembered]:
-        """Memories by id; unknown ids are left out."""
+        """Return memories by id; unknown ids are left out."""
         self._check_tier()
-        return [Remembered.of(item) for item in self._shelf.stored(request.ids(ids))]
+        items = self._repository.get(engine_options.validate_ids(ids))
+        return [Remembered.from_item(item) for item in items]
 
     def forget(self, ids: str | Sequence[str]) -> int:
-        """Delete memories with their links; how many were there."""
+        """Delete memories with their edges, and return how many existed."""
         self._check_tier()
-        found = [item.id for item in self._shelf.stored(request.ids(ids))]
-        return self._kb.delete(found, space=self.workspace) if found else 0
+        stored = [item.id for item in self._repository.get(engine_options.validate_ids(ids))]
+        return self._kb.delete(stored, space=self.workspace) if stored else 0
 
-    # asking
+    def search(self, query: str, **options: Unpack[MemorySearchArguments]) -> list[SearchResult]:
+        """Return the memories closest to a query, by words and vectors, in the ranker's order."""
+        return self._search(_validate_query(query), None, options)
 
-    def search(self, query: str, **options: Any) -> list[SearchResult]:
-        """The memories nearest to a question, by words and meaning, in the ranker's order. Options: limit=10, memory_types, date_from, date_to,
-        min_confidence, conversation_id, include_relationships=False, relationship_depth=1, relationship_types, mode="hybrid", min_score, ranker,
-        ranking, as_of, now."""
-        return self._search(_question(query), None, options)
+    def search_by_vector(
+        self, vector: Sequence[float], **options: Unpack[MemorySearchArguments]
+    ) -> list[SearchResult]:
+        """Return the memories closest to a vector."""
+        return self._search("", _validate_vector(vector), {**options, "mode": "vector"})
 
-    def search_by_vector(self, vector: Sequence[float], **options: Any) -> list[SearchResult]:
-        """The same for a ready vector, by meaning alone."""
-        return self._search("", validation.vector(vector).tolist(), options | {"mode": "vector"})
-
-    def search_many(self, queries: Sequence[str], **options: Any) -> list[list[SearchResult]]:
-        """One answer per question; the questions are embedded in one batch."""
+    def search_many(
+        self, queries: Sequence[str], **options: Unpack[MemorySearchArguments]
+    ) -> list[list[SearchResult]]:
+        """Return the results of each query; the queries are embedded in one batch."""
         self._check_tier()
-        asked = [_question(query) for query in _list(queries)]
-        if SearchOptions.of(options).mode != "bm25":
-            with _embedding():
-                self._kb.embed_texts(asked)
-        return [self._search(query, None, options) for query in asked]
+        if isinstance(queries, str) or not isinstance(queries, Sequence):
+            raise Invalid(f"queries must be a list of strings, got {queries!r}")
+        texts = [_validate_query(query) for query in queries]
+        if MemorySearchOptions.parse(options).mode != "bm25":
+            with _embedding_errors():
+                self._kb.reader.embed_texts(texts)
+        return [self._search(text, None, options) for text in texts]
 
-    def build_context(self, query: str, **options: Any) -> ContextResult:
-        """The best memories for a question, written by a template within a budget. Options: those of `search`, and template="chat",
-        token_budget=2000, include_metadata=False, model="gpt-4", pinned=True; limit=None: as many as the budget could hold."""
-        return self._context("context", _question(query), None, options).result()
+    def build_context(self, query: str, **options: Unpack[MemoryContextArguments]) -> ContextResult:
+        """Return the best memories for a query, rendered by a template within a budget.
 
-    def build_context_by_vector(self, vector: Sequence[float], **options: Any) -> ContextResult:
-        return self._context(
-            "context", "", validation.vector(vector).tolist(), options | {"mode": "vector"}
-        ).result()
+        `limit=None`: as many candidates as the budget can hold.
+        """
+        return self._pack("context", _validate_query(query), None, options).result()
 
-    def preview(self, query: str, **options: Any) -> ContextPreview:
-        """What `build_context` gives, with what it is made of and what was left out."""
-        return self._context("preview", _question(query), None, options)
+    def build_context_by_vector(
+        self, vector: Sequence[float], **options: Unpack[MemoryContextArguments]
+    ) -> ContextResult:
+        arguments = {**options, "mode": "vector"}
+        return self._pack("context", "", _validate_vector(vector), arguments).result()
 
-    def preview_by_vector(self, vector: Sequence[float], **options: Any) -> ContextPreview:
-        return self._context(
-            "preview", "", validation.vector(vector).tolist(), options | {"mode": "vector"}
-        )
+    def preview(self, query: str, **options: Unpack[MemoryContextArguments]) -> ContextPreview:
+        """Return the result of `build_context` with its memories, ranks and omissions."""
+        return self._pack("preview", _validate_query(query), None, options)
+
+    def preview_by_vector(
+        self, vector: Sequence[float], **options: Unpack[MemoryContextArguments]
+    ) -> ContextPreview:
+        arguments = {**options, "mode": "vector"}
+        return self._pack("preview", "", _validate_vector(vector), arguments)
 
     def register_template(self, name: str, template: MemoryTemplate | Mapping[str, Any]) -> None:
-        self._templates[name] = templates.checked(name, template)
+        self._templates[name] = templates.parse_template(name, template)
 
     def register_ranker(self, name: str, ranker: Ranker) -> None:
-        """A function from results and ranking options to the same results in another order."""
+        """Register a function from results and ranking options to the results in another order."""
         if not callable(ranker):
-            raise Invalid(f"ranker {name!r} must be a function, not {ranker!r}")
-        self._rankers[_named("a ranker's name", name)] = ranker
-
-    # inside
+            raise Invalid(f"ranker {name!r} must be a function, got {ranker!r}")
+        self._rankers[_validate_name("ranker name", name)] = ranker
 
     def _check_tier(self) -> None:
         if self._tier is not None:
-            tiers.check_full(tiers.in_force(self._tier), "memory")
+            tiers.check_full(tiers.resolve_tier(self._tier), "memory")
 
     def _search(
-        self, text: str, vector: Sequence[float] | None, given: Mapping[str, Any]
+        self, text: str, vector: list[float] | None, arguments: Mapping[str, Any]
     ) -> list[SearchResult]:
         self._check_tier()
-        options = SearchOptions.of(given)
+        options = MemorySearchOptions.parse(arguments)
         if options.limit is None:
-            raise Invalid(
-                "limit must be a whole number: only a context has a budget that could set it"
-            )
+            raise Invalid("limit must be an integer: a search has no budget that could set it")
 
         def run() -> list[SearchResult]:
-            with self._asking(text, vector, options) as asked:
-                found = (
-                    []
-                    if asked is None
-                    else finding.found(asked, options, _recipe(options), self._rankers)
-                )
-            if self._track:
-                self._shelf.count([one.memory.id for one in found], self._time("now", options.now))
-            return found
+            results: list[SearchResult] = []
+            with self._open_request(text, vector, options) as request:
+                if request is not None:
+                    recipe = _recipe(options)
+                    results = search.search_memories(request, options, recipe, self._rankers)
+            self._count_access([result.memory.id for result in results], options)
+            return results
 
-        return self._noted("search", text, run, len)
+        return self._record("search", text, run, len)
 
-    def _context(
-        self, operation: str, text: str, vector: Sequence[float] | None, given: Mapping[str, Any]
+    def _pack(
+        self,
+        operation: str,
+        text: str,
+        vector: list[float] | None,
+        arguments: Mapping[str, Any],
     ) -> ContextPreview:
         self._check_tier()
-        options = ContextOptions.of(given)
-        template = templates.chosen(
-            self._template if options.template is None else options.template, self._templates
-        )
+        options = MemoryContextOptions.parse(arguments)
+        name = self._template if options.template is None else options.template
+        template = templates.resolve_template(name, self._templates)
         budget = self._budget if options.token_budget is None else options.token_budget
         counter = tokens.counter(options.model)
 
         def run() -> ContextPreview:
-            with self._asking(text, vector, options) as asked:
-                found = (
-                    []
-                    if asked is None
-                    else finding.found(
-                        asked, options, resolved(_recipe(options), budget), self._rankers
-                    )
-                )
-                pinned = (
-                    [] if asked is None or not options.pinned else finding.pinned(asked, options)
-                )
-            preview = packing.context(
-                packing.candidates(pinned, found),
-                template,
-                budget,
-                counter,
-                options.include_metadata,
+            results: list[SearchResult] = []
+            pinned: list[SearchResult] = []
+            with self._open_request(text, vector, options) as request:
+                if request is not None:
+                    recipe = resolve_limit(_recipe(options), budget)
+                    results = search.search_memories(request, options, recipe, self._rankers)
+                    pinned = search.find_pinned(request, options) if options.pinned else []
+            candidates = packing.merge_candidates(pinned, results)
+            preview = packing.pack_memories(
+                candidates, template, budget, counter, options.include_metadata
             )
-            if self._track and operation == "context":
-                self._shelf.count(preview.memory_ids, self._time("now", options.now))
+            if operation == "context":
+                self._count_access(preview.memory_ids, options)
             return preview
 
-        return self._noted(
+        return self._record(
             operation, text, run, lambda preview: len(preview.memories) + len(preview.left_out)
         )
 
     @contextmanager
-    def _asking(
-        self, text: str, vector: Sequence[float] | None, options: SearchOptions
+    def _open_request(
+        self, text: str, vector: list[float] | None, options: MemorySearchOptions
     ) -> Iterator[RetrievalRequest | None]:
-        """The stores and the question's vector. A workspace to which nothing was told yet has nothing to find, and gives None."""
-        if vector is not None and self._kb.dimensions is not None:
-            validation.vector(vector, self._kb.dimensions)
+        """Yield a snapshot with the query's vector; None if the workspace does not exist yet."""
+        if vector is not None and self._kb.reader.dimensions is not None:
+            validation.validate_vector(vector, self._kb.reader.dimensions)
         with ExitStack() as stack:
-            asked: RetrievalRequest | None = None
+            request: RetrievalRequest | None = None
             try:
-                with _embedding():
-                    times = {"now": options.now, "as_of": options.as_of, "vector": vector}
-                    asked = stack.enter_context(
-                        self._kb.asking(text, spaces=[self.workspace], mode=options.mode, **times)
+                with _embedding_errors():
+                    request = stack.enter_context(
+                        self._kb.reader.request(
+                            text,
+                            spaces=[self.workspace],
+                            recipes=[validate_recipe(Recipe("memories", mode=options.mode))],
+                            options=QueryOptions(
+                                now=options.now, as_of=options.as_of, vector=vector
+                            ),
+                            strict=True,
+                        )
                     )
             except NotFound:
-                log.debug("memory: nothing was told to workspace %s yet", self.workspace)
-            for problem in () if asked is None else asked.problems:
+                log.debug("memory: workspace %s does not exist yet", self.workspace)
+            for problem in () if request is None else request.problems:
                 log.warning("memory: %s", problem.reason)
-            yield asked
+            yield request
 
-    def _noted(
+    def _count_access(self, ids: Sequence[str], options: MemorySearchOptions) -> None:
+        if self._track:
+            self._repository.count_access(ids, self._resolve_time("now", options.now))
+
+    def _record(
         self, operation: str, text: str, run: Callable[[], T], count: Callable[[T], int]
     ) -> T:
-        """Run, and note how long it took and how much it found, if that was asked for."""
+        """Run an operation and record its latency and result count, if analytics are on."""
         started = perf_counter()
-        found, failed = 0, ""
+        results, failure = 0, ""
         try:
             answer = run()
-            found = count(answer)
+            results = count(answer)
             return answer
         except KnowloomError as error:
-            failed = error.code
+            failure = error.code
             log.warning("memory %s of %d characters failed: %s", operation, len(text), error.code)
             raise
         finally:
             if self._analytics is not None:
                 ms = (perf_counter() - started) * 1000
-                self._analytics.note(
-                    self._kb.now(), self.workspace, operation, ms, found, failed, text
+                self._analytics.record(
+                    self._kb.reader.now(), self.workspace, operation, ms, results, failure, text
                 )
 
-    def _time(self, name: str, given: object) -> datetime:
-        return validation.time(name, self._kb.now() if given is None else given)
+    def _resolve_time(self, name: str, value: object) -> datetime:
+        return validation.validate_time(name, self._kb.reader.now() if value is None else value)
 
 
-def _recipe(options: SearchOptions) -> Recipe:
-    limit = AS_FITS if options.limit is None else options.limit
+def _recipe(options: MemorySearchOptions) -> Recipe:
+    limit = FIT_BUDGET if options.limit is None else options.limit
     return Recipe("memories", mode=options.mode, limit=limit, min_score=options.min_score)
 
 
 @contextmanager
-def _embedding() -> Iterator[None]:
-    """No vector where one is needed is an error of its own."""
+def _embedding_errors() -> Iterator[None]:
+    """Raise EmbeddingError where a required vector is missing."""
     try:
         yield
     except (EmbeddingError, Conflict) as error:
         raise EmbeddingError(str(error)) from error
 
 
-def _question(query: object) -> str:
-    if not request.text(query).strip():
-        raise Invalid("the query is empty: ask something")
-    return str(query)
+def _validate_query(query: object) -> str:
+    text = validation.validate_query(query)
+    if not text.strip():
+        raise Invalid("query must not be blank")
+    return text
 
 
-def _workspace(workspace: object) -> str:
-    if not isinstance(workspace, str) or not workspace:
-        raise Invalid(f"a memory needs a workspace: a name, not {workspace!r}")
-    return validation.name("space", workspace)
+def _validate_vector(vector: Sequence[float]) -> list[float]:
+    numbers: list[float] = validation.validate_vector(vector).tolist()
+    return numbers
 
 
-def _named(field: str, value: object) -> str:
+def _validate_name(field: str, value: object) -> str:
     if not value:
-        raise Invalid(f"{field} must be a name, not {value!r}")
-    return validation.name(field, value)
+        raise Invalid(f"{field} must be a non-empty name, got {value!r}")
+    return validation.validate_name(field, value)
 
 
-def _list(queries: object) -> Sequence[object]:
-    if isinstance(queries, str) or not isinstance(queries, Sequence):
-        raise Invalid(f"queries must be a list of texts, not {queries!r}")
-    return queries
+def _validate_dimensions(kb: Engine, expected: int) -> None:
+    validation.validate_int("expected_dimensions", expected, 1, 1_000_000)
+    if kb.reader.dimensions is None:
+        raise Invalid(f"vectors of {expected} dimensions are expected, but there is no embedder")
+    if kb.reader.dimensions != expected:
+        raise Invalid(f"expected vectors of {expected} dimensions, got {kb.reader.dimensions}")

@@ -1,4 +1,4 @@
-"""What memory answers with: a memory, what a search found, a context and its preview."""
+"""Values of memory: a memory, search results, contexts with previews, and the Result type."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from knowloom.errors import (
     TemplateNotFound,
     Unavailable,
 )
-from knowloom.model import OWN, Edge, Hit, Item
+from knowloom.model import RESERVED_PREFIX, Edge, Hit, Item
 
 DEFAULT_CONFIDENCE = 0.5
-PINNED = "pinned"  # the tag of memories that every context begins with
-ACCESSED, ACCESSES = f"{OWN}accessed_at", f"{OWN}accesses"
-SUPERSEDED = (
-    f"{OWN}superseded"  # {"by": id, "at": when that was known, "valid_to": the end it had before}
-)
+PINNED = "pinned"  # the tag of memories that open each context
+ACCESSED, ACCESSES = f"{RESERVED_PREFIX}accessed_at", f"{RESERVED_PREFIX}accesses"
+# {"by": id of the successor, "at": when it was stored, "valid_to": the end before that}
+SUPERSEDED = f"{RESERVED_PREFIX}superseded"
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """One memory, as it was stored. `title` says who said it and when, for the turns of a conversation."""
+    """A stored memory. The `title` of a conversation's turn names its speaker and time."""
 
     id: str
     workspace: str
@@ -42,17 +41,15 @@ class Remembered:
     accesses: int = 0
     pinned: bool = False
     valid_from: datetime | None = None
-    expires_at: datetime | None = (
-        None  # the end of its validity: it expired, or another took its place
-    )
+    expires_at: datetime | None = None  # the end of its validity, by expiry or succession
     superseded_by: str | None = None
     title: str = ""
 
     @classmethod
-    def of(cls, item: Item, as_of: datetime | None = None) -> Remembered:
-        """The memory, as it was known at that time: nothing tells of a later use or of what took its place later."""
-        end, successor = _end(item, as_of)
-        seen, accesses = _use(item, as_of)
+    def from_item(cls, item: Item, as_of: datetime | None = None) -> Remembered:
+        """Return the memory as it was at that time, without later accesses or successors."""
+        end, successor = _end_of(item, as_of)
+        accessed_at, accesses = _accesses_of(item, as_of)
         return cls(
             item.id,
             item.space,
@@ -63,7 +60,7 @@ class Remembered:
             item.shown_properties,
             item.created_at,
             item.updated_at,
-            seen,
+            accessed_at,
             accesses,
             PINNED in item.tags,
             item.valid_from,
@@ -73,31 +70,33 @@ class Remembered:
         )
 
     @property
-    def said(self) -> str:
-        """What a template shows as the content: who said it and when, where that is known, and what."""
+    def display_text(self) -> str:
+        """The content of a template's variable: the speaker and time, if known, and the text."""
         return f"{self.title}: {self.content}" if self.title else self.content
 
 
-def _end(item: Item, as_of: datetime | None) -> tuple[datetime | None, str | None]:
-    told = item.properties.get(SUPERSEDED)
-    if not isinstance(told, Mapping):
+def _end_of(item: Item, as_of: datetime | None) -> tuple[datetime | None, str | None]:
+    """Return the end of validity and the id of the successor, as known at that time."""
+    succession = item.properties.get(SUPERSEDED)
+    if not isinstance(succession, Mapping):
         return item.valid_to, None
-    if as_of is None or codec.text_to_time(told["at"]) <= as_of:
-        return item.valid_to, told["by"]
-    return (codec.text_to_time(told["valid_to"]) if told["valid_to"] else None), None
+    if as_of is None or codec.text_to_time(succession["at"]) <= as_of:
+        return item.valid_to, succession["by"]
+    end = succession["valid_to"]
+    return (codec.text_to_time(end) if end else None), None
 
 
-def _use(item: Item, as_of: datetime | None) -> tuple[datetime | None, int]:
-    seen = item.properties.get(ACCESSED)
-    last = codec.text_to_time(seen) if isinstance(seen, str) else None
-    if last is None or (as_of is not None and last > as_of):
+def _accesses_of(item: Item, as_of: datetime | None) -> tuple[datetime | None, int]:
+    stored = item.properties.get(ACCESSED)
+    accessed_at = codec.text_to_time(stored) if isinstance(stored, str) else None
+    if accessed_at is None or (as_of is not None and accessed_at > as_of):
         return None, 0
-    return last, int(item.properties.get(ACCESSES, 0))
+    return accessed_at, int(item.properties.get(ACCESSES, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class RelatedMemory:
-    """A memory that links led to, the last of them, and how many they were."""
+    """A memory reached through edges, the last of them, and their number."""
 
     memory: Remembered
     relationship: Edge
@@ -106,7 +105,7 @@ class RelatedMemory:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A memory, how similar it is to the question (0 to 1), and its rank score once it was ranked. `hit` has the numbers behind it."""
+    """A memory, its similarity in [0, 1], and its rank. `hit` has the signals behind them."""
 
     memory: Remembered
     score: float
@@ -117,7 +116,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
-    """A memory that was found and is not in the context, and why."""
+    """A retrieved memory that is not in the context, and the reason."""
 
     id: str
     rank: float
@@ -127,7 +126,7 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True)
 class ContextResult:
-    """A context ready for a prompt. `truncated`: something was found that did not fit."""
+    """A context ready for a prompt. `truncated`: some retrieved memory did not fit."""
 
     context: str
     token_count: int
@@ -138,7 +137,7 @@ class ContextResult:
 
 @dataclass(frozen=True, slots=True)
 class ContextPreview(ContextResult):
-    """The same, with what it is made of. `budget_used` is in percent."""
+    """A context with its memories, ranks and omissions. `budget_used` is a percentage."""
 
     memory_ids: tuple[str, ...] = ()
     ranking_scores: Mapping[str, float] = field(default_factory=dict)
@@ -154,7 +153,7 @@ class ContextPreview(ContextResult):
 ErrorType = Literal[
     "embedding_error", "search_error", "storage_error", "validation_error", "template_not_found"
 ]
-TYPES: tuple[tuple[type[KnowloomError], ErrorType], ...] = (  # the first that fits
+ERROR_TYPES: tuple[tuple[type[KnowloomError], ErrorType], ...] = (  # first match wins
     (TemplateNotFound, "template_not_found"),
     (EmbeddingError, "embedding_error"),
     (SearchError, "search_error"),
@@ -167,7 +166,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ContextError:
-    """What went wrong. `code` is the one of the exception in `cause`, which is finer."""
+    """A failure. `code` is that of the exception in `cause` and more specific than `type`."""
 
     type: ErrorType
     message: str
@@ -187,18 +186,18 @@ class Result(Generic[T]):
         return self.error is None
 
     def unwrap(self) -> T:
-        """The value; if there is none, the error is raised."""
+        """Return the value, or raise the error."""
         if self.error is not None:
             raise self.error.cause
         return self.value  # type: ignore[return-value]
 
 
 def error_type(error: KnowloomError) -> ErrorType:
-    return next(name for kind, name in TYPES if isinstance(error, kind))
+    return next(name for kind, name in ERROR_TYPES if isinstance(error, kind))
 
 
 def attempt(call: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Result[T]:
-    """What the call gives, or the error it raised: `attempt(memory.build_context, question, token_budget=1500)`."""
+    """Return the value of a call or its error: `attempt(memory.search, "tea", limit=3)`."""
     try:
         return Result(call(*args, **options))
     except KnowloomError as error:

@@ -1,25 +1,75 @@
-"""What a caller may ask of a memory: options with their defaults, checked one by one."""
+"""Options of memory searches and contexts, with their defaults and validation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from knowloom import options, validation
 from knowloom.capabilities.memory.ranking import Ranker, RankingOptions
 from knowloom.capabilities.memory.templates import MemoryTemplate
-from knowloom.errors import Invalid, unknown
+from knowloom.errors import Invalid, unknown_name
 from knowloom.model import Filter, Kind
 from knowloom.recipes import Mode
 
 MAX_DEPTH = 10
+MAX_BUDGET = 100_000_000
+
+
+class MemorySearchArguments(TypedDict, total=False):
+    """Keyword arguments of `Memory.search`."""
+
+    limit: int | None
+    memory_types: Sequence[str] | None
+    date_from: datetime | None
+    date_to: datetime | None
+    min_confidence: float | None
+    conversation_id: str | None
+    include_relationships: bool | None
+    relationship_depth: int | None
+    relationship_types: Sequence[str] | None
+    mode: Mode | None
+    min_score: float | None
+    ranker: str | Ranker | None
+    ranking: RankingOptions | Mapping[str, Any] | None
+    as_of: datetime | None
+    now: datetime | None
+
+
+class MemoryContextArguments(MemorySearchArguments, total=False):
+    """Keyword arguments of `Memory.build_context` and `Memory.preview`."""
+
+    template: str | MemoryTemplate | Mapping[str, Any] | None
+    token_budget: int | None
+    include_metadata: bool | None
+    model: str | None
+    pinned: bool | None
+
+
+class MemoryFields(TypedDict, total=False):
+    """Optional fields of a memory, for `Memory.remember`."""
+
+    confidence: float | None
+    conversation: str | None
+    created_at: datetime | None
+    expires_at: datetime | None
+    id: str | None
+    metadata: Mapping[str, Any] | None
+    pinned: bool | None
+    source: str | None
+    speaker: str | None
+    tags: Sequence[str] | None
+    title: str | None
+    type: str | None
+    valid_from: datetime | None
+    valid_to: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
-class SearchOptions:
-    """How to search. `limit` is how many the search may find; None for a context: as many as its budget could hold."""
+class MemorySearchOptions:
+    """Options of a search. `limit` None, for a context only: as many as its budget can hold."""
 
     limit: int | None = 10
     memory_types: tuple[str, ...] = ()
@@ -38,32 +88,25 @@ class SearchOptions:
     now: datetime | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """The options a caller named, the rest as by default. None stands for the default, where that is not None itself."""
-        known = {one.name: one.default for one in fields(cls)}
-        for name in given:
-            if name not in known:
-                raise unknown("option", name, known)
-        values = {
-            name: value
-            for name, value in given.items()
-            if value is not None or known[name] is None or name in _NO_LIMIT
-        }
-        named: dict[str, Any] = {
-            name: CHECKS[name](name, value) if value is not None else None
-            for name, value in values.items()
-        }
-        checked = cls(**named)
-        if (
-            checked.date_from is not None
-            and checked.date_to is not None
-            and checked.date_from > checked.date_to
-        ):
-            raise Invalid(f"date_from {checked.date_from} is after date_to {checked.date_to}")
-        return checked
+    def parse(cls, arguments: Mapping[str, Any]) -> Self:
+        """Validate keyword arguments. None means the default, unless it is a value itself."""
+        defaults = {spec.name: spec.default for spec in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in arguments.items():
+            if name not in defaults:
+                raise unknown_name("option", name, defaults)
+            if value is not None:
+                values[name] = VALIDATORS[name](name, value)
+            elif defaults[name] is None or name == "limit":
+                values[name] = None
+        parsed = cls(**values)
+        start, end = parsed.date_from, parsed.date_to
+        if start is not None and end is not None and start > end:
+            raise Invalid(f"date_from {start} is after date_to {end}")
+        return parsed
 
-    def allowed(self, workspace: str, now: datetime) -> Filter:
-        """The memories that may be found."""
+    def search_filter(self, workspace: str, now: datetime) -> Filter:
+        """Return the filter of the memories that a search may return."""
         return Filter(
             (workspace,),
             (Kind.MEMORY,),
@@ -75,16 +118,15 @@ class SearchOptions:
             min_confidence=self.min_confidence,
         )
 
-    def reachable(self, workspace: str, now: datetime) -> Filter:
-        """The memories that links may lead to: whatever was known and valid, also outside of the search's filters."""
-        return Filter(
-            (workspace,), (Kind.MEMORY,), created_to=self.as_of, valid_at=self.as_of or now
-        )
+    def relationship_filter(self, workspace: str, now: datetime) -> Filter:
+        """Return the filter of related memories: all that were stored and valid at that time."""
+        as_of = self.as_of
+        return Filter((workspace,), (Kind.MEMORY,), created_to=as_of, valid_at=as_of or now)
 
 
 @dataclass(frozen=True, slots=True)
-class ContextOptions(SearchOptions):
-    """How to write what was found into a prompt. `pinned`: pinned memories come first, found or not."""
+class MemoryContextOptions(MemorySearchOptions):
+    """Options of a context. `pinned`: include pinned memories, whether retrieved or not."""
 
     template: str | MemoryTemplate | None = None
     token_budget: int | None = None
@@ -93,54 +135,48 @@ class ContextOptions(SearchOptions):
     pinned: bool = True
 
 
-_NO_LIMIT = ("limit",)
+Validator = Callable[[str, Any], Any]
 
 
-def _whole(least: int, most: int) -> Callable[[str, Any], int]:
-    return lambda name, value: options.whole(name, value, least, most)
+def _int_range(minimum: int, maximum: int) -> Validator:
+    return lambda name, value: validation.validate_int(name, value, minimum, maximum)
 
 
-def _yes_or_no(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Invalid(f"{name} must be True or False, not {value!r}")
-    return value
-
-
-def _ranking(name: str, value: Any) -> RankingOptions:
+def _parse_ranking(name: str, value: Any) -> RankingOptions:
     if isinstance(value, Mapping):
-        for one in value:
-            if one not in RankingOptions.__dataclass_fields__:
-                raise unknown("ranking option", one, RankingOptions.__dataclass_fields__)
+        for option in value:
+            if option not in RankingOptions.__dataclass_fields__:
+                raise unknown_name("ranking option", option, RankingOptions.__dataclass_fields__)
         value = RankingOptions(**value)
     if not isinstance(value, RankingOptions):
-        raise Invalid(f"{name} must be RankingOptions, not {value!r}")
-    return value.checked()
+        raise Invalid(f"{name} must be RankingOptions, got {value!r}")
+    return value.validate()
 
 
-def _as_given(_: str, value: Any) -> Any:
-    """What is looked up or checked where it is used."""
+def _defer(_: str, value: Any) -> Any:
+    """Accept a value that is validated where it is used."""
     return value
 
 
-CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "limit": _whole(1, options.MAX_LIMIT),
-    "memory_types": validation.names,
-    "date_from": validation.time,
-    "date_to": validation.time,
-    "min_confidence": options.fraction,
-    "conversation_id": validation.name,
-    "include_relationships": _yes_or_no,
-    "relationship_depth": _whole(0, MAX_DEPTH),
-    "relationship_types": validation.names,
-    "mode": validation.name,
-    "min_score": options.fraction,
-    "ranker": _as_given,
-    "ranking": _ranking,
-    "as_of": validation.time,
-    "now": validation.time,
-    "template": _as_given,
-    "token_budget": _whole(0, 100_000_000),
-    "include_metadata": _yes_or_no,
-    "model": validation.name,
-    "pinned": _yes_or_no,
+VALIDATORS: dict[str, Validator] = {
+    "limit": _int_range(1, options.MAX_LIMIT),
+    "memory_types": validation.validate_names,
+    "date_from": validation.validate_time,
+    "date_to": validation.validate_time,
+    "min_confidence": validation.validate_fraction,
+    "conversation_id": validation.validate_name,
+    "include_relationships": validation.validate_bool,
+    "relationship_depth": _int_range(0, MAX_DEPTH),
+    "relationship_types": validation.validate_names,
+    "mode": validation.validate_name,
+    "min_score": validation.validate_fraction,
+    "ranker": _defer,
+    "ranking": _parse_ranking,
+    "as_of": validation.validate_time,
+    "now": validation.validate_time,
+    "template": _defer,
+    "token_budget": _int_range(0, MAX_BUDGET),
+    "include_metadata": validation.validate_bool,
+    "model": validation.validate_name,
+    "pinned": validation.validate_bool,
 }

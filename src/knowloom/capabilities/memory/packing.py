@@ -1,4 +1,4 @@
-"""From ranked memories to a context: the best set whose text, with the template's own, stays within the budget."""
+"""Packing of ranked memories: the best set whose text, template included, fits the budget."""
 
 from __future__ import annotations
 
@@ -7,115 +7,123 @@ from dataclasses import dataclass
 
 from knowloom.capabilities.memory import templates
 from knowloom.capabilities.memory.model import ContextPreview, Omitted, SearchResult
-from knowloom.capabilities.memory.ranking import worths
+from knowloom.capabilities.memory.ranking import relative_values
 from knowloom.capabilities.memory.templates import MemoryTemplate
-from knowloom.context.packing import Fitted, Part, fit
+from knowloom.context.packing import PackingResult, SectionCandidates, pack
 from knowloom.formats.layout import Layout, assemble
 from knowloom.model import Form, Hit, Item, Key
 from knowloom.ports import TokenCounter
 from knowloom.recipes import Recipe
 
-NAME = "memories"
-RECIPE = Recipe(NAME, forms=(Form.WHOLE,))
-SEAM = 8  # tokens that a memory may need less in its place than alone, where words of two memories meet
-MOST_TRIES = 200  # of taking one more in
+SECTION = "memories"
+RECIPE = Recipe(SECTION, forms=(Form.WHOLE,))
+SEAM_TOKENS = 8  # tokens that a memory may save where its text meets that of a neighbour
+MAX_REFILLS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A result and what it is worth beside the others, from 0 to 1."""
+class MemoryCandidate:
+    """A result and its value in [0, 1] relative to the others."""
 
     result: SearchResult
-    worth: float
+    value: float
 
     @property
     def key(self) -> Key:
         return (self.result.memory.workspace, self.result.memory.id)
 
+    @property
+    def hit(self) -> Hit:
+        """A hit with the identity of the memory; the template renders its text."""
+        memory = self.result.memory
+        return Hit(Item(memory.id, memory.workspace, text=memory.content), self.value)
 
-def candidates(pinned: Sequence[SearchResult], results: Sequence[SearchResult]) -> list[Candidate]:
-    """What may be shown, each memory once: pinned ones, then the rest by worth. What a link leads to is worth no more than its start."""
-    found = [Candidate(one, 1.0) for one in pinned]
-    rest: list[Candidate] = []
-    for one, worth in zip(results, worths(results), strict=True):
-        rest.append(Candidate(one, worth))
-        for related in one.relationships:
-            near = related.relationship.weight / (related.depth + 1)
-            rank = round((one.rank or 0.0) * near, 6)
-            rest.append(Candidate(SearchResult(related.memory, round(near, 6), rank), worth * near))
-    rest.sort(key=lambda one: -one.worth)  # stable: the ranker's order holds among equals
-    unique: dict[Key, Candidate] = {}
-    for candidate in [*found, *rest]:
+
+def merge_candidates(
+    pinned: Sequence[SearchResult], results: Sequence[SearchResult]
+) -> list[MemoryCandidate]:
+    """Return each memory once: pinned ones, then the others by value.
+
+    A related memory is worth at most as much as the result it belongs to.
+    """
+    ranked: list[MemoryCandidate] = []
+    for result, value in zip(results, relative_values(results), strict=True):
+        ranked.append(MemoryCandidate(result, value))
+        for related in result.relationships:
+            proximity = related.relationship.weight / (related.depth + 1)
+            rank = round((result.rank or 0.0) * proximity, 6)
+            neighbour = SearchResult(related.memory, round(proximity, 6), rank)
+            ranked.append(MemoryCandidate(neighbour, value * proximity))
+    ranked.sort(key=lambda candidate: -candidate.value)  # stable: ties keep the ranker's order
+    unique: dict[Key, MemoryCandidate] = {}
+    for candidate in [*(MemoryCandidate(result, 1.0) for result in pinned), *ranked]:
         unique.setdefault(candidate.key, candidate)
     return list(unique.values())
 
 
-def context(
-    given: Sequence[Candidate],
+def pack_memories(
+    candidates: Sequence[MemoryCandidate],
     template: MemoryTemplate,
     budget: int | None,
     counter: TokenCounter,
     include_metadata: bool,
 ) -> ContextPreview:
-    """The context, and what it is made of."""
-    layout = templates.layout(template, {one.key: one.result for one in given}, include_metadata)
-    hits = tuple(Hit(_stand_in(one), one.worth) for one in given)
-    fitted = fit([Part(RECIPE, hits)], budget, layout, counter)
-    shown = {hit.item.key for fragment in fitted.fragments for hit in fragment.hits}
-    text, tokens = fitted.text, fitted.tokens
+    """Return the best context within the budget, with its memories and omissions."""
+    results = {candidate.key: candidate.result for candidate in candidates}
+    layout = templates.template_layout(template, results, include_metadata)
+    hits = tuple(candidate.hit for candidate in candidates)
+    packed = pack([SectionCandidates(RECIPE, hits)], budget, layout, counter)
+    shown = {hit.item.key for fragment in packed.fragments for hit in fragment.hits}
+    text, tokens = packed.text, packed.tokens
     if budget is not None:
-        text, tokens = _more(fitted, given, shown, layout, budget, counter)
-    inside = [one.result for one in given if one.key in shown]
-    left_out = [one for one in fitted.left_out if one.hit.item.key not in shown]
-    ranks = {one.key: one.result.rank or 0.0 for one in given}
+        text, tokens = _refill(packed, candidates, shown, layout, budget, counter)
+    included = [candidate.result for candidate in candidates if candidate.key in shown]
+    omitted = [
+        Omitted(
+            left_out.hit.item.id,
+            results[left_out.hit.item.key].rank or 0.0,
+            left_out.tokens,
+            left_out.reason,
+        )
+        for left_out in packed.left_out
+        if left_out.hit.item.key not in shown
+    ]
     return ContextPreview(
         text,
         tokens,
-        tuple(inside),
-        bool(left_out),
+        tuple(included),
+        bool(omitted),
         template.name,
-        tuple(one.memory.id for one in inside),
-        {one.memory.id: one.rank or 0.0 for one in inside},
+        tuple(result.memory.id for result in included),
+        {result.memory.id: result.rank or 0.0 for result in included},
         round(100 * tokens / budget, 2) if budget else 0.0,
-        tuple(
-            Omitted(one.hit.item.id, ranks[one.hit.item.key], one.tokens, one.reason)
-            for one in left_out
-        ),
+        tuple(omitted),
     )
 
 
-def _more(
-    fitted: Fitted,
-    given: Sequence[Candidate],
+def _refill(
+    packed: PackingResult,
+    candidates: Sequence[MemoryCandidate],
     shown: set[Key],
     layout: Layout,
     budget: int,
     counter: TokenCounter,
 ) -> tuple[str, int]:
-    """Take in what fits after all. Memories are weighed one by one with a separator each, and the last has none; together they may be
-    a little shorter. `shown` grows."""
-    text, tokens = fitted.text, fitted.tokens
-    blocks = {one.key: layout.block(Hit(_stand_in(one), one.worth), Form.WHOLE) for one in given}
-    for one in sorted(fitted.left_out, key=lambda one: (-one.hit.score, one.hit.item.id))[
-        :MOST_TRIES
-    ]:
-        own = counter.count(layout.start + layout.end) if not shown else 0
-        if one.tokens + own <= budget - tokens + SEAM:
-            tried = assemble(
-                layout,
-                [
-                    (
-                        NAME,
-                        [blocks[key] for key in blocks if key in shown or key == one.hit.item.key],
-                    )
-                ],
-            )
-            if (count := counter.count(tried)) <= budget:
-                shown.add(one.hit.item.key)
-                text, tokens = tried, count
+    """Add memories that fit after all; `shown` grows.
+
+    Each memory was counted with a separator, but the last one has none, and joined texts may need
+    fewer tokens.
+    """
+    text, tokens = packed.text, packed.tokens
+    blocks = {candidate.key: layout.block(candidate.hit, Form.WHOLE) for candidate in candidates}
+    left_out = sorted(packed.left_out, key=lambda entry: (-entry.hit.score, entry.hit.item.id))
+    for entry in left_out[:MAX_REFILLS]:
+        overhead = 0 if shown else counter.count(layout.start + layout.end)
+        if entry.tokens + overhead > budget - tokens + SEAM_TOKENS:
+            continue
+        keys = shown | {entry.hit.item.key}
+        longer = assemble(layout, [(SECTION, [blocks[key] for key in blocks if key in keys])])
+        if (count := counter.count(longer)) <= budget:
+            shown.add(entry.hit.item.key)
+            text, tokens = longer, count
     return text, tokens
-
-
-def _stand_in(one: Candidate) -> Item:
-    """What the fitting stage needs of a memory: its name. The text is the template's business."""
-    return Item(one.result.memory.id, one.result.memory.workspace, text=one.result.memory.content)

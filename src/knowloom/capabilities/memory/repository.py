@@ -1,4 +1,4 @@
-"""Where the memories of a workspace are kept: writing them, counting their use, getting them back."""
+"""Storage of the memories of a workspace: writes, access counts, reads by id."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from knowloom.model import Edge, Item, Kind
 log = logging.getLogger(__name__)
 
 
-class Shelf:
-    """The memories of one workspace in the engine. Items of other kinds are none of its business."""
+class MemoryRepository:
+    """The items of kind memory in one space of the engine."""
 
     def __init__(self, kb: Engine, workspace: str) -> None:
         self._kb, self._workspace = kb, workspace
@@ -25,77 +25,70 @@ class Shelf:
     def add(
         self,
         items: Sequence[Item],
-        links: Sequence[Edge],
-        ended: Sequence[tuple[Item, Item]],
+        edges: Sequence[Edge],
+        superseded: Sequence[tuple[Item, Item]],
         embed: bool,
     ) -> None:
-        """One write; `ended` are memories before and after their end. What is stored already stays as it is; another memory of the
-        same id is a Conflict."""
-        stored = {item.id: item for item in self.all([item.id for item in items])}
+        """Store everything in one write.
+
+        `superseded` are memories before and after their end. A memory that is stored already stays
+        unchanged; another one under the same id is a Conflict.
+        """
+        stored = {item.id: item for item in self._get_items([item.id for item in items])}
         for item in items:
-            if item.id in stored and not _same(item, stored[item.id]):
+            if item.id in stored and _content(item) != _content(stored[item.id]):
                 raise Conflict(
-                    f"memory {item.id!r} exists already in workspace {self._workspace!r}; a newer one takes its place with supersedes",
+                    f"memory {item.id!r} already exists in workspace {self._workspace!r}; "
+                    "pass supersedes to replace it",
                     "exists",
                 )
         new = [item for item in items if item.id not in stored]
-        expected = {item.key: "" for item in new} | {
-            before.key: self._kb.version(before) for before, _ in ended
-        }
-        report = self._kb.add(
-            [*new, *(after for _, after in ended)], links, embed=embed, expected=expected
-        )
+        expected = {item.key: "" for item in new}
+        expected |= {before.key: codec.version(before) for before, _ in superseded}
+        changed = [*new, *(after for _, after in superseded)]
+        report = self._kb.add(changed, edges, embed=embed, expected=expected)
         for problem in report.problems:
             log.warning("memory: %s", problem)
 
-    def count(self, ids: Sequence[str], now: datetime) -> None:
-        """Count that memories were used. One that changed meanwhile is not counted."""
-        for item in self.stored(ids):
-            used = {
+    def count_access(self, ids: Sequence[str], now: datetime) -> None:
+        """Increment the access counts. A memory that changed concurrently is skipped."""
+        for item in self.get(ids):
+            access = {
                 ACCESSED: codec.time_to_text(now),
                 ACCESSES: int(item.properties.get(ACCESSES, 0)) + 1,
             }
             counted = replace(
                 item,
-                properties={**item.properties, **used},
+                properties={**item.properties, **access},
                 updated_at=item.updated_at or item.created_at,
             )
             try:
-                self._kb.add(counted, embed=False, expected={item.key: self._kb.version(item)})
+                self._kb.add(counted, embed=False, expected={item.key: codec.version(item)})
             except Conflict:
-                log.info("memory %s changed while it was counted", item.id)
+                log.info("memory %s changed while its access was counted", item.id)
 
-    def all(self, ids: Sequence[str]) -> list[Item]:
-        """Items of any kind; none before the first was written."""
+    def get(self, ids: Sequence[str]) -> list[Item]:
+        """Return the stored memories; unknown ids are left out."""
+        return [item for item in self._get_items(ids) if item.kind is Kind.MEMORY]
+
+    def require(self, ids: Sequence[str]) -> list[Item]:
+        """Return the memories; raise NotFound if an id is unknown."""
+        items = self.get(ids)
+        stored = {item.id for item in items}
+        for id in ids:
+            if id not in stored:
+                raise NotFound(f"no memory {id!r} in workspace {self._workspace!r}")
+        return items
+
+    def _get_items(self, ids: Sequence[str]) -> list[Item]:
+        """Return items of any kind; none if the workspace does not exist yet."""
         try:
             return self._kb.get(ids, space=self._workspace)
         except NotFound:
             return []
 
-    def stored(self, ids: Sequence[str]) -> list[Item]:
-        return [item for item in self.all(ids) if item.kind is Kind.MEMORY]
 
-    def known(self, ids: Sequence[str]) -> list[Item]:
-        found = self.stored(ids)
-        if missing := [id for id in ids if id not in {item.id for item in found}]:
-            raise NotFound(f"no memory {missing[0]!r} in workspace {self._workspace!r}")
-        return found
-
-
-def _same(given: Item, stored: Item) -> bool:
-    """Whether it was told before: it says the same of the same, whenever that was and whatever became of it since."""
-    return _told(given) == _told(stored)
-
-
-def _told(item: Item) -> tuple[object, ...]:
-    metadata = item.shown_properties
-    return (
-        item.kind,
-        item.text,
-        item.type,
-        item.subject,
-        item.confidence,
-        item.tags,
-        item.valid_from,
-        metadata,
-    )
+def _content(item: Item) -> tuple[object, ...]:
+    """Return the fields that make two memories the same, regardless of later bookkeeping."""
+    described = (item.kind, item.text, item.type, item.subject, item.confidence, item.tags)
+    return (*described, item.valid_from, item.shown_properties)

@@ -1,4 +1,4 @@
-"""How memories are written into a prompt: three templates, those of users, and one substitution that no content can reach into."""
+"""Templates that render memories: three built-in ones, those of users, and substitution."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from typing import Any
 
 from knowloom import codec, validation
 from knowloom.capabilities.memory.model import Remembered, SearchResult
-from knowloom.errors import Invalid, TemplateNotFound, unknown
+from knowloom.errors import Invalid, TemplateNotFound, unknown_name
 from knowloom.formats.layout import Layout
 from knowloom.model import Form, Hit, Key
 
-MAX_PART = 100_000  # characters of a header, a format, a separator, a footer
+MAX_PART_CHARACTERS = 100_000  # of a header, format, separator or footer
 _VARIABLE = re.compile(r"\{\{\s*(\w*)\s*\}\}")
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryTemplate:
-    """A header, each memory, what stands between two, a footer. `include_metadata` says that the format shows type, confidence and time.
-    `line_break` is what a line break inside a memory becomes, so that no memory can pass for two; None leaves it as it is."""
+    """A header, a format per memory, a separator and a footer.
+
+    `include_metadata` declares that the format itself shows type, confidence and time. `line_break`
+    replaces line breaks inside a memory, so that one memory cannot look like two; None keeps them.
+    """
 
     name: str
     memory_format: str = "{{content}}"
@@ -32,103 +35,99 @@ class MemoryTemplate:
     line_break: str | None = None
 
 
+CHAT = MemoryTemplate(
+    "chat",
+    memory_format="- {{content}}",
+    header="Relevant context from past conversations:\n\n",
+    footer="\n",
+    line_break="\n  ",
+)
+DETAILED = MemoryTemplate(
+    "detailed",
+    memory_format="[{{type}}] {{content}} (confidence: {{confidence}}, {{timestamp}})",
+    separator="\n\n",
+    header="Relevant memories:\n\n",
+    footer="\n",
+    include_metadata=True,
+    line_break="\n  ",
+)
+SUMMARY = MemoryTemplate("summary", separator=" | ", header="Key information:\n", line_break=" ")
 TEMPLATES: Mapping[str, MemoryTemplate] = {
-    one.name: one
-    for one in (
-        MemoryTemplate(
-            "chat",
-            "- {{content}}",
-            "\n",
-            "Relevant context from past conversations:\n\n",
-            "\n",
-            line_break="\n  ",
-        ),
-        MemoryTemplate(
-            "detailed",
-            "[{{type}}] {{content}} (confidence: {{confidence}}, {{timestamp}})",
-            "\n\n",
-            "Relevant memories:\n\n",
-            "\n",
-            True,
-            line_break="\n  ",
-        ),
-        MemoryTemplate("summary", "{{content}}", " | ", "Key information:\n", "", line_break=" "),
-    )
+    template.name: template for template in (CHAT, DETAILED, SUMMARY)
 }
+
+
+def _timestamp(result: SearchResult) -> str:
+    created_at = result.memory.created_at
+    return "" if created_at is None else codec.time_to_text(created_at)
+
+
 VARIABLES: dict[str, Callable[[SearchResult], str]] = {
-    "content": lambda one: one.memory.said,
-    "type": lambda one: one.memory.type or "memory",
-    "confidence": lambda one: f"{one.memory.confidence:g}",
-    "timestamp": lambda one: (
-        "" if one.memory.created_at is None else codec.time_to_text(one.memory.created_at)
-    ),
-    "score": lambda one: f"{one.score:.2f}",
+    "content": lambda result: result.memory.display_text,
+    "type": lambda result: result.memory.type or "memory",
+    "confidence": lambda result: f"{result.memory.confidence:g}",
+    "timestamp": _timestamp,
+    "score": lambda result: f"{result.score:.2f}",
 }
+FIELDS = tuple(field.name for field in fields(MemoryTemplate))
 
 
-def checked(name: str, given: MemoryTemplate | Mapping[str, Any]) -> MemoryTemplate:
-    """A template of the user's, under this name, or what is wrong with it."""
-    known = {one.name for one in fields(MemoryTemplate)}
-    if isinstance(given, Mapping):
-        for one in given:
-            if one not in known:
-                raise unknown("field of a template", one, known)
-        values = dict(given)
-    elif isinstance(given, MemoryTemplate):
-        values = {one: getattr(given, one) for one in known}
+def parse_template(name: str, value: MemoryTemplate | Mapping[str, Any]) -> MemoryTemplate:
+    """Return a user's template under this name; raise Invalid if it is unusable."""
+    if isinstance(value, Mapping):
+        for field in value:
+            if field not in FIELDS:
+                raise unknown_name("field of a template", field, FIELDS)
+        values = dict(value)
+    elif isinstance(value, MemoryTemplate):
+        values = {field: getattr(value, field) for field in FIELDS}
     else:
-        raise Invalid(f"a template is a MemoryTemplate or a mapping of its fields, not {given!r}")
-    template = MemoryTemplate(**values | {"name": validation.name("a template's name", name)})
-    for one in (
-        "memory_format",
-        "separator",
-        "header",
-        "footer",
-        *(["line_break"] if template.line_break is not None else []),
-    ):
-        _text(template.name, one, getattr(template, one))
-    if not template.name or not isinstance(template.include_metadata, bool):
-        raise Invalid(
-            f"template {name!r}: it needs a name, and include_metadata must be True or False"
-        )
+        raise Invalid(f"a template must be a MemoryTemplate or a mapping, got {value!r}")
+    values["name"] = validation.validate_name("template name", name)
+    template = MemoryTemplate(**values)
+    if not template.name:
+        raise Invalid("a template needs a name")
+    validation.validate_bool(f"template {name!r}: include_metadata", template.include_metadata)
+    parts = ["memory_format", "separator", "header", "footer"]
+    for part in [*parts, "line_break"] if template.line_break is not None else parts:
+        _validate_part(template.name, part, getattr(template, part))
     for variable in _VARIABLE.findall(template.memory_format):
         if variable not in VARIABLES:
-            raise unknown("variable of a template", variable, VARIABLES)
+            raise unknown_name("variable of a template", variable, VARIABLES)
     return template
 
 
-def chosen(
-    given: str | MemoryTemplate | Mapping[str, Any], known: Mapping[str, MemoryTemplate]
+def resolve_template(
+    template: str | MemoryTemplate | Mapping[str, Any], registered: Mapping[str, MemoryTemplate]
 ) -> MemoryTemplate:
-    """The template of this name, or the one given."""
-    if not isinstance(given, str):
-        return checked(
-            given.get("name", "custom")
-            if isinstance(given, Mapping)
-            else getattr(given, "name", "custom"),
-            given,
-        )
-    if given not in known:
-        raise unknown("template", given, known, TemplateNotFound)
-    return known[given]
+    """Return the registered template of this name, or a validated custom one."""
+    if isinstance(template, str):
+        if template not in registered:
+            raise unknown_name("template", template, registered, TemplateNotFound)
+        return registered[template]
+    if isinstance(template, Mapping):
+        return parse_template(template.get("name", "custom"), template)
+    return parse_template(getattr(template, "name", "custom"), template)
 
 
-def written(template: MemoryTemplate, result: SearchResult, include_metadata: bool) -> str:
-    """One memory in the template's format. Every variable is replaced once: what stands in a memory is never a variable."""
+def render_memory(template: MemoryTemplate, result: SearchResult, include_metadata: bool) -> str:
+    """Render a memory. Variables are substituted once: content never becomes a variable."""
     text = _VARIABLE.sub(
-        lambda found: _value(template, VARIABLES[found[1]](result)), template.memory_format
+        lambda match: _fold_lines(template, VARIABLES[match[1]](result)), template.memory_format
     )
-    facts = _facts(template, result.memory) if include_metadata else []
-    return f"{text} ({', '.join(_value(template, fact) for fact in facts)})" if facts else text
+    details = _metadata_details(template, result.memory) if include_metadata else []
+    if not details:
+        return text
+    return f"{text} ({', '.join(_fold_lines(template, detail) for detail in details)})"
 
 
-def layout(
+def template_layout(
     template: MemoryTemplate, results: Mapping[Key, SearchResult], include_metadata: bool
 ) -> Layout:
-    """The template as the fitting stage needs it; its own text is counted like all other."""
+    """Return the template as a layout for packing, its text counted like any other."""
 
     def block(hit: Hit, _: Form) -> str:
-        return written(template, results[hit.item.key], include_metadata)
+        return render_memory(template, results[hit.item.key], include_metadata)
 
     return Layout(
         f"template {template.name}",
@@ -140,34 +139,33 @@ def layout(
         template.separator,
         block,
         final_newline=True,
-        lasting=False,
+        is_cacheable=False,
     )
 
 
-def _facts(template: MemoryTemplate, memory: Remembered) -> list[str]:
-    """What the template's own text does not say of a memory."""
-    own = [] if template.include_metadata else [f"type: {memory.type}"] if memory.type else []
+def _metadata_details(template: MemoryTemplate, memory: Remembered) -> list[str]:
+    """Return the metadata that the template itself does not show."""
+    details: list[str] = []
     if not template.include_metadata:
-        own.append(f"confidence: {memory.confidence:g}")
-        own += [f"created: {codec.time_to_text(memory.created_at)}"] if memory.created_at else []
-    return own + [
+        if memory.type:
+            details.append(f"type: {memory.type}")
+        details.append(f"confidence: {memory.confidence:g}")
+        if memory.created_at:
+            details.append(f"created: {codec.time_to_text(memory.created_at)}")
+    return details + [
         f"{name}: {value if isinstance(value, str) else codec.to_json(value)}"
         for name, value in memory.metadata.items()
     ]
 
 
-def _value(template: MemoryTemplate, text: str) -> str:
-    return (
-        text
-        if template.line_break is None
-        else _LINE_BREAK.sub(lambda _: template.line_break or "", text)
-    )
+def _fold_lines(template: MemoryTemplate, text: str) -> str:
+    line_break = template.line_break
+    return text if line_break is None else _LINE_BREAK.sub(lambda _: line_break, text)
 
 
-def _text(name: str, field: str, value: object) -> None:
-    if not isinstance(value, str) or len(value) > MAX_PART:
-        raise Invalid(
-            f"template {name!r}: {field} must be a text of at most {MAX_PART:,} characters"
-        )
+def _validate_part(name: str, part: str, value: object) -> None:
+    if not isinstance(value, str) or len(value) > MAX_PART_CHARACTERS:
+        limit = f"{MAX_PART_CHARACTERS:,}"
+        raise Invalid(f"template {name!r}: {part} must be a string of at most {limit} characters")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise Invalid(f"template {name!r}: {field} contains lone surrogates, which are not text")
+        raise Invalid(f"template {name!r}: {part} must not contain lone surrogates")

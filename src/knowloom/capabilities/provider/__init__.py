@@ -1,1 +1,1 @@
-"""The provider: what is known about an entity and a question, by prompt section, for an agent's prompt."""
+"""The provider: knowledge about an entity and a query, by prompt section."""

@@ -1,4 +1,4 @@
-"""What the provider finds and gives. Values only."""
+"""Values of the provider: relations, entries, and the answer by prompt section."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from knowloom.model import Edge, Hit, Item, Key, Problem
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A link met on the way out from the entity. `depth` is how many links away it is met, `score` is its weight / depth."""
+    """An edge reached from the entity within `depth` hops; its score is weight / depth."""
 
     edge: Edge
     depth: int
     score: float
     source: Item
     target: Item
-    piece: Key | None = None  # the piece that explains it, if that can be seen
+    piece: Key | None = None  # the item that explains the edge, if it is visible
 
     @property
     def type(self) -> str:
@@ -27,7 +27,11 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What the three layers found. Profiles are in the order of the spaces asked; pieces best first; links by (type, target)."""
+    """The results of the three layers.
+
+    Profiles are in the order of the requested spaces, pieces best first, relations ordered by
+    (type, target).
+    """
 
     query: str
     entity_id: str | None
@@ -40,8 +44,10 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that goes into a section: a line of a profile, a piece, or a link. `line` is how it is shown when no format says
-    otherwise, `short` a shorter way to say it, if there is one."""
+    """One line of a section: a profile property, a piece, or a relation.
+
+    `line` is the default rendering, `short` a shorter one, if there is any.
+    """
 
     kind: str  # "metadata", "piece", "relation"
     section: str
@@ -58,24 +64,11 @@ class Entry:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self) -> dict[str, Any]:
-        """What a template may use. The names of the three-layer files work too."""
-        own = {
-            name: getattr(self, name)
-            for name in (
-                "kind",
-                "section",
-                "id",
-                "space",
-                "line",
-                "score",
-                "type",
-                "title",
-                "text",
-                "summary",
-            )
-        }
-        own |= {"tags": list(self.tags), "properties": dict(self.properties)}
-        return own | {
+        """Return the variables of a template, also under the names of three-layer files."""
+        values = {name: getattr(self, name) for name in TEMPLATE_FIELDS}
+        return values | {
+            "tags": list(self.tags),
+            "properties": dict(self.properties),
             "content": self.text,
             "knowledge_type": self.type,
             "info_type": self.section,
@@ -83,9 +76,14 @@ class Entry:
         }
 
 
+TEMPLATE_FIELDS = tuple(
+    ["kind", "section", "id", "space", "line", "score", "type", "title", "text", "summary"]
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Unshown:
-    """An entry that did not fit, with the tokens that showing it would have cost."""
+    """An entry that did not fit, with the tokens that it would have cost."""
 
     section: str
     kind: str
@@ -97,7 +95,7 @@ class Unshown:
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """Text by prompt section. `tokens` is the sum over all sections, counted by `token_counter` on the texts as they are here."""
+    """Text by prompt section. `tokens` is the sum over all sections as returned."""
 
     sections: Mapping[str, str]
     tokens: int

@@ -1,5 +1,9 @@
-"""Sections under one budget. Entries that stand on their own are chosen exactly; where a template makes the text of a whole section, the
-choice starts from an estimate and is put right on the rendered bytes. The budget is never passed."""
+"""Packing of sections under one budget.
+
+Entries that are rendered one by one are chosen exactly. Where a template renders a whole section,
+the choice starts from an estimate and is corrected on the rendered text. The budget is never
+exceeded.
+"""
 
 from __future__ import annotations
 
@@ -8,45 +12,51 @@ from dataclasses import dataclass, field
 
 from knowloom.capabilities.provider.model import Entry, Unshown
 from knowloom.context import knapsack
-from knowloom.context.knapsack import Group, Offer, Option
-from knowloom.context.packing import FORM_LEAST, FORM_VALUE, SCALE
+from knowloom.context.knapsack import Offer, OfferGroup, Option
+from knowloom.context.packing import FORM_WEIGHTS, MIN_FORM_VALUE, SCALE
 from knowloom.errors import KnowloomError
 from knowloom.model import Form, Problem
 from knowloom.ports import TokenCounter
 
-SHARPNESS = 6.0  # as of a recipe
-ATTEMPTS = 64  # to bring back what an estimate left out
+SHARPNESS = 6.0  # the default of a recipe
+MAX_REFILLS = 64  # entries to try again after an estimate left them out
+ABSENT = -1
 
-Blocks = tuple[str, ...]  # an entry's texts, the fullest first
+Blocks = tuple[str, ...]  # the texts of an entry, longest first
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section to be. `blocks` are the texts of each entry if they are simply put one after the other; else `whole` makes the text."""
+    """A section before packing.
+
+    `blocks` are the texts of each entry if they are simply joined; otherwise `render` produces the
+    text of the section.
+    """
 
     name: str
     entries: tuple[Entry, ...]
     blocks: tuple[Blocks, ...] = ()
-    whole: Callable[[Sequence[Entry]], str] | None = None
+    render: Callable[[Sequence[Entry]], str] | None = None
     opening: str = ""
-    between: str = "\n"
+    separator: str = "\n"
     cap: int | None = None
 
     def text(self, picks: Sequence[int]) -> str:
-        """With the form picked of each entry, -1 for none; without any entry it is empty."""
+        """Return the text with the picked form of each entry; empty if all are ABSENT."""
         if all(pick < 0 for pick in picks):
             return ""
-        if self.whole is not None:
-            return self.whole(
-                [entry for entry, pick in zip(self.entries, picks, strict=True) if pick >= 0]
-            )
-        return self.opening + self.between.join(
+        if self.render is not None:
+            pairs = zip(self.entries, picks, strict=True)
+            return self.render([entry for entry, pick in pairs if pick >= 0])
+        return self.opening + self.separator.join(
             blocks[pick] for blocks, pick in zip(self.blocks, picks, strict=True) if pick >= 0
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class PackedSections:
+    """The text of each section, their tokens, and the entries that did not fit."""
+
     texts: Mapping[str, str]
     tokens: int
     left_out: tuple[Unshown, ...] = ()
@@ -55,28 +65,30 @@ class Fitted:
 
 @dataclass
 class Draft:
-    """The choice while it is made. A section whose format fails is taken out, and why is kept."""
+    """The choice in progress. A section whose format fails is emptied and reported."""
 
     sections: list[Section]
     counter: TokenCounter
     max_tokens: int | None
-    joined: str | None = (
-        None  # what stands between sections that become one text; None: each is counted for itself
-    )
+    delimiter: str | None = None  # joins sections into one text; None: count each by itself
     picks: list[list[int]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     costs: list[int] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def take(self, picks: Sequence[Sequence[int]]) -> None:
+    def pick_all(self, picks: Sequence[Sequence[int]]) -> None:
         self.picks, self.texts, self.costs = [], [], []
         for number, section in enumerate([*self.sections]):
             self.picks.append(list(picks[number]))
             self.texts.append("")
             self.costs.append(0)
-            self.write(number, section)
+            self._render(number, section)
 
-    def write(self, number: int, section: Section) -> None:
+    def pick(self, number: int, entry: int, form: int) -> None:
+        self.picks[number][entry] = form
+        self._render(number, self.sections[number])
+
+    def _render(self, number: int, section: Section) -> None:
         try:
             self.texts[number] = section.text(self.picks[number])
         except KnowloomError as error:
@@ -86,147 +98,120 @@ class Draft:
         self.costs[number] = self.counter.count(self.texts[number])
 
     @property
-    def text(self) -> str:
-        return (self.joined or "").join(text for text in self.texts if text)
-
-    @property
     def tokens(self) -> int:
-        return sum(self.costs) if self.joined is None else self.counter.count(self.text)
+        if self.delimiter is None:
+            return sum(self.costs)
+        return self.counter.count(self.delimiter.join(text for text in self.texts if text))
 
     @property
     def fits(self) -> bool:
-        capped = all(
-            section.cap is None or cost <= section.cap
-            for section, cost in zip(self.sections, self.costs, strict=True)
-        )
-        return capped and (self.max_tokens is None or self.tokens <= self.max_tokens)
-
-    def pick(self, number: int, entry: int, form: int) -> None:
-        self.picks[number][entry] = form
-        self.write(number, self.sections[number])
+        pairs = zip(self.sections, self.costs, strict=True)
+        within_caps = all(section.cap is None or cost <= section.cap for section, cost in pairs)
+        return within_caps and (self.max_tokens is None or self.tokens <= self.max_tokens)
 
 
-def fit(
+def pack_sections(
     sections: Sequence[Section],
     max_tokens: int | None,
     counter: TokenCounter,
-    joined: str | None = None,
-) -> Fitted:
-    """The best entries whose text has at most `max_tokens` tokens, and in each section at most its cap."""
-    draft = Draft(list(sections), counter, max_tokens, joined)
-    draft.take([[0] * len(section.entries) for section in sections])
+    delimiter: str | None = None,
+) -> PackedSections:
+    """Choose the best entries whose text fits `max_tokens` and the cap of each section."""
+    draft = Draft(list(sections), counter, max_tokens, delimiter)
+    draft.pick_all([[0] * len(section.entries) for section in sections])
     if not draft.fits:
         costs = [
-            _costs(section, text, counter)
+            _estimate_costs(section, text, counter)
             for section, text in zip(draft.sections, draft.texts, strict=True)
         ]
-        draft.take(_chosen(draft, costs))
-        _shrink(draft)
-        _fill(draft)
-    texts = {
-        section.name: text
-        for section, text in zip(draft.sections, draft.texts, strict=True)
-        if text
-    }
-    return Fitted(texts, draft.tokens, tuple(_left_out(draft)), tuple(draft.problems))
+        draft.pick_all(_choose_forms(draft, costs))
+        _drop_until_it_fits(draft)
+        _refill(draft)
+    pairs = zip(draft.sections, draft.texts, strict=True)
+    texts = {section.name: text for section, text in pairs if text}
+    return PackedSections(texts, draft.tokens, tuple(_left_out(draft)), tuple(draft.problems))
 
 
-def _costs(section: Section, text: str, counter: TokenCounter) -> list[tuple[int, ...]]:
-    """The tokens of each entry in each form; where a template makes the text, each entry's part of it by length."""
-    if section.whole is None:
+def _estimate_costs(section: Section, text: str, counter: TokenCounter) -> list[tuple[int, ...]]:
+    """Return the tokens of each entry per form; of a rendered section, shares by length."""
+    if section.render is None:
         return [
-            tuple(counter.count(block + section.between) for block in blocks)
+            tuple(counter.count(block + section.separator) for block in blocks)
             for blocks in section.blocks
         ]
     tokens, length = counter.count(text), sum(len(entry.line) for entry in section.entries)
     return [(max(1, tokens * len(entry.line) // max(1, length)),) for entry in section.entries]
 
 
-def _chosen(draft: Draft, costs: Sequence[Sequence[tuple[int, ...]]]) -> list[list[int]]:
-    """Every section is sure of an equal share if it can use it, so that a long profile leaves room for what answers the question."""
-    budget = (
-        sum(sum(sum(forms) for forms in section) for section in costs)
-        if draft.max_tokens is None
-        else draft.max_tokens
-    )
-    groups = []
+def _choose_forms(draft: Draft, costs: Sequence[Sequence[tuple[int, ...]]]) -> list[list[int]]:
+    """Guarantee each section an equal share, so that a long profile leaves room for the rest."""
+    budget = draft.max_tokens
+    if budget is None:
+        budget = sum(sum(sum(forms) for forms in section) for section in costs)
     share = budget // max(1, len(draft.sections))
+    groups = []
     for section, tokens in zip(draft.sections, costs, strict=True):
         offers = tuple(
-            Offer(tuple(Option(cost, worth(entry, form)) for form, cost in enumerate(forms)))
+            Offer(tuple(Option(cost, entry_value(entry, form)) for form, cost in enumerate(forms)))
             for entry, forms in zip(section.entries, tokens, strict=True)
         )
-        heading = draft.counter.count(section.opening) + (
-            draft.counter.count(draft.joined) if draft.joined else 0
-        )
-        most = budget if section.cap is None else min(budget, section.cap)
-        groups.append(Group(offers, min(share, most), most, heading))
+        overhead = draft.counter.count(section.opening)
+        if draft.delimiter:
+            overhead += draft.counter.count(draft.delimiter)
+        ceiling = budget if section.cap is None else min(budget, section.cap)
+        groups.append(OfferGroup(offers, min(share, ceiling), ceiling, overhead))
     options = iter(knapsack.choose(groups, budget).options)
     return [[next(options) for _ in section.entries] for section in draft.sections]
 
 
-def worth(entry: Entry, form: int) -> int:
-    """As the engine weighs items: how relevant, and how much of it is shown."""
+def entry_value(entry: Entry, form: int) -> int:
+    """Return the value of an entry as the engine values items: relevance times form."""
     shown = (Form.WHOLE, Form.SUMMARY)[form]
-    value = float(SCALE * entry.score**SHARPNESS * FORM_VALUE[shown])
-    return max(FORM_LEAST[shown], round(value))
+    value = float(SCALE * entry.score**SHARPNESS * FORM_WEIGHTS[shown])
+    return max(MIN_FORM_VALUE[shown], round(value))
 
 
-def _shrink(draft: Draft) -> None:
-    """Drop what is worth least, until everything fits."""
+def _drop_until_it_fits(draft: Draft) -> None:
+    """Drop the least valuable entries, first in sections over their cap."""
     while not draft.fits:
-        over = [
+        over_cap = [
             number
             for number, section in enumerate(draft.sections)
             if section.cap is not None and draft.costs[number] > section.cap
         ]
-        taken = [
-            (worth(draft.sections[number].entries[entry], form), -number, -entry)
-            for number, entry, form in _taken(draft, over)
+        candidates = [
+            (entry_value(draft.sections[number].entries[entry], form), -number, -entry)
+            for number in over_cap or range(len(draft.sections))
+            for entry, form in enumerate(draft.picks[number])
+            if form >= 0
         ]
-        if not taken:
+        if not candidates:
             return
-        _, number, entry = min(taken)
-        draft.pick(-number, -entry, -1)
+        _, number, entry = min(candidates)
+        draft.pick(-number, -entry, ABSENT)
 
 
-def _taken(draft: Draft, numbers: Sequence[int]) -> list[tuple[int, int, int]]:
-    """What is picked in these sections, or in all."""
-    return [
-        (number, entry, form)
-        for number in numbers or range(len(draft.sections))
-        for entry, form in enumerate(draft.picks[number])
-        if form >= 0
-    ]
-
-
-def _fill(draft: Draft) -> None:
-    """Bring back, the most valuable first, what fits after all."""
+def _refill(draft: Draft) -> None:
+    """Add back absent entries that fit after all, most valuable first."""
     absent = [
         (number, entry)
         for number, picks in enumerate(draft.picks)
         for entry, form in enumerate(picks)
         if form < 0
     ]
-    absent.sort(key=lambda one: (-worth(draft.sections[one[0]].entries[one[1]], 0), one))
-    for number, entry in absent[:ATTEMPTS]:
+    absent.sort(key=lambda at: (-entry_value(draft.sections[at[0]].entries[at[1]], 0), at))
+    for number, entry in absent[:MAX_REFILLS]:
         if draft.sections[number].entries:
             draft.pick(number, entry, 0)
             if not draft.fits:
-                draft.pick(number, entry, -1)
+                draft.pick(number, entry, ABSENT)
 
 
 def _left_out(draft: Draft) -> list[Unshown]:
+    count = draft.counter.count
     return [
-        Unshown(
-            section.name,
-            entry.kind,
-            entry.id,
-            entry.space,
-            entry.score,
-            draft.counter.count(entry.line),
-        )
+        Unshown(section.name, e.kind, e.id, e.space, e.score, count(e.line))
         for section, picks in zip(draft.sections, draft.picks, strict=True)
-        for entry, form in zip(section.entries, picks, strict=True)
+        for e, form in zip(section.entries, picks, strict=True)
         if form < 0
     ]

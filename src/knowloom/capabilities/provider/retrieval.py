@@ -1,54 +1,30 @@
-"""Three layers side by side: profiles by key, pieces by search, links by walking out from the entity; merged into one answer."""
+"""Retrieval of the three layers: profiles by key, pieces by search, relations by traversal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Literal
 
 from knowloom.capabilities.provider.model import Relation, Retrieval
+from knowloom.capabilities.provider.options import ProviderRequest
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, Unavailable
 from knowloom.model import Edge, EdgeKey, Filter, Hit, Item, Key, Kind, Problem
-from knowloom.options import MAX_LIMIT
 from knowloom.ports import Stores
-from knowloom.recipes import Mode, Recipe
-from knowloom.retrieval.neighbours import LIGHTEST
-from knowloom.retrieval.sources import EVERYBODY
+from knowloom.recipes import Recipe
+from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
+from knowloom.retrieval.sources import GLOBAL_PROFILE
+from knowloom.retrieval_settings import MAX_LIMIT
 
-Scope = Literal["entity", "all"]
-READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM, Kind.RULE)
-WIDER = 4  # times as many candidates are looked at when too many of them belong to other entities
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """One retrieval, complete."""
-
-    query: str
-    spaces: tuple[str, ...]
-    now: datetime
-    entity_id: str | None = None
-    top_k: int = 10  # pieces that the search may give
-    types: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    mode: Mode = "hybrid"
-    min_score: float = 0.0
-    scope: Scope = "entity"  # whose pieces the search may give: the entity's and those of nobody, or everybody's
-    graph_traversal_depth: int = 2
-    graph_limit: int = 50  # links, at most
-    edge_types: tuple[str, ...] = ()
-    as_of: datetime | None = None
-
-    def only(self, *kinds: Kind) -> Filter:
-        return Filter(self.spaces, kinds, created_to=self.as_of, valid_at=self.as_of or self.now)
+PIECE_KINDS = (Kind.NODE, Kind.MEMORY, Kind.CLAIM, Kind.RULE)
+WIDENING = 4  # factor of the limit while too many candidates belong to other entities
+HUB_CAP = 30  # edges followed per item and direction, heaviest first
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What one layer gave, and which state of the knowledge it saw."""
+class LayerResult:
+    """The result of one layer, and the digests of the spaces it was read from."""
 
     metadata: tuple[Item, ...] = ()
     global_metadata: tuple[Item, ...] = ()
@@ -58,207 +34,201 @@ class Found:
     state: tuple[tuple[str, str], ...] = ()
 
 
-def retrieve(kb: Engine, wanted: Wanted) -> Retrieval:
-    """All layers at once, each in a thread. If a write came in between, once more in this one, so that they agree."""
+def retrieve_layers(kb: Engine, request: ProviderRequest) -> Retrieval:
+    """Query all layers in parallel; if a write interfered, again in one snapshot."""
     with ThreadPoolExecutor(len(LAYERS), "knowloom-provider") as threads:
-        found = list(threads.map(lambda name: _layer(name, kb, wanted), LAYERS))
-    if len({one.state for one in found if one.state}) > 1:
-        with kb.reading():
-            found = [_layer(name, kb, wanted) for name in LAYERS]
+        results = list(threads.map(lambda name: _query_layer(name, kb, request), LAYERS))
+    if len({result.state for result in results if result.state}) > 1:
+        with kb.reader.snapshot():
+            results = [_query_layer(name, kb, request) for name in LAYERS]
     return Retrieval(
-        wanted.query,
-        wanted.entity_id,
-        tuple(item for one in found for item in one.metadata),
-        tuple(item for one in found for item in one.global_metadata),
-        merged([hit for one in found for hit in one.pieces]),
-        tuple(relation for one in found for relation in one.relations),
-        tuple(problem for one in found for problem in one.problems),
+        request.query,
+        request.entity_id,
+        tuple(item for result in results for item in result.metadata),
+        tuple(item for result in results for item in result.global_metadata),
+        merge_hits([hit for result in results for hit in result.pieces]),
+        tuple(relation for result in results for relation in result.relations),
+        tuple(problem for result in results for problem in result.problems),
     )
 
 
-def merged(hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """Each item once with its higher score and all that led to it, ordered by (-score, id, space)."""
+def merge_hits(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Return each item once, with its best score and all signals, by (-score, id, space)."""
     best: dict[Key, Hit] = {}
     for hit in hits:
-        before = best.get(hit.item.key)
-        if before is not None:
-            high, low = (before, hit) if before.score >= hit.score else (hit, before)
+        other = best.get(hit.item.key)
+        if other is not None:
+            high, low = (other, hit) if other.score >= hit.score else (hit, other)
             found_by = tuple(sorted({*high.found_by, *low.found_by}))
             hit = replace(high, signals={**low.signals, **high.signals}, found_by=found_by)
         best[hit.item.key] = hit
     return tuple(sorted(best.values(), key=lambda hit: (-hit.score, hit.item.id, hit.item.space)))
 
 
-def _layer(name: str, kb: Engine, wanted: Wanted) -> Found:
-    """What a layer found; when its store is down the others still answer."""
+def _query_layer(name: str, kb: Engine, request: ProviderRequest) -> LayerResult:
+    """Return the result of a layer; if its store is down, an empty result with the problem."""
     try:
-        with kb.reading() as stores:
-            state = tuple((info.name, info.digest) for info in stores.items.spaces(wanted.spaces))
-            return replace(LAYERS[name](kb, wanted, stores), state=state)
+        with kb.reader.snapshot() as stores:
+            state = tuple((info.name, info.digest) for info in stores.items.spaces(request.spaces))
+            return replace(LAYERS[name](kb, request, stores), state=state)
     except (Unavailable, Conflict) as error:
-        return Found(problems=(Problem(name, str(error), error.code),))
+        return LayerResult(problems=(Problem(name, str(error), error.code),))
 
 
-def _metadata(_: Engine, wanted: Wanted, stores: Stores) -> Found:
+def _query_metadata(_: Engine, request: ProviderRequest, stores: Stores) -> LayerResult:
     def profiles(id: str) -> tuple[Item, ...]:
-        keys = stores.items.visible(
-            [(space, id) for space in wanted.spaces], wanted.only(Kind.PROFILE)
-        )
-        return tuple(stores.items.get(keys))
+        keys = [(space, id) for space in request.spaces]
+        return tuple(stores.items.get(stores.items.visible(keys, request.filter(Kind.PROFILE))))
 
-    if wanted.entity_id is None:
-        return Found(global_metadata=profiles(EVERYBODY))
-    known = stores.items.visible(
-        [(space, wanted.entity_id) for space in wanted.spaces], wanted.only()
-    )
-    missing = Problem(
-        "metadata",
-        f"no item {wanted.entity_id!r} in {', '.join(wanted.spaces)}: only what holds for everybody is known",
-        "unknown_entity",
-    )
-    own = () if wanted.entity_id == EVERYBODY else profiles(wanted.entity_id)
-    return Found(own, profiles(EVERYBODY), problems=() if known else (missing,))
+    entity = request.entity_id
+    if entity is None:
+        return LayerResult(global_metadata=profiles(GLOBAL_PROFILE))
+    keys = [(space, entity) for space in request.spaces]
+    problems: tuple[Problem, ...] = ()
+    if not stores.items.visible(keys, request.filter()):
+        reason = f"entity {entity!r} not found in {', '.join(request.spaces)}; "
+        reason += "only global metadata is used"
+        problems = (Problem("metadata", reason, "unknown_entity"),)
+    metadata = () if entity == GLOBAL_PROFILE else profiles(entity)
+    return LayerResult(metadata, profiles(GLOBAL_PROFILE), problems=problems)
 
 
-def _pieces(kb: Engine, wanted: Wanted, _: Stores) -> Found:
-    """The best `top_k` that belong to the entity or to nobody. Whose they are is no filter of the indexes, so more are asked for until
-    there are enough or no more."""
-    if not wanted.query.strip():
-        return Found()
-    every = Recipe(
+def _query_pieces(kb: Engine, request: ProviderRequest, _: Stores) -> LayerResult:
+    """Return the best `top_k` pieces of the entity or of no entity.
+
+    The indexes cannot filter by "no subject", so the limit grows until enough pieces qualify.
+    """
+    if not request.query.strip():
+        return LayerResult()
+    options, spaces = request.options, request.spaces
+    recipe = Recipe(
         "pieces",
-        kinds=READABLE,
-        types=wanted.types,
-        tags=wanted.tags,
-        mode=wanted.mode,
-        min_score=wanted.min_score,
+        kinds=PIECE_KINDS,
+        types=options.types,
+        tags=options.tags,
+        mode=options.mode,
+        min_score=options.min_score,
         required=True,
     )
-    limit = wanted.top_k
+    subjects = (None, "", request.entity_id)
+    limit = options.top_k
     while True:
-        recipe = replace(every, limit=limit)
         context = kb.context(
-            wanted.query,
-            spaces=wanted.spaces,
-            recipe=[recipe],
+            request.query,
+            spaces=spaces,
+            recipe=[replace(recipe, limit=limit)],
             max_tokens=None,
-            now=wanted.now,
-            as_of=wanted.as_of,
+            now=request.now,
+            as_of=options.as_of,
         )
-        own = [
-            hit
-            for hit in context.hits
-            if wanted.scope == "all" or hit.item.subject in (None, "", wanted.entity_id)
-        ]
-        if len(own) >= wanted.top_k or len(context.hits) < limit or limit == MAX_LIMIT:
-            return Found(pieces=tuple(own[: wanted.top_k]), problems=context.degraded)
-        limit = min(MAX_LIMIT, limit * WIDER)
+        hits = context.hits
+        if options.scope != "all":
+            hits = tuple(hit for hit in hits if hit.item.subject in subjects)
+        if len(hits) >= options.top_k or len(context.hits) < limit or limit == MAX_LIMIT:
+            return LayerResult(pieces=tuple(hits[: options.top_k]), problems=context.degraded)
+        limit = min(MAX_LIMIT, limit * WIDENING)
 
 
-def _graph(_: Engine, wanted: Wanted, stores: Stores) -> Found:
-    if wanted.entity_id is None or not wanted.graph_traversal_depth:
-        return Found()
-    starts = [(space, wanted.entity_id) for space in wanted.spaces]
-    relations = walk(
-        starts,
-        wanted.only(),
-        wanted.graph_traversal_depth,
-        wanted.graph_limit,
-        wanted.edge_types,
+def _query_graph(_: Engine, request: ProviderRequest, stores: Stores) -> LayerResult:
+    options = request.options
+    if request.entity_id is None or not options.graph_traversal_depth:
+        return LayerResult()
+    seeds = [(space, request.entity_id) for space in request.spaces]
+    relations = traverse(
+        seeds,
+        request.filter(),
+        options.graph_traversal_depth,
+        options.graph_limit,
+        options.edge_types,
         stores,
     )
-    relations, pieces = linked(relations, wanted.only(*READABLE), stores)
-    return Found(pieces=pieces, relations=relations)
+    relations, pieces = resolve_pieces(relations, request.filter(*PIECE_KINDS), stores)
+    return LayerResult(pieces=pieces, relations=relations)
 
 
-LAYERS: dict[str, Callable[[Engine, Wanted, Stores], Found]] = {
-    "metadata": _metadata,
-    "pieces": _pieces,
-    "graph": _graph,
+LAYERS: dict[str, Callable[[Engine, ProviderRequest, Stores], LayerResult]] = {
+    "metadata": _query_metadata,
+    "pieces": _query_pieces,
+    "graph": _query_graph,
 }
 
-HUB_CAP = 30  # links followed per item and direction, heaviest first
 
-
-def walk(
-    starts: Sequence[Key],
-    only: Filter,
+def traverse(
+    seeds: Sequence[Key],
+    visible: Filter,
     depth: int,
     limit: int,
     edge_types: Sequence[str],
     stores: Stores,
 ) -> tuple[Relation, ...]:
-    """The best `limit` links within `depth` hops both of whose ends may be seen, ordered by (type, target, source). A link at hop n scores
-    its weight / n: 1/n where nobody gave a weight."""
-    met: dict[EdgeKey, tuple[Edge, int]] = {}
-    seen = set(stores.items.visible(list(starts), only))
-    frontier = sorted(seen)
+    """Return the best `limit` explicit edges within `depth` hops, by (type, target, source).
+
+    Both endpoints must be visible. An edge at hop n scores weight / n.
+    """
+    reached: dict[EdgeKey, tuple[Edge, int]] = {}
+    visited = set(stores.items.visible(list(seeds), visible))
+    frontier = sorted(visited)
     for hop in range(1, depth + 1):
         read = stores.graph.edges_of(
-            frontier, only.spaces, edge_types, HUB_CAP, LIGHTEST, made=False
-        )  # what people said, not what knowloom noticed
-        edges = [edge for edge in read if edge.key not in met and edge.known_at(only.created_to)]
-        ends = dict.fromkeys(
-            end for edge in edges for end in (edge.source_key, edge.target_key) if end not in seen
+            frontier, visible.spaces, edge_types, HUB_CAP, MIN_EDGE_WEIGHT, automatic=False
         )
-        reached = stores.items.visible(list(ends), only)
-        seen.update(reached)
-        met |= {
-            edge.key: (edge, hop)
-            for edge in edges
-            if edge.source_key in seen and edge.target_key in seen
-        }
-        frontier = reached[:limit]  # in the order of the links, the heaviest first
+        edges = [e for e in read if e.key not in reached and e.known_at(visible.created_to)]
+        ends = [end for edge in edges for end in (edge.source_key, edge.target_key)]
+        next_items = stores.items.visible(
+            list(dict.fromkeys(end for end in ends if end not in visited)), visible
+        )
+        visited.update(next_items)
+        for edge in edges:
+            if edge.source_key in visited and edge.target_key in visited:
+                reached[edge.key] = (edge, hop)
+        frontier = next_items[:limit]  # in edge order, heaviest first
         if not frontier:
             break
-    best = sorted(met.values(), key=lambda one: (-_score(*one), one[0].type, one[0].key))[:limit]
-    items = {
-        item.key: item
-        for item in stores.items.get(
-            sorted({end for edge, _ in best for end in (edge.source_key, edge.target_key)})
-        )
-    }
-    found = [
-        Relation(edge, hop, _score(edge, hop), items[edge.source_key], items[edge.target_key])
+    return _best_relations(list(reached.values()), limit, stores)
+
+
+def _best_relations(
+    edges: list[tuple[Edge, int]], limit: int, stores: Stores
+) -> tuple[Relation, ...]:
+    edges.sort(key=lambda at: (-_edge_score(*at), at[0].type, at[0].key))
+    best = edges[:limit]
+    keys = {end for edge, _ in best for end in (edge.source_key, edge.target_key)}
+    items = {item.key: item for item in stores.items.get(sorted(keys))}
+    relations = [
+        Relation(edge, hop, _edge_score(edge, hop), items[edge.source_key], items[edge.target_key])
         for edge, hop in best
     ]
     return tuple(
-        sorted(found, key=lambda one: (one.type, one.edge.target, one.edge.source, one.edge.key))
+        sorted(relations, key=lambda r: (r.type, r.edge.target, r.edge.source, r.edge.key))
     )
 
 
-def linked(
-    relations: Sequence[Relation], only: Filter, stores: Stores
+def resolve_pieces(
+    relations: Sequence[Relation], visible: Filter, stores: Stores
 ) -> tuple[tuple[Relation, ...], tuple[Hit, ...]]:
-    """The links with the keys of their pieces, where those can be seen, and the pieces with the score of the link."""
-    named = {
+    """Return the relations with the keys of their visible pieces, and these pieces as hits."""
+    keys = {
         relation.edge.key: (relation.edge.space, relation.edge.item_id)
         for relation in relations
         if relation.edge.item_id is not None
     }
-    items = {
-        item.key: item
-        for item in stores.items.get(stores.items.visible(sorted(set(named.values())), only))
-    }
-    told = tuple(
-        replace(one, piece=named.get(one.edge.key) if named.get(one.edge.key) in items else None)
-        for one in relations
+    items = stores.items.get(stores.items.visible(sorted(set(keys.values())), visible))
+    pieces = {item.key: item for item in items}
+    resolved = tuple(
+        replace(relation, piece=key if (key := keys.get(relation.edge.key)) in pieces else None)
+        for relation in relations
     )
-    pieces = tuple(
-        Hit(
-            items[one.piece],
-            one.score,
-            {"graph": one.score},
-            ("graph",),
-            (one.edge.source_key, one.edge.target_key),
-            one.edge,
-            (one.edge,),
-        )
-        for one in sorted(told, key=lambda one: (-one.score, one.type, one.edge.key))
-        if one.piece is not None
-    )
-    return told, pieces
+    explained = [relation for relation in resolved if relation.piece is not None]
+    explained.sort(key=lambda relation: (-relation.score, relation.type, relation.edge.key))
+    return resolved, tuple(_piece_hit(relation, pieces) for relation in explained)
 
 
-def _score(edge: Edge, hop: int) -> float:
+def _piece_hit(relation: Relation, pieces: dict[Key, Item]) -> Hit:
+    assert relation.piece is not None
+    edge, score = relation.edge, relation.score
+    ends = (edge.source_key, edge.target_key)
+    return Hit(pieces[relation.piece], score, {"graph": score}, ("graph",), ends, edge, (edge,))
+
+
+def _edge_score(edge: Edge, hop: int) -> float:
     return round(edge.weight / hop, 6)

@@ -1,21 +1,16 @@
-"""Which prompt section each thing found belongs to."""
+"""Routing of retrieved profiles, pieces and relations to prompt sections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from knowloom.capabilities.provider import formats
 from knowloom.capabilities.provider.model import Entry, Relation, Retrieval
 from knowloom.model import Hit, Item
 
-SECTIONS = (
-    "user_profile",
-    "instructions",
-    "context",
-    "skills",
-)  # these come first; any other name works as well
-OTHER = "context"
-BY_TYPE = {  # for a piece that names no section
+SECTIONS = ("user_profile", "instructions", "context", "skills")  # first; others follow by name
+DEFAULT_SECTION = "context"
+SECTION_BY_TYPE = {  # for a piece without a section
     "instruction": "instructions",
     "procedure": "instructions",
     "preference": "user_profile",
@@ -26,101 +21,108 @@ BY_TYPE = {  # for a piece that names no section
 }
 
 
-def routed(
-    found: Retrieval, metadata_info_type: str = "user_profile"
-) -> dict[str, tuple[Entry, ...]]:
-    """Entries by section: profiles first, then pieces best first, then links. Sections without an entry are not there."""
+def route_entries(retrieval: Retrieval, metadata_section: str) -> dict[str, tuple[Entry, ...]]:
+    """Return entries by section: profiles, then pieces best first, then relations.
+
+    Sections without entries are absent.
+    """
     entries = [
-        *profile_entries(found.metadata, metadata_info_type, ()),
-        *profile_entries(found.global_metadata, metadata_info_type, found.metadata),
-        *(piece_entry(hit) for hit in found.pieces),
-        *(relation_entry(one, found.entity_id) for one in found.graph_context if one.piece is None),
+        *profile_entries(retrieval.metadata, metadata_section, ()),
+        *profile_entries(retrieval.global_metadata, metadata_section, retrieval.metadata),
+        *(piece_entry(hit) for hit in retrieval.pieces),
+        *(
+            relation_entry(relation, retrieval.entity_id)
+            for relation in retrieval.graph_context
+            if relation.piece is None
+        ),
     ]
     by_section: dict[str, list[Entry]] = {}
     for entry in entries:
         by_section.setdefault(entry.section, []).append(entry)
-    names = [name for name in SECTIONS if name in by_section] + sorted(
-        name for name in by_section if name not in SECTIONS
-    )
+    first = [name for name in SECTIONS if name in by_section]
+    names = first + sorted(name for name in by_section if name not in SECTIONS)
     return {name: tuple(by_section[name]) for name in names}
 
 
-def profile_entries(items: Sequence[Item], section: str, before: Sequence[Item]) -> Iterator[Entry]:
-    """One entry per property, by name. What an earlier profile says about a name holds: the entity's before everybody's, the first
-    space's before the next."""
-    said = {name for item in before for name in item.properties}
-    values: dict[str, tuple[Item, object]] = {}
-    for item in items:
-        for name, value in item.properties.items():
-            if name not in said:
-                values.setdefault(name, (item, value))
-    for name in sorted(values):
-        item, value = values[name]
-        line = formats.profile_line(name, value)
-        yield Entry(
-            "metadata",
-            section,
-            name,
-            item.space,
-            line,
-            type=item.type,
-            title=name,
-            text=formats.profile_value(value),
-        )
-    for item in items:
-        if item.text.strip():
-            line = formats.piece_line(item, item.text)
-            yield Entry(
-                "metadata",
-                section,
-                item.id,
-                item.space,
-                line,
-                type=item.type,
-                title=item.title,
-                text=item.text,
-            )
+def profile_entries(
+    profiles: Sequence[Item], section: str, overriding: Sequence[Item]
+) -> list[Entry]:
+    """Return one entry per property, by name, then one per profile with a text.
+
+    A property of an earlier profile wins: the entity's over the global one, the first space's over
+    the next. Properties of `overriding` are skipped.
+    """
+    hidden = {name for profile in overriding for name in profile.properties}
+    winners: dict[str, Item] = {}
+    for profile in profiles:
+        for name in profile.properties:
+            if name not in hidden:
+                winners.setdefault(name, profile)
+    properties = [_property_entry(winners[name], name, section) for name in sorted(winners)]
+    texts = [_text_entry(profile, section) for profile in profiles if profile.text.strip()]
+    return properties + texts
+
+
+def _property_entry(profile: Item, name: str, section: str) -> Entry:
+    value = profile.properties[name]
+    return Entry(
+        kind="metadata",
+        section=section,
+        id=name,
+        space=profile.space,
+        line=formats.format_property(name, value),
+        type=profile.type,
+        title=name,
+        text=formats.format_value(value),
+    )
+
+
+def _text_entry(profile: Item, section: str) -> Entry:
+    return Entry(
+        kind="metadata",
+        section=section,
+        id=profile.id,
+        space=profile.space,
+        line=formats.format_piece(profile, profile.text),
+        type=profile.type,
+        title=profile.title,
+        text=profile.text,
+    )
 
 
 def piece_entry(hit: Hit) -> Entry:
     item = hit.item
-    summary = item.summary.strip()
+    text, summary = item.text.strip(), item.summary.strip()
     return Entry(
-        "piece",
-        piece_section(item),
-        item.id,
-        item.space,
-        formats.piece_line(item, item.text if item.text.strip() else summary),
-        hit.score,
-        formats.piece_line(item, summary) if 0 < len(summary) < len(item.text.strip()) else "",
-        item.type,
-        item.title,
-        item.text,
-        item.summary,
-        item.tags,
-        item.properties,
+        kind="piece",
+        section=item.section or SECTION_BY_TYPE.get(item.type.lower(), DEFAULT_SECTION),
+        id=item.id,
+        space=item.space,
+        line=formats.format_piece(item, item.text if text else summary),
+        score=hit.score,
+        short=formats.format_piece(item, summary) if 0 < len(summary) < len(text) else "",
+        type=item.type,
+        title=item.title,
+        text=item.text,
+        summary=item.summary,
+        tags=item.tags,
+        properties=item.properties,
     )
 
 
-def piece_section(item: Item) -> str:
-    return item.section or BY_TYPE.get(item.type.lower(), OTHER)
-
-
 def relation_entry(relation: Relation, entity_id: str | None) -> Entry:
-    """Links from the entity tell who it is; others are background."""
+    """Return an entry of the user profile for the entity's own edges, of the context otherwise."""
     edge = relation.edge
-    section = "user_profile" if edge.source == entity_id else OTHER
-    line = formats.relation_line(relation, entity_id)
-    title = relation.target.title
+    line = formats.format_relation(relation, entity_id)
     return Entry(
-        "relation",
-        section,
-        edge.target,
-        edge.space,
-        line,
-        relation.score,
+        kind="relation",
+        section="user_profile" if edge.source == entity_id else DEFAULT_SECTION,
+        id=edge.target,
+        space=edge.space,
+        line=line,
+        score=relation.score,
         type=edge.type,
-        title=title,
+        title=relation.target.title,
         text=line,
         properties=edge.properties,
     )

@@ -1,0 +1,103 @@
+"""Options of a retrieval by the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any, Literal, TypedDict, get_args
+
+from knowloom import options, validation
+from knowloom.errors import unknown_name
+from knowloom.model import Filter, Kind
+from knowloom.recipes import Mode
+
+Scope = Literal["entity", "all"]
+
+
+class ProviderArguments(TypedDict, total=False):
+    """Keyword arguments of a retrieval; None means the default."""
+
+    top_k: int | None
+    types: Sequence[str] | None
+    tags: Sequence[str] | None
+    mode: Mode | None
+    min_score: float | None
+    scope: Scope | None
+    graph_traversal_depth: int | None
+    graph_limit: int | None
+    edge_types: Sequence[str] | None
+    as_of: datetime | None
+    now: datetime | None
+
+
+class TextArguments(ProviderArguments, total=False):
+    """Keyword arguments of the single text: those of a retrieval and of its layout."""
+
+    section_delimiter: str
+    item_delimiter: str
+    include_tags: bool
+    include_scores: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderOptions:
+    """Validated options of a retrieval."""
+
+    top_k: int = 10  # pieces that search may contribute
+    types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    mode: Mode = "hybrid"
+    min_score: float = 0.0
+    scope: Scope = "entity"  # pieces of the entity and of no entity, or of all entities
+    graph_traversal_depth: int = 2
+    graph_limit: int = 50  # maximum number of relations
+    edge_types: tuple[str, ...] = ()
+    as_of: datetime | None = None
+    now: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRequest:
+    """A retrieval: the query, the spaces, the entity and the options."""
+
+    query: str
+    spaces: tuple[str, ...]
+    now: datetime
+    entity_id: str | None
+    options: ProviderOptions
+
+    def filter(self, *kinds: Kind) -> Filter:
+        as_of = self.options.as_of
+        return Filter(self.spaces, kinds, created_to=as_of, valid_at=as_of or self.now)
+
+
+NAMES = tuple(field.name for field in fields(ProviderOptions))
+INT_RANGES = {
+    "top_k": (1, options.MAX_LIMIT),
+    "graph_traversal_depth": (0, 10),
+    "graph_limit": (1, options.MAX_LIMIT),
+}
+CHOICES = {"scope": get_args(Scope), "mode": get_args(Mode)}
+
+
+def parse_options(arguments: Mapping[str, Any]) -> ProviderOptions:
+    """Validate keyword arguments; None means the default."""
+    values = {name: value for name, value in arguments.items() if value is not None}
+    for name in values:
+        if name not in NAMES:
+            raise unknown_name("option", name, NAMES)
+    for name, (minimum, maximum) in INT_RANGES.items():
+        if name in values:
+            validation.validate_int(name, values[name], minimum, maximum)
+    for name, choices in CHOICES.items():
+        if name in values and values[name] not in choices:
+            raise unknown_name(name, values[name], choices)
+    for name in ("types", "tags", "edge_types"):
+        values[name] = validation.validate_names(name, values.get(name, ()))
+    for name in ("now", "as_of"):
+        if name in values:
+            values[name] = validation.validate_time(name, values[name])
+    if "min_score" in values:
+        validation.validate_fraction("min_score", values["min_score"])
+    return replace(ProviderOptions(), **values)
