@@ -73,14 +73,16 @@ class MissingExtra(Unavailable):
     code = "missing_extra"
 
 
-def unnamed(url: object) -> Invalid:
+def invalid_store_url(url: object) -> Invalid:
     """The error for what names no store."""
     return Invalid(
         f"a store is named by a path or a URL, such as knowledge.db, sqlite:///knowledge.db, sqlite:////data/knowledge.db or memory:, not by {url!r}"
     )
 
 
-def unknown(what: str, value: object, known: object, error: type[Invalid] = Invalid) -> Invalid:
+def unknown_name(
+    what: str, value: object, known: object, error: type[Invalid] = Invalid
+) -> Invalid:
     """The error for a name that is not in a table: says which names are."""
     names = ", ".join(sorted(str(name) for name in known))  # type: ignore[attr-defined]
     return error(f"no {what} {value!r}; known: {names or 'none'}")

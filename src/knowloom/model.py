@@ -12,9 +12,9 @@ Key = tuple[str, str]
 """(space, id): what names an item. The same id in two spaces is two items."""
 
 
-OWN = "knowloom:"
+RESERVED_PREFIX = "knowloom:"
 """How the names of properties begin that knowloom keeps for itself: they are neither searched nor shown."""
-SINCE = f"{OWN}since"
+SINCE = f"{RESERVED_PREFIX}since"
 """The property of an edge that says from when on it is known, as a time in ISO 8601."""
 
 
@@ -65,7 +65,11 @@ class Item:
     @property
     def shown_properties(self) -> dict[str, Any]:
         """Those that are not knowloom's own."""
-        return {name: value for name, value in self.properties.items() if not name.startswith(OWN)}
+        return {
+            name: value
+            for name, value in self.properties.items()
+            if not name.startswith(RESERVED_PREFIX)
+        }
 
     @property
     def searchable(self) -> str:
@@ -131,7 +135,7 @@ class Edge:
         return (self.source_key, self.target_key, self.type)
 
 
-MADE = "knowloom"  # the origin of links that knowloom makes and keeps true
+AUTOMATIC = "knowloom"  # the origin of links that knowloom makes and keeps true
 
 EdgeKey = tuple[Key, Key, str]
 """(source, target, type): what names an edge."""

@@ -7,13 +7,13 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from inspect import signature
 from typing import Any
 
 import httpx
 
-from knowloom.errors import Invalid, Unavailable, unknown
+from knowloom.caching import cached
+from knowloom.errors import Invalid, Unavailable, unknown_name
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class _Passing(Unavailable):
         self.retry_after_s = retry_after_s
 
 
-class Remote:
+class OpenAITransport:
     """One model behind one path of a server. Every failure is Unavailable with the `code` of its user."""
 
     def __init__(
@@ -150,7 +150,7 @@ def settings(user: type, given: Mapping[str, Any], rest: str) -> dict[str, Any]:
     known = signature(user).parameters
     for name in given:
         if name not in known:
-            raise unknown("setting of openai", name, known)
+            raise unknown_name("setting of openai", name, known)
     return {**given, **address(rest)}
 
 
@@ -159,7 +159,7 @@ def whole(name: str, value: object, least: int) -> None:
         raise Invalid(f"openai: {name} must be a whole number of {least} or more, not {value!r}")
 
 
-@cache
+@cached("TLS certificates", 1)
 def _certificates() -> ssl.SSLContext:
     """Loading them takes 30 ms: once for all."""
     return httpx.create_ssl_context()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from string import ascii_letters
@@ -16,6 +15,7 @@ from threading import Lock
 
 import tiktoken
 
+from knowloom.caching import MemoDict, cached, register
 from knowloom.errors import Invalid
 from knowloom.ports import TokenCounter
 
@@ -137,6 +137,7 @@ class Remembered(dict[str, int]):
         self, before: str, lines: Remembered | None, encode: Encode, of_piece: Callable[[str], int]
     ) -> None:
         super().__init__()
+        register("token counts of words", MEMO_WORDS, self)
         self._before, self._encode, self._of_piece = before, encode, of_piece
         self._lines = self if lines is None else lines  # for words at the beginning of a line
         self._ends = {
@@ -170,7 +171,7 @@ class Remembered(dict[str, int]):
         return found
 
 
-@lru_cache
+@cached("token counters", 16)
 def _exact(encoding: str) -> Counter:
     known = _ranks(encoding)
     ranks = tiktoken.Encoding(
@@ -254,7 +255,7 @@ def _from_file(path: Path) -> Counter:
     return _tokenizer(path, state.st_mtime_ns, state.st_size)
 
 
-@lru_cache(maxsize=8)
+@cached("tokenizer files", 8)
 def _tokenizer(path: Path, mtime_ns: int, size: int) -> Counter:
     """A changed file is read anew. Its special tokens in a text count as plain text, like everywhere here."""
     from tokenizers import (
@@ -274,5 +275,5 @@ def _tokenizer(path: Path, mtime_ns: int, size: int) -> Counter:
 
 def _remembering(tokens: Callable[[str], int]) -> Callable[[str], int]:
     """The same blocks are counted again and again."""
-    remembered = lru_cache(maxsize=MEMO_TEXTS)(tokens)
-    return lambda text: remembered(text) if len(text) <= MEMO_LENGTH else tokens(text)
+    memo = MemoDict("token counts of texts", tokens, MEMO_TEXTS)
+    return lambda text: memo[text] if len(text) <= MEMO_LENGTH else tokens(text)

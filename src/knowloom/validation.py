@@ -8,23 +8,24 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from knowloom import codec
-from knowloom.errors import Invalid, unknown
+from knowloom.errors import Invalid, unknown_name
 from knowloom.model import Edge, EdgeKey, Item, Kind
 from knowloom.ports import Vector
 
-LEDGER = "knowloom:loaded"  # the space in which knowloom remembers where items came from (ledger.py); nobody else reads or writes it
+PROVENANCE_SPACE = "knowloom:loaded"  # the space in which knowloom remembers where items came from (ledger.py); nobody else reads or writes it
 MAX_NAME = 500  # characters of an id, a space, a type, a tag, a subject
+MAX_QUERY = 100_000  # characters
 MAX_TITLE = 10_000
 MAX_TEXT = 1_000_000
 MAX_TAGS = 200
 MAX_PROPERTIES = 1_000_000  # characters of all properties as JSON
 MAX_DEPTH = 32  # of nested properties
-LARGEST = float(np.finfo(np.float32).max)
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
@@ -32,30 +33,31 @@ ITEM_FIELDS = tuple(one.name for one in fields(Item))
 EDGE_FIELDS = tuple(one.name for one in fields(Edge))
 
 
-def several(what: str, given: object) -> Iterable[Any]:
+def validate_iterable(what: str, given: object) -> Iterable[Any]:
     """Many of something. A dict or a text can be walked through as well, but not by somebody who knows what he does."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise Invalid(f"{what} must be a list, not {type(given).__name__}")
     return given
 
 
-def item(given: Item) -> Item:
+def validate_item(given: Item) -> Item:
     """The item as it will be stored, or Invalid with the field and what is wrong with it."""
     if not isinstance(given, Item):
         raise Invalid(f"an item must be an Item, not {type(given).__name__}")
     where = f"item {str(given.id)[:80]!r}"
     for name in ("id", "space"):
-        _name(where, name, getattr(given, name), empty=False)
+        _check_name(where, name, getattr(given, name), empty=False)
     for name in ("type", "section"):
-        _name(where, name, getattr(given, name))
+        _check_name(where, name, getattr(given, name))
     for name in ("subject", "source"):
         if getattr(given, name) is not None:
-            _name(where, name, getattr(given, name))
+            _check_name(where, name, getattr(given, name))
     for name, most in (("title", MAX_TITLE), ("text", MAX_TEXT), ("summary", MAX_TEXT)):
-        _text(where, name, getattr(given, name), most)
+        _check_text(where, name, getattr(given, name), most)
     if given.embedding_text is not None:
-        _text(where, "embedding_text", given.embedding_text, MAX_TEXT)
-    _fraction(where, "confidence", given.confidence)
+        _check_text(where, "embedding_text", given.embedding_text, MAX_TEXT)
+    if given.confidence is not None:
+        validate_fraction(f"{where}: confidence", given.confidence)
     checked = replace(
         given,
         kind=_kind(where, given.kind),
@@ -73,18 +75,16 @@ def item(given: Item) -> Item:
     return checked
 
 
-def edge(given: Edge) -> Edge:
+def validate_edge(given: Edge) -> Edge:
     if not isinstance(given, Edge):
         raise Invalid(f"an edge must be an Edge, not {type(given).__name__}")
     where = f"edge {str(given.source)[:80]!r} -> {str(given.target)[:80]!r}"
     for name in ("source", "target", "type", "space"):
-        _name(where, name, getattr(given, name), empty=False)
-    _name(where, "target_space", given.target_space)
+        _check_name(where, name, getattr(given, name), empty=False)
+    _check_name(where, "target_space", given.target_space)
     if given.item_id is not None:
-        _name(where, "item_id", given.item_id, empty=False)
-    _fraction(where, "weight", given.weight)
-    if given.weight is None:
-        raise Invalid(f"{where}: weight must be a number from 0 to 1, not None")
+        _check_name(where, "item_id", given.item_id, empty=False)
+    validate_fraction(f"{where}: weight", given.weight)
     if given.origin:
         raise Invalid(
             f"{where}: its origin is {given.origin!r}: such links are made by knowloom alone; leave origin empty to make it yours"
@@ -98,9 +98,9 @@ def edge(given: Edge) -> Edge:
     )
 
 
-def edge_keys(given: object) -> list[EdgeKey]:
+def validate_edge_keys(given: object) -> list[EdgeKey]:
     """Which edges a request means."""
-    for one in (edges := list(several("edges", given))):
+    for one in (edges := list(validate_iterable("edges", given))):
         if not isinstance(one, Edge):
             raise Invalid(f"an edge must be an Edge, not {type(one).__name__}")
     return [edge.key for edge in edges]
@@ -111,18 +111,20 @@ def item_from_row(row: Mapping[str, Any], space: str | None) -> Item:
     values = _row(row, ITEM_FIELDS, space, numbers=("id", "subject"))
     for name in ("created_at", "updated_at", "valid_from", "valid_to"):
         if values.get(name) is not None:
-            values[name] = time(name, values[name])
+            values[name] = validate_time(name, values[name])
     if isinstance(values.get("tags"), list):
         values["tags"] = tuple(values["tags"])
     if "id" not in values:
         raise Invalid("an item needs an id")
     if type(row["id"]) is int:
         values["numbered"] = True
-    return item(Item(**values))
+    return validate_item(Item(**values))
 
 
 def edge_from_row(row: Mapping[str, Any], space: str | None) -> Edge:
-    return edge(Edge(**_row(row, EDGE_FIELDS, space, numbers=("source", "target", "item_id"))))
+    return validate_edge(
+        Edge(**_row(row, EDGE_FIELDS, space, numbers=("source", "target", "item_id")))
+    )
 
 
 def _row(
@@ -130,7 +132,7 @@ def _row(
 ) -> dict[str, Any]:
     for name in row:
         if name not in known:
-            raise unknown("field", name, known)
+            raise unknown_name("field", name, known)
     values = {name: value for name, value in row.items() if value is not None}
     values.setdefault("space", space)
     if values["space"] is None:
@@ -141,20 +143,20 @@ def _row(
     }
 
 
-def name(field: str, value: object) -> str:
+def validate_name(field: str, value: object) -> str:
     """A name that a request may ask for."""
-    _name("the request", field, value)
+    _check_name("the request", field, value)
     return str(value)
 
 
-def names(field: str, values: object) -> tuple[str, ...]:
+def validate_names(field: str, values: object) -> tuple[str, ...]:
     """A list of such names; one text is not a list of its letters, and a set has no order."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise Invalid(f"{field} must be a list of names, not {values!r}")
-    return tuple(name(field, value) for value in values)
+    return tuple(validate_name(field, value) for value in values)
 
 
-def time(name: str, value: object) -> datetime:
+def validate_time(name: str, value: object) -> datetime:
     """A time with a zone, from a datetime or ISO 8601 text; without a zone it is UTC."""
     try:
         found = value if isinstance(value, datetime) else codec.text_to_time(value)  # type: ignore[arg-type]
@@ -165,7 +167,7 @@ def time(name: str, value: object) -> datetime:
         ) from None
 
 
-def vector(given: Sequence[float] | Vector, dimensions: int | None = None) -> Vector:
+def validate_vector(given: Sequence[float] | Vector, dimensions: int | None = None) -> Vector:
     """A unit vector of finite numbers."""
     try:
         with np.errstate(
@@ -182,22 +184,78 @@ def vector(given: Sequence[float] | Vector, dimensions: int | None = None) -> Ve
     length = math.sqrt(float(exact @ exact))
     if not math.isfinite(length) or not length:
         raise Invalid("a vector must have finite numbers, not all of them 0")
-    if length > LARGEST:  # as a number of single precision it would be infinite
-        return vector(array / np.abs(array).max())
+    if length > MAX_FLOAT32:  # as a number of single precision it would be infinite
+        return validate_vector(array / np.abs(array).max())
     return (array / length).astype(np.float32)
 
 
-def duplicates(keys: Iterable[object]) -> list[object]:
+def find_duplicates(keys: Iterable[object]) -> list[object]:
     seen: set[object] = set()
     return [key for key in keys if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
 
 
-def _name(where: str, field: str, value: object, empty: bool = True) -> None:
+def validate_query(value: object) -> str:
+    """Return the text of a query."""
+    if not isinstance(value, str) or len(value) > MAX_QUERY:
+        raise Invalid(f"query must be text of at most {MAX_QUERY:,} characters")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise Invalid("query must not contain lone surrogates")
+    return value
+
+
+def validate_int(name: str, value: object, minimum: int, maximum: int | None = None) -> int:
+    """Return the value if it is an integer, other than a bool, within the bounds."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= minimum:
+        if maximum is None or value <= maximum:
+            return value
+    bounds = f">= {minimum:,}" if maximum is None else f"from {minimum:,} to {maximum:,}"
+    raise Invalid(f"{name} must be an integer {bounds}, got {value!r}")
+
+
+def validate_number(
+    name: str, value: object, minimum: float = -math.inf, maximum: float = math.inf
+) -> float:
+    """Return the value if it is a finite number, other than a bool, within the bounds."""
+    if is_number(value) and minimum <= value <= maximum and abs(value) < math.inf:
+        return value
+    bounds = "a finite number"
+    if math.isfinite(minimum):
+        bounds = f"a number >= {minimum:g}"
+    if math.isfinite(maximum):
+        bounds = f"a number from {minimum:g} to {maximum:g}"
+    raise Invalid(f"{name} must be {bounds}, got {value!r}")
+
+
+def validate_positive(name: str, value: object, maximum: float = math.inf) -> float:
+    """Return the value if it is a finite number > 0."""
+    if is_number(value) and 0 < value <= maximum and value < math.inf:
+        return value
+    bounds = "> 0" if maximum == math.inf else f"> 0 and <= {maximum:,}"
+    raise Invalid(f"{name} must be a number {bounds}, got {value!r}")
+
+
+def validate_fraction(name: str, value: object) -> float:
+    """Return the value as a float if it is a number from 0 to 1."""
+    return float(validate_number(name, value, 0, 1))
+
+
+def validate_bool(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise Invalid(f"{name} must be true or false, got {value!r}")
+    return value
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return True for an int or a float; a bool is no number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_name(where: str, field: str, value: object, empty: bool = True) -> None:
     if not isinstance(value, str):
         raise Invalid(f"{where}: {field} must be text, not {type(value).__name__}")
     if not value and not empty:
         raise Invalid(f"{where}: {field} must not be empty")
-    if value == LEDGER and field in ("space", "target_space"):
+    if value == PROVENANCE_SPACE and field in ("space", "target_space"):
         raise Invalid(f"{where}: the space {value!r} is knowloom's own; take another name")
     if len(value) > MAX_NAME:
         raise Invalid(f"{where}: {field} has {len(value):,} characters; the most is {MAX_NAME}")
@@ -207,7 +265,7 @@ def _name(where: str, field: str, value: object, empty: bool = True) -> None:
         )
 
 
-def _text(where: str, field: str, value: object, most: int) -> None:
+def _check_text(where: str, field: str, value: object, most: int) -> None:
     if not isinstance(value, str):
         raise Invalid(f"{where}: {field} must be text, not {type(value).__name__}")
     if len(value) > most:
@@ -220,18 +278,13 @@ def _text(where: str, field: str, value: object, most: int) -> None:
         )
 
 
-def _fraction(where: str, field: str, value: object) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise Invalid(f"{where}: {field} must be a number from 0 to 1, not {value!r}")
-
-
 def _kind(where: str, value: object) -> Kind:
     try:
         return Kind(value)  # type: ignore[arg-type]
     except ValueError:
-        raise Invalid(f"{where}: {unknown('kind', value, [kind.value for kind in Kind])}") from None
+        raise Invalid(
+            f"{where}: {unknown_name('kind', value, [kind.value for kind in Kind])}"
+        ) from None
 
 
 def _tags(where: str, value: object) -> tuple[str, ...]:
@@ -240,14 +293,14 @@ def _tags(where: str, value: object) -> tuple[str, ...]:
     if len(value) > MAX_TAGS:
         raise Invalid(f"{where}: {len(value)} tags; the most is {MAX_TAGS}")
     for tag in value:
-        _name(where, "a tag", tag, empty=False)
+        _check_name(where, "a tag", tag, empty=False)
     return tuple(dict.fromkeys(value))
 
 
 def _times(where: str, given: Item) -> dict[str, Any]:
     names = ("created_at", "updated_at", "valid_from", "valid_to")
     times = {
-        name: time(f"{where}: {name}", getattr(given, name))
+        name: validate_time(f"{where}: {name}", getattr(given, name))
         for name in names
         if getattr(given, name) is not None
     }
@@ -267,7 +320,7 @@ def _properties(where: str, value: object) -> Mapping[str, Any]:
         text = json.dumps(_plain(dict(value), MAX_DEPTH), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"{where}: properties must be plain JSON ({error})") from None
-    _text(where, "properties", text, MAX_PROPERTIES)
+    _check_text(where, "properties", text, MAX_PROPERTIES)
     copy: dict[str, Any] = json.loads(text)
     return copy
 

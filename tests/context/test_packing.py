@@ -504,7 +504,7 @@ def test_where_counts_add_up_the_first_solution_fits(name, model, monkeypatch):
         SectionCandidates(Recipe("one", share=0.5), found(chance, 8)),
         SectionCandidates(Recipe("two", share=0.5), found(chance, 8)),
     ]
-    monkeypatch.setattr(stage, "TRIES", 1)
+    monkeypatch.setattr(stage, "MAX_ATTEMPTS", 1)
     assert all(
         pack(parts, budget, get_layout(name), counter(model)).text for budget in range(200, 600, 7)
     )
@@ -565,8 +565,8 @@ def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, mo
 
 @pytest.mark.parametrize("field", ["title", "text", "summary", "properties"])
 def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
-    kept = TwoGenerationCache(100)
-    monkeypatch.setattr(stage, "_remembered", kept)
+    kept = TwoGenerationCache("test", 100)
+    monkeypatch.setattr(stage, "_cache", kept)
     for size in (10, stage.MAX_CACHED_CHARACTERS + 5):
         large = "word " * (size // 5)
         item = Item(

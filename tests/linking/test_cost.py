@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knowloom
-from knowloom import Item, caching
-from knowloom.caching import Kept
-from knowloom.linking import linker
-from knowloom.linking.name_keys import Text
+from knowloom import Item
+from knowloom.caching import MemoDict
+from knowloom.linking import space_linker
+from knowloom.linking.name_keys import KeyedText
 from knowloom.stores.memory import MemoryStore
 from knowloom.stores.sqlite import postings as words
 from knowloom.stores.sqlite import store as sqlite
-from knowloom.text.item_names import names
-from knowloom.text.mentions import LOOKED_FOR, folded, holds_one, mentioned
+from knowloom.text.item_names import collect_names
+from knowloom.text.mentions import MAX_PREFILTERED, find_names, fold_text, may_mention
 
 places = st.integers(0, 65_535) | st.integers(0, 40)
 postings = st.dictionaries(places, st.integers(1, 255), max_size=30)
@@ -30,7 +30,9 @@ changes = st.dictionaries(places, st.sampled_from([0, 0, 1, 3, 999]), min_size=1
 
 def packed(counts: dict[int, int]) -> bytes:
     kept = sorted(
-        (place, min(count, words.words.MAX_COUNT)) for place, count in counts.items() if count
+        (place, min(count, words.words.MAX_TERM_FREQUENCY))
+        for place, count in counts.items()
+        if count
     )
     return struct.pack(f"<{len(kept)}H", *(place for place, _ in kept)) + bytes(
         count for _, count in kept
@@ -50,7 +52,7 @@ def test_a_posting_changes_as_a_table_of_places_would(
             strict=True,
         )
     )
-    assert words._changed(old, dict(sorted(changed.items()))) == packed({**before, **changed})
+    assert words._update(old, dict(sorted(changed.items()))) == packed({**before, **changed})
 
 
 PARTS = [
@@ -79,14 +81,14 @@ written = st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map(" ".join)
 @given(written, written)
 @settings(max_examples=500, deadline=None)
 def test_a_text_that_mentions_a_name_has_all_its_words(text: str, title: str) -> None:
-    for name in names(Item("a", "s", title=title)):
-        if mentioned(text, {name}):
-            assert holds_one(folded(text), [name])
+    for name in collect_names(Item("a", "s", title=title)):
+        if find_names(text, {name}):
+            assert may_mention(fold_text(text), [name])
 
 
 def test_very_many_names_are_not_looked_for_one_by_one():
-    assert holds_one("", ["absent"] * (LOOKED_FOR + 1))
-    assert not holds_one("", ["absent"] * LOOKED_FOR)
+    assert may_mention("", ["absent"] * (MAX_PREFILTERED + 1))
+    assert not may_mention("", ["absent"] * MAX_PREFILTERED)
 
 
 def test_texts_without_spaces_are_not_asked_for_every_run_of_signs(monkeypatch):
@@ -107,7 +109,7 @@ def test_texts_without_spaces_are_not_asked_for_every_run_of_signs(monkeypatch):
         kb.add([Item(f"t{n}", "s", text=text) for n, text in enumerate(texts)])
         asked.clear()
         kb.add([Item(title, "s", title=title, text="-") for title in titles])
-        assert {edge.target for edge in kb.edges(["s"], made=True)} == titles
+        assert {edge.target for edge in kb.edges(["s"], automatic=True)} == titles
         assert len(asked) < 3 * sum(map(len, texts))
 
 
@@ -115,7 +117,9 @@ def test_a_text_without_spaces_is_read_again_only_if_the_signs_of_a_new_name_sta
     monkeypatch,
 ):
     read: list[str] = []
-    monkeypatch.setattr(linker, "Text", lambda text: read.append(text) or Text(text))
+    monkeypatch.setattr(
+        space_linker, "KeyedText", lambda text: read.append(text) or KeyedText(text)
+    )
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
             [
@@ -127,7 +131,9 @@ def test_a_text_without_spaces_is_read_again_only_if_the_signs_of_a_new_name_sta
         read.clear()
         kb.add(Item("new", "s", title="中国银行", text="-"))
         assert sorted(read) == sorted(["-", "他在中国银行工作", "中国「银行」"])
-        assert {edge.source for edge in kb.edges(["s"], made=True) if edge.target == "new"} == {
+        assert {
+            edge.source for edge in kb.edges(["s"], automatic=True) if edge.target == "new"
+        } == {
             "a",
             "c",
         }
@@ -141,7 +147,7 @@ def test_a_page_ends_when_its_texts_are_long(monkeypatch):
         "put_links",
         lambda self, links: pages.append(len(links.entered)) or honest(self, links),
     )
-    monkeypatch.setattr(linker, "FULL", 100)
+    monkeypatch.setattr(space_linker, "PAGE_SIZE", 100)
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add([Item(f"t{n}", "s", title=f"Page {n}", text="東京都庁舎" * 10) for n in range(9)])
         assert max(pages) == 2 and sum(pages) == 9
@@ -150,7 +156,9 @@ def test_a_page_ends_when_its_texts_are_long(monkeypatch):
 @pytest.mark.parametrize("url", ["memory:", "file"])
 def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_path, monkeypatch):
     read: list[str] = []
-    monkeypatch.setattr(linker, "Text", lambda text: read.append(text) or Text(text))
+    monkeypatch.setattr(
+        space_linker, "KeyedText", lambda text: read.append(text) or KeyedText(text)
+    )
     with knowloom.open(
         "memory:" if url == "memory:" else str(tmp_path / "k.db"), embedder=None
     ) as kb:
@@ -171,21 +179,21 @@ def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_pa
             "Here.",
             *sorted(f"The New York Office has number {n}." for n in range(3)),
         ]
-        linked = {edge.source for edge in kb.edges(["s"], made=True) if edge.target == "new"}
+        linked = {edge.source for edge in kb.edges(["s"], automatic=True) if edge.target == "new"}
         assert linked == {"t0", "t1", "t2"}
         read.clear()
         kb.delete("new", space="s")
         assert len(read) == 3
-        assert not [edge for edge in kb.edges(["s"], made=True) if edge.target == "new"]
+        assert not [edge for edge in kb.edges(["s"], automatic=True) if edge.target == "new"]
 
 
 def test_links_are_made_once_when_a_name_goes_that_texts_hold(monkeypatch):
     renewed: list[str] = []
-    honest = linker._renewed
+    honest = space_linker.SpaceLinker._compute_name_edges
     monkeypatch.setattr(
-        linker,
-        "_renewed",
-        lambda store, space, page, rules: renewed.extend(page) or honest(store, space, page, rules),
+        space_linker.SpaceLinker,
+        "_compute_name_edges",
+        lambda self, page: renewed.extend(page) or honest(self, page),
     )
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
@@ -203,7 +211,7 @@ def test_knowledge_waits_for_the_disk_and_links_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels: list[int] = []
-    real = sqlite.writing
+    real = sqlite.write_transaction
 
     @contextmanager
     def watched(connection: Any) -> Any:
@@ -211,7 +219,7 @@ def test_knowledge_waits_for_the_disk_and_links_do_not(
         with real(connection):
             yield
 
-    monkeypatch.setattr(sqlite, "writing", watched)
+    monkeypatch.setattr(sqlite, "write_transaction", watched)
     with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(Item("a", "s", title="Alpha Desk", text="x"))
         kb.add(Item("b", "s", title="Beta", text="Ask the Alpha Desk."))
@@ -244,8 +252,8 @@ def test_links_of_a_page_are_looked_up_together(
                 embed=False,
             )
             asked.clear()
-            kb.relink()
-            assert kb.stats().spaces[0].links == count - 1
+            kb.maintenance.relink()
+            assert kb.maintenance.stats().spaces[0].links == count - 1
             return sum(sql.lstrip().startswith("SELECT") for sql in asked)
 
     assert 0 < lookups(10) == lookups(40)
@@ -255,7 +263,6 @@ def test_what_is_kept_is_made_once_and_forgotten_when_it_is_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
-    table = Kept(lambda text: made.append(text) or len(text))
-    monkeypatch.setattr(caching, "MOST", 2)
+    table = MemoDict("test", lambda text: made.append(text) or len(text), bound=2)
     assert [table[word] for word in ("a", "bb", "a", "ccc", "a")] == [1, 2, 1, 3, 1]
     assert made == ["a", "bb", "ccc", "a"] and len(table) <= 2

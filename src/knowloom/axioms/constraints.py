@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 import re2
 
 from knowloom import codec
 from knowloom.axioms.model import AxiomRule, Condition
+from knowloom.caching import cached
 from knowloom.errors import Invalid
 
 PATTERN_MEMORY = 1 << 20  # bytes a compiled pattern may take
@@ -22,7 +22,7 @@ _OPTIONS.log_errors = False
 _OPTIONS.max_mem = PATTERN_MEMORY
 
 
-@lru_cache(maxsize=1024)
+@cached("axiom patterns", 1024)
 def compile_pattern(pattern: str) -> Any:
     """Compile an RE2 pattern (no backreferences, no look-around) or raise Invalid."""
     try:

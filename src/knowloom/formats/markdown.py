@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
+from knowloom.caching import cached
 from knowloom.formats.fields import (
     LEADING_BLANK_LINES,
     format_relationship,
@@ -58,7 +58,7 @@ def escape_bold(text: str) -> str:
     return escape_bold_text(collapse_whitespace(text))
 
 
-@lru_cache(CACHED_NAMES)
+@cached("markdown names", CACHED_NAMES)
 def _format_names(title: str, id: str, type: str) -> tuple[str, str]:
     """Return the pointer line of an item, without its list mark, and the heading of its block."""
     name, id, kind = map(collapse_whitespace, (title, id, type))

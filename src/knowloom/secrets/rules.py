@@ -5,13 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import re2
 
-from knowloom.errors import Invalid, unknown
+from knowloom.caching import cached
+from knowloom.errors import Invalid, unknown_name
 from knowloom.secrets.scanner import Rule, Rules, compiled
 
 FILE = Path(__file__).with_name("rules.toml")
@@ -23,12 +23,12 @@ FILE_FIELDS = ("allow", "disable", "rules")
 def chosen(mode: str = "refuse", path: str | Path | None = None) -> Rules:
     """The rules of an engine: "refuse" for the built-in ones and those of the file, "allow" for none."""
     if mode not in MODES:
-        raise unknown("way to treat secrets", mode, MODES)
+        raise unknown_name("way to treat secrets", mode, MODES)
     more = extended(builtin(), path) if path else builtin()
     return more if mode == "refuse" else Rules(())
 
 
-@cache
+@cached("secret rules", 1)
 def builtin() -> Rules:
     values = tomllib.loads(FILE.read_text("utf-8"))
     rules = [_rule(row, FILE.name, number) for number, row in enumerate(values["rules"], 1)]
@@ -41,7 +41,7 @@ def extended(rules: Rules, path: str | Path) -> Rules:
     disabled = set(_texts(values.get("disable", []), str(path), "disable"))
     known = [rule.name for rule in rules.rules]
     for name in sorted(disabled - set(known)):
-        raise Invalid(f"{path}: disable: {unknown('rule', name, known)}")
+        raise Invalid(f"{path}: disable: {unknown_name('rule', name, known)}")
     kept = [rule for rule in rules.rules if rule.name not in disabled]
     own = _own(values.get("rules", []), str(path), {rule.name for rule in kept})
     allow = _texts(values.get("allow", []), str(path), "allow")
@@ -61,7 +61,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise Invalid(f"{path}: not TOML: {error}") from None
     for name in values:
         if name not in FILE_FIELDS:
-            raise Invalid(f"{path}: {unknown('field', name, FILE_FIELDS)}")
+            raise Invalid(f"{path}: {unknown_name('field', name, FILE_FIELDS)}")
     return values
 
 
@@ -90,7 +90,7 @@ def _rule(row: Mapping[str, Any], path: str, number: int) -> Rule:
     )
     for name in row:
         if name not in RULE_FIELDS:
-            raise Invalid(f"{where}: {unknown('field', name, RULE_FIELDS)}")
+            raise Invalid(f"{where}: {unknown_name('field', name, RULE_FIELDS)}")
     for name in ("name", "regex"):
         if not row.get(name):
             raise Invalid(f"{where}: {name} is missing")

@@ -8,10 +8,10 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import resources
 from typing import Any
 
+from knowloom.caching import cached
 from knowloom.errors import Invalid, Unavailable
 from knowloom.ports import LLM, Message
 from knowloom.report import Skipped
@@ -128,7 +128,7 @@ class Structuring:
         return layers, placed, [f"{one.where}: {one.why} ({one.what})" for one in wrong]
 
 
-@cache
+@cached("structuring prompt", 1)
 def prompt() -> str:
     return resources.files("knowloom.structuring").joinpath("prompt.md").read_text("utf-8")
 

@@ -83,7 +83,7 @@ def _make_forms(title: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([name for name in forms if is_useful_name(name)]))
 
 
-_forms = MemoDict(_make_forms)
+_forms = MemoDict("name forms", _make_forms)
 
 
 def find_defined_term(text: str) -> str:

@@ -248,7 +248,7 @@ def _span(run: str) -> str:
     return name if is_useful_name(name) else ""
 
 
-_spans = MemoDict(_span)
+_spans = MemoDict("capitalised spans", _span)
 
 
 def _prepare(text: str) -> str:

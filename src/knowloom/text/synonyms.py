@@ -6,8 +6,9 @@ The table was made from the word vectors of the bundled embedder (tools/build_sy
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import cache
 from pathlib import Path
+
+from knowloom.caching import cached
 
 TABLE = Path(__file__).with_name("synonyms.txt")
 
@@ -23,7 +24,7 @@ def find_synonyms(stem: str) -> tuple[str, ...]:
     )
 
 
-@cache
+@cached("synonyms", 1)
 def _lines() -> list[str]:
     """The table as it is, in order: a dictionary of it takes ten times as long to make."""
     return TABLE.read_text(encoding="ascii").splitlines()

@@ -6,11 +6,11 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from functools import lru_cache
 from threading import local
 
 import Stemmer
 
+from knowloom.caching import cached
 from knowloom.model import Item
 
 ANALYSER = "english-1"  # stored with an index; another value there means its words must be rebuilt
@@ -37,7 +37,7 @@ def extract_terms(text: str) -> list[str]:
     return _extract(text) if len(text) > MAX_CACHED_CHARACTERS else list(_extract_cached(text))
 
 
-@lru_cache(CACHED_TEXTS)
+@cached("words", CACHED_TEXTS)
 def _extract_cached(text: str) -> tuple[str, ...]:
     return tuple(_extract(text))
 
