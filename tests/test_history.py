@@ -23,7 +23,6 @@ from knowloom.registry import open_stores
 from knowloom.server import app as application
 from knowloom.server.auth import Keyring
 from knowloom.server.middleware import Limits
-from knowloom.stores.sqlite import schema
 from live_server import serving
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -59,38 +58,45 @@ class TestHistory:
         kb.add(node("a", "two"))
         kb.delete("a", space="s")
         kb.add(node("a", "three"))
-        found = kb.history("a", space="s")
+        found = kb.history.states("a", space="s")
         assert [(one.at, one.action, one.item and one.item.text) for one in found] == [
             (moment(3), "add", "three"),
             (moment(2), "delete", None),
             (moment(1), "update", "two"),
             (moment(0), "add", "one"),
         ]
-        assert found[0].version == kb.version(kb.get("a", space="s")[0]) and found[1].version == ""
+        assert (
+            found[0].version == kb.history.version(kb.get("a", space="s")[0])
+            and found[1].version == ""
+        )
 
     def test_links_in_both_directions_are_part_of_it(self, kb: Engine) -> None:
         kb.add([node("a"), node("b")], [link("b", "a", 0.5)])
         kb.add([], [link("b", "a", 0.7)])
         kb.delete("b", space="s")
-        found = [(one.action, one.edge and one.edge.weight) for one in kb.history("a", space="s")]
+        found = [
+            (one.action, one.edge and one.edge.weight) for one in kb.history.states("a", space="s")
+        ]
         assert found == [("unlink", 0.7), ("link", 0.7), ("link", 0.5), ("add", None)]
 
     def test_a_limit_keeps_the_newest(self, kb: Engine) -> None:
         for number in range(5):
             kb.add(node("a", f"{number}"))
-        assert [one.item and one.item.text for one in kb.history("a", space="s", limit=2)] == [
+        assert [
+            one.item and one.item.text for one in kb.history.states("a", space="s", limit=2)
+        ] == [
             "4",
             "3",
         ]
         with pytest.raises(Invalid, match="limit"):
-            kb.history("a", space="s", limit=0)
+            kb.history.states("a", space="s", limit=0)
 
     def test_what_never_was_has_no_history(self, kb: Engine) -> None:
         kb.add(node("a"))
         with pytest.raises(NotFound, match="'x' was ever in space 's'"):
-            kb.history("x", space="s")
+            kb.history.states("x", space="s")
         with pytest.raises(NotFound, match="no space 'nowhere'"):
-            kb.history("a", space="nowhere")
+            kb.history.states("a", space="nowhere")
 
 
 class TestRestore:
@@ -99,13 +105,13 @@ class TestRestore:
             [node("a", "refund"), node("b"), node("c")],
             [link("a", "b", 0.5), link("c", "a", properties={"why": "x"}), link("b", "c")],
         )
-        before, edges = kb.stats().spaces, list(kb.edges())
+        before, edges = kb.maintenance.stats().spaces, list(kb.edges())
         kb.delete("a", space="s")
         assert kb.search("refund", spaces=["s"]) == []
-        report = kb.restore("a", space="s")
+        report = kb.history.restore("a", space="s")
         assert (report.added, report.edges, report.skipped) == (1, 2, ())
         assert (
-            kb.stats().spaces,
+            kb.maintenance.stats().spaces,
             list(kb.edges()),
             [hit.item.id for hit in kb.search("refund", spaces=["s"])],
         ) == (before, edges, ["a"])
@@ -114,23 +120,25 @@ class TestRestore:
     def test_an_older_state_comes_back_by_its_time_or_its_version(self, kb: Engine) -> None:
         for text in ("one", "two", "three"):
             kb.add(node("a", text))
-        one = kb.history("a", space="s")[-1]
-        assert kb.restore("a", space="s", at=moment(1)).updated == 1
+        one = kb.history.states("a", space="s")[-1]
+        assert kb.history.restore("a", space="s", at=moment(1)).updated == 1
         assert kb.get("a", space="s")[0].text == "two"
-        kb.restore("a", space="s", version=one.version)
-        assert kb.version(kb.get("a", space="s")[0]) == one.version
-        assert [state.action for state in kb.history("a", space="s")] == ["update"] * 4 + ["add"]
+        kb.history.restore("a", space="s", version=one.version)
+        assert kb.history.version(kb.get("a", space="s")[0]) == one.version
+        assert [state.action for state in kb.history.states("a", space="s")] == ["update"] * 4 + [
+            "add"
+        ]
 
     def test_what_is_already_so_is_left_alone(self, kb: Engine) -> None:
         kb.add(node("a", "one"))
-        assert kb.restore("a", space="s", at=moment(5)).unchanged == 1
-        assert len(kb.history("a", space="s")) == 1
+        assert kb.history.restore("a", space="s", at=moment(5)).unchanged == 1
+        assert len(kb.history.states("a", space="s")) == 1
 
     def test_a_link_whose_other_end_is_gone_is_reported(self, kb: Engine) -> None:
         kb.add([node("a"), node("b")], [link("a", "b")])
         kb.delete("a", space="s")
         kb.delete("b", space="s")
-        report = kb.restore("a", space="s")
+        report = kb.history.restore("a", space="s")
         assert (report.added, report.edges, [one.why for one in report.skipped]) == (
             1,
             0,
@@ -140,7 +148,7 @@ class TestRestore:
     def test_links_made_since_stay(self, kb: Engine) -> None:
         kb.add([node("a", "one"), node("b")], [link("a", "b", 0.5)])
         kb.add(node("a", "two"), [link("b", "a")])
-        kb.restore("a", space="s", at=moment(0))
+        kb.history.restore("a", space="s", at=moment(0))
         assert [(one.source, one.weight) for one in kb.edges()] == [("a", 0.5), ("b", 1.0)]
 
     def test_links_of_spaces_that_are_not_named_stay_away(self, kb: Engine) -> None:
@@ -152,12 +160,12 @@ class TestRestore:
             ],
         )
         kb.delete("a", space="s")
-        assert kb.restore("a", space="s", edges_of=["s"]).edges == 1
+        assert kb.history.restore("a", space="s", edges_of=["s"]).edges == 1
         assert [one.space for one in kb.edges()] == ["s"]
 
     def test_bad_requests_are_refused(self, kb: Engine) -> None:
         kb.add(node("a"))
-        version = kb.history("a", space="s")[0].version
+        version = kb.history.states("a", space="s")[0].version
         for options, error, words in (
             ({}, Invalid, "is not deleted: name the state"),
             ({"at": moment(0), "version": version}, Invalid, "not both"),
@@ -166,16 +174,16 @@ class TestRestore:
             ({"version": "abc"}, NotFound, f"never had the version 'abc'; it had: {version}"),
         ):
             with pytest.raises(error, match=words):
-                kb.restore("a", space="s", **options)
+                kb.history.restore("a", space="s", **options)
 
 
 class TestRollback:
     def test_the_spaces_are_what_they_were_and_the_log_goes_on(self, kb: Engine) -> None:
         kb.add([node("a", "one"), node("b")], [link("a", "b", 0.5)])
-        before = kb.stats().spaces
+        before = kb.maintenance.stats().spaces
         kb.add([node("a", "two"), node("c")], [link("a", "b", 0.7), link("c", "a")])
         kb.delete("b", space="s")
-        told = kb.rollback(moment(0), dry_run=True)
+        told = kb.history.rollback(moment(0), dry_run=True)
         assert [(step.action, step.id) for step in told.steps] == [
             ("update", "a"),
             ("add", "b"),
@@ -183,44 +191,48 @@ class TestRollback:
             ("link", "a"),
             ("unlink", "c"),
         ]
-        assert kb.stats().spaces != before
-        done = kb.rollback(moment(0))
-        assert (done.steps, done.dry_run, kb.stats().spaces) == (told.steps, False, before)
-        assert [state.action for state in kb.history("b", space="s")][:2] == ["link", "add"]
+        assert kb.maintenance.stats().spaces != before
+        done = kb.history.rollback(moment(0))
+        assert (done.steps, done.dry_run, kb.maintenance.stats().spaces) == (
+            told.steps,
+            False,
+            before,
+        )
+        assert [state.action for state in kb.history.states("b", space="s")][:2] == ["link", "add"]
         assert kb.verify() == []
 
     def test_a_rollback_can_be_rolled_back(self, kb: Engine) -> None:
         kb.add(node("a", "one"))
         kb.add([node("a", "two"), node("b")], [link("a", "b")])
-        later = kb.stats().spaces
-        kb.rollback(moment(0))
-        kb.rollback(moment(1))
-        assert kb.stats().spaces == later
+        later = kb.maintenance.stats().spaces
+        kb.history.rollback(moment(0))
+        kb.history.rollback(moment(1))
+        assert kb.maintenance.stats().spaces == later
 
     def test_before_everything_there_was_nothing(self, kb: Engine) -> None:
         kb.add([node("a"), node("b")], [link("a", "b")])
-        kb.rollback(moment(-1))
-        assert [(one.items, one.edges, int(one.digest, 16)) for one in kb.stats().spaces] == [
-            (0, 0, 0)
-        ]
+        kb.history.rollback(moment(-1))
+        assert [
+            (one.items, one.edges, int(one.digest, 16)) for one in kb.maintenance.stats().spaces
+        ] == [(0, 0, 0)]
 
     def test_only_the_spaces_named_change_and_links_that_cannot_come_back_are_told(
         self, kb: Engine
     ) -> None:
         kb.add([node("a"), node("z", space="zoo")], [Edge("a", "z", space="s", target_space="zoo")])
         kb.delete("z", space="zoo")
-        zoo = kb.stats().spaces[1]
-        done = kb.rollback(moment(0), spaces=["s"])
+        zoo = kb.maintenance.stats().spaces[1]
+        done = kb.history.rollback(moment(0), spaces=["s"])
         assert (done.steps, [one.why for one in done.skipped]) == (
             (),
             ["there is no item 'z' in space 'zoo'"],
         )
-        assert kb.stats().spaces[1] == zoo
+        assert kb.maintenance.stats().spaces[1] == zoo
 
     def test_links_of_other_spaces_that_fall_are_told(self, kb: Engine) -> None:
         kb.add(node("z", space="zoo"))
         kb.add(node("a"), [Edge("z", "a", space="zoo", target_space="s")])
-        told = kb.rollback(moment(0), spaces=["s"], dry_run=True)
+        told = kb.history.rollback(moment(0), spaces=["s"], dry_run=True)
         assert [(step.action, step.space, step.id) for step in told.steps] == [
             ("delete", "s", "a"),
             ("unlink", "zoo", "z"),
@@ -228,23 +240,23 @@ class TestRollback:
 
     def test_nothing_to_do_writes_nothing(self, kb: Engine) -> None:
         kb.add(node("a"))
-        assert kb.rollback(moment(9)).steps == ()
-        assert len(kb.history("a", space="s")) == 1
+        assert kb.history.rollback(moment(9)).steps == ()
+        assert len(kb.history.states("a", space="s")) == 1
 
     def test_a_clock_that_goes_back_does_not_lose_what_came_before(self, tmp_path: Path) -> None:
         times = iter([9, 1, 2, 3, 4])
         with Engine(open_stores("memory:", {}), None, clock=lambda: moment(next(times))) as kb:
             for name in "abc":
                 kb.add(node(name))
-            kb.rollback(moment(1))
+            kb.history.rollback(moment(1))
             assert [item.id for item in kb.items()] == ["a", "b"]
 
     def test_bad_requests_are_refused(self, kb: Engine) -> None:
         kb.add(node("a"))
         with pytest.raises(Invalid, match="to must be a time"):
-            kb.rollback("yesterday")  # type: ignore[arg-type]
+            kb.history.rollback("yesterday")  # type: ignore[arg-type]
         with pytest.raises(NotFound, match="no space 'x'"):
-            kb.rollback(moment(0), spaces=["x"])
+            kb.history.rollback(moment(0), spaces=["x"])
 
 
 _keys = st.tuples(st.sampled_from(["s", "zoo"]), st.sampled_from("abcd"))
@@ -266,8 +278,8 @@ _writes = st.lists(
 
 def seen(kb: Engine) -> list[Any]:
     """All that a user can see of the knowledge: items, links, digests and what a search finds."""
-    spaces = [info.name for info in kb.stats().spaces]
-    full = [info for info in kb.stats().spaces if info.items]
+    spaces = [info.name for info in kb.maintenance.stats().spaces]
+    full = [info for info in kb.maintenance.stats().spaces if info.items]
     return [
         full,
         list(kb.items()),
@@ -295,7 +307,7 @@ def write(kb: Engine, step: dict[str, Any]) -> None:
         ]
     )
     for space, id in step["gone"]:
-        if space in {info.name for info in kb.stats().spaces}:
+        if space in {info.name for info in kb.maintenance.stats().spaces}:
             kb.delete(id, space=space)
 
 
@@ -315,7 +327,7 @@ def test_a_rollback_to_any_moment_brings_back_what_was_seen_then(
             moments.append((now, seen(kb)))
         back, expected = data.draw(st.sampled_from(moments))
         now += timedelta(seconds=1)
-        kb.rollback(back)
+        kb.history.rollback(back)
         assert seen(kb) == expected
         assert kb.verify() == []
 
@@ -334,7 +346,7 @@ def test_a_write_between_plan_and_rollback_is_a_conflict(
 
         monkeypatch.setattr(kb, "_apply", late)
         with pytest.raises(Conflict):
-            kb.rollback(moment(0))
+            kb.history.rollback(moment(0))
         assert kb.get("a", space="s")[0].text == "three"
 
 
@@ -348,46 +360,17 @@ def raw(path: Path, *statements: str) -> None:
     connection.close()
 
 
-def test_a_file_whose_log_did_not_name_links_is_brought_up_to_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "k.db"
-    with engine(str(path)) as kb:
-        kb.add([node("a"), node("b")], [link("a", "b", 0.5)])
-        kb.add([], [link("a", "b", 0.7)])
-    raw(
-        path,
-        "DROP INDEX change_of_item",
-        "DROP INDEX change_of_target",
-        *(f"ALTER TABLE change DROP COLUMN {name}" for name in ("target_space", "target", "type")),
-        *(f"DROP TABLE {name}" for name in ("entry", "entered", "stale")),
-    )
-    raw(path, "PRAGMA user_version=2")
-    with engine(str(path)) as kb:
-        assert kb.verify() == []
-        assert [
-            state.edge and state.edge.weight
-            for state in kb.history("a", space="s")
-            if state.action == "link"
-        ] == [0.7, None]
-        kb.rollback(moment(0))
-        assert [edge.weight for edge in kb.edges()] == [0.5]
-        with pytest.raises(Conflict, match="did not log which link") as caught:
-            kb.rollback(moment(-1))
-        assert (caught.value.code, schema.VERSION > 2) == ("log_incomplete", True)
-
-
 DAMAGE = {
     "a deleted item that is still there": "INSERT INTO item SELECT row + 50, space, 'gone', replace(body, '\"a\"', '\"gone\"') FROM item WHERE id = 'a'",
     "an item that vanished": "DELETE FROM item WHERE id = 'a'",
     "an edge of a deleted item": "INSERT INTO edge VALUES (1, 'gone', 1, 'a', 'related', 1.0, NULL, '')",
-    "a posting of a deleted item": "INSERT INTO fresh VALUES ((1 << 32) + 2, 9, '{\"refund\": 1}')",
+    "a posting of a deleted item": "INSERT INTO delta VALUES ((1 << 32) + 2, 9, '{\"refund\": 1}')",
     "a vector of a deleted item": "INSERT INTO vector VALUES ((1 << 32) + 2, x'0000')",
-    "a line of the log that is no JSON": "UPDATE change SET before = '{' WHERE action = 'delete'",
-    "a line of the log without what was there": "UPDATE change SET before = NULL WHERE action = 'delete'",
-    "a line of the log that happened to nothing": "UPDATE change SET action = 'delete' WHERE id = 'a' AND action = 'add'",
-    "lines missing in the middle of the log": "DELETE FROM change WHERE number = 2",
-    "an item whose line is missing at the end": "DELETE FROM change WHERE number >= (SELECT max(number) FROM change WHERE id = 'b')",
+    "a line of the log that is no JSON": "UPDATE change_log SET before = '{' WHERE action = 'delete'",
+    "a line of the log without what was there": "UPDATE change_log SET before = NULL WHERE action = 'delete'",
+    "a line of the log that happened to nothing": "UPDATE change_log SET action = 'delete' WHERE id = 'a' AND action = 'add'",
+    "lines missing in the middle of the log": "DELETE FROM change_log WHERE number = 2",
+    "an item whose line is missing at the end": "DELETE FROM change_log WHERE number >= (SELECT max(number) FROM change_log WHERE id = 'b')",
     "a link that the log forgot": "DELETE FROM edge WHERE source = 'a'",
 }
 
@@ -411,7 +394,7 @@ def test_verify_misses_the_last_line_of_the_log(tmp_path: Path) -> None:
     with engine(str(tmp_path / "k.db")) as kb:
         kb.add([node("a"), node("b")])
         kb.add([], [link("a", "b")])
-        raw(tmp_path / "k.db", "DELETE FROM change WHERE action = 'link'")
+        raw(tmp_path / "k.db", "DELETE FROM change_log WHERE action = 'link'")
         assert kb.verify() == [
             "space 's': the edge a -[related]-> b is stored, but the change log did not link it"
         ]
@@ -429,7 +412,7 @@ def test_the_shell_shows_restores_and_rolls_back(tmp_path: Path) -> None:
     with engine(str(path)) as kb:
         kb.add([node("a", "one", title="First\x1b[31m"), node("b", "x")], [link("a", "b")])
         kb.add(node("a", "two"))
-        before = kb.stats().spaces
+        before = kb.maintenance.stats().spaces
         kb.delete("a", space="s")
     shown = run("history", "a", "--space", "s", path=path).stdout.splitlines()
     assert shown[0].split()[:2] == ["2026-01-01T00:02:00Z", "delete"] and "\x1b" not in "".join(
@@ -440,7 +423,7 @@ def test_the_shell_shows_restores_and_rolls_back(tmp_path: Path) -> None:
         == "added: a in s; links brought back: 1\n"
     )
     with engine(str(path)) as kb:
-        assert kb.stats().spaces == before
+        assert kb.maintenance.stats().spaces == before
     told = run("rollback", "--to", "2026-01-01T00:00:30Z", "--dry-run", path=path)
     assert (told.exit_code, told.stdout.splitlines()) == (0, ["update  s  a", "would do: 1 update"])
     assert run("rollback", "--to", "2026-01-01", path=path).exit_code == 2
@@ -523,15 +506,20 @@ def test_the_client_answers_as_the_engine_does() -> None:
     with engine("memory:") as kb, serving(kb) as address, Client(address) as client:
         kb.add([node("a", "one"), node("b")], [link("a", "b", properties={"x": 1})])
         kb.add(node("a", "two"))
-        assert client.history("a", space="s") == kb.history("a", space="s")
-        assert client.rollback(moment(0), dry_run=True) == kb.rollback(moment(0), dry_run=True)
-        assert client.rollback(moment(0), spaces=["s"]).count("update") == 1
+        assert client.history.states("a", space="s") == kb.history.states("a", space="s")
+        assert client.history.rollback(moment(0), dry_run=True) == kb.history.rollback(
+            moment(0), dry_run=True
+        )
+        assert client.history.rollback(moment(0), spaces=["s"]).count("update") == 1
         kb.delete("a", space="s")
-        assert (client.restore("a", space="s").edges, kb.get("a", space="s")[0].text) == (1, "one")
+        assert (client.history.restore("a", space="s").edges, kb.get("a", space="s")[0].text) == (
+            1,
+            "one",
+        )
         for call in (
-            lambda on: on.history("x", space="s"),
-            lambda on: on.restore("a", space="s"),
-            lambda on: on.rollback("nonsense"),
+            lambda on: on.history.states("x", space="s"),
+            lambda on: on.history.restore("a", space="s"),
+            lambda on: on.history.rollback("nonsense"),
         ):
             errors = []
             for on in (kb, client):

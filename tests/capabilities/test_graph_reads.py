@@ -18,7 +18,7 @@ from knowloom.capabilities.graph.entities import EntityHit, Neighbours
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.capabilities.graph.rankers import RankingRequest, TermRanker, split_terms
 from knowloom.engine import Engine
-from knowloom.model import MADE, Batch, Filter, Hit, Key, Kind, Links
+from knowloom.model import AUTOMATIC, Batch, Filter, Hit, Key, Kind, Links
 from knowloom.ports import Stores
 from knowloom.stores.memory import MemoryStore
 from knowloom.stores.sqlite import edges as links
@@ -114,10 +114,10 @@ def test_links_are_the_same_whether_or_not_some_were_read_before(
     for space in SPACES:
         own = [key for key in keys if key[0] == space]
         store.put_links(
-            Links(space, store.marks(space, []).version, tuple(_edges(chance, own, 12, MADE)))
+            Links(space, store.marks(space, []).version, tuple(_edges(chance, own, 12, AUTOMATIC)))
         )
     kb = Engine(Stores(store, store, store, store))
-    with kb.asked("", spaces=SPACES, recipes=[]) as asked:
+    with kb.reader.request("", spaces=SPACES, recipes=[]) as asked:
         options = GraphOptions(relationship_depth=chance.randrange(1, 3), max_entities=8)
         starts = [EntityHit(Hit(item, 0.5)) for item in store.get(chance.sample(keys, 6))]
         near = entities.expand_neighbours(asked, starts, QueryText("", (), ""), options)
@@ -162,7 +162,7 @@ def _edges(chance: Random, keys: Sequence[Key], count: int, origin: str = "") ->
 def test_items_about_subjects_are_found_however_many_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, settled: bool
 ) -> None:
-    monkeypatch.setattr("knowloom.stores.sqlite.store.FEW", few)
+    monkeypatch.setattr("knowloom.stores.sqlite.search.SMALL_RESULT", few)
     files, memory = SqliteStore.open(str(tmp_path / "a.knowloom")), MemoryStore()
     rows = [
         Item(
@@ -194,8 +194,8 @@ def test_items_about_subjects_are_found_however_many_there_are(
 def test_items_of_a_kind_are_found_wherever_their_ids_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, per_walked: int
 ) -> None:
-    monkeypatch.setattr("knowloom.stores.sqlite.store.FEW", few)
-    monkeypatch.setattr("knowloom.stores.sqlite.store.PER_WALKED", per_walked)
+    monkeypatch.setattr("knowloom.stores.sqlite.search.SMALL_RESULT", few)
+    monkeypatch.setattr("knowloom.stores.sqlite.search.SORTS_PER_SCAN", per_walked)
     files, memory = SqliteStore.open(str(tmp_path / "a.knowloom")), MemoryStore()
     first = [Item(f"a{number:02}", "one", Kind.NODE, created_at=NOW) for number in range(40)]
     last = [Item(f"z{number:02}", "one", Kind.ENTITY, created_at=NOW) for number in range(40)]
@@ -230,10 +230,10 @@ def test_links_of_equal_weight_come_once_by_their_ends_then_by_the_names_of_spac
     )
     for seed in range(20):
         twice = [*made, *Random(seed).sample(made, 5)]
-        assert links.ordered(Random(seed).sample(twice, len(twice))) == expected
-    assert links.ordered([]) == [] and links.ordered(made[:1]) == made[:1] == links.ordered(
-        [made[0], replace(made[0])]
-    )
+        assert links.sort_unique(Random(seed).sample(twice, len(twice))) == expected
+    assert links.sort_unique([]) == [] and links.sort_unique(made[:1]) == made[
+        :1
+    ] == links.sort_unique([made[0], replace(made[0])])
 
 
 WORDS = ("red", "RED tent", "Straße", "ΟΔΟΣ", "İstanbul", "two\nlines", "", "tent", "des")

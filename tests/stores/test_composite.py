@@ -203,7 +203,7 @@ def test_a_profile_is_in_its_folder_and_nowhere_else(kb: Engine, tmp_path: Path)
     assert [one.id for one in kb.items()] == ["a", "maya"] and kb.get("maya", space="s")[
         0
     ].properties == {"plan": "gold"}
-    assert (kb.verify(), [info.items for info in kb.stats().spaces]) == ([], [2])
+    assert (kb.verify(), [info.items for info in kb.maintenance.stats().spaces]) == ([], [2])
 
 
 def test_the_same_knowledge_has_the_same_digest_wherever_it_lies(kb: Engine) -> None:
@@ -212,13 +212,13 @@ def test_the_same_knowledge_has_the_same_digest_wherever_it_lies(kb: Engine) -> 
             one.add(
                 [maya(created_at=NOW), node("a", created_at=NOW)], [Edge("maya", "a", space="s")]
             )
-        assert kb.stats().spaces == plain.stats().spaces
+        assert kb.maintenance.stats().spaces == plain.maintenance.stats().spaces
 
 
 def test_a_search_finds_pieces_and_an_agent_its_profile(kb: Engine) -> None:
     kb.add([node("a", "refund policy"), maya(title="refund lover")], embed=True)
     assert [hit.item.id for hit in kb.search("refund", spaces=["s"])] == ["a"]
-    assert kb.stats().without_vector == 0
+    assert kb.maintenance.stats().without_vector == 0
     assert kb.context("refund", spaces=["s"]).degraded == ()
 
 
@@ -253,18 +253,18 @@ def test_an_item_whose_kind_changes_moves_and_keeps_its_links(
     assert [hit.item.id for hit in kb.search("refund", spaces=["s"], mode="bm25")] == (
         [] if there_and_back else ["maya"]
     )
-    assert (list(kb.edges()), kb.verify(), kb.stats().spaces[0].items) == (edges, [], 2)
+    assert (list(kb.edges()), kb.verify(), kb.maintenance.stats().spaces[0].items) == (edges, [], 2)
 
 
 def test_deleting_a_profile_takes_its_links_along_and_restoring_brings_them_back(
     kb: Engine,
 ) -> None:
     kb.add([maya(), node("a")], [Edge("maya", "a", space="s"), Edge("a", "maya", space="s")])
-    before, edges = kb.stats().spaces, list(kb.edges())
+    before, edges = kb.maintenance.stats().spaces, list(kb.edges())
     kb.delete("maya", space="s")
     assert (list(kb.edges()), kb.verify()) == ([], [])
-    assert kb.restore("maya", space="s").edges == 2
-    assert (kb.stats().spaces, list(kb.edges()), kb.verify()) == (before, edges, [])
+    assert kb.history.restore("maya", space="s").edges == 2
+    assert (kb.maintenance.stats().spaces, list(kb.edges()), kb.verify()) == (before, edges, [])
 
 
 def test_an_expected_version_holds_in_either_layer(kb: Engine) -> None:
@@ -273,7 +273,10 @@ def test_an_expected_version_holds_in_either_layer(kb: Engine) -> None:
         (stored,) = kb.get(key, space="s")
         with pytest.raises(Conflict):
             kb.add(Item(key, "s", stored.kind, text="new"), expected={stored.key: "0" * 16})
-        kb.add(Item(key, "s", Kind.PROFILE, text="new"), expected={stored.key: kb.version(stored)})
+        kb.add(
+            Item(key, "s", Kind.PROFILE, text="new"),
+            expected={stored.key: kb.history.version(stored)},
+        )
         assert kb.get(key, space="s")[0].text == "new"
 
 
@@ -311,7 +314,7 @@ def test_layers_answer_and_roll_back_as_one_store_does(
             for id, kind, text, other in step:
                 now += timedelta(seconds=1)
                 for kb in (plain, split):
-                    if kind is None and kb.stats().spaces:
+                    if kind is None and kb.maintenance.stats().spaces:
                         kb.delete(id, space="s")
                     elif kind is not None:
                         known = {one.id for one in kb.items()} | {id}
@@ -323,13 +326,13 @@ def test_layers_answer_and_roll_back_as_one_store_does(
             moments.append((now, everything(split)))
         back, expected = data.draw(st.sampled_from(moments))
         now += timedelta(seconds=1)
-        split.rollback(back)
+        split.history.rollback(back)
         assert (everything(split)[1:], split.verify()) == (expected[1:], [])
 
 
 def everything(kb: Engine) -> list[Any]:
     return [
-        [info.digest for info in kb.stats().spaces if info.items],
+        [info.digest for info in kb.maintenance.stats().spaces if info.items],
         list(kb.items()),
         list(kb.edges()),
     ]

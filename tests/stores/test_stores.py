@@ -25,14 +25,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knowloom
-from knowloom import codec
 from knowloom.errors import Conflict, Corrupt, Unavailable
 from knowloom.loading import loader
 from knowloom.model import Batch, Edge, Filter, Item
 from knowloom.stores.memory import MemoryStore
-from knowloom.stores.sqlite import postings, schema, space_view, vectors
-from knowloom.stores.sqlite import store as adapter
-from knowloom.stores.sqlite import writer as write
+from knowloom.stores.sqlite import (
+    database,
+    postings,
+    rows,
+    search,
+    space_view,
+    vector_search,
+    writer,
+)
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.testing import StoreContract
 from knowloom.testing.graph import link
@@ -76,9 +81,9 @@ def sqlite(path: str) -> Iterator[SqliteStore]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits so low that a few items cross them all."""
-    monkeypatch.setattr(postings, "FRESH_LIMIT", 4)
-    monkeypatch.setattr(adapter, "FEW", 3)
-    for module in (space_view, vectors, write):
+    monkeypatch.setattr(postings, "DELTA_LIMIT", 4)
+    monkeypatch.setattr(search, "SMALL_RESULT", 3)
+    for module in (rows, space_view, vector_search, writer):
         monkeypatch.setattr(module, "CHUNK", 8)
     for module in (space_view, postings):
         monkeypatch.setattr(module, "BLOCK", 4)
@@ -326,7 +331,7 @@ def test_a_reader_that_was_interrupted_starts_over(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqlite.apply(batch([item("a", "refund")]))
-    for step in ("_load_records", "_load_signs", "_load_fresh"):
+    for step in ("_load_records", "_load_signs", "_load_delta"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(space_view.SpaceView, step, interrupted)
             sqlite.search_text("refund", ACME, 10)
@@ -350,7 +355,7 @@ def test_what_a_caller_does_to_an_item_stays_with_him(sqlite: SqliteStore, neste
 def test_items_kept_in_memory_are_those_of_the_file(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space_view, "KEPT_ITEMS", 2)
+    monkeypatch.setattr(space_view, "MAX_CACHED_ITEMS", 2)
     items = [
         item(id, text=f"{id} first", title=id.upper(), tags=("x",), confidence=0.5) for id in "abc"
     ]
@@ -374,7 +379,7 @@ def test_items_kept_in_memory_are_those_of_the_file(
 def test_words_kept_in_memory_are_those_of_the_file(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space_view, "KEPT_HOLDERS", 3 * space_view.TERM_OVERHEAD)
+    monkeypatch.setattr(space_view, "MAX_CACHED_POSTINGS", 3 * space_view.TERM_OVERHEAD)
     sqlite.apply(
         batch(
             [
@@ -408,7 +413,7 @@ def test_words_kept_in_memory_are_those_of_the_file(
                 memory.search_text(text, ACME, 10)
             )
             with sqlite.reading() as reader:
-                assert len(list(reader.views(["acme"])["acme"]._held)) <= 3
+                assert len(list(reader.views(["acme"])["acme"]._postings)) <= 3
     other.close()
 
 
@@ -569,7 +574,7 @@ def test_writes_that_wait_beside_a_read_only_file_are_not_passed_over(path: str)
     shutil.copy(path, copy)
     shutil.copy(f"{path}-wal", f"{copy}-wal")
     with pytest.raises(Unavailable) as caught:
-        schema._open_in_read_only_folder(copy)
+        database._open_in_read_only_folder(copy)
     assert caught.value.code == "read_only" and "-wal" in str(caught.value)
     sqlite.close()
 
@@ -648,27 +653,6 @@ def test_an_empty_file_is_a_new_store(path: str) -> None:
     store.close()
 
 
-def test_edges_of_older_files_which_wrote_all_their_fields_are_read(tmp_path: Path) -> None:
-    edge = Edge("a", "b", "owns", 0.5, "one", "deed", {"since": "2020", "name": "harbour"})
-    with knowloom.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
-        kb.add(
-            [
-                Item("a", "one", text="A"),
-                Item("b", "one", text="B"),
-                Item("deed", "one", text="A deed"),
-            ],
-            [edge],
-        )
-    older = apsw.Connection(str(tmp_path / "k.db"))
-    assert list(older.execute("SELECT body FROM edge")) == [
-        ('{"item_id":"deed","properties":{"since":"2020","name":"harbour"}}',)
-    ]
-    older.execute("UPDATE edge SET body = ?", (codec.to_json(codec.edge_to_dict(edge)),))
-    older.close()
-    with knowloom.open(str(tmp_path / "k.db"), embedder=None, links=[]) as kb:
-        assert (kb._stores.graph.edges_of([("one", "a")], ["one"]), kb.verify()) == ([edge], [])
-
-
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="nowhere"):
         SqliteStore.open(str(tmp_path / "nowhere" / "knowloom.db"))
@@ -707,13 +691,16 @@ def test_a_load_on_a_full_disk_keeps_what_it_wrote_and_is_finished_by_loading_ag
         kb.add(Item("a", "s", text="refund"))
         writer = kb._stores.items._writer
         writer.pragma("max_page_count", writer.pragma("page_count") + 60)
-        with pytest.raises(Unavailable, match="what was written before stays") as caught:
+        with pytest.raises(Unavailable, match="earlier writes are kept") as caught:
             kb.load(tmp_path / "s.jsonl", space="s")
-        assert (caught.value.code, kb.stats().spaces[0].items > 50) == ("disk_full", True)
+        assert (caught.value.code, kb.maintenance.stats().spaces[0].items > 50) == (
+            "disk_full",
+            True,
+        )
         writer.pragma("max_page_count", 2**31)
         assert (
             kb.load(tmp_path / "s.jsonl", space="s").unchanged > 0,
-            kb.stats().spaces[0].items,
+            kb.maintenance.stats().spaces[0].items,
             kb.verify(),
         ) == (True, 501, [])
 
@@ -734,11 +721,11 @@ def test_words_of_another_analyser_must_be_rebuilt(sqlite: SqliteStore, path: st
 
 DAMAGE = {
     "a lost posting": "DELETE FROM posting WHERE id = (SELECT min(id) FROM posting)",
-    "a surplus posting": "INSERT INTO posting(space, word, block, data) VALUES (1, 'zebra', 0, x'000001')",
-    "a changed posting": "UPDATE posting SET data = x'000007' WHERE word = 'refund'",
-    "a posting that is no posting": "UPDATE posting SET data = 'x' WHERE word = 'refund'",
-    "a lost waiting word": "DELETE FROM fresh",
-    "a surplus waiting word": """UPDATE fresh SET words = replace(words, '{', '{"zebra": 1, ')""",
+    "a surplus posting": "INSERT INTO posting(space, term, block, data) VALUES (1, 'zebra', 0, x'000001')",
+    "a changed posting": "UPDATE posting SET data = x'000007' WHERE term = 'refund'",
+    "a posting that is no posting": "UPDATE posting SET data = 'x' WHERE term = 'refund'",
+    "a lost waiting word": "DELETE FROM delta",
+    "a surplus waiting word": """UPDATE delta SET terms = replace(terms, '{', '{"zebra": 1, ')""",
     "a changed body": "UPDATE item SET body = replace(body, 'refund', 'parcel') WHERE id = 'a'",
     "a changed title": "UPDATE item SET body = replace(body, 'How', 'Why') WHERE id = 'a'",
     "a body that is no JSON": "UPDATE item SET body = '{' WHERE id = 'a'",
@@ -746,9 +733,9 @@ DAMAGE = {
     "a body that is no text": "UPDATE item SET body = CAST(x'7b80' AS TEXT) WHERE id = 'a'",
     "another id": "UPDATE item SET id = 'x' WHERE id = 'e'",
     "a lost item": "DELETE FROM item WHERE id = 'e'",
-    "a lost record": "DELETE FROM record",
-    "an empty record": "UPDATE record SET data = zeroblob(length(data))",
-    "half a record": "UPDATE record SET data = substr(data, 1, 7)",
+    "a lost record": "DELETE FROM item_meta",
+    "an empty record": "UPDATE item_meta SET data = zeroblob(length(data))",
+    "half a record": "UPDATE item_meta SET data = substr(data, 1, 7)",
     "an orphan vector": "INSERT INTO vector SELECT row + 100, data FROM vector LIMIT 1",
     "a lost vector": "DELETE FROM vector WHERE row = (SELECT min(row) FROM vector)",
     "a cut vector": "UPDATE vector SET data = substr(data, 1, 7)",
@@ -771,7 +758,7 @@ DAMAGE = {
 def test_verify_finds_planted_damage(
     path: str, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postings, "FRESH_LIMIT", 3)
+    monkeypatch.setattr(postings, "DELTA_LIMIT", 3)
     store = some_knowledge(path)
     assert store.verify() == []
     run(path, damage)
@@ -821,7 +808,7 @@ READS: dict[str, Callable[[SqliteStore], object]] = {
     "item": lambda store: store.get([("acme", "a")]),
     "posting": lambda store: store.search_text("refund", ACME, 10),
     "edge": lambda store: store.edges(["acme"], 10),
-    "change": lambda store: store.apply(batch([item("a", "new")])),
+    "change_log": lambda store: store.apply(batch([item("a", "new")])),
 }
 
 

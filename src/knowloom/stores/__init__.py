@@ -1,1 +1,1 @@
-"""Where knowledge lives: one file per backend. The registry names them; nothing else imports them."""
+"""Storage adapters. Each implements one or more of the ports and inherits from none."""

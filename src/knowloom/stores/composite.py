@@ -272,17 +272,21 @@ class CompositeStore:
         types: Sequence[str] = (),
         limit: int = 100,
         min_weight: float = 0.0,
-        made: bool | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
-        return self._graph.edges_of(keys, spaces, types, limit, min_weight, made)
+        return self._graph.edges_of(keys, spaces, types, limit, min_weight, automatic)
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         return self._graph.get_edges(keys)
 
     def edges(
-        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+        self,
+        spaces: Sequence[str],
+        limit: int,
+        after: Edge | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
-        return self._graph.edges(spaces, limit, after, made)
+        return self._graph.edges(spaces, limit, after, automatic)
 
     # agreement
 
@@ -388,7 +392,7 @@ def _walk(store: _Walked, spaces: Sequence[str]) -> Iterator[Item]:
 
 def _edges(store: GraphStore, spaces: Sequence[str]) -> Iterator[Edge]:
     after: Edge | None = None
-    while page := store.edges(spaces, PAGE, after, made=False):
+    while page := store.edges(spaces, PAGE, after, automatic=False):
         yield from page
         after = page[-1]
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from knowloom import codec
 from knowloom.errors import Conflict, Unavailable
 from knowloom.model import (
-    MADE,
+    AUTOMATIC,
     Batch,
     Change,
     Edge,
@@ -67,7 +67,7 @@ class MemorySpace:
     def count(self, edge: Edge, sign: int) -> None:
         self.version += 1
         number = sign * codec.fingerprint(codec.edge_to_dict(edge))
-        if edge.origin == MADE:
+        if edge.origin == AUTOMATIC:
             self.links_digest += number
             self.links += sign
         else:
@@ -94,11 +94,11 @@ class MemorySpace:
         self.digest -= codec.fingerprint(codec.item_to_dict(self.items.pop(id)))
 
     def index(self, item: Item) -> None:
-        found = words.counts(item)
+        found = words.count_terms(item)
         self.counts[item.id] = found
         self.length += found.total()
         for word, count in found.items():
-            self.holders.setdefault(word, {})[item.id] = min(count, words.MAX_COUNT)
+            self.holders.setdefault(word, {})[item.id] = min(count, words.MAX_TERM_FREQUENCY)
 
     def forget(self, id: str) -> None:
         found = self.counts.pop(id, Counter())
@@ -182,7 +182,7 @@ class MemoryStore:
         if before is not None:
             self._shelves[key[0]].mark(key[1], before)
         for edge_key in sorted(self._touching.get(key, ())):
-            if self._edges[edge_key].origin == MADE:
+            if self._edges[edge_key].origin == AUTOMATIC:
                 self._mark(edge_key[1])  # a place in its links falls free
             self._delete_edge(edge_key, batch)  # also where another store has the item
         if before is not None:
@@ -197,7 +197,7 @@ class MemoryStore:
             batch,
             edge.source_key,
             "link",
-            before if before and before.origin != MADE else None,
+            before if before and before.origin != AUTOMATIC else None,
             edge.key,
         )
 
@@ -209,7 +209,7 @@ class MemoryStore:
 
     def _delete_edge(self, key: EdgeKey, batch: Batch) -> None:
         before = self._forget_edge(key)
-        if before is not None and before.origin != MADE:
+        if before is not None and before.origin != AUTOMATIC:
             self._log(batch, before.source_key, "unlink", before, key)
 
     def _forget_edge(self, key: EdgeKey) -> Edge | None:
@@ -302,7 +302,7 @@ class MemoryStore:
 
     @_in_turn
     def search_text(self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()) -> Found:
-        query = list(dict.fromkeys(words.words(text)))
+        query = list(dict.fromkeys(words.extract_terms(text)))
         shelves = {
             name: self._shelves[name]
             for name in dict.fromkeys(only.spaces)
@@ -313,9 +313,7 @@ class MemoryStore:
             return Found()
         mean = sum(shelf.length for shelf in shelves.values()) / documents
         rarity = {
-            word: words.rarity(
-                documents, sum(len(s.holders.get(word, ())) for s in shelves.values())
-            )
+            word: words.idf(documents, sum(len(s.holders.get(word, ())) for s in shelves.values()))
             for word in query
         }
         best = sum(rarity.values())
@@ -408,14 +406,18 @@ class MemoryStore:
         types: Sequence[str] = (),
         limit: int = 100,
         min_weight: float = 0.0,
-        made: bool | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         for key in keys:
             visible = (
                 edge for edge in self._touching.get(key, {}).values() if _inside(edge, spaces)
             )
-            whose = (edge for edge in visible if made is None or made == (edge.origin == MADE))
+            whose = (
+                edge
+                for edge in visible
+                if automatic is None or automatic == (edge.origin == AUTOMATIC)
+            )
             touching = [
                 edge
                 for edge in whose
@@ -434,10 +436,16 @@ class MemoryStore:
 
     @_in_turn
     def edges(
-        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+        self,
+        spaces: Sequence[str],
+        limit: int,
+        after: Edge | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
         wanted = (
-            edge for edge in self._edges.values() if made is None or made == (edge.origin == MADE)
+            edge
+            for edge in self._edges.values()
+            if automatic is None or automatic == (edge.origin == AUTOMATIC)
         )
         owned = (
             edge
@@ -463,10 +471,10 @@ class MemoryStore:
         if shelf.version != links.version:
             return False
         for key in links.dropped:
-            if key in self._edges and self._edges[key].origin == MADE:
+            if key in self._edges and self._edges[key].origin == AUTOMATIC:
                 self._forget_edge(key)
         for edge in links.made:
-            if edge.key not in self._edges or self._edges[edge.key].origin == MADE:
+            if edge.key not in self._edges or self._edges[edge.key].origin == AUTOMATIC:
                 self._forget_edge(edge.key)
                 self._keep_edge(edge)
         shelf.common |= set(links.common)
@@ -484,7 +492,7 @@ class MemoryStore:
 
     @_in_turn
     def forget_links(self, rules: str) -> None:
-        for key in [edge.key for edge in self._edges.values() if edge.origin == MADE]:
+        for key in [edge.key for edge in self._edges.values() if edge.origin == AUTOMATIC]:
             self._forget_edge(key)
         for shelf in self._shelves.values():
             shelf.marked, shelf.common, shelf.entries, shelf.under, shelf.stale = (

@@ -14,8 +14,8 @@ import networkx
 
 from knowloom import codec
 from knowloom.errors import Corrupt, Unavailable
-from knowloom.files import Turns, locked, translated, write_whole
-from knowloom.model import MADE, Batch, Edge, EdgeKey, Key
+from knowloom.files import Turns, locked, translate_errors, write_whole
+from knowloom.model import AUTOMATIC, Batch, Edge, EdgeKey, Key
 
 FORMAT = 1
 
@@ -60,7 +60,7 @@ class NetworkxStore:
     def _refresh(self) -> None:
         if self._path is None or not self._path.exists():
             return
-        with translated(str(self._path)):
+        with translate_errors(str(self._path)):
             with self._path.open(
                 "rb"
             ) as file:  # one file, opened once: it cannot be replaced between the two looks
@@ -77,7 +77,7 @@ class NetworkxStore:
                 self._graph = _changed(self._graph, batch)
                 return
             with (
-                translated(str(self._path)),
+                translate_errors(str(self._path)),
                 locked(self._path.with_name(f"{self._path.name}.lock")),
             ):
                 self._refresh()
@@ -96,7 +96,7 @@ class NetworkxStore:
         types: Sequence[str] = (),
         limit: int = 100,
         min_weight: float = 0.0,
-        made: bool | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         with self.reading():
@@ -107,7 +107,11 @@ class NetworkxStore:
                         for *_, edge in edges([key], data="edge")
                         if edge.space in spaces and edge.target_key[0] in spaces
                     )
-                    whose = (edge for edge in side if made is None or made == (edge.origin == MADE))
+                    whose = (
+                        edge
+                        for edge in side
+                        if automatic is None or automatic == (edge.origin == AUTOMATIC)
+                    )
                     wanted = (
                         edge
                         for edge in whose
@@ -127,7 +131,11 @@ class NetworkxStore:
             ]
 
     def edges(
-        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+        self,
+        spaces: Sequence[str],
+        limit: int,
+        after: Edge | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
         with self.reading():
             owned = (
@@ -135,7 +143,11 @@ class NetworkxStore:
                 for edge in _all(self._graph)
                 if edge.space in spaces and (after is None or edge.key > after.key)
             )
-            wanted = (edge for edge in owned if made is None or (edge.origin == MADE) is made)
+            wanted = (
+                edge
+                for edge in owned
+                if automatic is None or (edge.origin == AUTOMATIC) is automatic
+            )
             return list(map(codec.given, heapq.nsmallest(limit, wanted, key=lambda edge: edge.key)))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from knowloom.errors import KnowloomError
-from knowloom.model import MADE, Edge
+from knowloom.model import AUTOMATIC, Edge
 from knowloom.ports import GraphStore
 from knowloom.testing.knowledge import (
     batch,
@@ -222,13 +222,13 @@ class GraphStoreContract:
     def test_those_of_knowloom_or_of_people_alone_are_counted_alone(
         self, store: GraphStore
     ) -> None:
-        own = [replace(edge("a", name, 0.9), origin=MADE) for name in "xyz"]
+        own = [replace(edge("a", name, 0.9), origin=AUTOMATIC) for name in "xyz"]
         link(store, *own, edge("a", "p", 0.5), edge("q", "a", 0.4))
-        assert store.edges_of([("acme", "a")], ["acme"], limit=1, made=False) == [
+        assert store.edges_of([("acme", "a")], ["acme"], limit=1, automatic=False) == [
             edge("a", "p", 0.5),
             edge("q", "a", 0.4),
         ]
-        assert store.edges_of([("acme", "a")], ["acme"], limit=2, made=True) == own[:2]
+        assert store.edges_of([("acme", "a")], ["acme"], limit=2, automatic=True) == own[:2]
         assert len(store.edges_of([("acme", "a")], ["acme"], limit=2)) == 3
 
     def test_edges_asked_for_by_key_come_in_the_order_asked(self, store: GraphStore) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from knowloom.model import MADE, Edge, Links
+from knowloom.model import AUTOMATIC, Edge, Links
 from knowloom.ports import LinkStore
 from knowloom.testing.knowledge import batch, edge, item, unit
 
@@ -74,13 +74,13 @@ class LinkStoreContract:
         store.apply(batch([item("a"), item("b")]))
         put(store, own("a", "b"))
         assert (
-            store.edges(["acme"], 10, made=True) == [own("a", "b")]
-            and store.edges(["acme"], 10, made=False) == []
+            store.edges(["acme"], 10, automatic=True) == [own("a", "b")]
+            and store.edges(["acme"], 10, automatic=False) == []
         )
         store.apply(batch(edges=[mine]))
         put(store, own("a", "b"))
         put(store, dropped=[own("a", "b")])
-        assert store.edges(["acme"], 10) == store.edges(["acme"], 10, made=False) == [mine]
+        assert store.edges(["acme"], 10) == store.edges(["acme"], 10, automatic=False) == [mine]
         assert store.changes("acme")[-1].before is None and store.verify() == []
 
     def test_forgetting_drops_all_links_and_marks_all_items(self, store: LinkStore) -> None:
@@ -184,7 +184,7 @@ class LinkStoreContract:
 
 
 def own(source: str, target: str, weight: float = 0.9) -> Edge:
-    return Edge(source, target, "similar", weight, "acme", origin=MADE)
+    return Edge(source, target, "similar", weight, "acme", origin=AUTOMATIC)
 
 
 def put(

@@ -30,7 +30,7 @@ from knowloom.testing.knowledge import (
     some_filters,
     some_items,
 )
-from knowloom.text.words import words
+from knowloom.text.words import extract_terms
 
 
 class TextIndexContract:
@@ -395,4 +395,4 @@ class TextIndexContract:
 
 
 def analysed(text: str) -> str:
-    return " ".join(words(text))
+    return " ".join(extract_terms(text))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from knowloom.model import Batch
-from knowloom.retrieval.neighbours import LIGHTEST
+from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
 from knowloom.stores.memory import MemoryStore
 from knowloom.stores.sqlite import edges
 from knowloom.stores.sqlite.connections import MAX_CACHED_RESULTS
@@ -68,9 +68,12 @@ def test_what_was_read_is_not_read_again(sqlite: SqliteStore) -> None:
     sqlite.apply(
         batch([item(id) for id in IDS], [edge("a", "b"), edge("a", "c", 0.2), edge("c", "d")])
     )
-    first = sqlite.edges_of([("acme", "a"), ("acme", "e")], ["acme"], min_weight=LIGHTEST)
+    first = sqlite.edges_of([("acme", "a"), ("acme", "e")], ["acme"], min_weight=MIN_EDGE_WEIGHT)
     seen = statements(sqlite)
-    assert sqlite.edges_of([("acme", "e"), ("acme", "a")], ["acme"], min_weight=LIGHTEST) == first
+    assert (
+        sqlite.edges_of([("acme", "e"), ("acme", "a")], ["acme"], min_weight=MIN_EDGE_WEIGHT)
+        == first
+    )
     assert [one.target for one in sqlite.edges_of([("acme", "a")], ["acme"], min_weight=0.5)] == [
         "b"
     ]
@@ -103,10 +106,10 @@ def test_a_reader_does_not_remember_every_link_it_ever_saw(
     monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (10,))
     sqlite.apply(batch([item(str(number)) for number in range(200)]))
     with sqlite.reading() as reader:
-        reader.links = edges.EdgeCache()
+        reader.edges = edges.EdgeCache()
         for number in range(200):
             sqlite.edges_of([("acme", str(number))], ["acme"])
-            assert sum(len(known) for known in reader.links._links.values()) <= 12
+            assert sum(len(known) for known in reader.edges._edges.values()) <= 12
 
 
 def test_all_links_of_a_hub_are_not_kept(
@@ -120,10 +123,10 @@ def test_all_links_of_a_hub_are_not_kept(
         )
     )
     with sqlite.reading() as reader:
-        reader.links = edges.EdgeCache()
+        reader.edges = edges.EdgeCache()
         assert len(sqlite.edges_of([("acme", "0")], ["acme"], limit=1000)) == 50
         assert (
-            sum(len(pairs) for known in reader.links._links.values() for _, pairs in known.values())
+            sum(len(pairs) for known in reader.edges._edges.values() for _, pairs in known.values())
             <= 10
         )
 
@@ -201,7 +204,7 @@ def test_what_is_large_is_not_kept(sqlite: SqliteStore, monkeypatch: pytest.Monk
     )
     monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (10,))
     with sqlite.reading() as reader:
-        reader.links = edges.EdgeCache()
+        reader.edges = edges.EdgeCache()
         for _ in range(2):
             assert [one.properties for one in sqlite.get([("acme", "a"), ("acme", "b")])] == [
                 {},
@@ -210,7 +213,7 @@ def test_what_is_large_is_not_kept(sqlite: SqliteStore, monkeypatch: pytest.Monk
             assert len(sqlite.edges_of([("acme", "a")], ["acme"])) == 1
         assert list(reader.views(["acme"])["acme"]._decoded) == ["a"]
         assert (
-            sum(len(pairs) for known in reader.links._links.values() for _, pairs in known.values())
+            sum(len(pairs) for known in reader.edges._edges.values() for _, pairs in known.values())
             == 0
         )
 
@@ -220,4 +223,4 @@ def test_a_reader_does_not_remember_every_answer(sqlite: SqliteStore) -> None:
     with sqlite.reading() as reader:
         for number in range(3 * MAX_CACHED_RESULTS):
             assert [info.name for info in sqlite.spaces(["acme", str(number)])] == ["acme"]
-            assert len(reader._known) <= MAX_CACHED_RESULTS
+            assert len(reader._results) <= MAX_CACHED_RESULTS

@@ -42,7 +42,7 @@ def test_all_ids_are_read_once_looking_for_so_many_would_have_taken_as_long(
 def test_ids_of_a_very_large_space_are_never_all_read(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(id_cache, "MOST", 59)
+    monkeypatch.setattr(id_cache, "MAX_CACHED_IDS", 59)
     names = [f"n{number}" for number in range(60)]
     sqlite.apply(batch([item(id) for id in names]))
     asked = statements(sqlite)
@@ -55,7 +55,7 @@ def test_ids_of_a_very_large_space_are_never_all_read(
 def test_items_are_found_where_they_are_after_any_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
 ) -> None:
-    monkeypatch.setattr(id_cache, "READ_AT_ONCE", at_once)
+    monkeypatch.setattr(id_cache, "SEQUENTIAL_SPEEDUP", at_once)
     chance, path = random.Random(seed), str(tmp_path / "knowloom.db")
     reader, writer = SqliteStore.open(path), SqliteStore.open(path)
     names = [f"n{number}" for number in range(30)]

@@ -128,7 +128,7 @@ def test_vectors_that_are_cut_off_or_missing_are_told_and_never_taken_for_others
         lambda: store.search_vector(asked, ACME, 3),
         lambda: store.score_vectors(asked, [("acme", "0"), ("acme", "1")]),
     ):
-        with pytest.raises(Corrupt, match="`knowloom reindex` makes all of them anew"):
+        with pytest.raises(Corrupt, match="`knowloom reindex` rebuilds all of them"):
             ask()
     store.forget_vectors()
     assert store.search_vector(asked, ACME, 3).matches == ()

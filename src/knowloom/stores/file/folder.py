@@ -14,7 +14,7 @@ from typing import Any
 
 from knowloom import codec
 from knowloom.errors import Corrupt, Unavailable
-from knowloom.files import locked, safe_name, sync_folder, translated, write_whole
+from knowloom.files import locked, safe_name, sync_folder, translate_errors, write_whole
 from knowloom.model import Key
 
 FORMAT = 1
@@ -26,7 +26,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with translated(str(path)):
+        with translate_errors(str(path)):
             path.mkdir(parents=True, exist_ok=True)
             with self._alone():
                 self._prepare()

@@ -12,8 +12,8 @@ from typing import Any
 
 from knowloom import codec
 from knowloom.errors import Corrupt, Invalid
-from knowloom.files import Turns, translated
-from knowloom.model import MADE, Batch, Change, Edge, EdgeKey, Filter, Item, Key, SpaceInfo
+from knowloom.files import Turns, translate_errors
+from knowloom.model import AUTOMATIC, Batch, Change, Edge, EdgeKey, Filter, Item, Key, SpaceInfo
 from knowloom.stores.file.folder import Folder
 
 ITEMS, LINKS = ("add", "update", "delete"), ("link", "unlink")
@@ -67,7 +67,7 @@ class FileStore:
         return self._turns.reading()
 
     def _look(self) -> None:
-        with translated(str(self._folder.path)), self._folder.reading():
+        with translate_errors(str(self._folder.path)), self._folder.reading():
             self._refresh()
 
     def _refresh(self) -> None:
@@ -136,7 +136,7 @@ class FileStore:
     # writing
 
     def apply(self, batch: Batch) -> None:
-        with self._turns.alone(), translated(str(self._folder.path)), self._folder.writing():
+        with self._turns.alone(), translate_errors(str(self._folder.path)), self._folder.writing():
             self._refresh()
             write = _Write(self._items, self._edges, self._touching, batch, len(self._log))
             if write.log:
@@ -218,7 +218,7 @@ class FileStore:
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         """Reads every file again and compares it with the log."""
-        with self.reading(), translated(str(self._folder.path)), self._folder.reading():
+        with self.reading(), translate_errors(str(self._folder.path)), self._folder.reading():
             expected = {
                 self._folder.item_file(key): codec.item_to_dict(item)
                 for key, item in self._items.items()
@@ -271,7 +271,7 @@ class FileStore:
         types: Sequence[str] = (),
         limit: int = 100,
         min_weight: float = 0.0,
-        made: bool | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
         found: dict[EdgeKey, Edge] = {}
         with self.reading():
@@ -286,7 +286,11 @@ class FileStore:
                     for edge in seen
                     if edge.weight >= min_weight and (not types or edge.type in types)
                 ]
-                seen = [edge for edge in seen if made is None or made == (edge.origin == MADE)]
+                seen = [
+                    edge
+                    for edge in seen
+                    if automatic is None or automatic == (edge.origin == AUTOMATIC)
+                ]
                 for end in ("source_key", "target_key"):
                     side = (edge for edge in seen if getattr(edge, end) == key)
                     found.update(
@@ -299,7 +303,11 @@ class FileStore:
             return [codec.given(self._edges[key]) for key in keys if key in self._edges]
 
     def edges(
-        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+        self,
+        spaces: Sequence[str],
+        limit: int,
+        after: Edge | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
         with self.reading():
             owned = (
@@ -307,7 +315,11 @@ class FileStore:
                 for key, edge in self._edges.items()
                 if edge.space in spaces and (after is None or key > after.key)
             )
-            wanted = (edge for edge in owned if made is None or (edge.origin == MADE) is made)
+            wanted = (
+                edge
+                for edge in owned
+                if automatic is None or (edge.origin == AUTOMATIC) is automatic
+            )
             return list(map(codec.given, heapq.nsmallest(limit, wanted, key=lambda edge: edge.key)))
 
 

@@ -1,1 +1,1 @@
-"""Knowledge in one SQLite file. `store` is the adapter; `file` opens, `write` writes, `view`, `words` and `vectors` read."""
+"""Knowledge in one SQLite file: `store` is the adapter, the other modules are its parts."""

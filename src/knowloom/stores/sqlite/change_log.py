@@ -1,4 +1,4 @@
-"""Reading the change log of the SQLite file: by space, by item; and proving that it tells how the file came to be what it is."""
+"""Reading the change log by space and by item, and checking it against the stored knowledge."""
 
 from __future__ import annotations
 
@@ -13,117 +13,121 @@ from knowloom.errors import Corrupt
 from knowloom.model import Change, Edge, EdgeKey, Item, Key
 
 _COLUMNS = "number, space, at, id, action, before, target_space, target, type"
-_LINKS = ("link", "unlink")
-_FIRST = {
-    "add": False,
-    "link": False,
-    "update": True,
-    "delete": True,
-    "unlink": True,
-}  # whether something was there before
+_EDGE_ACTIONS = ("link", "unlink")
+# True for actions on something that exists: these must record what was there before.
+_NEEDS_BEFORE = {"add": False, "link": False, "update": True, "delete": True, "unlink": True}
 
 
 def read_space(connection: apsw.Connection, space: str, after: int, limit: int) -> list[Change]:
     names = dict(list(connection.execute("SELECT no, name FROM space")))
-    query = f"SELECT {_COLUMNS} FROM change WHERE space = (SELECT no FROM space WHERE name = ?) AND number > ? ORDER BY number LIMIT ?"
-    return [_change(names, row) for row in connection.execute(query, (space, after, limit))]
+    query = f"""SELECT {_COLUMNS} FROM change_log
+        WHERE space = (SELECT no FROM space WHERE name = ?) AND number > ?
+        ORDER BY number LIMIT ?"""
+    return [_decode(names, row) for row in connection.execute(query, (space, after, limit))]
 
 
 def read_items(connection: apsw.Connection, keys: Sequence[Key]) -> list[Change]:
     names = dict(list(connection.execute("SELECT no, name FROM space")))
     numbers = {name: no for no, name in names.items()}
-    query = f"""SELECT {_COLUMNS} FROM change WHERE space = ?1 AND id = ?2
-        UNION ALL SELECT {_COLUMNS} FROM change WHERE target_space = ?1 AND target = ?2 AND NOT (space = ?1 AND id = ?2)"""
-    asked = [(numbers[space], id) for space, id in dict.fromkeys(keys) if space in numbers]
-    found = {row[0]: row for row in connection.executemany(query, asked)}
-    return [_change(names, found[number]) for number in sorted(found)]
+    query = f"""SELECT {_COLUMNS} FROM change_log WHERE space = ?1 AND id = ?2
+        UNION ALL SELECT {_COLUMNS} FROM change_log
+        WHERE target_space = ?1 AND target = ?2 AND NOT (space = ?1 AND id = ?2)"""
+    stored = [(numbers[space], id) for space, id in dict.fromkeys(keys) if space in numbers]
+    rows = {row[0]: row for row in connection.executemany(query, stored)}
+    return [_decode(names, rows[number]) for number in sorted(rows)]
 
 
-def _change(names: Mapping[int, str], row: Any) -> Change:
+def _decode(names: Mapping[int, str], row: Any) -> Change:
     number, space, at, id, action, body, target_space, target, type = row
     link: EdgeKey | None = (
         None if target is None else ((names[space], id), (names[target_space], target), type)
     )
     try:
-        return Change(
-            number, codec.text_to_time(at), names[space], id, action, _before(action, body), link
-        )
+        time, before = codec.text_to_time(at), _decode_before(action, body)
+        return Change(number, time, names[space], id, action, before, link)
     except (ValueError, TypeError) as error:
         raise Corrupt(
-            f"line {number} of the change log cannot be read ({error}): restore the file from a backup or an export"
+            f"line {number} of the change log cannot be read ({error}): "
+            "restore the file from a backup or an export"
         ) from error
 
 
-def _before(action: str, body: str | None) -> Item | Edge | None:
+def _decode_before(action: str, body: str | None) -> Item | Edge | None:
     if body is None:
         return None
-    return (
-        codec.edge_from_dict(json.loads(body))
-        if action in _LINKS
-        else codec.item_from_dict(json.loads(body))
-    )
+    row = json.loads(body)
+    return codec.edge_from_dict(row) if action in _EDGE_ACTIONS else codec.item_from_dict(row)
 
 
 def find_problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
-    """Where the log and the file disagree: lines that cannot be read, what is stored though it was deleted, what is gone though it was not."""
+    """Report unreadable lines, and items and edges that the log and the file disagree about."""
     names = dict(list(connection.execute("SELECT no, name FROM space")))
-    for row in connection.execute(
-        f"SELECT {_COLUMNS} FROM change WHERE space = ? ORDER BY number", (space,)
-    ):
+    query = f"SELECT {_COLUMNS} FROM change_log WHERE space = ? ORDER BY number"
+    for row in connection.execute(query, (space,)):
+        line = f"space {name!r}: line {row[0]} of the change log"
         try:
-            change = _change(names, row)
+            change = _decode(names, row)
         except (Corrupt, LookupError):
-            yield f"space {name!r}: line {row[0]} of the change log cannot be read"
+            yield f"{line} cannot be read"
             continue
-        if change.action not in _FIRST or (_FIRST[change.action] and change.before is None):
-            yield f"space {name!r}: line {row[0]} of the change log does not say what was there before {change.action!r}"
-    yield from (
-        f"space {name!r}: item {id!r} {what}" for id, what in _drifted(connection, _ITEMS, space)
-    )
-    yield from (
-        f"space {name!r}: the edge {id} {what}" for id, what in _drifted(connection, _EDGES, space)
-    )
+        needs_before = _NEEDS_BEFORE.get(change.action)
+        if needs_before is None or (needs_before and change.before is None):
+            yield f"{line} does not record the state before {change.action!r}"
+    for id, problem in _find_drift(connection, _LAST_ITEM_CHANGES, space):
+        yield f"space {name!r}: item {id!r} {problem}"
+    for id, problem in _find_drift(connection, _LAST_EDGE_CHANGES, space):
+        yield f"space {name!r}: the edge {id} {problem}"
     yield from find_unlogged(connection, space, name)
 
 
 def find_gaps(connection: apsw.Connection) -> Iterator[str]:
-    """Lines are numbered from 1 on and never taken out. Those at the end are missed by what they told of: see `unlogged`."""
-    ((lines, last),) = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM change")
+    """Report missing lines: they are numbered from 1 and never removed.
+
+    Lines missing at the end are detected by what they logged, see `find_unlogged`.
+    """
+    ((lines, last),) = connection.execute(
+        "SELECT count(*), coalesce(max(number), 0) FROM change_log"
+    )
     if lines != last:
         yield f"{last - lines} lines of the change log are missing"
 
 
 def find_unlogged(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
-    """What is stored, but nobody added by the log."""
+    """Report stored items and explicit edges that the log never added."""
     for (id,) in connection.execute(_UNLOGGED_ITEMS, (space,)):
         yield f"space {name!r}: item {id!r} is stored, but the change log did not add it"
     for (id,) in connection.execute(_UNLOGGED_EDGES, (space,)):
         yield f"space {name!r}: the edge {id} is stored, but the change log did not link it"
 
 
-_UNLOGGED_ITEMS = """SELECT id FROM item WHERE space = ?
-    AND NOT EXISTS (SELECT 1 FROM change WHERE change.space = item.space AND change.id = item.id AND change.action IN ('add', 'update'))"""
-_UNLOGGED_EDGES = """SELECT source || ' -[' || type || ']-> ' || target FROM edge WHERE space = ? AND origin = ''
-    AND NOT EXISTS (SELECT 1 FROM change WHERE change.space = edge.space AND change.id = edge.source AND change.action = 'link'
-        AND (change.target IS NULL OR (change.target_space = edge.target_space AND change.target = edge.target AND change.type = edge.type)))"""
+_UNLOGGED_ITEMS = """SELECT id FROM item WHERE space = ? AND NOT EXISTS (
+        SELECT 1 FROM change_log AS log WHERE log.space = item.space AND log.id = item.id
+        AND log.action IN ('add', 'update'))"""
+_UNLOGGED_EDGES = """SELECT source || ' -[' || type || ']-> ' || target FROM edge
+    WHERE space = ? AND origin = '' AND NOT EXISTS (
+        SELECT 1 FROM change_log AS log WHERE log.space = edge.space AND log.id = edge.source
+        AND log.action = 'link' AND log.target_space = edge.target_space
+        AND log.target = edge.target AND log.type = edge.type)"""
 
-# The last line about each, and whether it is stored; links of knowloom's own leave no line. Of a new link of schema 1 the log does not know which edge it was.
-_ITEMS = """SELECT id, action, EXISTS (SELECT 1 FROM item WHERE item.space = change.space AND item.id = change.id)
-    FROM change WHERE number IN (SELECT max(number) FROM change WHERE space = ? AND action IN ('add', 'update', 'delete') GROUP BY id)"""
-_EDGES = """SELECT id || ' -[' || type || ']-> ' || target, action, EXISTS (SELECT 1 FROM edge WHERE edge.space = change.space AND edge.source = change.id
-        AND edge.target_space = change.target_space AND edge.target = change.target AND edge.type = change.type AND edge.origin = '')
-    FROM change WHERE number IN (SELECT max(number) FROM change WHERE space = ? AND target IS NOT NULL GROUP BY id, target_space, target, type)
-    AND NOT EXISTS (SELECT 1 FROM change AS unnamed WHERE unnamed.space = change.space AND unnamed.id = change.id AND unnamed.action = 'link'
-        AND unnamed.target IS NULL AND unnamed.number > change.number)"""
+# The last line about each item or edge, and if it is stored. Automatic edges are not logged.
+_LAST_ITEM_CHANGES = """SELECT id, action, EXISTS (
+        SELECT 1 FROM item WHERE item.space = log.space AND item.id = log.id)
+    FROM change_log AS log WHERE number IN (
+        SELECT max(number) FROM change_log
+        WHERE space = ? AND action IN ('add', 'update', 'delete') GROUP BY id)"""
+_LAST_EDGE_CHANGES = """SELECT id || ' -[' || type || ']-> ' || target, action, EXISTS (
+        SELECT 1 FROM edge WHERE edge.space = log.space AND edge.source = log.id
+        AND edge.target_space = log.target_space AND edge.target = log.target
+        AND edge.type = log.type AND edge.origin = '')
+    FROM change_log AS log WHERE number IN (
+        SELECT max(number) FROM change_log
+        WHERE space = ? AND target IS NOT NULL GROUP BY id, target_space, target, type)"""
 
 
-def _drifted(connection: apsw.Connection, query: str, space: int) -> Iterator[tuple[str, str]]:
+def _find_drift(connection: apsw.Connection, query: str, space: int) -> Iterator[tuple[str, str]]:
     for id, action, stored in connection.execute(query, (space,)):
-        gone = action in ("delete", "unlink")
-        if stored == gone:
-            yield (
-                id,
-                "is stored, but was deleted by the change log"
-                if gone
-                else "is not stored, but the change log did not delete it",
-            )
+        deleted = action in ("delete", "unlink")
+        if stored and deleted:
+            yield id, "is stored, but was deleted by the change log"
+        elif not stored and not deleted:
+            yield id, "is not stored, but the change log did not delete it"

@@ -1,4 +1,4 @@
-"""Connections for reading, and what each remembers of the spaces from one transaction to the next."""
+"""Read connections, their caches, and the pool they come from."""
 
 from __future__ import annotations
 
@@ -10,58 +10,59 @@ from typing import Any, TypeVar
 import apsw
 
 from knowloom.errors import Unavailable
+from knowloom.stores.sqlite.database import READER_CACHE_KB, connect, translate_errors
 from knowloom.stores.sqlite.edges import EdgeCache
-from knowloom.stores.sqlite.schema import READER_CACHE_KB, connect, translate_errors
 from knowloom.stores.sqlite.space_view import SpaceView
 
 T = TypeVar("T")
 
-MAX_CACHED_RESULTS = 64  # answers to small questions that a reader remembers
+MAX_CACHED_RESULTS = 64  # results of small queries per connection
 
 
 class ReadConnection:
-    """A connection and what it remembers of the spaces. One thread uses it at a time."""
+    """A connection with caches that stay valid until another connection writes.
+
+    One thread uses it at a time.
+    """
 
     def __init__(self, path: str) -> None:
         self.connection = connect(path, READER_CACHE_KB)
-        self.links = EdgeCache()
+        self.edges = EdgeCache()
         self._views: dict[str, SpaceView] = {}
-        self._state = -1
-        self._current: dict[
-            str, SpaceView | None
-        ] = {}  # those that are up to date; None for spaces that do not exist
-        self._known: dict[Hashable, Any] = {}
+        self._data_version = -1
+        # Views that are up to date; None for spaces that do not exist.
+        self._current: dict[str, SpaceView | None] = {}
+        self._results: dict[Hashable, Any] = {}
 
     def begin(self) -> None:
-        """What was read in earlier transactions stays true until another connection has written, which the file tells in one number."""
+        """Begin a read transaction; drop cached results if the file has changed."""
         self.connection.execute("BEGIN")
-        ((state,),) = self.connection.execute(
-            "PRAGMA data_version"
-        )  # this is what opens the transaction
-        if state != self._state:
+        # Reading this is what starts the transaction.
+        ((data_version,),) = self.connection.execute("PRAGMA data_version")
+        if data_version != self._data_version:
             self._current.clear()
-            self._known.clear()
-            self.links.forget()
-            self._state = state
+            self._results.clear()
+            self.edges.clear()
+            self._data_version = data_version
 
-    def known(self, name: Hashable, read: Callable[[apsw.Connection], T]) -> T:
-        """What `read` finds in the file: read once, under this name, until something is written."""
-        if name not in self._known:
-            if len(self._known) >= MAX_CACHED_RESULTS:
-                self._known.clear()
-            self._known[name] = read(self.connection)
-        found: T = self._known[name]
-        return found
+    def cached(self, name: Hashable, read: Callable[[apsw.Connection], T]) -> T:
+        """Return the result of `read`, cached under this name until the file changes."""
+        if name not in self._results:
+            if len(self._results) >= MAX_CACHED_RESULTS:
+                self._results.clear()
+            self._results[name] = read(self.connection)
+        result: T = self._results[name]
+        return result
 
     def views(self, names: Sequence[str]) -> dict[str, SpaceView]:
-        """The asked spaces that exist, each once, as they are now."""
+        """Return up-to-date views of the named spaces that exist, each once."""
         views = {
-            name: self._current[name] if name in self._current else self._refreshed(name)
+            name: self._current[name] if name in self._current else self._refresh(name)
             for name in dict.fromkeys(names)
         }
         return {name: view for name, view in views.items() if view is not None}
 
-    def _refreshed(self, name: str) -> SpaceView | None:
+    def _refresh(self, name: str) -> SpaceView | None:
         if name not in self._views:
             rows = list(self.connection.execute("SELECT no FROM space WHERE name = ?", (name,)))
             if rows:
@@ -74,11 +75,11 @@ class ReadConnection:
 
 
 class ReadPool:
-    """The readers of a file: as many as threads were reading at once."""
+    """Read connections to one file: as many as threads have read at the same time."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.mine = local()  # the reader this thread is inside of, if any
+        self.thread = local()  # `thread.reader`: the connection that this thread is using
         self._idle: list[ReadConnection] = [ReadConnection(path)]
         self._lock = Lock()
         self._closed = False
@@ -90,15 +91,15 @@ class ReadPool:
                 reader.connection.close()
             self._idle.clear()
 
-    def borrow(self) -> ReadConnection:
+    def acquire(self) -> ReadConnection:
         with self._lock:
             if self._closed:
                 raise Unavailable(f"{self.path!r} was closed", "closed")
             if self._idle:
-                return self._idle.pop()  # the one used last: it remembers most
+                return self._idle.pop()  # the last used has the warmest caches
         return ReadConnection(self.path)
 
-    def give_back(self, reader: ReadConnection) -> None:
+    def release(self, reader: ReadConnection) -> None:
         if reader.connection.in_transaction:
             reader.connection.execute("ROLLBACK")
         with self._lock:
@@ -109,28 +110,30 @@ class ReadPool:
 
 
 class ReadTransaction:
-    """One transaction for all reads of a block; a block inside a block joins it. A class, as a generator takes four times as long, and a request
-    reads thirty times."""
+    """A context manager: one transaction for all reads of a block; nested blocks join it.
 
-    __slots__ = ("_joined", "_readers")
+    A class, since a generator takes four times as long and a request reads thirty times.
+    """
 
-    def __init__(self, readers: ReadPool) -> None:
-        self._readers = readers
+    __slots__ = ("_nested", "_pool")
+
+    def __init__(self, pool: ReadPool) -> None:
+        self._pool = pool
 
     def __enter__(self) -> ReadConnection:
-        readers = self._readers
-        found: ReadConnection | None = getattr(readers.mine, "reader", None)
-        self._joined = found is not None
-        if found is not None:
-            return found
-        reader = readers.borrow()
+        pool = self._pool
+        current: ReadConnection | None = getattr(pool.thread, "reader", None)
+        self._nested = current is not None
+        if current is not None:
+            return current
+        reader = pool.acquire()
         try:
-            with translate_errors(readers.path):
+            with translate_errors(pool.path):
                 reader.begin()
         except BaseException:
-            readers.give_back(reader)
+            pool.release(reader)
             raise
-        readers.mine.reader = reader
+        pool.thread.reader = reader
         return reader
 
     def __exit__(
@@ -139,10 +142,10 @@ class ReadTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        readers = self._readers
-        if not self._joined:
-            reader, readers.mine.reader = readers.mine.reader, None
-            readers.give_back(reader)
+        pool = self._pool
+        if not self._nested:
+            reader, pool.thread.reader = pool.thread.reader, None
+            pool.release(reader)
         if isinstance(error, (apsw.Error, UnicodeDecodeError)):
-            with translate_errors(readers.path):
+            with translate_errors(pool.path):
                 raise error

@@ -1,4 +1,4 @@
-"""Links in the SQLite file: the heaviest of each item, however many a hub has."""
+"""Reading edges: the heaviest of each item, however many a hub has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from knowloom.construction import opened
+from knowloom import caching
+from knowloom.construction import open_twin
 from knowloom.model import Edge
 from knowloom.stores.sqlite.rows import (
     EDGE_COLUMNS,
@@ -19,28 +20,28 @@ from knowloom.stores.sqlite.rows import (
     with_properties,
 )
 
-MAX_CACHED_EDGES = 50_000  # links that a reader remembers, about 400 bytes each; when there are more it begins anew
-CHARACTERS_PER_EDGE = 300  # characters of properties that take as much room as a link does
-BODY = 6  # their place among the columns
+MAX_CACHED_EDGES = 50_000  # per connection, about 400 bytes each; a full cache is emptied
+CHARACTERS_PER_EDGE = 300  # JSON characters that take as much memory as an edge
+BODY = 6  # the index of `body` in EDGE_COLUMNS
 
 EdgeRow = tuple[Any, ...]
-CachedEdges = tuple[
-    float, list[tuple[Edge, Mapping[str, Any]]]
-]  # the heaviest links of an item, down to this weight; see `rows.unchanged` for the second of a pair
+# The heaviest edges of an item down to this weight, each with a copy of its properties (see
+# `rows.with_properties`).
+CachedEdges = tuple[float, list[tuple[Edge, Mapping[str, Any]]]]
 
-_open, _made = opened(Edge)
+_open_edge, _freeze_edges = open_twin(Edge)
 _weight = attrgetter("weight")
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """One direction: the columns of the end we stand at, and of the other end."""
+    """The columns of the near and the far end of an edge."""
 
     space: str
     id: str
     far_space: str
     far_id: str
-    near: int  # the place of our end's id among the columns of a row
+    near_column: int  # the index of the near id in EDGE_COLUMNS
 
 
 DIRECTIONS = (
@@ -50,129 +51,140 @@ DIRECTIONS = (
 
 
 class EdgeSelection(NamedTuple):
-    """Which links of an item are asked for: the `limit` heaviest that lead to these spaces."""
+    """Selects the `limit` heaviest edges of an item that lead to these spaces."""
 
     spaces: tuple[int, ...]
     types: tuple[str, ...]
     limit: int
-    made: bool | None
+    automatic: bool | None
 
 
 class EdgeCache:
-    """Links that were read before, until they are forgotten: the same items are asked for in request after request."""
+    """Edges read from the file, until it changes: requests share most of them."""
 
-    def __init__(self, most_rows: int = MAX_CACHED_EDGES) -> None:
-        self._most_rows = most_rows
-        self._rows = 0
-        self._links: dict[tuple[Direction, int, EdgeSelection], dict[str, CachedEdges]] = {}
+    def __init__(self, max_edges: int = MAX_CACHED_EDGES) -> None:
+        self._max_edges = max_edges
+        self._size = 0
+        self._edges: dict[tuple[Direction, int, EdgeSelection], dict[str, CachedEdges]] = {}
+        caching.register("sqlite edges", max_edges, self)
+
+    def __len__(self) -> int:
+        return self._size
 
     def heaviest(
         self,
         connection: apsw.Connection,
-        side: Direction,
+        direction: Direction,
         space: int,
         ids: Sequence[str],
-        wanted: EdgeSelection,
+        selection: EdgeSelection,
         min_weight: float,
         names: Mapping[int, str],
     ) -> list[Edge]:
-        """For each id its heaviest links of at least that weight; `names` are those of the wanted spaces by number."""
-        if self._rows > self._most_rows:
-            self.forget()
-        known = self._links.setdefault((side, space, wanted), {})
-        missing = [id for id in ids if id not in known or known[id][0] > min_weight]
+        """Return the heaviest edges of each id; `names` maps the selected spaces to names."""
+        if self._size > self._max_edges:
+            self.clear()
+        cached = self._edges.setdefault((direction, space, selection), {})
+        missing = [id for id in ids if id not in cached or cached[id][0] > min_weight]
         if missing:
-            rows = read_heaviest(connection, side, space, missing, wanted, min_weight)
-            read: dict[str, CachedEdges] = {id: (min_weight, []) for id in missing}
+            rows = read_heaviest(connection, direction, space, missing, selection, min_weight)
+            loaded: dict[str, CachedEdges] = {id: (min_weight, []) for id in missing}
             for row, edge in zip(rows, decode_edges(rows, names), strict=True):
-                read[row[side.near]][1].append((edge, copy_properties(edge)))
-            size = (
-                len(rows)
-                + sum([len(row[BODY]) for row in rows if row[BODY]]) // CHARACTERS_PER_EDGE
-            )
-            if size <= self._most_rows:  # all links of a hub are too many to keep
-                known.update(read)
-                self._rows += len(missing) + size
+                loaded[row[direction.near_column]][1].append((edge, copy_properties(edge)))
+            characters = sum([len(row[BODY]) for row in rows if row[BODY]])
+            size = len(rows) + characters // CHARACTERS_PER_EDGE
+            if size <= self._max_edges:  # all edges of a hub may be too many
+                cached.update(loaded)
+                self._size += len(missing) + size
             else:
-                known = {**known, **read}
+                cached = {**cached, **loaded}
         return [
-            edge if edge.properties == said else with_properties(edge, said)
+            edge if edge.properties == properties else with_properties(edge, properties)
             for id in ids
-            for edge, said in known[id][1]
+            for edge, properties in cached[id][1]
             if edge.weight >= min_weight
         ]
 
-    def forget(self) -> None:
-        self._links.clear()
-        self._rows = 0
+    def clear(self) -> None:
+        self._edges.clear()
+        self._size = 0
 
 
 def read_heaviest(
     connection: apsw.Connection,
-    side: Direction,
+    direction: Direction,
     space: int,
     ids: Sequence[str],
-    wanted: EdgeSelection,
+    selection: EdgeSelection,
     min_weight: float,
 ) -> list[EdgeRow]:
-    """For each id its `limit` heaviest links to the spaces, ties by the other end: its index has them in this order, so that of a hub no more is read."""
-    spaces, types, limit, made = wanted
-    inside = (
-        f"{side.far_space} = {spaces[0]}"
+    """Return rows of the selected edges of each id, heaviest first, ties by the far end.
+
+    The indexes have this order, so that only `limit` edges of a hub are read.
+    """
+    spaces, types, limit, automatic = selection
+    far_space = direction.far_space
+    conditions = [
+        f"{direction.space} = {space} AND {direction.id} = ? AND weight >= ?",
+        f"{far_space} = {spaces[0]}"
         if len(spaces) == 1
-        else f"{side.far_space} IN ({','.join(map(str, spaces))})"
+        else f"{far_space} IN ({','.join(map(str, spaces))})",
+    ]
+    if types:
+        conditions.append(f"type IN ({','.join('?' * len(types))})")
+    if automatic is not None:
+        conditions.append(f"origin {'<>' if automatic else '='} ''")
+    order = f"weight DESC, {direction.far_id}, type"
+    if len(spaces) > 1:  # by name: the numbers depend on the order of creation
+        order += f", (SELECT name FROM space WHERE no = edge.{far_space})"
+    query = (
+        f"SELECT {EDGE_COLUMNS} FROM edge WHERE {' AND '.join(conditions)} "
+        f"ORDER BY {order} LIMIT {limit}"
     )
-    chosen = f"AND type IN ({','.join('?' * len(types))})" if types else ""
-    whose = "" if made is None else f"AND origin {'<>' if made else '='} ''"
-    # Numbers of spaces tell when they were made, names do not. One space needs neither.
-    by_name = (
-        f", (SELECT name FROM space WHERE no = edge.{side.far_space})" if len(spaces) > 1 else ""
-    )
-    where = (
-        f"{side.space} = {space} AND {side.id} = ? AND weight >= ? AND {inside} {chosen} {whose}"
-    )
-    best = f"SELECT {EDGE_COLUMNS} FROM edge WHERE {where} ORDER BY weight DESC, {side.far_id}, type {by_name} LIMIT {limit}"
-    found: list[EdgeRow] = connection.executemany(
-        best, [(id, min_weight, *types) for id in ids]
+    rows: list[EdgeRow] = connection.executemany(
+        query, [(id, min_weight, *types) for id in ids]
     ).fetchall()
-    return found
+    return rows
 
 
-def sort_unique(found: Iterable[Edge]) -> list[Edge]:
-    """Each link once, heaviest first, ties by source, target and type, then by the spaces. Weights alone are sorted in a tenth of the time, and
-    there are hundreds of links in a request: only those that weigh the same are compared by more."""
-    ranked = sorted(found, key=_weight, reverse=True)
+def sort_unique(edges: Iterable[Edge]) -> list[Edge]:
+    """Return each edge once, heaviest first, ties by source, target, type and the spaces.
+
+    Sorting by weight alone takes a tenth of the time, and a request reads hundreds of edges: only
+    those of equal weight are compared further.
+    """
+    ranked = sorted(edges, key=_weight, reverse=True)
     result: list[Edge] = []
     done = 0
-    for place in [
-        place for place, (one, behind) in enumerate(pairwise(ranked)) if one.weight == behind.weight
-    ]:
-        if place >= done:
-            end = place + 2
-            while end < len(ranked) and ranked[end].weight == ranked[place].weight:
+    ties = [
+        index
+        for index, (edge, following) in enumerate(pairwise(ranked))
+        if edge.weight == following.weight
+    ]
+    for start in ties:
+        if start >= done:
+            end = start + 2
+            while end < len(ranked) and ranked[end].weight == ranked[start].weight:
                 end += 1
-            tied = {
-                (
-                    edge.source,
-                    edge.target,
-                    edge.type,
-                    edge.space,
-                    edge.target_space or edge.space,
-                ): edge
-                for edge in ranked[place:end]
-            }
-            result += ranked[done:place]
+            tied = {_tie_break(edge): edge for edge in ranked[start:end]}
+            result += ranked[done:start]
             result += [tied[key] for key in sorted(tied)]
             done = end
     return result + ranked[done:]
 
 
+def _tie_break(edge: Edge) -> tuple[str, str, str, str, str]:
+    return (edge.source, edge.target, edge.type, edge.space, edge.target_space or edge.space)
+
+
 def decode_edges(rows: Sequence[EdgeRow], names: Mapping[int, str]) -> list[Edge]:
-    """What the rows say; `names` are the names of the spaces by number. Most rows have no body: these are made in one go, which takes two
-    thirds of the time."""
-    return _made(
+    """Return the edges of rows of EDGE_COLUMNS; `names` maps space numbers to names.
+
+    Rows without a body, as most are, are constructed in one pass: two thirds of the time.
+    """
+    return _freeze_edges(
         [
-            _open(
+            _open_edge(
                 source,
                 target,
                 type,
@@ -192,17 +204,20 @@ def decode_edges(rows: Sequence[EdgeRow], names: Mapping[int, str]) -> list[Edge
     )
 
 
-def sort_page(rows: Iterable[Edge], limit: int, after: Edge | None) -> list[Edge]:
-    """The next edges behind `after`; rows come ordered by source, so only one source's edges need sorting at a time."""
-    found: list[Edge] = []
-    own: list[Edge] = []
-    for edge in rows:
-        if own and edge.source != own[0].source:
-            found += sorted(own, key=lambda one: one.key)
-            own = []
-            if len(found) >= limit:
+def sort_page(edges: Iterable[Edge], limit: int, after: Edge | None) -> list[Edge]:
+    """Return the next page of edges after `after`, by key.
+
+    The edges come ordered by source, so that one source's edges are sorted at a time.
+    """
+    page: list[Edge] = []
+    of_source: list[Edge] = []
+    for edge in edges:
+        if of_source and edge.source != of_source[0].source:
+            page += sorted(of_source, key=lambda edge: edge.key)
+            of_source = []
+            if len(page) >= limit:
                 break
         if after is None or edge.key > after.key:
-            own.append(edge)
-    found += sorted(own, key=lambda one: one.key)
-    return found[:limit]
+            of_source.append(edge)
+    page += sorted(of_source, key=lambda edge: edge.key)
+    return page[:limit]

@@ -1,4 +1,4 @@
-"""Which item is at which place of a space: asked for one by one, until reading all of them would have been cheaper."""
+"""A cache of ids by slot; loads the whole space once many ids have been looked up."""
 
 from __future__ import annotations
 
@@ -10,66 +10,65 @@ import numpy as np
 import numpy.typing as npt
 
 from knowloom import codec
+from knowloom.stores.sqlite.rows import SLOT_BITS
 
-NOT_STORED = -1
-PLACE_BITS = 0xFFFFFFFF  # the bits of a row that are its place in the space
-SEQUENTIAL_SPEEDUP = 6  # ids that are read in order in the time that looking for one takes
-MAX_CACHED_IDS = 250_000  # items of a space all of whose ids are read, about 200 bytes each: it takes 0.6 microseconds for each
+NO_SLOT = -1
+SEQUENTIAL_SPEEDUP = 6  # ids read by a scan in the time of one lookup
+MAX_CACHED_IDS = 250_000  # larger spaces are never loaded whole: about 200 bytes and 0.6 us an id
 
 
 class IdCache:
-    """What is known of one space. A place keeps its id for as long as it has one, and is never given to another."""
+    """Ids and slots of one space. A slot keeps its id until it is deleted and is never reused."""
 
     def __init__(self, space: int) -> None:
         self._space = space
-        self._by_place: dict[int, str] = {}
+        self._by_slot: dict[int, str] = {}
         self._by_id: dict[str, int] = {}
-        self._looked_for = 0  # one by one, since all were read
+        self._lookups = 0  # single lookups since all ids were read
 
-    def forget(self, places: Iterable[int]) -> None:
-        """These places are empty now: what was there may be stored again at another one."""
-        for place in places:
-            self._by_id.pop(self._by_place.pop(place, ""), None)
+    def forget(self, slots: Iterable[int]) -> None:
+        """Drop the ids of deleted slots; the same id may be stored again in another slot."""
+        for slot in slots:
+            self._by_id.pop(self._by_slot.pop(slot, ""), None)
 
-    def at(self, connection: apsw.Connection, places: Sequence[int], items: int) -> list[str]:
-        """The ids of the items at these places, of a space that has so many items."""
-        missing = sorted(set(places).difference(self._by_place))
+    def ids_at(self, connection: apsw.Connection, slots: Sequence[int], items: int) -> list[str]:
+        """Return the ids at these slots; `items` is the number of items in the space."""
+        missing = sorted(set(slots).difference(self._by_slot))
         if missing and not self._read_all(connection, len(missing), items):
-            query = "SELECT item.row, item.id FROM carray(?) AS asked CROSS JOIN item ON item.row = asked.value"
-            self._learn(connection.execute(query, (bind_rows(self._space, missing),)))
-        return [self._by_place[place] for place in places]
+            query = """SELECT item.row, item.id FROM carray(?) AS query
+                CROSS JOIN item ON item.row = query.value"""
+            self._add(connection.execute(query, (bind_rows(self._space, missing),)))
+        return [self._by_slot[slot] for slot in slots]
 
-    def of(self, connection: apsw.Connection, ids: Sequence[str], items: int) -> list[int]:
-        """The place of each of the ids, NOWHERE for one that is not stored."""
-        found = list(map(self._by_id.get, ids, repeat(NOT_STORED)))
-        if NOT_STORED in found:
-            missing = sorted(
-                {id for id, place in zip(ids, found, strict=True) if place == NOT_STORED}
-            )
+    def slots_of(self, connection: apsw.Connection, ids: Sequence[str], items: int) -> list[int]:
+        """Return the slot of each id, NO_SLOT for ids that are not stored."""
+        slots = list(map(self._by_id.get, ids, repeat(NO_SLOT)))
+        if NO_SLOT in slots:
+            missing = sorted({id for id, slot in zip(ids, slots, strict=True) if slot == NO_SLOT})
             if not self._read_all(connection, len(missing), items):
-                query = "SELECT item.row, item.id FROM json_each(?) AS asked CROSS JOIN item ON item.space = ? AND item.id = asked.value"
-                self._learn(connection.execute(query, (codec.to_json(missing), self._space)))
-            found = [self._by_id.get(id, NOT_STORED) for id in ids]
-        return found
+                query = """SELECT item.row, item.id FROM json_each(?) AS query
+                    CROSS JOIN item ON item.space = ? AND item.id = query.value"""
+                self._add(connection.execute(query, (codec.to_json(missing), self._space)))
+            slots = [self._by_id.get(id, NO_SLOT) for id in ids]
+        return slots
 
-    def _read_all(self, connection: apsw.Connection, more: int, items: int) -> bool:
-        """Whether all ids were read, as so many have been looked for."""
-        self._looked_for += more
-        if items > MAX_CACHED_IDS or self._looked_for * SEQUENTIAL_SPEEDUP < items:
+    def _read_all(self, connection: apsw.Connection, lookups: int, items: int) -> bool:
+        """Read all ids if so many lookups have cost as much; return True if they were read."""
+        self._lookups += lookups
+        if items > MAX_CACHED_IDS or self._lookups * SEQUENTIAL_SPEEDUP < items:
             return False
-        self._looked_for = 0
-        self._learn(
-            connection.execute("SELECT row, id FROM item WHERE space = ?", (self._space,))
-        )  # which the index of ids answers alone
+        self._lookups = 0
+        # The index on (space, id) covers this query.
+        self._add(connection.execute("SELECT row, id FROM item WHERE space = ?", (self._space,)))
         return True
 
-    def _learn(self, found: Iterable[tuple[int, str]]) -> None:
-        for row, id in found:
-            place = row & PLACE_BITS
-            self._by_place[place] = id
-            self._by_id[id] = place
+    def _add(self, rows: Iterable[tuple[int, str]]) -> None:
+        for row, id in rows:
+            slot = row & SLOT_BITS
+            self._by_slot[slot] = id
+            self._by_id[id] = slot
 
 
-def bind_rows(space: int, places: Sequence[int] | npt.NDArray[np.intp]) -> apsw.CArrayBinding:
-    """The rows of these places, at least one, to be asked for in one statement: numbers that SQLite reads where they are."""
-    return apsw.carray(np.asarray(places, np.int64) + (space << 32))
+def bind_rows(space: int, slots: Sequence[int] | npt.NDArray[np.intp]) -> apsw.CArrayBinding:
+    """Return the rows of one or more slots as an array that SQLite reads in place."""
+    return apsw.carray(np.asarray(slots, np.int64) + (space << 32))

@@ -1,4 +1,4 @@
-"""Words in the SQLite file: writing postings, and BM25 over them with the statistics of the asked spaces alone."""
+"""Term postings: writing them, and BM25 with the statistics of the queried spaces."""
 
 from __future__ import annotations
 
@@ -11,131 +11,128 @@ import apsw
 import numpy as np
 import numpy.typing as npt
 
-from knowloom.stores.sqlite.space_view import BLOCK, SpaceView
+from knowloom.stores.sqlite.rows import SLOT_BITS
+from knowloom.stores.sqlite.space_view import BLOCK, SlotArray, SpaceView
 from knowloom.text import words
 
-DELTA_LIMIT = (
-    1024  # items that may wait outside the postings: reading them costs a new process about 10 ms
-)
+DELTA_LIMIT = 1024  # items outside the postings: loading them costs a new process about 10 ms
 
 Scores = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.intp]
 
 
 def score_all(
     connection: apsw.Connection, views: Sequence[SpaceView], text: str
 ) -> tuple[list[Scores], float]:
-    """For each view the score of every place, 0 where no word is shared; and the best that any text could have, by which scores are to be divided:
-    few of them are looked at."""
-    query = list(dict.fromkeys(words.words(text)))
+    """Return the raw score of each slot of each view, and the maximum any text could reach.
+
+    Scores are to be divided by the maximum; only a few of them are ever used.
+    """
+    terms = list(dict.fromkeys(words.extract_terms(text)))
     documents = sum(view.items for view in views)
     length = sum(view.length for view in views)
-    result = [np.zeros(view.next) for view in views]
-    if not query or not documents or not length:
+    result = [np.zeros(view.next_slot) for view in views]
+    if not terms or not documents or not length:
         return result, 1.0
-    norms = [view.norms(documents / length) for view in views]
-    best = 0.0
-    for held in zip(*(view.held(connection, query) for view in views), strict=True):
-        rarity = words.rarity(documents, sum(len(places) for places, _ in held))
-        best += rarity
-        for (places, counts), norm, score in zip(held, norms, result, strict=True):
-            # score[places] += rarity * counts / (counts + norm[places]), step by step in place: six tenths of the time.
-            said = counts.astype(np.float64)
-            lengths = norm.take(places)
-            lengths += said
-            said *= rarity
-            said /= lengths
-            said += score.take(places)
-            score[places] = said
-    return result, best
+    norms = [view.length_norms(documents / length) for view in views]
+    maximum = 0.0
+    for postings in zip(*(view.read_postings(connection, terms) for view in views), strict=True):
+        idf = words.idf(documents, sum(len(slots) for slots, _ in postings))
+        maximum += idf
+        for (slots, counts), norm, score in zip(postings, norms, result, strict=True):
+            # score[slots] += idf * counts / (counts + norm[slots]), computed in place: six
+            # tenths of the time.
+            gain = counts.astype(np.float64)
+            divisor = norm.take(slots)
+            divisor += gain
+            gain *= idf
+            gain /= divisor
+            gain += score.take(slots)
+            score[slots] = gain
+    return result, maximum
 
 
-def score_places(
-    connection: apsw.Connection, views: Sequence[SpaceView], text: str, places: Sequence[Positions]
+def score_slots(
+    connection: apsw.Connection, views: Sequence[SpaceView], text: str, slots: Sequence[SlotArray]
 ) -> list[Scores]:
-    """For each view the scores of these places alone: the same numbers for a fraction of the work."""
-    query = list(dict.fromkeys(words.words(text)))
+    """Return the final scores at these slots of each view, the same numbers as `score_all`."""
+    terms = list(dict.fromkeys(words.extract_terms(text)))
     documents = sum(view.items for view in views)
     length = sum(view.length for view in views)
-    result = [np.zeros(len(some)) for some in places]
-    if not query or not documents or not length:
+    result = [np.zeros(len(some)) for some in slots]
+    if not terms or not documents or not length:
         return result
-    held = [_held(connection, view, query, some) for view, some in zip(views, places, strict=True)]
-    rarity = np.array(
-        [
-            words.rarity(documents, sum(holders))
-            for holders in zip(*(holders for holders, _ in held), strict=True)
-        ]
-    )
-    for score, view, some, (_, counts) in zip(result, views, places, held, strict=True):
-        # Word after word, as `scores` adds them up: the same numbers to the last digit.
-        score += np.add.reduce(
-            rarity[:, None] * counts / (counts + view.norms(documents / length)[some]), axis=0
-        )
-        score /= sum(rarity.tolist())
+    statistics = [
+        _count_terms(connection, view, terms, some) for view, some in zip(views, slots, strict=True)
+    ]
+    frequencies = zip(*(frequencies for frequencies, _ in statistics), strict=True)
+    idf = np.array([words.idf(documents, sum(by_view)) for by_view in frequencies])
+    for score, view, some, (_, counts) in zip(result, views, slots, statistics, strict=True):
+        # Summed term by term as in `score_all`, to be equal to the last digit.
+        norms = view.length_norms(documents / length)[some]
+        score += np.add.reduce(idf[:, None] * counts / (counts + norms), axis=0)
+        score /= sum(idf.tolist())
     return result
 
 
-def _held(
-    connection: apsw.Connection, view: SpaceView, query: Sequence[str], places: Positions
+def _count_terms(
+    connection: apsw.Connection, view: SpaceView, terms: Sequence[str], slots: SlotArray
 ) -> tuple[list[int], Scores]:
-    """How many items hold each word; and, a row for each word, how often the items at these places do."""
-    held = view.held(connection, query)
-    counts = np.zeros((len(query), len(places)))
-    for row, (holders, often) in zip(counts, held, strict=True):
-        if len(holders):
-            at = np.minimum(holders.searchsorted(places), len(holders) - 1)
-            np.multiply(often.take(at), holders.take(at) == places, out=row)
-    return [len(holders) for holders, _ in held], counts
+    """Return each term's document frequency, and its counts at these slots, one row a term."""
+    postings = view.read_postings(connection, terms)
+    counts = np.zeros((len(terms), len(slots)))
+    for row, (term_slots, term_counts) in zip(counts, postings, strict=True):
+        if len(term_slots):
+            at = np.minimum(term_slots.searchsorted(slots), len(term_slots) - 1)
+            np.multiply(term_counts.take(at), term_slots.take(at) == slots, out=row)
+    return [len(term_slots) for term_slots, _ in postings], counts
 
 
 def add_items(
-    connection: apsw.Connection, space: int, version: int, found: Mapping[int, Mapping[str, int]]
+    connection: apsw.Connection, space: int, version: int, items: Mapping[int, Mapping[str, int]]
 ) -> None:
-    """Index items (place -> word -> count). Few wait in `fresh`; when many have gathered they are merged into the postings."""
-    base = space << 32
+    """Index items (slot -> term -> count), in the delta until DELTA_LIMIT of them are merged."""
+    first = space << 32
     ((waiting,),) = connection.execute(
-        "SELECT count(*) FROM fresh WHERE row BETWEEN ? AND ?", (base, base + 0xFFFFFFFF)
+        "SELECT count(*) FROM delta WHERE row BETWEEN ? AND ?", (first, first + SLOT_BITS)
     )
-    if waiting + len(found) < DELTA_LIMIT:
-        capped = (
-            (place, {word: _capped(count) for word, count in counts.items()})
-            for place, counts in found.items()
-        )
-        rows = (
-            (base + place, version, json.dumps(counts, ensure_ascii=False))
-            for place, counts in capped
-        )
-        connection.executemany("INSERT INTO fresh VALUES (?, ?, ?)", rows)
+    if waiting + len(items) >= DELTA_LIMIT:
+        merge_postings(connection, space, {**drain_delta(connection, space, version), **items}, {})
         return
-    merge_postings(connection, space, {**drain_delta(connection, space, version), **found}, {})
+    capped = (
+        (slot, {term: _cap(count) for term, count in counts.items()})
+        for slot, counts in items.items()
+    )
+    rows = (
+        (first + slot, version, json.dumps(terms, ensure_ascii=False)) for slot, terms in capped
+    )
+    connection.executemany("INSERT INTO delta VALUES (?, ?, ?)", rows)
 
 
 def remove_items(
-    connection: apsw.Connection, space: int, version: int, found: Mapping[int, Iterable[str]]
+    connection: apsw.Connection, space: int, version: int, items: Mapping[int, Iterable[str]]
 ) -> None:
-    """Forget items (place -> words), wherever their words are."""
-    base = space << 32
-    settled: dict[int, Iterable[str]] = {}
-    for place, held in found.items():
-        connection.execute("DELETE FROM fresh WHERE row = ?", (base + place,))
+    """Remove items (slot -> terms) from the delta or the postings."""
+    first = space << 32
+    merged: dict[int, Iterable[str]] = {}
+    for slot, terms in items.items():
+        connection.execute("DELETE FROM delta WHERE row = ?", (first + slot,))
         if not connection.changes():
-            settled[place] = held
-    if len(settled) < len(found):
-        connection.execute("UPDATE space SET reset = ? WHERE no = ?", (version, space))
-    merge_postings(connection, space, {}, settled)
+            merged[slot] = terms
+    if len(merged) < len(items):
+        connection.execute("UPDATE space SET delta_reset = ? WHERE no = ?", (version, space))
+    merge_postings(connection, space, {}, merged)
 
 
 def drain_delta(connection: apsw.Connection, space: int, version: int) -> dict[int, dict[str, int]]:
-    base = space << 32
+    """Remove and return the space's items (slot -> term -> count) in the delta."""
+    first = space << 32
+    bounds = (first, first + SLOT_BITS)
     rows = list(
-        connection.execute(
-            "SELECT row, words FROM fresh WHERE row BETWEEN ? AND ?", (base, base + 0xFFFFFFFF)
-        )
+        connection.execute("SELECT row, terms FROM delta WHERE row BETWEEN ? AND ?", bounds)
     )
-    connection.execute("DELETE FROM fresh WHERE row BETWEEN ? AND ?", (base, base + 0xFFFFFFFF))
-    connection.execute("UPDATE space SET reset = ? WHERE no = ?", (version, space))
-    return {row - base: json.loads(counts) for row, counts in rows}
+    connection.execute("DELETE FROM delta WHERE row BETWEEN ? AND ?", bounds)
+    connection.execute("UPDATE space SET delta_reset = ? WHERE no = ?", (version, space))
+    return {row - first: json.loads(terms) for row, terms in rows}
 
 
 def merge_postings(
@@ -144,93 +141,75 @@ def merge_postings(
     added: Mapping[int, Mapping[str, int]],
     removed: Mapping[int, Iterable[str]],
 ) -> None:
-    """Rewrite the postings of every word concerned, once each."""
+    """Rewrite the postings of each affected term, once each."""
     steps = [
-        (word, place // BLOCK, place % BLOCK, count)
-        for place, counts in added.items()
-        for word, count in counts.items()
+        (term, slot // BLOCK, slot % BLOCK, count)
+        for slot, counts in added.items()
+        for term, count in counts.items()
     ]
     steps += [
-        (word, place // BLOCK, place % BLOCK, 0) for place, held in removed.items() for word in held
+        (term, slot // BLOCK, slot % BLOCK, 0) for slot, terms in removed.items() for term in terms
     ]
     steps.sort()
-    for (word, block), group in groupby(steps, key=lambda step: step[:2]):
-        _rewrite(connection, space, word, block, {place: count for _, _, place, count in group})
+    for (term, block), group in groupby(steps, key=lambda step: step[:2]):
+        _rewrite(connection, space, term, block, {slot: count for _, _, slot, count in group})
 
 
 def _rewrite(
-    connection: apsw.Connection, space: int, word: str, block: int, changes: Mapping[int, int]
+    connection: apsw.Connection, space: int, term: str, block: int, changes: Mapping[int, int]
 ) -> None:
-    """Give places of one posting, in ascending order, a new count; 0 takes them out."""
-    stored = list(
-        connection.execute(
-            "SELECT id, data FROM posting WHERE space = ? AND word = ? AND block = ?",
-            (space, word, block),
-        )
-    )
-    data = _changed(stored[0][1] if stored else b"", changes)
+    """Set the counts of ascending slots in one posting; 0 removes a slot."""
+    query = "SELECT id, data FROM posting WHERE space = ? AND term = ? AND block = ?"
+    stored = list(connection.execute(query, (space, term, block)))
+    data = _update(stored[0][1] if stored else b"", changes)
     if stored and data:
         connection.execute("UPDATE posting SET data = ? WHERE id = ?", (data, stored[0][0]))
     elif stored:
         connection.execute("DELETE FROM posting WHERE id = ?", (stored[0][0],))
     elif data:
-        connection.execute(
-            "INSERT INTO posting(space, word, block, data) VALUES (?, ?, ?, ?)",
-            (space, word, block, data),
-        )
+        insert = "INSERT INTO posting(space, term, block, data) VALUES (?, ?, ?, ?)"
+        connection.execute(insert, (space, term, block, data))
 
 
-def _changed(old: bytes, changes: Mapping[int, int]) -> bytes:
+def _update(old: bytes, changes: Mapping[int, int]) -> bytes:
     middle = len(old) // 3 * 2
-    behind = not old or int.from_bytes(old[middle - 2 : middle], "little") < next(iter(changes))
-    if behind and all(changes.values()):
-        # New items come behind the stored ones: nothing to look for, and five times as fast as the general way.
+    appends = not old or int.from_bytes(old[middle - 2 : middle], "little") < next(iter(changes))
+    if appends and all(changes.values()):
+        # New items follow the stored ones: no search, five times as fast as the general case.
         return (
             old[:middle]
             + struct.pack(f"<{len(changes)}H", *changes)
             + old[middle:]
-            + bytes(map(_capped, changes.values()))
+            + bytes(map(_cap, changes.values()))
         )
-    return (
-        _one_changed(old, middle, *next(iter(changes.items())))
-        if len(changes) == 1
-        else _many_changed(old, middle, changes)
-    )
+    if len(changes) == 1:
+        return _update_slot(old, middle, *next(iter(changes.items())))
+    return _update_slots(old, middle, changes)
 
 
-# A posting of a common word has tens of thousands of places: they are moved as a whole, never one by one.
-def _one_changed(old: bytes, middle: int, place: int, count: int) -> bytes:
-    places = np.frombuffer(old, "<u2", middle // 2)
-    at = int(places.searchsorted(place))
-    end = at + (at < len(places) and int(places[at]) == place)
-    new = (struct.pack("<H", place), bytes([_capped(count)])) if count else (b"", b"")
-    return b"".join(
-        (
-            old[: 2 * at],
-            new[0],
-            old[2 * end : middle],
-            old[middle : middle + at],
-            new[1],
-            old[middle + end :],
-        )
-    )
+# A frequent term has tens of thousands of slots: they are moved in bulk, never singly.
+def _update_slot(old: bytes, middle: int, slot: int, count: int) -> bytes:
+    slots = np.frombuffer(old, "<u2", middle // 2)
+    at = int(slots.searchsorted(slot))
+    end = at + (at < len(slots) and int(slots[at]) == slot)
+    new_slot, new_count = (struct.pack("<H", slot), bytes([_cap(count)])) if count else (b"", b"")
+    parts = (old[: 2 * at], new_slot, old[2 * end : middle])
+    parts += (old[middle : middle + at], new_count, old[middle + end :])
+    return b"".join(parts)
 
 
-def _many_changed(old: bytes, middle: int, changes: Mapping[int, int]) -> bytes:
-    places, counts = (
-        np.frombuffer(old, "<u2", middle // 2),
-        np.frombuffer(old, np.uint8, offset=middle),
-    )
-    kept = np.isin(places, np.fromiter(changes, "<u2", len(changes)), invert=True)
-    places, counts = places[kept], counts[kept]
-    added = {place: _capped(count) for place, count in changes.items() if count}
+def _update_slots(old: bytes, middle: int, changes: Mapping[int, int]) -> bytes:
+    slots = np.frombuffer(old, "<u2", middle // 2)
+    counts = np.frombuffer(old, np.uint8, offset=middle)
+    unchanged = np.isin(slots, np.fromiter(changes, "<u2", len(changes)), invert=True)
+    slots, counts = slots[unchanged], counts[unchanged]
+    added = {slot: _cap(count) for slot, count in changes.items() if count}
     new = np.fromiter(added, "<u2", len(added))
-    where = places.searchsorted(new)
+    at = slots.searchsorted(new)
     return bytes(
-        np.insert(places, where, new).tobytes()
-        + np.insert(counts, where, list(added.values())).tobytes()
+        np.insert(slots, at, new).tobytes() + np.insert(counts, at, list(added.values())).tobytes()
     )
 
 
-def _capped(count: int) -> int:
-    return min(count, words.MAX_COUNT)
+def _cap(count: int) -> int:
+    return min(count, words.MAX_TERM_FREQUENCY)

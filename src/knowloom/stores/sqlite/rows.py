@@ -1,4 +1,4 @@
-"""What the rows of the file say of items and edges."""
+"""Conversion between rows of the database file and items, edges and records."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from knowloom import codec
-from knowloom.construction import maker
+from knowloom.construction import fast_constructor
 from knowloom.errors import Corrupt
 from knowloom.model import Edge, Item, Kind
 
 T = TypeVar("T", Item, Edge)
+Records = npt.NDArray[np.void]
 
-FILTER_PREFIX = (
-    "\x01"  # begins the words that stand for a type, a tag or a subject; no text contains it
-)
+CHUNK = 512  # items in one row of `item_meta` and `sign`: a single add rewrites 20 + 24 KB
+SLOT_BITS = 0xFFFFFFFF  # the bits of an item's row that are its slot in the space
+FILTER_PREFIX = "\x01"  # of terms for a type, a tag or a subject; no text contains it
 
 RECORD = np.dtype(
     [
@@ -36,22 +37,16 @@ RECORD = np.dtype(
         ("valid_to", "<i8"),
     ]
 )
-KINDS = tuple(Kind)  # stored by place: append, never reorder
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+KINDS = tuple(Kind)  # stored by position: append, never reorder
 FOREVER = np.iinfo(np.int64).max
-_EXPONENT = np.float32(2.0 ** (127 - 15))  # between what the two kinds of floats begin to count at
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EXPONENT_SHIFT = np.float32(2.0 ** (127 - 15))  # difference of the exponent biases
 
-EDGE_COLUMNS = "space, source, target_space, target, type, weight, body, origin"  # the columns `edge_from_row` wants
-BODY_FIELDS = (
-    "item_id",
-    "properties",
-    "target_space",
-)  # what an edge may have beside its columns: its body, which has all fields in older files
-_NONE: Mapping[str, Any] = {}
-_edge = maker(Edge)
-_decode = (
-    json.JSONDecoder().raw_decode
-)  # `loads` looks for blanks around the item, too: it takes two thirds longer
+EDGE_COLUMNS = "space, source, target_space, target, type, weight, body, origin"
+BODY_FIELDS = ("item_id", "properties", "target_space")  # of an edge, beside its columns
+_NO_PROPERTIES: Mapping[str, Any] = {}
+_edge = fast_constructor(Edge)
+_decode = json.JSONDecoder().raw_decode  # `loads` also skips whitespace: two thirds slower
 
 
 def to_microseconds(time: datetime) -> int:
@@ -62,7 +57,7 @@ def to_microseconds(time: datetime) -> int:
 def item_record(
     item: Item, length: int, has_vector: bool
 ) -> tuple[int, int, int, int, int, float, int, int, int]:
-    """The fixed-size part of an item, in the order of RECORD."""
+    """Return the fixed-size part of an item, in the order of RECORD."""
     return (
         1,
         KINDS.index(item.kind),
@@ -76,17 +71,37 @@ def item_record(
     )
 
 
+def read_records(connection: apsw.Connection, space: int, chunk: int) -> Records:
+    """Return a writable copy of a chunk's records, zeros if it is not stored."""
+    query = "SELECT data FROM item_meta WHERE space = ? AND chunk = ?"
+    stored = list(connection.execute(query, (space, chunk)))
+    return np.frombuffer(stored[0][0], RECORD).copy() if stored else np.zeros(CHUNK, RECORD)
+
+
+def write_records(
+    connection: apsw.Connection, space: int, chunk: int, version: int, records: Records
+) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO item_meta VALUES (?, ?, ?, ?)",
+        (space, chunk, version, records.tobytes()),
+    )
+
+
 def filter_terms(item: Item) -> list[str]:
-    """Words that stand for what users filter on."""
-    found = [filter_term("type", item.type)] + [filter_term("tag", tag) for tag in item.tags]
-    return found if item.subject is None else [*found, filter_term("subject", item.subject)]
+    """Return the terms under which an item's type, tags and subject are indexed."""
+    terms = [filter_term("type", item.type)] + [filter_term("tag", tag) for tag in item.tags]
+    return terms if item.subject is None else [*terms, filter_term("subject", item.subject)]
+
+
+def filter_term(field: str, value: str) -> str:
+    return f"{FILTER_PREFIX}{field}={value}"
 
 
 def item_from_body(body: str, space: str) -> Item:
     try:
         row, end = _decode(body)
         if end != len(body):
-            raise ValueError(f"more than an item: {body[end : end + 20]!r}")
+            raise ValueError(f"trailing data: {body[end : end + 20]!r}")
         row["space"] = space
         return codec.item_from_dict(row)
     except (ValueError, TypeError) as error:
@@ -96,74 +111,70 @@ def item_from_body(body: str, space: str) -> Item:
 def locate_damage(
     connection: apsw.Connection, space: str, rows: Iterable[int], error: Exception
 ) -> Exception:
-    """The error with the id of the first of these items that cannot be read. Looked up only now: to read all ids would slow what can be read."""
+    """Return the error with the id of the first of these items that cannot be read.
+
+    The id is looked up only on failure: reading all ids would slow down every read.
+    """
+    query = "SELECT id, CAST(body AS BLOB) FROM item WHERE row = ?"
     for row in rows:
-        for id, body in connection.execute(
-            "SELECT id, CAST(body AS BLOB) FROM item WHERE row = ?", (row,)
-        ):
+        for id, body in connection.execute(query, (row,)):
             try:
                 item_from_body(body.decode(), space)
-            except (Corrupt, UnicodeDecodeError) as found:
-                return _unreadable(f"the item {id!r}", space, found.__cause__ or found)
+            except (Corrupt, UnicodeDecodeError) as cause:
+                return _unreadable(f"the item {id!r}", space, cause.__cause__ or cause)
     return error
 
 
-def _unreadable(what: str, space: str, why: BaseException) -> Corrupt:
+def _unreadable(what: str, space: str, cause: BaseException) -> Corrupt:
     return Corrupt(
-        f"{what} of space {space!r} cannot be read ({why}): restore the file from a backup or an export"
+        f"{what} of space {space!r} cannot be read ({cause}): "
+        "restore the file from a backup or an export"
     )
 
 
 def edge_from_row(names: Mapping[int, str], row: tuple[Any, ...]) -> Edge:
-    """An edge from its columns; `names` are the names of the spaces by number."""
+    """Return the edge of a row of EDGE_COLUMNS; `names` maps space numbers to names."""
     space, source, target_space, target, type, weight, body, origin = row
     if body is None:
-        return _edge(
-            source,
-            target,
-            type,
-            weight,
-            names[space],
-            None,
-            {},
-            "" if target_space == space else names[target_space],
-            origin,
-        )
-    more = json.loads(body)
+        other_space = "" if target_space == space else names[target_space]
+        return _edge(source, target, type, weight, names[space], None, {}, other_space, origin)
+    fields = json.loads(body)
     return _edge(
         source,
         target,
         type,
         weight,
         names[space],
-        more.get("item_id"),
-        more.get("properties", {}),
-        more.get("target_space", ""),
+        fields.get("item_id"),
+        fields.get("properties", {}),
+        fields.get("target_space", ""),
         origin,
     )
 
 
-def decode_float16(halves: bytes) -> npt.NDArray[np.float32]:
-    """16-bit floats as 32-bit ones, all of them finite. Their bits are put in place, and the exponent then set right by one product, which is exact:
-    a sixth of the time that numpy takes for the conversion, and a new question reads a thousand vectors."""
-    bits = np.frombuffer(halves, "<i2").astype(np.int32)
+def decode_float16(data: bytes) -> npt.NDArray[np.float32]:
+    """Convert finite 16-bit floats to 32-bit ones.
+
+    The bits are moved into place and the exponent is corrected by one exact multiplication: a
+    sixth of the time of numpy's conversion, and a query reads a thousand vectors.
+    """
+    bits = np.frombuffer(data, "<i2").astype(np.int32)
     bits <<= 13
-    bits &= ~0x70000000  # copies of the sign
-    found = bits.view(np.float32)
-    found *= _EXPONENT
-    return found
+    bits &= ~0x70000000  # copies of the sign bit
+    numbers = bits.view(np.float32)
+    numbers *= _EXPONENT_SHIFT
+    return numbers
 
 
 def copy_properties(value: Item | Edge) -> Mapping[str, Any]:
-    """The properties of an item or an edge, apart from it; one value for all that have none, as most have."""
-    return codec.apart(value.properties) if value.properties else _NONE
+    """Return a deep copy of the properties; one shared value for the many that have none."""
+    return codec.apart(value.properties) if value.properties else _NO_PROPERTIES
 
 
 def with_properties(value: T, properties: Mapping[str, Any]) -> T:
-    """An item or an edge as it was read, after somebody who was given it has changed its properties. Values are given to many, as to make
-    new ones takes longer than all else: their properties alone can be changed, so these are kept apart and compared every time."""
+    """Return a cached item or edge with its original properties, after a caller changed them.
+
+    Cached values are shared between callers, since constructing them dominates a read. Only their
+    properties are mutable, so the caches keep a copy of these and compare it on each read.
+    """
     return replace(value, properties=codec.apart(properties))
-
-
-def filter_term(field: str, value: str) -> str:
-    return f"{FILTER_PREFIX}{field}={value}"

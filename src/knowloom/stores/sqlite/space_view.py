@@ -1,4 +1,4 @@
-"""What a reader keeps in memory of one space: a few bytes per item for filters and scores, refreshed chunk by chunk."""
+"""A read connection's view of one space: filter columns in memory, refreshed chunk by chunk."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from knowloom import codec
-from knowloom.caching import Recent
+from knowloom.caching import TwoGenerationCache
 from knowloom.errors import Corrupt
 from knowloom.model import Filter, Item
-from knowloom.stores.sqlite.id_cache import NOT_STORED, IdCache, bind_rows
+from knowloom.stores.sqlite.id_cache import NO_SLOT, IdCache, bind_rows
 from knowloom.stores.sqlite.rows import (
+    CHUNK,
     FOREVER,
     KINDS,
     RECORD,
+    SLOT_BITS,
     copy_properties,
     decode_float16,
     filter_term,
@@ -32,262 +34,274 @@ from knowloom.stores.sqlite.rows import (
 from knowloom.stores.sqlite.vector_cache import VectorCache
 from knowloom.text import words as analyser
 
-CHUNK = 512  # items in one row of `record` and `sign`: a single add rewrites 20 + 24 KB
-BLOCK = 1 << 16  # items in one row of `posting`: places in it fit 16 bits
-MAX_MASKS = 64  # filters a view remembers
+BLOCK = 1 << 16  # items in one row of `posting`: slots in it fit 16 bits
+MAX_MASKS = 64  # cached filters per view
 MAX_CACHED_ITEMS = 16_384  # per view, about 1 KB each
-MAX_CACHED_LENGTH = 8_000  # characters of all an item has
-MAX_CACHED_POSTINGS = 3_000_000  # places of words, about 11 bytes each, that a view remembers
-TERM_OVERHEAD = 50  # places that take as much room as a word does besides
+MAX_CACHED_LENGTH = 8_000  # characters of an item's JSON
+MAX_CACHED_POSTINGS = 3_000_000  # slots of terms per view, about 11 bytes each
+TERM_OVERHEAD = 50  # the size of a cached term beside its postings, in postings
 Mask = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
-Counts = npt.NDArray[np.uint8]
+SlotArray = npt.NDArray[np.intp]
+CountArray = npt.NDArray[np.uint8]
+Postings = tuple[SlotArray, CountArray]  # ascending slots, and how often each contains the term
 
-
-_LASTING = attrgetter(
-    *(one.name for one in fields(Filter) if one.name not in ("spaces", "valid_at"))
-)  # what does not change from request to request
+# The fields of a filter that make its mask. `valid_at` differs from request to request.
+_mask_fields = attrgetter(
+    *(field.name for field in fields(Filter) if field.name not in ("spaces", "valid_at"))
+)
 
 
 class SpaceView:
-    """One space as one reader saw it last. Not shared between threads."""
+    """One space as one connection last saw it. Not shared between threads."""
 
     def __init__(self, no: int) -> None:
         self.no = no
-        self.version = self.next = self.items = self.length = 0
+        self.version = self.next_slot = self.items = self.length = 0
         self.records = np.zeros(0, RECORD)
         self._live = np.zeros(0, np.bool_)
-        self.lengths = np.zeros(0)  # words of each item
-        self.embedded = np.zeros(0, np.bool_)  # which items have a vector
-        self.unembedded = np.zeros(0, np.intp)  # the places of those that have none
+        self.lengths = np.zeros(0)  # terms of each item
+        self.embedded = np.zeros(0, np.bool_)  # slots that have a vector
+        self.unembedded = np.zeros(0, np.intp)  # live slots without a vector
         self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per item
-        self._per_word, self._norms = 0.0, np.zeros(0)  # see norms
+        self._inverse_mean_length, self._norms = 0.0, np.zeros(0)  # see length_norms
         self._vectors = VectorCache()
-        self._expires = False  # whether any item is valid for a time only
-        self._reset = -1
-        self._fresh: dict[
-            str, dict[int, int]
-        ] = {}  # word -> place -> count, of items not in `posting` yet
+        self._has_expiry = False  # True if any item is valid for a limited time
+        self._delta_reset = -1
+        self._delta: dict[str, dict[int, int]] = {}  # term -> slot -> count, not yet merged
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
         self._ids = IdCache(no)
-        # Those asked for since the space last changed: items (see `rows.unchanged`), and who holds a word.
-        self._decoded: Recent[str, tuple[Item, Mapping[str, Any]]] = Recent(MAX_CACHED_ITEMS)
-        self._held: Recent[str, tuple[Places, Counts]] = Recent(
-            MAX_CACHED_POSTINGS, lambda held: TERM_OVERHEAD + len(held[0])
+        # Items (see `rows.with_properties`) and postings read since the space last changed.
+        self._decoded: TwoGenerationCache[str, tuple[Item, Mapping[str, Any]]]
+        self._decoded = TwoGenerationCache("sqlite items", MAX_CACHED_ITEMS)
+        self._postings: TwoGenerationCache[str, Postings] = TwoGenerationCache(
+            "sqlite postings",
+            MAX_CACHED_POSTINGS,
+            lambda postings: TERM_OVERHEAD + len(postings[0]),
         )
 
     def refresh(self, connection: apsw.Connection) -> None:
-        """Catch up with the file; costs nothing when the space did not change."""
+        """Catch up with the file; free when the space did not change."""
         (row,) = connection.execute(
-            "SELECT version, next, items, length, reset FROM space WHERE no = ?", (self.no,)
+            "SELECT version, next_slot, items, length, delta_reset FROM space WHERE no = ?",
+            (self.no,),
         )
         if row[0] == self.version:
             return
-        version, self.next, self.items, self.length, reset = row
+        version, self.next_slot, self.items, self.length, delta_reset = row
         self._masks.clear()
         self._decoded.clear()
-        self._held.clear()
+        self._postings.clear()
         self._load_records(connection, self.version)
         self._load_signs(connection, self.version)
-        self._load_fresh(connection, self.version, reset)
-        self.version = version  # last: whoever was interrupted starts over
+        self._load_delta(connection, self.version, delta_reset)
+        self.version = version  # last: an interrupted refresh starts over
 
-    def _load_records(self, connection: apsw.Connection, seen: int) -> None:
-        self.records = _grown(self.records, self.next)
+    def _load_records(self, connection: apsw.Connection, since: int) -> None:
+        self.records = _reserve(self.records, self.next_slot)
         for chunk, data in connection.execute(
-            "SELECT chunk, data FROM record WHERE space = ? AND version > ?", (self.no, seen)
+            "SELECT chunk, data FROM item_meta WHERE space = ? AND version > ?", (self.no, since)
         ):
             part = np.frombuffer(data, RECORD)
             self.records[chunk * CHUNK : chunk * CHUNK + len(part)] = part
-        records = self.records[: self.next]
+        records = self.records[: self.next_slot]
         live = records["live"] == 1
         self._ids.forget(np.flatnonzero(self._live & ~live[: len(self._live)]).tolist())
         self._live = live
-        # Copies that lie together: a column of the records is six times as slow to scan.
+        # Contiguous copies: a strided column of the records is six times as slow to scan.
         self.lengths = records["length"].astype(np.float64)
-        self._per_word = 0.0
+        self._inverse_mean_length = 0.0
         self.embedded = records["vector"] == 1
         self.unembedded = np.flatnonzero(live & ~self.embedded)
-        self._expires = bool(
-            (live & ((records["valid_from"] > -FOREVER) | (records["valid_to"] < FOREVER))).any()
-        )
+        limited = (records["valid_from"] > -FOREVER) | (records["valid_to"] < FOREVER)
+        self._has_expiry = bool((live & limited).any())
 
-    def _load_signs(self, connection: apsw.Connection, seen: int) -> None:
+    def _load_signs(self, connection: apsw.Connection, since: int) -> None:
         for chunk, data in connection.execute(
-            "SELECT chunk, data FROM sign WHERE space = ? AND version > ?", (self.no, seen)
+            "SELECT chunk, data FROM sign WHERE space = ? AND version > ?", (self.no, since)
         ):
             part = np.frombuffer(data, np.uint64).reshape(CHUNK, -1)
             if len(self.signs) != part.shape[1]:
                 self.signs = np.zeros((part.shape[1], 0), np.uint64)
-            self.signs = _grown(self.signs, self.next)
+            self.signs = _reserve(self.signs, self.next_slot)
             self.signs[:, chunk * CHUNK : (chunk + 1) * CHUNK] = part.T
             self._vectors.forget(chunk * CHUNK, (chunk + 1) * CHUNK)
 
-    def _load_fresh(self, connection: apsw.Connection, seen: int, reset: int) -> None:
-        if reset != self._reset:
-            seen = 0
-            self._fresh.clear()
+    def _load_delta(self, connection: apsw.Connection, since: int, delta_reset: int) -> None:
+        if delta_reset != self._delta_reset:
+            since = 0
+            self._delta.clear()
         rows = connection.execute(
-            "SELECT row, words FROM fresh WHERE row BETWEEN ? AND ? AND version > ?",
-            (self.no << 32, (self.no << 32) + 0xFFFFFFFF, seen),
+            "SELECT row, terms FROM delta WHERE row BETWEEN ? AND ? AND version > ?",
+            (self.no << 32, (self.no << 32) + SLOT_BITS, since),
         )
-        for row, words in rows:
-            for word, count in json.loads(words).items():
-                self._fresh.setdefault(word, {})[row & 0xFFFFFFFF] = count
-        self._reset = reset
+        for row, terms in rows:
+            for term, count in json.loads(terms).items():
+                self._delta.setdefault(term, {})[row & SLOT_BITS] = count
+        self._delta_reset = delta_reset
 
-    def words(self, connection: apsw.Connection) -> set[str]:
-        """Every word that an item holds."""
-        settled = connection.execute(
-            "SELECT DISTINCT word FROM posting WHERE space = ?", (self.no,)
-        )
-        return {word for (word,) in settled} | set(self._fresh)
+    # items
 
-    def ids(self, connection: apsw.Connection, places: Sequence[int]) -> list[str]:
-        """The ids of the items at these places."""
-        return self._ids.at(connection, places, self.items)
+    def ids(self, connection: apsw.Connection, slots: Sequence[int]) -> list[str]:
+        """Return the ids of the items at these slots."""
+        return self._ids.ids_at(connection, slots, self.items)
 
-    def places(self, connection: apsw.Connection, ids: Sequence[str]) -> list[int]:
-        """The place of each of the ids, NOWHERE for one that is not stored."""
-        return self._ids.of(connection, ids, self.items)
+    def slots(self, connection: apsw.Connection, ids: Sequence[str]) -> list[int]:
+        """Return the slot of each id, NO_SLOT for ids that are not stored."""
+        return self._ids.slots_of(connection, ids, self.items)
 
-    def stored(
+    def read_items(
         self, connection: apsw.Connection, space: str, ids: Sequence[str]
     ) -> dict[str, Item]:
-        """The items behind those of the ids that are stored. The same ones come back in request after request, so they are kept."""
+        """Return the items of the ids that are stored, cached: requests share most of them."""
         missing: list[str] = []
-        found: dict[str, Item] = {}
+        items: dict[str, Item] = {}
         for id in ids:
-            if (kept := self._decoded.get(id)) is None:
+            if (entry := self._decoded.get(id)) is None:
                 missing.append(id)
             else:
-                item, said = kept
-                found[id] = item if item.properties == said else with_properties(item, said)
-        if places := [place for place in self.places(connection, missing) if place != NOT_STORED]:
-            query = (
-                "SELECT item.body FROM carray(?) AS asked CROSS JOIN item ON item.row = asked.value"
-            )
+                item, properties = entry
+                items[id] = (
+                    item if item.properties == properties else with_properties(item, properties)
+                )
+        if slots := [slot for slot in self.slots(connection, missing) if slot != NO_SLOT]:
+            query = """SELECT item.body FROM carray(?) AS query
+                CROSS JOIN item ON item.row = query.value"""
             try:
-                for (body,) in connection.execute(query, (bind_rows(self.no, places),)):
+                for (body,) in connection.execute(query, (bind_rows(self.no, slots),)):
                     item = item_from_body(body, space)
-                    found[item.id] = item
+                    items[item.id] = item
                     if len(body) <= MAX_CACHED_LENGTH:
                         self._decoded.put(item.id, (item, copy_properties(item)))
             except (Corrupt, UnicodeDecodeError) as error:
-                raise locate_damage(
-                    connection, space, [(self.no << 32) + place for place in places], error
-                ) from error
-        return found
+                rows = [(self.no << 32) + slot for slot in slots]
+                raise locate_damage(connection, space, rows, error) from error
+        return items
 
-    def vectors(
-        self, connection: apsw.Connection, places: npt.NDArray[np.intp]
+    # vectors
+
+    def read_vectors(
+        self, connection: apsw.Connection, slots: SlotArray
     ) -> npt.NDArray[np.float32]:
-        """The vectors at these places, which must have one, each asked for once."""
+        """Return the vectors at these distinct slots, each of which must have one."""
         return self._vectors.get(
-            places, self.embedded, lambda missing: self._fetched(connection, missing)
+            slots, self.embedded, lambda missing: self._fetch_vectors(connection, missing)
         )
 
-    def _fetched(
-        self, connection: apsw.Connection, places: npt.NDArray[np.intp]
+    def _fetch_vectors(
+        self, connection: apsw.Connection, slots: SlotArray
     ) -> npt.NDArray[np.float32]:
-        query = "SELECT vector.data FROM carray(?) AS asked CROSS JOIN vector ON vector.row = asked.value"
-        found = [data for (data,) in connection.execute(query, (bind_rows(self.no, places),))]
+        query = """SELECT vector.data FROM carray(?) AS query
+            CROSS JOIN vector ON vector.row = query.value"""
+        rows = [data for (data,) in connection.execute(query, (bind_rows(self.no, slots),))]
         ((dimensions,),) = connection.execute("SELECT value FROM meta WHERE key = 'dimensions'")
-        if len(found) != len(places) or {*map(len, found)} != {
-            2 * dimensions
-        }:  # one of another length would shift all behind it
+        # A vector of another length would shift all that follow it.
+        if len(rows) != len(slots) or {*map(len, rows)} != {2 * dimensions}:
             raise Corrupt(
-                "stored vectors are missing or cut off: `knowloom verify` says which, `knowloom reindex` makes all of them anew"
+                "stored vectors are missing or truncated: `knowloom verify` reports which, "
+                "`knowloom reindex` rebuilds all of them"
             )
-        return decode_float16(b"".join(found)).reshape(len(found), dimensions)
+        return decode_float16(b"".join(rows)).reshape(len(rows), dimensions)
 
-    def norms(self, per_word: float) -> npt.NDArray[np.float64]:
-        """What an item's length does to the count of a word, when there is one item to so many words. Kept until it changes."""
-        if self._per_word != per_word or len(self._norms) != len(self.lengths):
-            self._per_word, self._norms = (
-                per_word,
-                analyser.K1 * (1 - analyser.B + analyser.B * per_word * self.lengths),
+    # terms
+
+    def terms(self, connection: apsw.Connection) -> set[str]:
+        """Return all indexed terms."""
+        merged = connection.execute("SELECT DISTINCT term FROM posting WHERE space = ?", (self.no,))
+        return {term for (term,) in merged} | set(self._delta)
+
+    def length_norms(self, inverse_mean_length: float) -> npt.NDArray[np.float64]:
+        """Return BM25's length normalisation of each slot, cached until the mean changes."""
+        if self._inverse_mean_length != inverse_mean_length or len(self._norms) != len(
+            self.lengths
+        ):
+            self._inverse_mean_length = inverse_mean_length
+            self._norms = analyser.K1 * (
+                1 - analyser.B + analyser.B * inverse_mean_length * self.lengths
             )
         return self._norms
 
-    def postings(
-        self, connection: apsw.Connection, words: Sequence[str]
+    def read_blocks(
+        self, connection: apsw.Connection, terms: Sequence[str]
     ) -> dict[str, list[tuple[int, bytes]]]:
-        """The rows (block, data) of each word that has any, in one statement."""
-        query = "SELECT word, block, data FROM json_each(?) AS asked CROSS JOIN posting ON posting.space = ? AND posting.word = asked.value"
-        found: dict[str, list[tuple[int, bytes]]] = {}
-        for word, block, data in connection.execute(query, (codec.to_json(list(words)), self.no)):
-            found.setdefault(word, []).append((block, data))
-        return found
+        """Return the stored rows (block, data) of each term that has any, in one statement."""
+        query = """SELECT term, block, data FROM json_each(?) AS query
+            CROSS JOIN posting ON posting.space = ? AND posting.term = query.value"""
+        blocks: dict[str, list[tuple[int, bytes]]] = {}
+        for term, block, data in connection.execute(query, (codec.to_json(list(terms)), self.no)):
+            blocks.setdefault(term, []).append((block, data))
+        return blocks
 
-    def fresh(self, word: str) -> Mapping[int, int]:
-        """The places, with counts, of items that hold a word and are not in the postings yet."""
-        return self._fresh.get(word, {})
+    def delta_slots(self, term: str) -> Mapping[int, int]:
+        """Return the slots, with counts, of items with this term that are not merged yet."""
+        return self._delta.get(term, {})
 
-    def holders(self, word: str, rows: Sequence[tuple[int, bytes]]) -> tuple[Places, Counts]:
-        """The places of the items that hold a word, in ascending order, and how often. `rows` are its postings."""
-        places = [
+    def decode_postings(self, term: str, blocks: Sequence[tuple[int, bytes]]) -> Postings:
+        """Return the postings of a term from its stored blocks and the delta."""
+        slots = [
             np.add(np.frombuffer(data, "<u2", len(data) // 3), block * BLOCK, dtype=np.intp)
-            for block, data in rows
+            for block, data in blocks
         ]
-        counts = [np.frombuffer(data, np.uint8, offset=len(data) // 3 * 2) for _, data in rows]
-        if fresh := self._fresh.get(word):
-            places.append(np.fromiter(fresh.keys(), np.intp, len(fresh)))
-            counts.append(np.fromiter(fresh.values(), np.uint8, len(fresh)))
-        if len(places) == 1 and not fresh:
-            return places[0], counts[0]
-        if not places:
+        counts = [np.frombuffer(data, np.uint8, offset=len(data) // 3 * 2) for _, data in blocks]
+        if delta := self._delta.get(term):
+            slots.append(np.fromiter(delta.keys(), np.intp, len(delta)))
+            counts.append(np.fromiter(delta.values(), np.uint8, len(delta)))
+        if len(slots) == 1 and not delta:
+            return slots[0], counts[0]
+        if not slots:
             return np.zeros(0, np.intp), np.zeros(0, np.uint8)
-        every, often = np.concatenate(places), np.concatenate(counts)
-        if not fresh:
-            return every, often
-        order = np.argsort(every)
-        return every[order], often[order]
+        all_slots, all_counts = np.concatenate(slots), np.concatenate(counts)
+        if not delta:
+            return all_slots, all_counts
+        order = np.argsort(all_slots)
+        return all_slots[order], all_counts[order]
 
-    def held(
-        self, connection: apsw.Connection, words: Sequence[str]
-    ) -> list[tuple[Places, Counts]]:
-        """For each word the places of the items that hold it, and how often. Kept, as questions have many words in common."""
-        found = {word: held for word in words if (held := self._held.get(word)) is not None}
-        missing = [word for word in words if word not in found]
-        postings = self.postings(connection, missing) if missing else {}
-        for word in missing:
-            found[word] = self.holders(word, postings.get(word, ()))
-            self._held.put(word, found[word])
-        return [found[word] for word in words]
+    def read_postings(self, connection: apsw.Connection, terms: Sequence[str]) -> list[Postings]:
+        """Return the postings of each term, cached: queries share many terms."""
+        postings = {
+            term: cached for term in terms if (cached := self._postings.get(term)) is not None
+        }
+        missing = [term for term in terms if term not in postings]
+        blocks = self.read_blocks(connection, missing) if missing else {}
+        for term in missing:
+            postings[term] = self.decode_postings(term, blocks.get(term, ()))
+            self._postings.put(term, postings[term])
+        return [postings[term] for term in terms]
+
+    # filters
 
     def mask(self, connection: apsw.Connection, only: Filter) -> Mask | None:
-        """Which places a filter allows; None when it allows every live item. Made once per filter and state of the space, but
-        for the moment at which items must be valid, which is another one in every request."""
-        lasting = _LASTING(only)
-        if lasting not in self._masks:
+        """Return the slots that a filter allows; None when it allows every live item.
+
+        Masks are cached until the space changes, without `valid_at`, which is applied here.
+        """
+        key = _mask_fields(only)
+        if key not in self._masks:
             if len(self._masks) >= MAX_MASKS:
                 self._masks.clear()
-            made = None if lasting == _LASTING(Filter(())) else self._make_mask(connection, only)
-            self._masks[lasting] = (
-                None if made is None or np.array_equal(made, self._live) else made
-            )  # all items here may be of one kind
-        mask = self._masks[lasting]
-        if only.valid_at is None or not self._expires:
+            built = None if key == _mask_fields(Filter(())) else self._build_mask(connection, only)
+            # A filter may well allow everything: all items may be of one kind.
+            allows_all = built is None or np.array_equal(built, self._live)
+            self._masks[key] = None if allows_all else built
+        mask = self._masks[key]
+        if only.valid_at is None or not self._has_expiry:
             return mask
-        moment, records = to_microseconds(only.valid_at), self.records[: self.next]
+        moment, records = to_microseconds(only.valid_at), self.records[: self.next_slot]
         valid: Mask = (
             (records["valid_from"] <= moment) & (moment < records["valid_to"]) & self._live
         )
         return valid if mask is None else valid & mask
 
-    def _make_mask(self, connection: apsw.Connection, only: Filter) -> Mask:
-        records = self.records[: self.next]
+    def _build_mask(self, connection: apsw.Connection, only: Filter) -> Mask:
+        records = self.records[: self.next_slot]
         mask: Mask = self._live.copy()
         if only.kinds:
-            mask &= np.isin(np.arange(256), [KINDS.index(kind) for kind in only.kinds])[
-                records["kind"]
-            ]
+            kinds = np.isin(np.arange(256), [KINDS.index(kind) for kind in only.kinds])
+            mask &= kinds[records["kind"]]
         for field, values in (("type", only.types), ("tag", only.tags), ("subject", only.subjects)):
             if values:
-                mask &= self._labelled(connection, field, values)
+                mask &= self._mask_terms(connection, field, values)
         if only.exclude_types:
-            mask &= ~self._labelled(connection, "type", only.exclude_types)
+            mask &= ~self._mask_terms(connection, "type", only.exclude_types)
         if only.created_from is not None:
             mask &= records["created"] >= to_microseconds(only.created_from)
         if only.created_to is not None:
@@ -296,21 +310,23 @@ class SpaceView:
             mask &= records["confidence"] >= only.min_confidence
         return mask
 
-    def _labelled(self, connection: apsw.Connection, field: str, values: tuple[str, ...]) -> Mask:
-        found = np.zeros(self.next, np.bool_)
-        named = [filter_term(field, value) for value in values]
-        postings = self.postings(connection, named)
-        for word in named:
-            found[self.holders(word, postings.get(word, ()))[0]] = True
-        return found
+    def _mask_terms(self, connection: apsw.Connection, field: str, values: tuple[str, ...]) -> Mask:
+        mask = np.zeros(self.next_slot, np.bool_)
+        terms = [filter_term(field, value) for value in values]
+        blocks = self.read_blocks(connection, terms)
+        for term in terms:
+            mask[self.decode_postings(term, blocks.get(term, ()))[0]] = True
+        return mask
 
 
-def _grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """The same array with room for `size` items (last axis), in whole chunks, growing by an eighth so that adds stay cheap."""
+def _reserve(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """Return the array with room for `size` items in its last axis.
+
+    It grows by at least an eighth, in whole chunks, so that repeated adds stay cheap.
+    """
     room = array.shape[-1]
     if room >= size:
         return array
-    wanted = -(-max(size, room + room // 8) // CHUNK) * CHUNK
-    return np.concatenate(
-        [array, np.zeros((*array.shape[:-1], wanted - room), array.dtype)], axis=-1
-    )
+    new_room = -(-max(size, room + room // 8) // CHUNK) * CHUNK
+    padding = np.zeros((*array.shape[:-1], new_room - room), array.dtype)
+    return np.concatenate([array, padding], axis=-1)

@@ -1,4 +1,4 @@
-"""Vectors that were read before: the same ones are asked for in request after request, and in the end all of them."""
+"""A cache of vectors read from the file; loads the whole space once half of it has been read."""
 
 from __future__ import annotations
 
@@ -7,84 +7,94 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-MAX_BYTES = 400_000_000  # per space and reader: when these are full, it begins anew
-EMPTY = -1
-SEQUENTIAL_SPEEDUP = (
-    2  # vectors that are read in order in the time that one takes which is asked for
-)
-READ_BATCH = 8192  # vectors read in one go
+from knowloom import caching
 
-Places = npt.NDArray[np.intp]
+MAX_BYTES = 400_000_000  # per space and connection; a full cache is emptied
+EMPTY = -1
+SEQUENTIAL_SPEEDUP = 2  # vectors read by a scan in the time of one lookup
+READ_BATCH = 8192  # vectors read at once
+
+SlotArray = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
-Vectors = npt.NDArray[np.float32]
+VectorMatrix = npt.NDArray[np.float32]
 
 
 class VectorCache:
-    """Some of the vectors of a space, one row for each, in the order in which they were first read."""
+    """Vectors of a space, one row for each, in the order in which they were first read."""
 
-    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._rows: Vectors = np.zeros((0, 0), np.float32)
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._rows: VectorMatrix = np.zeros((0, 0), np.float32)
         self._used = 0
-        self._row_of = np.zeros(0, np.int32)  # by place
-        self._true: Mask = np.zeros(0, np.bool_)  # by place: whether its row is what is stored
-        self._looked_for = 0  # as they were asked for, since all were read
+        self._row_of = np.zeros(0, np.int32)  # by slot
+        self._valid: Mask = np.zeros(0, np.bool_)  # by slot: the row is what the file has
+        self._lookups = 0  # single reads since all vectors were read
+        caching.register("sqlite vectors", max_bytes, self)
+
+    def __len__(self) -> int:
+        """Return the bytes in use."""
+        return self._used * self._rows.shape[1] * 4
+
+    def clear(self) -> None:
+        self._valid.fill(False)
 
     def forget(self, first: int, last: int) -> None:
-        """Those at the places from `first` on, up to `last`, have changed."""
-        self._true[first:last] = False
+        """Invalidate the slots from `first` up to, not including, `last`."""
+        self._valid[first:last] = False
 
-    def get(self, places: Places, stored: Mask, read: Callable[[Places], Vectors]) -> Vectors:
-        """The vectors at these places, each asked for once; `stored` says which places of the space have one, `read` reads those that are not here:
-        the missing ones, until reading all would have been cheaper, and then all."""
-        self._widen(len(stored))
-        missing = places[~self._true[places]]
+    def get(
+        self, slots: SlotArray, stored: Mask, read: Callable[[SlotArray], VectorMatrix]
+    ) -> VectorMatrix:
+        """Return the vectors at these distinct slots.
+
+        `stored` flags the slots of the space that have a vector. `read` reads vectors from the
+        file: the missing ones, or all once that would have been cheaper.
+        """
+        self._grow(len(stored))
+        missing = slots[~self._valid[slots]]
         if len(missing):
-            self._looked_for += len(missing)
-            if len(stored) <= min(self._looked_for * SEQUENTIAL_SPEEDUP, len(self._rows)):
-                missing = np.flatnonzero(stored & ~self._true[: len(stored)])
-                self._looked_for = 0
-            if not self._read(missing, read):
-                vectors = read(places)
-                self._begin(vectors.shape[1])
-                if not self._take(places, vectors):
+            self._lookups += len(missing)
+            if len(stored) <= min(self._lookups * SEQUENTIAL_SPEEDUP, len(self._rows)):
+                missing = np.flatnonzero(stored & ~self._valid[: len(stored)])
+                self._lookups = 0
+            if not self._load(missing, read):
+                vectors = read(slots)
+                self._reset(vectors.shape[1])
+                if not self._add(slots, vectors):
                     return vectors
-        return self._rows.take(
-            self._row_of[places], axis=0, mode="clip"
-        )  # unchecked: three quarters of the time
+        # mode="clip" skips the bounds check: three quarters of the time.
+        return self._rows.take(self._row_of[slots], axis=0, mode="clip")
 
-    def _read(self, places: Places, read: Callable[[Places], Vectors]) -> bool:
-        """Whether there was room for them."""
-        parts = (places[start : start + READ_BATCH] for start in range(0, len(places), READ_BATCH))
-        return len(self._rows) > 0 and all(self._take(part, read(part)) for part in parts)
+    def _load(self, slots: SlotArray, read: Callable[[SlotArray], VectorMatrix]) -> bool:
+        """Read and cache the vectors; return False if they do not fit."""
+        parts = (slots[start : start + READ_BATCH] for start in range(0, len(slots), READ_BATCH))
+        return len(self._rows) > 0 and all(self._add(part, read(part)) for part in parts)
 
-    def _widen(self, size: int) -> None:
-        more = size + size // 8 - len(self._true)
-        if len(self._true) < size:
+    def _grow(self, size: int) -> None:
+        if len(self._valid) < size:
+            more = size + size // 8 - len(self._valid)
             self._row_of = np.concatenate([self._row_of, np.full(more, EMPTY, np.int32)])
-            self._true = np.concatenate([self._true, np.zeros(more, np.bool_)])
+            self._valid = np.concatenate([self._valid, np.zeros(more, np.bool_)])
 
-    def _take(self, places: Places, vectors: Vectors) -> bool:
-        """Whether there was room for them."""
-        rows = self._row_of[places]
+    def _add(self, slots: SlotArray, vectors: VectorMatrix) -> bool:
+        """Cache the vectors; return False if they do not fit."""
+        rows = self._row_of[slots]
         new = rows == EMPTY
         used = self._used + int(np.count_nonzero(new))
         if vectors.shape[1] != self._rows.shape[1] or used > len(self._rows):
             return False
         rows[new] = np.arange(self._used, used)
-        self._rows[rows], self._row_of[places], self._true[places], self._used = (
-            vectors,
-            rows,
-            True,
-            used,
-        )
+        self._rows[rows] = vectors
+        self._row_of[slots] = rows
+        self._valid[slots] = True
+        self._used = used
         return True
 
-    def _begin(self, dimensions: int) -> None:
-        """Room for all there may be, of which the system gives only what is written to."""
-        room = min(len(self._row_of), self._most_bytes // (4 * dimensions))
+    def _reset(self, dimensions: int) -> None:
+        """Reserve rows for the whole space; the system allocates only pages that are written."""
+        room = min(len(self._row_of), self._max_bytes // (4 * dimensions))
         if self._rows.shape != (room, dimensions):
             self._rows = np.zeros((room, dimensions), np.float32)
         self._row_of.fill(EMPTY)
-        self._true.fill(False)
+        self._valid.fill(False)
         self._used = 0

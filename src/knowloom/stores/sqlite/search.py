@@ -1,0 +1,221 @@
+"""Finding items: by filter in the order of ids, by text, and by vector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import apsw
+import numpy as np
+
+from knowloom.construction import round_scores
+from knowloom.errors import Conflict, Corrupt
+from knowloom.model import Filter, Found, Item, Key
+from knowloom.ports import Vector
+from knowloom.stores.sqlite import postings, top_k, vector_search
+from knowloom.stores.sqlite.connections import ReadConnection
+from knowloom.stores.sqlite.id_cache import NO_SLOT
+from knowloom.stores.sqlite.rows import filter_term, item_from_body, locate_damage
+from knowloom.stores.sqlite.space_view import Mask, SpaceView
+from knowloom.text import words as analyser
+
+# A filter that allows fewer items than this is answered by sorting their ids, a wider one by
+# scanning the ids in order.
+SMALL_RESULT = 20_000
+SORTS_PER_SCAN = 10  # ids sorted in the time of scanning past one item
+
+
+def find_items(
+    reader: ReadConnection, only: Filter, limit: int, after: Key | None = None
+) -> list[Item]:
+    items: list[Item] = []
+    for name, view in sorted(reader.views(only.spaces).items()):
+        if len(items) < limit and (after is None or name >= after[0]):
+            after_id = after[1] if after is not None and name == after[0] else ""
+            items += _find_in_space(reader, name, view, only, limit - len(items), after_id)
+    return items
+
+
+def _find_in_space(
+    reader: ReadConnection, name: str, view: SpaceView, only: Filter, limit: int, after_id: str
+) -> list[Item]:
+    slots = _slots_by_subject(reader, view, only) if only.subjects else None
+    mask = view.mask(reader.connection, only) if slots is None else None
+    if mask is not None and (allowed := int(np.count_nonzero(mask))) < SMALL_RESULT:
+        if allowed >= SORTS_PER_SCAN:
+            max_scanned = allowed // SORTS_PER_SCAN
+            items = _scan(reader, name, view, mask, limit, after_id, max_scanned)
+            if items is not None:
+                return items
+        slots = np.flatnonzero(mask).tolist()
+    if slots is not None:
+        ids = sorted(id for id in view.ids(reader.connection, slots) if id > after_id)[:limit]
+        items_by_id = view.read_items(reader.connection, name, ids)
+        return [items_by_id[id] for id in ids]
+    return _scan(reader, name, view, mask, limit, after_id, view.next_slot) or []
+
+
+def _scan(
+    reader: ReadConnection,
+    name: str,
+    view: SpaceView,
+    mask: Mask | None,
+    limit: int,
+    after_id: str,
+    max_scanned: int,
+) -> list[Item] | None:
+    """Return the next items by id; None if more than `max_scanned` items must be scanned."""
+    items: list[Item] = []
+    first = view.no << 32
+    query = "SELECT row, body FROM item WHERE space = ? AND id > ? ORDER BY id"
+    rows = reader.connection.execute(query, (view.no, after_id))
+    try:
+        for scanned, (row, body) in enumerate(rows):
+            if len(items) >= limit:
+                break
+            if scanned >= max_scanned:
+                return None
+            if mask is None or mask[row - first]:
+                items.append(item_from_body(body, name))
+    except (Corrupt, UnicodeDecodeError) as error:
+        damaged = _rows_after(reader.connection, view.no, after_id)
+        raise locate_damage(reader.connection, name, damaged, error) from error
+    return items
+
+
+def _rows_after(connection: apsw.Connection, no: int, after_id: str) -> Iterator[int]:
+    query = "SELECT row FROM item WHERE space = ? AND id > ? ORDER BY id"
+    return (row for (row,) in connection.execute(query, (no, after_id)))
+
+
+def _slots_by_subject(reader: ReadConnection, view: SpaceView, only: Filter) -> list[int] | None:
+    """Return the slots that a filter by subjects allows; None if there are very many.
+
+    Nearly every request has other subjects, and a mask for them would cost a pass over all items.
+    """
+    terms = [filter_term("subject", subject) for subject in only.subjects]
+    blocks = view.read_blocks(reader.connection, terms)
+    size = sum(len(data) for rows in blocks.values() for _, data in rows)
+    if size // 3 >= SMALL_RESULT:  # three bytes an item
+        return None
+    mask = view.mask(reader.connection, replace(only, subjects=()))
+    slots: set[int] = set()
+    for term in terms:
+        if term in blocks:
+            slots.update(view.decode_postings(term, blocks[term])[0].tolist())
+        else:
+            slots.update(view.delta_slots(term))
+    return sorted(slots) if mask is None else [slot for slot in sorted(slots) if mask[slot]]
+
+
+def search_text(
+    reader: ReadConnection, text: str, only: Filter, limit: int, also: Sequence[Key]
+) -> Found:
+    _check_analyser(reader)
+    views = reader.views(only.spaces)
+    if not limit:
+        return Found(others=_score_keys(reader, views, text, only, also))
+    scores, maximum = postings.score_all(reader.connection, list(views.values()), text)
+    matches, considered, others = [], 0, {}
+    for (name, view), score in zip(views.items(), scores, strict=True):
+        mask = view.mask(reader.connection, only)
+        if mask is not None:
+            score *= mask
+        slots, values, matching = top_k.k_largest(score, limit, maximum)
+        considered += matching
+        ids = view.ids(reader.connection, slots)
+        matches += [((name, id), value) for id, value in zip(ids, values, strict=True)]
+        keys = keys_by_slot(reader, name, view, also)
+        raw = score[np.fromiter(keys, np.intp, len(keys))] / maximum
+        scored = zip(keys.values(), raw, round_scores(raw), strict=True)
+        others.update({key: value for key, exact, value in scored if exact})
+    best = tuple(sorted(matches, key=_best_first)[:limit])
+    return Found(best, considered, {key: others[key] for key in also if key in others})
+
+
+def _score_keys(
+    reader: ReadConnection,
+    views: Mapping[str, SpaceView],
+    text: str,
+    only: Filter,
+    keys: Sequence[Key],
+) -> dict[Key, float]:
+    allowed: list[dict[int, Key]] = []
+    for name, view in views.items():
+        by_slot = keys_by_slot(reader, name, view, keys)
+        mask = view.mask(reader.connection, only)
+        if mask is not None:
+            by_slot = {slot: key for slot, key in by_slot.items() if mask[slot]}
+        allowed.append(by_slot)
+    slots = [np.fromiter(by_slot, np.intp, len(by_slot)) for by_slot in allowed]
+    scores = postings.score_slots(reader.connection, list(views.values()), text, slots)
+    result: dict[Key, float] = {}
+    for by_slot, score in zip(allowed, scores, strict=True):
+        scored = zip(by_slot.values(), score.tolist(), round_scores(score), strict=True)
+        result.update({key: value for key, exact, value in scored if exact})
+    return {key: result[key] for key in keys if key in result}
+
+
+def _check_analyser(reader: ReadConnection) -> None:
+    query = "SELECT value FROM meta WHERE key = 'analyser'"
+    ((stored,),) = reader.cached("analyser", lambda connection: list(connection.execute(query)))
+    if stored != analyser.ANALYSER:
+        raise Conflict(
+            f"the text index was built by {stored!r}, this knowloom uses {analyser.ANALYSER!r}: "
+            "run reindex",
+            "reindex_required",
+        )
+
+
+def search_vector(reader: ReadConnection, vector: Vector, only: Filter, limit: int) -> Found:
+    candidates = max(vector_search.MIN_CANDIDATES, vector_search.CANDIDATES_PER_HIT * limit)
+    matches, considered = [], 0
+    for name, view in reader.views(only.spaces).items():
+        mask = view.mask(reader.connection, only)
+        slots = vector_search.nearest_candidates(view, vector, mask, candidates)
+        scores = vector_search.score_candidates(reader.connection, view, vector, slots, limit)
+        allowed = view.embedded if mask is None else view.embedded & mask
+        considered += int(np.count_nonzero(allowed))
+        best = _best_with_ties(scores, limit)
+        ids = view.ids(reader.connection, list(best))
+        matches += [((name, id), cosine) for id, cosine in zip(ids, best.values(), strict=True)]
+    return Found(tuple(sorted(matches, key=_best_first)[:limit]), considered)
+
+
+def score_vectors(reader: ReadConnection, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
+    scores: dict[Key, float] = {}
+    for name, view in reader.views([space for space, _ in keys]).items():
+        by_slot = keys_by_slot(reader, name, view, keys)
+        if len(view.unembedded):
+            by_slot = {slot: key for slot, key in by_slot.items() if view.embedded[slot]}
+        if by_slot:
+            slots = np.fromiter(by_slot, np.intp, len(by_slot))
+            stored = view.read_vectors(reader.connection, slots)
+            scores |= zip(
+                by_slot.values(), vector_search.cosine_scores(stored, vector), strict=True
+            )
+    return scores
+
+
+def keys_by_slot(
+    reader: ReadConnection, name: str, view: SpaceView, keys: Sequence[Key]
+) -> dict[int, Key]:
+    """Return the keys that are stored in a space, by slot."""
+    of_space = [key for key in keys if key[0] == name]
+    slots = view.slots(reader.connection, [id for _, id in of_space])
+    by_slot = dict(zip(slots, of_space, strict=True))
+    by_slot.pop(NO_SLOT, None)
+    return by_slot
+
+
+def _best_with_ties(scores: dict[int, float], limit: int) -> dict[int, float]:
+    """Return the `limit` best scores, with all of the last tie."""
+    if len(scores) <= limit:
+        return scores
+    last = sorted(scores.values(), reverse=True)[limit - 1]
+    return {slot: score for slot, score in scores.items() if score >= last}
+
+
+def _best_first(match: tuple[Key, float]) -> tuple[float, str, str]:
+    (space, id), score = match
+    return (-score, id, space)
