@@ -17,7 +17,7 @@ import numpy as np
 
 import knowloom
 from bench.speed import Made
-from knowloom.linking.name_rules import BY_NAME
+from knowloom.linking.name_rules import NAME_RULES
 
 CHANGES = 20
 
@@ -55,11 +55,11 @@ def by_names(corpus: Path, count: int) -> None:
             kb.add(items, embed=False)
             stored = time.process_time() - started
         with knowloom.open(
-            f"{folder}/names.db", embedder=None, links=[rule.type for rule in BY_NAME]
+            f"{folder}/names.db", embedder=None, links=[rule.type for rule in NAME_RULES]
         ) as kb:
             started = time.process_time()
-            kb.link()
-            spent, links = time.process_time() - started, kb.stats().spaces[0].links
+            kb.maintenance.link()
+            spent, links = time.process_time() - started, kb.maintenance.stats().spaces[0].links
             changes = []
             for number, item in enumerate(items[:: max(1, len(items) // CHANGES)]):
                 started = time.process_time()
@@ -105,8 +105,8 @@ def fill(path: str, count: int) -> list[tuple[knowloom.Item, list[float]]]:
 def measure(path: str, rule: str, last: list[tuple[knowloom.Item, list[float]]]) -> None:
     with knowloom.open(path, embedder=None, links=[rule]) as kb:
         started = time.process_time()
-        kb.link()
-        spent, links = time.process_time() - started, kb.stats().spaces[0].links
+        kb.maintenance.link()
+        spent, links = time.process_time() - started, kb.maintenance.stats().spaces[0].links
         changes = []
         for number, (item, vector) in enumerate(last[:CHANGES]):
             started = time.process_time()

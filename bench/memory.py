@@ -21,7 +21,7 @@ import knowloom
 from bench.retrieval import CachedOnDisk
 from bench.speed import Made, timed
 from knowloom.embedders.cache import Cached
-from knowloom.evaluation.questions import rows as lines_of
+from knowloom.evaluation.questions import read_rows as lines_of
 
 DEPTHS = (5, 10, 25, 50)
 BUDGETS = (512, 1024, 2048)
@@ -57,7 +57,7 @@ def load(folder: Path, embedder: CachedOnDisk) -> tuple[knowloom.Engine, list[As
         )
         ids |= {row["id"]: turn.id for row, turn in zip(rows, turns, strict=True)}
     embedder.warm("memory", [item.embeddable for item in kb.items()])
-    kb.embed()
+    kb.maintenance.embed()
     asked = [row for _, row in lines_of(folder / "queries.jsonl") if row["gold"]]
     embedder.warm("memory-queries", [row["text"] for row in asked])
     return kb, [
@@ -103,7 +103,7 @@ def quality(arguments: argparse.Namespace) -> None:
     kb, asked = load(arguments.data, CachedOnDisk(arguments.cache))
     asked = asked[: arguments.questions]
     print(
-        f"{sum(info.items for info in kb.stats().spaces):,} turns, {len(asked):,} questions",
+        f"{sum(info.items for info in kb.maintenance.stats().spaces):,} turns, {len(asked):,} questions",
         flush=True,
     )
     for ranker in ("similarity", "default"):

@@ -64,7 +64,7 @@ def load(
     folder: Path, embedder: CachedOnDisk
 ) -> tuple[knowloom.Engine, Sequence[knowloom.Question]]:
     """An engine that holds the corpus, and the questions that have an answer in it."""
-    data = datasets.read(
+    data = datasets.read_dataset(
         folder, space_by=SPACES.get(folder.name, ""), split=SPLITS.get(folder.name, "")
     )
     embedder.warm(folder.name, [item.embeddable for item in data.items])
@@ -129,7 +129,7 @@ def main() -> None:
         started = time.perf_counter()
         kb, questions = load(arguments.data / name, embedder)
         questions = questions[: arguments.questions]
-        spaces = kb.stats().spaces
+        spaces = kb.maintenance.stats().spaces
         print(
             f"{name}: {sum(info.items for info in spaces):,} items, {sum(info.links for info in spaces):,} links, {len(questions):,} questions",
             flush=True,

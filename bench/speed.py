@@ -234,10 +234,10 @@ def main() -> None:
         kb.close()
         kb = knowloom.open(str(path), embedder=None, links=arguments.links.split(","))
         started, cpu = time.perf_counter(), time.process_time()
-        looked_at = kb.link()
+        looked_at = kb.maintenance.link()
         spent = time.perf_counter() - started, time.process_time() - cpu
         print(
-            f"  links: {sum(info.links for info in kb.stats().spaces):,} of {looked_at:,} items in {spent[0]:.1f} s, {spent[1]:.1f} s of processor time",
+            f"  links: {sum(info.links for info in kb.maintenance.stats().spaces):,} of {looked_at:,} items in {spent[0]:.1f} s, {spent[1]:.1f} s of processor time",
             flush=True,
         )
     asking = Made(arguments.items, seed=8)

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from knowloom import validation
-from knowloom.errors import Invalid, NotFound, Unavailable, unknown
-from knowloom.formats.layout import layout
+from knowloom.errors import Invalid, NotFound, Unavailable, unknown_name
+from knowloom.formats.layout import get_layout
 from knowloom.model import Kind
-from knowloom.options import MAX_LIMIT, checked_recipe, fraction, whole
-from knowloom.recipes import RELEVANCE, Recipe, Weights
-from knowloom.tiers import Own, Tier, check_custom
+from knowloom.options import CONTEXT_OPTIONS, ContextOptions, check_option_names
+from knowloom.recipes import RELEVANCE, Agent, Recipe, Weights
+from knowloom.retrieval_settings import MAX_LIMIT, validate_recipe
+from knowloom.tiers import Tier, TrustedRecipes, check_custom
+from knowloom.validation import validate_fraction, validate_int
 
 OVER_FETCH = 3  # times the entities wanted are scored
 FOLLOWED = 10  # of the entities found, the links of so many are followed
@@ -49,25 +51,14 @@ class AgentOptions:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """A named configuration. A request takes its recipes, and its budget and format unless it says otherwise."""
-
-    name: str
-    recipes: tuple[Recipe, ...]
-    max_tokens: int | None = 4000
-    format: str = "yaml"
-    description: str = ""
-
-
-def agent(name: str, **options: Any) -> Agent:
+def define_agent(name: str, **options: Any) -> Agent:
     """An agent from the fields of AgentOptions."""
     known = [one.name for one in fields(AgentOptions)]
     given = _named(name, options)
     for option in given:
         if option not in known:
-            raise unknown(f"option of the agent {name!r}", option, known)
-    return built(name, AgentOptions(**given))
+            raise unknown_name(f"option of the agent {name!r}", option, known)
+    return build_agent(name, AgentOptions(**given))
 
 
 def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,28 +69,28 @@ def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {ALSO.get(option, option): value for option, value in options.items()}
 
 
-def built(name: str, asked: AgentOptions) -> Agent:
+def build_agent(name: str, asked: AgentOptions) -> Agent:
     """The agent with these options, all of them checked."""
-    validation.name("the name of an agent", name)
+    validation.validate_name("the name of an agent", name)
     properties = (
-        whole("max_properties", asked.max_properties, 0, MAX_LIMIT)
+        validate_int("max_properties", asked.max_properties, 0, MAX_LIMIT)
         if asked.include_properties
         else 0
     )
     entities = Recipe(
         "entities",
         kinds=(Kind.ENTITY,),
-        types=validation.names("include_types", asked.include_types),
-        exclude_types=validation.names("exclude_types", asked.exclude_types),
-        limit=whole("max_entities", asked.max_entities, 1, MAX_LIMIT),
-        min_score=fraction("min_score", asked.min_score),
+        types=validation.validate_names("include_types", asked.include_types),
+        exclude_types=validation.validate_names("exclude_types", asked.exclude_types),
+        limit=validate_int("max_entities", asked.max_entities, 1, MAX_LIMIT),
+        min_score=validate_fraction("min_score", asked.min_score),
         consider=OVER_FETCH,
         max_properties=properties,
         weights=asked.weights,
         share=SHARES["entities"],
         required=True,
     )
-    depth = whole("depth", asked.depth, 0, 10)
+    depth = validate_int("depth", asked.depth, 0, 10)
     kinds = tuple(kind for kind in Kind if kind is not Kind.RULE)
     related = Recipe(
         "related",
@@ -116,12 +107,12 @@ def built(name: str, asked: AgentOptions) -> Agent:
     told = Recipe("relationships", "links", limit=MAX_RELATIONSHIPS, share=SHARES["relationships"])
     linked = [*([related] if depth else []), told] if asked.include_relationships else []
     recipes = (entities, *linked, *([axioms] if asked.include_axioms else []))
-    budget = whole("max_tokens", asked.max_tokens, 1, 100_000_000)
+    budget = validate_int("max_tokens", asked.max_tokens, 1, 100_000_000)
     return Agent(
         name,
-        tuple(checked_recipe(one) for one in recipes),
+        tuple(validate_recipe(one) for one in recipes),
         budget,
-        layout(validation.name("format", asked.format)).name,
+        get_layout(validation.validate_name("format", asked.format)).name,
         asked.description,
     )
 
@@ -129,14 +120,14 @@ def built(name: str, asked: AgentOptions) -> Agent:
 AGENTS: dict[str, Agent] = {
     one.name: one
     for one in (
-        agent(
+        define_agent(
             "editor",
             max_entities=30,
             max_tokens=5000,
             min_score=0.4,
             description="writes and changes text; wants to know much",
         ),
-        agent(
+        define_agent(
             "simplifier",
             max_entities=10,
             max_tokens=2000,
@@ -146,12 +137,12 @@ AGENTS: dict[str, Agent] = {
             min_score=0.6,
             description="puts things simply; wants what words mean",
         ),
-        agent(
+        define_agent(
             "tuning",
             include_types=("Endpoint", "Parameter", "Response", "Schema"),
             description="works on an API; wants its parts and their rules",
         ),
-        agent(
+        define_agent(
             "summarizer",
             max_entities=15,
             max_tokens=3000,
@@ -159,7 +150,7 @@ AGENTS: dict[str, Agent] = {
             include_axioms=False,
             description="sums up; wants what the text is about",
         ),
-        agent(
+        define_agent(
             "copilot",
             max_entities=25,
             min_score=0.4,
@@ -169,53 +160,57 @@ AGENTS: dict[str, Agent] = {
 }
 
 
-def applied(options: Mapping[str, Any], table: Mapping[str, Agent], tier: Tier) -> dict[str, Any]:
-    """The options of a request with those of its agent behind them. What a caller brings of his own is for some tiers only."""
-    given = dict(options)
-    asked = given.pop("agent", None)
-    if asked is None:
-        if not isinstance(given.get("recipe", ""), str | Own):
-            check_custom(tier, "recipes of your own")
-        return given
-    if "recipe" in given:
-        raise Invalid("give an agent or a recipe, not both: an agent has its recipes")
-    if isinstance(asked, Agent):
-        check_custom(tier, "agents of your own")
-    elif not isinstance(asked, str) or asked not in table:
-        raise unknown("agent", asked, table)
-    found = asked if isinstance(asked, Agent) else table[asked]
-    return {
-        "recipe": Own(_as_deep(found.recipes, given.get("depth"))),
-        "max_tokens": found.max_tokens,
-        "format": found.format,
-    } | given
+def resolve_options(
+    arguments: Mapping[str, Any], table: Mapping[str, Agent], tier: Tier
+) -> ContextOptions:
+    """Return the options of a request, with those of its agent where it sets none.
+
+    Custom agents and recipes need a tier that allows them.
+    """
+    check_option_names(arguments, CONTEXT_OPTIONS)
+    values = {**arguments, "agent": None, "tier": tier}
+    name = arguments.get("agent")
+    if name is None:
+        if not isinstance(arguments.get("recipe", ""), str | TrustedRecipes):
+            check_custom(tier, "custom recipes")
+        return ContextOptions(**values)
+    if "recipe" in arguments:
+        raise Invalid("agent and recipe exclude each other: an agent has its recipes")
+    if isinstance(name, Agent):
+        check_custom(tier, "custom agents")
+    elif not isinstance(name, str) or name not in table:
+        raise unknown_name("agent", name, table)
+    agent = name if isinstance(name, Agent) else table[name]
+    recipes = TrustedRecipes(_follow_to(agent.recipes, arguments.get("depth")))
+    defaults = {"max_tokens": agent.max_tokens, "format": agent.format}
+    return ContextOptions(**{**defaults, **values, "recipe": recipes})
 
 
-def _as_deep(recipes: tuple[Recipe, ...], depth: object) -> tuple[Recipe, ...]:
+def _follow_to(recipes: tuple[Recipe, ...], depth: object) -> tuple[Recipe, ...]:
     """An agent that follows one link at most follows as many as a request asks for. Where a recipe follows more by itself, it alone is
     changed, as without an agent (see request.overridden)."""
     following = [one for one in recipes if one.source in ("neighbours", "walk") and one.depth]
     if depth is None or any(one.depth > 1 for one in following):
         return recipes
-    links = whole("depth", depth, 0, 10)
+    links = validate_int("depth", depth, 0, 10)
     return tuple(replace(one, depth=links) if one in following else one for one in recipes)
 
 
-def read(name: str, row: object) -> Agent:
+def parse_agent(name: str, row: object) -> Agent:
     """An agent from a table of options, as a file or a request has it."""
     if not isinstance(row, Mapping):
         raise Invalid(f"agent {name!r} must be a table of options, not {type(row).__name__}")
     values = _named(name, {str(option): value for option, value in row.items()})
     for option in ("include_types", "exclude_types"):
         if option in values:
-            values[option] = validation.names(option, values[option])
+            values[option] = validation.validate_names(option, values[option])
     for option in ("include_relationships", "include_axioms", "include_properties"):
         if not isinstance(values.get(option, True), bool):
             raise Invalid(f"agent {name!r}: {option} must be true or false, not {values[option]!r}")
     if "weights" in values:
         values["weights"] = _weights(name, values["weights"])
     try:
-        return agent(name, **values)
+        return define_agent(name, **values)
     except Invalid as error:
         raise Invalid(f"agent {name!r}: {error}") from None
 
@@ -228,11 +223,11 @@ def _weights(name: str, given: object) -> Weights:
         )
     for signal in given:
         if signal not in known:
-            raise unknown(f"weight of the agent {name!r}", signal, known)
+            raise unknown_name(f"weight of the agent {name!r}", signal, known)
     return Weights(**{"match": 0.0, **given})
 
 
-def load(path: str | Path) -> tuple[Agent, ...]:
+def load_agents(path: str | Path) -> tuple[Agent, ...]:
     """The agents of a file: TOML with tables [agents.NAME], or the same in YAML."""
     path = Path(path)
     try:
@@ -244,7 +239,7 @@ def load(path: str | Path) -> tuple[Agent, ...]:
     tables = _parsed(path, text).get("agents", {})
     if not isinstance(tables, Mapping):
         raise Invalid(f"{path}: agents must be a table of agents, each with its options")
-    return tuple(read(str(name), row) for name, row in tables.items())
+    return tuple(parse_agent(str(name), row) for name, row in tables.items())
 
 
 def _parsed(path: Path, text: str) -> Mapping[str, Any]:
@@ -262,14 +257,14 @@ def _parsed(path: Path, text: str) -> Mapping[str, Any]:
     return found
 
 
-def known(more: str | Path | Iterable[Agent]) -> dict[str, Agent]:
+def resolve_agents(more: str | Path | Iterable[Agent]) -> dict[str, Agent]:
     """The agents that come with knowloom and these; those with the same name take their place."""
     if not isinstance(more, Iterable | str | Path):
         raise Invalid(f"agents are Agent values or a file, not {type(more).__name__}")
-    own = (load(more) if more else ()) if isinstance(more, str | Path) else tuple(more)
+    own = (load_agents(more) if more else ()) if isinstance(more, str | Path) else tuple(more)
     for one in own:
         if not isinstance(one, Agent):
             raise Invalid(f"agents are Agent values or a file, not {type(one).__name__}")
-    if twice := validation.duplicates(one.name for one in own):
+    if twice := validation.find_duplicates(one.name for one in own):
         raise Invalid(f"two agents have the name {twice[0]!r}")
     return AGENTS | {one.name: one for one in own}

@@ -5,14 +5,21 @@ Everything is read from the change log and written as new changes: the log itsel
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from knowloom import codec
 from knowloom.errors import Conflict, Invalid, NotFound
-from knowloom.model import MADE, Batch, Change, Edge, EdgeKey, Item, Key
+from knowloom.model import AUTOMATIC, Batch, Change, Edge, EdgeKey, Item, Key
+from knowloom.options import validate_limit
 from knowloom.ports import Stores
 from knowloom.report import Report, Skipped
+from knowloom.validation import validate_name, validate_time
+
+if TYPE_CHECKING:
+    from knowloom.commit import Committer
+    from knowloom.reader import Reader
 
 PAGE = 5000  # lines of the log read at a time
 MANY = 1_000_000_000  # edges: all there are
@@ -58,7 +65,7 @@ class Rollback:
 # History
 
 
-def history(key: Key, stores: Stores) -> list[State]:
+def read_states(key: Key, stores: Stores) -> list[State]:
     """Every state, newest first, with the links of the item in both directions."""
     changes = stores.items.changes_of([key])
     current = next(iter(stores.items.get([key])), None)
@@ -102,13 +109,13 @@ def _link_state(change: Change, links: dict[EdgeKey, Edge]) -> State:
 # One item
 
 
-def restored(
+def find_state(
     key: Key, at: datetime | None, version: str | None, owners: Sequence[str] | None, stores: Stores
 ) -> tuple[Item, list[Edge]]:
     """The item and its edges as they were at a time, in the state of that version, or, of a deleted item, at last."""
     if at is not None and version is not None:
         raise Invalid("give `at` or `version`, not both")
-    states = history(key, stores)[::-1]
+    states = read_states(key, stores)[::-1]
     end = _end(key, states, at, version)
     items = [
         state.item
@@ -170,7 +177,7 @@ def _before_its_unlinks(states: Sequence[State], number: int) -> int:
     return end
 
 
-def restoring(
+def plan_restore(
     key: Key, item: Item, edges: Sequence[Edge], now: datetime, stores: Stores
 ) -> tuple[Batch, Report]:
     """The write that brings them back. An edge whose other end is gone is reported."""
@@ -212,7 +219,7 @@ def _lost(edge: Edge, ends: set[Key]) -> Skipped:
 # Whole spaces
 
 
-def rolling_back(
+def plan_rollback(
     to: datetime, spaces: Sequence[str], now: datetime, stores: Stores
 ) -> tuple[Batch, Rollback]:
     """The write that makes the spaces what they were, and what it does, in the order of keys."""
@@ -312,4 +319,72 @@ def _touching(keys: Sequence[Key], stores: Stores) -> list[Edge]:
 
 def _peoples(edges: Sequence[Edge]) -> list[Edge]:
     """Links that knowloom makes have no past: they follow from the rest."""
-    return [edge for edge in edges if edge.origin != MADE]
+    return [edge for edge in edges if edge.origin != AUTOMATIC]
+
+
+class History:
+    """States of items in the past; use it as `kb.history`."""
+
+    def __init__(self, reader: Reader, commits: Committer) -> None:
+        self._reader = reader
+        self._commits = commits
+
+    def states(self, id: str, *, space: str, limit: int = 1000) -> list[State]:
+        """Return every change of an item and of its edges, newest first, deletions included."""
+        self._reader.resolve_spaces([space])
+        key = (space, validate_name("id", id))
+        with self._reader.snapshot() as stores:
+            return read_states(key, stores)[: validate_limit(limit)]
+
+    def restore(
+        self,
+        id: str,
+        *,
+        space: str,
+        at: datetime | None = None,
+        version: str | None = None,
+        edges_of: Sequence[str] | None = None,
+        embed: bool = True,
+    ) -> Report:
+        """Restore an item with its edges as of a time or a version (see `states`).
+
+        Without either, a deleted item is restored as it last was. Edges come back if both ends
+        exist, and only those stored in the spaces `edges_of`, if given; newer edges stay.
+        """
+        self._reader.resolve_spaces([space])
+        key = (space, validate_name("id", id))
+        time = None if at is None else validate_time("at", at)
+        with self._reader.snapshot() as stores:
+            item, edges = find_state(key, time, version, edges_of, stores)
+            batch, report = plan_restore(key, item, edges, self._reader.now(), stores)
+        if batch.items or batch.edges:
+            self._commits.apply(batch)
+        return report + Report(problems=self._commits.catch_up([space], embed=embed))
+
+    def rollback(
+        self,
+        to: datetime,
+        *,
+        spaces: Sequence[str] | None = None,
+        dry_run: bool = False,
+        embed: bool = True,
+    ) -> Rollback:
+        """Return the spaces (None: all) to their state at a time, in one transaction.
+
+        The rollback is itself logged and can be undone. Raises Conflict, and changes nothing, if
+        an item changes meanwhile. `dry_run` only reports the steps.
+        """
+        names, time = self._reader.resolve_spaces(spaces), validate_time("to", to)
+        with self._reader.snapshot() as stores:
+            batch, plan = plan_rollback(time, names, self._reader.now(), stores)
+        if dry_run:
+            return plan
+        if plan.steps:
+            self._commits.apply(batch)
+        problems = self._commits.catch_up(names, embed=embed)
+        return replace(plan, dry_run=False, problems=problems)
+
+    @staticmethod
+    def version(item: Item) -> str:
+        """Return the version of an item, as `expected` arguments take it."""
+        return codec.version(item)

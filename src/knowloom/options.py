@@ -1,331 +1,204 @@
-"""What a caller may ask: options checked one by one, recipes chosen and changed as a request wants them."""
+"""Typed options of the public calls. Every surface derives its option names from these fields."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from functools import lru_cache
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, TypedDict
 
-from knowloom import validation
-from knowloom.errors import Invalid, NotFound, Unavailable, unknown
-from knowloom.model import Form, Kind
-from knowloom.recipes import RECIPES, Mode, Recipe, Source, Walk, resolved
-
-MAX_LIMIT = 10_000
-MAX_QUERY = 100_000  # characters
-WHOLE_NUMBERS = {  # of a recipe, with the least and the most they may be
-    "limit": (1, MAX_LIMIT),
-    "depth": (0, 10),
-    "near": (0, 100),
-    "starts": (0, MAX_LIMIT),
-    "hub_cap": (1, MAX_LIMIT),
-    "room": (0, 10**12),
-    "consider": (1, 100),
-    "max_properties": (0, 10_000),
-}
-
-_OF_REQUESTS = (
-    "agent",
-    "as_of",
-    "entity",
-    "format",
-    "max_tokens",
-    "model",
-    "now",
-    "paths",
-    "recipe",
-    "tier",
-    "vector",
+from knowloom.errors import unknown_name
+from knowloom.model import Filter, Query
+from knowloom.recipes import Agent, Mode, Recipe
+from knowloom.retrieval_settings import (
+    MAX_LIMIT,
+    RetrievalSettings,
+    resolve_recipes,
+    select_recipes,
+    validate_kinds,
+    validate_recipe,
 )
-# For every recipe that searches; `depth` is for those that follow links, `exclude_types` for all.
-_OVERRIDES = (
-    "bm25_weight",
-    "exclude_types",
-    "kinds",
-    "limit",
-    "min_score",
-    "mode",
-    "tags",
-    "types",
-    "vector_weight",
+from knowloom.tiers import Tier, TierArgument, resolve_tier, restrict_recipes, restrict_search
+from knowloom.validation import (
+    validate_fraction,
+    validate_int,
+    validate_name,
+    validate_names,
+    validate_time,
 )
 
-
-def wanted(
-    recipes: tuple[Recipe, ...], options: Mapping[str, Any], max_tokens: int | None
-) -> tuple[Recipe, ...]:
-    """The recipes as a request wants them. Most requests want ours as they are: those are checked once."""
-    if not options:
-        for name, own in RECIPES.items():
-            if recipes is own:
-                return _unchanged(name, max_tokens)
-    return tuple(
-        checked_recipe(resolved(overridden(recipe, options), max_tokens)) for recipe in recipes
-    )
-
-
-@lru_cache(maxsize=256)
-def _unchanged(name: str, max_tokens: int | None) -> tuple[Recipe, ...]:
-    return tuple(checked_recipe(resolved(recipe, max_tokens)) for recipe in RECIPES[name])
-
-
-def overridden(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
-    """The recipe with what a request asks differently."""
-    for name in options:
-        if name not in (*_OVERRIDES, "depth"):
-            raise unknown("option", name, (*_OVERRIDES, "depth", *_OF_REQUESTS))
-    values = {name: value for name, value in options.items() if value is not None}
-    if (
-        recipe.source != "search" and "exclude_types" in values
-    ):  # what is unwanted is so wherever it comes from
-        recipe = replace(
-            recipe,
-            exclude_types=(
-                *recipe.exclude_types,
-                *validation.names("exclude_types", values["exclude_types"]),
-            ),
-        )
-    if recipe.source in ("neighbours", "walk"):
-        return (
-            replace(recipe, depth=values.get("depth", recipe.depth))
-            if recipe.depth > 1 or values.get("depth") == 0
-            else recipe
-        )
-    values.pop("depth", None)
-    if recipe.source != "search":
-        return recipe
-    if "limit" in values:
-        whole("limit", values["limit"], 1, MAX_LIMIT)  # 0 would mean AS_FITS
-    return replace(recipe, **values)
-
-
-def checked_recipe(recipe: Recipe) -> Recipe:
-    """The recipe, if its names and numbers make sense."""
-    for name, known in (("mode", get_args(Mode)), ("source", get_args(Source))):
-        if getattr(recipe, name) not in known:
-            raise unknown(name, getattr(recipe, name), known)
-    for name, (least, most) in WHOLE_NUMBERS.items():
-        whole(name, getattr(recipe, name), least, most)
-    for name in ("min_score", "share", "most"):
-        fraction(name, getattr(recipe, name))
-    for name in ("bm25_weight", "vector_weight", "sharpness"):
-        _not_negative(name, getattr(recipe, name))
-    _check_walk(recipe.walk)
-    for one in fields(recipe.weights):
-        _not_negative(f"the weight of {one.name}", getattr(recipe.weights, one.name))
-    if recipe.bm25_weight + recipe.vector_weight == 0:
-        raise Invalid("bm25_weight and vector_weight must not both be 0")
-    if not any(getattr(recipe.weights, one.name) for one in fields(recipe.weights)):
-        raise Invalid("weights must not all be 0")
-    names: dict[str, Any] = {
-        field: validation.names(field, getattr(recipe, field))
-        for field in ("types", "exclude_types", "tags", "edge_types")
-    }
-    return replace(
-        recipe,
-        name=validation.name("a recipe's name", recipe.name),
-        kinds=kinds(recipe.kinds),
-        forms=_forms(recipe.forms),
-        **names,
-    )
-
-
-def _check_walk(numbers: Walk) -> None:
-    if not isinstance(numbers, Walk):
-        raise Invalid(f"the walk of a recipe is a Walk value, not {numbers!r}")
-    whole("walk_starts", numbers.starts, 1, 1000)
-    for name in ("named", "onward", "bridge"):
-        fraction(f"walk_{name}", getattr(numbers, name))
-    if (
-        isinstance(numbers.sharpness, bool)
-        or not isinstance(numbers.sharpness, int | float)
-        or not 0.1 <= numbers.sharpness <= 100
-    ):
-        raise Invalid(f"walk_sharpness must be a number from 0.1 to 100, not {numbers.sharpness!r}")
-
-
-def named_recipes(given: str | Sequence[Recipe]) -> tuple[Recipe, ...]:
-    if isinstance(given, str):
-        if given not in RECIPES:
-            raise unknown("recipe", given, RECIPES)
-        return RECIPES[given]
-    if (
-        not given
-        or not isinstance(given, list | tuple)
-        or not all(isinstance(recipe, Recipe) for recipe in given)
-    ):
-        raise Invalid(
-            f"a recipe is one of {', '.join(sorted(RECIPES))} or a list of Recipe values, not {given!r}"
-        )
-    if twice := validation.duplicates(recipe.name for recipe in given):
-        raise Invalid(f"two recipes have the name {twice[0]!r}")
-    return tuple(given)
-
-
-def kinds(given: Sequence[str]) -> tuple[Kind, ...]:
-    for kind in validation.names("kinds", given):
-        if kind not in [known.value for known in Kind]:
-            raise unknown("kind", kind, [known.value for known in Kind])
-    return tuple(Kind(kind) for kind in given)
-
-
-def _forms(given: Sequence[str]) -> tuple[Form, ...]:
-    for form in validation.names("forms", given):
-        if form not in [known.value for known in Form]:
-            raise unknown("form", form, [known.value for known in Form])
-    return tuple(Form(form) for form in given)
-
-
-def ids(given: str | Sequence[str]) -> tuple[str, ...]:
-    return validation.names("ids", [given] if isinstance(given, str) else given)
-
-
-def budget(value: object) -> int | None:
-    if value is None:
-        return None
-    return whole("max_tokens", value, 0, 100_000_000)
-
-
-def whole(name: str, value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise Invalid(f"{name} must be a whole number from {least} to {most:,}, not {value!r}")
-    return value
-
-
-def flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise Invalid(f"{name} must be True or False, not {value!r}")
-    return value
-
-
-def fraction(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise Invalid(f"{name} must be a number from 0 to 1, not {value!r}")
-    return float(value)
-
-
-def _not_negative(name: str, value: object) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value < float("inf")
-    ):
-        raise Invalid(f"{name} must be a number that is not negative, not {value!r}")
-
-
-def earliest(*times: datetime | None) -> datetime | None:
-    return min((time for time in times if time is not None), default=None)
-
-
-def text(given: object) -> str:
-    """The question of a request."""
-    if not isinstance(given, str) or len(given) > MAX_QUERY:
-        raise Invalid(f"a query is a text of at most {MAX_QUERY:,} characters")
-    if any("\ud800" <= character <= "\udfff" for character in given):
-        raise Invalid("the query contains lone surrogates, which are not text")
-    return given
-
-
-TABLE = "retrieval"  # of knowloom.toml, and of a patch that `knowloom tune` writes
+OVERRIDES = (
+    "bm25_weight depth exclude_types kinds limit min_score mode tags types vector_weight".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
-class RetrievalSettings:
-    """None: as the recipe says. They hold for `search`, and for `context` and `explain` with a recipe of knowloom's; what a request says
-    itself, an agent, and recipes given as values stay as they are."""
+class QueryOptions:
+    """Options of a single query: its budget, its times, and how the answer is written."""
 
-    bm25_weight: float | None = None  # the share of words in a fused score, beside
-    vector_weight: float | None = None  # the share of meaning
-    sharpness: float | None = (
-        None  # an item is worth score ** sharpness when the budget is shared out
-    )
-    depth: int | None = None  # links that a context follows from what was found
-    walk_starts: int | None = None  # the same as the fields of `Walk`
-    walk_sharpness: float | None = None
-    walk_named: float | None = None
-    walk_onward: float | None = None
-    walk_bridge: float | None = None
+    max_tokens: int | None = 2000  # None: no limit
+    format: str = "markdown"
+    model: str = "gpt-4"  # whose tokens are counted
+    entity: str | None = None  # the entity the agent works for
+    now: datetime | None = None  # None: the engine's clock
+    as_of: datetime | None = None  # ignore knowledge that is newer
+    vector: Sequence[float] | None = None  # a ready query vector; None: embed the text
+    paths: bool = False  # show by which edges an item was reached
+
+
+@dataclass(frozen=True, slots=True)
+class ContextOptions(QueryOptions):
+    """Options of `context` and `explain`. None leaves a field of the recipes as it is."""
+
+    recipe: str | Sequence[Recipe] = "knowledge"
+    agent: str | Agent | None = None  # its recipes, budget and format instead of the defaults
+    tier: TierArgument = None  # None: everything is allowed
+    kinds: Sequence[str] | None = None
+    types: Sequence[str] | None = None
+    exclude_types: Sequence[str] | None = None
+    tags: Sequence[str] | None = None
+    limit: int | None = None
+    mode: Mode | None = None
+    min_score: float | None = None
+    bm25_weight: float | None = None
+    vector_weight: float | None = None
+    depth: int | None = None  # edges to follow
 
     @property
-    def given(self) -> dict[str, float]:
-        """What differs from the recipes, by name."""
-        return {
-            one.name: value
-            for one in fields(self)
-            if (value := getattr(self, one.name)) is not None
-        }
+    def overrides(self) -> dict[str, Any]:
+        """The fields of recipes that the request changes."""
+        values = {name: getattr(self, name) for name in OVERRIDES}
+        return {name: value for name, value in values.items() if value is not None}
 
-    def applied(self, recipe: Recipe, options: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
-        """The recipe with these numbers where it has a use for them, but for those that the options of a request say themselves."""
-        given = {name: value for name, value in self.given.items() if options.get(name) is None}
-        if not given:
-            return recipe
-        recipe = overridden(
-            recipe, {name: given.get(name) for name in ("bm25_weight", "vector_weight", "depth")}
+    def resolve_recipes(self, settings: RetrievalSettings) -> tuple[Recipe, ...]:
+        """Return the recipes of the request, validated and restricted to its tier."""
+        recipes, overrides = select_recipes(self.recipe), self.overrides
+        if isinstance(self.recipe, str) and settings.changes:
+            recipes = tuple(settings.apply(recipe, overrides) for recipe in recipes)
+        recipes = resolve_recipes(recipes, overrides, validate_budget(self.max_tokens))
+        return restrict_recipes(recipes, resolve_tier(self.tier))
+
+
+class ContextArguments(TypedDict, total=False):
+    """Keyword arguments of `context` and `explain`: the fields of ContextOptions."""
+
+    max_tokens: int | None
+    format: str
+    model: str
+    entity: str | None
+    now: datetime | None
+    as_of: datetime | None
+    vector: Sequence[float] | None
+    paths: bool
+    recipe: str | Sequence[Recipe]
+    agent: str | Agent | None
+    tier: TierArgument
+    kinds: Sequence[str] | None
+    types: Sequence[str] | None
+    exclude_types: Sequence[str] | None
+    tags: Sequence[str] | None
+    limit: int | None
+    mode: Mode | None
+    min_score: float | None
+    bm25_weight: float | None
+    vector_weight: float | None
+    depth: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """Options of `search`."""
+
+    kinds: Sequence[str] = ()
+    types: Sequence[str] = ()
+    exclude_types: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    subject: str | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+    min_confidence: float = 0.0
+    limit: int = 10
+    mode: Mode = "hybrid"
+    min_score: float = 0.0
+    as_of: datetime | None = None
+    now: datetime | None = None
+    vector: Sequence[float] | None = None
+    tier: TierArgument = None
+
+    def resolve_recipe(self, settings: RetrievalSettings) -> Recipe:
+        recipe = Recipe("search", mode=self.mode, limit=self.limit, min_score=self.min_score)
+        return validate_recipe(settings.apply(recipe))
+
+    def restrict(self, tier: Tier) -> SearchOptions:
+        """Return the options with the kinds and the limit that the tier allows."""
+        kinds, limit = restrict_search(validate_kinds(self.kinds), self.limit, tier)
+        return replace(self, kinds=kinds, limit=limit)
+
+    def resolve_filter(self, query: Query) -> Filter:
+        created_to = _validate_optional_time("created_to", self.created_to)
+        bounds = [time for time in (query.as_of, created_to) if time is not None]
+        subject = self.subject
+        return Filter(
+            query.spaces,
+            validate_kinds(self.kinds),
+            validate_names("types", self.types),
+            validate_names("exclude_types", self.exclude_types),
+            validate_names("tags", self.tags),
+            () if subject is None else (validate_name("subject", subject),),
+            _validate_optional_time("created_from", self.created_from),
+            min(bounds, default=None),
+            query.as_of or query.now,
+            validate_fraction("min_confidence", self.min_confidence),
         )
-        if recipe.source == "search" and self.depth and "depth" in given:
-            recipe = replace(recipe, depth=self.depth)  # for the mode "walk"
-        walk: dict[str, Any] = {
-            one.name: given[f"walk_{one.name}"]
-            for one in fields(Walk)
-            if f"walk_{one.name}" in given
-        }
-        return replace(
-            recipe,
-            sharpness=given.get("sharpness", recipe.sharpness),
-            walk=replace(recipe.walk, **walk),
-        )
 
 
-AS_RECIPES_SAY = RetrievalSettings()
-NAMES = tuple(one.name for one in fields(RetrievalSettings))
+class SearchArguments(TypedDict, total=False):
+    """Keyword arguments of `search`: the fields of SearchOptions."""
+
+    kinds: Sequence[str]
+    types: Sequence[str]
+    exclude_types: Sequence[str]
+    tags: Sequence[str]
+    subject: str | None
+    created_from: datetime | None
+    created_to: datetime | None
+    min_confidence: float
+    limit: int
+    mode: Mode
+    min_score: float
+    as_of: datetime | None
+    now: datetime | None
+    vector: Sequence[float] | None
+    tier: TierArgument
 
 
-def known(given: str | Path | Mapping[str, Any] | RetrievalSettings) -> RetrievalSettings:
-    """The numbers of a file with a table [retrieval], of a mapping or of a value, all of them checked; "" for none."""
-    if isinstance(given, RetrievalSettings):
-        return _checked(given)
-    if isinstance(given, Mapping):
-        return read(given)
-    if not isinstance(given, str | Path):
-        raise Invalid(
-            f"retrieval is a file, a table of numbers or a RetrievalSettings, not {type(given).__name__}"
-        )
-    return load(given) if given else AS_RECIPES_SAY
+CONTEXT_OPTIONS = tuple(field.name for field in fields(ContextOptions))
+SEARCH_OPTIONS = tuple(field.name for field in fields(SearchOptions))
 
 
-def read(table: Mapping[str, Any]) -> RetrievalSettings:
-    for name in table:
-        if name not in NAMES:
-            raise unknown("number of retrieval", name, NAMES)
-    return _checked(RetrievalSettings(**table))
+def check_option_names(options: Iterable[str], allowed: Sequence[str]) -> None:
+    """Raise Invalid, naming the allowed options, if one is unknown."""
+    for name in options:
+        if name not in allowed:
+            raise unknown_name("option", name, allowed)
 
 
-def load(path: str | Path) -> RetrievalSettings:
-    """The table [retrieval] of a TOML file, whatever else stands there."""
-    try:
-        said = tomllib.loads(Path(path).read_text("utf-8"))
-    except FileNotFoundError:
-        raise NotFound(f"no file {str(path)!r} with a table [{TABLE}]", "no_file") from None
-    except OSError as error:
-        raise Unavailable(f"{str(path)!r} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path}: not TOML: {error}") from None
-    if not isinstance(said.get(TABLE), Mapping):
-        raise Invalid(f"{path}: has no table [{TABLE}]; it may have: {', '.join(NAMES)}")
-    try:
-        return read(said[TABLE])
-    except Invalid as error:
-        raise Invalid(f"{path}: {error}") from None
+def parse_search_options(arguments: Mapping[str, Any]) -> SearchOptions:
+    check_option_names(arguments, SEARCH_OPTIONS)
+    return SearchOptions(**arguments)
 
 
-def _checked(numbers: RetrievalSettings) -> RetrievalSettings:
-    """Refused here, and not at the first request."""
-    checked_recipe(numbers.applied(Recipe("search")))
-    checked_recipe(numbers.applied(Recipe("context", "walk", depth=2)))
-    return numbers
+def validate_ids(ids: str | Sequence[str]) -> tuple[str, ...]:
+    return validate_names("ids", [ids] if isinstance(ids, str) else ids)
+
+
+def validate_limit(limit: int) -> int:
+    return validate_int("limit", limit, 1, MAX_LIMIT)
+
+
+def validate_budget(value: object) -> int | None:
+    return None if value is None else validate_int("max_tokens", value, 0, 100_000_000)
+
+
+def _validate_optional_time(name: str, value: datetime | None) -> datetime | None:
+    return None if value is None else validate_time(name, value)

@@ -13,12 +13,12 @@ Mode = Literal["hybrid", "bm25", "vector", "walk"]
 # Shares of the fused score, chosen on the tuning sets (docs/ARCHITECTURE.md, "Fusion").
 BM25_WEIGHT, VECTOR_WEIGHT = 0.6, 0.4
 
-AS_FITS = 0  # a limit that grows with the budget: LEAST to MOST candidates, until their texts, and what links lead to, would fill it one and a half times
+FIT_BUDGET = 0  # a limit that grows with the budget: LEAST to MOST candidates, until their texts, and what links lead to, would fill it one and a half times
 CHARACTERS_PER_TOKEN = 6
 TOKENS_PER_CANDIDATE = (
     20  # so many are searched for, at most USUAL; more when these turn out to be short
 )
-LEAST, USUAL, MOST = 15, 200, 2_000
+MIN_CANDIDATES, DEFAULT_CANDIDATES, MAX_CANDIDATES = 15, 200, 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,17 @@ class Recipe:
     required: bool = False  # True: when its store is down the request fails, instead of an answer marked as degraded
 
 
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A named set of recipes, with the budget and format that a request gets by default."""
+
+    name: str
+    recipes: tuple[Recipe, ...]
+    max_tokens: int | None = 4000
+    format: str = "yaml"
+    description: str = ""
+
+
 # What a walk reaches is worth what it says, in the measure of what was searched: a sure share of either would only take room from
 # better items of the other. Evidence for questions of one piece inside 1,024 tokens when the walk had a share: 50.0 with 0.3, 65.8 with 0.1, 72.5
 # with none. Evidence for two tuning sets with many passages inside 512 tokens when what is found has 0.6: 62.9 and 96.0; with none 64.9 and 97.0.
@@ -94,7 +105,7 @@ _BY_WORTH = 0.0
 _READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM)
 
 KNOWLEDGE = (
-    Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=_BY_WORTH, required=True),
+    Recipe("entry_points", kinds=_READABLE, limit=FIT_BUDGET, share=_BY_WORTH, required=True),
     Recipe("context", "walk", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=_BY_WORTH),
     Recipe(
         "entities",
@@ -107,19 +118,19 @@ KNOWLEDGE = (
         share=0.1,
     ),
 )
-SEARCH = (Recipe("entry_points", limit=AS_FITS, required=True),)
+SEARCH = (Recipe("entry_points", limit=FIT_BUDGET, required=True),)
 MEMORIES = (
     Recipe(
         "memories",
         kinds=(Kind.MEMORY,),
-        limit=AS_FITS,
+        limit=FIT_BUDGET,
         weights=Weights(match=0.5, recency=0.3, confidence=0.2),
         required=True,
     ),
 )
 PROFILE = (
     Recipe("profile", "profile", kinds=(Kind.PROFILE,), share=0.2),
-    Recipe("entry_points", kinds=_READABLE, limit=AS_FITS, share=0.5, required=True),
+    Recipe("entry_points", kinds=_READABLE, limit=FIT_BUDGET, share=0.5, required=True),
     Recipe("context", "walk", kinds=_READABLE, limit=50, depth=2, share=_BY_WORTH),
     Recipe("rules", "subjects", kinds=(Kind.RULE, Kind.CLAIM), limit=20, share=0.1),
 )
@@ -132,21 +143,21 @@ RECIPES: dict[str, tuple[Recipe, ...]] = {
 }
 
 
-def resolved(recipe: Recipe, max_tokens: int | None) -> Recipe:
+def resolve_limit(recipe: Recipe, max_tokens: int | None) -> Recipe:
     """The recipe with a limit that suits the budget, if it left that open."""
-    if recipe.limit != AS_FITS:
+    if recipe.limit != FIT_BUDGET:
         return recipe
     if not max_tokens:
-        return replace(recipe, limit=USUAL if max_tokens is None else LEAST)
-    return replace(recipe, limit=MOST, room=max_tokens * CHARACTERS_PER_TOKEN)
+        return replace(recipe, limit=DEFAULT_CANDIDATES if max_tokens is None else MIN_CANDIDATES)
+    return replace(recipe, limit=MAX_CANDIDATES, room=max_tokens * CHARACTERS_PER_TOKEN)
 
 
-def looked_for(recipe: Recipe) -> int:
+def search_depth(recipe: Recipe) -> int:
     """How many candidates are searched for, before it is known whether they are enough to fill the room there is."""
     if not recipe.room:
         return recipe.limit
     return min(
         recipe.limit,
-        USUAL,
-        max(LEAST, recipe.room // (CHARACTERS_PER_TOKEN * TOKENS_PER_CANDIDATE)),
+        DEFAULT_CANDIDATES,
+        max(MIN_CANDIDATES, recipe.room // (CHARACTERS_PER_TOKEN * TOKENS_PER_CANDIDATE)),
     )

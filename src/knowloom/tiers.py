@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from knowloom.errors import Forbidden, Invalid, unknown
+from knowloom.errors import Forbidden, Invalid, unknown_name
 from knowloom.model import Kind, Problem
-from knowloom.recipes import AS_FITS, Recipe, looked_for
+from knowloom.recipes import FIT_BUDGET, Recipe, search_depth
 
 log = logging.getLogger(__name__)
 
 
-class Own(tuple[Recipe, ...]):
+class TrustedRecipes(tuple[Recipe, ...]):
     """Recipes that knowloom made of a request's plain fields: no configuration of the caller's own."""
 
     __slots__ = ()
@@ -38,7 +38,7 @@ class Tier:
         return () if self.full else (Problem("tier", self.says, "tier"),)
 
 
-Given = str | Tier | Callable[[], str] | None
+TierArgument = str | Tier | Callable[[], str] | None
 
 TIERS: dict[str, Tier] = {
     "core": Tier("core", (), 0, says="the tier 'core' has no access to knowledge"),
@@ -51,10 +51,10 @@ TIERS: dict[str, Tier] = {
     "teams": Tier("teams"),
     "enterprise": Tier("enterprise", custom=True),
 }
-LEAST = TIERS["core"]
+LOWEST = TIERS["core"]
 
 
-def in_force(given: Given) -> Tier:
+def resolve_tier(given: TierArgument) -> Tier:
     """The tier a request runs under. Without one everything is allowed: the program that embeds knowloom says which tier is in force. A
     lookup that fails, or gives what is no tier, means the least."""
     if given is None:
@@ -62,31 +62,31 @@ def in_force(given: Given) -> Tier:
     if isinstance(given, Tier):
         return given
     if not callable(given):
-        return TIERS[name_of(given)]
+        return TIERS[validate_tier(given)]
     try:
         return TIERS[given()]
     except Exception as error:  # whatever keeps the tier from being known
         log.warning("the tier could not be found out: %s; core is in force", type(error).__name__)
         return replace(
-            LEAST,
+            LOWEST,
             says="the tier could not be found out: without it there is no access to knowledge",
         )
 
 
-def stored(name: str) -> Tier:
+def tier_of_key(name: str) -> Tier:
     """The tier that a key was given. One that is not known is the least."""
-    return TIERS.get(name, LEAST)
+    return TIERS.get(name, LOWEST)
 
 
-def lower(one: Tier, asked: str | None) -> Tier:
+def lower_tier(one: Tier, asked: str | None) -> Tier:
     """The tier of a request that asks for another than its own: it may ask for less, never for more."""
     if asked is None:
         return one
     order = list(TIERS)
-    return min(one, TIERS[name_of(asked)], key=lambda tier: order.index(tier.name))
+    return min(one, TIERS[validate_tier(asked)], key=lambda tier: order.index(tier.name))
 
 
-def restricted(recipes: Sequence[Recipe], tier: Tier) -> tuple[Recipe, ...]:
+def restrict_recipes(recipes: Sequence[Recipe], tier: Tier) -> tuple[Recipe, ...]:
     """What the tier leaves of a request. Links are a way to more than the tier may see: what they would find is searched for instead."""
     if tier.kinds is None:
         return tuple(recipes)
@@ -96,7 +96,7 @@ def restricted(recipes: Sequence[Recipe], tier: Tier) -> tuple[Recipe, ...]:
     kept: list[Recipe] = []
     left = tier.most
     for recipe in showing:
-        limit = left if recipe.limit == AS_FITS else min(left, looked_for(recipe))
+        limit = left if recipe.limit == FIT_BUDGET else min(left, search_depth(recipe))
         if limit > 0:
             kinds = tuple(kind for kind in tier.kinds if not recipe.kinds or kind in recipe.kinds)
             kept.append(
@@ -114,9 +114,7 @@ def restricted(recipes: Sequence[Recipe], tier: Tier) -> tuple[Recipe, ...]:
     return tuple(kept)
 
 
-def restricted_search(
-    kinds: Sequence[Kind], limit: int, tier: Tier
-) -> tuple[tuple[Kind, ...], int]:
+def restrict_search(kinds: Sequence[Kind], limit: int, tier: Tier) -> tuple[tuple[Kind, ...], int]:
     """The kinds and the number of items a search may find; 0 for nothing at all."""
     if tier.kinds is None:
         return tuple(kinds), limit
@@ -136,10 +134,10 @@ def check_full(tier: Tier, what: str) -> None:
         )
 
 
-def name_of(given: object) -> str:
+def validate_tier(given: object) -> str:
     """The name of a tier, or an error that names them all."""
     if not isinstance(given, str):
         raise Invalid(f"a tier is one of {', '.join(TIERS)}, not {given!r}")
     if given not in TIERS:
-        raise unknown("tier", given, TIERS)
+        raise unknown_name("tier", given, TIERS)
     return given

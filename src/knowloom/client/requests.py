@@ -9,43 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from knowloom import codec, tiers, validation
-from knowloom.agents import Agent
-from knowloom.errors import Invalid, unknown
+from knowloom.errors import Invalid
 from knowloom.loading import readers
 from knowloom.model import Edge, Key
-from knowloom.recipes import RECIPES, Recipe
+from knowloom.options import (
+    CONTEXT_OPTIONS,
+    SEARCH_OPTIONS,
+    check_option_names,
+    parse_search_options,
+)
+from knowloom.recipes import RECIPES, Agent, Recipe
 from knowloom.report import Skipped
-from knowloom.wire import encoding
+from knowloom.wire.knowledge import edge_to_json, item_to_json
 
 PART_ROWS, PART_BYTES = 500, 4_000_000  # of one request while loading
 TIMES = ("as_of", "created_from", "created_to", "now")
-OPTIONS = (
-    *(
-        "bm25_weight",
-        "exclude_types",
-        "kinds",
-        "limit",
-        "min_score",
-        "mode",
-        "tags",
-        "types",
-        "vector_weight",
-    ),
-    *(
-        "depth",
-        "agent",
-        "as_of",
-        "entity",
-        "format",
-        "max_tokens",
-        "model",
-        "now",
-        "paths",
-        "recipe",
-        "tier",
-        "vector",
-    ),
-)
+NAME_LISTS = ("kinds", "types", "exclude_types", "tags")
 
 Row = dict[str, Any]
 
@@ -83,7 +62,7 @@ class Rows:
             if isinstance(found, Skipped):
                 self.skipped.append(found)
             elif isinstance(found, Edge):
-                self._edges.append(Placed(row.where, encoding.edge(found), row.layered))
+                self._edges.append(Placed(row.where, edge_to_json(found), row.layered))
             elif seen.again(row, found):
                 self.skipped.append(
                     Skipped(
@@ -93,7 +72,7 @@ class Rows:
                     )
                 )
             else:
-                yield Placed(row.where, encoding.item(found), row.layered)
+                yield Placed(row.where, item_to_json(found), row.layered)
 
 
 def _parts(rows: Iterable[Placed]) -> Iterator[list[Placed]]:
@@ -120,9 +99,7 @@ def placed(skipped: Skipped, part: Sequence[Placed]) -> Skipped:
 
 
 def options(options: Mapping[str, Any]) -> Row:
-    for name in options:
-        if name not in OPTIONS:
-            raise unknown("option", name, OPTIONS)
+    check_option_names(options, CONTEXT_OPTIONS)
     if isinstance(options.get("agent"), Agent):
         options = {name: value for name, value in options.items() if name != "agent"} | _agent(
             options
@@ -139,9 +116,16 @@ def options(options: Mapping[str, Any]) -> Row:
     )
 
 
-def tier(given: tiers.Given) -> Row:
+def search_options(arguments: Mapping[str, Any]) -> Row:
+    parsed = parse_search_options(arguments)
+    values = {name: getattr(parsed, name) for name in SEARCH_OPTIONS if name != "tier"}
+    values |= {name: names(name, values[name]) for name in NAME_LISTS}
+    return sendable(values) | tier(parsed.tier)
+
+
+def tier(given: tiers.TierArgument) -> Row:
     """The tier a request asks for: found out here, held against that of the key there."""
-    return {} if given is None else {"tier": tiers.in_force(given).name}
+    return {} if given is None else {"tier": tiers.resolve_tier(given).name}
 
 
 def _agent(options: Mapping[str, Any]) -> Row:
@@ -182,7 +166,7 @@ def sendable(options: Mapping[str, Any]) -> Row:
     """Times as text and a vector as plain numbers, each only if there is one."""
     plain = {name: value for name, value in options.items() if name not in (*TIMES, "vector")}
     times = {
-        name: codec.time_to_text(validation.time(name, options[name]))
+        name: codec.time_to_text(validation.validate_time(name, options[name]))
         for name in TIMES
         if options.get(name) is not None
     }
@@ -191,16 +175,16 @@ def sendable(options: Mapping[str, Any]) -> Row:
 
 
 def time(name: str, value: object) -> str | None:
-    return None if value is None else codec.time_to_text(validation.time(name, value))
+    return None if value is None else codec.time_to_text(validation.validate_time(name, value))
 
 
 def numbers(vector: Sequence[float]) -> list[float]:
-    validation.vector(vector)
+    validation.validate_vector(vector)
     return [float(number) for number in vector]
 
 
 def names(field: str, values: Sequence[str]) -> list[str]:
-    return list(validation.names(field, values))
+    return list(validation.validate_names(field, values))
 
 
 def ids(given: str | Sequence[str]) -> list[str]:

@@ -1,0 +1,68 @@
+"""`knowloom.open`: an engine from a URL and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from knowloom.agents import resolve_agents
+from knowloom.engine import Engine
+from knowloom.errors import Invalid
+from knowloom.files import RECORDS_SUFFIX, sibling_path, store_file
+from knowloom.linking.name_finders import BUILTIN, FinderResolver
+from knowloom.ports import Caching, Embedder, NameFinder
+from knowloom.recipes import Agent
+from knowloom.registry import chosen_embedder, chosen_names, open_names, open_stores
+from knowloom.retrieval_settings import RetrievalSettings, resolve_settings
+from knowloom.secrets.rules import chosen
+
+
+def open(
+    url: str | Path,
+    *,
+    embedder: str | Embedder | None = "minilm",
+    embedder_settings: dict[str, Any] | None = None,
+    links: Sequence[str] | None = None,
+    names: str | NameFinder | None = None,
+    secrets: str = "refuse",
+    secret_rules: str | Path | None = None,
+    cache: str | Path | Caching = "",
+    agents: str | Path | Sequence[Agent] = (),
+    retrieval: str | Path | Mapping[str, float] | RetrievalSettings = "",
+    **roles: str,
+) -> Engine:
+    """Open knowledge: a path such as "knowledge.db", "memory:" or a URL.
+
+    `metadata=` (profiles), `words=`, `vectors=` and `graph=` put a layer elsewhere, such as
+    "file:profiles/". `embedder` is a name ("minilm", "openai:MODEL@URL"), an object, or None for
+    words only. `links` selects the automatic edges ("shared_tag", "similar", "mentions",
+    "refers_to", "shares", "foreign_key"; [] for none), `names` a name finder for them
+    ("spacy:PIPELINE", an object, "builtin" for none); both are stored, and default to the stored
+    value. Items with secrets are refused unless `secrets` is "allow"; `secret_rules` is a TOML
+    file with more rules. `cache` is a file for embeddings, or a Caching. `agents` are Agent values
+    or their file, `retrieval` settings or the file that `knowloom tune` wrote.
+    """
+    rules = chosen(secrets, secret_rules)
+    known_agents, settings = resolve_agents(agents), resolve_settings(retrieval)
+    opened_embedder = chosen_embedder(embedder, embedder_settings)
+    finder = FinderResolver(chosen_names(names, BUILTIN), open_names)
+    caching = _resolve_caching(cache)
+    where = str(url) if isinstance(url, PurePath) else url
+    return Engine(
+        open_stores(where, roles),
+        opened_embedder,
+        secrets=rules,
+        links=links,
+        caching=caching,
+        agents=known_agents,
+        retrieval=settings,
+        naming=finder,
+        records=sibling_path(where, RECORDS_SUFFIX) if store_file(where) else None,
+    )
+
+
+def _resolve_caching(cache: str | Path | Caching) -> Caching:
+    if not isinstance(cache, str | PurePath | Caching):
+        raise Invalid(f"cache must be a path or a Caching, got {cache!r}")
+    return cache if isinstance(cache, Caching) else Caching(path=str(cache))

@@ -1,0 +1,115 @@
+"""Read access to the knowledge, for the engine and for everything that is built on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+
+from knowloom.embedding import Meaning
+from knowloom.errors import NotFound
+from knowloom.formats.layout import get_layout
+from knowloom.model import Query, SpaceInfo
+from knowloom.options import QueryOptions, validate_budget
+from knowloom.ports import Stores, Vector
+from knowloom.recipes import Recipe
+from knowloom.retrieval.as_of import stores_as_of
+from knowloom.retrieval.sources import RetrievalRequest
+from knowloom.validation import (
+    PROVENANCE_SPACE,
+    validate_bool,
+    validate_name,
+    validate_names,
+    validate_query,
+    validate_time,
+    validate_vector,
+)
+
+DEFAULTS = QueryOptions()
+
+
+class Reader:
+    """Snapshots of the stores, and queries that are validated and embedded."""
+
+    def __init__(self, stores: Stores, embedding: Meaning, clock: Callable[[], datetime]) -> None:
+        self._stores = stores
+        self._embedding = embedding
+        self._clock = clock
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Stores]:
+        """Hold one state of every store for the block and this thread; may be nested."""
+        with ExitStack() as stack:
+            for store in self._stores.each():
+                stack.enter_context(store.reading())
+            yield self._stores
+
+    @contextmanager
+    def request(
+        self,
+        text: str,
+        *,
+        spaces: Sequence[str],
+        recipes: Sequence[Recipe],
+        options: QueryOptions = DEFAULTS,
+        strict: bool = False,
+    ) -> Iterator[RetrievalRequest]:
+        """Validate and embed a query on one snapshot.
+
+        Without a vector the request falls back to words and has a problem; if it is `strict`, or
+        a recipe searches in mode "vector", the error is raised instead.
+        """
+        with self.snapshot() as stores:
+            query = self._query(text, spaces, options)
+            vector, problems = self._embedding.of_query(query, recipes, strict)
+            stores = stores_as_of(stores, query.as_of)
+            yield RetrievalRequest(query, vector, stores, problems=tuple(problems))
+
+    def resolve_spaces(self, spaces: Sequence[str] | None = None) -> list[str]:
+        """Return the spaces without duplicates, or all of them; raise NotFound for an unknown one."""
+        if spaces is None:
+            return [info.name for info in self.spaces()]
+        names = validate_names("spaces", spaces)
+        existing = {info.name for info in self.spaces(names)}
+        for name in names:
+            if name not in existing:
+                available = ", ".join(info.name for info in self.spaces()) or "none yet"
+                raise NotFound(f"unknown space {name!r}; available: {available}", "unknown_space")
+        return list(dict.fromkeys(names))
+
+    def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
+        """Return the counts and digests of the spaces (None: of all) that exist."""
+        return [info for info in self._stores.items.spaces(names) if info.name != PROVENANCE_SPACE]
+
+    def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed and cache texts in one batch; empty without an embedder."""
+        return self._embedding.of_texts(texts)
+
+    def now(self) -> datetime:
+        return self._clock()
+
+    @property
+    def dimensions(self) -> int | None:
+        """The length of the embedder's vectors; None without one."""
+        return self._embedding.dimensions
+
+    @property
+    def is_cpu_bound(self) -> bool:
+        """True if queries make no network calls."""
+        return self._embedding.asks_nobody
+
+    def _query(self, text: str, spaces: Sequence[str], options: QueryOptions) -> Query:
+        now, as_of, entity = options.now, options.as_of, options.entity
+        vector = options.vector
+        return Query(
+            validate_query(text),
+            tuple(self.resolve_spaces(spaces)),
+            validate_time("now", self._clock() if now is None else now),
+            validate_budget(options.max_tokens),
+            get_layout(validate_name("format", options.format)).name,
+            options.model,
+            None if entity is None else validate_name("entity", entity),
+            None if as_of is None else validate_time("as_of", as_of),
+            () if vector is None else tuple(validate_vector(vector).tolist()),
+            validate_bool("paths", options.paths),
+        )
