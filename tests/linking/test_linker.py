@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -21,10 +20,9 @@ from knowloom import codec
 from knowloom.cli.main import cli
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, Invalid
-from knowloom.linking import linker, tag_rules
-from knowloom.model import MADE, Edge, Item
+from knowloom.linking import linker, nearest_rules, rules, space_linker
+from knowloom.model import AUTOMATIC, Edge, Item
 from knowloom.stores.memory import MemoryStore, similarity
-from knowloom.stores.sqlite import schema
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.testing import LinkStoreContract
 from knowloom.testing.knowledge import batch
@@ -61,7 +59,7 @@ def vector(angle: float) -> list[float]:
 def made(kb: Engine, space: str = "s") -> Keys:
     return {
         (edge.source, edge.target, edge.type, round(edge.weight, 2))
-        for edge in kb.edges([space], made=True)
+        for edge in kb.edges([space], automatic=True)
     }
 
 
@@ -76,9 +74,9 @@ def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caps so low that a few items cross them all."""
-    monkeypatch.setattr(linker, "COMMON", 3)
-    monkeypatch.setattr(tag_rules, "KEPT", 2)
-    monkeypatch.setattr(linker, "PAGE", 3)
+    monkeypatch.setattr(space_linker, "COMMON_LABEL", 3)
+    monkeypatch.setattr(nearest_rules, "MAX_NEAREST", 2)
+    monkeypatch.setattr(space_linker, "PAGE_ITEMS", 3)
 
 
 def test_items_with_two_common_tags_are_linked_by_a_fifth_for_each(kb):
@@ -117,16 +115,16 @@ def test_links_follow_every_change(kb):
     assert made(kb) == set()
     kb.add(item("b", TAGS))
     kb.delete("a", space="s")
-    assert made(kb) == set() and kb.stats().spaces[0].links == 0
+    assert made(kb) == set() and kb.maintenance.stats().spaces[0].links == 0
 
 
 def test_another_space_is_never_touched(kb):
     kb.add([item("a", TAGS, "one"), item("b", TAGS, "two"), item("c", TAGS, "two")])
-    before = list(kb.edges(made=None))
+    before = list(kb.edges(automatic=None))
     assert [(edge.space, edge.source, edge.target) for edge in before] == [("two", "b", "c")]
     kb.add([item("b", TAGS, "one"), item("c", TAGS, "one")])
     kb.delete(["a", "b"], space="one")
-    assert list(kb.edges(["two"], made=None)) == before
+    assert list(kb.edges(["two"], automatic=None)) == before
 
 
 def test_a_persons_link_wins_and_stays_when_tags_change(kb):
@@ -134,10 +132,10 @@ def test_a_persons_link_wins_and_stays_when_tags_change(kb):
     kb.add([item("a", TAGS), item("b", TAGS)])
     kb.add([], [mine])
     kb.add(item("b"))
-    kb.relink()
-    assert list(kb.edges(made=None)) == [mine]
+    kb.maintenance.relink()
+    assert list(kb.edges(automatic=None)) == [mine]
     kb.add(item("b", TAGS))
-    assert list(kb.edges(made=None)) == [mine]
+    assert list(kb.edges(automatic=None)) == [mine]
     kb.delete_edges([mine])
     assert made(kb) == {("a", "b", "shared_tag", 1.0)}
 
@@ -154,14 +152,14 @@ def test_a_forbidden_link_is_gone_stays_gone_and_leads_nowhere(kb):
     assert [hit.item.id for hit in kb.context("zebra", spaces=["s"]).hits] == ["a", "b"]
     kb.add([], [Edge("b", "a", "shared_tag", 0, "s")])
     kb.add(item("b", TAGS[:4], text="other"))
-    kb.relink()
+    kb.maintenance.relink()
     assert made(kb) == set()
     assert [hit.item.id for hit in kb.context("zebra", spaces=["s"]).hits] == ["a"]
 
 
 def test_a_link_knowloom_made_is_neither_given_nor_deleted_by_people(kb):
     kb.add([item("a", TAGS), item("b", TAGS)])
-    (link,) = kb.edges(made=True)
+    (link,) = kb.edges(automatic=True)
     with pytest.raises(Invalid, match="made by knowloom alone"):
         kb.add([], [link])
     with pytest.raises(Invalid, match="forbid it"):
@@ -172,7 +170,7 @@ def test_links_are_no_knowledge_but_change_the_digest_of_an_answer(kb):
     kb.add([item("a", TAGS), item("b", TAGS)], embed=False)
     with knowloom.open("memory:", embedder=None, links=[]) as plain:
         plain.add([item(one.id, one.tags, created_at=one.created_at) for one in kb.items()])
-        ours, theirs = kb.stats().spaces[0], plain.stats().spaces[0]
+        ours, theirs = kb.maintenance.stats().spaces[0], plain.maintenance.stats().spaces[0]
         assert (ours.digest, ours.edges, ours.links, theirs.links) == (theirs.digest, 0, 1, 0)
         now = next(iter(kb.items())).created_at
         asked = [one.context("text", spaces=["s"], now=now).digest for one in (kb, plain)]
@@ -187,7 +185,7 @@ def test_rules_can_be_chosen_and_turned_off_and_are_remembered(tmp_path):
         assert {type for _, _, type, _ in made(kb)} == {"shared_tag", "similar"}
     for chosen in (["similar"], [], ["shared_tag"]):
         with knowloom.open(path, embedder=None, links=chosen) as kb:
-            kb.link()
+            kb.maintenance.link()
             assert sorted({type for _, _, type, _ in made(kb)}) == chosen
     with knowloom.open(path, embedder=None) as kb:
         kb.add(item("c", TAGS))
@@ -200,7 +198,7 @@ def test_rules_can_be_chosen_and_turned_off_and_are_remembered(tmp_path):
 
 
 def test_an_item_is_linked_to_the_nearest_few_before_it(kb, monkeypatch):
-    monkeypatch.setattr(tag_rules, "KEPT", 2)
+    monkeypatch.setattr(nearest_rules, "MAX_NEAREST", 2)
     kb.add(
         [item(id, TAGS[:count]) for id, count in (("a", 5), ("b", 2), ("c", 4), ("d", 3))]
         + [item("z", TAGS[:5])]
@@ -217,7 +215,7 @@ def test_an_item_is_linked_to_the_nearest_few_before_it(kb, monkeypatch):
 
 
 def test_of_equally_near_items_those_closest_before_are_kept(kb, monkeypatch):
-    monkeypatch.setattr(tag_rules, "KEPT", 2)
+    monkeypatch.setattr(nearest_rules, "MAX_NEAREST", 2)
     kb.add([item(id, TAGS) for id in "eadcb"])
     assert {(source, target) for source, target, _, _ in made(kb)} == {
         ("a", "b"),
@@ -248,14 +246,14 @@ def test_links_wait_for_vectors_that_come_later(kb):
         {("s", "a"): np.array(vector(0), np.float32), ("s", "b"): np.array(vector(0), np.float32)},
         "given:2",
     )
-    assert kb.link() == 2
+    assert kb.maintenance.link() == 2
     assert made(kb) == {("a", "b", "similar", 1.0)}
-    assert kb.link() == 0
+    assert kb.maintenance.link() == 0
 
 
 def test_an_interrupted_write_is_caught_up_with(kb, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(linker.Linker, "linked", lambda *_: ())  # the process ends after the write
+        broken.setattr(linker.Linker, "catch_up", lambda *_: ())  # the process ends after the write
         kb.add([item("a", TAGS), item("b", TAGS), item("c", TAGS)])
         kb.delete("b", space="s")
     assert made(kb) == set()
@@ -286,7 +284,7 @@ def test_an_interrupted_load_is_caught_up_with_by_loading_again(kb, monkeypatch,
         "".join(codec.to_json(codec.item_to_dict(item(id, TAGS))) + "\n" for id in "ab")
     )
     with monkeypatch.context() as broken:
-        broken.setattr(linker.Linker, "linked", lambda *_: ())  # the process ends after the write
+        broken.setattr(linker.Linker, "catch_up", lambda *_: ())  # the process ends after the write
         kb.load(file)
     assert made(kb) == set()
     assert kb.load(file).unchanged == 2
@@ -296,27 +294,27 @@ def test_an_interrupted_load_is_caught_up_with_by_loading_again(kb, monkeypatch,
 def test_a_page_worked_out_on_an_older_state_is_refused_and_made_again(kb, monkeypatch):
     kb.add([item("a", TAGS), item("b")])
     once = iter([True])
-    honest = linker._worked_out
+    honest = space_linker.SpaceLinker._compute_page
 
-    def interrupted(store: Any, *args: Any) -> Any:
-        links = honest(store, *args)
+    def interrupted(self: Any, *args: Any) -> Any:
+        links = honest(self, *args)
         if next(once, False):
-            store.apply(batch([item("a")]))  # somebody else, in between
+            self._store.apply(batch([item("a")]))  # somebody else, in between
         return links
 
-    monkeypatch.setattr(linker, "_worked_out", interrupted)
+    monkeypatch.setattr(space_linker.SpaceLinker, "_compute_page", interrupted)
     kb.add(item("b", TAGS))
     assert made(kb) == set()
 
 
 def test_a_space_that_never_rests_is_reported_and_linked_later(kb, monkeypatch):
     with monkeypatch.context() as busy:
-        busy.setattr(linker, "TRIES", 0)
+        busy.setattr(space_linker, "MAX_ATTEMPTS", 0)
         report = kb.add([item("a", TAGS), item("b", TAGS)])
         with pytest.raises(Conflict, match="changes too fast"):
-            kb.link()
+            kb.maintenance.link()
     assert report.added == 2 and "links are not up to date" in report.problems[0]
-    assert kb.link() == 2 and made(kb) == {("a", "b", "shared_tag", 1.0)}
+    assert kb.maintenance.link() == 2 and made(kb) == {("a", "b", "shared_tag", 1.0)}
 
 
 # What is made step by step is what would be made at once, and what a plain reading of the rules says
@@ -382,18 +380,24 @@ def do(kb: Engine, step: tuple[str, Any], number: int) -> None:
         kb.delete_edges([edge for edge in asked if edge.key in stored])
     elif what == "forget":
         kb._stores.vectors.forget_vectors()
-        kb.link()
+        kb.maintenance.link()
 
 
 def expected(kb: Engine) -> Keys:
     """The rules, as plainly as they can be written."""
-    items = list(kb.items(["s"])) if any(info.name == "s" for info in kb.stats().spaces) else []
+    items = (
+        list(kb.items(["s"]))
+        if any(info.name == "s" for info in kb.maintenance.stats().spaces)
+        else []
+    )
     carried = {tag: sum(tag in one.tags for one in items) for tag in TAGS}
     people = {(frozenset((edge.source, edge.target)), edge.type) for edge in kb.edges()}
     cosines = _cosines(kb, items)
     near: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for one, two in itertools.combinations(sorted(items, key=lambda each: each.id), 2):
-        shared = sum(carried[tag] <= linker.COMMON for tag in set(one.tags) & set(two.tags))
+        shared = sum(
+            carried[tag] <= space_linker.COMMON_LABEL for tag in set(one.tags) & set(two.tags)
+        )
         weights = {
             "shared_tag": min(1.0, shared / 5) if shared >= 2 else 0.0,
             "similar": cosines.get((one.id, two.id), 0.0),
@@ -404,7 +408,9 @@ def expected(kb: Engine) -> Keys:
                 and (frozenset((one.id, two.id)), type) not in people
             ):
                 near.setdefault((two.id, type), []).append((weight, one.id))
-    kept = {key: sorted(found, reverse=True)[: tag_rules.KEPT] for key, found in near.items()}
+    kept = {
+        key: sorted(found, reverse=True)[: nearest_rules.MAX_NEAREST] for key, found in near.items()
+    }
     return {
         (source, target, type, round(weight, 2))
         for (target, type), found in kept.items()
@@ -438,12 +444,12 @@ def test_step_by_step_gives_what_a_rebuild_and_a_plain_reading_give(store, small
     ):
         for number, step in enumerate(steps):
             do(kb, step, number)
-            if not kb.stats().spaces or kb.stats().spaces[-1].name != "s":
+            if not kb.maintenance.stats().spaces or kb.maintenance.stats().spaces[-1].name != "s":
                 continue
-            found, links = made(kb), kb.stats()
+            found, links = made(kb), kb.maintenance.stats()
             assert found == expected(kb)
-            kb.relink()
-            assert made(kb) == found and kb.stats() == links
+            kb.maintenance.relink()
+            assert made(kb) == found and kb.maintenance.stats() == links
             assert kb.verify() == []
 
 
@@ -459,33 +465,17 @@ def test_memory_and_file_agree_on_what_is_alike(tmp_path):
     assert found[0] == found[1] and len(found[0]) > 50
     units = [np.array(row, np.float32) / np.linalg.norm(row).astype(np.float32) for row in rows]
     assert all(
-        similarity(units[int(one)], units[int(two)]) >= tag_rules.SIMILAR for one, two in found[0]
+        similarity(units[int(one)], units[int(two)]) >= nearest_rules.MIN_SIMILARITY
+        for one, two in found[0]
     )
 
 
 def test_only_the_origin_says_who_made_a_link(kb):
     kb.add([item("a", TAGS), item("b", TAGS)], [Edge("a", "b", "related", 1.0, "s")])
-    assert [(edge.type, edge.origin) for edge in kb.edges(made=None)] == [
+    assert [(edge.type, edge.origin) for edge in kb.edges(automatic=None)] == [
         ("related", ""),
-        ("shared_tag", MADE),
+        ("shared_tag", AUTOMATIC),
     ]
-
-
-def test_an_older_file_is_brought_up_to_date_and_linked_with_the_next_write(tmp_path):
-    path = str(tmp_path / "old.db")
-    connection = apsw.Connection(path)
-    connection.execute(schema.MIGRATIONS[0])
-    connection.execute(f"PRAGMA application_id={schema.APPLICATION}; PRAGMA user_version=1")
-    connection.execute("INSERT INTO space VALUES (1, 's', 2, 2, 1, 0, '0', 1, 0)")
-    connection.executemany(
-        "INSERT INTO item VALUES (?, 1, ?, ?)",
-        [((1 << 32) + place, id, f'{{"id":"{id}","text":"x"}}') for place, id in enumerate("ab")],
-    )
-    connection.execute("INSERT INTO edge VALUES (1, 'a', 1, 'b', 'related', 0.5, NULL)")
-    connection.close()
-    with knowloom.open(path, embedder=None) as kb:
-        assert list(kb.edges()) == [Edge("a", "b", weight=0.5, space="s")]
-        assert kb._stores.items.unlinked("s") == ["a", "b"]
 
 
 def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
@@ -506,7 +496,7 @@ def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
     run("links", "forbid", "b", "a", "--space", "s")
     forbidden = run("links", "list", "--item", "b", "--space", "s")["links"]
     assert [(row["type"], row["weight"]) for row in forbidden] == [
-        (type, 0.0) for type in sorted(tag_rules.RULES)
+        (type, 0.0) for type in sorted(rules.RULES)
     ]
     assert run("links", "rebuild") == {"items": 3, "links": 0}
     shown = CliRunner().invoke(cli, ["links", "list", "--db", path]).stdout
@@ -524,7 +514,7 @@ def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
             [item("a", TAGS), item("b", TAGS), item("c", TAGS)],
             [Edge("a", "b", "shared_tag", 0, "s")],
         )
-        links, stats = made(kb), kb.stats()
+        links, stats = made(kb), kb.maintenance.stats()
     out = tmp_path / "out.jsonl"
     assert CliRunner().invoke(cli, ["export", "--db", path, "-o", str(out)]).exit_code == 0
     assert "knowloom" not in out.read_text().replace("knowloom.db", "")
@@ -533,7 +523,7 @@ def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
         assert (
             made(again) == links == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
         )
-        assert again.stats() == stats
+        assert again.maintenance.stats() == stats
 
 
 def test_forbidding_and_adding_hold_in_both_directions(tmp_path):

@@ -16,26 +16,25 @@ from hypothesis import strategies as st
 
 import knowloom
 from knowloom.engine import Engine
-from knowloom.linking import linker, name_index, name_rules
 from knowloom.linking import name_edges as batch
-from knowloom.linking.name_index import CALLED, of
-from knowloom.linking.name_keys import Text, key_of
-from knowloom.linking.name_keys import mentioned as mentioned_in
-from knowloom.linking.name_rules import BY_NAME
-from knowloom.linking.unspaced_scripts import beginnings, grown
-from knowloom.model import MADE, Edge, Item
-from knowloom.text.item_names import names
-from knowloom.text.mentions import mentioned
+from knowloom.linking import name_index, name_rules, name_weights, rules, space_linker
+from knowloom.linking.name_keys import KeyedText, blocking_key, select_mentions
+from knowloom.linking.name_labels import NAME, select_values
+from knowloom.linking.name_rules import NAME_RULES
+from knowloom.linking.unspaced_scripts import list_prefixes, match_names
+from knowloom.model import AUTOMATIC, Edge, Item
+from knowloom.text.item_names import collect_names
+from knowloom.text.mentions import find_names
 
-TYPES = tuple(rule.type for rule in BY_NAME)
+TYPES = tuple(rule.type for rule in NAME_RULES)
 CAPS = {
     "MAX_HOLDERS": 2,
     "MAX_MENTIONS": 3,
-    "MAX_LINKS": 3,
-    "MAX_ADDRESSED": 2,
+    "MAX_LINKS_PER_NAME": 3,
+    "MAX_ADDRESSEES": 2,
     "MAX_SHARING": 3,
-    "MAX_SAYING": 2,
-    "MAX_REFERRING": 2,
+    "MAX_TEXTS_PER_KEY": 2,
+    "MAX_REFERRERS": 2,
 }
 Made = set[tuple[str, str, str, float, str]]
 
@@ -52,12 +51,12 @@ def kb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caps so low that a few items cross them all."""
     for cap, value in CAPS.items():
-        for module in (batch, name_index, name_rules):
+        for module in (batch, name_index, name_rules, name_weights):
             if hasattr(module, cap):
                 monkeypatch.setattr(module, cap, value)
-    monkeypatch.setattr(linker, "PAGE", 3)
-    monkeypatch.setattr(linker, "FULL", 25)  # words and keys: some pages are cut short
-    monkeypatch.setattr(linker, "ROUND", 40)  # often two pages
+    monkeypatch.setattr(space_linker, "PAGE_ITEMS", 3)
+    monkeypatch.setattr(space_linker, "PAGE_SIZE", 25)  # words and keys: some pages are cut short
+    monkeypatch.setattr(space_linker, "ROUND_SIZE", 40)  # often two pages
 
 
 def item(id: str, title: str = "", text: str = "", space: str = "s", **more: Any) -> Item:
@@ -69,7 +68,7 @@ def row(edge: Edge) -> tuple[str, str, str, float, str]:
 
 
 def made(kb: Engine, space: str = "s") -> Made:
-    return {row(edge) for edge in kb.edges([space], made=True) if edge.type in TYPES}
+    return {row(edge) for edge in kb.edges([space], automatic=True) if edge.type in TYPES}
 
 
 def expected(kb: Engine, space: str = "s") -> Made:
@@ -77,7 +76,7 @@ def expected(kb: Engine, space: str = "s") -> Made:
     people = {(frozenset((edge.source, edge.target)), edge.type) for edge in kb.edges([space])}
     return {
         row(edge)
-        for edge in batch.links(kb.items([space]))
+        for edge in batch.build_name_edges(kb.items([space]))
         if (frozenset((edge.source, edge.target)), edge.type) not in people
     }
 
@@ -174,10 +173,10 @@ def test_people_overrule_and_forbid(kb):
     assert len(made(kb)) == 2
     kb.add([], [mine])
     kb.add(item("c", "Ada Lovelace", "x"))
-    kb.relink()
-    assert [edge for edge in kb.edges(made=None) if {edge.source, edge.target} == {"a", "b"}] == [
-        mine
-    ]
+    kb.maintenance.relink()
+    assert [
+        edge for edge in kb.edges(automatic=None) if {edge.source, edge.target} == {"a", "b"}
+    ] == [mine]
     kb.add([], [Edge("b", "a", "mentions", 0, "s")])
     kb.delete_edges([mine])
     assert all({row[0], row[1]} != {"a", "b"} for row in made(kb)) and made(kb) == expected(kb)
@@ -197,14 +196,14 @@ def test_they_can_be_chosen(tmp_path):
         assert {row[2] for row in made(kb)} == {"mentions", "shares"}
     for chosen in (["shares"], [], ["mentions", "refers_to"], ["shared_tag"]):
         with knowloom.open(path, embedder=None, links=chosen) as kb:
-            kb.link()
+            kb.maintenance.link()
             assert {row[2] for row in made(kb)} == set(chosen) & {"mentions", "shares"}
     with knowloom.open(path, embedder=None) as kb:
         kb.add(item("d", "Rovers Hall", "y"))
         assert made(kb) == set() and kb.verify() == []
-        kb.relink()
-    with knowloom.open(path, embedder=None, links=list(linker.RULES)) as kb:
-        kb.link()
+        kb.maintenance.relink()
+    with knowloom.open(path, embedder=None, links=list(rules.RULES)) as kb:
+        kb.maintenance.link()
         assert made(kb) == expected(kb) != set()
 
 
@@ -214,8 +213,10 @@ def test_they_can_be_chosen(tmp_path):
 def test_ten_thousand_items_of_one_title_link_nobody(kb, monkeypatch):
     kb.add([item(f"j{number:05}", "John Smith", f"number {number}") for number in range(300)])
     looks: list[int] = []
-    honest = name_index.Text.runs
-    monkeypatch.setattr(name_index.Text, "runs", lambda *args: looks.append(1) or honest(*args))
+    honest = name_index.KeyedText.runs
+    monkeypatch.setattr(
+        name_index.KeyedText, "runs", lambda *args: looks.append(1) or honest(*args)
+    )
     kb.add([item("a", "Alpha page", "John Smith came."), item("j99999", "John Smith", "one more")])
     assert made(kb) == set() == expected(kb) and len(looks) <= 2
 
@@ -276,18 +277,18 @@ def test_a_text_of_capitals_is_entered_and_forgotten(kb):
 )
 @example("One's Song, the Ada's friend", ["One's Song", "Ada", "the Ada's friend"])
 def test_keys_find_every_name_that_a_text_mentions(text, titles):
-    known = {name for title in titles for name in names(Item("x", "s", title=title))}
-    read = Text(text)
-    found = mentioned(text, known)
-    assert {key_of(name) for name in found} <= set(read.keys)
-    live = {key_of(name) for name in known}
-    at_words, at_signs = read.places(live)
-    begun = {one for name in known for one in beginnings(name)}
-    signs = grown({"x": read}, {"x": at_signs}, begun.intersection, known.intersection)["x"]
+    known = {name for title in titles for name in collect_names(Item("x", "s", title=title))}
+    read = KeyedText(text)
+    found = find_names(text, known)
+    assert {blocking_key(name) for name in found} <= set(read.keys)
+    live = {blocking_key(name) for name in known}
+    at_words, at_signs = read.positions(live)
+    begun = {one for name in known for one in list_prefixes(name)}
+    signs = match_names({"x": read}, {"x": at_signs}, begun.intersection, known.intersection)["x"]
     runs = sorted([*read.runs(at_words, live), *signs.items()], key=lambda run: run[0])
     assert (
         set(found) <= {run for _, lengths in runs for run in lengths}
-        and tuple(mentioned_in(runs, known)) == found
+        and tuple(select_mentions(runs, known)) == found
     )
 
 
@@ -439,15 +440,15 @@ def test_step_by_step_gives_what_a_rebuild_and_the_batch_function_give(store, sm
                 ended_after(kb, step, number, writes)
                 continue
             do(kb, step, number)
-            kb.link()
-            if "s" not in [info.name for info in kb.stats().spaces]:
+            kb.maintenance.link()
+            if "s" not in [info.name for info in kb.maintenance.stats().spaces]:
                 continue
             assert made(kb) == expected(kb)
             assert kb.verify() == []
-        kb.link()
-        found, stats = list(kb.edges(made=True)), kb.stats()
-        kb.relink()
-        assert list(kb.edges(made=True)) == found and kb.stats() == stats
+        kb.maintenance.link()
+        found, stats = list(kb.edges(automatic=True)), kb.maintenance.stats()
+        kb.maintenance.relink()
+        assert list(kb.edges(automatic=True)) == found and kb.maintenance.stats() == stats
 
 
 def test_writers_at_the_same_time_leave_true_links(tmp_path, small):
@@ -470,7 +471,7 @@ def test_writers_at_the_same_time_leave_true_links(tmp_path, small):
     for thread in threads:
         thread.join()
     with knowloom.open(path, embedder=None) as kb:
-        kb.link()
+        kb.maintenance.link()
         assert made(kb) == expected(kb) != set() and kb.verify() == []
 
 
@@ -479,24 +480,26 @@ def test_verify_proves_the_index_of_names(tmp_path):
     with knowloom.open(path, embedder=None) as kb:
         kb.add([item("a", "Alpha page", "Ask Ada Lovelace."), item("b", "Ada Lovelace", "x")])
         store: Any = kb._stores.items
-        assert of(CALLED, store.entries("s", ["b"])["b"]) == ["ada lovelace"]
+        assert select_values(NAME, store.entries("s", ["b"])["b"]) == ["ada lovelace"]
     connection = apsw.Connection(path)
-    connection.execute("DELETE FROM entry WHERE label = 'c:ada lovelace'")
-    connection.execute("INSERT INTO entry VALUES (1, 'c:nobody', 'a')")
+    connection.execute("DELETE FROM name_index WHERE label = 'c:ada lovelace'")
+    connection.execute("INSERT INTO name_index VALUES (1, 'c:nobody', 'a')")
     connection.close()
     with knowloom.open(path, embedder=None) as kb:
         assert kb.verify() == [
-            "space 's': 1 labels of items are not in the index of names",
-            "space 's': 1 entries of the index of names belong to no item",
+            "space 's': 1 labels of items are missing in the name index",
+            "space 's': 1 entries of the name index belong to no item",
         ]
-        kb.relink()
+        kb.maintenance.relink()
         assert kb.verify() == [] and made(kb) == expected(kb)
 
 
 def test_an_export_has_none_of_them_and_the_digest_neither(kb):
     items = [item("a", "Alpha page", "Ask Ada Lovelace."), item("b", "Ada Lovelace", "x")]
     kb.add(items)
-    assert list(kb.edges()) == [] and {edge.origin for edge in kb.edges(made=True)} == {MADE}
+    assert list(kb.edges()) == [] and {edge.origin for edge in kb.edges(automatic=True)} == {
+        AUTOMATIC
+    }
     with knowloom.open("memory:", embedder=None, links=[]) as plain:
         plain.add(list(kb.items()))
-        assert plain.stats().spaces[0].digest == kb.stats().spaces[0].digest
+        assert plain.maintenance.stats().spaces[0].digest == kb.maintenance.stats().spaces[0].digest

@@ -1,7 +1,8 @@
-"""The keys of names: how an item that comes later finds the texts that may name it, without an entry for every run of words in them.
+"""Blocking keys: find the texts that may mention a new name without indexing all their word runs.
 
-A text may hold any of some hundred runs of words that could be names. Its keys are few: the first word, and the first two, of each run
-that say something. A name's key is made of it in the same way.
+A text may contain hundreds of word runs that could be names, but few keys: the first content word
+of each run, and its first two. The key of a name is formed in the same way. A content word is any
+word that is no stop word.
 """
 
 from __future__ import annotations
@@ -11,174 +12,199 @@ from collections.abc import Container, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count
 
-from knowloom.caching import Kept
+from knowloom.caching import MemoDict
 from knowloom.text.mentions import (
-    MAX_NAMED,
-    MAX_SIGNS,
-    STOP,
-    begins_with_sign,
-    may_begin,
-    most_words,
-    parts,
-    tells_nothing,
+    MAX_NAMES_PER_TEXT,
+    MAX_UNSPACED_CHARACTERS,
+    STOP_WORDS,
+    begins_unspaced,
+    can_begin_name,
+    is_generic_word,
+    max_words,
+    split_parts,
 )
 
-MAX_KEY = 80  # characters; what is cut off is looked at when the text is read again
-AT_MOST = 32  # more words than any name has
+MAX_KEY_LENGTH = 80  # characters; the rest is compared when the text is read again
+POSITION_BASE = 32  # a position is word number * POSITION_BASE + words of the longest name there
+
+WordShape = tuple[str, bool, bool, int, tuple[str, ...]]
+"""A word apart from its context: normalised form, whether it is a content word, whether it may
+begin a name, how many words such a name may have, and the keys of a name without another content
+word."""
+
+RunLengths = dict[str, int]
+"""The word runs that begin at one position, shortest first, with their lengths in words."""
 
 
-def key_of(name: str) -> str:
-    """The first two words of a normalised name that say something; the one, if it is alone. Every useful name has one."""
-    return " ".join([word for word in name.split(" ") if word not in STOP][:2])[:MAX_KEY]
+def blocking_key(name: str) -> str:
+    """Return the first two content words of a normalised name, or its only one."""
+    content_words = [word for word in name.split(" ") if word not in STOP_WORDS]
+    return " ".join(content_words[:2])[:MAX_KEY_LENGTH]
 
 
-# What is to be known of a word wherever it stands: how names have it, whether it says something (is no stop word), whether it may begin a
-# name, how many words a name that begins with it may have, and the keys of one that has no other word that says something.
-Shape = tuple[str, bool, bool, int, tuple[str, ...]]
+class KeyedText:
+    """A text, its blocking keys, and the positions at which a name with each key may begin.
 
-Runs = dict[str, int]  # runs of words that begin at one place, shortest first, each with its length
+    Numbers are stored as bytes: the garbage collector would walk over lists and tuples again and
+    again, which took a twentieth of the time of linking.
+    """
 
-
-class Text:
-    """A text, read once: the keys of the names it may hold, and, when it is known which keys matter, the names themselves. It keeps nothing but
-    texts, and numbers as bytes: the garbage collector would walk over others again and again, for a twentieth of the time of linking."""
-
-    __slots__ = ("_places", "_said", "_words", "keys")
+    __slots__ = ("_key_numbers", "_positions", "_words", "keys")
 
     def __init__(self, text: str) -> None:
         words: list[str] = []
-        said: list[str] = []  # keys that names may have here
-        places: list[
-            int
-        ] = []  # where a name with this key may begin: the number of the word, times AT_MOST, and how many words it may have
-        for part, georgian in parts(text):
-            _read(
-                list(map(_georgian if georgian else _shapes.__getitem__, part)), words, said, places
-            )
-        numbers = dict(zip(dict.fromkeys(said), count(), strict=False))
+        keys: list[str] = []  # of the names that may begin at the position beside it
+        positions: list[int] = []
+        for part, georgian in split_parts(text):
+            shapes = list(map(_georgian_shape if georgian else _shapes.__getitem__, part))
+            _scan_part(shapes, words, keys, positions)
+        numbers = dict(zip(dict.fromkeys(keys), count(), strict=False))
         self.keys = tuple(numbers)
         self._words = tuple(words)
-        self._said, self._places = (
-            array("I", map(numbers.__getitem__, said)).tobytes(),
-            array("Q", places).tobytes(),
-        )
+        self._key_numbers = array("I", map(numbers.__getitem__, keys)).tobytes()
+        self._positions = array("Q", positions).tobytes()
 
     @property
     def size(self) -> int:
-        """Words, and keys wherever they stand: what it takes to keep. Eight times as many for a character where there are no spaces."""
-        return len(self._words) + len(self._said) // 4
+        """The number of words and key occurrences, a measure of memory.
 
-    def places(self, live: AbstractSet[str]) -> tuple[list[int], list[int]]:
-        """Where names with one of these keys may begin: at words, and at signs of a script without spaces (for `signs.py`)."""
+        It is about eight times higher per character in scripts without spaces.
+        """
+        return len(self._words) + len(self._key_numbers) // 4
+
+    def positions(self, live: AbstractSet[str]) -> tuple[list[int], list[int]]:
+        """Return where names with a live key may begin: at words, and in unspaced scripts."""
         if live.isdisjoint(self.keys):
             return [], []
-        here = {number for number, key in enumerate(self.keys) if key in live}
-        everywhere = zip(
-            memoryview(self._said).cast("I"), memoryview(self._places).cast("Q"), strict=True
+        numbers = {number for number, key in enumerate(self.keys) if key in live}
+        occurrences = zip(
+            memoryview(self._key_numbers).cast("I"),
+            memoryview(self._positions).cast("Q"),
+            strict=True,
         )
-        places = list(dict.fromkeys([place for key, place in everywhere if key in here]))
-        if not any([begins_with_sign(self.keys[number]) for number in here]):
-            return places, []
-        signs = set(filter(begins_with_sign, set(self._words)))
-        at_words = [place for place in places if self._words[place // AT_MOST] not in signs]
-        return at_words, [place for place in places if self._words[place // AT_MOST] in signs]
+        positions = list(dict.fromkeys([at for key, at in occurrences if key in numbers]))
+        if not any([begins_unspaced(self.keys[number]) for number in numbers]):
+            return positions, []
+        words = self._words
+        unspaced = set(filter(begins_unspaced, set(words)))
+        return (
+            [at for at in positions if words[at // POSITION_BASE] not in unspaced],
+            [at for at in positions if words[at // POSITION_BASE] in unspaced],
+        )
 
-    def beginning(self, places: Iterable[int], length: int) -> list[str]:
-        """So many words from each place; "" where no name that begins there has so many."""
+    def prefixes(self, positions: Iterable[int], length: int) -> list[str]:
+        """Return `length` words from each position; "" where no name is that long."""
         words = self._words
         return [
-            " ".join(words[(start := place // AT_MOST) : start + length])
-            if place % AT_MOST >= length
+            " ".join(words[(start := at // POSITION_BASE) : start + length])
+            if at % POSITION_BASE >= length
             else ""
-            for place in places
+            for at in positions
         ]
 
-    def runs(self, places: Iterable[int], live: AbstractSet[str]) -> list[tuple[int, Runs]]:
-        """The number of the word at each place, and the runs of words from there that have one of these keys."""
-        return [(place // AT_MOST, self._runs(*divmod(place, AT_MOST), live)) for place in places]
+    def runs(
+        self, positions: Iterable[int], live: AbstractSet[str]
+    ) -> list[tuple[int, RunLengths]]:
+        """Return the word number of each position and the runs from there that have a live key."""
+        return [
+            (at // POSITION_BASE, self._runs(*divmod(at, POSITION_BASE), live)) for at in positions
+        ]
 
-    def _runs(self, start: int, most: int, live: AbstractSet[str]) -> Runs:
-        """A possessive also without its ending, which of the two counts more, so it comes last."""
-        found: Runs = {}
+    def _runs(self, start: int, longest: int, live: AbstractSet[str]) -> RunLengths:
+        """Return the runs from a word. A possessive without its ending takes precedence: last."""
+        runs: RunLengths = {}
         name = key = ""
-        wanted, saying = False, 0
-        for length, word in enumerate(self._words[start : start + most], 1):
+        is_live, content_words = False, 0
+        for length, word in enumerate(self._words[start : start + longest], 1):
             name = f"{name} {word}" if name else word
-            if saying < 2 and word not in STOP:
-                saying += 1
+            if content_words < 2 and word not in STOP_WORDS:
+                content_words += 1
                 key = f"{key} {word}" if key else word
-                wanted = key[:MAX_KEY] in live
-            if wanted:
-                found[name] = length
-            if word.endswith("'s") and key_of(name[:-2]) in live:
-                found[name[:-2]] = length
-            if saying == 2 and not wanted:
-                break  # what follows has the same key
-        return found
+                is_live = key[:MAX_KEY_LENGTH] in live
+            if is_live:
+                runs[name] = length
+            if word.endswith("'s") and blocking_key(name[:-2]) in live:
+                runs[name[:-2]] = length
+            if content_words == 2 and not is_live:
+                break  # longer runs have the same key
+        return runs
 
 
-def mentioned(runs: Iterable[tuple[int, Runs]], known: Container[str]) -> list[str]:
-    """What `mentions.mentioned` finds of the known names in a text with these runs; the first MAX_NAMED of them."""
-    found: dict[str, None] = {}
-    behind = 0
+def select_mentions(runs: Iterable[tuple[int, RunLengths]], names: Container[str]) -> list[str]:
+    """Return the names mentioned in a text with these runs, the longest at each place.
+
+    The result is that of `mentions.find_names`, limited to MAX_NAMES_PER_TEXT names.
+    """
+    mentions: dict[str, None] = {}
+    end = 0
     for start, lengths in runs:
-        name = (
-            next((run for run in reversed(lengths) if run in known), "") if start >= behind else ""
-        )
+        name = next((run for run in reversed(lengths) if run in names), "") if start >= end else ""
         if name:
-            behind = start + lengths[name]
-            found[name] = None
-    return list(found)[:MAX_NAMED]
+            end = start + lengths[name]
+            mentions[name] = None
+    return list(mentions)[:MAX_NAMES_PER_TEXT]
 
 
-def _read(part: Sequence[Shape], words: list[str], said: list[str], places: list[int]) -> None:
-    """Add a part of a text. Backwards, as the keys of a name are of the next two words that say something."""
-    begin = len(said)
+def _scan_part(
+    part: Sequence[WordShape], words: list[str], keys: list[str], positions: list[int]
+) -> None:
+    """Append the words of a part of a text, and the keys with their positions.
+
+    The scan is backwards, as a key is formed from the next two content words.
+    """
+    begin = len(keys)
     alone: tuple[str, ...] = ()
     number = end = first = second = len(words) + len(part)
     words += [shape[0] for shape in part]
-    word, told = "", False  # the next word that says something, and whether it may begin a name
-    for small, tells, begins, most, keys in reversed(part):
+    content, may_start = "", False  # the next content word, and whether it may begin a name
+    for word, is_content, can_begin, longest, word_keys in reversed(part):
         number -= 1
-        if tells:
-            first, second, word, alone, told = number, first, small, keys, begins
-        if begins and told:
-            stop = number + most
+        if is_content:
+            first, second, content, alone, may_start = number, first, word, word_keys, can_begin
+        if can_begin and may_start:
+            stop = number + longest
             if stop > end:
                 stop = end
-            place = number * AT_MOST + stop - number
+            position = number * POSITION_BASE + stop - number
             if second < stop:
-                pair = f"{word} {words[second]}"
-                if len(pair) > MAX_KEY or pair[-2:] == "'s":
-                    pairs = _pair(pair)
-                    said += reversed(pairs)
-                    places += [place] * len(pairs)
+                pair = f"{content} {words[second]}"
+                if len(pair) > MAX_KEY_LENGTH or pair[-2:] == "'s":
+                    pair_keys = _pair_keys(pair)
+                    keys += reversed(pair_keys)
+                    positions += [position] * len(pair_keys)
                 else:
-                    said.append(pair)
-                    places.append(place)
-            # A sign alone is no name: its key is that of a sign before stop words.
-            if alone and first < stop and (most < MAX_SIGNS or second > first + 1 < stop):
-                said += reversed(alone)
-                places += [place] * len(alone)
-    said[begin:], places[begin:] = said[begin:][::-1], places[begin:][::-1]
+                    keys.append(pair)
+                    positions.append(position)
+            # A single unspaced character is no name; its key is for one before stop words.
+            if (
+                alone
+                and first < stop
+                and (longest < MAX_UNSPACED_CHARACTERS or second > first + 1 < stop)
+            ):
+                keys += reversed(alone)
+                positions += [position] * len(alone)
+    keys[begin:], positions[begin:] = keys[begin:][::-1], positions[begin:][::-1]
 
 
-def _pair(pair: str) -> tuple[str, ...]:
-    """The keys of a name that begins with two words that say something, besides those of the first alone."""
-    return (pair[:MAX_KEY], pair[:-2][:MAX_KEY]) if pair.endswith("'s") else (pair[:MAX_KEY],)
+def _pair_keys(pair: str) -> tuple[str, ...]:
+    """Return the keys of a name that begins with two content words."""
+    forms = (pair, pair[:-2]) if pair.endswith("'s") else (pair,)
+    return tuple([form[:MAX_KEY_LENGTH] for form in forms])
 
 
-def _shape(word: str) -> Shape:
-    small = word.lower()
-    begins = word != small or not (word.isalpha() and word.islower())
-    forms = (small, small[:-2]) if small.endswith("'s") else (small,)
-    keys = tuple([form[:MAX_KEY] for form in forms if not tells_nothing(form)])
-    return (small, small not in STOP, begins and may_begin(word), most_words(word), keys)
+def _shape(word: str) -> WordShape:
+    lower = word.lower()
+    can_begin = word != lower or not (word.isalpha() and word.islower())
+    forms = (lower, lower[:-2]) if lower.endswith("'s") else (lower,)
+    keys = tuple([form[:MAX_KEY_LENGTH] for form in forms if not is_generic_word(form)])
+    can_begin = can_begin and can_begin_name(word)
+    return (lower, lower not in STOP_WORDS, can_begin, max_words(word), keys)
 
 
-def _georgian(word: str) -> Shape:
-    small, tells, _, most, keys = _shape(word)
-    return (small, tells, may_begin(word), most, keys)
+def _georgian_shape(word: str) -> WordShape:
+    """Return the shape of a word in a text with Georgian, which has no capitals in names."""
+    lower, is_content, _, longest, keys = _shape(word)
+    return (lower, is_content, can_begin_name(word), longest, keys)
 
 
-_shapes = Kept(_shape)
+_shapes = MemoDict("name shapes", _shape)

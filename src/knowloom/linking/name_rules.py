@@ -1,128 +1,146 @@
-"""Links by names, of some items, from the index of names alone: what `links.links` makes of all items, each type on its own."""
+"""Rules for edges by name: mentions, refers_to, shares, foreign_key, computed from the name index.
+
+For all items at once `name_edges.build_name_edges` gives the same edges.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from knowloom.linking.name_edges import (
+from knowloom.linking.name_labels import ADDRESS, MENTION, NAME, REFERENCE, SPAN, select_values
+from knowloom.linking.name_weights import (
     FOREIGN_KEY,
-    MAX_ADDRESSED,
+    MAX_ADDRESSEES,
     MAX_HOLDERS,
     MAX_MENTIONS,
-    MAX_REFERRING,
+    MAX_REFERRERS,
     MAX_SHARING,
-    REFERS,
+    MENTIONS,
+    REFERS_TO,
     SHARES,
-    closeness,
-    leads,
-    strength,
+    is_linkable,
+    mention_weight,
+    shared_name_weight,
 )
-from knowloom.linking.name_edges import MENTIONS as MENTIONING
-from knowloom.linking.name_index import AT, CALLED, MENTIONS, REFERS_TO, SPAN, of
 from knowloom.ports import LinkStore
 
-Told = Mapping[str, Sequence[str]]  # what an item is entered under, by role
-Link = tuple[float, str]  # what a link weighs, and the name it is made by
+RoleValues = Mapping[str, Sequence[str]]
+"""The values of an item's labels, by role."""
+
+WeightedName = tuple[float, str]
+"""The weight of an edge, and the name that it is made by."""
 
 
-class Groups:
-    """Who is entered under the labels that matter, read once for a page."""
+class LabelHolders:
+    """The items indexed under the labels that matter for a page, read from the store once."""
 
     def __init__(self, store: LinkStore, space: str) -> None:
         self._store, self._space = store, space
-        self._held: dict[str, Sequence[str]] = {}
+        self._holders: dict[str, Sequence[str]] = {}
 
-    def read(self, role: str, names: Iterable[str], most: int) -> None:
-        """All under each name, unless they are more than `most`: then one more than that."""
-        asked = [f"{role}{name}" for name in dict.fromkeys(names)]
-        self._held.update(dict.fromkeys(asked, ()))
-        self._held.update(self._store.under(self._space, asked, most + 1))
+    def load(self, role: str, values: Iterable[str], limit: int) -> None:
+        """Read the holders of each label, at most `limit` + 1."""
+        labels = [f"{role}{value}" for value in dict.fromkeys(values)]
+        self._holders.update(dict.fromkeys(labels, ()))
+        self._holders.update(self._store.under(self._space, labels, limit + 1))
 
-    def under(self, role: str, name: str) -> Sequence[str]:
-        return self._held[f"{role}{name}"]
+    def get(self, role: str, value: str) -> Sequence[str]:
+        return self._holders[f"{role}{value}"]
 
 
 @dataclass(frozen=True, slots=True)
-class ByName:
-    """A type of link by names: which groups it needs of an item's labels, and the links of the item, by target."""
+class NameRule:
+    """A type of edges by name.
+
+    `load` reads the holders that the labels of some items need; `propose` yields the links of one
+    item as (target, weight and name). `version` is raised whenever the edges would change.
+    """
 
     type: str
-    needs: Callable[[Groups, Sequence[Told]], None]
-    links: Callable[[Groups, str, Told], Iterator[tuple[str, Link]]]
+    load: Callable[[LabelHolders, Sequence[RoleValues]], None]
+    propose: Callable[[LabelHolders, str, RoleValues], Iterator[tuple[str, WeightedName]]]
     version: int = 1
 
-    def wanted(
-        self, store: LinkStore, space: str, entered: Mapping[str, Told]
-    ) -> dict[tuple[str, str], Link]:
-        """(source, target) -> the heaviest link, of equal ones that by the first name. A target may be gone."""
-        groups = Groups(store, space)
-        self.needs(groups, list(entered.values()))
-        best: dict[tuple[str, str], Link] = {}
-        for source, held in entered.items():
-            for target, link in self.links(groups, source, held):
-                known = best.get((source, target))
+    def compute_links(
+        self, store: LinkStore, space: str, entries: Mapping[str, RoleValues]
+    ) -> dict[tuple[str, str], WeightedName]:
+        """Return the heaviest link of each (source, target), on ties by the first name.
+
+        A target may have been deleted.
+        """
+        holders = LabelHolders(store, space)
+        self.load(holders, list(entries.values()))
+        best: dict[tuple[str, str], WeightedName] = {}
+        for source, values in entries.items():
+            for target, link in self.propose(holders, source, values):
+                other = best.get((source, target))
                 if target != source and (
-                    known is None or (-link[0], link[1]) < (-known[0], known[1])
+                    other is None or (-link[0], link[1]) < (-other[0], other[1])
                 ):
                     best[source, target] = link
         return best
 
 
-def _need_mentions(groups: Groups, entered: Sequence[Told]) -> None:
-    names = list(dict.fromkeys(name for told in entered for name in told.get(MENTIONS, ())))
-    groups.read(CALLED, names, MAX_HOLDERS)
-    groups.read(MENTIONS, names, MAX_MENTIONS)
+def _load_mentions(holders: LabelHolders, entries: Sequence[RoleValues]) -> None:
+    names = list(dict.fromkeys(name for values in entries for name in values.get(MENTION, ())))
+    holders.load(NAME, names, MAX_HOLDERS)
+    holders.load(MENTION, names, MAX_MENTIONS)
 
 
-def _mentions(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
-    for name in told.get(MENTIONS, ()):
-        holders, texts = groups.under(CALLED, name), groups.under(MENTIONS, name)
-        if holders and leads(len(holders), len(texts)):
-            link = (strength(len(holders), len(texts)), name)
-            yield from [(target, link) for target in holders]
+def _propose_mentions(
+    holders: LabelHolders, _: str, values: RoleValues
+) -> Iterator[tuple[str, WeightedName]]:
+    for name in values.get(MENTION, ()):
+        targets, texts = holders.get(NAME, name), holders.get(MENTION, name)
+        if targets and is_linkable(len(targets), len(texts)):
+            link = (mention_weight(len(targets), len(texts)), name)
+            yield from [(target, link) for target in targets]
 
 
-def _need_spans(groups: Groups, entered: Sequence[Told]) -> None:
-    names = list(dict.fromkeys(name for told in entered for name in told.get(SPAN, ())))
-    groups.read(SPAN, names, MAX_SHARING)
-    groups.read(
-        CALLED, [name for name in names if 2 <= len(groups.under(SPAN, name)) <= MAX_SHARING], 0
-    )
+def _load_spans(holders: LabelHolders, entries: Sequence[RoleValues]) -> None:
+    names = list(dict.fromkeys(name for values in entries for name in values.get(SPAN, ())))
+    holders.load(SPAN, names, MAX_SHARING)
+    shared = [name for name in names if 2 <= len(holders.get(SPAN, name)) <= MAX_SHARING]
+    holders.load(NAME, shared, 0)
 
 
-def _shares(groups: Groups, source: str, told: Told) -> Iterator[tuple[str, Link]]:
-    for name in told.get(SPAN, ()):
-        texts = groups.under(SPAN, name)
-        if 2 <= len(texts) <= MAX_SHARING and not groups.under(CALLED, name):
-            link = (closeness(len(texts)), name)
+def _propose_shares(
+    holders: LabelHolders, source: str, values: RoleValues
+) -> Iterator[tuple[str, WeightedName]]:
+    for name in values.get(SPAN, ()):
+        texts = holders.get(SPAN, name)
+        if 2 <= len(texts) <= MAX_SHARING and not holders.get(NAME, name):
+            link = (shared_name_weight(len(texts)), name)
             yield from [(target, link) for target in texts if target > source]
 
 
-def _referring(type: str) -> ByName:
-    own = f"{type} "
-    role = f"{REFERS_TO}{own}"
+def _reference_rule(type: str) -> NameRule:
+    prefix = f"{type} "
+    role = f"{REFERENCE}{prefix}"
 
-    def needs(groups: Groups, entered: Sequence[Told]) -> None:
-        addresses = list(
-            dict.fromkeys(
-                address for told in entered for address in of(own, told.get(REFERS_TO, ()))
-            )
+    def load(holders: LabelHolders, entries: Sequence[RoleValues]) -> None:
+        addresses = dict.fromkeys(
+            address
+            for values in entries
+            for address in select_values(prefix, values.get(REFERENCE, ()))
         )
-        groups.read(role, addresses, MAX_REFERRING)
-        groups.read(AT, addresses, MAX_ADDRESSED - 1)
+        holders.load(role, addresses, MAX_REFERRERS)
+        holders.load(ADDRESS, addresses, MAX_ADDRESSEES - 1)
 
-    def links(groups: Groups, _: str, told: Told) -> Iterator[tuple[str, Link]]:
-        for address in of(own, told.get(REFERS_TO, ())):
-            if len(groups.under(role, address)) <= MAX_REFERRING:
-                yield from ((target, (1.0, address)) for target in groups.under(AT, address))
+    def propose(
+        holders: LabelHolders, _: str, values: RoleValues
+    ) -> Iterator[tuple[str, WeightedName]]:
+        for address in select_values(prefix, values.get(REFERENCE, ())):
+            if len(holders.get(role, address)) <= MAX_REFERRERS:
+                yield from ((target, (1.0, address)) for target in holders.get(ADDRESS, address))
 
-    return ByName(type, needs, links, version=2)
+    return NameRule(type, load, propose, version=2)
 
 
-BY_NAME = (
-    ByName(MENTIONING, _need_mentions, _mentions, version=4),
-    _referring(REFERS),
-    ByName(SHARES, _need_spans, _shares, version=2),
-    _referring(FOREIGN_KEY),
+NAME_RULES = (
+    NameRule(MENTIONS, _load_mentions, _propose_mentions, version=4),
+    _reference_rule(REFERS_TO),
+    NameRule(SHARES, _load_spans, _propose_shares, version=2),
+    _reference_rule(FOREIGN_KEY),
 )

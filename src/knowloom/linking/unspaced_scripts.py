@@ -1,5 +1,8 @@
-"""Names in scripts without spaces. One may begin at every sign, so they are looked for sign by sign, only as long as some name begins so:
-to ask for every run of up to MAX_SIGNS signs took twenty times the text, in memory too.
+"""Match names in scripts without spaces (Thai, Chinese, Japanese).
+
+A name may begin at every character, so runs are extended character by character, and only while
+some name starts with them. Looking up every run that may be a name would take twenty times the
+text, in memory too.
 """
 
 from __future__ import annotations
@@ -7,71 +10,72 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from knowloom.linking.name_keys import AT_MOST, Runs, Text
-from knowloom.text.mentions import MAX_SIGNS, begins_with_sign
+from knowloom.linking.name_keys import POSITION_BASE, KeyedText, RunLengths
+from knowloom.text.mentions import MAX_UNSPACED_CHARACTERS, begins_unspaced
 
-SHORTEST = 2  # signs of a name
-TOGETHER = 200_000  # places that are looked at together: some 30 MB
-Known = Callable[
-    [AbstractSet[str]], set[str]
-]  # which of some runs are names, or beginnings of names
-Places = Mapping[str, Sequence[int]]  # of texts
+MIN_NAME_LENGTH = 2  # characters
+BATCH_POSITIONS = 200_000  # positions extended together: about 30 MB
+RunFilter = Callable[[AbstractSet[str]], set[str]]
+Positions = Mapping[str, Sequence[int]]  # by id of the item
 
 
-def beginnings(name: str) -> list[str]:
-    """What a name begins with, itself included; nothing if its first word is no sign."""
-    words = name.split(" ") if begins_with_sign(name) else []
-    return [" ".join(words[:length]) for length in range(SHORTEST, len(words) + 1)]
+def list_prefixes(name: str) -> list[str]:
+    """Return the prefixes of a name, itself included; none if it begins in a spaced script."""
+    words = name.split(" ") if begins_unspaced(name) else []
+    return [" ".join(words[:length]) for length in range(MIN_NAME_LENGTH, len(words) + 1)]
 
 
-def grown(
-    texts: Mapping[str, Text], places: Places, begun: Known, called: Known
-) -> dict[str, dict[int, Runs]]:
-    """The names that begin at these places, by the number of the word there, shortest first, with their lengths; a possessive also without its
-    ending, which comes last."""
-    found: dict[str, dict[int, Runs]] = {id: {} for id in places}
-    for growing in _portions(places):
-        for length in range(SHORTEST, MAX_SIGNS + 1):
-            runs = {id: texts[id].beginning(starts, length) for id, starts in growing.items()}
-            going_on = begun(_forms(runs.values()))
-            names = called(going_on) if going_on else going_on
-            for id, starts in growing.items() if names else ():
-                _add(found[id], starts, runs[id], names, length)
-            growing = {
-                id: [place for place, run in zip(starts, runs[id], strict=True) if run in going_on]
-                for id, starts in growing.items()
+def match_names(
+    texts: Mapping[str, KeyedText], positions: Positions, prefixes: RunFilter, names: RunFilter
+) -> dict[str, dict[int, RunLengths]]:
+    """Return the names that begin at these positions, by word number, shortest first.
+
+    `prefixes` and `names` select from a set of runs the prefixes of names and the names. A
+    possessive is also matched without its ending, which then comes last.
+    """
+    matches: dict[str, dict[int, RunLengths]] = {id: {} for id in positions}
+    for frontier in _batches(positions):
+        for length in range(MIN_NAME_LENGTH, MAX_UNSPACED_CHARACTERS + 1):
+            runs = {id: texts[id].prefixes(starts, length) for id, starts in frontier.items()}
+            live = prefixes(_forms(runs.values()))
+            complete = names(live) if live else live
+            for id, starts in frontier.items() if complete else ():
+                _add_matches(matches[id], starts, runs[id], complete, length)
+            frontier = {
+                id: [start for start, run in zip(starts, runs[id], strict=True) if run in live]
+                for id, starts in frontier.items()
             }
-            if not any(growing.values()):
+            if not any(frontier.values()):
                 break
-    return found
+    return matches
 
 
-def _portions(places: Places) -> Iterator[Places]:
-    portion: dict[str, Sequence[int]] = {}
+def _batches(positions: Positions) -> Iterator[Positions]:
+    batch: dict[str, Sequence[int]] = {}
     size = 0
-    for id, starts in places.items():
-        portion[id] = starts
+    for id, starts in positions.items():
+        batch[id] = starts
         size += len(starts)
-        if size >= TOGETHER:
-            yield portion
-            portion, size = {}, 0
-    yield portion
+        if size >= BATCH_POSITIONS:
+            yield batch
+            batch, size = {}, 0
+    yield batch
 
 
 def _forms(runs: Iterable[Sequence[str]]) -> set[str]:
-    """All runs, possessives also without their endings."""
-    every = set().union(*runs) - {""}
-    return every.union([run[:-2] for run in every if run.endswith("'s")])
+    """Return all runs, possessives also without their endings."""
+    forms = set().union(*runs) - {""}
+    return forms.union([run[:-2] for run in forms if run.endswith("'s")])
 
 
-def _add(
-    found: dict[int, Runs],
-    places: Sequence[int],
+def _add_matches(
+    matches: dict[int, RunLengths],
+    positions: Sequence[int],
     runs: Sequence[str],
     names: AbstractSet[str],
     length: int,
 ) -> None:
-    for place, run in zip(places, runs, strict=True):
+    for position, run in zip(positions, runs, strict=True):
         for form in (run, run[:-2]) if run.endswith("'s") else (run,):
             if form in names:
-                found.setdefault(place // AT_MOST, {})[form] = length
+                matches.setdefault(position // POSITION_BASE, {})[form] = length
