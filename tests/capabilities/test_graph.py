@@ -842,7 +842,7 @@ def test_a_rule_that_cannot_be_used_is_reported_and_the_rest_holds(kb):
 
 
 def test_more_claims_than_can_be_looked_at_are_told(kb, monkeypatch):
-    monkeypatch.setattr("knowloom.capabilities.graph.entities.MAX_CLAIMS", 2)
+    monkeypatch.setattr("knowloom.capabilities.graph.neighbourhood.MAX_CLAIMS", 2)
     claims = [
         Item(
             f"c{number}",
@@ -992,5 +992,5 @@ def test_what_knowloom_noticed_itself_is_no_relationship(kb):
         entity("mast"),
         edges=(Edge("ship", "mast", "HAS", space="s"),),
     )
-    assert [edge.type for edge in kb.edges(["s"], made=True)] == ["mentions"]
+    assert [edge.type for edge in kb.edges(["s"], automatic=True)] == ["mentions"]
     assert links(told.for_entities(["ship", "mast"])) == [("ship", "HAS", "mast")]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from knowloom import Edge, GraphContext, Item
-from knowloom.capabilities.graph import entities
+from knowloom.capabilities.graph import entities, relationships
 from knowloom.capabilities.graph.documents import QueryText
 from knowloom.capabilities.graph.entities import EntityHit, Neighbours
 from knowloom.capabilities.graph.options import GraphOptions
@@ -89,6 +89,7 @@ def test_an_entity_with_more_links_than_were_read_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(entities, "HUB_CAP", 2)
+    monkeypatch.setattr(relationships, "HUB_CAP", 2)
     kb, store = watched(
         *(Edge("alpha", id, "USES", 0.5, "one") for id in ("beta", "gamma", "delta")),
         ids=("alpha", "beta", "gamma", "delta"),
@@ -106,6 +107,7 @@ def test_links_are_the_same_whether_or_not_some_were_read_before(
 ) -> None:
     """Hubs, forbidden links, links across spaces, and links of knowloom's own, which fill the places of people's."""
     monkeypatch.setattr(entities, "HUB_CAP", 3)
+    monkeypatch.setattr(relationships, "HUB_CAP", 3)
     chance = Random(seed)
     keys = [(space, f"e{number}") for space in SPACES for number in range(9)]
     store.apply(
@@ -122,10 +124,11 @@ def test_links_are_the_same_whether_or_not_some_were_read_before(
         starts = [EntityHit(Hit(item, 0.5)) for item in store.get(chance.sample(keys, 6))]
         near = entities.expand_neighbours(asked, starts, QueryText("", (), ""), options)
         shown = [
-            one.hit for one in (*starts[: chance.randrange(6)], *near.found[: chance.randrange(8)])
+            one.hit
+            for one in (*starts[: chance.randrange(6)], *near.entities[: chance.randrange(8)])
         ]
-        found = entities.find_relationships(asked, shown, options, near)
-        assert near.links and found == entities.find_relationships(
+        found = relationships.find_relationships(asked, shown, options, near)
+        assert near.edges and found == relationships.find_relationships(
             asked, shown, options, Neighbours()
         )
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from knowloom.axioms import parsing
 from knowloom.axioms.model import Axiom
-from knowloom.errors import Invalid, NotFound
+from knowloom.errors import Invalid
+from knowloom.files import read_text
 
 MAX_BYTES = 16_000_000
 SUFFIXES = (".json", ".yaml", ".yml")
@@ -41,16 +42,9 @@ def read_axioms(path: str | Path) -> Iterator[ParsedAxiom | RejectedAxiom]:
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         raise Invalid(f"an axiom file must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
-    if not file.is_file():
-        raise NotFound(f"no file {str(path)!r}")
-    try:
-        if file.stat().st_size > MAX_BYTES:
-            raise Invalid(f"{path} must have at most {MAX_BYTES:,} bytes: split it")
-        text = file.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Invalid(f"{path}: not UTF-8: {error}") from None
-    except OSError as error:
-        raise Invalid(f"{path}: cannot be read: {error.strerror}") from None
+    if file.is_file() and file.stat().st_size > MAX_BYTES:
+        raise Invalid(f"{path} must have at most {MAX_BYTES:,} bytes: split it")
+    text = read_text(file)
     load = _load_json if file.suffix.lower() == ".json" else _load_yaml
     yield from _parse_rows(*load(text, str(path)), str(path))
 

@@ -1,1 +1,1 @@
-"""Graph context: entities, relationships, axioms and claims for a query, for given entities, or for a document."""
+"""Graph context: entities, relationships, axioms and claims for a query, entities or a document."""

@@ -1,4 +1,7 @@
-"""Documents a graph context is asked for, and what of a long one is worth searching for. The cost grows with the length alone."""
+"""Documents that a graph context is built for, and the terms a long one is searched by.
+
+The cost of reading a document is linear in its length.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,26 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from knowloom import validation
 from knowloom.errors import Invalid
-from knowloom.options import fraction, whole
-from knowloom.text.words import words
+from knowloom.model import Hit, Item, Kind, LeftOut
+from knowloom.text.words import extract_terms
+from knowloom.validation import validate_fraction, validate_int, validate_name
 
 MAX_CONTENT = 10_000_000  # characters
 PASSAGE_LENGTH = 300  # characters, about two sentences
 MAX_PASSAGES = 24
-MAX_GIST = 8  # words a passage is ranked by
+MAX_GIST = 8  # words that a passage is ranked by
 MAX_TERMS = 64  # words that a long document is searched by
 NAME_WEIGHT = 3.0  # of a word that looks like a name
 
 _BOUNDARY = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n")
 _TOKEN = re.compile(r"[^\W_](?:[\w.\-/]*[^\W_])?")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedEntity:
-    """A mention in a document, and the entity it was linked to, if it was."""
+    """A mention in a document, and the entity it was linked to, if any."""
 
     mention: str
     entity_id: str | None = None
@@ -33,7 +37,7 @@ class LinkedEntity:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as an editor has it. `selection` is (start, end) in characters of the content."""
+    """A document in an editor; `selection` is (start, end) in characters of the content."""
 
     id: str = ""
     title: str = ""
@@ -43,12 +47,10 @@ class Document:
 
     @property
     def text(self) -> str:
-        """What is selected, or all of it."""
-        return (
-            self.content
-            if self.selection is None
-            else self.content[self.selection[0] : self.selection[1]]
-        )
+        """The selected text, or all of it."""
+        if self.selection is None:
+            return self.content
+        return self.content[self.selection[0] : self.selection[1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,104 +63,132 @@ class QueryText:
 
 
 def validate_document(document: object) -> Document:
+    """Return the document; raise Invalid for a wrong field."""
     if not isinstance(document, Document):
-        raise Invalid(f"a document must be a Document, not {type(document).__name__}")
-    what = f"document {str(document.id)[:80]!r}"
+        raise Invalid(f"document must be a Document, got {type(document).__name__}")
+    where = f"document {str(document.id)[:80]!r}"
     for name in ("id", "title", "content"):
-        if not isinstance(getattr(document, name), str):
-            raise Invalid(
-                f"{what}: {name} must be text, not {type(getattr(document, name)).__name__}"
-            )
-    if len(document.content) > MAX_CONTENT:
+        value = getattr(document, name)
+        if not isinstance(value, str):
+            raise Invalid(f"{where}: {name} must be a text, got {type(value).__name__}")
+    length = len(document.content)
+    if length > MAX_CONTENT:
         raise Invalid(
-            f"{what} has {len(document.content):,} characters; the most is {MAX_CONTENT:,}"
+            f"{where}: content must have at most {MAX_CONTENT:,} characters, got {length:,}"
         )
-    if re.search("[\ud800-\udfff]", document.content + document.title):
-        raise Invalid(f"{what} contains lone surrogates, which are not text")
+    if _SURROGATES.search(document.content + document.title):
+        raise Invalid(f"{where} contains lone surrogates, which are not text")
     if document.selection is not None:
-        _check_selection(what, document)
+        _validate_selection(where, document)
     for link in document.linked_entities:
-        if not isinstance(link, LinkedEntity):
-            raise Invalid(
-                f"{what}: a linked entity must be a LinkedEntity, not {type(link).__name__}"
-            )
-        validation.name("a mention", link.mention)
-        fraction(f"{what}: the confidence of {link.mention!r}", link.confidence)
-        if link.entity_id is not None:
-            validation.name("entity_id", link.entity_id)
-    if (
-        not document.text.strip()
-        and not document.title.strip()
-        and not any(link.entity_id for link in document.linked_entities)
-    ):
-        raise Invalid(f"{what} has neither text nor linked entities")
+        _validate_link(where, link)
+    has_text = document.text.strip() or document.title.strip()
+    if not has_text and not any(link.entity_id for link in document.linked_entities):
+        raise Invalid(f"{where} has neither text nor linked entities")
     return document
 
 
-def _check_selection(what: str, document: Document) -> None:
-    if not isinstance(document.selection, tuple | list) or len(document.selection) != 2:
-        raise Invalid(f"{what}: a selection is (start, end), not {document.selection!r}")
-    start, end = document.selection
-    whole(f"{what}: the start of the selection", start, 0, len(document.content))
-    whole(f"{what}: the end of the selection", end, 0, len(document.content))
+def _validate_selection(where: str, document: Document) -> None:
+    selection = document.selection
+    if not isinstance(selection, tuple | list) or len(selection) != 2:
+        raise Invalid(f"{where}: selection must be (start, end), got {selection!r}")
+    start, end = selection
+    validate_int(f"{where}: the start of the selection", start, 0, len(document.content))
+    validate_int(f"{where}: the end of the selection", end, 0, len(document.content))
     if start >= end:
-        raise Invalid(f"{what}: the selection {start} to {end} is empty")
+        raise Invalid(f"{where}: the selection {start} to {end} is empty")
+
+
+def _validate_link(where: str, link: object) -> None:
+    if not isinstance(link, LinkedEntity):
+        raise Invalid(f"{where}: a linked entity must be a LinkedEntity, got {type(link).__name__}")
+    validate_name("mention", link.mention)
+    validate_fraction(f"{where}: the confidence of {link.mention!r}", link.confidence)
+    if link.entity_id is not None:
+        validate_name("entity_id", link.entity_id)
+
+
+def select_links(
+    document: Document, min_confidence: float
+) -> tuple[dict[str, float], list[LeftOut]]:
+    """Return the entities a document is linked to with their confidence, the most certain first,
+    and the mentions that are left out. With a selection only links whose mention is in it count."""
+    text = document.text.lower()
+    scores: dict[str, float] = {}
+    left_out: list[LeftOut] = []
+    for link in document.linked_entities:
+        if document.selection is not None and link.mention.lower() not in text:
+            continue
+        if link.entity_id is None:
+            left_out.append(_leave_out_link(link, "the mention is linked to no entity"))
+        elif link.confidence < min_confidence:
+            reason = f"its link has the confidence {link.confidence:g}, below {min_confidence:g}"
+            left_out.append(_leave_out_link(link, reason))
+        else:
+            confidence = float(link.confidence)
+            scores[link.entity_id] = max(scores.get(link.entity_id, 0.0), confidence)
+    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))), left_out
+
+
+def _leave_out_link(link: LinkedEntity, reason: str) -> LeftOut:
+    item = Item(link.entity_id or "", "", Kind.ENTITY, title=link.mention)
+    return LeftOut(Hit(item, link.confidence), "entities", reason)
 
 
 def extract_query(document: Document) -> QueryText:
-    """A text is searched for by its most telling words, and ranked by: of each of its richest passages the words that tell most.
-    A ranker that counts terms would find every entity lost among the words of a whole document."""
+    """Reduce a document to the terms it is searched by, and its best passages to a few terms each.
+
+    A ranker that counts terms would lose every entity among the words of a whole document.
+    """
     text = "\n\n".join(part for part in (document.title, document.text) if part.strip())
-    rare = weigh_terms(text)
-    gists = [_gist(passage, rare) for passage in split_passages(text)]
+    weights = weigh_terms(text)
+    gists = [_extract_gist(passage, weights) for passage in split_passages(text)]
     ranked = sorted(
-        enumerate(gists), key=lambda pair: (-sum(rare[word] for word in pair[1]), pair[0])
+        enumerate(gists), key=lambda pair: (-sum(weights[word] for word in pair[1]), pair[0])
     )
     best = [" ".join(gist) for _, gist in sorted(ranked[:MAX_PASSAGES]) if gist]
-    return QueryText(
-        " ".join(rare) or text[:PASSAGE_LENGTH],
-        tuple(dict.fromkeys(best)) or (text[:PASSAGE_LENGTH],),
-        text,
-    )
+    start = text[:PASSAGE_LENGTH]
+    return QueryText(" ".join(weights) or start, tuple(dict.fromkeys(best)) or (start,), text)
 
 
 def weigh_terms(text: str) -> dict[str, float]:
-    """The words that say most of what a text is about, best first: frequent ones, names before others. Each comes with what it
-    tells in one place: a word that stands everywhere tells little there."""
+    """Return the most characteristic words, best first: frequent ones, names before others.
+
+    The weight is that of a single occurrence: the more occurrences, the less each one weighs.
+    """
     counts: Counter[str] = Counter()
     names: Counter[str] = Counter()
-    for found in _TOKEN.finditer(text):
-        word = found.group()
+    for token in _TOKEN.finditer(text):
+        word = token.group()
         folded = word.lower()
         counts[folded] += 1
-        inside = (
-            found.start() > 1 and text[found.start() - 2] not in ".!?\n"
-        )  # the first word of a sentence is always written large
+        # The first word of a sentence is always capitalised.
+        is_inside = token.start() > 1 and text[token.start() - 2] not in ".!?\n"
         names[folded] += (
-            not word.islower() and (inside or not word[1:].islower()) and not word.isnumeric()
+            not word.islower() and (is_inside or not word[1:].islower()) and not word.isnumeric()
         )
-    weight = {
+    weights = {
         word: NAME_WEIGHT if names[word] * 2 >= count else 1.0
         for word, count in counts.items()
-        if words(word)
+        if extract_terms(word)
     }
-    best = sorted(weight, key=lambda word: (-weight[word] * counts[word] ** 0.5, word))[:MAX_TERMS]
-    return {word: weight[word] / counts[word] ** 0.5 for word in best}
+    best = sorted(weights, key=lambda word: (-weights[word] * counts[word] ** 0.5, word))
+    return {word: weights[word] / counts[word] ** 0.5 for word in best[:MAX_TERMS]}
 
 
 def split_passages(text: str) -> list[str]:
-    """Whole sentences, as many as make a passage; a run without sentences is cut at spaces."""
-    made: list[str] = []
+    """Join whole sentences into passages; cut text without sentences at spaces."""
+    passages: list[str] = []
     for sentence in _BOUNDARY.split(text):
-        for piece in _pieces(sentence.strip()):
-            if made and len(made[-1]) + len(piece) < PASSAGE_LENGTH:
-                made[-1] = f"{made[-1]} {piece}"
+        for piece in _cut_sentence(sentence.strip()):
+            if passages and len(passages[-1]) + len(piece) < PASSAGE_LENGTH:
+                passages[-1] = f"{passages[-1]} {piece}"
             elif piece:
-                made.append(piece)
-    return made
+                passages.append(piece)
+    return passages
 
 
-def _pieces(sentence: str) -> list[str]:
+def _cut_sentence(sentence: str) -> list[str]:
     pieces: list[str] = []
     start = 0
     while len(sentence) - start > 2 * PASSAGE_LENGTH:
@@ -169,12 +199,9 @@ def _pieces(sentence: str) -> list[str]:
     return [*pieces, sentence[start:].strip()]
 
 
-def _gist(passage: str, rare: dict[str, float]) -> list[str]:
-    """The words of a passage that tell most, in their order."""
-    found = [
-        word
-        for word in dict.fromkeys(found.group().lower() for found in _TOKEN.finditer(passage))
-        if word in rare
-    ]
-    best = set(sorted(found, key=lambda word: (-rare[word], word))[:MAX_GIST])
-    return [word for word in found if word in best]
+def _extract_gist(passage: str, weights: dict[str, float]) -> list[str]:
+    """Return the heaviest words of a passage in their order."""
+    tokens = dict.fromkeys(token.group().lower() for token in _TOKEN.finditer(passage))
+    words = [word for word in tokens if word in weights]
+    best = set(sorted(words, key=lambda word: (-weights[word], word))[:MAX_GIST])
+    return [word for word in words if word in best]

@@ -1,180 +1,39 @@
-"""What of each thing is shown, as plain fields: a card is a hit whose item has the fields as its properties and the part it goes to
-as its section."""
+"""Formats of a graph context.
+
+A record is a hit whose item has the fields to show as its properties and its part of the answer as
+its section; `graph_layout` writes records.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from knowloom.axioms.model import Axiom, Violation
 from knowloom.axioms.parsing import describe_rules
+from knowloom.caching import cached
 from knowloom.capabilities.graph.options import GraphOptions
-from knowloom.construction import maker
-from knowloom.formats.layout import (
-    FORMATS,
-    Layout,
-    as_json,
-    in_bold,
-    in_quotes,
-    json_like,
-    link_line,
-    on_one_line,
-    yaml_element,
+from knowloom.construction import fast_constructor
+from knowloom.formats.fields import (
+    encode_json,
+    format_relationship,
+    format_value,
+    quote_name,
+    to_json_value,
 )
-from knowloom.formats.markdown_escape import body_text, heading_text, listed_text, one_line
+from knowloom.formats.layout import FORMATS, Layout
+from knowloom.formats.markdown import escape_bold
+from knowloom.formats.markdown_escape import escape_body, escape_heading, escape_list_line
+from knowloom.formats.yaml import format_element
 from knowloom.model import Form, Hit, Item, Key, Kind
+from knowloom.text.normalisation import collapse_whitespace
 
-PROPERTY_DESCRIPTIONS = "property_descriptions"  # of an entity, or of a rule for its type: what properties mean; never shown as a property
-_hit, _item = maker(Hit), maker(Item)
-
-
-def entity_record(hit: Hit, options: GraphOptions, descriptions: Mapping[str, Any]) -> Hit:
-    item = hit.item
-    names = (
-        [name for name in item.properties if name != PROPERTY_DESCRIPTIONS][
-            : options.max_properties_per_entity
-        ]
-        if options.include_properties
-        else []
-    )
-    own = item.properties.get(PROPERTY_DESCRIPTIONS)
-    known = (
-        {**descriptions, **(own if isinstance(own, Mapping) else {})}
-        if options.include_property_descriptions
-        else {}
-    )
-    fields = {
-        "type": item.type,
-        "name": item.name,
-        "id": item.id if options.include_entity_ids else "",
-        "text": item.text or item.summary,
-        "properties": {name: item.properties[name] for name in names},
-        PROPERTY_DESCRIPTIONS: {name: str(known[name]) for name in names if name in known},
-    }
-    return _card(hit, ENTITIES, fields, text=item.text, summary=item.summary)
-
-
-def relationship_record(hit: Hit, names: Mapping[Key, str], options: GraphOptions) -> Hit:
-    edge = hit.edge
-    assert edge is not None
-    ids = {"from_id": edge.source, "to_id": edge.target} if options.include_entity_ids else {}
-    properties = (
-        dict(list(edge.properties.items())[: options.max_properties_per_entity])
-        if options.include_properties
-        else {}
-    )
-    fields = {
-        "from": names[edge.source_key],
-        "type": edge.type,
-        "to": names[edge.target_key],
-        **ids,
-        "properties": properties,
-    }
-    return _card(hit, RELATIONSHIPS, fields)
-
-
-def relationship_hit(edge_hit: Hit) -> Hit:
-    """A hit for a link: its item only names it."""
-    edge = edge_hit.edge
-    assert edge is not None
-    return _with(edge_hit, Item(edge.name, edge.space, Kind.NODE, edge.type, section=RELATIONSHIPS))
-
-
-def axiom_record(hit: Hit, one: Axiom) -> Hit:
-    rule = one.description or describe_rules(one) or one.name
-    return _card(
-        hit,
-        AXIOMS,
-        {"name": one.name, "applies_to": one.target_type, "severity": one.severity, "rule": rule},
-    )
-
-
-def claim_record(hit: Hit, names: Mapping[str, str], options: GraphOptions) -> Hit:
-    item, said = hit.item, hit.item.properties
-    predicate = str(said.get("predicate", "")) or item.type or "says"
-    fields: dict[str, Any] = {
-        "subject": names.get(item.subject or "", item.subject or ""),
-        "subject_id": (item.subject or "") if options.include_entity_ids else "",
-        "predicate": predicate,
-        "object": said.get("object", item.text or item.title),
-        "confidence": item.confidence,
-        "status": said.get("status"),
-        "evidence": str(said.get("evidence") or item.text),
-        "document": str(said.get("document") or item.source or ""),
-    }
-    return _card(hit, CLAIMS, fields, kept=("object",))
-
-
-def violation_record(one: Violation, score: float) -> Hit:
-    fields = {
-        "severity": one.severity,
-        "about": one.name,
-        "message": one.message,
-        "rule": one.axiom_name,
-    }
-    item = Item(
-        f"{one.id}: {one.axiom or one.constraint}: {one.message}",
-        one.space,
-        Kind.NODE,
-        one.constraint,
-    )
-    return _card(Hit(item, score), VIOLATIONS, fields)
-
-
-def _card(
-    hit: Hit,
-    section: str,
-    fields: Mapping[str, Any],
-    kept: tuple[str, ...] = (),
-    text: str = "",
-    summary: str = "",
-) -> Hit:
-    """Fields that say nothing are left out, but for those that must be kept."""
-    said = {
-        name: value
-        for name, value in fields.items()
-        if name in kept or (value is not None and value not in ("", {}, []))
-    }
-    item = hit.item
-    shown = _item(
-        item.id,
-        item.space,
-        item.kind,
-        item.type,
-        item.title,
-        text,
-        summary,
-        said,
-        (),
-        section,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        False,
-    )
-    return _with(hit, shown)
-
-
-def _with(hit: Hit, item: Item) -> Hit:
-    """The hit with another item. `replace` takes five times as long, and a request has dozens."""
-    return _hit(item, hit.score, hit.signals, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
-
-
-Fields = Mapping[str, Any]
-ENTITIES, RELATIONSHIPS, AXIOMS, CLAIMS, VIOLATIONS = (
-    "entities",
-    "relationships",
-    "axioms",
-    "claims",
-    "violations",
-)
+ENTITIES = "entities"
+RELATIONSHIPS = "relationships"
+AXIOMS = "axioms"
+CLAIMS = "claims"
+VIOLATIONS = "violations"
 HEADINGS = {
     ENTITIES: "Knowledge Entities",
     RELATIONSHIPS: "Relationships",
@@ -183,138 +42,260 @@ HEADINGS = {
     VIOLATIONS: "Violations",
 }
 POINTER_FIELDS = ("type", "name", "id")
+# A property of an entity, or of a rule for its type, that describes the other ones; never shown.
+PROPERTY_DESCRIPTIONS = "property_descriptions"
+
+Fields = Mapping[str, Any]
+_hit, _item = fast_constructor(Hit), fast_constructor(Item)
 
 
-@lru_cache(maxsize=64)
+def entity_record(hit: Hit, options: GraphOptions, descriptions: Fields) -> Hit:
+    """Return the record of an entity; `descriptions` are those of the properties of its type."""
+    item = hit.item
+    names: list[str] = []
+    if options.include_properties:
+        names = [name for name in item.properties if name != PROPERTY_DESCRIPTIONS]
+        names = names[: options.max_properties_per_entity]
+    if options.include_property_descriptions:
+        overrides = item.properties.get(PROPERTY_DESCRIPTIONS)
+        if isinstance(overrides, Mapping):
+            descriptions = {**descriptions, **overrides}
+    else:
+        descriptions = {}
+    fields = {
+        "type": item.type,
+        "name": item.name,
+        "id": item.id if options.include_entity_ids else "",
+        "text": item.text or item.summary,
+        "properties": {name: item.properties[name] for name in names},
+        PROPERTY_DESCRIPTIONS: {
+            name: str(descriptions[name]) for name in names if name in descriptions
+        },
+    }
+    return _make_record(hit, ENTITIES, fields, text=item.text, summary=item.summary)
+
+
+def relationship_record(hit: Hit, names: Mapping[Key, str], options: GraphOptions) -> Hit:
+    """Return the record of an edge; `names` are those of its ends."""
+    edge = hit.edge
+    assert edge is not None
+    ids = {"from_id": edge.source, "to_id": edge.target} if options.include_entity_ids else {}
+    properties = {}
+    if options.include_properties:
+        properties = dict(list(edge.properties.items())[: options.max_properties_per_entity])
+    fields = {
+        "from": names[edge.source_key],
+        "type": edge.type,
+        "to": names[edge.target_key],
+        **ids,
+        "properties": properties,
+    }
+    return _make_record(hit, RELATIONSHIPS, fields)
+
+
+def relationship_hit(hit: Hit) -> Hit:
+    """Return the hit of an edge with an item that names it."""
+    edge = hit.edge
+    assert edge is not None
+    return _with_item(hit, Item(edge.name, edge.space, Kind.NODE, edge.type, section=RELATIONSHIPS))
+
+
+def axiom_record(hit: Hit, axiom: Axiom) -> Hit:
+    """Return the record of an axiom."""
+    fields = {
+        "name": axiom.name,
+        "applies_to": axiom.target_type,
+        "severity": axiom.severity,
+        "rule": axiom.description or describe_rules(axiom) or axiom.name,
+    }
+    return _make_record(hit, AXIOMS, fields)
+
+
+def claim_record(hit: Hit, names: Mapping[str, str], options: GraphOptions) -> Hit:
+    """Return the record of a claim; `names` are those of the entities by id."""
+    item, claim, subject = hit.item, hit.item.properties, hit.item.subject or ""
+    fields: dict[str, Any] = {
+        "subject": names.get(subject, subject),
+        "subject_id": subject if options.include_entity_ids else "",
+        "predicate": str(claim.get("predicate", "")) or item.type or "says",
+        "object": claim.get("object", item.text or item.title),
+        "confidence": item.confidence,
+        "status": claim.get("status"),
+        "evidence": str(claim.get("evidence") or item.text),
+        "document": str(claim.get("document") or item.source or ""),
+    }
+    return _make_record(hit, CLAIMS, fields, required=("object",))
+
+
+def violation_record(violation: Violation, score: float) -> Hit:
+    """Return the record of a violation."""
+    fields = {
+        "severity": violation.severity,
+        "about": violation.name,
+        "message": violation.message,
+        "rule": violation.axiom_name,
+    }
+    rule = violation.axiom or violation.constraint
+    id = f"{violation.id}: {rule}: {violation.message}"
+    item = Item(id, violation.space, Kind.NODE, violation.constraint)
+    return _make_record(Hit(item, score), VIOLATIONS, fields)
+
+
+def _make_record(
+    hit: Hit,
+    section: str,
+    fields: Fields,
+    required: tuple[str, ...] = (),
+    text: str = "",
+    summary: str = "",
+) -> Hit:
+    """Return a record without the empty fields, except for the required ones."""
+    shown = {
+        name: value
+        for name, value in fields.items()
+        if name in required or (value is not None and value not in ("", {}, []))
+    }
+    item = hit.item
+    names = (item.id, item.space, item.kind, item.type, item.title)
+    rest = (None,) * 8  # the fields from `subject` to `embedding_text`
+    return _with_item(hit, _item(*names, text, summary, shown, (), section, *rest, False))
+
+
+def _with_item(hit: Hit, item: Item) -> Hit:
+    # `replace` takes five times as long, and a request has dozens of records.
+    return _hit(item, hit.score, hit.signals, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
+
+
+@cached("graph formats", 64)
 def graph_layout(format: str, separator: str) -> Layout:
-    """The name holds all that the blocks depend on, as they are remembered by it."""
-    made = replace(
+    """Return the layout that writes records; blocks are cached by its name."""
+    format_block = BLOCKS[format]
+    layout = replace(
         FORMATS[format],
         name=f"graph-{format}-{separator!r}",
-        block=lambda hit, form: BLOCKS[format](section_of(hit), _fields(hit, form)),
+        block=lambda hit, form: format_block(hit.item.section, _select_fields(hit, form)),
     )
     if format in ("json", "yaml"):
-        return made
+        return layout
     opening: Callable[[str], str] = {
         "markdown": lambda name: f"## {HEADINGS[name]}\n",
         "plain": lambda name: f"{HEADINGS[name]}:\n",
     }[format]
     return replace(
-        made,
+        layout,
         opening=opening,
         closing="\n" if format == "markdown" else "",
         separators={ENTITIES: separator},
     )
 
 
-def section_of(hit: Hit) -> str:
-    return hit.item.section
-
-
-def _fields(hit: Hit, form: Form) -> dict[str, Any]:
-    said = hit.item.properties
+def _select_fields(hit: Hit, form: Form) -> dict[str, Any]:
+    shown = hit.item.properties
     if form is not Form.WHOLE:
-        said = {name: said[name] for name in said if name in POINTER_FIELDS}
-    fields: dict[str, Any] = json_like(said)
+        shown = {name: shown[name] for name in shown if name in POINTER_FIELDS}
+    fields: dict[str, Any] = to_json_value(shown)
     return fields | {"text": hit.item.summary} if form is Form.SUMMARY else fields
 
 
-def _named(fields: Fields) -> str:
-    """`Product: Kestrel 2 Tent`, in one line. A name of blanks alone is shown in quotes: it must not leave a heading behind."""
-    name = one_line(fields["name"]) or as_json(fields["name"])
-    id = f" (id: {one_line(fields['id'])})" if "id" in fields else ""
-    return f"{one_line(fields.get('type', '')) or 'entity'}: {name}{id}"
+def _format_title(fields: Fields) -> str:
+    """Return `Product: Kestrel 2 Tent` on one line. A blank name is quoted, as it would leave an
+    empty heading."""
+    name = collapse_whitespace(fields["name"]) or encode_json(fields["name"])
+    id = f" (id: {collapse_whitespace(fields['id'])})" if "id" in fields else ""
+    return f"{collapse_whitespace(fields.get('type', '')) or 'entity'}: {name}{id}"
 
 
-def _markdown(section: str, fields: Fields) -> str:
-    return (
-        f"- {listed_text(LINES[section](fields, in_bold))}\n"
-        if section != ENTITIES
-        else _markdown_entity(fields)
-    )
+def _format_markdown(section: str, fields: Fields) -> str:
+    if section == ENTITIES:
+        return _format_markdown_entity(fields)
+    return f"- {escape_list_line(LINES[section](fields, escape_bold))}\n"
 
 
-def _markdown_entity(fields: Fields) -> str:
-    """The text stands in a quote, so that no line of it can pass for a property."""
-    text = body_text(fields.get("text", "").strip().replace("\r\n", "\n").replace("\r", "\n"))
+def _format_markdown_entity(fields: Fields) -> str:
+    """Write an entity with its text as a quote, so that no line of it can pass for a property."""
+    text = escape_body(fields.get("text", "").strip().replace("\r\n", "\n").replace("\r", "\n"))
     quote = "".join(f"> {line}\n" if line else ">\n" for line in text.split("\n")) if text else ""
-    about = fields.get("property_descriptions", {})
-    facts = "".join(
+    descriptions = fields.get(PROPERTY_DESCRIPTIONS, {})
+    properties = "".join(
         [
-            f"- **{_property(key)}**: {on_one_line(value)}{_about(about, key)}\n"
+            f"- **{_escape_name(key)}**: {format_value(value)}{_format_note(descriptions, key)}\n"
             for key, value in fields.get("properties", {}).items()
         ]
     )
-    return f"### {heading_text(_named(fields))}\n{quote}{facts}"
+    return f"### {escape_heading(_format_title(fields))}\n{quote}{properties}"
 
 
-@lru_cache(maxsize=1024)
-def _property(name: str) -> str:
-    """The name of a property. The same few come back in every entity."""
-    return in_bold(name)
+@cached("graph fields", 1024)
+def _escape_name(name: str) -> str:
+    """Escape the name of a property; the same few occur in all entities."""
+    return escape_bold(name)
 
 
-def _plain(section: str, fields: Fields) -> str:
-    return (
-        f"- {LINES[section](fields, in_quotes)}\n" if section != ENTITIES else _plain_entity(fields)
-    )
+def _format_plain(section: str, fields: Fields) -> str:
+    if section == ENTITIES:
+        return _format_plain_entity(fields)
+    return f"- {LINES[section](fields, quote_name)}\n"
 
 
-def _plain_entity(fields: Fields) -> str:
-    """Only the first line is not indented; lines of the text have a bar in front, so that none can pass for a property."""
-    text = [
-        f"  | {one_line(line)}".rstrip() for line in fields.get("text", "").strip().splitlines()
-    ]
-    about = fields.get("property_descriptions", {})
-    facts = [
-        f"  {in_quotes(key)}: {on_one_line(value)}{_about(about, key)}"
+def _format_plain_entity(fields: Fields) -> str:
+    """Write an entity with all but the first line indented, and a bar before lines of its text, so
+    that none can pass for a property."""
+    lines = fields.get("text", "").strip().splitlines()
+    text = [f"  | {collapse_whitespace(line)}".rstrip() for line in lines]
+    descriptions = fields.get(PROPERTY_DESCRIPTIONS, {})
+    properties = [
+        f"  {quote_name(key)}: {format_value(value)}{_format_note(descriptions, key)}"
         for key, value in fields.get("properties", {}).items()
     ]
-    return "\n".join([_named(fields), *text, *facts]) + "\n"
+    return "\n".join([_format_title(fields), *text, *properties]) + "\n"
 
 
-def _about(descriptions: Fields, key: str) -> str:
-    return f" ({on_one_line(descriptions[key])})" if key in descriptions else ""
+def _format_note(descriptions: Fields, key: str) -> str:
+    return f" ({format_value(descriptions[key])})" if key in descriptions else ""
 
 
-def _axiom(fields: Fields, name: Callable[[str], str]) -> str:
-    title = f"**{name(fields['name'])}**" if name is in_bold else name(fields["name"])
-    return f"{title}: {one_line(fields['rule'])}"
+def _format_axiom(fields: Fields, name: Callable[[str], str]) -> str:
+    title = f"**{name(fields['name'])}**" if name is escape_bold else name(fields["name"])
+    return f"{title}: {collapse_whitespace(fields['rule'])}"
 
 
-def _claim(fields: Fields, name: Callable[[str], str]) -> str:
-    said = [
-        f"{what} {on_one_line(fields[what])}" for what in ("confidence", "status") if what in fields
+def _format_claim(fields: Fields, name: Callable[[str], str]) -> str:
+    line = f"{name(fields['subject'])}, {name(fields['predicate'])}: "
+    line += _format_object(fields.get("object"))
+    details = [
+        f"{key} {format_value(fields[key])}" for key in ("confidence", "status") if key in fields
     ]
-    detail = f" ({', '.join(said)})" if said else ""
-    evidence = (
-        f"; evidence: {as_json(one_line(fields['evidence']))}" if "evidence" in fields else ""
-    )
-    document = f"; document: {one_line(fields['document'])}" if "document" in fields else ""
-    return f"{name(fields['subject'])}, {name(fields['predicate'])}: {_object(fields.get('object'))}{detail}{evidence}{document}"
+    if details:
+        line += f" ({', '.join(details)})"
+    if "evidence" in fields:
+        line += f"; evidence: {encode_json(collapse_whitespace(fields['evidence']))}"
+    if "document" in fields:
+        line += f"; document: {collapse_whitespace(fields['document'])}"
+    return line
 
 
-def _object(value: Any) -> str:
-    """A number with its unit in words, anything else as it is."""
+def _format_object(value: Any) -> str:
+    """Return a number with a unit in words, another value as it is."""
     if isinstance(value, Mapping) and set(value) == {"value", "unit"}:
-        return f"{on_one_line(value['value'])} {on_one_line(value['unit'])}"
-    return on_one_line(value)
+        return f"{format_value(value['value'])} {format_value(value['unit'])}"
+    return format_value(value)
 
 
-def _violation(fields: Fields, name: Callable[[str], str]) -> str:
+def _format_violation(fields: Fields, name: Callable[[str], str]) -> str:
     rule = f" [{name(fields['rule'])}]" if "rule" in fields else ""
-    return f"{fields['severity']}: {name(fields['about'])}: {one_line(fields['message'])}{rule}"
+    message = collapse_whitespace(fields["message"])
+    return f"{fields['severity']}: {name(fields['about'])}: {message}{rule}"
 
 
 LINES: dict[str, Callable[[Fields, Callable[[str], str]], str]] = {
-    RELATIONSHIPS: link_line,
-    AXIOMS: _axiom,
-    CLAIMS: _claim,
-    VIOLATIONS: _violation,
+    RELATIONSHIPS: format_relationship,
+    AXIOMS: _format_axiom,
+    CLAIMS: _format_claim,
+    VIOLATIONS: _format_violation,
 }
 BLOCKS: dict[str, Callable[[str, Fields], str]] = {
-    "json": lambda _, fields: as_json(fields),
-    "markdown": _markdown,
-    "plain": _plain,
-    "yaml": lambda _, fields: yaml_element(fields, ""),
+    "json": lambda _, fields: encode_json(fields),
+    "markdown": _format_markdown,
+    "plain": _format_plain,
+    "yaml": lambda _, fields: format_element(fields, ""),
 }

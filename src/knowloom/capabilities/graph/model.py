@@ -1,4 +1,4 @@
-"""What a graph context answers."""
+"""Results of a graph context."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from knowloom.model import Edge, Form, Hit, Item, Kind, LeftOut, Problem, Stats
 
 @dataclass(frozen=True, slots=True)
 class GraphEntity:
-    """An entity of the answer: why it is there, and how it is shown."""
+    """An entity of the answer, its scores, and the form it is shown in."""
 
     hit: Hit
     matched_terms: tuple[str, ...] = ()
     form: Form = Form.WHOLE
     tokens: int = 0
-    shown_properties: tuple[str, ...] = ()  # the names of those in the text
+    shown_properties: tuple[str, ...] = ()  # names of the properties in the text
 
     @property
     def item(self) -> Item:
@@ -34,7 +34,7 @@ class GraphEntity:
 
 @dataclass(frozen=True, slots=True)
 class Relationship:
-    """A link between two entities of the answer, with their names."""
+    """An edge between two entities of the answer, with their names."""
 
     edge: Edge
     source_name: str
@@ -44,87 +44,60 @@ class Relationship:
 
 @dataclass(frozen=True, slots=True)
 class GraphAnswer:
-    """Entities, what links them, the rules that hold for them and what is claimed about them: as values, and as one text."""
+    """Entities with their relationships, axioms and claims: as values, and as one text."""
 
     text: str
     tokens: int
-    query: str | None = None  # what was asked; None where entities were named
+    query: str | None = None  # None if entities were requested by id
     entities: tuple[GraphEntity, ...] = ()
     relationships: tuple[Relationship, ...] = ()
     axioms: tuple[Axiom, ...] = ()
     claims: tuple[Hit, ...] = ()
-    truncated: bool = False  # something that belongs here is missing or shortened for want of room
+    truncated: bool = False  # limits or the budget left something out or shortened it
     violations: tuple[Violation, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     degraded: tuple[Problem, ...] = ()
-    digest: str = (
-        ""  # names all that the answer depends on; "" where the knowledge could not be read
-    )
+    digest: str = ""  # of everything the answer depends on; "" if the stores could not be read
     stats: Stats = field(default_factory=Stats)
 
     @property
     def shown(self) -> tuple[Item, ...]:
-        """What the text says, as items: of each entity no more than is shown of it; links, rules and claims in words."""
-        names = {one.item.id: one.item.name for one in reversed(self.entities)}
-        claims = (_said(hit.item, names) for hit in self.claims)
+        """The content of the text as items; relationships, axioms and claims in words."""
+        names = {entity.item.id: entity.item.name for entity in reversed(self.entities)}
         return (
-            *(_seen(one) for one in self.entities),
-            *(_told(one) for one in self.relationships),
-            *(_ruled(one) for one in self.axioms),
-            *claims,
+            *map(_entity_item, self.entities),
+            *map(_relationship_item, self.relationships),
+            *map(_axiom_item, self.axioms),
+            *(_claim_item(hit.item, names) for hit in self.claims),
         )
 
 
-def _seen(one: GraphEntity) -> Item:
-    item = one.item
-    text = {Form.WHOLE: item.text or item.summary, Form.SUMMARY: item.summary, Form.POINTER: ""}[
-        one.form
-    ]
-    properties = {name: item.properties[name] for name in one.shown_properties}
-    return Item(
-        item.id,
-        item.space,
-        item.kind,
-        item.type,
-        item.title or item.id,
-        text,
-        properties=properties,
-    )
+def _entity_item(entity: GraphEntity) -> Item:
+    """Return the item with no more than is shown of it."""
+    item = entity.item
+    texts = {Form.WHOLE: item.text or item.summary, Form.SUMMARY: item.summary, Form.POINTER: ""}
+    properties = {name: item.properties[name] for name in entity.shown_properties}
+    title, text = item.title or item.id, texts[entity.form]
+    return Item(item.id, item.space, item.kind, item.type, title, text, properties=properties)
 
 
-def _told(one: Relationship) -> Item:
-    text = f"{one.source_name} {one.edge.type.replace('_', ' ').lower()} {one.target_name}."
-    return Item(
-        one.edge.name, one.edge.space, type=one.edge.type, text=text, properties=one.edge.properties
-    )
+def _relationship_item(relationship: Relationship) -> Item:
+    edge = relationship.edge
+    verb = edge.type.replace("_", " ").lower()
+    text = f"{relationship.source_name} {verb} {relationship.target_name}."
+    return Item(edge.name, edge.space, type=edge.type, text=text, properties=edge.properties)
 
 
-def _ruled(one: Axiom) -> Item:
-    from knowloom.axioms.parsing import describe_rules  # here, as it brings RE2 with it
+def _axiom_item(axiom: Axiom) -> Item:
+    from knowloom.axioms.parsing import describe_rules  # imported here because it loads RE2
 
-    return Item(
-        one.id,
-        one.space,
-        Kind.RULE,
-        one.target_type,
-        one.name,
-        one.description or describe_rules(one),
-    )
+    text = axiom.description or describe_rules(axiom)
+    return Item(axiom.id, axiom.space, Kind.RULE, axiom.target_type, axiom.name, text)
 
 
-def _said(item: Item, names: Mapping[str, str]) -> Item:
-    said, subject = item.properties, names.get(item.subject or "", item.subject or "")
-    about = (
-        {str(said.get("predicate") or item.type or "says"): said["object"]}
-        if "object" in said
-        else {}
-    )
-    return Item(
-        item.id,
-        item.space,
-        item.kind,
-        item.type,
-        subject,
-        str(said.get("evidence") or item.text),
-        properties=about,
-    )
+def _claim_item(item: Item, names: Mapping[str, str]) -> Item:
+    claim, subject = item.properties, names.get(item.subject or "", item.subject or "")
+    predicate = str(claim.get("predicate") or item.type or "says")
+    properties = {predicate: claim["object"]} if "object" in claim else {}
+    text = str(claim.get("evidence") or item.text)
+    return Item(item.id, item.space, item.kind, item.type, subject, text, properties=properties)

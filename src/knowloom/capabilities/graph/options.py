@@ -1,36 +1,35 @@
-"""What may be asked of a graph context. The options are a frozen value with the defaults: a configuration is one of them."""
+"""Options of a graph context, as a frozen value with defaults and as keyword arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 
-from knowloom import options as request
-from knowloom import validation
 from knowloom.capabilities.graph.rankers import RANKERS, Ranker
-from knowloom.errors import Invalid, unknown
-from knowloom.formats.layout import layout
+from knowloom.errors import Invalid, unknown_name
+from knowloom.formats.layout import get_layout
+from knowloom.options import validate_budget
 from knowloom.recipes import Mode
+from knowloom.tiers import TierArgument
+from knowloom.validation import (
+    validate_bool,
+    validate_fraction,
+    validate_int,
+    validate_name,
+    validate_names,
+    validate_query,
+)
 
-MODES = tuple(mode for mode in get_args(Mode) if mode != "walk")  # links have options of their own
+MODES = tuple(mode for mode in get_args(Mode) if mode != "walk")  # edges have their own options
 MAX_SEPARATOR = 200  # characters
-WHOLE_NUMBERS = {
+INTEGER_BOUNDS = {
     "max_entities": (0, 1000),
     "relationship_depth": (0, 10),
     "max_relationships": (0, 1000),
     "max_properties_per_entity": (0, 1000),
     "max_claims_per_entity": (0, 1000),
 }
-FLAGS = (
-    "include_relationships",
-    "include_axioms",
-    "include_claims",
-    "include_violations",
-    "include_properties",
-    "include_property_descriptions",
-    "include_entity_ids",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +42,12 @@ class GraphOptions:
     exclude_entity_types: tuple[str, ...] = ()
     min_relevance_score: float = 0.1
     include_relationships: bool = True
-    relationship_depth: int = (
-        1  # links to follow to more entities; 0: only links between those found
-    )
+    relationship_depth: int = 1  # edges to follow to more entities; 0: none
     max_relationships: int = 100
     include_axioms: bool = True
     include_claims: bool = False
     max_claims_per_entity: int = 3
-    include_violations: bool = False  # in the text, as notes; the answer always has them
+    include_violations: bool = False  # as notes in the text; the answer always has them
     format: str = "markdown"
     include_properties: bool = True
     max_properties_per_entity: int = 10
@@ -58,70 +55,99 @@ class GraphOptions:
     include_entity_ids: bool = False
     entity_separator: str = "\n"  # between two entities, in markdown and plain text
     ranker: str | Ranker = "terms"
-    preferred_types: tuple[str, ...] = ()  # for rankers that know preferences
+    preferred_types: tuple[str, ...] = ()  # for rankers that use them
     mode: Mode = "hybrid"
     model: str = "gpt-4"
 
 
+class GraphArguments(TypedDict, total=False):
+    """Keyword arguments of a graph request: the fields of GraphOptions, and `tier`."""
+
+    max_tokens: int | None
+    max_entities: int
+    entity_types: Collection[str] | None
+    exclude_entity_types: Collection[str]
+    min_relevance_score: float
+    include_relationships: bool
+    relationship_depth: int
+    max_relationships: int
+    include_axioms: bool
+    include_claims: bool
+    max_claims_per_entity: int
+    include_violations: bool
+    format: str
+    include_properties: bool
+    max_properties_per_entity: int
+    include_property_descriptions: bool
+    include_entity_ids: bool
+    entity_separator: str
+    ranker: str | Ranker
+    preferred_types: Collection[str]
+    mode: Mode
+    model: str
+    tier: TierArgument
+
+
+OPTION_NAMES = tuple(field.name for field in fields(GraphOptions))
+FLAGS = tuple(name for name in OPTION_NAMES if name.startswith("include_"))
+
+
 def override_options(options: GraphOptions, changes: Mapping[str, Any]) -> GraphOptions:
-    """The options with what one request asks differently, if they make sense."""
-    known = [one.name for one in fields(GraphOptions)]
+    """Return the validated options with the changes of one request."""
     for name in changes:
-        if name not in known:
-            raise unknown("option", name, (*known, "as_of", "now", "vector"))
+        if name not in OPTION_NAMES:
+            raise unknown_name("option", name, (*OPTION_NAMES, "as_of", "now", "vector"))
     return validate_options(replace(options, **changes))
 
 
 def validate_options(options: GraphOptions) -> GraphOptions:
+    """Return the options in canonical form; raise Invalid for a wrong value."""
     if not isinstance(options, GraphOptions):
-        raise Invalid(f"options must be GraphOptions, not {type(options).__name__}")
-    for name, (least, most) in WHOLE_NUMBERS.items():
-        request.whole(name, getattr(options, name), least, most)
+        raise Invalid(f"options must be GraphOptions, got {type(options).__name__}")
+    for name, (minimum, maximum) in INTEGER_BOUNDS.items():
+        validate_int(name, getattr(options, name), minimum, maximum)
     for name in FLAGS:
-        if not isinstance(getattr(options, name), bool):
-            raise Invalid(f"{name} must be True or False, not {getattr(options, name)!r}")
-    if (
-        not isinstance(options.entity_separator, str)
-        or len(options.entity_separator) > MAX_SEPARATOR
-    ):
+        validate_bool(name, getattr(options, name))
+    separator = options.entity_separator
+    if not isinstance(separator, str) or len(separator) > MAX_SEPARATOR:
         raise Invalid(
-            f"entity_separator must be a text of at most {MAX_SEPARATOR} characters, not {options.entity_separator!r}"
+            f"entity_separator must be a text of at most {MAX_SEPARATOR} characters, "
+            f"got {separator!r}"
         )
-    request.text(options.entity_separator)
+    validate_query(separator)
     if options.mode not in MODES:
-        raise unknown("mode", options.mode, MODES)
+        raise unknown_name("mode", options.mode, MODES)
     resolve_ranker(options)
+    entity_types = options.entity_types
+    if entity_types is not None:
+        entity_types = _validate_types("entity_types", entity_types)
+        if not entity_types:
+            raise Invalid("entity_types must name at least one type, or be None for all")
     return replace(
         options,
-        max_tokens=request.budget(options.max_tokens),
-        entity_types=None
-        if options.entity_types is None
-        else _types("entity_types", options.entity_types),
-        exclude_entity_types=_types(
-            "exclude_entity_types", options.exclude_entity_types, empty=True
-        ),
-        preferred_types=_types("preferred_types", options.preferred_types, empty=True),
-        min_relevance_score=request.fraction("min_relevance_score", options.min_relevance_score),
-        format=layout(validation.name("format", options.format)).name,
+        max_tokens=validate_budget(options.max_tokens),
+        entity_types=entity_types,
+        exclude_entity_types=_validate_types("exclude_entity_types", options.exclude_entity_types),
+        preferred_types=_validate_types("preferred_types", options.preferred_types),
+        min_relevance_score=validate_fraction("min_relevance_score", options.min_relevance_score),
+        format=get_layout(validate_name("format", options.format)).name,
     )
 
 
 def resolve_ranker(options: GraphOptions) -> Ranker:
-    if isinstance(options.ranker, str):
-        if options.ranker not in RANKERS:
-            raise unknown("ranker", options.ranker, RANKERS)
-        return RANKERS[options.ranker]
-    if not callable(getattr(options.ranker, "rank", None)):
-        raise Invalid(
-            f"a ranker is one of {', '.join(sorted(RANKERS))} or an object with a method rank, not {options.ranker!r}"
-        )
-    return options.ranker
+    """Return the ranker with the name in the options, or the object itself."""
+    ranker = options.ranker
+    if isinstance(ranker, str):
+        if ranker not in RANKERS:
+            raise unknown_name("ranker", ranker, RANKERS)
+        return RANKERS[ranker]
+    if not callable(getattr(ranker, "rank", None)):
+        names = ", ".join(sorted(RANKERS))
+        raise Invalid(f"ranker must be {names} or an object with a method rank, got {ranker!r}")
+    return ranker
 
 
-def _types(name: str, given: Any, empty: bool = False) -> tuple[str, ...]:
-    if isinstance(given, set | frozenset):
-        given = sorted(given)
-    found = validation.names(name, given)
-    if not found and not empty:
-        raise Invalid(f"{name} must name at least one type, or be None for all")
-    return tuple(dict.fromkeys(found))
+def _validate_types(name: str, types: Sequence[str] | set[str] | frozenset[str]) -> tuple[str, ...]:
+    if isinstance(types, set | frozenset):
+        types = sorted(types)
+    return tuple(dict.fromkeys(validate_names(name, types)))

@@ -1,8 +1,8 @@
-"""The best of what was gathered, fitted under one budget: as values and as text."""
+"""Pack the candidates of a graph context under one budget, as values and as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from knowloom import tokens
@@ -19,225 +19,207 @@ from knowloom.capabilities.graph.formats import (
 from knowloom.capabilities.graph.model import GraphAnswer, GraphEntity, Relationship
 from knowloom.capabilities.graph.neighbourhood import Neighbourhood
 from knowloom.capabilities.graph.options import GraphOptions
-from knowloom.context.packing import Fitted, Part, fit
-from knowloom.model import Chosen, Form, Hit, Key, LeftOut, Stats
+from knowloom.context.packing import TOLERANCE, PackingResult, SectionCandidates, pack
+from knowloom.model import Chosen, Form, Hit, Key, LeftOut, Problem, Stats
 from knowloom.recipes import Recipe
-from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.tracing import span
 
 SHARES = {ENTITIES: 0.6, RELATIONSHIPS: 0.2, AXIOMS: 0.1, CLAIMS: 0.1, VIOLATIONS: 0.05}
-TOLERANCE = 0.01  # of the worth: where links and rules need entities, the very best set would cost many more tables
-BEYOND = "beyond"  # begins the reason of what a limit on numbers left out
-Place = tuple[str, str, str]  # what a fact is, its space, its id
+BEYOND = "beyond"  # the first word of the reason if a limit left out a candidate
+FactKey = tuple[str, str, str]  # kind, space, id
+Needs = tuple[tuple[int, ...], ...]  # one candidate of each tuple must be in
 
 
 def build_answer(
-    asked: RetrievalRequest,
-    matter: Neighbourhood,
+    neighbourhood: Neighbourhood,
     query: str | None,
     options: GraphOptions,
     left_out: Sequence[LeftOut],
+    problems: Sequence[Problem],
     stats: Stats,
 ) -> GraphAnswer:
-    parts = _parts(matter, options)
+    """Pack the neighbourhood within the budget of the options."""
+    sections = _sections(neighbourhood, options)
     counter = tokens.counter(options.model)
+    layout = graph_layout(options.format, options.entity_separator)
     with span("fit"):
-        fitted = fit(
-            parts,
-            options.max_tokens,
-            graph_layout(options.format, options.entity_separator),
-            counter,
-            TOLERANCE,
-        )
-    chosen = {fragment.name: fragment.chosen for fragment in fitted.fragments}
-    entities = _entities(matter, chosen[ENTITIES])
-    absent = _left_out(fitted, matter)
-    axioms = {hit.item.key: axiom for hit, axiom in matter.axioms}
-    claims = {hit.item.key: hit for hit in matter.claims}
-    names = {one.item.key: one.item.name for one in entities}
+        result = pack(sections, options.max_tokens, layout, counter, TOLERANCE)
+    chosen = {fragment.name: fragment.chosen for fragment in result.fragments}
+    entities = _entities(neighbourhood, chosen[ENTITIES])
+    unpacked = _restore_hits(result, neighbourhood)
+    names = {entity.item.key: entity.item.name for entity in entities}
+    axioms = {hit.item.key: axiom for hit, axiom in neighbourhood.axioms}
+    claims = {hit.item.key: hit for hit in neighbourhood.claims}
     return GraphAnswer(
-        text=fitted.text,
-        tokens=fitted.tokens,
+        text=result.text,
+        tokens=result.tokens,
         query=query,
         entities=entities,
-        relationships=tuple(_relationship(one.hit, names) for one in chosen[RELATIONSHIPS]),
-        axioms=tuple(axioms[one.hit.item.key] for one in chosen[AXIOMS]),
-        claims=tuple(claims[one.hit.item.key] for one in chosen[CLAIMS]),
-        truncated=bool(absent)
-        or matter.more
-        or _shortened(chosen[ENTITIES])
-        or any(one.reason.startswith(BEYOND) for one in left_out),
-        violations=_violations(matter, chosen),
-        left_out=(*left_out, *absent),
-        degraded=(*asked.problems, *matter.problems),
+        relationships=tuple(_relationship(choice.hit, names) for choice in chosen[RELATIONSHIPS]),
+        axioms=tuple(axioms[choice.hit.item.key] for choice in chosen[AXIOMS]),
+        claims=tuple(claims[choice.hit.item.key] for choice in chosen[CLAIMS]),
+        truncated=bool(unpacked)
+        or neighbourhood.is_limited
+        or any(entity.form is not Form.WHOLE for entity in entities)
+        or any(left.reason.startswith(BEYOND) for left in left_out),
+        violations=_shown_violations(neighbourhood, chosen),
+        left_out=(*left_out, *unpacked),
+        degraded=(*problems, *neighbourhood.problems),
         stats=replace(
             stats,
-            candidates=sum(len(part.hits) for part in parts),
+            candidates=sum(len(section.hits) for section in sections),
             token_counter=counter.name,
-            optimality_gap=fitted.gap,
+            optimality_gap=result.gap,
         ),
     )
 
 
-def _parts(matter: Neighbourhood, options: GraphOptions) -> list[Part]:
-    """Links need both of their ends, axioms one of what they are about, claims their subject, notes what they are about."""
-    hits = [one.hit for one in matter.entities]
+def _sections(neighbourhood: Neighbourhood, options: GraphOptions) -> list[SectionCandidates]:
+    """Return the candidates of each section and what they need: relationships both ends, axioms a
+    candidate of their type, claims their subject, violations what they are about."""
+    hits = [entity.hit for entity in neighbourhood.entities]
+    relationships, axioms = neighbourhood.relationships, neighbourhood.axioms
+    claims = neighbourhood.claims
+    numbers = _number_candidates(neighbourhood)
+    by_type = _numbers_by_type(neighbourhood, numbers)
     names = {hit.item.key: hit.item.name for hit in hits}
     names_by_id = {hit.item.id: hit.item.name for hit in reversed(hits)}
-    places = _places(matter)
-    notes = matter.violations if options.include_violations else ()
-    scores = [
-        hit.score
-        for hit in (*hits, *matter.links, *(hit for hit, _ in matter.axioms), *matter.claims)
+    descriptions = neighbourhood.descriptions
+    records = {
+        ENTITIES: [
+            formats.entity_record(hit, options, descriptions.get(hit.item.type, {})) for hit in hits
+        ],
+        RELATIONSHIPS: [formats.relationship_record(hit, names, options) for hit in relationships],
+        AXIOMS: [formats.axiom_record(hit, axiom) for hit, axiom in axioms],
+        CLAIMS: [formats.claim_record(hit, names_by_id, options) for hit in claims],
+    }
+    needs: dict[str, list[Needs]] = {
+        ENTITIES: [() for _ in hits],
+        RELATIONSHIPS: [_edge_needs(hit, numbers) for hit in relationships],
+        AXIOMS: [(tuple(by_type[axiom.target_kind, axiom.target_type]),) for _, axiom in axioms],
+        CLAIMS: [((_subject_number(neighbourhood, hit, numbers),),) for hit in claims],
+    }
+    violations = neighbourhood.violations if options.include_violations else ()
+    targets = [_target_number(violation, numbers, neighbourhood) for violation in violations]
+    scores = [record.score for section in records.values() for record in section]
+    records[VIOLATIONS] = [
+        formats.violation_record(violation, scores[target])
+        for violation, target in zip(violations, targets, strict=True)
     ]
-    by_type = _by_type(matter)
-    return [
-        _part(
-            ENTITIES,
-            [
-                formats.entity_record(hit, options, matter.descriptions.get(hit.item.type, {}))
-                for hit in hits
-            ],
-            [() for _ in hits],
-        ),
-        _part(
-            RELATIONSHIPS,
-            [formats.relationship_record(hit, names, options) for hit in matter.links],
-            [_ends(hit, places) for hit in matter.links],
-        ),
-        _part(
-            AXIOMS,
-            [formats.axiom_record(hit, axiom) for hit, axiom in matter.axioms],
-            [(tuple(by_type[axiom.target_kind, axiom.target_type]),) for _, axiom in matter.axioms],
-        ),
-        _part(
-            CLAIMS,
-            [formats.claim_record(hit, names_by_id, options) for hit in matter.claims],
-            [((_subject(matter, hit, places),),) for hit in matter.claims],
-        ),
-        _part(
-            VIOLATIONS,
-            [formats.violation_record(one, scores[_about(one, places, matter)]) for one in notes],
-            [((_about(one, places, matter),),) for one in notes],
-        ),
-    ]
+    needs[VIOLATIONS] = [((target,),) for target in targets]
+    return [_section(name, records[name], needs[name]) for name in records]
 
 
-def _part(name: str, hits: Sequence[Hit], needs: Sequence[tuple[tuple[int, ...], ...]]) -> Part:
+def _section(name: str, records: Sequence[Hit], needs: Sequence[Needs]) -> SectionCandidates:
     forms = (Form.WHOLE, Form.SUMMARY, Form.POINTER) if name == ENTITIES else (Form.WHOLE,)
-    return Part(
-        Recipe(name, share=SHARES[name] if hits else 0.0, forms=forms), tuple(hits), tuple(needs)
-    )
+    recipe = Recipe(name, share=SHARES[name] if records else 0.0, forms=forms)
+    return SectionCandidates(recipe, tuple(records), tuple(needs))
 
 
-def _places(matter: Neighbourhood) -> dict[Place, int]:
-    """The number of each candidate, counted through all parts."""
-    found: dict[Place, int] = {
-        ("entity", *one.hit.item.key): number for number, one in enumerate(matter.entities)
-    }
-    found |= {
-        ("relationship", *hit.item.key): len(matter.entities) + number
-        for number, hit in enumerate(matter.links)
-    }
-    before = len(matter.entities) + len(matter.links) + len(matter.axioms)
-    return found | {
-        ("claim", *hit.item.key): before + number for number, hit in enumerate(matter.claims)
+def _number_candidates(neighbourhood: Neighbourhood) -> dict[FactKey, int]:
+    """Return the number of each entity, relationship and claim, counted through all sections."""
+    entities, relationships = neighbourhood.entities, neighbourhood.relationships
+    keys: list[FactKey] = [("entity", *entity.hit.item.key) for entity in entities]
+    keys += [("relationship", *hit.item.key) for hit in relationships]
+    numbers = {key: number for number, key in enumerate(keys)}
+    start = len(keys) + len(neighbourhood.axioms)
+    return numbers | {
+        ("claim", *hit.item.key): start + number for number, hit in enumerate(neighbourhood.claims)
     }
 
 
-def _by_type(matter: Neighbourhood) -> dict[tuple[str, str], list[int]]:
-    found: dict[tuple[str, str], list[int]] = {}
-    places = _places(matter)
-    pairs = [("entity", one.hit.item.type, one.hit) for one in matter.entities]
-    pairs += [("relationship", hit.item.type, hit) for hit in matter.links]
-    pairs += [("claim", type, hit) for hit in matter.claims for type in claim_fact(hit.item).types]
-    for kind, type, hit in pairs:
-        found.setdefault((kind, type), []).append(places[kind, hit.item.space, hit.item.id])
-    return found
+def _numbers_by_type(
+    neighbourhood: Neighbourhood, numbers: Mapping[FactKey, int]
+) -> dict[tuple[str, str], list[int]]:
+    """Return the numbers of the candidates by the kind and type that axioms target."""
+    targets = [("entity", e.hit.item.type, e.hit) for e in neighbourhood.entities]
+    targets += [("relationship", hit.item.type, hit) for hit in neighbourhood.relationships]
+    targets += [
+        ("claim", type, hit) for hit in neighbourhood.claims for type in claim_fact(hit.item).types
+    ]
+    by_type: dict[tuple[str, str], list[int]] = {}
+    for kind, type, hit in targets:
+        by_type.setdefault((kind, type), []).append(numbers[kind, hit.item.space, hit.item.id])
+    return by_type
 
 
-def _ends(hit: Hit, places: dict[Place, int]) -> tuple[tuple[int, ...], ...]:
+def _edge_needs(hit: Hit, numbers: Mapping[FactKey, int]) -> Needs:
     assert hit.edge is not None
-    return tuple(
-        (places[("entity", *key)],)
-        for key in dict.fromkeys((hit.edge.source_key, hit.edge.target_key))
-    )
+    ends = dict.fromkeys((hit.edge.source_key, hit.edge.target_key))
+    return tuple((numbers[("entity", *key)],) for key in ends)
 
 
-def _subject(matter: Neighbourhood, claim: Hit, places: dict[Place, int]) -> int:
-    """The entity a claim is about: of its own space, or the best of that id."""
+def _subject_number(
+    neighbourhood: Neighbourhood, claim: Hit, numbers: Mapping[FactKey, int]
+) -> int:
+    """Return the entity a claim is about: the one of the same space, or the best with that id."""
     id = claim.item.subject or ""
-    own = places.get(("entity", claim.item.space, id))
-    return (
-        own
-        if own is not None
-        else next(number for number, one in enumerate(matter.entities) if one.hit.item.id == id)
-    )
+    number = numbers.get(("entity", claim.item.space, id))
+    return _entity_number(neighbourhood, id) if number is None else number
 
 
-def _about(one: Violation, places: dict[Place, int], matter: Neighbourhood) -> int:
-    """What a violation is about. A claim that is no candidate stands for the entity it is about."""
-    found = places.get((one.kind, one.space, one.id))
-    if found is None:
-        subject = matter.subjects[one.space, one.id]
-        found = next(
-            number for number, other in enumerate(matter.entities) if other.hit.item.id == subject
-        )
-    return found
+def _target_number(
+    violation: Violation, numbers: Mapping[FactKey, int], neighbourhood: Neighbourhood
+) -> int:
+    """Return the candidate a violation is about; for a claim that is none, its subject."""
+    number = numbers.get((violation.kind, violation.space, violation.id))
+    if number is not None:
+        return number
+    return _entity_number(neighbourhood, neighbourhood.subjects[violation.space, violation.id])
 
 
-def _violations(
-    matter: Neighbourhood, chosen: dict[str, tuple[Chosen, ...]]
+def _entity_number(neighbourhood: Neighbourhood, id: str) -> int:
+    entities = enumerate(neighbourhood.entities)
+    return next(number for number, entity in entities if entity.hit.item.id == id)
+
+
+def _shown_violations(
+    neighbourhood: Neighbourhood, chosen: Mapping[str, Sequence[Chosen]]
 ) -> tuple[Violation, ...]:
-    """Those of what is in the answer."""
+    """Return the violations of what is in the answer."""
     kinds = {"entity": ENTITIES, "relationship": RELATIONSHIPS}
     shown = {
-        (kind, one.hit.item.space, one.hit.item.id)
-        for kind, name in kinds.items()
-        for one in chosen[name]
+        (kind, *choice.hit.item.key) for kind, name in kinds.items() for choice in chosen[name]
     }
-    ids = {one.hit.item.id for one in chosen[ENTITIES]}
+    ids = {choice.hit.item.id for choice in chosen[ENTITIES]}
+    subjects = neighbourhood.subjects
     return tuple(
-        one
-        for one in matter.violations
-        if (one.kind, one.space, one.id) in shown
-        or (one.kind == "claim" and matter.subjects[one.space, one.id] in ids)
+        violation
+        for violation in neighbourhood.violations
+        if (violation.kind, violation.space, violation.id) in shown
+        or (violation.kind == "claim" and subjects[violation.space, violation.id] in ids)
     )
 
 
-def _entities(matter: Neighbourhood, chosen: Sequence[Chosen]) -> tuple[GraphEntity, ...]:
-    found = {one.hit.item.key: one for one in matter.entities}
-    pairs = [(found[one.hit.item.key], one) for one in chosen]
-    return tuple(
-        GraphEntity(own.hit, own.matched_terms, one.form, one.tokens, _named(one))
-        for own, one in pairs
-    )
+def _entities(neighbourhood: Neighbourhood, chosen: Sequence[Chosen]) -> tuple[GraphEntity, ...]:
+    candidates = {entity.hit.item.key: entity for entity in neighbourhood.entities}
+    entities = []
+    for choice in chosen:
+        entity = candidates[choice.hit.item.key]
+        properties = choice.hit.item.properties.get("properties", ())
+        shown = tuple(properties) if choice.form is Form.WHOLE else ()
+        entities.append(
+            GraphEntity(entity.hit, entity.matched_terms, choice.form, choice.tokens, shown)
+        )
+    return tuple(entities)
 
 
-def _named(one: Chosen) -> tuple[str, ...]:
-    return tuple(one.hit.item.properties.get("properties", ())) if one.form is Form.WHOLE else ()
-
-
-def _relationship(card: Hit, names: dict[Key, str]) -> Relationship:
-    edge = card.edge
+def _relationship(record: Hit, names: Mapping[Key, str]) -> Relationship:
+    edge = record.edge
     assert edge is not None
-    return Relationship(edge, names[edge.source_key], names[edge.target_key], card.score)
+    return Relationship(edge, names[edge.source_key], names[edge.target_key], record.score)
 
 
-def _shortened(chosen: Sequence[Chosen]) -> bool:
-    return any(one.form is not Form.WHOLE for one in chosen)
-
-
-def _left_out(fitted: Fitted, matter: Neighbourhood) -> list[LeftOut]:
-    """With the things themselves in place of their cards."""
-    found: dict[tuple[str, Key], Hit] = {
-        (ENTITIES, one.hit.item.key): one.hit for one in matter.entities
+def _restore_hits(result: PackingResult, neighbourhood: Neighbourhood) -> list[LeftOut]:
+    """Return what was left out with the original hits in place of their records."""
+    hits: dict[str, Sequence[Hit]] = {
+        ENTITIES: [entity.hit for entity in neighbourhood.entities],
+        RELATIONSHIPS: neighbourhood.relationships,
+        CLAIMS: neighbourhood.claims,
+        AXIOMS: [hit for hit, _ in neighbourhood.axioms],
     }
-    found |= {(RELATIONSHIPS, hit.item.key): hit for hit in matter.links} | {
-        (CLAIMS, hit.item.key): hit for hit in matter.claims
-    }
-    found |= {(AXIOMS, hit.item.key): hit for hit, _ in matter.axioms}
+    originals = {(name, hit.item.key): hit for name in hits for hit in hits[name]}
     return [
-        replace(one, hit=found.get((one.fragment, one.hit.item.key), one.hit))
-        for one in fitted.left_out
+        replace(left, hit=originals.get((left.fragment, left.hit.item.key), left.hit))
+        for left in result.left_out
     ]

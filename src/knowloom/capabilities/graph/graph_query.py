@@ -1,0 +1,163 @@
+"""A graph request on one snapshot, and how it is answered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from knowloom import tokens
+from knowloom.capabilities.graph.documents import QueryText
+from knowloom.capabilities.graph.entities import (
+    EntityHit,
+    Neighbours,
+    entity_recipe,
+    expand_neighbours,
+    search_entities,
+)
+from knowloom.capabilities.graph.formats import ENTITIES
+from knowloom.capabilities.graph.model import GraphAnswer
+from knowloom.capabilities.graph.neighbourhood import gather
+from knowloom.capabilities.graph.options import GraphOptions
+from knowloom.capabilities.graph.packing import BEYOND, build_answer
+from knowloom.construction import fast_constructor
+from knowloom.context import pipeline
+from knowloom.errors import Conflict, Unavailable
+from knowloom.model import Hit, Item, Kind, LeftOut, Problem, Stats
+from knowloom.retrieval.sources import RetrievalRequest, recipe_filter
+
+RENDERER = 1  # raised whenever the same candidates would be written differently
+_left_out = fast_constructor(LeftOut)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphQuery:
+    """A request on one snapshot; `query` is None if entities were requested by id."""
+
+    retrieval: RetrievalRequest
+    text: QueryText
+    query: str | None
+    options: GraphOptions
+    timings: Mapping[str, float]
+    left_out: tuple[LeftOut, ...] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)  # requested entities
+
+
+def answer_by_search(graph_query: GraphQuery) -> GraphAnswer:
+    """Answer with the entities that the text is about."""
+    try:
+        entities, considered = search_entities(
+            graph_query.retrieval, graph_query.text, graph_query.options
+        )
+    except Unavailable as error:
+        return _unavailable_answer(graph_query, error)
+    stats = Stats(searched=considered, timings=graph_query.timings)
+    return _answer(graph_query, entities, graph_query.left_out, stats)
+
+
+def answer_by_id(graph_query: GraphQuery) -> GraphAnswer:
+    """Answer with the entities named in `scores`."""
+    request, scores = graph_query.retrieval, graph_query.scores
+    keys = [(space, id) for id in scores for space in request.query.spaces]
+    try:
+        items = request.stores.items.get(keys)
+    except Unavailable as error:
+        return _unavailable_answer(graph_query, error)
+    filter = recipe_filter(request.query, entity_recipe(graph_query.options))
+    stored = {item.id for item in items}
+    missing = [
+        LeftOut(Hit(Item(id, "", Kind.ENTITY), 0.0), ENTITIES, "no such entity is stored")
+        for id in scores
+        if id not in stored
+    ]
+    refused = [
+        LeftOut(Hit(item, 0.0), ENTITIES, f"not shown: {filter.refuses(item)}")
+        for item in items
+        if not filter.allows(item)
+    ]
+    entities = [
+        EntityHit(Hit(item, score, {"given": score}, ("key",), (item.key,)))
+        for item in items
+        if filter.allows(item)
+        for score in [scores[item.id]]
+    ]
+    left_out = (*graph_query.left_out, *missing, *refused)
+    return _answer(graph_query, entities, left_out, Stats(timings=graph_query.timings))
+
+
+def _unavailable_answer(graph_query: GraphQuery, error: Unavailable) -> GraphAnswer:
+    problem = Problem(ENTITIES, str(error), error.code)
+    return GraphAnswer(
+        "",
+        0,
+        graph_query.query,
+        left_out=graph_query.left_out,
+        degraded=(*graph_query.retrieval.problems, problem),
+    )
+
+
+def _answer(
+    graph_query: GraphQuery,
+    candidates: Sequence[EntityHit],
+    left_out: Sequence[LeftOut],
+    stats: Stats,
+) -> GraphAnswer:
+    """Expand the candidates, gather what is stored about the best entities, and pack it."""
+    request, options = graph_query.retrieval, graph_query.options
+    seeds = list(candidates[: options.max_entities])
+    near, problems = _expand(graph_query, seeds)
+    seed_keys = {seed.hit.item.key for seed in seeds}
+    neighbours = [entity for entity in near.entities if entity.hit.item.key not in seed_keys]
+    entities = [*seeds, *neighbours]
+    if graph_query.query is not None:
+        entities.sort(key=lambda entity: entity.order)
+    entities = entities[: options.max_entities]
+    chosen_keys = {entity.hit.item.key for entity in entities}
+    reason = f"{BEYOND} the best {options.max_entities} entities"
+    beyond = [
+        _left_out(entity.hit, ENTITIES, reason, 0, "")
+        for entity in [*candidates, *neighbours]
+        if entity.hit.item.key not in chosen_keys
+    ]
+    answer = build_answer(
+        gather(request, entities, options, near),
+        graph_query.query,
+        options,
+        [*left_out, *beyond],
+        (*request.problems, *problems),
+        replace(stats, expanded=near.reached, max_depth=near.depth),
+    )
+    return replace(answer, digest=compute_digest(graph_query, answer.degraded))
+
+
+def _expand(
+    graph_query: GraphQuery, seeds: Sequence[EntityHit]
+) -> tuple[Neighbours, tuple[Problem, ...]]:
+    """Return the neighbours of the seeds; if the graph is unavailable, none and a problem."""
+    if not graph_query.options.include_relationships:
+        return Neighbours(), ()
+    try:
+        near = expand_neighbours(
+            graph_query.retrieval, seeds, graph_query.text, graph_query.options
+        )
+    except (Unavailable, Conflict) as error:
+        return Neighbours(), (Problem("neighbours", str(error), error.code),)
+    return near, ()
+
+
+def compute_digest(graph_query: GraphQuery, problems: Sequence[Problem]) -> str:
+    """Return a digest of everything an answer depends on: equal digests, equal bytes.
+
+    A custom ranker counts by its `repr`; without one, digests are comparable in one process only.
+    """
+    request, options = graph_query.retrieval, graph_query.options
+    counter = tokens.counter(options.model)
+    knowledge = pipeline.digest(
+        request.query, (), request.vector, request.stores, counter, problems
+    )
+    left_out = [
+        (left.hit.item.id, left.hit.item.title, left.reason) for left in graph_query.left_out
+    ]
+    scores = list(graph_query.scores.items())
+    inputs = (RENDERER, knowledge, options, graph_query.text, scores, left_out)
+    return hashlib.sha256(repr(inputs).encode()).hexdigest()
