@@ -38,13 +38,13 @@ offers = st.builds(Offer, options=st.lists(options, min_size=1, max_size=3).map(
 def small(request: pytest.FixtureRequest) -> Iterator[None]:
     """The problems here are small: they are solved both with tables of all offers, and with tables of those that bounds do not settle."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(knapsack, "SMALL", request.param)
+        patch.setattr(knapsack, "SMALL_TABLE", request.param)
         yield
 
 
 @st.composite
 def problems(
-    draw: st.DrawFn, shares: bool = False, needs: bool = False, most: bool = True
+    draw: st.DrawFn, shares: bool = False, needs: bool = False, capped: bool = True
 ) -> tuple[list[OfferGroup], int]:
     """One to three groups with at most seven offers in all, and a budget that holds the shares."""
     sizes = draw(
@@ -53,13 +53,13 @@ def problems(
     budget = draw(st.integers(0, 40))
     left, groups = budget, []
     for size in sizes:
-        sure = draw(st.integers(0, left)) if shares else 0
-        left -= sure
+        guaranteed = draw(st.integers(0, left)) if shares else 0
+        left -= guaranteed
         taken = [draw(offers) for _ in range(size)]
         if needs:
             taken = [replace(offer, needs=draw(needed(sum(sizes)))) for offer in taken]
-        limit = draw(st.integers(0, 40)) if most else budget
-        groups.append(OfferGroup(tuple(taken), sure, limit, draw(st.integers(0, 4))))
+        limit = draw(st.integers(0, 40)) if capped else budget
+        groups.append(OfferGroup(tuple(taken), guaranteed, limit, draw(st.integers(0, 4))))
     return groups, budget
 
 
@@ -93,7 +93,7 @@ def split(groups: Sequence[OfferGroup], picks: Sequence[int]) -> list[Sequence[i
 def ways(group: OfferGroup) -> Iterator[Picks]:
     """Every choice of a group that stays within the most it may have."""
     for picks in product(*(range(-1, len(offer.options)) for offer in group.offers)):
-        if cost(group, picks) <= group.most:
+        if cost(group, picks) <= group.cap:
             yield picks
 
 
@@ -102,7 +102,7 @@ def alone(group: OfferGroup) -> tuple[int, int]:
     reachable = [
         (worth(group, picks), -cost(group, picks))
         for picks in ways(group)
-        if cost(group, picks) <= group.sure
+        if cost(group, picks) <= group.guaranteed
     ]
     value, tokens = max(reachable)
     return value, -tokens if value else 0
@@ -145,7 +145,7 @@ def assert_possible(groups: Sequence[OfferGroup], budget: int, choice: Choice) -
     parts = split(groups, choice.options)
     costs = [cost(group, picks) for group, picks in zip(groups, parts, strict=True)]
     assert sum(costs) <= budget
-    assert all(spent <= group.most for group, spent in zip(groups, costs, strict=True))
+    assert all(spent <= group.cap for group, spent in zip(groups, costs, strict=True))
     assert choice.value == sum(
         worth(group, picks) for group, picks in zip(groups, parts, strict=True)
     )
@@ -183,7 +183,7 @@ def test_every_group_has_at_least_what_it_could_do_alone_with_its_share(problem)
 
 
 @MANY
-@given(problems(shares=True, most=False))
+@given(problems(shares=True, capped=False))
 def test_tokens_that_one_group_cannot_use_go_to_the_others(problem):
     groups, budget = problem
     everything = sum(
@@ -270,7 +270,7 @@ def test_what_a_coarse_table_leaves_is_used_up(problem, cells):
             for option in range(len(offer.options)):
                 more = [*picks[:place], option, *picks[place + 1 :]]
                 fits = (
-                    cost(group, more) <= group.most
+                    cost(group, more) <= group.cap
                     and spent - cost(group, picks) + cost(group, more) <= budget
                 )
                 assert not (fits and worth(group, more) > worth(group, picks))
@@ -307,8 +307,8 @@ def test_the_same_problem_has_the_same_answer(problem):
     again = [
         OfferGroup(
             tuple(Offer(tuple(offer.options), offer.needs) for offer in group.offers),
-            group.sure,
-            group.most,
+            group.guaranteed,
+            group.cap,
             group.overhead,
         )
         for group in groups
@@ -317,7 +317,7 @@ def test_the_same_problem_has_the_same_answer(problem):
 
 
 def test_of_equal_offers_the_first_are_taken():
-    group = OfferGroup(tuple(Offer((Option(2, 5),)) for _ in range(5)), sure=0, most=6)
+    group = OfferGroup(tuple(Offer((Option(2, 5),)) for _ in range(5)), guaranteed=0, cap=6)
     assert choose([group], 6).options == (0, 0, 0, -1, -1)
 
 
@@ -341,12 +341,12 @@ def test_nothing_on_offer_is_nothing_chosen(groups):
 
 
 def test_without_tokens_only_what_is_free_is_taken():
-    group = OfferGroup((Offer((Option(1, 9),)), Offer((Option(0, 2),))), sure=0, most=0)
+    group = OfferGroup((Offer((Option(1, 9),)), Offer((Option(0, 2),))), guaranteed=0, cap=0)
     assert choose([group], 0) == Choice((-1, 0), 2, 2)
 
 
 def test_a_heading_is_paid_for_what_is_free_too():
-    group = OfferGroup((Offer((Option(0, 2),)),), sure=0, most=9, overhead=3)
+    group = OfferGroup((Offer((Option(0, 2),)),), guaranteed=0, cap=9, overhead=3)
     assert [choose([group], budget).options for budget in (2, 3)] == [(-1,), (0,)]
 
 
@@ -356,20 +356,22 @@ def test_an_offer_without_options_is_never_taken():
 
 def test_a_budget_beyond_everything_needs_no_more_memory_than_everything():
     groups = [
-        OfferGroup((Offer((Option(10, 1),)),), sure=10**14, most=10**15, overhead=1)
+        OfferGroup((Offer((Option(10, 1),)),), guaranteed=10**14, cap=10**15, overhead=1)
         for _ in range(3)
     ]
     assert choose(groups, 10**15) == Choice((0, 0, 0), 3, 3)
 
 
 def test_values_may_be_as_large_as_two_hundred_sure_hits():
-    group = OfferGroup(tuple(Offer((Option(1, 10**12),)) for _ in range(200)), sure=0, most=150)
+    group = OfferGroup(
+        tuple(Offer((Option(1, 10**12),)) for _ in range(200)), guaranteed=0, cap=150
+    )
     assert choose([group], 200).value == 150 * 10**12
 
 
 def test_a_need_that_nothing_can_meet_keeps_the_offer_out():
     group = OfferGroup(
-        (Offer((Option(1, 9),), needs=((),)), Offer((Option(1, 1),))), sure=0, most=5
+        (Offer((Option(1, 9),), needs=((),)), Offer((Option(1, 1),))), guaranteed=0, cap=5
     )
     assert choose([group], 5) == Choice((-1, 0), 1, 1)
 
@@ -381,8 +383,8 @@ def test_two_offers_that_need_each_other_come_together_or_not_at_all():
             Offer((Option(3, 1),), needs=((0,),)),
             Offer((Option(1, 1),)),
         ),
-        sure=0,
-        most=9,
+        guaranteed=0,
+        cap=9,
     )
     assert [choose([group], budget).options for budget in (5, 6)] == [(-1, -1, 0), (0, 0, -1)]
 
@@ -399,7 +401,7 @@ def test_a_worthless_offer_comes_along_when_a_good_one_needs_it():
 def test_a_coarse_table_costs_nothing_where_everything_fits(monkeypatch):
     monkeypatch.setattr("knowloom.context.knapsack_table.MAX_CELLS", 20)
     group = OfferGroup(
-        tuple(Offer((Option(7, 5), Option(1, 1))) for _ in range(9)), sure=63, most=63
+        tuple(Offer((Option(7, 5), Option(1, 1))) for _ in range(9)), guaranteed=63, cap=63
     )
     choice = choose([group], 63)
     assert (choice.options, choice.gap) == ((0,) * 9, 0.0)
@@ -435,14 +437,14 @@ def some_problem(seed: int) -> tuple[list[OfferGroup], int]:
     )
     left, groups = budget, []
     for _ in range(chance.randint(1, 4)):
-        sure = chance.choice([0, 0, chance.randint(0, left // 2)])
-        left -= sure
-        most = chance.choice([budget, budget, chance.randint(0, budget)])
+        guaranteed = chance.choice([0, 0, chance.randint(0, left // 2)])
+        left -= guaranteed
+        cap = chance.choice([budget, budget, chance.randint(0, budget)])
         groups.append(
             OfferGroup(
                 tuple(some_offer(chance, worth()) for _ in range(chance.choice([0, 3, 20, 40]))),
-                sure,
-                most,
+                guaranteed,
+                cap,
                 chance.choice([0, 3, 20]),
             )
         )
@@ -450,7 +452,7 @@ def some_problem(seed: int) -> tuple[list[OfferGroup], int]:
 
 
 def test_what_is_settled_before_is_what_tables_of_all_offers_would_choose(monkeypatch):
-    monkeypatch.setattr(knapsack, "SMALL", 0)
+    monkeypatch.setattr(knapsack, "SMALL_TABLE", 0)
     for seed in range(max(300, EXAMPLES)):
         groups, budget = some_problem(seed)
         assert choose(groups, budget) == knapsack._solve(groups, budget, BranchConstraints())
@@ -485,7 +487,7 @@ def test_a_problem_too_large_for_exact_tables_is_solved_exactly_when_what_is_lef
 
 
 def test_what_is_taken_before_leaves_the_rest_its_room(monkeypatch):
-    monkeypatch.setattr(knapsack, "SMALL", 0)
+    monkeypatch.setattr(knapsack, "SMALL_TABLE", 0)
     large = [Offer((Option(400, 0), Option(1, 1)))]
     sure = Offer((Option(300, 10**9),))
     groups = [

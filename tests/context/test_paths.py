@@ -28,7 +28,7 @@ from knowloom.model import Form
 from knowloom.server import app
 from knowloom.server.settings import Limits
 from knowloom.tokens import counter
-from knowloom.wire import decoding, encoding
+from knowloom.wire.contexts import context_from_json, context_to_json, describe_match
 from live_server import serving
 
 ASK = "refund request"
@@ -174,8 +174,8 @@ def test_what_has_no_title_is_told_by_its_id_and_a_long_title_is_shortened():
 
 
 def test_every_type_of_link_that_knowloom_makes_has_words_for_it():
-    from knowloom.linking.tag_rules import RULES
-    from knowloom.retrieval.walk import BRIDGE
+    from knowloom.linking.rules import RULES
+    from knowloom.retrieval.walk_constants import BRIDGE
 
     assert {*RULES, BRIDGE} <= set(EDGE_PHRASES)
 
@@ -305,7 +305,7 @@ def test_what_is_neither_true_nor_false_is_refused(kb, given):
 
 def test_explain_tells_titles_beside_a_text_without_paths(kb):
     context = kb.explain(ASK, spaces=["s"])
-    assert encoding.why(context.hits[2]) == f"{BOTH} (weight 1.0)"
+    assert describe_match(context.hits[2]) == f"{BOTH} (weight 1.0)"
     assert context.text == kb.context(ASK, spaces=["s"]).text
     small = kb.explain(ASK, spaces=["s"], max_tokens=30)
     assert {one.hit.item.id: one.hit.via for one in small.left_out}["desk"] == BOTH
@@ -314,7 +314,7 @@ def test_explain_tells_titles_beside_a_text_without_paths(kb):
 def test_contexts_with_paths_go_over_the_wire_whole(kb):
     for options in ({"paths": True}, {"paths": False}):
         context = kb.context(ASK, spaces=["s"], **options)
-        assert decoding.context(encoding.context(context)) == replace(
+        assert context_from_json(context_to_json(context)) == replace(
             context, stats=replace(context.stats, timings={})
         )
 

@@ -92,7 +92,7 @@ def test_what_knowloom_noticed_what_is_forbidden_and_what_came_later_is_no_relat
     kb: Engine,
 ) -> None:
     kb.add([entity("ship", "Ship harbor", "The Mast is near."), entity("mast", "Mast")])
-    assert [(edge.source, edge.type) for edge in kb.edges(["s"], made=True)] == [
+    assert [(edge.source, edge.type) for edge in kb.edges(["s"], automatic=True)] == [
         ("ship", "mentions")
     ]
     kb.add(

@@ -10,16 +10,13 @@ import pytest
 import knowloom
 from knowloom import Edge, Hit, Item
 from knowloom.errors import Unavailable
-from knowloom.linking.name_edges import MENTIONS
+from knowloom.linking.name_weights import MENTIONS
 from knowloom.model import SINCE, Filter, Kind
 from knowloom.recipes import KNOWLEDGE, Recipe
-from knowloom.retrieval.repetition import (
-    FULLY_LINKED,
-    REPETITION_PENALTY,
-    name_link_density,
-    penalise_repetition,
-)
 from knowloom.retrieval.walk import walk
+from knowloom.retrieval.walk_constants import FULLY_LINKED, REPETITION_PENALTY
+from knowloom.retrieval.walk_graph import name_edge_density
+from knowloom.retrieval.walk_scores import penalise_repetition
 from knowloom.testing.knowledge import unit
 
 QUESTION = "When did the mother of Lothair II die?"
@@ -275,7 +272,7 @@ def test_where_texts_only_share_names_the_order_of_search_stays():
     ]
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(turns)
-        assert {edge.type for edge in kb.edges(["s"], made=True)} == {"shares"}
+        assert {edge.type for edge in kb.edges(["s"], automatic=True)} == {"shares"}
         found = [(hit.item.id, hit.score) for hit in kb.search("Who went for cake?", spaces=["s"])]
         assert [
             (hit.item.id, hit.score)
@@ -287,11 +284,11 @@ def test_where_texts_only_share_names_the_order_of_search_stays():
 
 
 def test_how_far_knowledge_is_linked_is_said_by_most_starts_or_by_the_best_one():
-    assert name_link_density([]) == 0
-    assert name_link_density([(0.9, 0.0), (0.1, 0.0)]) == 0
-    assert name_link_density([(1.0, 0.2), (0.0, 0.2)]) == pytest.approx(0.2 / FULLY_LINKED)
-    assert name_link_density([(0.9, 3.0), *[(0.01, 0.0)] * 10]) == 1  # one that matters is enough
-    assert name_link_density([(0.9, 0.0), *[(0.01, 3.0)] * 10]) == 1  # so are many that matter less
+    assert name_edge_density([]) == 0
+    assert name_edge_density([(0.9, 0.0), (0.1, 0.0)]) == 0
+    assert name_edge_density([(1.0, 0.2), (0.0, 0.2)]) == pytest.approx(0.2 / FULLY_LINKED)
+    assert name_edge_density([(0.9, 3.0), *[(0.01, 0.0)] * 10]) == 1  # one that matters is enough
+    assert name_edge_density([(0.9, 0.0), *[(0.01, 3.0)] * 10]) == 1  # so are many that matter less
 
 
 def test_an_item_is_worth_less_by_what_it_repeats_of_the_best():

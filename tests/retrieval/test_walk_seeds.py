@@ -9,21 +9,23 @@ from knowloom import Edge, Hit, Item
 from knowloom.model import Filter
 from knowloom.recipes import Walk
 from knowloom.retrieval import walk_seeds
-from knowloom.retrieval.query_coverage import (
+from knowloom.retrieval.query_coverage import QueryCoverage
+from knowloom.retrieval.walk_bridges import (
+    names_beyond_query,
+    prepare_text,
+    score_full_names,
+    score_shared_names,
+)
+from knowloom.retrieval.walk_constants import (
     MAX_QUERY_TERMS,
     MAX_SCANNED_SYNONYMS,
     MIN_COVERAGE,
-    QueryCoverage,
+    QUERY_NAME_BOOST,
 )
 from knowloom.retrieval.walk_seeds import (
-    QUERY_NAME_BOOST,
     boost_by_names,
     discount_common_names,
-    names_beyond_query,
     names_in_query,
-    score_full_names,
-    score_shared_names,
-    searchable_names,
     weigh_seeds,
 )
 from knowloom.text.normalisation import strip_accents
@@ -76,12 +78,15 @@ def test_every_line_of_the_table_is_a_stem_and_others_that_do_not_begin_alike():
 def new(sight, source, targets):
     """How much of the question each target has and the source has not, told by links of weight 1 to items that are all as near."""
     links = {target: (1.0, Edge(source[1], target[1], space=source[0])) for target in targets}
-    return [pull - MIN_COVERAGE for pull in sight.pulls(source, links, dict.fromkeys(targets, 1.0))]
+    return [
+        pull - MIN_COVERAGE
+        for pull in sight.transition_weights(source, links, dict.fromkeys(targets, 1.0))
+    ]
 
 
 def test_a_synonym_counts_half_of_the_word_itself():
     sight = QueryCoverage("Who is the spouse of Ann?")
-    sight.look(
+    sight.add(
         [
             item("none", "a hut"),
             item("near", "his wife"),
@@ -98,7 +103,7 @@ def test_a_synonym_counts_half_of_the_word_itself():
 def test_names_in_a_question_have_no_synonyms():
     small, capital = QueryCoverage("the city of gold"), QueryCoverage("the City of gold")
     for sight in (small, capital):
-        sight.look([item("none", "a hut"), item("near", "an old town")])
+        sight.add([item("none", "a hut"), item("near", "an old town")])
     assert new(small, ("s", "none"), [("s", "near")])[0] > 0
     assert new(capital, ("s", "none"), [("s", "near")]) == [0]
 
@@ -223,7 +228,7 @@ def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatc
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add([river, road, *ends])
         for holding in (QUERY_NAME_BOOST, 0.0):
-            monkeypatch.setattr(walk_seeds, "HOLDING", holding)
+            monkeypatch.setattr(walk_seeds, "QUERY_NAME_BOOST", holding)
             scores = {
                 one.item.id: one.score
                 for one in kb.search(
@@ -237,8 +242,8 @@ def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatc
 
 
 def test_names_are_looked_for_without_the_signs_beside_them():
-    assert " st louis" in searchable_names(item("a", '("St. Louis", once)'))
-    assert " saxon court" in searchable_names(item("a", "an Anglo-Saxon\ncourt"))
+    assert " st louis" in prepare_text(item("a", '("St. Louis", once)'))
+    assert " saxon court" in prepare_text(item("a", "an Anglo-Saxon\ncourt"))
 
 
 def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
@@ -250,7 +255,7 @@ def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
     ]
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([start, *others])
-        texts = {one.key: searchable_names(one) for one in [start, *others]}
+        texts = {one.key: prepare_text(one) for one in [start, *others]}
         question = "Where is the Bubye River?"
         found = score_shared_names(
             start.key,
@@ -279,11 +284,11 @@ def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_b
             ("like", f"{far} wife"),
         )
     ]
-    sight.look(items)
+    sight.add(items)
     assert "wife" in find_synonyms("spous")
     none, word, near, like = new(sight, ("s", "none"), [item.key for item in items])
     assert none == like == 0 < word == near
-    assert sight.same(("s", "word"), [("s", "near"), ("s", "like")]) == [pytest.approx(word), 0]
+    assert sight.overlap(("s", "word"), [("s", "near"), ("s", "like")]) == [pytest.approx(word), 0]
 
 
 def test_what_was_looked_at_before_is_not_counted_again() -> None:
@@ -297,13 +302,13 @@ def test_what_was_looked_at_before_is_not_counted_again() -> None:
         QueryCoverage("Who is the spouse of Rey?"),
     )
     for sight, looked in ((once, items), (twice, [*items, items[1], items[1]])):
-        sight.look(looked)
+        sight.add(looked)
     assert new(once, ("s", "c"), [("s", "b")]) == new(twice, ("s", "c"), [("s", "b")]) != [0]
 
 
 def test_of_a_very_long_question_the_first_words_are_looked_for() -> None:
     sight = QueryCoverage(" ".join(f"q{number}z" for number in range(2 * MAX_QUERY_TERMS)))
-    sight.look(
+    sight.add(
         [
             Item("none", "s", text="nothing"),
             Item("last", "s", text=f"q{MAX_QUERY_TERMS - 1}z"),

@@ -78,7 +78,7 @@ MAX_ADDITIVE_CHARACTERS = (
     100_000  # characters; longer texts may be bounded where blocks are counted
 )
 _cache: TwoGenerationCache[tuple[object, ...], tuple[Rendering, ...]] = TwoGenerationCache(
-    CACHED_RENDERINGS
+    "renderings", CACHED_RENDERINGS
 )
 
 
@@ -190,8 +190,8 @@ def _groups(
                 _offer(hit, renderings, part, number)
                 for number, (hit, renderings) in enumerate(zip(part.hits, hits, strict=True))
             ),
-            sure=int(budget * part.recipe.share / shares),
-            most=int(budget * part.recipe.most),
+            guaranteed=int(budget * part.recipe.share / shares),
+            cap=int(budget * part.recipe.most),
             overhead=overhead,
         )
         for part, hits, overhead in zip(parts, offered, overheads, strict=True)

@@ -6,9 +6,9 @@ import hashlib
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import islice
 
+from knowloom.caching import cached
 from knowloom.context.packing import SectionCandidates, pack, relationship_needs, tolerance_of
 from knowloom.context.paths import annotate_paths
 from knowloom.errors import Conflict, Unavailable
@@ -16,7 +16,7 @@ from knowloom.formats.layout import get_layout
 from knowloom.model import Context, Hit, Key, Problem, Query, Stats
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, Weights
-from knowloom.retrieval.hybrid import count_characters
+from knowloom.retrieval.hybrid import effective_length
 from knowloom.retrieval.ranking import rank, with_score
 from knowloom.retrieval.sources import RetrievalRequest, SourceResult, entity_keys, gather
 from knowloom.tracing import span
@@ -62,8 +62,8 @@ def gather_candidates(
                 for hit in (ranked[: recipe.limit] if recipe.consider > 1 else ranked)
             )
         parts = (
-            [replace(part, hits=_with_walk_scores(part.hits, result.worth)) for part in parts]
-            if result.worth
+            [replace(part, hits=_with_walk_scores(part.hits, result.walk_scores)) for part in parts]
+            if result.walk_scores
             else parts
         )
         parts.append(
@@ -94,7 +94,7 @@ def _drop_surplus(parts: list[SectionCandidates]) -> list[SectionCandidates]:
         if left <= 0:
             break
         best.add(hit.item.key)
-        left -= count_characters(hit.item, room)
+        left -= effective_length(hit.item, room)
     return [
         replace(part, hits=_keep_best(part.hits, best))
         if part.recipe.room and part.recipe.share == 0
@@ -222,6 +222,6 @@ def digest(
     return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()
 
 
-_recipes_repr: Callable[[tuple[Recipe, ...]], str] = lru_cache(64)(
+_recipes_repr: Callable[[tuple[Recipe, ...]], str] = cached("recipe digests", 64)(
     repr
 )  # the same few in all requests, with dozens of fields each

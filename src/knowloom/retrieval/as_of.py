@@ -1,4 +1,4 @@
-"""Items and links as they were at an earlier time: what was changed since is read back from the change log."""
+"""Views of the stores at an earlier time, reconstructed from the change log."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from knowloom.text.mentions import find_names
 
 
 def stores_as_of(stores: Stores, as_of: datetime | None) -> Stores:
-    """The stores, for a request that asks about an earlier time: nothing that was written into an item later is shown, and no link is followed that
-    was made later. Words and vectors are today's: an item is found by what it says now."""
+    """Return the stores as they were at a time; None for the stores as they are.
+
+    Later changes to items and later edges are hidden. Words and vectors are current: an item is
+    found by its present text.
+    """
     if as_of is None:
         return stores
     return replace(
@@ -26,16 +29,16 @@ def stores_as_of(stores: Stores, as_of: datetime | None) -> Stores:
 
 @dataclass(frozen=True, slots=True)
 class ItemsAsOf:
-    """An ItemStore that shows its items as they were at a time."""
+    """An ItemStore that returns its items as they were at a time."""
 
     items: ItemStore
     as_of: datetime
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
-        return self._then(self.items.get(keys))
+        return self._restore(self.items.get(keys))
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
-        return self._then(self.items.find(only, limit, after))
+        return self._restore(self.items.find(only, limit, after))
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
         return self.items.visible(keys, only)
@@ -61,14 +64,17 @@ class ItemsAsOf:
     def close(self) -> None:
         self.items.close()
 
-    def _then(self, found: list[Item]) -> list[Item]:
-        before = _earlier_states(found, self.items, self.as_of)
-        return [before.get(item.key, item) for item in found] if before else found
+    def _restore(self, items: list[Item]) -> list[Item]:
+        earlier = _earlier_states(items, self.items, self.as_of)
+        return [earlier.get(item.key, item) for item in items] if earlier else items
 
 
 @dataclass(frozen=True, slots=True)
 class EdgesAsOf:
-    """A GraphStore that shows the links as they were at a time. Knowloom's own have no past: one is shown if nothing it was made of has changed since."""
+    """A GraphStore that returns its edges as they were at a time.
+
+    Automatic edges have no history: one is returned if its ends have not changed since.
+    """
 
     graph: GraphStore
     items: ItemStore
@@ -81,38 +87,37 @@ class EdgesAsOf:
         types: Sequence[str] = (),
         limit: int = 100,
         min_weight: float = 0.0,
-        made: bool | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
-        found = self.graph.edges_of(keys, spaces, types, limit, min_weight, made)
+        edges = self.graph.edges_of(keys, spaces, types, limit, min_weight, automatic)
 
-        def asked(edge: Edge) -> bool:
-            inside = edge.space in spaces and edge.target_key[0] in spaces
+        def matches(edge: Edge) -> bool:
             return (
-                inside
+                edge.space in spaces
+                and edge.target_key[0] in spaces
                 and edge.weight >= min_weight
                 and (not types or edge.type in types)
-                and not made
+                and not automatic
             )
 
-        return self._then(found, keys, asked)
+        return self._restore(edges, keys, matches)
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
-        wanted, ends = (
-            set(keys),
-            list(dict.fromkeys(end for source, target, _ in keys for end in (source, target))),
+        requested = set(keys)
+        edges = self._restore(
+            self.graph.get_edges(keys), _ends(keys), lambda edge: edge.key in requested
         )
-        then = {
-            edge.key: edge
-            for edge in self._then(
-                self.graph.get_edges(keys), ends, lambda edge: edge.key in wanted
-            )
-        }
-        return [then[key] for key in keys if key in then]
+        by_key = {edge.key: edge for edge in edges}
+        return [by_key[key] for key in keys if key in by_key]
 
     def edges(
-        self, spaces: Sequence[str], limit: int, after: Edge | None = None, made: bool | None = None
+        self,
+        spaces: Sequence[str],
+        limit: int,
+        after: Edge | None = None,
+        automatic: bool | None = None,
     ) -> list[Edge]:
-        return self.graph.edges(spaces, limit, after, made)
+        return self.graph.edges(spaces, limit, after, automatic)
 
     def apply(self, batch: Batch) -> None:
         self.graph.apply(batch)
@@ -123,78 +128,80 @@ class EdgesAsOf:
     def close(self) -> None:
         self.graph.close()
 
-    def _then(
-        self, found: Sequence[Edge], keys: Sequence[Key], asked: Callable[[Edge], bool]
+    def _restore(
+        self, edges: Sequence[Edge], keys: Sequence[Key], matches: Callable[[Edge], bool]
     ) -> list[Edge]:
-        """These links of the keys as they were, with those that were taken away since, if they are `asked` for."""
-        late: dict[EdgeKey, Edge | None] = {}
+        """Undo later changes to these edges of the keys, and add deleted edges that match."""
+        earlier: dict[EdgeKey, Edge | None] = {}
         for change in self.items.changes_of(keys):
             if change.link is not None and change.at > self.as_of:
-                late.setdefault(
-                    change.link, change.before if isinstance(change.before, Edge) else None
-                )
-        believed = self._believed([link for link, before in late.items() if before is None])
-        people = {
+                before = change.before if isinstance(change.before, Edge) else None
+                earlier.setdefault(change.link, before)
+        backdated = self._backdated([key for key, before in earlier.items() if before is None])
+        explicit = {
             edge.key: edge
-            for edge in found
-            if edge.origin != AUTOMATIC and (edge.key not in late or edge.key in believed)
+            for edge in edges
+            if edge.origin != AUTOMATIC and (edge.key not in earlier or edge.key in backdated)
         }
-        people |= {
-            link: before for link, before in late.items() if before is not None and asked(before)
+        explicit |= {
+            key: before for key, before in earlier.items() if before is not None and matches(before)
         }
-        own = [edge for edge in found if edge.origin == AUTOMATIC and edge.key not in people]
-        return sorted(
-            [*people.values(), *self._unchanged(own)],
-            key=lambda edge: (
-                -edge.weight,
-                edge.source,
-                edge.target,
-                edge.type,
-                *edge.key[0],
-                *edge.key[1],
-            ),
-        )
+        automatic = [
+            edge for edge in edges if edge.origin == AUTOMATIC and edge.key not in explicit
+        ]
+        return sorted([*explicit.values(), *self._unchanged(automatic)], key=_by_weight)
 
-    def _believed(self, links: Sequence[EdgeKey]) -> set[EdgeKey]:
-        """Of links that are newer than the time those with an end that was stored later, too, with an earlier date: if its date counts, so do its links."""
-        first: dict[Key, datetime] = {}
-        for change in self.items.changes_of(
-            list(dict.fromkeys(end for source, target, _ in links for end in (source, target)))
-        ):
+    def _backdated(self, edges: Sequence[EdgeKey]) -> set[EdgeKey]:
+        """Return those later edges that have an end which was stored later with an earlier date.
+
+        Such an end counts from its date, and so do its edges.
+        """
+        first_stored: dict[Key, datetime] = {}
+        for change in self.items.changes_of(_ends(edges)):
             if change.link is None:
-                first.setdefault((change.space, change.id), change.at)
+                first_stored.setdefault((change.space, change.id), change.at)
         return {
-            link
-            for link in links
-            if any(first.get(end, self.as_of) > self.as_of for end in link[:2])
+            key
+            for key in edges
+            if any(first_stored.get(end, self.as_of) > self.as_of for end in key[:2])
         }
 
-    def _unchanged(self, made: Sequence[Edge]) -> list[Edge]:
-        ends = list(
-            dict.fromkeys(end for edge in made for end in (edge.source_key, edge.target_key))
-        )
-        before = _earlier_states(self.items.get(ends), self.items, self.as_of)
-        return [edge for edge in made if _held_before(edge, before)]
+    def _unchanged(self, edges: Sequence[Edge]) -> list[Edge]:
+        """Return those automatic edges that existed, as far as their ends tell."""
+        ends = _ends([edge.key for edge in edges])
+        earlier = _earlier_states(self.items.get(ends), self.items, self.as_of)
+        return [edge for edge in edges if _existed(edge, earlier)]
 
 
-def _held_before(edge: Edge, before: Mapping[Key, Item]) -> bool:
-    """Whether a link of knowloom's own was there, where these items were others: not if that is unknown."""
-    if edge.target_key in before:
+def _ends(keys: Sequence[EdgeKey]) -> list[Key]:
+    return list(dict.fromkeys(end for source, target, _ in keys for end in (source, target)))
+
+
+def _by_weight(edge: Edge) -> tuple[object, ...]:
+    return (-edge.weight, edge.source, edge.target, edge.type, *edge.key[0], *edge.key[1])
+
+
+def _existed(edge: Edge, earlier: Mapping[Key, Item]) -> bool:
+    """Return True if an automatic edge existed, given the earlier states of changed items.
+
+    Edges for which that is unknown are taken not to have existed.
+    """
+    if edge.target_key in earlier:
         return False
+    if edge.source_key not in earlier:
+        return True
     name = edge.properties.get("name")
-    return edge.source_key not in before or (
-        isinstance(name, str) and bool(find_names(before[edge.source_key].text, (name,)))
-    )
+    return isinstance(name, str) and bool(find_names(earlier[edge.source_key].text, (name,)))
 
 
-def _earlier_states(found: Sequence[Item], items: ItemStore, as_of: datetime) -> dict[Key, Item]:
-    """Those of the items that have changed since, as they were."""
+def _earlier_states(items: Sequence[Item], store: ItemStore, as_of: datetime) -> dict[Key, Item]:
+    """Return the earlier states of those items that have changed since."""
     changed = {
-        item.key for item in found if item.updated_at is not None and item.updated_at > as_of
+        item.key for item in items if item.updated_at is not None and item.updated_at > as_of
     }
-    before: dict[Key, Item] = {}
-    # What was added later, with an earlier date, has no state before: its date counts.
-    for change in items.changes_of(sorted(changed)) if changed else ():
+    earlier: dict[Key, Item] = {}
+    # An item that was added later with an earlier date has no earlier state: its date counts.
+    for change in store.changes_of(sorted(changed)) if changed else ():
         if isinstance(change.before, Item) and change.at > as_of:
-            before.setdefault((change.space, change.id), change.before)
-    return before
+            earlier.setdefault((change.space, change.id), change.before)
+    return earlier

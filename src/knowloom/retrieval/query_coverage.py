@@ -1,119 +1,116 @@
-"""What the items met on a walk have of the question."""
+"""Track which query terms each visited item covers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 import re2
 
+from knowloom.caching import cached
 from knowloom.model import Edge, Item, Key
+from knowloom.retrieval.walk_constants import (
+    MAX_QUERY_TERMS,
+    MAX_SCANNED,
+    MAX_SCANNED_SYNONYMS,
+    MIN_COVERAGE,
+)
 from knowloom.text.synonyms import find_synonyms
 from knowloom.text.words import extract_terms, idf
 
-MAX_SCANNED = (
-    20_000  # characters of a text in which words of the question, and names, are looked for
-)
-MAX_SCANNED_SYNONYMS = 4_000  # characters of a text in which synonyms, and names of others, are looked for: there are many, and most texts are short
-MAX_QUERY_TERMS = 500  # words of a question that are looked for: sets of very many are slow to weigh, and a text of that length is no question
-MIN_COVERAGE = 0.05  # so that an item without a word of the question is not lost; chosen on the two tuning sets (docs/walk.md)
-MAX_CACHED_QUERY, CACHED_QUERIES = (
-    300,
-    256,
-)  # characters of a question, and how many of them, that are remembered, about 20 KB each
-MATCHER_MEMORY = (
-    1 << 26
-)  # bytes that looking for a very long question's words may take: RE2 gives up when it has too little
+CACHED_QUERIES = 256  # compiled queries, about 20 KB each
+MAX_CACHED_QUERY = 300  # characters
+MATCHER_MEMORY = 1 << 26  # bytes: RE2 gives up on a very long query with less
 
-TermMatcher = Callable[
-    [bytes], Sequence[int] | None
-]  # the numbers of the words that a text holds, if any
-CompiledQuery = tuple[
-    list[tuple[str, int]], list[int], TermMatcher
-]  # the question's words, the bits of all looked for, and what finds them
+TermMatcher = Callable[[bytes], Sequence[int] | None]  # the numbers of the terms in a text
+# The query terms with their bits, the bit of every matched term or synonym, and the matcher.
+CompiledQuery = tuple[list[tuple[str, int]], list[int], TermMatcher]
 
 
 class QueryCoverage:
-    """Which words of the question each item looked at has, as bits of a number. A word counts by how few of these items have it; half
-    of that for one that means nearly the same."""
+    """The query terms of each visited item, as bit sets.
+
+    A term weighs its inverse document frequency among the visited items; a synonym half of it.
+    """
 
     def __init__(self, text: str) -> None:
-        self._stems, self._bit, self._found = (
-            _compile_cached(text) if len(text) <= MAX_CACHED_QUERY else _compile_query(text)
-        )
-        self._all = (1 << len(self._stems)) - 1  # the words themselves
+        compile_query = _compile_cached if len(text) <= MAX_CACHED_QUERY else _compile_query
+        self._terms, self._bits, self._match = compile_query(text)
+        self._all_terms = (1 << len(self._terms)) - 1
         self.items: dict[Key, Item] = {}
-        self._seen: dict[Key, int] = {}
-        self._having: dict[int, int] = {}  # how many items have just these words of the question
-        self._weights: _TermSetWeights | None = None  # none after more was looked at
+        # Lower half: the query terms. Upper half: the query terms and their synonyms.
+        self._covered: dict[Key, int] = {}
+        self._set_counts: dict[int, int] = {}  # items per set of query terms
+        self._weights: _TermSetWeights | None = None  # None after items were added
 
-    def look(self, items: Iterable[Item]) -> None:
-        known, seen, having, found, bits, width = (
-            self.items,
-            self._seen,
-            self._having,
-            self._found,
-            self._bit,
-            len(self._stems),
-        )
+    def add(self, items: Iterable[Item]) -> None:
+        """Scan the texts of items that were not visited before."""
+        visited, covered, set_counts = self.items, self._covered, self._set_counts
+        match, bits, width = self._match, self._bits, len(self._terms)
         for item in items:
             key = item.key
-            if key in known:
+            if key in visited:
                 continue
-            known[key] = item
-            text, has = f" {item.title} {item.text[:MAX_SCANNED]}".lower(), 0
-            for number in found(text[:MAX_SCANNED_SYNONYMS].encode()) or ():
-                has |= bits[number]
+            visited[key] = item
+            text, matched = f" {item.title} {item.text[:MAX_SCANNED]}".lower(), 0
+            for number in match(text[:MAX_SCANNED_SYNONYMS].encode()) or ():
+                matched |= bits[number]
             if len(text) > MAX_SCANNED_SYNONYMS:
-                has |= sum([bit for stem, bit in self._stems if stem in text])
-            own = has & self._all
-            having[own] = having.get(own, 0) + 1
-            seen[key] = (
-                has | own << width
-            )  # the lower half for the words of the question, the upper half for these and their synonyms
+                matched |= sum([bit for term, bit in self._terms if term in text])
+            terms = matched & self._all_terms
+            set_counts[terms] = set_counts.get(terms, 0) + 1
+            covered[key] = matched | terms << width
         self._weights = None
 
-    def pulls(
-        self, source: Key, links: Mapping[Key, tuple[float, Edge]], near: Mapping[Key, float]
+    def transition_weights(
+        self,
+        source: Key,
+        neighbours: Mapping[Key, tuple[float, Edge]],
+        proximity: Mapping[Key, float],
     ) -> list[float]:
-        """How much each link of an item draws of its worth: as it weighs, as the item at its other end is near to the question, and as that has
-        of the question what the source has not."""
-        lacking, seen, weights = ~self._seen.get(source, -1), self._seen, self._weighed()
+        """Return the unnormalised transition weight of each neighbour of an item.
+
+        It is the product of the edge's weight, the neighbour's proximity to the query, and the
+        query terms that the neighbour covers and the source lacks.
+        """
+        lacking, covered, weights = ~self._covered.get(source, -1), self._covered, self._weigh()
         return [
-            weight * near[there] * (MIN_COVERAGE + weights[seen.get(there, 0) & lacking])
-            for there, (weight, _) in links.items()
+            weight * proximity[key] * (MIN_COVERAGE + weights[covered.get(key, 0) & lacking])
+            for key, (weight, _) in neighbours.items()
         ]
 
-    def same(self, one: Key, others: Iterable[Key]) -> list[float]:
-        """How much of the question each of the others has as well, in its own words. What was not looked at is taken to have all of it."""
-        every, seen, weights = self._all, self._seen, self._weighed()
-        own = seen.get(one, every) & every
-        return [2 * weights[own & seen.get(other, every)] for other in others]
+    def overlap(self, key: Key, others: Iterable[Key]) -> list[float]:
+        """Return the share of the query that each other item covers as well, synonyms apart.
 
-    def _weighed(self) -> _TermSetWeights:
+        Items that were not visited count as covering all of it.
+        """
+        all_terms, covered, weights = self._all_terms, self._covered, self._weigh()
+        terms = covered.get(key, all_terms) & all_terms
+        return [2 * weights[terms & covered.get(other, all_terms)] for other in others]
+
+    def _weigh(self) -> _TermSetWeights:
         if self._weights is None:
-            holding = dict.fromkeys([bit for _, bit in self._stems], 0)
-            for has, count in self._having.items():
-                for bit in _bits(has):
-                    holding[bit] += count
-            told = {bit: idf(len(self._seen), count) for bit, count in holding.items()}
-            total = sum(told.values()) or 1.0
+            frequencies = dict.fromkeys([bit for _, bit in self._terms], 0)
+            for terms, count in self._set_counts.items():
+                for bit in _bits(terms):
+                    frequencies[bit] += count
+            idfs = {bit: idf(len(self._covered), count) for bit, count in frequencies.items()}
+            total = sum(idfs.values()) or 1.0
             self._weights = _TermSetWeights(
                 {
-                    part: weight / total / 2
-                    for bit, weight in told.items()
-                    for part in (bit, bit << len(told))
+                    half: weight / total / 2
+                    for bit, weight in idfs.items()
+                    for half in (bit, bit << len(idfs))
                 }
             )
         return self._weights
 
 
 class _TermSetWeights(dict[int, float]):
-    """What sets of words weigh, from what each word does; made as they are asked for."""
+    """Weights of sets of terms: sums of the weights of single terms, computed on demand."""
 
-    def __missing__(self, words: int) -> float:
-        self[words] = sum([self[bit] for bit in _bits(words)])
-        return self[words]
+    def __missing__(self, terms: int) -> float:
+        self[terms] = sum([self[bit] for bit in _bits(terms)])
+        return self[terms]
 
 
 def _bits(number: int) -> Iterator[int]:
@@ -125,37 +122,32 @@ def _bits(number: int) -> Iterator[int]:
 
 def _compile_query(text: str) -> CompiledQuery:
     stems = list(dict.fromkeys(extract_terms(text)))[:MAX_QUERY_TERMS]
-    small = set(
-        extract_terms(" ".join([word for word in text.split() if word.islower()]))
-    )  # names have no synonyms
-    own = [(f" {stem}", 1 << place) for place, stem in enumerate(stems)]
-    alike = [
-        (f" {one}", bit << len(stems))
-        for stem, bit in own
-        if stem[1:] in small
-        for one in find_synonyms(stem[1:])
+    # Capitalised words may be names, which have no synonyms.
+    lower_case = set(extract_terms(" ".join([word for word in text.split() if word.islower()])))
+    terms = [(f" {stem}", 1 << place) for place, stem in enumerate(stems)]
+    synonyms = [
+        (f" {synonym}", bit << len(stems))
+        for term, bit in terms
+        if term[1:] in lower_case
+        for synonym in find_synonyms(term[1:])
     ]
-    return (
-        own,
-        [bit for _, bit in (*own, *alike)],
-        _compile_matcher([word for word, _ in (*own, *alike)]),
-    )
+    patterns = (*terms, *synonyms)
+    return terms, [bit for _, bit in patterns], _compile_matcher([term for term, _ in patterns])
 
 
-_compile_cached = lru_cache(CACHED_QUERIES)(
-    _compile_query
-)  # a request may walk more than once, and people ask again
+# A request may walk more than once, and queries are repeated.
+_compile_cached = cached("query coverage", CACHED_QUERIES)(_compile_query)
 
 
-def _compile_matcher(words: Sequence[str]) -> TermMatcher:
-    """What finds the numbers of the words that a text holds, all in one pass: twenty words one after the other take three times as long."""
-    if not words:
+def _compile_matcher(terms: Sequence[str]) -> TermMatcher:
+    """Return a one-pass matcher of all terms: three times as fast as twenty single searches."""
+    if not terms:
         return lambda text: None
     options = re2.Options()
     options.literal, options.max_mem = True, MATCHER_MEMORY
-    known = re2.Set.SearchSet(options)
-    for word in words:
-        known.Add(word)
-    known.Compile()
-    found: TermMatcher = known.Match
-    return found
+    patterns = re2.Set.SearchSet(options)
+    for term in terms:
+        patterns.Add(term)
+    patterns.Compile()
+    matcher: TermMatcher = patterns.Match
+    return matcher

@@ -1,4 +1,4 @@
-"""Order hits. Each signal is a function of one hit, between 0 and 1; a recipe says how much each counts."""
+"""Signals and their weighting: each signal is a function of a hit and the query, in [0, 1]."""
 
 from __future__ import annotations
 
@@ -14,38 +14,48 @@ from knowloom.recipes import Weights
 DAY_S = 86_400
 YEAR_DAYS = 365
 UNKNOWN_CONFIDENCE = 0.5
-FULL_MENTIONS = 5
+FULL_MENTIONS = 5  # mentions of an item in the query that give it a signal of 1
 _SEPARATORS = re.compile(r"[\s,./\-_:;()\[\]?!]+")
-
 
 _new_hit = fast_constructor(Hit)
 
 
 def with_score(hit: Hit, score: float, signals: Mapping[str, float]) -> Hit:
-    """The same hit with another score. A request does this hundreds of times, and `replace` takes five times as long."""
+    """Return the hit with another score; hundreds per request, and `replace` is five times
+    slower."""
     return _new_hit(hit.item, score, signals, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
+
+
+def top_k(keys: Collection[Key], scores: Mapping[Key, float], k: int) -> list[Key]:
+    """Return the k keys with the highest scores, best first, ties by id and space."""
+    if 0 < k < len(keys):
+        values = list(scores.values() if keys is scores else map(scores.__getitem__, keys))
+        threshold = sorted(values, reverse=True)[k - 1]
+        keys = [key for key, score in zip(keys, values, strict=True) if score >= threshold]
+    return sorted(keys, key=lambda key: (-scores[key], key[1], key[0]))[:k]
 
 
 def rank(
     hits: Sequence[Hit], query: Query, weights: Weights, types: Sequence[str] = ()
 ) -> list[Hit]:
-    """Best first, ties by id. With the default weights the order of search and graph stays as it is. `types` are preferred."""
+    """Return the hits best first, ties by id.
+
+    The default weights preserve the scores of search and graph. `types` are preferred.
+    """
     if weights != Weights():
         hits = [_apply_weights(hit, query, weights, types) for hit in hits]
     return sorted(hits, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
 
 
 def _apply_weights(hit: Hit, query: Query, weights: Weights, types: Sequence[str]) -> Hit:
-    """A signal that says nothing of a hit is left out, and the others count for it."""
+    """Score a hit by the weighted mean of its signals, without those that do not apply to it."""
     used = {
-        one.name: getattr(weights, one.name)
-        for one in fields(weights)
-        if getattr(weights, one.name)
+        field.name: weight for field in fields(weights) if (weight := getattr(weights, field.name))
     }
-    said = {name: SIGNALS[name](hit, query) for name in used if name != "type"} | (
-        {"type": _type_signal(hit, types)} if "type" in used else {}
-    )
-    values = {name: round(value, 6) for name in used if (value := said[name]) is not None}
+    signals = {name: SIGNALS[name](hit, query) for name in used if name != "type"}
+    if "type" in used:
+        signals["type"] = _type_preference(hit, types)
+    values = {name: round(value, 6) for name in used if (value := signals[name]) is not None}
     total = sum(used[name] for name in values)
     score = sum(used[name] * value for name, value in values.items()) / total if total else 0.0
     return with_score(hit, round(score, 6), {**hit.signals, **values})
@@ -56,10 +66,10 @@ def match(hit: Hit, _: Query) -> float:
 
 
 def name(hit: Hit, query: Query) -> float:
-    """The share of the query's longer words that stand in the item's name."""
+    """Return the share of the query's longer words that occur in the item's name."""
     terms = set(re.findall(r"\w{3,}", query.text.lower()))
-    called = hit.item.name.lower()
-    return sum(term in called for term in terms) / len(terms) if terms else 0.0
+    item_name = hit.item.name.lower()
+    return sum(term in item_name for term in terms) / len(terms) if terms else 0.0
 
 
 def recency(hit: Hit, query: Query) -> float:
@@ -75,24 +85,26 @@ def semantic(hit: Hit, _: Query) -> float | None:
 
 
 def mention(hit: Hit, query: Query) -> float:
-    """Whole mentions of its name and single terms of it, five for all."""
-    named = re.escape(hit.item.name.lower())
-    whole = len(re.findall(rf"(?<!\w){named}(?!\w)", query.text.lower())) if named else 0
-    return min(1.0, (whole + len(_shared_terms(hit, query))) / FULL_MENTIONS)
+    """Count the whole mentions of the item's name and the shared terms, up to FULL_MENTIONS."""
+    item_name = re.escape(hit.item.name.lower())
+    pattern = rf"(?<!\w){item_name}(?!\w)"
+    mentions = len(re.findall(pattern, query.text.lower())) if item_name else 0
+    return min(1.0, (mentions + len(_shared_terms(hit, query))) / FULL_MENTIONS)
 
 
 def title(hit: Hit, query: Query) -> float:
-    own = _terms(hit.item.name)
-    return len(_shared_terms(hit, query)) / len(own) if own else 0.0
+    """Return the share of the item's name that occurs in the query."""
+    terms = _terms(hit.item.name)
+    return len(_shared_terms(hit, query)) / len(terms) if terms else 0.0
 
 
 def freshness(hit: Hit, query: Query) -> float:
-    """What has no date is neither new nor old."""
-    seen = hit.item.updated_at or hit.item.created_at
-    return 0.5 if seen is None else max(0.0, 1 - _age_days(seen, query.now) / YEAR_DAYS)
+    """Return 1 for a new item, 0 for one a year old, 0.5 for one without a date."""
+    changed_at = hit.item.updated_at or hit.item.created_at
+    return 0.5 if changed_at is None else max(0.0, 1 - _age_days(changed_at, query.now) / YEAR_DAYS)
 
 
-def _type_signal(hit: Hit, types: Sequence[str]) -> float:
+def _type_preference(hit: Hit, types: Sequence[str]) -> float:
     return 0.5 if not types else 1.0 if hit.item.type in types else 0.3
 
 
@@ -118,12 +130,3 @@ SIGNALS: dict[str, Callable[[Hit, Query], float | None]] = {
     "freshness": freshness,
     "title": title,
 }
-
-
-def top_k(keys: Collection[Key], scores: Mapping[Key, float], most: int) -> list[Key]:
-    """The best `most` of the keys, best first, ties by id and space."""
-    if 0 < most < len(keys):
-        values = list(scores.values() if keys is scores else map(scores.__getitem__, keys))
-        least = sorted(values, reverse=True)[most - 1]
-        keys = [key for key, score in zip(keys, values, strict=True) if score >= least]
-    return sorted(keys, key=lambda key: (-scores[key], key[1], key[0]))[:most]

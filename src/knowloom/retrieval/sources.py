@@ -1,4 +1,4 @@
-"""Where a recipe's candidates come from: one function per source."""
+"""Sources of a recipe's candidates: one function per source, and the table of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from knowloom.model import LINK, Edge, Filter, Hit, Item, Key, Kind, Problem, Query
-from knowloom.ports import GraphStore, Stores, Vector
+from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe, Source
 from knowloom.retrieval.hybrid import search
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, expand
@@ -16,24 +16,8 @@ from knowloom.retrieval.walk import walk, walk_search
 from knowloom.retrieval.walk_seeds import names_in_query
 from knowloom.text.normalisation import collapse_whitespace
 
-NAME_CANDIDATES = 20  # of what has most words of the question: among these the question may call some by their names
-GLOBAL_PROFILE = "global"  # the id of the profile that holds for every entity
-
-
-@dataclass(frozen=True, slots=True)
-class SourceResult:
-    """Candidates of one recipe, and what was counted on the way."""
-
-    hits: tuple[Hit, ...] = ()
-    searched: int = 0
-    expanded: int = 0
-    max_depth: int = 0
-    pool: Mapping[Key, float] = field(
-        default_factory=dict
-    )  # scores of what was found, candidates or not
-    worth: Mapping[Key, float] = field(
-        default_factory=dict
-    )  # what a walk found earlier candidates to be worth
+NAME_CANDIDATES = 20  # best BM25 matches whose names are looked up in the query
+GLOBAL_PROFILE = "global"  # the id of the profile that applies to every entity
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +32,25 @@ class RetrievalRequest:
     problems: tuple[Problem, ...] = ()  # raised while the query was embedded
 
 
+@dataclass(frozen=True, slots=True)
+class SourceResult:
+    """Candidates of one recipe, with the counts for the statistics."""
+
+    hits: tuple[Hit, ...] = ()
+    searched: int = 0
+    expanded: int = 0
+    max_depth: int = 0
+    pool: Mapping[Key, float] = field(default_factory=dict)  # scores of matches, candidates or not
+    walk_scores: Mapping[Key, float] = field(default_factory=dict)  # new scores of earlier hits
+
+
+def gather(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+    """Return the candidates of a recipe that earlier recipes have not returned."""
+    return SOURCES[recipe.source](request, recipe)
+
+
 def recipe_filter(query: Query, recipe: Recipe) -> Filter:
-    """The items a recipe may see in a request."""
+    """Return the filter of the items that a recipe may return for a query."""
     return Filter(
         query.spaces,
         recipe.kinds,
@@ -61,201 +62,144 @@ def recipe_filter(query: Query, recipe: Recipe) -> Filter:
     )
 
 
-def gather(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
-    return SOURCES[recipe.source](request, recipe)
+def entity_keys(query: Query, stores: Stores) -> list[Key]:
+    """Return the keys of the entity the query is about, in those spaces where it exists."""
+    if query.entity is None or not query.spaces:
+        return []
+    keys = [(space, query.entity) for space in query.spaces]
+    return stores.items.visible(keys, Filter(query.spaces, created_to=query.as_of))
 
 
-def search_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+def gather_search(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+    query, stores = request.query, request.stores
     vector = None if recipe.mode == "bm25" else request.vector
     find = walk_search if recipe.mode == "walk" else search
-    result = find(
-        request.query.text,
-        vector,
-        recipe_filter(request.query, recipe),
-        recipe,
-        stores=request.stores,
-    )
-    return SourceResult(
-        _new(result.hits, request.earlier_hits), searched=result.considered, pool=result.pool
-    )
+    result = find(query.text, vector, recipe_filter(query, recipe), recipe, stores=stores)
+    hits = _drop_earlier(result.hits, request)
+    return SourceResult(hits, searched=result.considered, pool=result.pool)
 
 
-def neighbour_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+def gather_neighbours(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+    """Expand from the best hits, the entity of the query, and the items that the query names."""
+    stores, only = request.stores, recipe_filter(request.query, recipe)
     best = sorted(
         request.earlier_hits, key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space)
     )[: recipe.starts]
-    starts = [hit.item.key for hit in best]
-    starts += entity_keys(request.query, request.stores)
-    only = recipe_filter(request.query, recipe)
-    called = _named_hits(request, only, recipe) if recipe.named else []
-    starts += [hit.item.key for hit in called]
+    named = _gather_named(request, only, recipe) if recipe.named else []
+    seeds = [hit.item.key for hit in best]
+    seeds += entity_keys(request.query, stores)
+    seeds += [hit.item.key for hit in named]
     result = expand(
-        list(dict.fromkeys(starts)),
+        list(dict.fromkeys(seeds)),
         only,
         recipe,
-        items=request.stores.items,
-        graph=request.stores.graph,
-        sure=bool(called),
+        items=stores.items,
+        graph=stores.graph,
+        has_matches=bool(named),
     )
-    relevance = {hit.item.key: hit.relevance for hit in (*best, *called)}  # where a path begins
+    seed_relevance = {hit.item.key: hit.relevance for hit in (*best, *named)}
     hits = [
-        with_score(hit, hit.score, {**hit.signals, "start": relevance.get(hit.path[0], 1.0)})
+        with_score(hit, hit.score, {**hit.signals, "start": seed_relevance.get(hit.path[0], 1.0)})
         for hit in result.hits
     ]
-    return SourceResult(
-        _new([*called, *hits][: recipe.limit], request.earlier_hits),
-        expanded=result.reached,
-        max_depth=result.max_depth,
-    )
+    new_hits = _drop_earlier([*named, *hits][: recipe.limit], request)
+    return SourceResult(new_hits, expanded=result.reached, max_depth=result.max_depth)
 
 
-def _named_hits(request: RetrievalRequest, only: Filter, recipe: Recipe) -> list[Hit]:
-    """What the question calls by its name, of what is allowed: as near as if a link led there, and worth what its words are."""
+def _gather_named(request: RetrievalRequest, only: Filter, recipe: Recipe) -> list[Hit]:
+    """Return the items that the query mentions by name.
+
+    They score as if an edge led to them, and start with the relevance of their BM25 match.
+    """
     text = request.query.text
     if not text or not request.stores.items.find(only, 1):
         return []
-    likely = search(
-        text,
-        None,
-        only,
-        replace(recipe, mode="bm25", limit=NAME_CANDIDATES, room=0, min_score=0.0),
-        stores=request.stores,
-    ).hits
-    near = {
+    bm25 = replace(recipe, mode="bm25", limit=NAME_CANDIDATES, room=0, min_score=0.0)
+    matches = search(text, None, only, bm25, stores=request.stores).hits
+    scores = {
         key: round(max(names.values()) / (1 + recipe.near), 6)
-        for key, names in names_in_query(text, likely).items()
+        for key, names in names_in_query(text, matches).items()
     }
-    return [
-        Hit(
-            hit.item,
-            near[key],
-            {**hit.signals, "start": min(1.0, hit.score / near[key])},
-            ("name",),
-            (key,),
-        )
-        for hit in likely
-        if (key := hit.item.key) in near
+    hits = []
+    for hit in matches:
+        key = hit.item.key
+        if key in scores:
+            signals = {**hit.signals, "start": min(1.0, hit.score / scores[key])}
+            hits.append(Hit(hit.item, scores[key], signals, ("name",), (key,)))
+    return hits
+
+
+def gather_walk(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+    """Walk from all earlier hits and from the entity of the query."""
+    query, stores, earlier = request.query, request.stores, request.earlier_hits
+    # Profiles are found by key and score 1: the best match bounds the score of every seed.
+    highest = max((hit.score for hit in earlier if hit.found_by != ("key",)), default=1.0)
+    seeds = [hit if hit.score <= highest else replace(hit, score=highest) for hit in earlier]
+    earlier_keys = {hit.item.key for hit in earlier}
+    seeds += [
+        Hit(item, highest, {}, ("key",), (item.key,))
+        for item in stores.items.get(entity_keys(query, stores))
+        if item.key not in earlier_keys
     ]
-
-
-def entity_keys(query: Query, stores: Stores) -> list[Key]:
-    """The entity the request is about, wherever it was known at its time."""
-    keys = [] if query.entity is None else [(space, query.entity) for space in query.spaces]
-    return (
-        stores.items.visible(keys, Filter(query.spaces, created_to=query.as_of)) if keys else keys
-    )
-
-
-def walk_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
-    """What the links of everything found lead to, the way that the question leads; from what the request is about, too."""
-    query = request.query
-    known = {hit.item.key for hit in request.earlier_hits}
-    most = max((hit.score for hit in request.earlier_hits if hit.found_by != ("key",)), default=1.0)
-    entities = [
-        Hit(item, most, {}, ("key",), (item.key,))
-        for item in request.stores.items.get(entity_keys(request.query, request.stores))
-        if item.key not in known
-    ]
-    starts = [
-        *(hit if hit.score <= most else replace(hit, score=most) for hit in request.earlier_hits),
-        *entities,
-    ]
-    result = walk(
-        query.text,
-        request.vector,
-        starts,
-        request.pool,
-        recipe_filter(query, recipe),
-        recipe,
-        stores=request.stores,
-    )
+    only = recipe_filter(query, recipe)
+    result = walk(query.text, request.vector, seeds, request.pool, only, recipe, stores=stores)
     return SourceResult(
-        _new(result.hits, request.earlier_hits),
+        _drop_earlier(result.hits, request),
         expanded=result.reached,
         max_depth=result.max_depth,
-        worth=result.worth,
+        walk_scores=result.scores,
     )
 
 
-def profile_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
-    """The profile of the entity the agent works for, then the one that holds for all."""
+def gather_profiles(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+    """Return the profile of the query's entity, then the one that applies to all."""
+    items = request.stores.items
     ids = [id for id in (request.query.entity, GLOBAL_PROFILE) if id is not None]
     keys = [(space, id) for id in ids for space in request.query.spaces]
-    seen = request.stores.items.visible(keys, recipe_filter(request.query, recipe))
-    return SourceResult(
-        _new(
-            [Hit(item, 1.0, {}, ("key",), (item.key,)) for item in request.stores.items.get(seen)],
-            request.earlier_hits,
-        )
-    )
+    visible = items.visible(keys, recipe_filter(request.query, recipe))
+    hits = [Hit(item, 1.0, {}, ("key",), (item.key,)) for item in items.get(visible)]
+    return SourceResult(_drop_earlier(hits, request))
 
 
-def subject_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
-    """What is known about what was found: rules by an entity's type, everything else by its id."""
-    about = {hit.item.type for hit in request.earlier_hits} if Kind.RULE in recipe.kinds else set()
-    about |= {hit.item.id for hit in request.earlier_hits} | (
-        {request.query.entity} if request.query.entity else set()
-    )
-    subjects = tuple(sorted(one for one in about if one))
+def gather_subjects(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+    """Return items about earlier hits: rules by an entity's type, all others by its id."""
+    names = {request.query.entity, *(hit.item.id for hit in request.earlier_hits)}
+    if Kind.RULE in recipe.kinds:
+        names |= {hit.item.type for hit in request.earlier_hits}
+    subjects = tuple(sorted(name for name in names if name))
     if not subjects:
         return SourceResult()
-    items = request.stores.items.find(
-        replace(recipe_filter(request.query, recipe), subjects=subjects), recipe.limit
+    only = replace(recipe_filter(request.query, recipe), subjects=subjects)
+    hits = []
+    for item in request.stores.items.find(only, recipe.limit):
+        score = UNKNOWN_CONFIDENCE if item.confidence is None else item.confidence
+        hits.append(Hit(item, score, {}, ("subject",), (item.key,)))
+    return SourceResult(_drop_earlier(hits, request))
+
+
+def gather_relationships(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
+    """Return the best explicit edges between earlier hits, scored by weight and by the lesser
+    end."""
+    query, ends = request.query, {hit.item.key: hit for hit in request.earlier_hits}
+    edges = request.stores.graph.edges_of(
+        list(ends),
+        query.spaces,
+        recipe.edge_types,
+        recipe.hub_cap,
+        MIN_EDGE_WEIGHT,
+        automatic=False,
     )
     hits = [
-        Hit(
-            item,
-            UNKNOWN_CONFIDENCE if item.confidence is None else item.confidence,
-            {},
-            ("subject",),
-            (item.key,),
-        )
-        for item in items
-    ]
-    return SourceResult(_new(hits, request.earlier_hits))
-
-
-def relationship_hits(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
-    return SourceResult(
-        tuple(_relationships(request.query, request.earlier_hits, recipe, request.stores.graph))
-    )
-
-
-def _new(hits: Sequence[Hit], found: Sequence[Hit]) -> tuple[Hit, ...]:
-    seen = {hit.item.key for hit in found}
-    return tuple(hit for hit in hits if hit.item.key not in seen)
-
-
-SOURCES: dict[Source, Callable[[RetrievalRequest, Recipe], SourceResult]] = {
-    "search": search_hits,
-    "neighbours": neighbour_hits,
-    "walk": walk_hits,
-    "profile": profile_hits,
-    "subjects": subject_hits,
-    "links": relationship_hits,
-}
-
-
-def _relationships(
-    query: Query, found: Sequence[Hit], recipe: Recipe, graph: GraphStore
-) -> list[Hit]:
-    """The best `recipe.limit` links between these items that people gave, each worth its weight times the lesser of its ends."""
-    ends = {hit.item.key: hit for hit in found}
-    read = graph.edges_of(
-        list(ends), query.spaces, recipe.edge_types, recipe.hub_cap, MIN_EDGE_WEIGHT, made=False
-    )
-    inside = [
-        edge
-        for edge in read
+        _relationship_hit(edge, ends[edge.source_key], ends[edge.target_key])
+        for edge in edges
         if edge.source_key in ends and edge.target_key in ends and edge.known_at(query.as_of)
     ]
-    hits = [
-        _relationship_hit(edge, ends[edge.source_key], ends[edge.target_key]) for edge in inside
-    ]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.item.id, hit.item.space))[: recipe.limit]
+    hits.sort(key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
+    return SourceResult(tuple(hits[: recipe.limit]))
 
 
 def _relationship_hit(edge: Edge, source: Hit, target: Hit) -> Hit:
+    """Return an edge as a hit, whose item has the fields of the relationship as properties."""
     fields: dict[str, Any] = {"from": source.item.name, "type": edge.type, "to": target.item.name}
     start, type, end = map(collapse_whitespace, fields.values())
     if edge.properties:
@@ -266,3 +210,18 @@ def _relationship_hit(edge: Edge, source: Hit, target: Hit) -> Hit:
     signals = {"weight": edge.weight, "ends": ends}
     path = (edge.source_key, edge.target_key)
     return Hit(item, round(edge.weight * ends, 6), signals, LINK, path, edge)
+
+
+def _drop_earlier(hits: Sequence[Hit], request: RetrievalRequest) -> tuple[Hit, ...]:
+    earlier = {hit.item.key for hit in request.earlier_hits}
+    return tuple(hit for hit in hits if hit.item.key not in earlier)
+
+
+SOURCES: dict[Source, Callable[[RetrievalRequest, Recipe], SourceResult]] = {
+    "search": gather_search,
+    "neighbours": gather_neighbours,
+    "walk": gather_walk,
+    "profile": gather_profiles,
+    "subjects": gather_subjects,
+    "links": gather_relationships,
+}

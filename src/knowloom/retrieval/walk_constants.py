@@ -1,0 +1,36 @@
+"""Fixed parameters of the walk; the tunable ones are the fields of `recipes.Walk`.
+
+Those that affect the ranking were chosen on the two tuning sets (docs/walk.md).
+"""
+
+from __future__ import annotations
+
+# Seeds.
+MAX_HITS_READ = 30  # hits whose titles and texts are read
+MAX_QUERY_NAMES = 100  # names of a query that are looked up: a text with more is no question
+QUERY_NAME_BOOST = 0.06  # added to the score of a seed that contains all names of the query
+
+# Edges.
+FULL_EDGE_WEIGHT = 0.5  # an item whose edges weigh less in total passes on less of its rank
+# Weight factor of an edge followed from its target to its source, by type; 1 for all others.
+REVERSE_FACTORS = {"mentions": 0.3, "refers_to": 0.3}
+ITEMS_READ_PER_HOP = (16, 8)  # neighbours whose texts are read: at the first hop, at later ones
+MIN_PROXIMITY = 0.01  # keeps items without a vector in the walk
+FULLY_LINKED = 0.4  # share of the seeds with full name edges at which the density counts as 1
+
+# Bridges: temporary edges from the best seeds to hits that share their names.
+BRIDGE = "bridge"  # the edge type; bridges are not stored
+BRIDGED_SEEDS = 2
+BRIDGES_PER_SEED = 10
+# Edge types that stand for likeness: neither end names the other.
+SIMILARITY_TYPES = frozenset((BRIDGE, "shares", "similar"))
+
+# Query coverage.
+MAX_SCANNED = 20_000  # characters of a text scanned for query terms and names
+MAX_SCANNED_SYNONYMS = 4_000  # characters scanned for synonyms and for names of other items
+MAX_QUERY_TERMS = 500  # larger sets are slow to weigh, and such a text is no question
+MIN_COVERAGE = 0.05  # keeps items without a query term in the walk
+
+# Scores.
+SEARCH_TIEBREAK = 1e-3  # orders hits that the walk did not reach by their search score
+REPETITION_PENALTY = 1.2  # lost share of the score of an item that repeats the best one
