@@ -1,1 +1,1 @@
-"""The `knowloom` command line, one module per command."""
+"""The `knowloom` command line."""

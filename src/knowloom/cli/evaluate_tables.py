@@ -1,157 +1,128 @@
-"""Evaluations, comparisons and tunings as people see them in a terminal."""
+"""Tables of evaluations, comparisons and tunings, for terminals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from knowloom.cli.console import BAR, safe
-from knowloom.evaluation.compare import Change, Comparison, asked, likely, points
-from knowloom.evaluation.results import Answered, Evaluation
+from knowloom.cli.console import (
+    create_table,
+    hidden_rows,
+    number_column,
+    replace_control,
+    share_bar,
+)
+from knowloom.evaluation.compare import Change, Comparison, format_count, format_p, format_points
+from knowloom.evaluation.results import Evaluation, QuestionResult
+from knowloom.evaluation.significance import Difference
 from knowloom.evaluation.tune import DEFAULTS, Tuning
 
-MOST_QUESTIONS = 5  # of those that got worse
-COLOURS = {True: "green", False: "red"}
+MAX_QUESTIONS = 5  # of those that got worse
 
 
-def evaluation(found: Evaluation) -> list[RenderableType]:
-    table = _table("", *((found.name, "right"),), "")
-    for measure in found.measures:
-        mean = found.mean(measure)
-        table.add_row(measure, f"{100 * mean:.1f}", _bar(mean))
-    return [_heading(found), table, *_latency([found])]
+def render_evaluation(evaluation: Evaluation) -> list[RenderableType]:
+    table = create_table("", number_column(evaluation.name), "")
+    for measure in evaluation.measures:
+        mean = evaluation.mean(measure)
+        table.add_row(measure, f"{100 * mean:.1f}", Text.assemble(*share_bar(mean)))
+    return [_render_heading(evaluation), table, *_render_latency([evaluation])]
 
 
-def comparison(found: Comparison) -> list[RenderableType]:
-    before, after = found.before, found.after
-    table = _table(
-        "",
-        (before.name, "right"),
-        (after.name, "right"),
-        ("difference", "right"),
-        ("95 % interval", "right"),
-        ("p", "right"),
-        "",
-    )
-    for measure, one in found.differences.items():
-        told = Text(points(one.mean), style=COLOURS[one.mean > 0] if one.real else "dim")
-        same = not one.better and not one.worse
-        between = "" if same else f"{points(one.low)} to {points(one.high)}"
-        mark = (
-            "the same"
-            if same
-            else ("better" if one.mean > 0 else "worse")
-            if one.real
-            else "perhaps chance"
-        )
-        p = "" if same else likely(one.p).removeprefix("p ").removeprefix("= ")
-        style = "bold" if measure == found.headline else ""
-        table.add_row(
-            Text(measure, style),
-            f"{100 * before.mean(measure):.1f}",
-            f"{100 * after.mean(measure):.1f}",
-            told,
-            between,
-            p,
-            Text(mark, told.style),
-        )
+def render_comparison(comparison: Comparison) -> list[RenderableType]:
+    before, after = comparison.before, comparison.after
+    columns = (before.name, after.name, "difference", "95 % interval", "p")
+    table = create_table("", *(number_column(name) for name in columns), "")
+    for measure, difference in comparison.differences.items():
+        means = (f"{100 * evaluation.mean(measure):.1f}" for evaluation in (before, after))
+        style = "bold" if measure == comparison.headline else ""
+        table.add_row(Text(measure, style), *means, *_render_difference(difference))
     return [
-        _heading(after),
+        _render_heading(after),
         table,
-        *_latency([before, after]),
+        *_render_latency([before, after]),
         "",
-        Text(found.verdict, "bold"),
-        *_worse(found),
+        Text(comparison.verdict, "bold"),
+        *_render_worse(comparison),
     ]
 
 
-def tuning(found: Tuning) -> list[RenderableType]:
-    table = _table("number", ("default", "right"), ("set", "right"), ("found", "right"))
-    for name in dict.fromkeys([*found.set_before, *found.found]):
-        before, after = found.set_before.get(name), found.found.get(name)
-        table.add_row(
-            name,
-            f"{DEFAULTS[name]:g}",
-            "" if before is None else f"{before:g}",
-            "" if after is None else f"{after:g}",
-        )
-    mean = f"{found.measure} on the {found.questions:,} training questions: {100 * found.before:.1f} as it is set, {100 * found.after:.1f} with what was found"
-    told = Text(f"{mean}; {found.tried:,} configurations tried", "dim")
+def _render_difference(difference: Difference) -> tuple[Text, str, str, Text]:
+    """Return the cells for the difference, its interval, its p-value and the verdict."""
+    is_better = difference.mean > 0
+    style = ("green" if is_better else "red") if difference.real else "dim"
+    mean = Text(format_points(difference.mean), style=style)
+    if not difference.better and not difference.worse:
+        return mean, "", "", Text("the same", style)
+    interval = f"{format_points(difference.low)} to {format_points(difference.high)}"
+    p = format_p(difference.p).removeprefix("p ").removeprefix("= ")
+    verdict = ("better" if is_better else "worse") if difference.real else "perhaps chance"
+    return mean, interval, p, Text(verdict, style)
+
+
+def render_tuning(tuning: Tuning) -> list[RenderableType]:
+    columns = (number_column(name) for name in ("default", "set", "found"))
+    table = create_table("number", *columns)
+    for name in dict.fromkeys([*tuning.current, *tuning.changes]):
+        values = (tuning.current.get(name), tuning.changes.get(name))
+        cells = ("" if value is None else f"{value:g}" for value in values)
+        table.add_row(name, f"{DEFAULTS[name]:g}", *cells)
+    means = f"{100 * tuning.before:.1f} as it is set, {100 * tuning.after:.1f} with what was found"
+    summary = (
+        f"{tuning.measure} on the {tuning.questions:,} training questions: {means}; "
+        f"{tuning.tried:,} configurations tried"
+    )
     return [
         *([table] if table.row_count else []),
-        told,
+        Text(summary, "dim"),
         "",
-        Text(found.verdict, "bold green" if found.adopted else "bold"),
+        Text(tuning.verdict, "bold green" if tuning.adopted else "bold"),
     ]
 
 
-def _heading(found: Evaluation) -> Text:
+def _render_heading(evaluation: Evaluation) -> Text:
     return Text.assemble(
-        (asked(len(found.answers)), "bold"),
+        (format_count(len(evaluation.answers)), "bold"),
         ("  means in %, times in ms without embedding the question", "dim"),
     )
 
 
-def _latency(found: Sequence[Evaluation]) -> list[RenderableType]:
-    """As they are compared, so close together that one sees which is slower."""
-    table = _table("ms, p50 / p95", *((one.name, "right") for one in found))
-    for call in found[0].latency():
-        table.add_row(
-            call, *(f"{p50:.1f} / {p95:.1f}" for p50, p95 in (one.latency()[call] for one in found))
-        )
+def _render_latency(evaluations: Sequence[Evaluation]) -> list[RenderableType]:
+    columns = (number_column(evaluation.name) for evaluation in evaluations)
+    table = create_table("ms, p50 / p95", *columns)
+    for call in evaluations[0].latency():
+        times = (evaluation.latency()[call] for evaluation in evaluations)
+        table.add_row(call, *(f"{p50:.1f} / {p95:.1f}" for p50, p95 in times))
     return ["", table]
 
 
-def _worse(found: Comparison) -> list[RenderableType]:
-    worse = [change for change in found.changes() if change.by < 0]
+def _render_worse(comparison: Comparison) -> list[RenderableType]:
+    worse = [change for change in comparison.changes() if change.by < 0]
     if not worse:
         return []
-    table = _table(
-        (f"got worse in {found.headline}", ""),
-        ("by", "right"),
+    table = create_table(
+        f"got worse in {comparison.headline}",
+        number_column("by"),
         "expected, and its place before and after",
     )
-    for change in worse[:MOST_QUESTIONS]:
-        table.add_row(_line(change.before.question.text), points(change.by), _line(places(change)))
-    more = len(worse) - MOST_QUESTIONS
-    return [
-        "",
-        table,
-        *([Text(f"+{more:,} more (--html and --json list all)", "dim")] if more > 0 else []),
-    ]
+    for change in worse[:MAX_QUESTIONS]:
+        question = _single_line(change.before.question.text)
+        table.add_row(question, format_points(change.by), _single_line(_format_places(change)))
+    return ["", table, *hidden_rows(worse, "--html and --json list all", MAX_QUESTIONS)]
 
 
-def places(change: Change) -> str:
-    """refund-policy 1 → 4, refund-request not found → 2"""
+def _format_places(change: Change) -> str:
+    """Return text such as: refund-policy 1 → 4, refund-request not found → 2."""
     return ", ".join(
-        f"{key[1]} {place(change.before, key)} → {place(change.after, key)}"
+        f"{key[1]} {_format_place(change.before, key)} → {_format_place(change.after, key)}"
         for key in sorted(change.before.expected)
     )
 
 
-def place(answer: Answered, key: tuple[str, str]) -> str:
-    return str(answer.place(key) or "not found")
+def _format_place(answer: QuestionResult, key: tuple[str, str]) -> str:
+    return str(answer.rank(key) or "not found")
 
 
-def _table(*columns: str | tuple[str, str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        name, justify = (column, "left") if isinstance(column, str) else column
-        table.add_column(
-            Text(safe(name)),
-            justify="right" if justify == "right" else "left",
-            no_wrap=justify == "right",
-        )
-    return table
-
-
-def _bar(share: float) -> Text:
-    full = round(BAR * share)
-    return Text.assemble(("█" * full, "green"), ("░" * (BAR - full), "dim"))
-
-
-def _line(text: str) -> Text:
-    return Text(safe(" ".join(text.split())), overflow="ellipsis")
+def _single_line(text: str) -> Text:
+    return Text(replace_control(" ".join(text.split())), overflow="ellipsis")

@@ -1,4 +1,4 @@
-"""Standard input and output of a command, and files that appear when they are complete."""
+"""Standard input and output of a command, and output files that appear once complete."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TextIO
 
 from knowloom.errors import Invalid, Unavailable
+from knowloom.files import read_text
 
 
-def stdin() -> str:
+def read_stdin() -> str:
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
@@ -22,43 +23,51 @@ def stdin() -> str:
 
 @contextmanager
 def standard_output() -> Iterator[TextIO]:
-    """Standard output, of which all is written at the end of the block. A closed pipe is left to click, which ends quietly."""
+    """Provide standard output, flushed at the end of the block.
+
+    A closed pipe is left to click, which exits quietly.
+    """
     try:
         yield sys.stdout
         sys.stdout.flush()
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
-        drop_output()
+        discard_output()
         code = "disk_full" if error.errno == errno.ENOSPC else ""
-        raise Unavailable(
-            f"standard output cannot be written: {error.strerror or error}", code
-        ) from error
+        reason = error.strerror or error
+        raise Unavailable(f"cannot write to standard output: {reason}", code) from error
 
 
-def drop_output() -> None:
-    """Let what waits to be written go nowhere: Python writes it when it ends, and would complain once more."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def discard_output() -> None:
+    """Redirect standard output to the null device.
+
+    Python flushes the rest at exit, and would report the same error once more.
+    """
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 @contextmanager
-def output_to(path: str | None) -> Iterator[TextIO]:
-    """Standard output, or a file that appears when it is complete. A device or a pipe is written to as it is."""
+def open_output(path: str | None) -> Iterator[TextIO]:
+    """Open standard output, or a file that appears once complete.
+
+    A device or pipe is written to directly.
+    """
     if path is None or path == "-":
         with standard_output() as out:
             yield out
         return
     try:
-        with _replacing(Path(path).resolve()) as file:
+        with _replace_file(Path(path).resolve()) as file:
             yield file
     except OSError as error:
         raise Unavailable(f"cannot write {path!r}: {error.strerror}") from error
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
+def _replace_file(path: Path) -> Iterator[TextIO]:
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8", newline="\n") as device:
             yield device
@@ -72,3 +81,8 @@ def _replacing(path: Path) -> Iterator[TextIO]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def read_document(path: str) -> str:
+    """Return the text of a file; "-" is standard input."""
+    return read_stdin() if path == "-" else read_text(path)

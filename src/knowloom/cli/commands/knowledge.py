@@ -1,0 +1,267 @@
+"""The commands `knowloom load`, `add`, `get`, `delete` and `export`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TextIO, TypedDict, Unpack
+
+import click
+
+from knowloom import codec
+from knowloom.cli.options import (
+    KINDS,
+    examples,
+    no_vectors_option,
+    optional_spaces,
+    parse_property,
+    repeated,
+    space_option,
+)
+from knowloom.cli.session import Command, Session
+from knowloom.cli.streams import open_output, read_stdin
+from knowloom.wire import JsonObject
+from knowloom.wire.knowledge import edge_to_json, item_to_json, items_to_json, report_to_json
+
+if TYPE_CHECKING:
+    from knowloom.embedding import Progress
+    from knowloom.engine import Engine
+    from knowloom.report import Report
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "knowloom load examples/docs",
+        "knowloom load examples/harbor/support.jsonl --space support --no-vectors",
+    ),
+)
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH...")
+@click.option(
+    "--space",
+    metavar="S",
+    help="Space of rows that name none. Default: the name of the JSON file in a folder, or of the "
+    "folder of a page.",
+)
+@click.option(
+    "--keep",
+    is_flag=True,
+    help="Keep items of an earlier load of the same path that are no longer there.",
+)
+@no_vectors_option
+@click.pass_obj
+def load(
+    session: Session,
+    paths: Sequence[str],
+    keep: bool,
+    no_vectors: bool,
+    space: str | None = None,
+) -> None:
+    """Store the contents of files and folders.
+
+    Files may be Markdown, text, JSON or JSON Lines. Loading a path again applies only the changes
+    and removes what is gone. Invalid rows are skipped and listed; the exit status is 1 only if
+    nothing was stored.
+    """
+    unique = list(dict.fromkeys(paths))
+    with (
+        session.open(create=True, needs_embedder=not no_vectors) as kb,
+        session.progress() as progress,
+    ):
+        report = _load_paths(kb, unique, space, keep, progress)
+    stored = report.added + report.updated + report.unchanged + report.removed + report.edges
+    print_report(session, report, "rows")
+    sys.exit(1 if report.skipped and not stored else 0)
+
+
+def _load_paths(
+    kb: Engine, paths: Sequence[str], space: str | None, keep: bool, progress: Progress | None
+) -> Report:
+    """Load the paths. Skipped rows are retried at the end: links may point into a later file."""
+    from knowloom.report import Report
+
+    reports = {path: kb.load(path, space=space, keep=keep, progress=progress) for path in paths}
+    for path, first in reports.items():
+        if first.skipped and len(paths) > 1:
+            again = kb.load(path, space=space, embed=False, keep=keep)
+            reports[path] = replace(first, edges=first.edges + again.edges, skipped=again.skipped)
+    return sum(reports.values(), Report())
+
+
+def print_report(session: Session, report: Report, noun: str) -> None:
+    """Print a report of a load, and a warning or an error about what was skipped."""
+    session.warn(*report.problems)
+    session.output(report_to_json(report), lambda tables: [tables.render_report(report)])
+    if not report.skipped or session.as_json:
+        return
+    counts = (report.added, report.updated, report.unchanged, report.removed, report.edges)
+    if any(counts):
+        session.warn(f"{len(report.skipped):,} {noun} were skipped")
+    else:
+        session.error("nothing was stored")
+
+
+class ItemArguments(TypedDict, total=False):
+    """The fields of an item that `knowloom add` passes on unchanged."""
+
+    id: str
+    space: str
+    kind: str
+    type: str
+    title: str
+    summary: str
+    tags: tuple[str, ...]
+    section: str
+    subject: str
+    confidence: float
+    source: str
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        'knowloom add --space support --id late-parcels --type faq --title "Where is my parcel?" '
+        '--text "Ask the carrier after 5 days."',
+        "knowloom add --space support --id ada --kind entity --title Ada --tag vip "
+        "--property orders=12 --property city=Hamburg",
+    ),
+)
+@space_option()
+@click.option(
+    "--id", required=True, metavar="ID", help="Id in the space; an item with this id is replaced."
+)
+@click.option("--kind", default="node", metavar="KIND", help=f"{KINDS}. Default: node.")
+@click.option("--type", default="", metavar="T", help="Any word to filter by, such as faq.")
+@click.option("--title", default="", metavar="TEXT")
+@click.option("--text", default="", metavar="TEXT", help="The text; - reads standard input.")
+@click.option("--summary", default="", metavar="TEXT", help="Used where the text does not fit.")
+@repeated("--tag", "tags", "T", "A tag.")
+@click.option(
+    "--section", default="context", metavar="NAME", help="Prompt section. Default: context."
+)
+@click.option("--subject", metavar="ID", help="Entity that the item is about.")
+@click.option("--confidence", type=float, metavar="X", help="Confidence, from 0 to 1.")
+@repeated(
+    "--property",
+    "properties",
+    "NAME=VALUE",
+    "A property; the value is JSON if it can be decoded, text otherwise.",
+    type=parse_property,
+)
+@click.option("--source", metavar="TEXT", help="Where the item comes from.")
+@click.pass_obj
+def add(
+    session: Session,
+    /,
+    text: str,
+    properties: Sequence[tuple[str, Any]] = (),
+    **fields: Unpack[ItemArguments],
+) -> None:
+    """Store one item."""
+    from knowloom import validation
+
+    text = read_stdin() if text == "-" else text
+    row = {**fields, "text": text, "properties": dict(properties)}
+    item = validation.item_from_row(row, None)
+    with session.open(create=True) as kb:
+        report = kb.add(item)
+    session.warn(*report.problems)
+    action = "added" if report.added else "updated" if report.updated else "unchanged"
+    session.output(report_to_json(report), lambda _: [f"{action}: {item.id} in {item.space}"])
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "knowloom get refund-approval-limits --space support",
+        "knowloom get refund-policy warranty-policy --space shared --json",
+    ),
+)
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@space_option("Space of the items.")
+@click.pass_obj
+def get(session: Session, ids: Sequence[str], space: str) -> None:
+    """Show items by id. The exit status is 1 only if none exists."""
+    with session.open(needs_embedder=False) as kb:
+        items = kb.get(list(dict.fromkeys(ids)), space=space)
+    missing = _report_missing(session, ids, space, [item.id for item in items])
+    session.output(
+        items_to_json(items, missing),
+        lambda tables: [tables.render_item(item) for item in items],
+    )
+    sys.exit(0 if items else 1)
+
+
+@click.command(
+    cls=Command, epilog=examples("knowloom delete gift-card-refunds --space support --yes")
+)
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@space_option("Space of the items.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.pass_obj
+def delete(session: Session, ids: Sequence[str], space: str, yes: bool) -> None:
+    """Delete items and their links. The exit status is 1 if nothing was deleted."""
+    if not (yes or sys.stdin.isatty()):
+        raise click.UsageError("not a terminal: pass --yes to confirm")
+    with session.open(needs_embedder=False) as kb:
+        existing = [item.id for item in kb.get(list(dict.fromkeys(ids)), space=space)]
+        missing = _report_missing(session, ids, space, existing)
+        question = f"Delete {', '.join(existing)} from {space}, with all links?"
+        is_confirmed = bool(existing) and (yes or click.confirm(question, err=True))
+        deleted = kb.delete(existing, space=space) if is_confirmed else 0
+    if existing and not deleted:
+        session.error("nothing was deleted")
+    session.output({"deleted": deleted, "missing": missing}, lambda _: [f"deleted: {deleted}"])
+    sys.exit(0 if deleted else 1)
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "knowloom export -o backup.jsonl", "knowloom export --space support > support.jsonl"
+    ),
+)
+@optional_spaces
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    help="File to write, atomically. Default: standard output.",
+)
+@click.pass_obj
+def export(session: Session, spaces: Sequence[str] = (), output: str | None = None) -> None:
+    """Write everything as JSON Lines.
+
+    knowloom load reads it back exactly. Links into spaces that are not exported need those spaces
+    to be loaded.
+    """
+    with session.open(needs_embedder=False) as kb, open_output(output) as file:
+        items = _write_rows(file, map(item_to_json, kb.items(spaces or None)))
+        edges = _write_rows(file, map(edge_to_json, kb.edges(spaces or None)))
+    if output not in (None, "-"):
+        session.output(
+            {"file": output, "items": items, "edges": edges},
+            lambda _: [f"{items:,} items and {edges:,} edges are in {output}"],
+        )
+
+
+def _write_rows(file: TextIO, rows: Iterable[JsonObject]) -> int:
+    """Write the rows as JSON Lines and return their number."""
+    count = 0
+    for row in rows:
+        file.write(codec.to_json(row) + "\n")
+        count += 1
+    return count
+
+
+def _report_missing(
+    session: Session, ids: Sequence[str], space: str, existing: Sequence[str]
+) -> list[str]:
+    """Return the ids that do not exist; warn about them, or report an error if none exists."""
+    missing = [id for id in dict.fromkeys(ids) if id not in existing]
+    if existing:
+        session.warn(*(f"no item {id!r} in space {space!r}" for id in missing))
+    else:
+        session.error(f"no item {', '.join(map(repr, missing))} in space {space!r}")
+    return missing

@@ -1,0 +1,84 @@
+"""The commands `knowloom stats`, `verify`, `embed` and `reindex`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from knowloom.cli.options import examples, optional_spaces
+from knowloom.cli.session import Command, Session
+from knowloom.wire.knowledge import statistics_to_json
+
+if TYPE_CHECKING:
+    from knowloom.capabilities.memory.analytics import Summary
+
+
+@click.command(cls=Command, epilog=examples("knowloom stats", "knowloom stats --json"))
+@click.pass_obj
+def stats(session: Session) -> None:
+    """Show the spaces with their counts, and the vectors."""
+    with session.open(needs_embedder=False) as kb:
+        statistics = kb.maintenance.stats()
+    usage = _memory_usage(session)
+    row = statistics_to_json(statistics)
+    if usage:
+        row["asked"] = [asdict(summary) for summary in usage]
+    session.output(
+        row,
+        lambda tables: [
+            tables.render_statistics(statistics),
+            *([tables.render_usage(usage)] if usage else []),
+        ],
+    )
+
+
+def _memory_usage(session: Session) -> list[Summary]:
+    analytics = session.analytics(create=False)
+    if analytics is None:
+        return []
+    with closing(analytics):
+        return analytics.summaries()
+
+
+@click.command(cls=Command, epilog=examples("knowloom verify", "knowloom verify --json"))
+@click.pass_obj
+def verify(session: Session) -> None:
+    """Check the integrity of the store. The exit status is 1 if there are problems."""
+    with session.open(needs_embedder=False) as kb:
+        problems = kb.verify()
+    session.output(
+        {"ok": not problems, "problems": problems},
+        lambda tables: [tables.render_problems(problems)],
+    )
+    sys.exit(1 if problems else 0)
+
+
+@click.command(
+    cls=Command, epilog=examples("knowloom embed", "knowloom embed --space support --json")
+)
+@optional_spaces
+@click.pass_obj
+def embed(session: Session, spaces: Sequence[str] = ()) -> None:
+    """Compute missing vectors."""
+    if session.embedder_name() == "none":
+        raise click.UsageError("no embedder: pass --embedder, such as minilm")
+    with session.open() as kb, session.progress() as progress:
+        count = kb.maintenance.embed(spaces or None, progress)
+    session.output({"vectors": count}, lambda _: [f"vectors made: {count:,}"])
+
+
+@click.command(cls=Command, epilog=examples("knowloom reindex", "knowloom reindex --embedder none"))
+@click.pass_obj
+def reindex(session: Session) -> None:
+    """Rebuild the keyword index and all vectors.
+
+    Needed for another embedder or a newer knowloom. With --embedder none, vectors are kept.
+    """
+    with session.open() as kb, session.progress() as progress:
+        count = kb.reindex(progress)
+    session.output({"vectors": count}, lambda _: [f"words made anew; vectors made: {count:,}"])

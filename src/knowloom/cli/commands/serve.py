@@ -1,0 +1,268 @@
+"""The commands `knowloom serve` and `knowloom keys`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import click
+
+from knowloom.cli.options import examples, repeated
+from knowloom.cli.session import Command, Group, Session
+from knowloom.errors import Invalid, MissingExtra
+from knowloom.files import store_file
+
+if TYPE_CHECKING:
+    from knowloom.server.auth import ApiKey, Keyring
+
+keys_option = click.option(
+    "--keys",
+    "keys",
+    metavar="FILE",
+    help="File of the API keys. Default: the store's path with .keys.json appended.",
+)
+
+
+class LimitArguments(TypedDict):
+    """The options that limit requests, by the fields of the server's limits."""
+
+    requests_per_minute: int
+    max_body: int
+    body_timeout_s: float
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "knowloom serve knowledge.db",
+        "knowloom serve --host 0.0.0.0 --port 8080 --allow-host knowloom.example.com",
+    ),
+)
+@click.argument("store", required=False, metavar="[PATH_OR_URL]")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="Address to listen on. Default: 127.0.0.1. Other addresses need an API key.",
+)
+@click.option(
+    "--port", default=8000, type=click.IntRange(1, 65535), metavar="N", help="Default: 8000."
+)
+@keys_option
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Number of server processes. Default: one per core, at most 4.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Concurrent requests per process. Default: 2, or the cores for a single process.",
+)
+@repeated("--allow-host", "allowed", "NAME", "Host name to accept; * for any.")
+@click.option(
+    "--requests-per-minute",
+    default=6000,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Rate limit per key; 0 for none. Default: 6000.",
+)
+@click.option(
+    "--max-body",
+    default=20_000_000,
+    type=click.IntRange(min=1000),
+    metavar="BYTES",
+    help="Maximum size of a request. Default: 20000000.",
+)
+@click.option(
+    "--body-timeout",
+    "body_timeout_s",
+    default=60.0,
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Timeout of the headers, then of the body of a request. Default: 60.",
+)
+@click.pass_obj
+def serve(
+    session: Session,
+    /,
+    host: str,
+    port: int,
+    store: str | None = None,
+    keys: str | None = None,
+    processes: int | None = None,
+    workers: int | None = None,
+    allowed: Sequence[str] = (),
+    **limits: Unpack[LimitArguments],
+) -> None:
+    """Run the HTTP server.
+
+    The knowledge may be given as an argument or with --db.
+
+    Local clients need an API key once there is one, remote clients always. Running requests are
+    completed before the server stops.
+    """
+    session = _with_store(session, store)
+    cores = os.cpu_count() or 1
+    count = _count_processes(session, processes, cores)
+    _import_server(count)
+    from knowloom.server import settings, supervisor
+
+    address = (host, port, _keys_path(session, keys))
+    settings.load_keyring(host, address[2])  # raises before a store is created
+    server_limits = settings.ServerLimits(hosts=settings.accepted_hosts(host, allowed), **limits)
+    # The collector keeps every warning, and a server runs for long.
+    logging.getLogger("knowloom").removeHandler(session.warnings)
+    # Opening the store here reports errors before any process starts.
+    with session.open(create=True, needs_embedder=count == 1) as kb:
+        if count == 1:
+            from knowloom.server import process
+
+            process.serve(kb, *address, workers=workers or cores, limits=server_limits, say=_echo)
+    if count > 1:
+        workers = workers or 2
+        opener = session.opener(create=True)
+        supervisor.run_processes(
+            opener, *address, processes=count, workers=workers, limits=server_limits, say=_echo
+        )
+
+
+def _import_server(processes: int) -> None:
+    """Import the server's packages; several processes start importing in the background."""
+    try:
+        from knowloom.server import supervisor
+
+        if processes > 1:
+            supervisor.warm_up()
+        supervisor.require_packages()
+    except ImportError as error:
+        raise MissingExtra(
+            f"the server needs {error.name}, which is not installed: pip install 'knowloom[server]'"
+        ) from error
+
+
+def _with_store(session: Session, store: str | None) -> Session:
+    if None not in (store, session.db) and store != session.db:
+        raise click.UsageError(f"two stores: {store!r} and --db {session.db!r}; pass one")
+    return replace(session, db=store or session.db)
+
+
+def _count_processes(session: Session, processes: int | None, cores: int) -> int:
+    """Return the number of processes; a store in memory can be served by one only."""
+    is_shareable = all(_is_shareable(url) for url in session.urls())
+    if processes is not None and processes > 1 and not is_shareable:
+        raise Invalid(
+            f"--processes {processes} needs a store in a file: processes do not share memory"
+        )
+    return processes or (min(cores, 4) if is_shareable else 1)
+
+
+def _is_shareable(url: str) -> bool:
+    is_folder = url.startswith(("file:", "networkx:")) and url != "networkx:"
+    return store_file(url) is not None or is_folder
+
+
+@click.group(
+    cls=Group,
+    epilog=examples(
+        "knowloom keys add reporting --read analytics --read shared", "knowloom keys list"
+    ),
+)
+def keys() -> None:
+    """Create, list and revoke the API keys of the server."""
+
+
+@keys.command(
+    cls=Command, epilog=examples("knowloom keys add reporting --read analytics --read shared")
+)
+@click.argument("name")
+@repeated("--read", "reads", "S", "Space the key may read; * for all.")
+@repeated("--write", "writes", "S", "Space the key may read and write; * for all.")
+@click.option(
+    "--role",
+    default="viewer",
+    metavar="ROLE",
+    help="viewer, editor (may write) or admin (also metrics and maintenance). Default: viewer.",
+)
+@click.option(
+    "--tier",
+    default="teams",
+    metavar="TIER",
+    help="core, writer_pro, teams or enterprise. Default: teams.",
+)
+@keys_option
+@click.pass_obj
+def add(
+    session: Session,
+    name: str,
+    role: str,
+    tier: str,
+    keys: str | None = None,
+    reads: Sequence[str] = (),
+    writes: Sequence[str] = (),
+) -> None:
+    """Create a key. Its secret is printed once and not stored."""
+    key, secret = _open_keyring(session, keys).add(
+        name, reads=reads, writes=writes, role=role, tier=tier, now=datetime.now(UTC)
+    )
+    session.output(
+        _key_to_json(key) | {"secret": secret},
+        lambda _: [f"key {key.id}; its secret, which is not shown again:", secret],
+    )
+
+
+@keys.command("list", cls=Command, epilog=examples("knowloom keys list"))
+@keys_option
+@click.pass_obj
+def list_keys(session: Session, keys: str | None = None) -> None:
+    """List the keys, without their secrets."""
+    entries = _open_keyring(session, keys).keys()
+    lines = [_format_key(key) for key in entries]
+    empty = "no keys: the service is open to this machine and closed to others"
+    session.output({"keys": [_key_to_json(key) for key in entries]}, lambda _: lines or [empty])
+
+
+@keys.command(cls=Command, epilog=examples("knowloom keys revoke 1a2b3c4d"))
+@click.argument("id")
+@keys_option
+@click.pass_obj
+def revoke(session: Session, id: str, keys: str | None = None) -> None:
+    """Revoke a key, immediately on every running server."""
+    key = _open_keyring(session, keys).revoke(id, datetime.now(UTC))
+    session.output(_key_to_json(key), lambda _: [f"revoked: {key.id} ({key.name})"])
+
+
+def _open_keyring(session: Session, path: str | None) -> Keyring:
+    from knowloom.server.auth import Keyring
+
+    return Keyring(_keys_path(session, path))
+
+
+def _keys_path(session: Session, path: str | None) -> Path:
+    return Path(session.sibling_path("beside" if path is None else path, ".keys.json"))
+
+
+def _key_to_json(key: ApiKey) -> dict[str, Any]:
+    names = ("id", "name", "role", "tier", "reads", "writes", "created_at", "revoked_at")
+    values = {name: getattr(key, name) for name in names}
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
+
+
+def _format_key(key: ApiKey) -> str:
+    reads, writes = (", ".join(spaces) or "-" for spaces in (key.reads, key.writes))
+    state = f"revoked {key.revoked_at}" if key.revoked_at else f"since {key.created_at}"
+    rights = f"{key.role}, {key.tier}  reads {reads}  writes {writes}"
+    return f"{key.id}  {key.name}  {rights}  {state}"
+
+
+def _echo(text: str) -> None:
+    click.echo(text, err=True)

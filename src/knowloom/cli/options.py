@@ -1,0 +1,177 @@
+"""Parameter types and options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, get_args
+
+import click
+
+from knowloom import codec
+from knowloom.model import Kind
+from knowloom.recipes import Mode
+from knowloom.tiers import TIERS
+
+UNLIMITED = "none"  # a budget without a limit; click takes None for an option that is not set
+KINDS = f"{', '.join(Kind)}"
+MODES = get_args(Mode)
+
+Decorator = Callable[[Any], Any]
+
+
+def combine(*options: Decorator) -> Decorator:
+    """Return a decorator that adds the options in the order of the arguments."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def examples(*lines: str) -> str:
+    """Return the examples at the end of a help text, for `epilog`."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+# Parameter types
+
+
+def parse_time(text: str) -> datetime:
+    try:
+        return codec.text_to_time(text)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is not a time such as 2026-01-31 or 2026-01-31T12:00:00Z"
+        ) from None
+
+
+def parse_budget(text: str) -> int | str:
+    if text != UNLIMITED and not text.isdecimal():
+        raise click.BadParameter(f"must be a whole number or none, got {text!r}")
+    return text if text == UNLIMITED else int(text)
+
+
+def parse_property(text: str) -> tuple[str, Any]:
+    """Split NAME=VALUE; the value is decoded if it is JSON and text otherwise."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise click.BadParameter(f"must have the form NAME=VALUE, got {text!r}")
+    with suppress(ValueError):
+        return name, json.loads(value)
+    return name, value
+
+
+def parse_selection(text: str) -> tuple[int, int]:
+    start, colon, end = text.partition(":")
+    if not (colon and start.isdecimal() and end.isdecimal()):
+        raise click.BadParameter(f"must have the form START:END in characters, got {text!r}")
+    return int(start), int(end)
+
+
+# Options
+
+
+def repeated(flag: str, name: str, metavar: str, help: str, **settings: Any) -> Decorator:
+    """Return an option that may be repeated."""
+    help = f"{help} May be repeated."
+    return click.option(flag, name, multiple=True, metavar=metavar, help=help, **settings)
+
+
+def max_tokens_option(default: str, help: str = "Token budget; none for no limit.") -> Decorator:
+    help = f"{help} Default: {default}."
+    return click.option("--max-tokens", type=parse_budget, metavar="N|none", help=help)
+
+
+def mode_option(*modes: str) -> Decorator:
+    meanings = {
+        "hybrid": "hybrid: keywords and embeddings",
+        "bm25": "bm25: keywords only",
+        "vector": "vector: embeddings only",
+        "walk": "walk: also follows links",
+    }
+    help = "; ".join(meanings[mode] for mode in modes) + "."
+    return click.option("--mode", type=click.Choice(modes), help=f"Search mode. {help}")
+
+
+def space_option(help: str = "Space of the item.") -> Decorator:
+    return click.option("--space", required=True, metavar="S", help=help)
+
+
+required_spaces = repeated("--space", "spaces", "S", "Space to search.", required=True)
+optional_spaces = repeated("--space", "spaces", "S", "Only this space. Default: all.")
+tier_option = click.option(
+    "--tier", metavar="TIER", help=f"Feature tier: {', '.join(TIERS)}. Default: no restrictions."
+)
+model_option = click.option(
+    "--model",
+    metavar="NAME",
+    help="Model whose tokens are counted, or a tokenizer.json. Default: the setting, else gpt-4.",
+)
+format_option = click.option(
+    "--format",
+    metavar="NAME",
+    help="json, markdown, plain or yaml. Default: the setting, else markdown.",
+)
+as_of_option = click.option(
+    "--as-of", type=parse_time, metavar="TIME", help="Use the knowledge valid at that time."
+)
+now_option = click.option(
+    "--now", type=parse_time, metavar="TIME", help="Time of the request, for reproducible output."
+)
+no_vectors_option = click.option(
+    "--no-vectors", is_flag=True, help="Do not embed now; knowloom embed does it later."
+)
+min_confidence_option = click.option(
+    "--min-confidence", type=float, metavar="X", help="Minimum confidence, from 0 to 1."
+)
+filter_options = combine(
+    repeated("--type", "types", "T", "Only items of this type."),
+    repeated("--exclude-type", "exclude_types", "T", "No items of this type."),
+    repeated("--tag", "tags", "T", "Only items with one of these tags."),
+    click.option(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="Maximum number of candidates. Default: 10 for search, the recipe's for a context.",
+    ),
+    mode_option(*MODES),
+    click.option("--min-score", type=float, metavar="X", help="Minimum score, from 0 to 1."),
+    as_of_option,
+)
+context_options = combine(
+    click.argument("query"),
+    required_spaces,
+    max_tokens_option("the setting, else 2000"),
+    click.option(
+        "--recipe",
+        metavar="NAME",
+        help="How to gather the context; see knowloom recipes. Default: knowledge.",
+    ),
+    click.option(
+        "--agent",
+        metavar="NAME",
+        help="Agent whose recipes, budget and format to use, instead of --recipe; "
+        "see knowloom agents.",
+    ),
+    tier_option,
+    format_option,
+    model_option,
+    click.option(
+        "--entity",
+        metavar="ID",
+        help="Entity the agent works for, such as user:maya: its profile and links are used.",
+    ),
+    filter_options,
+    click.option("--depth", type=int, metavar="N", help="Maximum number of links to follow."),
+    click.option(
+        "--paths",
+        is_flag=True,
+        help='Show in the text which links led to an item, by title: "A" mentions "B".',
+    ),
+    now_option,
+)

@@ -1,0 +1,172 @@
+"""Tables of items, links, statistics, recipes and load reports, for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Column, Table
+from rich.text import Text
+
+from knowloom import codec
+from knowloom.capabilities.memory.analytics import Summary
+from knowloom.cli.console import (
+    MAX_ROWS,
+    create_table,
+    hidden_rows,
+    id_column,
+    number_column,
+    safe_text,
+    share_bar,
+    single_line,
+)
+from knowloom.maintenance import Statistics
+from knowloom.model import Edge, Hit, Item
+from knowloom.recipes import FIT_BUDGET, Recipe
+from knowloom.report import Report, Skipped
+from knowloom.wire.contexts import INDEX_LABELS, format_score
+from knowloom.wire.knowledge import item_to_json
+
+SCORE_WIDTH = 6  # characters of a score's bar
+
+
+def render_report(report: Report) -> RenderableType:
+    names = ("added", "updated", "unchanged", "removed", "edges", "skipped")
+    table = create_table(*((name, {"justify": "right"}) for name in names))
+    counts = (f"{getattr(report, name):,}" for name in names[:-1])
+    style = "yellow" if report.skipped else ""
+    table.add_row(*counts, Text(f"{len(report.skipped):,}", style=style))
+    return Group(table, _render_skipped(report.skipped)) if report.skipped else table
+
+
+def _render_skipped(rows: Sequence[Skipped]) -> RenderableType:
+    table = create_table(
+        ("where", {"overflow": "fold"}), ("what", {"max_width": 30}), ("why", {"overflow": "fold"})
+    )
+    for row in rows[:MAX_ROWS]:
+        table.add_row(safe_text(row.where), single_line(row.what), safe_text(row.why))
+    return Padding(Group(table, *hidden_rows(rows, "--json lists all")), (1, 0, 0, 0))
+
+
+def render_hits(hits: Sequence[Hit]) -> RenderableType:
+    if not hits:
+        return Text("nothing found", style="yellow")
+    has_spaces = len({hit.item.space for hit in hits}) > 1
+    scores = ("bm25", "vector")
+    table = create_table(
+        "score",
+        *(["space"] if has_spaces else []),
+        id_column(hits),
+        *("type", "title", "found by"),
+        *(number_column(name) for name in scores),
+        gap=1,
+    )
+    for hit in hits:
+        item = hit.item
+        numbers = (
+            format_score(hit.signals[name]) if name in hit.signals else "" for name in scores
+        )
+        table.add_row(
+            _render_score(hit.score),
+            *([single_line(item.space)] if has_spaces else []),
+            Text(item.id),
+            *(single_line(item.type), single_line(item.title)),
+            INDEX_LABELS.get(hit.match_source, hit.match_source),
+            *numbers,
+        )
+    return table
+
+
+def _render_score(score: float) -> Text:
+    bar = share_bar(min(1.0, score), SCORE_WIDTH)
+    return Text.assemble(*bar, f" {format_score(score)}", no_wrap=True)
+
+
+def render_item(item: Item) -> RenderableType:
+    """Render every field of an item that is set."""
+    row = item_to_json(item)
+    text = row.pop("text", "")
+    grid = Table.grid("", Column(overflow="fold"), padding=(0, 2))
+    for name, value in row.items():
+        plain = value if isinstance(value, str) else codec.to_json(value)
+        shown = safe_text(", ".join(value) if name == "tags" else plain)
+        grid.add_row(Text(name, style="dim"), shown)
+    heading = Rule(single_line(item.name), align="left", style="dim")
+    return Group(heading, grid, *([Padding(safe_text(text), (1, 0))] if text else []))
+
+
+def render_links(edges: Sequence[Edge]) -> RenderableType:
+    if not edges:
+        return Text("no links", style="dim")
+    table = create_table("space", "source", "type", "target", number_column("weight"), "by")
+    for edge in edges:
+        target_space = edge.target_key[0]
+        target = edge.target if target_space == edge.space else f"{target_space}/{edge.target}"
+        ends = (safe_text(text) for text in (edge.source, edge.type, target))
+        weight = f"{edge.weight:.2f}" if edge.weight else "forbidden"
+        table.add_row(Text(edge.space), *ends, weight, edge.origin or "people")
+    return table
+
+
+def render_statistics(statistics: Statistics) -> RenderableType:
+    columns = (number_column(name) for name in ("items", "edges", "own links"))
+    table = create_table("space", *columns, "digest")
+    for space in statistics.spaces:
+        counts = (f"{count:,}" for count in (space.items, space.edges, space.links))
+        table.add_row(Text(space.name), *counts, Text(space.digest, style="dim"))
+    lines = [
+        Text(
+            f"vectors of {statistics.embedder}"
+            if statistics.embedder
+            else "no vectors: found by words only",
+            style="dim",
+        )
+    ]
+    if statistics.without_vector and statistics.embedder:
+        count = f"{statistics.without_vector:,}"
+        missing = f"{count} items have no vector yet: knowloom embed makes them"
+        lines.append(Text(missing, style="yellow"))
+    if statistics.disk_vectors:
+        vectors, hits = statistics.disk_vectors, statistics.disk_hits
+        cached = f"embedding cache on disk: {vectors:,} vectors, used {hits:,} times"
+        lines.append(Text(cached, style="dim"))
+    if statistics.cache_problem:
+        lines.append(Text(statistics.cache_problem, style="yellow"))
+    return Group(table, *lines)
+
+
+def render_usage(summaries: Sequence[Summary]) -> RenderableType:
+    """Render the analytics of memory requests."""
+    numbers = ("times", "p50 ms", "p95 ms", "found nothing", "failed")
+    table = create_table("workspace", "asked for", *(number_column(name) for name in numbers))
+    for row in summaries:
+        times = (f"{row.p50_ms:.1f}", f"{row.p95_ms:.1f}")
+        failures = (f"{row.found_nothing:,}", f"{row.failed:,}")
+        table.add_row(Text(row.workspace), row.operation, f"{row.count:,}", *times, *failures)
+    return table
+
+
+def render_recipes(recipes: Mapping[str, Sequence[Recipe]]) -> RenderableType:
+    numbers = (number_column(name) for name in ("limit", "depth", "share"))
+    table = create_table("recipe", "part", "source", "kinds", *numbers, "without it")
+    for name in sorted(recipes):
+        for position, part in enumerate(recipes[name]):
+            table.add_row(
+                Text("" if position else name, "bold"),
+                *(part.name, part.source),
+                ", ".join(kind.value for kind in part.kinds) or "all",
+                "as fits" if part.limit == FIT_BUDGET else f"{part.limit}",
+                f"{part.depth or ''}",
+                f"{part.share:.0%}",
+                "fails" if part.required else "degraded",
+            )
+        table.add_section()
+    return table
+
+
+def render_problems(problems: Sequence[str]) -> RenderableType:
+    if not problems:
+        return Text("✓ all is well", "green")
+    return Text("\n".join(f"✗ {problem}" for problem in problems), "red")
