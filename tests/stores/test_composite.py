@@ -29,7 +29,7 @@ from knowloom.registry import open_store, open_stores
 from knowloom.stores.composite import CompositeStore
 from knowloom.stores.file import folder as files
 from knowloom.stores.file.store import FileStore
-from knowloom.stores.memory import MemoryStore
+from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.networkx import NetworkxStore
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.testing import GraphStoreContract, HistoryContract, ItemStoreContract, StoreContract
@@ -432,12 +432,12 @@ def test_closing_closes_every_store_once_even_if_one_fails() -> None:
         (
             {"pieces": "memory:"},
             Invalid,
-            "no role 'pieces'; known: graph, items, metadata, vectors, words",
+            "unknown role 'pieces'; available: graph, items, metadata, vectors, words",
         ),
         (
             {"metadata": "carrier-pigeon:x"},
             Invalid,
-            "no store 'carrier-pigeon'; known: file, memory, networkx, sqlite",
+            "unknown store 'carrier-pigeon'; available: file, memory, networkx, sqlite",
         ),
         (
             {"words": "file:x"},
@@ -681,7 +681,7 @@ def test_a_write_that_stops_anywhere_is_finished_or_never_was(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FileStore.open(str(tmp_path)).apply(batch([item("a", "old"), item("b")]))
-    whole = files.write_whole
+    whole = files.write_atomic
 
     def stop(path: Path, data: bytes) -> None:
         if step == "journal" or (step == "files" and path.name == "i-b.json"):
@@ -690,7 +690,7 @@ def test_a_write_that_stops_anywhere_is_finished_or_never_was(
 
     with monkeypatch.context() as patch, pytest.raises((KeyboardInterrupt, AttributeError)):
         store = FileStore.open(str(tmp_path))
-        patch.setattr(files, "write_whole", stop)
+        patch.setattr(files, "write_atomic", stop)
         if step == "log":
             patch.setattr(files, "os", None)  # the log cannot be brought to the disk
         store.apply(batch([item("a", "new"), item("b", "new")]))

@@ -28,7 +28,7 @@ import knowloom
 from knowloom.errors import Conflict, Corrupt, Unavailable
 from knowloom.loading import loader
 from knowloom.model import Batch, Edge, Filter, Item
-from knowloom.stores.memory import MemoryStore
+from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite import (
     database,
     postings,
@@ -683,7 +683,7 @@ def test_a_full_disk_stores_nothing_of_the_batch(sqlite: SqliteStore) -> None:
 def test_a_load_on_a_full_disk_keeps_what_it_wrote_and_is_finished_by_loading_again(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "BATCH", 50)
+    monkeypatch.setattr(loader, "BATCH_SIZE", 50)
     (tmp_path / "s.jsonl").write_text(
         "".join(f'{{"id": "{number}", "text": "{"refund " * 100}"}}\n' for number in range(500))
     )

@@ -14,7 +14,7 @@ import networkx
 
 from knowloom import codec
 from knowloom.errors import Corrupt, Unavailable
-from knowloom.files import Turns, locked, translate_errors, write_whole
+from knowloom.files import RefreshLock, lock_file, translate_errors, write_atomic
 from knowloom.model import AUTOMATIC, Batch, Edge, EdgeKey, Key
 
 FORMAT = 1
@@ -32,7 +32,7 @@ class NetworkxStore:
         self._seen: tuple[int, int, int] | None = (
             None  # number, time and size of the file that is in memory
         )
-        self._turns = Turns(str(self._path), self._refresh)
+        self._guard = RefreshLock(str(self._path), self._refresh)
         if self._path is not None and not self._path.absolute().parent.is_dir():
             raise Unavailable(
                 f"cannot create {path!r}: the folder {str(self._path.absolute().parent)!r} does not exist"
@@ -45,7 +45,7 @@ class NetworkxStore:
         return cls(path)
 
     def close(self) -> None:
-        self._turns.close()
+        self._guard.close()
 
     @property
     def graph(self) -> Any:
@@ -55,7 +55,7 @@ class NetworkxStore:
 
     def reading(self) -> AbstractContextManager[None]:
         """The outermost block looks what other processes wrote; inside it nothing changes."""
-        return self._turns.reading()
+        return self._guard.reading()
 
     def _refresh(self) -> None:
         if self._path is None or not self._path.exists():
@@ -72,13 +72,13 @@ class NetworkxStore:
             self._seen = found
 
     def apply(self, batch: Batch) -> None:
-        with self._turns.alone():
+        with self._guard.exclusive():
             if self._path is None:
                 self._graph = _changed(self._graph, batch)
                 return
             with (
                 translate_errors(str(self._path)),
-                locked(self._path.with_name(f"{self._path.name}.lock")),
+                lock_file(self._path.with_name(f"{self._path.name}.lock")),
             ):
                 self._refresh()
                 changed = _changed(self._graph, batch)
@@ -86,7 +86,7 @@ class NetworkxStore:
                     codec.edge_to_dict(edge)
                     for edge in sorted(_all(changed), key=lambda one: one.key)
                 ]
-                write_whole(self._path, codec.to_json({"format": FORMAT, "edges": rows}).encode())
+                write_atomic(self._path, codec.to_json({"format": FORMAT, "edges": rows}).encode())
                 self._refresh()
 
     def edges_of(

@@ -10,7 +10,7 @@ import pytest
 
 from knowloom.model import Batch
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
-from knowloom.stores.memory import MemoryStore
+from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite import edges
 from knowloom.stores.sqlite.connections import MAX_CACHED_RESULTS
 from knowloom.stores.sqlite.space_view import MAX_CACHED_LENGTH

@@ -14,7 +14,7 @@ from typing import Any
 
 from knowloom import codec
 from knowloom.errors import Corrupt, Unavailable
-from knowloom.files import locked, safe_name, sync_folder, translate_errors, write_whole
+from knowloom.files import lock_file, safe_name, sync_folder, translate_errors, write_atomic
 from knowloom.model import Key
 
 FORMAT = 1
@@ -39,7 +39,7 @@ class Folder:
                     f"the folder {str(self.path)!r} holds files of something else: name an empty or a new one",
                     "foreign_file",
                 )
-            write_whole(mark, codec.to_json({"format": FORMAT}).encode())
+            write_atomic(mark, codec.to_json({"format": FORMAT}).encode())
         found = self.parsed(mark).get("format")
         if type(found) is not int:
             raise Corrupt(
@@ -54,7 +54,7 @@ class Folder:
 
     @contextmanager
     def _alone(self, shared: bool = False) -> Iterator[None]:
-        with locked(self.path / LOCK, shared=shared):
+        with lock_file(self.path / LOCK, shared=shared):
             yield
 
     @contextmanager
@@ -126,7 +126,7 @@ class Folder:
     def commit(self, files: Mapping[str, Mapping[str, Any] | None], log: str) -> None:
         """All of these files (None: removed) and the lines of the log, or nothing."""
         row = {"files": files, "log": log, "offset": self.log_size()}
-        write_whole(self.path / JOURNAL, json.dumps(row, allow_nan=False).encode())
+        write_atomic(self.path / JOURNAL, json.dumps(row, allow_nan=False).encode())
         self._finish()
 
     def _finish(self) -> None:
@@ -153,6 +153,6 @@ class Folder:
         if not file.parent.is_dir():
             file.parent.mkdir(parents=True, exist_ok=True)
             sync_folder(file.parent.parent)
-        write_whole(
+        write_atomic(
             file, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
         )

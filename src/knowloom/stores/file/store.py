@@ -12,7 +12,7 @@ from typing import Any
 
 from knowloom import codec
 from knowloom.errors import Corrupt, Invalid
-from knowloom.files import Turns, translate_errors
+from knowloom.files import RefreshLock, translate_errors
 from knowloom.model import AUTOMATIC, Batch, Change, Edge, EdgeKey, Filter, Item, Key, SpaceInfo
 from knowloom.stores.file.folder import Folder
 
@@ -43,7 +43,7 @@ class FileStore:
 
     def __init__(self, path: str) -> None:
         self._folder = Folder(Path(path))
-        self._turns = Turns(str(self._folder.path), self._look)
+        self._guard = RefreshLock(str(self._folder.path), self._look)
         self._offset = 0  # bytes of the log that are in memory
         self._log: list[Change] = []
         self._items: dict[Key, Item] = {}
@@ -60,11 +60,11 @@ class FileStore:
         return cls(path)
 
     def close(self) -> None:
-        self._turns.close()
+        self._guard.close()
 
     def reading(self) -> AbstractContextManager[None]:
         """The outermost block looks what other processes wrote; inside it nothing changes."""
-        return self._turns.reading()
+        return self._guard.reading()
 
     def _look(self) -> None:
         with translate_errors(str(self._folder.path)), self._folder.reading():
@@ -136,7 +136,11 @@ class FileStore:
     # writing
 
     def apply(self, batch: Batch) -> None:
-        with self._turns.alone(), translate_errors(str(self._folder.path)), self._folder.writing():
+        with (
+            self._guard.exclusive(),
+            translate_errors(str(self._folder.path)),
+            self._folder.writing(),
+        ):
             self._refresh()
             write = _Write(self._items, self._edges, self._touching, batch, len(self._log))
             if write.log:

@@ -193,9 +193,9 @@ def _update_slot(old: bytes, middle: int, slot: int, count: int) -> bytes:
     at = int(slots.searchsorted(slot))
     end = at + (at < len(slots) and int(slots[at]) == slot)
     new_slot, new_count = (struct.pack("<H", slot), bytes([_cap(count)])) if count else (b"", b"")
-    parts = (old[: 2 * at], new_slot, old[2 * end : middle])
-    parts += (old[middle : middle + at], new_count, old[middle + end :])
-    return b"".join(parts)
+    slot_parts = (old[: 2 * at], new_slot, old[2 * end : middle])
+    count_parts = (old[middle : middle + at], new_count, old[middle + end :])
+    return b"".join((*slot_parts, *count_parts))
 
 
 def _update_slots(old: bytes, middle: int, changes: Mapping[int, int]) -> bytes:

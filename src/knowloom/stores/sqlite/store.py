@@ -344,10 +344,8 @@ def _visible_in_space(
 
 
 def _read_spaces(connection: apsw.Connection, names: Sequence[str] | None) -> list[SpaceInfo]:
-    where, values = "", ()
-    if names is not None:
-        where = "WHERE name IN (SELECT value FROM json_each(?))"
-        values = (codec.to_json(list(names)),)
+    where = "" if names is None else "WHERE name IN (SELECT value FROM json_each(?))"
+    values = () if names is None else (codec.to_json(list(names)),)
     query = "SELECT name, items, edges, digest, links, links_digest FROM space"
     rows = connection.execute(f"{query} {where} ORDER BY name", values)
     return [

@@ -33,7 +33,7 @@ class VectorCache:
 
     def __len__(self) -> int:
         """Return the bytes in use."""
-        return self._used * self._rows.shape[1] * 4
+        return self._used * int(self._rows.shape[1]) * 4
 
     def clear(self) -> None:
         self._valid.fill(False)

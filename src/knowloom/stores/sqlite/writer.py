@@ -113,9 +113,12 @@ class BatchWriter:
         if name not in self._updates:
             self._connection.execute("INSERT OR IGNORE INTO space(name) VALUES (?)", (name,))
             query = f"SELECT no, {_COUNTERS} FROM space WHERE name = ?"
-            ((no, *counts, digest, links_digest),) = self._connection.execute(query, (name,))
-            self._updates[name] = SpaceUpdate(no, *counts, int(digest, 16), int(links_digest, 16))
-            self._names[no] = name
+            ((*counts, digest, links_digest),) = self._connection.execute(query, (name,))
+            update = SpaceUpdate(
+                *counts, digest=int(digest, 16), links_digest=int(links_digest, 16)
+            )
+            self._updates[name] = update
+            self._names[update.no] = name
         return self._updates[name]
 
     # items

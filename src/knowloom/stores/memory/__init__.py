@@ -1,0 +1,1 @@
+"""Knowledge in dictionaries: lost when the process ends; the reference for other stores."""

@@ -1,0 +1,91 @@
+"""The state of one space of a memory store: items, term index, counters and dirty items."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from knowloom import codec
+from knowloom.model import AUTOMATIC, Edge, Item
+from knowloom.text import words
+
+
+@dataclass
+class MemorySpace:
+    """One space. `version` changes with each write."""
+
+    items: dict[str, Item] = field(default_factory=dict)
+    terms: dict[str, Counter[str]] = field(default_factory=dict)  # item id -> term -> count
+    postings: dict[str, dict[str, int]] = field(default_factory=dict)  # term -> item id -> count
+    length: int = 0  # terms in all items
+    digest: int = 0
+    links_digest: int = 0
+    edges: int = 0  # explicit edges
+    links: int = 0  # automatic edges
+    # id -> the item when its automatic edges were last computed
+    dirty: dict[str, Item | None] = field(default_factory=dict)
+    frequent_labels: set[str] = field(default_factory=set)
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)  # id -> labels
+    ids_by_label: dict[str, set[str]] = field(default_factory=dict)
+    dirty_names: set[str] = field(default_factory=set)
+    version: int = 0
+
+    def add(self, item: Item) -> None:
+        self.items[item.id] = item
+        self.digest += codec.fingerprint(codec.item_to_dict(item))
+        self.index(item)
+
+    def remove(self, id: str) -> None:
+        self.unindex(id)
+        self.digest -= codec.fingerprint(codec.item_to_dict(self.items.pop(id)))
+
+    def index(self, item: Item) -> None:
+        """Add the terms of an item to the text index."""
+        counts = words.count_terms(item)
+        self.terms[item.id] = counts
+        self.length += counts.total()
+        for term, count in counts.items():
+            self.postings.setdefault(term, {})[item.id] = min(count, words.MAX_TERM_FREQUENCY)
+
+    def unindex(self, id: str) -> None:
+        """Remove the terms of an item from the text index."""
+        counts = self.terms.pop(id, Counter())
+        self.length -= counts.total()
+        for term in counts:
+            del self.postings[term][id]
+            if not self.postings[term]:
+                del self.postings[term]
+
+    def count_edge(self, edge: Edge, sign: int) -> None:
+        """Add (1) or subtract (-1) an edge in the counters and the digest of its origin."""
+        self.version += 1
+        number = sign * codec.fingerprint(codec.edge_to_dict(edge))
+        if edge.origin == AUTOMATIC:
+            self.links_digest += number
+            self.links += sign
+        else:
+            self.digest += number
+            self.edges += sign
+
+    def mark(self, id: str, before: Item | None) -> None:
+        """Mark an item as dirty; the first state before it is kept."""
+        self.version += 1
+        self.dirty.setdefault(id, before)
+
+    def set_labels(self, id: str, labels: tuple[str, ...]) -> None:
+        """Replace the labels of an item in the name index."""
+        for label in self.labels.pop(id, ()):
+            self.ids_by_label[label].discard(id)
+            if not self.ids_by_label[label]:
+                del self.ids_by_label[label]
+        if labels:
+            self.labels[id] = labels
+        for label in labels:
+            self.ids_by_label.setdefault(label, set()).add(id)
+
+    def forget_links(self) -> None:
+        """Drop the name index and mark every item as dirty."""
+        self.dirty = dict.fromkeys(self.items)
+        self.labels, self.ids_by_label = {}, {}
+        self.frequent_labels, self.dirty_names = set(), set()
+        self.version += 1

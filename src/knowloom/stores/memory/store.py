@@ -1,0 +1,107 @@
+"""The memory store: all roles, and the state of automatic edges."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from knowloom.model import AUTOMATIC, Links, Marks
+from knowloom.stores.memory.item_store import synchronized
+from knowloom.stores.memory.search_index import MemoryIndexes, cosine_similarity
+
+
+class MemoryStore(MemoryIndexes):
+    """Plays all roles. Calls from several threads take turns."""
+
+    @classmethod
+    def open(cls, _: str = "") -> MemoryStore:
+        return cls()
+
+    @synchronized
+    def unlinked(self, space: str) -> list[str]:
+        return sorted(self._space(space).dirty)
+
+    @synchronized
+    def marks(self, space: str, ids: Sequence[str]) -> Marks:
+        state = self._space(space)
+        return Marks(state.version, {id: state.dirty[id] for id in ids if id in state.dirty})
+
+    @synchronized
+    def put_links(self, links: Links) -> bool:
+        state = self._space(links.space)
+        if state.version != links.version:
+            return False
+        for key in links.dropped:
+            if key in self._edges and self._edges[key].origin == AUTOMATIC:
+                self._remove_edge(key)
+        for edge in links.made:
+            if edge.key not in self._edges or self._edges[edge.key].origin == AUTOMATIC:
+                self._remove_edge(edge.key)
+                self._add_edge(edge)
+        state.frequent_labels |= set(links.common)
+        state.frequent_labels -= set(links.rare)
+        for id in links.done:
+            state.dirty.pop(id, None)
+        for id, labels in links.entered.items():
+            state.set_labels(id, labels)
+        state.dirty_names -= set(links.renewed)
+        state.dirty_names |= set(links.stale)
+        state.version += bool(links.entered or links.stale)
+        for id in links.marked:
+            self._mark_unchanged((links.space, id))
+        return True
+
+    @synchronized
+    def forget_links(self, rules: str) -> None:
+        for key in [edge.key for edge in self._edges.values() if edge.origin == AUTOMATIC]:
+            self._remove_edge(key)
+        for state in self._spaces.values():
+            state.forget_links()
+        self._rules = rules
+
+    @synchronized
+    def linked_by(self) -> str:
+        return self._rules
+
+    @synchronized
+    def common(self, space: str, labels: Sequence[str]) -> set[str]:
+        return self._space(space).frequent_labels & set(labels)
+
+    @synchronized
+    def entries(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        labels = self._space(space).labels
+        return {id: labels[id] for id in ids if id in labels}
+
+    @synchronized
+    def under(self, space: str, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
+        ids = self._space(space).ids_by_label
+        return {label: heapq.nsmallest(limit, ids[label]) for label in labels if label in ids}
+
+    @synchronized
+    def stale(self, space: str) -> list[str]:
+        return sorted(self._space(space).dirty_names)
+
+    @synchronized
+    def carriers(self, space: str, tags: Sequence[str], limit: int) -> dict[str, list[str]]:
+        ids: dict[str, list[str]] = {tag: [] for tag in tags}
+        for id, item in sorted(self._space(space).items.items()):
+            for tag in item.tags:
+                if tag in ids:
+                    ids[tag].append(id)
+        return {tag: tagged for tag, tagged in ids.items() if 0 < len(tagged) <= limit}
+
+    @synchronized
+    def alike(
+        self, space: str, ids: Sequence[str], min_cosine: float
+    ) -> dict[str, list[tuple[float, str]]]:
+        vectors = {id: vector for (name, id), vector in self._vectors.items() if name == space}
+        result: dict[str, list[tuple[float, str]]] = {}
+        for id in ids:
+            if id in vectors:
+                scored = (
+                    (cosine_similarity(vectors[id], vector), other)
+                    for other, vector in vectors.items()
+                    if other != id
+                )
+                result[id] = [pair for pair in scored if pair[0] >= min_cosine]
+        return result
