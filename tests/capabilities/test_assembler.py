@@ -90,7 +90,7 @@ def test_five_strategies_give_one_text_in_the_order_of_their_priorities(kb):
         "knowledge",
         "memory",
     ]
-    assert all(one.got for one in found.strategies)
+    assert all(one.used_tokens for one in found.strategies)
 
 
 @pytest.mark.parametrize("format", ["json", "markdown", "plain", "yaml"])
@@ -319,8 +319,8 @@ def test_the_best_set_that_fits_is_taken_and_the_rest_is_told():
         True,
         False,
     )
-    assert (told.status, told.given, told.used) == ("cut", 3, 2)
-    assert told.got <= 75 < told.asked
+    assert (told.status, told.offered_pieces, told.used_pieces) == ("cut", 3, 2)
+    assert told.used_tokens <= 75 < told.offered_tokens
     assert "a-3: " in told.reasons[0]
 
 
@@ -365,7 +365,7 @@ def test_any_object_with_a_title_and_a_content_is_a_document():
     [
         ({"max_tokens": -1}, "max_tokens must be a whole number from 0"),
         ({"max_tokens": 1.5}, "max_tokens must be a whole number"),
-        ({"format": "xml"}, "no format 'xml'; known: json, markdown, plain, yaml"),
+        ({"format": "xml"}, "unknown format 'xml'; available: json, markdown, plain, yaml"),
         ({"document": "  \n"}, "the document has no text"),
         ({"document": 3}, "not int"),
         ({"selection": (0, 1)}, "needs the document"),
@@ -374,7 +374,7 @@ def test_any_object_with_a_title_and_a_content_is_a_document():
         ({"document": "abc", "selection": (-1, 2)}, "-1 to 2 does not lie"),
         ({"document": "abc", "selection": "ab"}, "a selection is"),
         ({"spaces": "support"}, "spaces"),
-        ({"nonsense": 1}, "no option 'nonsense'; known: "),
+        ({"nonsense": 1}, "unknown option 'nonsense'; available: "),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_runs(options, told):

@@ -1,1 +1,1 @@
-"""Many strategies, one text: each is asked at the same time, the best of what they give is fitted under one budget."""
+"""Run several strategies in parallel and pack the best of their results under one budget."""

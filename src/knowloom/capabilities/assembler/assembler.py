@@ -1,10 +1,10 @@
-"""`knowloom.Assembler`: strategies in, one text within the budget out."""
+"""`knowloom.Assembler`: one text within the budget from the results of several strategies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 from knowloom import tokens
 from knowloom.capabilities.assembler import validation
@@ -13,225 +13,260 @@ from knowloom.capabilities.assembler.executor import StrategyExecutor, is_requir
 from knowloom.capabilities.assembler.model import (
     TEXT,
     Assembly,
+    AssemblyArguments,
     AssemblyRequest,
     Strategy,
     StrategyReport,
     StrategyResult,
 )
-from knowloom.context.packing import Fitted, Part, fit
-from knowloom.errors import Invalid
-from knowloom.formats.layout import Layout, layout
-from knowloom.formats.markdown_escape import body_text
+from knowloom.context.packing import PackingResult, SectionCandidates, pack
+from knowloom.formats.layout import Layout, get_layout
+from knowloom.formats.markdown_escape import escape_body
 from knowloom.model import Form, Fragment, Hit, LeftOut, Problem
 from knowloom.recipes import Recipe
 
-FitParts = Callable[[Sequence[Part], int | None], Fitted]
+MAX_REASONS = 10  # listed per strategy for duplicates, and for what did not fit
+
+PackSections = Callable[[Sequence[SectionCandidates], int | None], PackingResult]
 
 
 class Assembler:
-    """Asks its strategies side by side. May be used by several threads."""
+    """Runs its strategies in parallel. May be shared by threads."""
 
     def __init__(self, strategies: Sequence[Strategy]) -> None:
         self._strategies = validation.validate_strategies(strategies)
-        self._runner = StrategyExecutor()
+        self._executor = StrategyExecutor()
 
-    def assemble(self, request: AssemblyRequest | str, **options: Any) -> Assembly:
-        """The best of what the strategies give, within `max_tokens`. Options are the fields of AssemblyRequest. Same answers of the
-        strategies, same bytes: what stands where depends on priorities and names, never on who was first."""
-        if not isinstance(request, AssemblyRequest):
-            request = validation.build_request(request, options)
-        elif options:
-            raise Invalid(
-                f"options go with a text, not with an AssemblyRequest: {', '.join(sorted(options))}"
-            )
-        request = validation.validate_request(request)
-        ordered = sorted(self._strategies, key=lambda one: (one.priority, one.name))
-        working = [one for one in ordered if one.enabled]
-        answers = self._runner.run(working, request)
-        hits, same = _without_repeats(
-            working, {one.name: answers[one.name].hits for one in working}
-        )
-        fitting = _fitting(request)
-        parts = _shared_out(working, hits, request.max_tokens, fitting)
-        fitted = fitting(parts, request.max_tokens)
-        wanted = {part.recipe.name: fitting([part], None).fragments[0].tokens for part in parts}
+    def assemble(
+        self, request: AssemblyRequest | str, **options: Unpack[AssemblyArguments]
+    ) -> Assembly:
+        """Return the best of the strategies' results within `max_tokens`.
+
+        Options are the fields of AssemblyRequest. The order depends on priorities and names, never
+        on which strategy finished first: the same results give the same bytes.
+        """
+        request = validation.validate_request(validation.build_request(request, options))
+        ordered = sorted(self._strategies, key=lambda strategy: (strategy.priority, strategy.name))
+        enabled = [strategy for strategy in ordered if strategy.enabled]
+        results = self._executor.run(enabled, request)
+        hits, duplicates = _remove_duplicates(enabled, results)
+        pack_sections = _packer(request)
+        sections = _allocate(enabled, hits, request.max_tokens, pack_sections)
+        packed = pack_sections(sections, request.max_tokens)
+        offered = {
+            section.recipe.name: pack_sections([section], None).fragments[0].tokens
+            for section in sections
+        }
         reports = tuple(
-            _report(one, answers.get(one.name), fitted, wanted, same) for one in ordered
+            _report(strategy, results.get(strategy.name), packed, offered, duplicates)
+            for strategy in ordered
         )
+        problems = [result.problem for result in results.values() if result.problem]
         return Assembly(
-            text=fitted.text,
-            tokens=fitted.tokens,
+            text=packed.text,
+            tokens=packed.tokens,
             strategies=reports,
-            fragments=fitted.fragments,
-            left_out=(*same, *fitted.left_out),
-            degraded=(
-                *(problem for one in working if (problem := answers[one.name].problem)),
-                *_unmet(reports),
-            ),
+            fragments=packed.fragments,
+            left_out=(*duplicates, *packed.left_out),
+            degraded=(*problems, *_unmet_requirements(reports)),
             token_counter=tokens.counter(request.model).name,
-            optimality_gap=fitted.gap,
+            optimality_gap=packed.gap,
             timings={
-                one.name: round(answers[one.name].seconds * 1000, 3)
-                for one in working
-                if answers[one.name].seconds
+                name: round(result.seconds * 1000, 3)
+                for name, result in results.items()
+                if result.seconds
             },
         )
 
 
-def _fitting(request: AssemblyRequest) -> FitParts:
+def _packer(request: AssemblyRequest) -> PackSections:
     layout, counter = assembly_layout(request.format), tokens.counter(request.model)
-    return lambda parts, budget: fit(parts, budget, layout, counter)
+    return lambda sections, budget: pack(sections, budget, layout, counter)
 
 
-def _without_repeats(
-    working: Sequence[Strategy], hits: dict[str, tuple[Hit, ...]]
+def _remove_duplicates(
+    strategies: Sequence[Strategy], results: Mapping[str, StrategyResult]
 ) -> tuple[dict[str, list[Hit]], list[LeftOut]]:
-    """Each text once: where required strategies have it, else where it stands first."""
-    order = sorted(working, key=lambda one: not is_required(one))
-    every = [(one.name, hit) for one in order for hit in hits[one.name]]
-    again = find_duplicates(
-        [
-            f"{hit.item.title} {hit.item.text or hit.item.summary} {' '.join(map(str, hit.item.properties.values()))}"
-            for _, hit in every
-        ]
-    )
-    kept: dict[str, list[Hit]] = {one.name: [] for one in working}
+    """Keep each text once: in a required strategy that has it, else in the first one."""
+    order = sorted(strategies, key=lambda strategy: not is_required(strategy))
+    candidates = [(strategy.name, hit) for strategy in order for hit in results[strategy.name].hits]
+    duplicates = find_duplicates([_full_text(hit) for _, hit in candidates])
+    hits: dict[str, list[Hit]] = {strategy.name: [] for strategy in strategies}
     left_out: list[LeftOut] = []
-    for number, (name, hit) in enumerate(every):
-        if number in again:
-            other, twin = every[again[number]]
-            left_out.append(LeftOut(hit, name, f"says the same as {twin.item.id!r} of {other}"))
+    for number, (name, hit) in enumerate(candidates):
+        if number in duplicates:
+            other, original = candidates[duplicates[number]]
+            reason = f"says the same as {original.item.id!r} of {other}"
+            left_out.append(LeftOut(hit, name, reason))
         else:
-            kept[name].append(hit)
-    return kept, left_out
+            hits[name].append(hit)
+    return hits, left_out
 
 
-def _shared_out(
-    working: Sequence[Strategy], hits: dict[str, list[Hit]], budget: int | None, fitting: FitParts
-) -> list[Part]:
-    """The candidates of each strategy with its share. What is required gets room for the best it can show before all others."""
-    giving = [one for one in working if hits[one.name]]
-    shares = {one.name: validation.strategy_share(one, 1 / len(giving)) for one in giving}
-    total = max(1.0, sum(shares.values()))
-    parts = {one.name: _part(one.name, shares[one.name] / total, hits[one.name]) for one in giving}
-    if budget:
-        left = float(budget)
-        for one in giving:
-            if is_required(one):
-                part = parts[one.name]
-                least = (
-                    _least(part, int(left), int(budget * part.recipe.share), fitting)
-                    if left >= 1
-                    else 0
-                )
-                parts[one.name] = replace(
-                    part,
-                    recipe=replace(
-                        part.recipe, share=min(1.0, max(part.recipe.share, (least + 1) / budget))
-                    ),
-                )
-                left -= budget * parts[one.name].recipe.share
-        sure = sum(parts[one.name].recipe.share for one in giving if is_required(one))
-        rest = sum(parts[one.name].recipe.share for one in giving if not is_required(one))
-        if sure + rest > 1:  # the others move together
-            smaller = max(0.0, 1 - sure) / rest if rest else 0.0
-            for one in giving:
-                if not is_required(one):
-                    parts[one.name] = replace(
-                        parts[one.name],
-                        recipe=replace(
-                            parts[one.name].recipe, share=parts[one.name].recipe.share * smaller
-                        ),
-                    )
-    return [parts[one.name] for one in giving]
-
-
-def _part(name: str, share: float, hits: Sequence[Hit]) -> Part:
-    """A bare text has no name to point at: it is shown whole or not at all."""
-    bare = any(hit.item.type == TEXT and not hit.item.title for hit in hits)
-    return Part(
-        Recipe(name, share=share, forms=(Form.WHOLE,) if bare else tuple(Form)), tuple(hits)
+def _full_text(hit: Hit) -> str:
+    item = hit.item
+    return (
+        f"{item.title} {item.text or item.summary} {' '.join(map(str, item.properties.values()))}"
     )
 
 
-def _least(part: Part, left: int, own: int, fitting: FitParts) -> int:
-    """Tokens for the best of a required part: within its share if anything fits there, else its best piece in what is left."""
-    if fitting([part], min(own, left)).tokens:
+def _allocate(
+    strategies: Sequence[Strategy],
+    hits: Mapping[str, Sequence[Hit]],
+    budget: int | None,
+    pack_sections: PackSections,
+) -> list[SectionCandidates]:
+    """Return the candidates of each strategy with its share of the budget."""
+    active = [strategy for strategy in strategies if hits[strategy.name]]
+    shares = {s.name: validation.strategy_share(s, 1 / len(active)) for s in active}
+    total = max(1.0, sum(shares.values()))
+    sections = {
+        name: _make_section(name, share / total, hits[name]) for name, share in shares.items()
+    }
+    if budget:
+        required = [strategy.name for strategy in active if is_required(strategy)]
+        _reserve_required(sections, required, budget, pack_sections)
+        _shrink_optional(sections, required)
+    return list(sections.values())
+
+
+def _reserve_required(
+    sections: dict[str, SectionCandidates],
+    required: Sequence[str],
+    budget: int,
+    pack_sections: PackSections,
+) -> None:
+    """Raise the shares of required strategies so that the best they can show fits."""
+    left = float(budget)
+    for name in required:
+        section = sections[name]
+        share = section.recipe.share
+        minimum = 0
+        if left >= 1:
+            minimum = _min_tokens(section, int(left), int(budget * share), pack_sections)
+        share = min(1.0, max(share, (minimum + 1) / budget))
+        sections[name] = _with_share(section, share)
+        left -= budget * share
+
+
+def _shrink_optional(sections: dict[str, SectionCandidates], required: Sequence[str]) -> None:
+    """Scale the shares of optional strategies to what the required ones leave."""
+    optional = [name for name in sections if name not in required]
+    reserved = sum(sections[name].recipe.share for name in required)
+    rest = sum(sections[name].recipe.share for name in optional)
+    if reserved + rest > 1:
+        factor = max(0.0, 1 - reserved) / rest if rest else 0.0
+        for name in optional:
+            section = sections[name]
+            sections[name] = _with_share(section, section.recipe.share * factor)
+
+
+def _with_share(section: SectionCandidates, share: float) -> SectionCandidates:
+    return replace(section, recipe=replace(section.recipe, share=share))
+
+
+def _make_section(name: str, share: float, hits: Sequence[Hit]) -> SectionCandidates:
+    """Return a section; one with texts without a name to point at is shown in whole pieces."""
+    forms = (Form.WHOLE,) if any(map(_is_bare, hits)) else tuple(Form)
+    return SectionCandidates(Recipe(name, share=share, forms=forms), tuple(hits))
+
+
+def _is_bare(hit: Hit) -> bool:
+    return hit.item.type == TEXT and not hit.item.title
+
+
+def _min_tokens(
+    section: SectionCandidates, left: int, share: int, pack_sections: PackSections
+) -> int:
+    """Return 0 if something fits in the share, else the tokens of the best piece that fits."""
+    if pack_sections([section], min(share, left)).tokens:
         return 0
-    best = sorted(part.hits, key=lambda hit: (-hit.relevance, hit.item.id))
-    for hit in best:
-        if found := fitting([replace(part, hits=(hit,))], left).tokens:
-            return found
+    for hit in sorted(section.hits, key=lambda hit: (-hit.relevance, hit.item.id)):
+        if size := pack_sections([replace(section, hits=(hit,))], left).tokens:
+            return size
     return 0
 
 
 def _report(
-    one: Strategy,
-    answer: StrategyResult | None,
-    fitted: Fitted,
-    wanted: dict[str, int],
-    same: Sequence[LeftOut],
+    strategy: Strategy,
+    result: StrategyResult | None,
+    packed: PackingResult,
+    offered: Mapping[str, int],
+    duplicates: Sequence[LeftOut],
 ) -> StrategyReport:
-    if answer is None:
-        return StrategyReport(one.name, one.priority, is_required(one), "disabled")
+    name, required = strategy.name, is_required(strategy)
+    if result is None:
+        return StrategyReport(name, strategy.priority, required, "disabled")
     fragment = next(
-        (fragment for fragment in fitted.fragments if fragment.name == one.name), Fragment(one.name)
+        (fragment for fragment in packed.fragments if fragment.name == name), Fragment(name)
     )
-    twins = [left for left in same if left.fragment == one.name]
-    cut = [left for left in fitted.left_out if left.fragment == one.name]
-    shorter = sum(chosen.form.value != "whole" for chosen in fragment.chosen)
-    reasons = [answer.problem.reason] if answer.problem else []
-    reasons += [
-        *answer.notes,
-        *(f"{left.hit.item.id}: {left.reason}" for left in (*twins[:10], *cut[:10])),
-    ]
-    reasons += [
-        f"{count} more were left out"
-        for count in [max(0, len(twins) - 10) + max(0, len(cut) - 10)]
-        if count
-    ]
-    reasons += [f"{shorter} are shown shorter than they are"] if shorter else []
-    status = _status(answer, bool(fragment.chosen), bool(reasons))
+    reasons = _reasons(name, result, fragment, packed, duplicates)
     return StrategyReport(
-        one.name,
-        one.priority,
-        is_required(one),
-        status,
-        wanted.get(one.name, 0),
+        name,
+        strategy.priority,
+        required,
+        _status(result, bool(fragment.chosen), bool(reasons)),
+        offered.get(name, 0),
         fragment.tokens,
-        answer.given,
+        result.piece_count,
         len(fragment.chosen),
         tuple(reasons),
     )
 
 
-def _status(answer: StrategyResult, used: bool, cut: bool) -> str:
-    if answer.problem is not None:
-        return "timed_out" if answer.problem.code == "timeout" else "failed"
-    if not answer.given:
+def _reasons(
+    name: str,
+    result: StrategyResult,
+    fragment: Fragment,
+    packed: PackingResult,
+    duplicates: Sequence[LeftOut],
+) -> list[str]:
+    """Return why the strategy failed, or why its pieces were cut."""
+    reasons = [result.problem.reason] if result.problem else []
+    reasons += result.notes
+    hidden = 0
+    for omissions in (duplicates, packed.left_out):
+        omitted = [omission for omission in omissions if omission.fragment == name]
+        shown = omitted[:MAX_REASONS]
+        reasons += [f"{omission.hit.item.id}: {omission.reason}" for omission in shown]
+        hidden += len(omitted) - len(shown)
+    if hidden:
+        reasons.append(f"{hidden} more were left out")
+    shortened = sum(choice.form is not Form.WHOLE for choice in fragment.chosen)
+    if shortened:
+        reasons.append(f"{shortened} are shortened")
+    return reasons
+
+
+def _status(result: StrategyResult, is_used: bool, is_cut: bool) -> str:
+    if result.problem is not None:
+        return "timed_out" if result.problem.code == "timeout" else "failed"
+    if not result.piece_count:
         return "empty"
-    return ("cut" if cut else "used") if used else "left_out"
+    return ("cut" if is_cut else "used") if is_used else "left_out"
 
 
-def _unmet(reports: Sequence[StrategyReport]) -> list[Problem]:
+def _unmet_requirements(reports: Sequence[StrategyReport]) -> list[Problem]:
     return [
         Problem(
-            one.name,
-            f"it is required, and nothing of its {one.asked} tokens fits",
+            report.name,
+            f"required, but nothing of its {report.offered_tokens} tokens fits",
             "required_left_out",
         )
-        for one in reports
-        if one.required and one.status == "left_out"
+        for report in reports
+        if report.required and report.status == "left_out"
     ]
 
 
 def assembly_layout(name: str) -> Layout:
-    usual = layout(name)
+    """Return the layout of a format; in Markdown bare texts are written without a heading."""
+    layout = get_layout(name)
     if name != "markdown":
-        return usual
+        return layout
 
     def block(hit: Hit, form: Form) -> str:
-        bare = hit.item.type == TEXT and not hit.item.title and form is Form.WHOLE
-        return f"{body_text(hit.item.text.strip())}\n\n" if bare else usual.block(hit, form)
+        if _is_bare(hit) and form is Form.WHOLE:
+            return f"{escape_body(hit.item.text.strip())}\n\n"
+        return layout.block(hit, form)
 
-    return replace(usual, name="assembled markdown", block=block)
+    return replace(layout, name="assembled markdown", block=block)

@@ -1,4 +1,4 @@
-"""Texts that say the same: near duplicates by the words they share."""
+"""Near duplicates among texts, by the words they share."""
 
 from __future__ import annotations
 
@@ -7,45 +7,44 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-MIN_SIMILARITY = 0.85  # of all words of two texts, so many are in both
+MIN_SIMILARITY = 0.85  # the Jaccard similarity of near duplicates
 
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 _NUMBER = re.compile(r"\d")
-_TELLING = frozenset(["no", "not", "never", "none", "cannot", "without", "nor", "neither"])
+_NEGATIONS = frozenset(["no", "not", "never", "none", "cannot", "without", "nor", "neither"])
 
 
 def word_set(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()))
 
 
-def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one or other else 1.0
+def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
+    return len(left & right) / len(left | right) if left or right else 1.0
 
 
 def find_duplicates(texts: Sequence[str]) -> dict[int, int]:
-    """For each text that is a near duplicate of an earlier one that stays, which one that is. Texts that differ in a number or in a
-    negation say different things, however much else they share."""
+    """Return, for each near duplicate of an earlier text, the number of that text. Texts that
+    differ in a number or in a negation are not duplicates."""
     sets = [word_set(text) for text in texts]
-    counts = Counter(word for one in sets for word in one)
-    holders: dict[str, list[int]] = {}
-    found: dict[int, int] = {}
-    for number, own in enumerate(sets):
-        # Two sets that are alike share one of the rarest words of each: only texts with one of these are compared.
-        rarest = sorted(own, key=lambda word: (counts[word], word))[
-            : len(own) - math.ceil(MIN_SIMILARITY * len(own)) + 1
-        ]
-        earlier = sorted({other for word in rarest for other in holders.get(word, ())})
-        same = next((other for other in earlier if is_duplicate(own, sets[other])), None)
-        if same is not None:
-            found[number] = same
+    counts = Counter(word for words in sets for word in words)
+    postings: dict[str, list[int]] = {}
+    duplicates: dict[int, int] = {}
+    for number, words in enumerate(sets):
+        # Similar sets share one of the rarest words of each: only texts with one are compared.
+        prefix = len(words) - math.ceil(MIN_SIMILARITY * len(words)) + 1
+        rarest = sorted(words, key=lambda word: (counts[word], word))[:prefix]
+        earlier = sorted({other for word in rarest for other in postings.get(word, ())})
+        original = next((other for other in earlier if is_duplicate(words, sets[other])), None)
+        if original is not None:
+            duplicates[number] = original
             continue
         for word in rarest:
-            holders.setdefault(word, []).append(number)
-    return found
+            postings.setdefault(word, []).append(number)
+    return duplicates
 
 
-def is_duplicate(one: frozenset[str], other: frozenset[str]) -> bool:
-    return jaccard(one, other) >= MIN_SIMILARITY and not any(
-        _NUMBER.search(word) or word in _TELLING or word.endswith(("n't", "n’t"))
-        for word in one ^ other
+def is_duplicate(left: frozenset[str], right: frozenset[str]) -> bool:
+    return jaccard(left, right) >= MIN_SIMILARITY and not any(
+        _NUMBER.search(word) or word in _NEGATIONS or word.endswith(("n't", "n’t"))
+        for word in left ^ right
     )

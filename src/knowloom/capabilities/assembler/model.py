@@ -1,20 +1,20 @@
-"""What an assembler is asked, what a strategy is, and what comes back."""
+"""Requests, strategies and results of an assembler."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from knowloom.model import Context, Fragment, Hit, Item, LeftOut, Problem
-from knowloom.tiers import Given
+from knowloom.tiers import TierArgument
 
-TEXT = "text"  # the type of an item that is nothing but a piece of text
+TEXT = "text"  # the type of an item that is a bare piece of text
 
 
 class TextDocument(Protocol):
-    """A document as an editor has it; any object with these will do."""
+    """A document in an editor."""
 
     @property
     def title(self) -> str: ...
@@ -25,7 +25,7 @@ class TextDocument(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AssemblyRequest:
-    """What every strategy is told. `selection` is (start, end) in characters of the document's content."""
+    """The input of every strategy; `selection` is (start, end) in characters of the document."""
 
     text: str
     spaces: tuple[str, ...] = ()
@@ -33,8 +33,8 @@ class AssemblyRequest:
     document: TextDocument | str | None = None
     selection: tuple[int, int] | None = None
     entity: str | None = None
-    agent: str | None = None  # the agent that asks: its recipes gather the knowledge
-    tier: Given = None  # what may be seen of the knowledge; None: everything
+    agent: str | None = None  # the agent whose recipes gather the knowledge
+    tier: TierArgument = None  # None: everything is allowed
     format: str = "markdown"
     model: str = "gpt-4"
     now: datetime | None = None
@@ -42,19 +42,31 @@ class AssemblyRequest:
 
     @property
     def content(self) -> str:
-        """Of the document; "" without one."""
-        return (
-            ""
-            if self.document is None
-            else self.document
-            if isinstance(self.document, str)
-            else self.document.content
-        )
+        """The text of the document; "" without one."""
+        if self.document is None:
+            return ""
+        return self.document if isinstance(self.document, str) else self.document.content
+
+
+class AssemblyArguments(TypedDict, total=False):
+    """Keyword arguments of `assemble`: the fields of AssemblyRequest except for its text."""
+
+    spaces: tuple[str, ...]
+    max_tokens: int | None
+    document: TextDocument | str | None
+    selection: tuple[int, int] | None
+    entity: str | None
+    agent: str | None
+    tier: TierArgument
+    format: str
+    model: str
+    now: datetime | None
+    as_of: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A text that a strategy found. The score, from 0 to 1, says how much it matters; with a title it is shown under it."""
+    """A text of a strategy, with its relevance from 0 to 1 and an optional heading."""
 
     text: str
     score: float = 0.5
@@ -65,40 +77,41 @@ StrategyOutput = str | Context | Iterable[str | Piece | Item | Hit] | None
 
 
 class Strategy(Protocol):
-    """One way to find context. It may also have `required` (False), `timeout_s` (5.0) and `share` (of the budget; else an equal one)."""
+    """A source of context. Optional attributes: `required` (False), `timeout_s` (5.0) and `share`
+    (of the budget; by default all strategies have the same)."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def priority(self) -> float:
-        """The lowest stands first in the answer."""
+        """The position in the answer; the lowest comes first."""
 
     @property
     def enabled(self) -> bool: ...
 
     def get(self, request: AssemblyRequest) -> StrategyOutput:
-        """What it found: a text, pieces, items, hits, a whole context, or nothing. Called in a thread of its own."""
+        """Return a text, pieces, items, hits, a context, or nothing. Called in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyReport:
-    """What became of one strategy. `asked` and `got` are tokens: of all it gave, and of what is in the text."""
+    """The outcome of one strategy: what it offered, and what of it is in the text."""
 
     name: str
     priority: float
     required: bool
     status: str  # used, cut, left_out, empty, disabled, failed, timed_out
-    asked: int = 0
-    got: int = 0
-    given: int = 0  # pieces
-    used: int = 0
+    offered_tokens: int = 0
+    used_tokens: int = 0
+    offered_pieces: int = 0
+    used_pieces: int = 0
     reasons: tuple[str, ...] = ()  # why it was cut, or why it failed
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """One text within the budget, and what every strategy had to do with it, in the order of the text."""
+    """One text within the budget, and the outcome of each strategy in the order of the text."""
 
     text: str
     tokens: int
@@ -108,17 +121,15 @@ class Assembly:
     degraded: tuple[Problem, ...] = ()
     token_counter: str = ""
     optimality_gap: float = 0.0
-    timings: Mapping[str, float] = field(
-        default_factory=dict
-    )  # milliseconds of each strategy that answered
+    timings: Mapping[str, float] = field(default_factory=dict)  # milliseconds by strategy
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyResult:
-    """What a strategy gave, as hits in its own order, with notes on what was not looked at; or why it gave nothing."""
+    """The hits of a strategy in its order, with notes on what was skipped; or a problem."""
 
     hits: tuple[Hit, ...] = ()
-    given: int = 0
+    piece_count: int = 0
     notes: tuple[str, ...] = ()
     problem: Problem | None = None
     seconds: float = 0.0

@@ -1,41 +1,38 @@
-"""The strategies that come with knowloom: the document at hand, its selection, retrieval, knowledge and memory."""
+"""Built-in strategies: the document, its selection, retrieval, knowledge and memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Unpack
 
 from knowloom.capabilities.assembler.assembler import Assembler
 from knowloom.capabilities.assembler.collection import split_pieces
 from knowloom.capabilities.assembler.executor import TIMEOUT_S
 from knowloom.capabilities.assembler.model import AssemblyRequest, Piece
-from knowloom.errors import unknown
+from knowloom.errors import unknown_name
 from knowloom.model import Context, Hit
-from knowloom.text.words import words
+from knowloom.options import ContextArguments, SearchArguments
+from knowloom.text.words import extract_terms
+
+STRATEGY_OPTIONS = ("enabled", "priority", "required", "share", "timeout_s")
 
 
 class KnowledgeSource(Protocol):
-    """What the strategies need of an engine or of a client."""
+    """The calls of an engine or a client that strategies need."""
 
     def search(
-        self,
-        text: str,
-        *,
-        spaces: Sequence[str],
-        kinds: Sequence[str],
-        limit: int,
-        now: Any,
-        as_of: Any,
-        tier: Any,
+        self, text: str, *, spaces: Sequence[str], **options: Unpack[SearchArguments]
     ) -> list[Hit]: ...
 
-    def context(self, text: str, *, spaces: Sequence[str], **options: Any) -> Context: ...
+    def context(
+        self, text: str, *, spaces: Sequence[str], **options: Unpack[ContextArguments]
+    ) -> Context: ...
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentStrategy:
-    """Paragraphs of the document: those that speak of what is asked, and those around the selection."""
+    """Paragraphs of the document; those with words of the query score higher."""
 
     name: str = "document"
     priority: float = 10
@@ -45,20 +42,21 @@ class DocumentStrategy:
     share: float | None = None
 
     def get(self, request: AssemblyRequest) -> list[Piece]:
-        asked = set(words(request.text))
-        found = list(split_pieces(request.content))
-        return [Piece(one.text, _worth(asked, one)) for one in found]
+        terms = set(extract_terms(request.text))
+        return [
+            Piece(piece.text, _score_piece(terms, piece)) for piece in split_pieces(request.content)
+        ]
 
 
-def _worth(asked: set[str], piece: Piece) -> float:
-    """From where it stands and how many of the words asked about it has."""
-    shared = len(asked & set(words(piece.text))) / len(asked) if asked else 0.0
+def _score_piece(terms: set[str], piece: Piece) -> float:
+    """Return a score from the position of a piece and the share of query terms it has."""
+    shared = len(terms & set(extract_terms(piece.text))) / len(terms) if terms else 0.0
     return round(piece.score + (1 - piece.score) * shared, 6)
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionStrategy:
-    """What is selected in the document. The user pointed at it: it is required."""
+    """The selection in the document; required, as the user pointed at it."""
 
     name: str = "selection"
     priority: float = 15
@@ -71,12 +69,12 @@ class SelectionStrategy:
         if request.selection is None:
             return []
         start, end = request.selection
-        return [Piece(one.text, 1.0) for one in split_pieces(request.content[start:end])]
+        return [Piece(piece.text, 1.0) for piece in split_pieces(request.content[start:end])]
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalStrategy:
-    """The nodes and claims that a search finds."""
+    """Nodes and claims found by a search."""
 
     kb: KnowledgeSource
     name: str = "retrieval"
@@ -90,20 +88,20 @@ class RetrievalStrategy:
     def get(self, request: AssemblyRequest) -> list[Hit]:
         if not request.spaces:
             return []
-        when = {"now": request.now, "as_of": request.as_of}
         return self.kb.search(
             request.text,
             spaces=request.spaces,
             kinds=("node", "claim"),
             limit=self.limit,
             tier=request.tier,
-            **when,
+            now=request.now,
+            as_of=request.as_of,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeStrategy:
-    """What the agent's recipes gather; without an agent those named here: entry points, what links lead to, and entities."""
+    """A context by the recipes of the agent; without an agent, by `recipe`."""
 
     kb: KnowledgeSource
     name: str = "knowledge"
@@ -115,14 +113,14 @@ class KnowledgeStrategy:
     recipe: str = "knowledge"
 
     def get(self, request: AssemblyRequest) -> Context | None:
-        return _context(
-            self.kb, request, {"agent": request.agent} if request.agent else {"recipe": self.recipe}
-        )
+        if request.agent:
+            return _context(self.kb, request, {"agent": request.agent})
+        return _context(self.kb, request, {"recipe": self.recipe})
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStrategy:
-    """What is remembered of the user and of earlier conversations."""
+    """Memories of the user and of earlier conversations."""
 
     kb: KnowledgeSource
     name: str = "memory"
@@ -137,19 +135,24 @@ class MemoryStrategy:
 
 
 def _context(
-    kb: KnowledgeSource, request: AssemblyRequest, options: dict[str, Any]
+    kb: KnowledgeSource, request: AssemblyRequest, source: ContextArguments
 ) -> Context | None:
     if not request.spaces:
         return None
-    given = {
+    options: ContextArguments = {
+        **source,
         "model": request.model,
-        "tier": request.tier,
-        "entity": request.entity,
-        "now": request.now,
-        "as_of": request.as_of,
-    } | options
-    known = {name: value for name, value in given.items() if value is not None}
-    return kb.context(request.text, spaces=request.spaces, max_tokens=request.max_tokens, **known)
+        "max_tokens": request.max_tokens,
+    }
+    if request.tier is not None:
+        options["tier"] = request.tier
+    if request.entity is not None:
+        options["entity"] = request.entity
+    if request.now is not None:
+        options["now"] = request.now
+    if request.as_of is not None:
+        options["as_of"] = request.as_of
+    return kb.context(request.text, spaces=request.spaces, **options)
 
 
 BuiltinStrategy = (
@@ -163,29 +166,30 @@ STRATEGIES: dict[str, Callable[[KnowledgeSource], BuiltinStrategy]] = {
     "knowledge": KnowledgeStrategy,
     "memory": MemoryStrategy,
 }
-STRATEGY_OPTIONS = ("enabled", "priority", "required", "share", "timeout_s")
 
 
 def build_assembler(
-    kb: KnowledgeSource, changed: Mapping[str, Mapping[str, Any]], only: Collection[str] = ()
+    kb: KnowledgeSource, changes: Mapping[str, Mapping[str, Any]], only: Collection[str] = ()
 ) -> Assembler:
-    """The strategies that come with knowloom, those in `only` or all, with what is `changed` of each."""
-    for name in (*changed, *only):
+    """Return an assembler with the built-in strategies, or those in `only`, and `changes` of their
+    options by name."""
+    for name in (*changes, *only):
         if name not in STRATEGIES:
-            raise unknown("strategy", name, STRATEGIES)
-    chosen = [name for name in STRATEGIES if not only or name in only]
-    return Assembler([_changed(STRATEGIES[name](kb), changed.get(name, {})) for name in chosen])
+            raise unknown_name("strategy", name, STRATEGIES)
+    selected = [name for name in STRATEGIES if not only or name in only]
+    return Assembler(
+        [_change_options(STRATEGIES[name](kb), changes.get(name, {})) for name in selected]
+    )
 
 
 def validate_agent(agents: Collection[str], name: str | None) -> None:
-    """Refused before anything runs: a strategy that cannot ask as it would only be left out."""
+    """Raise Invalid for an unknown agent, which would only show up as a failed strategy."""
     if name is not None and name not in agents:
-        raise unknown("agent", name, agents)
+        raise unknown_name("agent", name, agents)
 
 
-def _changed(one: BuiltinStrategy, options: Mapping[str, Any]) -> BuiltinStrategy:
-    known = [field.name for field in fields(one) if field.name in STRATEGY_OPTIONS]
+def _change_options(strategy: BuiltinStrategy, options: Mapping[str, Any]) -> BuiltinStrategy:
     for name in options:
-        if name not in known:
-            raise unknown(f"option of the strategy {one.name!r}", name, known)
-    return replace(one, **options)
+        if name not in STRATEGY_OPTIONS:
+            raise unknown_name(f"option of strategy {strategy.name!r}", name, STRATEGY_OPTIONS)
+    return replace(strategy, **options)

@@ -1,113 +1,133 @@
-"""Requests and strategies, checked before anything runs."""
+"""Validate requests and strategies before anything runs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from knowloom import tiers, tokens, validation
-from knowloom.capabilities.assembler.executor import timeout_of
+from knowloom import tokens
+from knowloom.capabilities.assembler.executor import TIMEOUT_S
 from knowloom.capabilities.assembler.model import AssemblyRequest, Strategy
-from knowloom.errors import Invalid, unknown
-from knowloom.formats.layout import layout
-from knowloom.options import budget, fraction, text
+from knowloom.errors import Invalid, unknown_name
+from knowloom.formats.layout import get_layout
+from knowloom.options import validate_budget
+from knowloom.tiers import resolve_tier
+from knowloom.validation import (
+    find_duplicates,
+    validate_bool,
+    validate_fraction,
+    validate_name,
+    validate_names,
+    validate_number,
+    validate_positive,
+    validate_query,
+    validate_time,
+)
 
 MAX_STRATEGIES = 50
 MAX_CONTENT = 10_000_000  # characters of a document
 
 
-def build_request(given: str, options: Mapping[str, Any]) -> AssemblyRequest:
-    names = [one.name for one in fields(AssemblyRequest) if one.name != "text"]
+def build_request(request: AssemblyRequest | str, options: Mapping[str, Any]) -> AssemblyRequest:
+    """Return the request, or one with this text and options."""
+    if isinstance(request, AssemblyRequest):
+        if options:
+            raise Invalid(
+                "options are allowed with a text, not with an AssemblyRequest: "
+                + ", ".join(sorted(options))
+            )
+        return request
+    names = [field.name for field in fields(AssemblyRequest) if field.name != "text"]
     for name in options:
         if name not in names:
-            raise unknown("option", name, names)
-    return AssemblyRequest(given, **options)
+            raise unknown_name("option", name, names)
+    return AssemblyRequest(request, **options)
 
 
-def validate_request(given: AssemblyRequest) -> AssemblyRequest:
-    text(given.text)
-    budget(given.max_tokens)
-    layout(validation.name("format", given.format))
-    tokens.counter(given.model)
-    if given.document is not None:
-        _check_document(given)
-    if given.selection is not None:
-        _check_selection(given)
+def validate_request(request: AssemblyRequest) -> AssemblyRequest:
+    """Return the request with its spaces and its tier resolved."""
+    validate_query(request.text)
+    validate_budget(request.max_tokens)
+    get_layout(validate_name("format", request.format))
+    tokens.counter(request.model)
+    if request.document is not None:
+        _validate_document(request)
+    if request.selection is not None:
+        _validate_selection(request)
     for name in ("now", "as_of"):
-        if getattr(given, name) is not None:
-            validation.time(name, getattr(given, name))
+        if getattr(request, name) is not None:
+            validate_time(name, getattr(request, name))
     for name in ("agent", "entity"):
-        if getattr(given, name) is not None:
-            validation.name(name, getattr(given, name))
-    # The tier is found out once, for all strategies; documents are the user's own and seen in every tier.
-    return replace(
-        given, spaces=validation.names("spaces", given.spaces), tier=tiers.in_force(given.tier)
-    )
+        if getattr(request, name) is not None:
+            validate_name(name, getattr(request, name))
+    # Resolved once for all strategies. Documents belong to the user and are seen in every tier.
+    tier = resolve_tier(request.tier)
+    return replace(request, spaces=validate_names("spaces", request.spaces), tier=tier)
 
 
-def _check_document(given: AssemblyRequest) -> None:
-    content = getattr(given.document, "content", given.document)
+def _validate_document(request: AssemblyRequest) -> None:
+    content = getattr(request.document, "content", request.document)
     if not isinstance(content, str):
         raise Invalid(
-            f"a document is a text or has a text as its content, not {type(content).__name__}"
+            f"document must be a text, or have a text as content, got {type(content).__name__}"
         )
     if not content.strip():
         raise Invalid("the document has no text")
     if len(content) > MAX_CONTENT:
-        raise Invalid(f"the document has {len(content):,} characters; the most is {MAX_CONTENT:,}")
+        raise Invalid(
+            f"the document must have at most {MAX_CONTENT:,} characters, got {len(content):,}"
+        )
 
 
-def _check_selection(given: AssemblyRequest) -> None:
-    selection, length = given.selection, len(given.content)
-    if given.document is None:
-        raise Invalid("a selection needs the document it is in")
+def _validate_selection(request: AssemblyRequest) -> None:
+    selection, length = request.selection, len(request.content)
+    if request.document is None:
+        raise Invalid("a selection needs a document")
     if (
         not isinstance(selection, tuple | list)
         or len(selection) != 2
         or any(isinstance(end, bool) or not isinstance(end, int) for end in selection)
     ):
-        raise Invalid(f"a selection is (start, end) in characters, not {selection!r}")
-    if not 0 <= selection[0] < selection[1] <= length:
+        raise Invalid(f"selection must be (start, end) in characters, got {selection!r}")
+    start, end = selection
+    if not 0 <= start < end <= length:
         raise Invalid(
-            f"the selection {selection[0]} to {selection[1]} does not lie within the {length:,} characters of the document"
+            f"selection must be a range within the {length:,} characters of the document, "
+            f"got {start} to {end}"
         )
 
 
-def validate_strategies(given: Sequence[Strategy]) -> tuple[Strategy, ...]:
-    if not isinstance(given, list | tuple) or not 1 <= len(given) <= MAX_STRATEGIES:
+def validate_strategies(strategies: Sequence[Strategy]) -> tuple[Strategy, ...]:
+    """Return the strategies; raise Invalid for a wrong attribute or a duplicate name."""
+    if not isinstance(strategies, list | tuple) or not 1 <= len(strategies) <= MAX_STRATEGIES:
         raise Invalid(f"an assembler needs a list of 1 to {MAX_STRATEGIES} strategies")
-    for one in given:
-        _check_strategy(one)
-    if twice := validation.duplicates(one.name for one in given):
-        raise Invalid(f"two strategies have the name {twice[0]!r}")
-    return tuple(given)
+    for strategy in strategies:
+        _validate_strategy(strategy)
+    if duplicates := find_duplicates(strategy.name for strategy in strategies):
+        raise Invalid(f"duplicate strategy {duplicates[0]!r}")
+    return tuple(strategies)
 
 
-def _check_strategy(one: Strategy) -> None:
-    missing = [name for name in ("name", "priority", "enabled", "get") if not hasattr(one, name)]
-    if missing or not callable(one.get):
-        raise Invalid(
-            f"{type(one).__name__} is no strategy: it lacks {', '.join(missing) or 'a method get'}"
-        )
-    if not validation.name("the name of a strategy", one.name):
-        raise Invalid("the name of a strategy must not be empty")
-    for what, value in (("priority", one.priority), ("timeout_s", getattr(one, "timeout_s", 1.0))):
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
-            raise Invalid(f"strategy {one.name!r}: {what} must be a number, not {value!r}")
-    if timeout_of(one) <= 0:
-        raise Invalid(f"strategy {one.name!r}: timeout_s must be above 0, not {timeout_of(one)!r}")
-    for what, flag in (("enabled", one.enabled), ("required", getattr(one, "required", False))):
-        if not isinstance(flag, bool):
-            raise Invalid(f"strategy {one.name!r}: {what} must be True or False, not {flag!r}")
-    strategy_share(one, 0.0)
+def _validate_strategy(strategy: Strategy) -> None:
+    attributes = ("name", "priority", "enabled", "get")
+    missing = [name for name in attributes if not hasattr(strategy, name)]
+    if missing or not callable(strategy.get):
+        what = ", ".join(missing) or "a method get"
+        raise Invalid(f"{type(strategy).__name__} is not a strategy: it lacks {what}")
+    if not validate_name("strategy name", strategy.name):
+        raise Invalid("strategy name must not be empty")
+    where = f"strategy {strategy.name!r}"
+    validate_number(f"{where}: priority", strategy.priority)
+    validate_positive(f"{where}: timeout_s", getattr(strategy, "timeout_s", TIMEOUT_S))
+    validate_bool(f"{where}: enabled", strategy.enabled)
+    validate_bool(f"{where}: required", getattr(strategy, "required", False))
+    strategy_share(strategy, 0.0)
 
 
-def strategy_share(one: Strategy, otherwise: float) -> float:
-    given = getattr(one, "share", None)
-    return otherwise if given is None else fraction(f"the share of strategy {one.name!r}", given)
+def strategy_share(strategy: Strategy, default: float) -> float:
+    """Return the share of the budget that a strategy names, or the default."""
+    share = getattr(strategy, "share", None)
+    return (
+        default if share is None else validate_fraction(f"strategy {strategy.name!r}: share", share)
+    )
