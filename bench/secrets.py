@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.speed import Made
-from knowloom.secrets import rules as secret_rules
+from knowloom.secrets.rules import builtin_scanner
 
 NEAR = "The password is case-sensitive, the api_key: <YOUR_API_KEY>; max token: 512, secret = settings.signing_secret_v2, see https://u:password@host. "
 
 
 def speed(texts: Sequence[str], rounds: int) -> tuple[float, int]:
     """MB/s at the best of some rounds, and how many texts were refused."""
-    rules = secret_rules.builtin()
-    rules.find(NEAR.encode())  # compiled before the clock runs
+    scanner = builtin_scanner()
+    scanner.find(NEAR.encode())  # compiled before the clock runs
     spans, refused = [], 0
     for _ in range(rounds):
         started = time.perf_counter()
-        refused = sum(rules.find(text.encode()) is not None for text in texts)
+        refused = sum(scanner.find(text.encode()) is not None for text in texts)
         spans.append(time.perf_counter() - started)
     return sum(len(text.encode()) for text in texts) / 1e6 / min(spans), refused
 

@@ -1,101 +1,93 @@
-"""Settings: the one place that reads the environment and knowloom.toml, once, into one frozen value."""
+"""Settings: the one place that reads the environment and knowloom.toml, into one frozen value."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from knowloom.errors import Invalid, unknown
+from knowloom.errors import Invalid, unknown_name
+from knowloom.files import read_toml
 
 FILE = "knowloom.toml"
+TABLES = ("agents", "retrieval")  # settings that name a file, or are tables of knowloom.toml itself
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What can be set. The environment variable of a setting is KNOWLOOM_ and its name in capitals; it wins over the file."""
+    """All settings. The environment variable KNOWLOOM_<NAME> takes precedence over the file."""
 
     store: str = "knowledge.db"  # path or URL of the knowledge
-    metadata: str = ""  # URL of the profiles, where they lie elsewhere than in the store
-    words: str = ""  # the same for the words,
+    metadata: str = ""  # URL of the profiles, if they are stored elsewhere
+    words: str = ""  # the same for the text index,
     vectors: str = ""  # the vectors
-    graph: str = ""  # and the links
+    graph: str = ""  # and the edges
     embedder: str = "minilm"  # "minilm", "openai:MODEL", "openai:MODEL@URL" or "none"
     openai_api_key: str = field(default="", repr=False)  # OPENAI_API_KEY works too
     llm: str = ""  # structures free text: "openai:MODEL" or "openai:MODEL@URL"
-    llm_api_key: str = field(default="", repr=False)  # where it is another than openai_api_key
+    llm_api_key: str = field(default="", repr=False)  # if it differs from openai_api_key
     llm_timeout_s: float = 120.0  # of one answer of the LLM
     timeout_s: float = 30.0  # of every other call that can wait
     model: str = "gpt-4"  # whose tokens are counted
     max_tokens: int = 2000
     format: str = "markdown"
-    secrets: str = "refuse"  # or "allow": knowledge that holds a secret
-    secret_rules: str = ""  # a TOML file with rules of your own
-    links: str = ""  # the links knowloom makes itself: "shared_tag,similar,mentions", any of docs/links.md, or "none"; "": as before, at first all
-    names: str = ""  # what finds names in texts for links, besides knowloom: "spacy:PIPELINE" or "builtin" for nothing; "": as before
-    embedding_cache: str = (
-        ""  # a file that keeps vectors of texts, or "beside" for one beside the knowledge
-    )
-    embedding_cache_size: int = 1_000_000  # vectors in it
-    embedding_cache_ttl_s: float = 0.0  # how long they are kept; 0: for ever
-    analytics: str = ""  # a file that counts what memory is asked, or "beside"; "" for none
-    analytics_text: str = "no"  # "yes": it keeps the questions, too
-    agents: str = ""  # a TOML or YAML file with agents of your own; knowloom.toml may hold them itself, as tables [agents.NAME]
-    retrieval: str = ""  # a TOML file with a table [retrieval], such as `knowloom tune` writes; knowloom.toml may hold the table itself
+    secrets: str = "refuse"  # or "allow": items that contain a secret
+    secret_rules: str = ""  # a TOML file with more rules
+    # Rules for automatic edges: "shared_tag,similar,mentions", any of docs/links.md, or "none";
+    # "": those used before, at first all.
+    links: str = ""
+    # A name finder for automatic edges: "spacy:PIPELINE", or "builtin" for none; "": as before.
+    names: str = ""
+    embedding_cache: str = ""  # a file for vectors of texts; "beside": one beside the knowledge
+    embedding_cache_size: int = 1_000_000  # vectors in that file
+    embedding_cache_ttl_s: float = 0.0  # 0: they never expire
+    analytics: str = ""  # a file with statistics of memory searches, or "beside"; "" for none
+    analytics_text: str = "no"  # "yes": store the queries too
+    agents: str = ""  # a TOML or YAML file with agents, or tables [agents.NAME] of knowloom.toml
+    retrieval: str = ""  # a TOML file with a table [retrieval], as `knowloom tune` writes it
 
 
 def load(environ: Mapping[str, str], folder: Path = Path(".")) -> Settings:
-    """Defaults, then knowloom.toml in the folder (or the file that KNOWLOOM_CONFIG names), then the environment."""
+    """Return the defaults, overridden by knowloom.toml, overridden by the environment.
+
+    KNOWLOOM_CONFIG names another file than the knowloom.toml of the folder.
+    """
     settings = Settings()
     path = Path(environ.get("KNOWLOOM_CONFIG", folder / FILE))
     if path.is_file():
-        said = _read(path)
-        inside = {
-            name: str(path) for name in ("agents", "retrieval") if isinstance(said.get(name), dict)
-        }
-        settings = _with(settings, {**said, **inside}, str(path))
+        values = read_toml(path)
+        inline = {name: str(path) for name in TABLES if isinstance(values.get(name), dict)}
+        settings = _override(settings, {**values, **inline}, str(path))
     elif "KNOWLOOM_CONFIG" in environ:
-        raise Invalid(f"KNOWLOOM_CONFIG names {str(path)!r}, which does not exist")
-    given = {
-        one.name: environ[f"KNOWLOOM_{one.name.upper()}"]
-        for one in fields(Settings)
-        if f"KNOWLOOM_{one.name.upper()}" in environ
+        raise Invalid(f"KNOWLOOM_CONFIG must be a file, got {str(path)!r}")
+    variables = {setting.name: f"KNOWLOOM_{setting.name.upper()}" for setting in fields(Settings)}
+    overrides = {
+        name: environ[variable] for name, variable in variables.items() if variable in environ
     }
     if "OPENAI_API_KEY" in environ:
-        given.setdefault("openai_api_key", environ["OPENAI_API_KEY"])
-    return _with(settings, given, "the environment")
+        overrides.setdefault("openai_api_key", environ["OPENAI_API_KEY"])
+    return _override(settings, overrides, "environment")
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path}: not TOML: {error}") from None
-
-
-def _with(settings: Settings, given: Mapping[str, Any], where: str) -> Settings:
-    known = {one.name: type(getattr(settings, one.name)) for one in fields(Settings)}
-    values = {}
-    for name, value in given.items():
-        if name not in known:
-            raise Invalid(f"{where}: {unknown('setting', name, known)}")
+def _override(settings: Settings, values: Mapping[str, Any], where: str) -> Settings:
+    types = {setting.name: type(getattr(settings, setting.name)) for setting in fields(Settings)}
+    converted = {}
+    for name, value in values.items():
+        if name not in types:
+            raise Invalid(f"{where}: {unknown_name('setting', name, types)}")
         try:
-            values[name] = _as(known[name], value)
+            converted[name] = _convert(types[name], value)
         except (TypeError, ValueError):
             raise Invalid(
-                f"{where}: {name} must be {known[name].__name__}, not {value!r}"
+                f"{where}: {name} must be {types[name].__name__}, got {value!r}"
             ) from None
-    return replace(settings, **values)
+    return replace(settings, **converted)
 
 
-def _as(kind: type, value: object) -> Any:
-    """The value as text says it, or as the file does; a number is never rounded to fit."""
-    if (
-        not isinstance(value, str)
-        and type(value) is not kind
-        and (kind, type(value)) != (float, int)
-    ):
+def _convert(type_: type, value: object) -> Any:
+    """Convert text, or accept a value of the type; a number is never rounded to fit."""
+    is_accepted = isinstance(value, str) or type(value) is type_
+    if not is_accepted and (type_, type(value)) != (float, int):
         raise TypeError
-    return kind(value)
+    return type_(value)

@@ -1,19 +1,21 @@
-"""Everything knowloom raises. Each error knows its HTTP status and a code that programs can test.
+"""The errors that knowloom raises. Each has an HTTP status and a code that programs can test.
 
 KnowloomError
-├── Invalid        422  the request or the knowledge is not acceptable; the message names the value and the good ones
-│   └── TemplateNotFound 422  no template has this name; the message has the names there are
+├── Invalid        422  the request or the knowledge is malformed; the message names the value
+│   └── TemplateNotFound 422  unknown template; the message lists the available ones
 ├── NotFound       404
 ├── Forbidden      403
-├── Conflict       409  the stored state does not fit the request (another embedder, a newer version)
-└── Unavailable    503  a store, an embedder or the disk does not do its part
-    ├── Corrupt    500  the file is damaged or not knowloom's
-    ├── EmbeddingError 503  a text that had to be embedded was not
+├── Conflict       409  the stored state does not fit the request (another embedder, a new version)
+└── Unavailable    503  a store, an embedder or the disk fails
+    ├── Corrupt    500  the file is damaged or not one of knowloom's
+    ├── EmbeddingError 503  a required text could not be embedded
     ├── SearchError 500  a search could not be finished, such as when a ranker failed
     └── MissingExtra 501  an optional package is not installed
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class KnowloomError(Exception):
@@ -74,15 +76,14 @@ class MissingExtra(Unavailable):
 
 
 def invalid_store_url(url: object) -> Invalid:
-    """The error for what names no store."""
-    return Invalid(
-        f"a store is named by a path or a URL, such as knowledge.db, sqlite:///knowledge.db, sqlite:////data/knowledge.db or memory:, not by {url!r}"
-    )
+    """Return the error for a URL that names no store."""
+    examples = "knowledge.db, sqlite:///knowledge.db, sqlite:////data/knowledge.db or memory:"
+    return Invalid(f"a store must be a path or a URL such as {examples}, got {url!r}")
 
 
 def unknown_name(
-    what: str, value: object, known: object, error: type[Invalid] = Invalid
+    what: str, value: object, available: Iterable[object], error: type[Invalid] = Invalid
 ) -> Invalid:
-    """The error for a name that is not in a table: says which names are."""
-    names = ", ".join(sorted(str(name) for name in known))  # type: ignore[attr-defined]
-    return error(f"no {what} {value!r}; known: {names or 'none'}")
+    """Return the error for a name that is not in a table; it lists the available names."""
+    names = ", ".join(sorted(map(str, available)))
+    return error(f"unknown {what} {value!r}; available: {names or 'none'}")

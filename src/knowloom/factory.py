@@ -15,7 +15,7 @@ from knowloom.ports import Caching, Embedder, NameFinder
 from knowloom.recipes import Agent
 from knowloom.registry import chosen_embedder, chosen_names, open_names, open_stores
 from knowloom.retrieval_settings import RetrievalSettings, resolve_settings
-from knowloom.secrets.rules import chosen
+from knowloom.secrets.rules import open_scanner
 
 
 def open(
@@ -43,7 +43,7 @@ def open(
     file with more rules. `cache` is a file for embeddings, or a Caching. `agents` are Agent values
     or their file, `retrieval` settings or the file that `knowloom tune` wrote.
     """
-    rules = chosen(secrets, secret_rules)
+    scanner = open_scanner(secrets, secret_rules)
     known_agents, settings = resolve_agents(agents), resolve_settings(retrieval)
     opened_embedder = chosen_embedder(embedder, embedder_settings)
     finder = FinderResolver(chosen_names(names, BUILTIN), open_names)
@@ -52,7 +52,7 @@ def open(
     return Engine(
         open_stores(where, roles),
         opened_embedder,
-        secrets=rules,
+        secrets=scanner,
         links=links,
         caching=caching,
         agents=known_agents,

@@ -1,18 +1,21 @@
-"""Files that survive a kill: whole or not at all, one writer at a time, and under names that no id can misuse."""
+"""Reading users' files, and writing our own so that they survive a kill: atomically, under locks."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
+from typing import Any
 
-from knowloom.errors import Unavailable, unnamed
+from knowloom.errors import Invalid, Unavailable, invalid_store_url
 
 fcntl: ModuleType | None
 try:
@@ -21,43 +24,76 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK_TIMEOUT_S = 30.0  # how long a writer waits for another process
-CHECKINS = ".checkins"  # the records of texts taken in lie beside the knowledge
-LONG = 120  # characters; most file systems allow 255 bytes
+RECORDS_SUFFIX = ".checkins"  # of the folder with check-in records, beside the knowledge
+MAX_ESCAPED_NAME = 120  # characters; most file systems allow 255 bytes
 _PLAIN = re.compile(rb"[a-z0-9_-]")
 
 
+def read_text(path: str | Path) -> str:
+    """Return the text of a user's UTF-8 file without a byte order mark."""
+    data = read_bytes(path)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        byte = f"0x{data[error.start]:02x} at byte {error.start}"
+        raise Invalid(f"{str(path)!r} must be UTF-8 text, got {byte}") from None
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Return the tables of a user's TOML file."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise Invalid(f"{path}: not TOML: {error}") from None
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Return the content of a user's file; one that cannot be read is Invalid."""
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise Invalid(f"no file {str(path)!r}", "no_file") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise Invalid(f"cannot read {str(path)!r}: {_reason(error)}") from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
 def safe_name(prefix: str, name: str) -> str:
-    """A file name for any text, a different one for each: small letters and digits stay, all else is written as %xx. What is long
-    ends in a hash. The prefix keeps it from being a reserved or hidden name; no two differ only in case."""
-    plain = "".join(
-        chr(byte) if _PLAIN.match(bytes([byte])) else f"%{byte:02x}"
-        for byte in name.encode("utf-8", "surrogatepass")
-    )
-    if len(plain) > LONG:
-        plain = f"{plain[:60]}.{hashlib.blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
-    return f"{prefix}-{plain}"
+    """Return a distinct file name for any text.
+
+    Lower-case letters and digits stay, other bytes become %xx, and a long name ends in a hash. The
+    prefix avoids reserved and hidden names; no two names differ only in case.
+    """
+    data = name.encode("utf-8", "surrogatepass")
+    escaped = "".join(chr(byte) if _PLAIN.match(bytes([byte])) else f"%{byte:02x}" for byte in data)
+    if len(escaped) > MAX_ESCAPED_NAME:
+        escaped = f"{escaped[:60]}.{hashlib.blake2b(data, digest_size=20).hexdigest()}"
+    return f"{prefix}-{escaped}"
 
 
-def file_of(url: str) -> Path | None:
-    """The file behind a path or an SQLite URL; None for other stores."""
+def store_file(url: str) -> Path | None:
+    """Return the file behind a path or an SQLite URL; None for other stores."""
     scheme, colon, rest = url.partition(":")
-    plain = not colon or len(scheme) == 1  # a path, perhaps on a drive
-    if not plain and scheme != "sqlite":
+    is_path = not colon or len(scheme) == 1  # a single letter is a drive
+    if not is_path and scheme != "sqlite":
         return None
-    name = url if plain else rest.removeprefix("///")
+    name = url if is_path else rest.removeprefix("///")
     if not name.strip():
-        raise unnamed(url)
+        raise invalid_store_url(url)
     return Path(name)
 
 
-def beside(url: str, end: str) -> Path:
-    """A name beside the file of a store; for a store that is not a file, in this folder."""
-    file = file_of(url) or Path("knowloom")
-    return file.with_name(f"{file.name}{end}")
+def sibling_path(url: str, suffix: str) -> Path:
+    """Return a path beside the file of a store; in the working directory if it has no file."""
+    file = store_file(url) or Path("knowloom")
+    return file.with_name(f"{file.name}{suffix}")
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """The file has these bytes, or those it had before, whatever happens meanwhile; once this returns they are on the disk."""
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace the content of a file, atomically and durably."""
     partial = path.with_name(f"{path.name}.partial")
     with partial.open("wb") as file:
         file.write(data)
@@ -68,7 +104,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """A new name is on the disk only when its folder is."""
+    """Flush the entries of a folder: a new name is durable only after that."""
     if os.name == "nt":
         return  # folders cannot be opened there
     handle = os.open(path, os.O_RDONLY)
@@ -78,20 +114,21 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-class Turns:
-    """Memory that follows files: one thread at a time, and nothing any more once it is closed. `refresh` looks what other processes wrote."""
+class RefreshLock:
+    """A reentrant lock for an in-memory copy of files, which `refresh` brings up to date."""
 
     def __init__(self, name: str, refresh: Callable[[], None]) -> None:
         self._name, self._refresh = name, refresh
         self._lock, self._depth, self._closed = RLock(), 0, False
 
     def close(self) -> None:
+        """Make every later use Unavailable."""
         self._closed = True
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """The outermost block looks what other processes wrote; inside it nothing changes."""
-        with self.alone():
+        """Hold the lock; the outermost block refreshes first, and inside it nothing changes."""
+        with self.exclusive():
             if not self._depth:
                 self._refresh()
             self._depth += 1
@@ -101,16 +138,16 @@ class Turns:
                 self._depth -= 1
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         with self._lock:
             if self._closed:
-                raise Unavailable(f"{self._name!r} was closed", "closed")
+                raise Unavailable(f"{self._name!r} is closed", "closed")
             yield
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
-    """Alone with the files that this lock file guards, or beside other readers. The system lets go when a process dies."""
+def lock_file(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold a lock file against other processes; the system releases it when a process dies."""
     with path.open("ab") as file:
         _acquire(file.fileno(), path, shared)
         try:
@@ -121,17 +158,18 @@ def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
 
 
 def _acquire(handle: int, path: Path, shared: bool) -> None:
-    until = time.monotonic() + LOCK_TIMEOUT_S
-    while not _tried(handle, shared):
-        if time.monotonic() > until:
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while not _try_lock(handle, shared):
+        if time.monotonic() > deadline:
+            folder = str(path.parent)
             raise Unavailable(
-                f"{str(path.parent)!r} is being written by another process for more than {LOCK_TIMEOUT_S:g} s",
+                f"{folder!r} is locked by another process for more than {LOCK_TIMEOUT_S:g} s",
                 "busy",
             )
         time.sleep(0.002)
 
 
-def _tried(handle: int, shared: bool) -> bool:
+def _try_lock(handle: int, shared: bool) -> bool:
     try:
         if fcntl is not None:
             fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -139,28 +177,28 @@ def _tried(handle: int, shared: bool) -> bool:
             import msvcrt
 
             os.lseek(handle, 0, os.SEEK_SET)
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]  # let go when the file is closed
+            # Closing the file releases it.
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
         return True
     except OSError:
         return False
 
 
 @contextmanager
-def translated(where: str) -> Iterator[None]:
-    """The system's errors as knowloom's, with what a user can do."""
+def translate_errors(path: str) -> Iterator[None]:
+    """Turn the system's errors about our own files into Unavailable."""
     try:
         yield
     except PermissionError as error:
         raise Unavailable(
-            f"{where!r} cannot be written or read: permission denied for {error.filename!r}",
-            "read_only",
+            f"cannot read or write {path!r}: permission denied for {error.filename!r}", "read_only"
         ) from error
     except (FileExistsError, NotADirectoryError) as error:
         raise Unavailable(
-            f"{where!r} is not a folder: {error.filename!r} is a file", "no_folder"
+            f"{path!r} must be a folder, got the file {error.filename!r}", "no_folder"
         ) from error
     except OSError as error:
+        code = "disk_full" if error.errno == errno.ENOSPC else ""
         raise Unavailable(
-            f"{where!r}: {error.strerror or error} ({error.filename!r})",
-            "disk_full" if error.errno == 28 else "",
+            f"{path!r}: {error.strerror or error} ({error.filename!r})", code
         ) from error

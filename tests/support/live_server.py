@@ -13,9 +13,9 @@ import numpy as np
 import uvicorn
 
 from knowloom import Engine, Unavailable
-from knowloom.server.app import create
+from knowloom.server.app import create_app
 from knowloom.server.auth import Keyring
-from knowloom.server.settings import Limits
+from knowloom.server.settings import ServerLimits
 from paths import ROOT
 
 HARBOR = ROOT / "examples" / "harbor"
@@ -43,11 +43,11 @@ class Broken(Letters):
 
 @contextmanager
 def serving(
-    kb: Engine, keyring: Keyring | None = None, limits: Limits | None = None
+    kb: Engine, keyring: Keyring | None = None, limits: ServerLimits | None = None
 ) -> Iterator[str]:
     """A real server on a free port of loopback; gives its URL."""
     server = uvicorn.Server(
-        uvicorn.Config(create(kb, keyring, limits), port=0, log_level="critical", ws="none")
+        uvicorn.Config(create_app(kb, keyring, limits), port=0, log_level="critical", ws="none")
     )
     thread = threading.Thread(target=server.run)
     thread.start()

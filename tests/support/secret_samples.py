@@ -154,7 +154,7 @@ def made(rule: str) -> list[str]:
         "onepassword-token": ["op" + "s_eyJ" + some(BASE64, 300)],
         "tailscale-key": ["ts" + f"key-auth-{some(ALNUM, 12)}-{some(ALNUM, 32)}"],
         "prefect-key": ["pn" + "u_" + some(ALNUM, 36)],
-        "knowloom-key": ["we" + f"ft_{some(HEX, 8)}_{some(WORD, 43)}"],
+        "knowloom-key": ["know" + f"loom_{some(HEX, 8)}_{some(WORD, 43)}"],
         "private-key": [
             *(pem(f"{kind}PRIVATE KEY") for kind in ("", "RSA ", "EC ", "ENCRYPTED ")),
             pem("RSA PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233\n\n"),

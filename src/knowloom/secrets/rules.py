@@ -1,4 +1,4 @@
-"""Reading rules about secrets: the built-in ones, and a file of the user's own."""
+"""Secret rules: the built-in ones, and those of a user's TOML file."""
 
 from __future__ import annotations
 
@@ -12,128 +12,109 @@ import re2
 
 from knowloom.caching import cached
 from knowloom.errors import Invalid, unknown_name
-from knowloom.secrets.scanner import Rule, Rules, compiled
+from knowloom.files import read_toml
+from knowloom.secrets.scanner import SecretRule, SecretScanner, compile_regex
+from knowloom.validation import validate_number
 
 FILE = Path(__file__).with_name("rules.toml")
 MODES = ("refuse", "allow")
-RULE_FIELDS = {one.name: str(one.type) for one in fields(Rule)}
+MAX_ENTROPY = 8  # bits of a byte
+RULE_FIELDS = {field.name: str(field.type) for field in fields(SecretRule)}
 FILE_FIELDS = ("allow", "disable", "rules")
 
 
-def chosen(mode: str = "refuse", path: str | Path | None = None) -> Rules:
-    """The rules of an engine: "refuse" for the built-in ones and those of the file, "allow" for none."""
+def open_scanner(mode: str = "refuse", path: str | Path | None = None) -> SecretScanner:
+    """Return the scanner of an engine.
+
+    "refuse" applies the built-in rules and those of the file, "allow" none; the file is checked
+    either way.
+    """
     if mode not in MODES:
-        raise unknown_name("way to treat secrets", mode, MODES)
-    more = extended(builtin(), path) if path else builtin()
-    return more if mode == "refuse" else Rules(())
+        raise unknown_name("secrets mode", mode, MODES)
+    scanner = extend_scanner(builtin_scanner(), path) if path else builtin_scanner()
+    return scanner if mode == "refuse" else SecretScanner(())
 
 
 @cached("secret rules", 1)
-def builtin() -> Rules:
+def builtin_scanner() -> SecretScanner:
+    """Return the scanner with the rules of the package."""
     values = tomllib.loads(FILE.read_text("utf-8"))
-    rules = [_rule(row, FILE.name, number) for number, row in enumerate(values["rules"], 1)]
-    return Rules(rules, values["allow"])
+    rules = [_parse_rule(row, FILE.name, number) for number, row in enumerate(values["rules"], 1)]
+    return SecretScanner(rules, values["allow"])
 
 
-def extended(rules: Rules, path: str | Path) -> Rules:
-    """The rules with what a file changes: its own first, so that they give the name; fewer of the others; more that is allowed."""
-    values = _read(Path(path))
-    disabled = set(_texts(values.get("disable", []), str(path), "disable"))
-    known = [rule.name for rule in rules.rules]
-    for name in sorted(disabled - set(known)):
-        raise Invalid(f"{path}: disable: {unknown_name('rule', name, known)}")
-    kept = [rule for rule in rules.rules if rule.name not in disabled]
-    own = _own(values.get("rules", []), str(path), {rule.name for rule in kept})
-    allow = _texts(values.get("allow", []), str(path), "allow")
-    for regex in allow:
-        _compilable(regex, f"{path}: allow")
-    return Rules((*own, *kept), (*rules.allow, *allow))
+def extend_scanner(scanner: SecretScanner, path: str | Path) -> SecretScanner:
+    """Return a scanner with the changes of a file: more rules, disabled rules, more exceptions.
 
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise Invalid(
-            f"the rules about secrets in {str(path)!r} cannot be read: {error.strerror}"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path}: not TOML: {error}") from None
+    The rules of the file come first, so that a finding gets their name.
+    """
+    values = read_toml(path)
     for name in values:
         if name not in FILE_FIELDS:
             raise Invalid(f"{path}: {unknown_name('field', name, FILE_FIELDS)}")
-    return values
+    disabled = set(_parse_texts(values.get("disable", []), f"{path}: disable"))
+    available = [rule.name for rule in scanner.rules]
+    for name in sorted(disabled - set(available)):
+        raise Invalid(f"{path}: disable: {unknown_name('rule', name, available)}")
+    enabled = [rule for rule in scanner.rules if rule.name not in disabled]
+    rules = _parse_rules(values.get("rules", []), str(path), {rule.name for rule in enabled})
+    allow = _parse_texts(values.get("allow", []), f"{path}: allow")
+    for regex in allow:
+        _check_regex(regex, f"{path}: allow")
+    return SecretScanner((*rules, *enabled), (*scanner.allow, *allow))
 
 
-def _own(rows: object, path: str, taken: set[str]) -> list[Rule]:
+def _parse_rules(rows: object, path: str, names: set[str]) -> list[SecretRule]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise Invalid(f"{path}: rules must be tables, each headed [[rules]]")
-    own: list[Rule] = []
+    rules: list[SecretRule] = []
     for number, row in enumerate(rows, 1):
-        rule = _rule(row, path, number)
-        if rule.name in taken:
-            raise Invalid(
-                f"{path}: two rules are called {rule.name!r}; to replace a built-in rule, also name it in `disable`"
-            )
-        taken = taken | {rule.name}
+        rule = _parse_rule(row, path, number)
+        if rule.name in names:
+            remedy = "to replace a built-in rule, add it to `disable`"
+            raise Invalid(f"{path}: duplicate rule {rule.name!r}; {remedy}")
+        names = names | {rule.name}
         for regex in (rule.regex, *rule.allow, *rule.allow_around):
-            _compilable(regex, f"{path}: rule {rule.name!r}")
-        own.append(rule)
-    return own
+            _check_regex(regex, f"{path}: rule {rule.name!r}")
+        rules.append(rule)
+    return rules
 
 
-def _rule(row: Mapping[str, Any], path: str, number: int) -> Rule:
-    where = (
-        f"{path}: rule {row['name']!r}"
-        if isinstance(row.get("name"), str)
-        else f"{path}: rule {number}"
-    )
-    for name in row:
-        if name not in RULE_FIELDS:
-            raise Invalid(f"{where}: {unknown_name('field', name, RULE_FIELDS)}")
-    for name in ("name", "regex"):
-        if not row.get(name):
-            raise Invalid(f"{where}: {name} is missing")
-    return Rule(
-        **{name: _value(RULE_FIELDS[name], value, where, name) for name, value in row.items()}
-    )
+def _parse_rule(row: Mapping[str, Any], path: str, number: int) -> SecretRule:
+    name = row.get("name")
+    where = f"{path}: rule {name!r}" if isinstance(name, str) else f"{path}: rule {number}"
+    for field in row:
+        if field not in RULE_FIELDS:
+            raise Invalid(f"{where}: {unknown_name('field', field, RULE_FIELDS)}")
+    for field in ("name", "regex"):
+        if not row.get(field):
+            raise Invalid(f"{where}: {field} is missing")
+    return SecretRule(**{field: _parse_field(field, row[field], where) for field in row})
 
 
-def _value(kind: str, value: object, where: str, name: str) -> Any:
-    if kind.startswith("tuple"):
-        texts = _texts(value, where, name)
+def _parse_field(name: str, value: object, where: str) -> Any:
+    type_, what = RULE_FIELDS[name], f"{where}: {name}"
+    if type_.startswith("tuple"):
+        texts = _parse_texts(value, what)
         return tuple(text.lower() for text in texts) if name == "keywords" else texts
-    if (
-        kind == "float"
-        and not isinstance(value, bool)
-        and isinstance(value, int | float)
-        and 0 <= value <= 8
-    ):
-        return float(value)
-    if kind == "str" and isinstance(value, str):
-        return value
-    raise Invalid(
-        f"{where}: {name} must be {'a number from 0 to 8' if kind == 'float' else 'text'}, not {value!r}"
-    )
+    if type_ == "float":
+        return float(validate_number(what, value, 0, MAX_ENTROPY))
+    if not isinstance(value, str):
+        raise Invalid(f"{what} must be text, got {value!r}")
+    return value
 
 
-def _texts(value: object, where: str, name: str) -> tuple[str, ...]:
-    if (
-        not isinstance(value, Sequence)
-        or isinstance(value, str)
-        or not all(isinstance(one, str) and one for one in value)
-    ):
-        raise Invalid(f"{where}: {name} must be a list of texts, not {value!r}")
-    return tuple(value)
+def _parse_texts(value: object, what: str) -> tuple[str, ...]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if all(isinstance(text, str) and text for text in value):
+            return tuple(value)
+    raise Invalid(f"{what} must be a list of texts, got {value!r}")
 
 
-def _compilable(regex: str, where: str) -> None:
+def _check_regex(regex: str, where: str) -> None:
     try:
-        compiled(regex)
+        compile_regex(regex)
     except re2.error as error:
-        reason = (
-            error.args[0].decode()
-            if error.args and isinstance(error.args[0], bytes)
-            else str(error)
-        )
-        raise Invalid(f"{where}: RE2 does not take the regex {regex!r}: {reason}") from None
+        detail = error.args[0] if error.args else error
+        reason = detail.decode() if isinstance(detail, bytes) else str(error)
+        raise Invalid(f"{where}: {regex!r} must be an RE2 regex: {reason}") from None

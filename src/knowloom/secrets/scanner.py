@@ -1,4 +1,4 @@
-"""Secrets are refused at the door: every text of an item or an edge is held against rules, and the refusal never repeats the secret."""
+"""The scanner that rejects items and edges with secrets; its errors never repeat the secret."""
 
 from __future__ import annotations
 
@@ -14,34 +14,27 @@ import re2
 from knowloom import validation
 from knowloom.errors import Invalid
 from knowloom.loading import readers
-from knowloom.loading.readers import Row
+from knowloom.loading.readers import SourceRow
 from knowloom.model import Edge, Item
 from knowloom.report import Skipped
 
-ITEM_NAMES = (
-    "id",
-    "space",
-    "type",
-    "section",
-    "subject",
-)  # first: a refusal names the id, so it must be clean by then
+# Scanned first: errors name the id, which must be clean by then.
+ITEM_NAMES = ("id", "space", "type", "section", "subject")
 ITEM_TEXTS = ("title", "text", "summary", "embedding_text", "source")
 EDGE_NAMES = ("source", "target", "type", "space", "target_space", "item_id")
-_PAIRS = (
-    ("name", "value"),
-    ("key", "value"),
-)  # {"name": "DB_PASSWORD", "value": "…"} says what {"DB_PASSWORD": "…"} does
+# {"name": "DB_PASSWORD", "value": "…"} means the same as {"DB_PASSWORD": "…"}.
+_PAIRS = (("name", "value"), ("key", "value"))
 
 
-class Secret(Invalid):
-    """Knowledge that holds a secret."""
+class SecretDetected(Invalid):
+    """An item, an edge or a text contains a secret."""
 
     code = "secret"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What one kind of secret looks like; `rules.toml` says what each field means."""
+class SecretRule:
+    """The pattern of one kind of secret; `rules.toml` documents the fields."""
 
     name: str
     regex: str
@@ -53,183 +46,171 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """The rule that fits, and the line of the text where it does, from 1. What was found is not kept."""
+class SecretMatch:
+    """The rule that matches, and the line of the match, counted from 1; never the secret itself."""
 
-    rule: Rule
+    rule: SecretRule
     line: int
 
 
-class Rules:
-    """Rules that are tried in their order. They are compiled when the first text is looked at: who only reads does not wait."""
+class SecretScanner:
+    """Rules that are tried in order; they are compiled on first use, as readers need none."""
 
-    def __init__(self, rules: Sequence[Rule], allow: Sequence[str] = ()) -> None:
+    def __init__(self, rules: Sequence[SecretRule], allow: Sequence[str] = ()) -> None:
         self.rules = tuple(rules)
         self.allow = tuple(allow)
+        self._compiled: dict[int, tuple[Any, Any, Any]] = {}  # regexes by rule number
 
     @cached_property
-    def _hints(self) -> Any:
-        """One pass over a text that says which rules are worth trying."""
-        hints = re2.Set.SearchSet(_options())
+    def _prefilter(self) -> Any:
+        """A regex set that selects the candidate rules in one pass over a text."""
+        patterns = re2.Set.SearchSet(_options())
         for rule in self.rules:
-            hints.Add(
-                f"(?i:{'|'.join(re2.escape(word) for word in rule.keywords)})"
-                if rule.keywords
-                else rule.regex
-            )
-        hints.Compile()
-        return hints
+            keywords = "|".join(re2.escape(word) for word in rule.keywords)
+            patterns.Add(f"(?i:{keywords})" if keywords else rule.regex)
+        patterns.Compile()
+        return patterns
 
-    @cached_property
-    def _compiled(self) -> dict[int, tuple[Any, Any, Any]]:
-        return {}  # each rule when a text first comes near it
+    def candidate_rules(self, text: bytes) -> list[int]:
+        """Return the numbers of the rules that may match, in order."""
+        return sorted(self._prefilter.Match(text) or ()) if self.rules else []
 
-    def promising(self, text: bytes) -> list[int]:
-        """The numbers of the rules that may fit, in their order."""
-        return sorted(self._hints.Match(text) or ()) if self.rules else []
-
-    def find(self, text: bytes, promising: Sequence[int] | None = None) -> Finding | None:
-        """The first rule that fits a UTF-8 text."""
-        for number in self.promising(text) if promising is None else promising:
+    def find(self, text: bytes, candidates: Sequence[int] | None = None) -> SecretMatch | None:
+        """Return the match of the first rule that matches a UTF-8 text."""
+        for number in self.candidate_rules(text) if candidates is None else candidates:
             regex, allow, allow_around = self._patterns(number)
+            group = 1 if regex.groups else 0
             for match in regex.finditer(text):
-                group = 1 if regex.groups else 0
                 secret = match.group(group) or b""
-                if _entropy(secret) >= self.rules[number].entropy and not (
-                    allow.search(secret) or allow_around.search(match.group())
-                ):
-                    return Finding(self.rules[number], text.count(b"\n", 0, match.start(group)) + 1)
+                if _entropy(secret) < self.rules[number].entropy:
+                    continue
+                if not allow.search(secret) and not allow_around.search(match.group()):
+                    line = text.count(b"\n", 0, match.start(group)) + 1
+                    return SecretMatch(self.rules[number], line)
         return None
 
     def _patterns(self, number: int) -> tuple[Any, Any, Any]:
         if number not in self._compiled:
             rule = self.rules[number]
             self._compiled[number] = (
-                compiled(rule.regex),
-                _one_of((*self.allow, *rule.allow)),
-                _one_of(rule.allow_around),
+                compile_regex(rule.regex),
+                _compile_any((*self.allow, *rule.allow)),
+                _compile_any(rule.allow_around),
             )
         return self._compiled[number]
 
-    # the door
-
-    def item(self, given: Item) -> Item:
-        """The item as it will be stored; Invalid if it is not right or holds a secret."""
-        item = validation.item(given)
-        self.refuse(item)
+    def validate_item(self, item: Item) -> Item:
+        """Return the item as it will be stored; Invalid if it is malformed or has a secret."""
+        item = validation.validate_item(item)
+        self._check(item)
         return item
 
-    def edge(self, given: Edge) -> Edge:
-        edge = validation.edge(given)
-        self.refuse(edge)
+    def validate_edge(self, edge: Edge) -> Edge:
+        """Return the edge as it will be stored; Invalid if it is malformed or has a secret."""
+        edge = validation.validate_edge(edge)
+        self._check(edge)
         return edge
 
-    def parsed(self, row: Row) -> Item | Edge | Skipped:
-        """What a row says, or why it is not stored."""
-        found = readers.parsed(row)
-        if isinstance(found, Skipped) or not (secret := self._in(found)):
-            return found
-        return Skipped(
-            row.where,
-            "" if secret.unnamed else (found.id if isinstance(found, Item) else found.source),
-            str(secret.error()),
-        )
+    def parse_row(self, row: SourceRow) -> Item | Edge | Skipped:
+        """Return the item or the edge of a row, or why it is skipped."""
+        value = readers.parse_row(row)
+        if isinstance(value, Skipped) or not (detection := self._detect(value)):
+            return value
+        id = value.id if isinstance(value, Item) else value.source
+        return Skipped(row.where, "" if detection.part.is_name else id, str(detection.error()))
 
-    def refuse(self, value: Item | Edge) -> None:
-        if found := self._in(value):
-            raise found.error()
+    def check_text(self, text: str) -> None:
+        """Reject a text with a secret before it is sent to a language model."""
+        if match := self.find(text.encode()):
+            raise _rejection("the text to ingest", f"line {match.line}", match.rule)
 
-    def refuse_text(self, text: str) -> None:
-        """For notes, which leave for a language model before they are items."""
-        if found := self.find(text.encode()):
-            raise _refusal("the text to ingest", f"line {found.line}", found.rule)
+    def _check(self, value: Item | Edge) -> None:
+        if detection := self._detect(value):
+            raise detection.error()
 
-    def _in(self, value: Item | Edge) -> _Found | None:
+    def _detect(self, value: Item | Edge) -> _Detection | None:
         parts = list(_item_parts(value) if isinstance(value, Item) else _edge_parts(value))
-        promising = self.promising("\n".join(part.text for part in parts).encode())
-        for part in parts if promising else ():
-            if finding := self.find(part.text.encode(), promising):
-                return _Found(value, part, finding)
+        candidates = self.candidate_rules("\n".join(part.text for part in parts).encode())
+        for part in parts if candidates else ():
+            if match := self.find(part.text.encode(), candidates):
+                return _Detection(value, part, match)
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A text of an item or an edge, and its place."""
+    """A text of an item or an edge, and its place; an error must not repeat a part `is_name`."""
 
     place: str
     text: str
-    naming: bool = False  # names the whole: a refusal because of it must not repeat it
+    is_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Detection:
+    """A secret in a part of an item or an edge."""
+
     value: Item | Edge
     part: _Part
-    finding: Finding
+    match: SecretMatch
 
-    @property
-    def unnamed(self) -> bool:
-        return self.part.naming
-
-    def error(self) -> Secret:
-        line = self.finding.line
-        return _refusal(
-            self._owner(),
-            f"{self.part.place} line {line}" if line > 1 else self.part.place,
-            self.finding.rule,
-        )
+    def error(self) -> SecretDetected:
+        line = f" line {self.match.line}" if self.match.line > 1 else ""
+        return _rejection(self._owner(), f"{self.part.place}{line}", self.match.rule)
 
     def _owner(self) -> str:
-        if isinstance(self.value, Item):
-            return "an item" if self.unnamed else f"item {self.value.id[:80]!r}"
-        return (
-            "an edge"
-            if self.unnamed
-            else f"edge {self.value.source[:80]!r} -> {self.value.target[:80]!r}"
-        )
+        value = self.value
+        if isinstance(value, Item):
+            return "an item" if self.part.is_name else f"item {value.id[:80]!r}"
+        if self.part.is_name:
+            return "an edge"
+        return f"edge {value.source[:80]!r} -> {value.target[:80]!r}"
 
 
-def _refusal(owner: str, place: str, rule: Rule) -> Secret:
+def _rejection(owner: str, place: str, rule: SecretRule) -> SecretDetected:
     what = f"{rule.about or 'a secret'} (rule {rule.name!r})"
-    return Secret(
-        f"{owner}: {place} holds what looks like {what}: take it out, or put a placeholder such as <SECRET> there"
-    )
+    remedy = "remove it, or use a placeholder such as <SECRET>"
+    return SecretDetected(f"{owner}: {place} contains what looks like {what}: {remedy}")
 
 
 def _item_parts(item: Item) -> Iterator[_Part]:
     yield from (_Part(name, value, True) for name in ITEM_NAMES if (value := getattr(item, name)))
     yield from (_Part(name, value) for name in ITEM_TEXTS if (value := getattr(item, name)))
     yield from (_Part("tags", tag) for tag in item.tags)
-    yield from _properties(item.properties)
+    yield from _property_parts(item.properties)
 
 
 def _edge_parts(edge: Edge) -> Iterator[_Part]:
     yield from (_Part(name, value, True) for name in EDGE_NAMES if (value := getattr(edge, name)))
-    yield from _properties(edge.properties)
+    yield from _property_parts(edge.properties)
 
 
-def _properties(value: object, place: str = "properties", name: str = "") -> Iterator[_Part]:
-    """Every text inside, with the names that lead to it: `password` and its value are a secret only together. A name comes before
-    the places it is part of."""
+def _property_parts(value: object, place: str = "properties", name: str = "") -> Iterator[_Part]:
+    """Yield the texts inside, each after the names that lead to it.
+
+    `password` and its value are a secret only together. A name comes before the places that it is
+    part of, so that it is scanned before an error repeats it.
+    """
     if isinstance(value, Mapping):
         for first, second in _PAIRS:
             if isinstance(value.get(first), str) and isinstance(value.get(second), str):
-                yield _Part(
-                    f"{place}.{second}" if place else second, f"{value[first]}: {value[second]}"
-                )
+                inner_place = f"{place}.{second}" if place else second
+                yield _Part(inner_place, f"{value[first]}: {value[second]}")
         for key, inner in value.items():
             yield _Part(f"a name in {place}", key)
-            yield from _properties(inner, f"{place}.{key}", f"{name}.{key}" if name else key)
+            yield from _property_parts(inner, f"{place}.{key}", f"{name}.{key}" if name else key)
     elif isinstance(value, list | tuple):
         for number, inner in enumerate(value):
-            yield from _properties(inner, f"{place}[{number}]", name)
+            yield from _property_parts(inner, f"{place}[{number}]", name)
     elif isinstance(value, str) and value:
         yield _Part(place, f"{name}: {value}")
 
 
-def compiled(regex: str) -> Any:
-    """A regex for UTF-8 bytes; re2.error if RE2 does not take it. RE2 needs time linear in the text, whatever the regex."""
+def compile_regex(regex: str) -> Any:
+    """Compile a regex for UTF-8 bytes; raise re2.error if RE2 does not support it.
+
+    RE2 takes time linear in the text, whatever the regex.
+    """
     return re2.compile(regex.encode(), _options())
 
 
@@ -240,15 +221,12 @@ def _options() -> Any:
     return options
 
 
-def _one_of(regexes: Sequence[str]) -> Any:
-    """One regex for all; for none one that fits nothing."""
-    return compiled("|".join(f"(?:{one})" for one in regexes) or r"[^\x00-\x{10FFFF}]")
+def _compile_any(regexes: Sequence[str]) -> Any:
+    """Compile an alternation of the regexes; of none, one that never matches."""
+    return compile_regex("|".join(f"(?:{regex})" for regex in regexes) or r"[^\x00-\x{10FFFF}]")
 
 
 def _entropy(text: bytes) -> float:
-    """Bits a character."""
-    return (
-        -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values())
-        if text
-        else 0.0
-    )
+    """Return the Shannon entropy in bits per byte."""
+    shares = [count / len(text) for count in Counter(text).values()]
+    return -sum(share * math.log2(share) for share in shares)
