@@ -20,7 +20,7 @@ import knowloom
 from knowloom.embedders.minilm import MiniLM
 from knowloom.evaluation import datasets
 from knowloom.ports import Vector
-from knowloom.recipes import KNOWLEDGE
+from knowloom.recipes import KNOWLEDGE, Mode
 
 SPLITS = {"scifact": "test"}  # sets that say which of their questions count
 SPACES = {
@@ -76,7 +76,7 @@ def load(
 
 
 def searched(
-    kb: knowloom.Engine, questions: Sequence[knowloom.Question], mode: str
+    kb: knowloom.Engine, questions: Sequence[knowloom.Question], mode: Mode
 ) -> dict[str, float]:
     """Recall at 2, 5, 10 and nDCG at 10 of `search`, in percent."""
     found = knowloom.evaluate(kb, questions, mode=mode, budgets=())

@@ -1,1 +1,1 @@
-"""How well knowledge is found: questions with what they expect, measures, comparisons that know chance, reports, tuning."""
+"""Evaluation of retrieval: questions, metrics, significance, reports and tuning."""

@@ -1,4 +1,4 @@
-"""Two configurations on the same questions: what differs, whether that is more than chance, and which questions got worse."""
+"""Comparison of two configurations on the same questions, with significance and a verdict."""
 
 from __future__ import annotations
 
@@ -7,31 +7,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knowloom.errors import Invalid, unknown
-from knowloom.evaluation.results import Answered, Evaluation
-from knowloom.evaluation.significance import CHANCE, ROUNDS, Difference, paired
+from knowloom.errors import Invalid, unknown_name
+from knowloom.evaluation.results import Evaluation, QuestionResult
+from knowloom.evaluation.significance import ROUNDS, SIGNIFICANCE, Difference, compare_paired
 
-_FINEST = (
-    "nDCG",
-    "recall",
-    "all-found",
-    "evidence",
-    "facts",
-)  # the first that differs is what a comparison is told by
+# The first family with a difference gives the headline.
+HEADLINE_ORDER = ("nDCG", "recall", "all-found", "evidence", "facts")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One question, before and after."""
+    """One question before and after, and the change of its measure."""
 
-    before: Answered
-    after: Answered
+    before: QuestionResult
+    after: QuestionResult
     by: float
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`after` against `before`. The headline is the measure that the verdict and the list of questions go by."""
+    """`after` compared with `before`. The verdict and the list of changes use the headline."""
 
     before: Evaluation
     after: Evaluation
@@ -40,84 +35,97 @@ class Comparison:
     seed: int = 0
 
     def changes(self, measure: str = "") -> list[Change]:
-        """Questions whose measure (by default the headline) changed, those that got worst first."""
+        """Return the questions whose measure (default: the headline) changed, worst first."""
         name = measure or self.headline
-        pairs = [
-            (one, other)
-            for one, other in zip(self.before.answers, self.after.answers, strict=True)
-            if name in one.values
+        pairs = zip(self.before.answers, self.after.answers, strict=True)
+        changes = [
+            Change(before, after, after.values[name] - before.values[name])
+            for before, after in pairs
+            if name in before.values and before.values[name] != after.values[name]
         ]
-        changed = [
-            Change(one, other, other.values[name] - one.values[name])
-            for one, other in pairs
-            if one.values[name] != other.values[name]
-        ]
-        return sorted(changed, key=lambda change: (change.by, change.before.question.id))
+        return sorted(changes, key=lambda change: (change.by, change.before.question.id))
 
     @property
     def verdict(self) -> str:
-        return verdict(
-            self.before.name, self.after.name, self.headline, self.differences[self.headline]
-        )
+        difference = self.differences[self.headline]
+        return format_verdict(self.before.name, self.after.name, self.headline, difference)
 
 
 def compare(
     before: Evaluation, after: Evaluation, *, measure: str = "", seed: int = 0, rounds: int = ROUNDS
 ) -> Comparison:
-    """Paired bootstrap of every measure that both have; each measure has chance of its own from the seed, so none depends on the others."""
-    if [(one.question.id, one.question.text) for one in before.answers] != [
-        (one.question.id, one.question.text) for one in after.answers
-    ]:
-        raise Invalid(f"{before.name!r} and {after.name!r} were not asked the same questions")
+    """Compare each measure that both have.
+
+    Each measure has its own random generator from the seed, so that none depends on the others.
+    """
+    if _questions(before) != _questions(after):
+        raise Invalid(f"{before.name!r} and {after.name!r} have different questions")
     shared = [name for name in before.measures if name in after.measures]
     if measure and measure not in shared:
-        raise unknown("measure", measure, shared)
+        raise unknown_name("measure", measure, shared)
     if not shared:
         raise Invalid(f"{before.name!r} and {after.name!r} have no measure in common")
-    found = {
-        name: paired(before.values(name), after.values(name), np.random.default_rng(seed), rounds)
+    differences = {
+        name: compare_paired(
+            before.values(name), after.values(name), np.random.default_rng(seed), rounds
+        )
         for name in shared
     }
-    return Comparison(before, after, found, measure or _headline(found), seed)
+    headline = measure or _choose_headline(differences)
+    return Comparison(before, after, differences, headline, seed)
 
 
-def _headline(found: Mapping[str, Difference]) -> str:
-    """The finest measure of rankings; where the rankings are the same on every question, one of contexts."""
-    ordered = sorted(
-        found, key=lambda name: (_FINEST.index(name.partition("@")[0]), list(found).index(name))
-    )
-    families = [[name for name in ordered if name.startswith(f"{family}@")] for family in _FINEST]
+def _questions(evaluation: Evaluation) -> list[tuple[str, str]]:
+    return [(answer.question.id, answer.question.text) for answer in evaluation.answers]
+
+
+def _choose_headline(differences: Mapping[str, Difference]) -> str:
+    """Choose the middle measure of the first family that differs on some question."""
+    families = [
+        [name for name in differences if name.startswith(f"{family}@")] for family in HEADLINE_ORDER
+    ]
     middles = [names[len(names) // 2] for names in families if names]
-    return next((name for name in middles if found[name].better or found[name].worse), middles[0])
-
-
-def verdict(before: str, after: str, measure: str, found: Difference) -> str:
-    """In plain words, whether the one is better than the other."""
-    if not found.better and not found.worse:
-        return f"No difference: {measure} is the same on {asked(found.questions, 'all ')}."
-    told = f"{measure} {points(found.mean)} points (95 % interval {points(found.low)} to {points(found.high)}, {likely(found.p)}; {_counts(found)})"
-    if found.real:
-        return f"{after} is {'better' if found.mean > 0 else 'worse'} than {before}, and not by chance: {told}."
-    room = 100 * (found.high - found.low) / 2
-    return (
-        f"No proven difference: {told}. "
-        f"It may be chance: with {asked(found.questions, 'these ')}, about {room:.1f} points would be needed to tell {after} from {before}."
+    return next(
+        (name for name in middles if differences[name].better or differences[name].worse),
+        middles[0],
     )
 
 
-def points(share: float) -> str:
-    """A difference of shares in percentage points, with its sign."""
+def format_verdict(before: str, after: str, measure: str, difference: Difference) -> str:
+    """State in a sentence whether `after` is better than `before`."""
+    if not difference.better and not difference.worse:
+        questions = format_count(difference.questions, "all ")
+        return f"No difference: {measure} is the same on {questions}."
+    low, high = format_points(difference.low), format_points(difference.high)
+    summary = (
+        f"{measure} {format_points(difference.mean)} points (95 % interval {low} to {high}, "
+        f"{format_p(difference.p)}; {_format_counts(difference)})"
+    )
+    if difference.real:
+        direction = "better" if difference.mean > 0 else "worse"
+        return f"{after} is significantly {direction} than {before}: {summary}."
+    resolution = 100 * (difference.high - difference.low) / 2
+    questions = format_count(difference.questions, "these ")
+    return (
+        f"No significant difference: {summary}. It may be chance: with {questions}, "
+        f"about {resolution:.1f} points are needed to distinguish {after} from {before}."
+    )
+
+
+def format_points(share: float) -> str:
+    """Format a difference of shares in percentage points with its sign."""
     return f"{100 * share:+.1f}".replace("-", "−")
 
 
-def likely(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < CHANCE else f"p = {p:.2f}"
+def format_p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < SIGNIFICANCE else f"p = {p:.2f}"
 
 
-def _counts(found: Difference) -> str:
-    return f"{asked(found.better)} better, {found.worse:,} worse, {found.equal:,} the same"
+def _format_counts(difference: Difference) -> str:
+    better = format_count(difference.better)
+    return f"{better} better, {difference.worse:,} worse, {difference.equal:,} the same"
 
 
-def asked(count: int, which: str = "") -> str:
-    """So many questions, in words: which ones, if they are several."""
-    return "1 question" if count == 1 else f"{which}{count:,} questions"
+def format_count(count: int, determiner: str = "") -> str:
+    """Format a number of questions; the determiner is used for several."""
+    return "1 question" if count == 1 else f"{determiner}{count:,} questions"

@@ -1,35 +1,60 @@
-"""Ask every question and measure what comes: the ranking of `search`, and what `context` shows inside token budgets."""
+"""Evaluation: run each question through `search` and `context`, and measure the results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from knowloom.embedding import Progress
 from knowloom.engine import Engine
-from knowloom.errors import Invalid, NotFound, unknown
+from knowloom.errors import Invalid, NotFound, unknown_name
 from knowloom.evaluation import metrics, questions
 from knowloom.evaluation.questions import Question
-from knowloom.evaluation.results import Answered, Evaluation
+from knowloom.evaluation.results import Evaluation, QuestionResult
 from knowloom.model import Context, Form, Key
-from knowloom.options import NAMES, RetrievalSettings, known, whole
+from knowloom.recipes import Mode
+from knowloom.retrieval_settings import SETTING_NAMES, RetrievalSettings, resolve_settings
+from knowloom.validation import validate_int
 
 KS, BUDGETS = (2, 5, 10), (512, 1024, 2048)
-NDCG = 10
-MOST = 1000  # that k may be
-NAMED = 10  # ids that an error names
-OF_BOTH, OF_CONTEXT = ("mode", "min_score"), ("recipe", "agent", "format", "model")
-OPTIONS = (*OF_BOTH, *OF_CONTEXT, *NAMES)
-Given = str | Path | Sequence[Question]
+NDCG_K = 10
+MAX_K = 1000
+MAX_BUDGET = 100_000_000
+MAX_REPORTED = 10  # ids that an error lists
+SEARCH_OPTIONS = ("mode", "min_score")  # of `search` and `context`; the others of `context` only
+QuestionSource = str | Path | Sequence[Question]
+
+
+class EvaluationArguments(TypedDict, total=False):
+    """The options of a configuration: of search, of contexts, and of RetrievalSettings."""
+
+    mode: Mode
+    min_score: float
+    recipe: str
+    agent: str
+    format: str
+    model: str
+    bm25_weight: float
+    vector_weight: float
+    sharpness: float
+    depth: int
+    walk_starts: int
+    walk_sharpness: float
+    walk_named: float
+    walk_onward: float
+    walk_bridge: float
+
+
+OPTIONS = tuple(EvaluationArguments.__annotations__)
 
 
 def evaluate(
     kb: Engine,
-    asked: Given,
+    source: QuestionSource,
     *,
     ks: Sequence[int] = KS,
     budgets: Sequence[int] = BUDGETS,
@@ -38,200 +63,195 @@ def evaluate(
     now: datetime | None = None,
     timer: Callable[[], float] = perf_counter,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[EvaluationArguments],
 ) -> Evaluation:
-    """How well the knowledge answers questions (a JSONL file, or Question values), as `search` and `context` do by default, or with options:
-    mode and min_score of both, recipe, agent, format and model of `context`, and the numbers of RetrievalSettings. `spaces` are for
-    questions that name none; by default all. Times leave out the embedding of the question, and the first question is asked twice."""
-    check_engine(kb)
+    """Measure how well the knowledge answers questions: a JSONL file or Question values.
+
+    `spaces` are for questions that name none; by default all spaces. Times exclude the embedding of
+    the query, and the first question is run twice to warm up.
+    """
+    validate_engine(kb)
     for option in options:
         if option not in OPTIONS:
-            raise unknown("option", option, OPTIONS)
-    ks, budgets = numbers("k", ks, MOST), numbers("a token budget", budgets, 100_000_000)
+            raise unknown_name("option", option, OPTIONS)
+    ks, budgets = validate_ints("ks", ks, MAX_K), validate_ints("budgets", budgets, MAX_BUDGET)
     if not ks and not budgets:
-        raise Invalid("without a k and without a budget there is nothing to measure")
-    given = placed(
-        kb, questions.read(asked) if isinstance(asked, str | Path) else _values(asked), spaces
-    )
-    needed = expected_keys(kb, given)
-    at = now or kb.now()
-    ask = _Asking(
-        kb.with_retrieval(in_force(kb, options)),
-        ks,
-        budgets,
-        {option: value for option, value in options.items() if option not in NAMES},
-        at,
-        timer,
-    )
-    kb.embed_texts(
-        [question.text for question in given]
-    )  # kept in the cache, so that no configuration pays for another
-    ask.answered(given[0], needed[0])
+        raise Invalid("ks and budgets must not both be empty")
+    tasks = assign_spaces(kb, _load_questions(source), spaces)
+    expected = resolve_expected(kb, tasks)
+    arguments: dict[str, Any] = {n: v for n, v in options.items() if n not in SETTING_NAMES}
+    tuned = kb.with_retrieval(resolve_retrieval(kb, options))
+    runner = _Runner(tuned, ks, budgets, arguments, now or kb.reader.now(), timer)
+    # Cached, so that no configuration pays for the embeddings of another.
+    kb.reader.embed_texts([question.text for question in tasks])
+    runner.run(tasks[0], expected[0])
     answers = []
-    for place, (question, keys) in enumerate(zip(given, needed, strict=True), 1):
-        answers.append(ask.answered(question, keys))
+    for number, (question, keys) in enumerate(zip(tasks, expected, strict=True), 1):
+        answers.append(runner.run(question, keys))
         if progress is not None:
-            progress(name or "questions", place, len(given))
-    return Evaluation(name or _named(options), dict(options), tuple(answers), ks, budgets)
+            progress(name or "questions", number, len(tasks))
+    return Evaluation(name or _default_name(options), dict(options), tuple(answers), ks, budgets)
 
 
-class _Asking:
-    """One configuration, ready to be asked."""
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """A configuration that questions are run through."""
 
-    def __init__(
-        self,
-        kb: Engine,
-        ks: Sequence[int],
-        budgets: Sequence[int],
-        options: Mapping[str, Any],
-        now: datetime,
-        timer: Callable[[], float],
-    ) -> None:
-        self._kb, self._ks, self._budgets, self._now, self._timer = kb, ks, budgets, now, timer
-        self._search = {name: value for name, value in options.items() if name in OF_BOTH}
-        self._context = dict(options)
+    kb: Engine
+    ks: Sequence[int]
+    budgets: Sequence[int]
+    options: dict[str, Any]
+    now: datetime
+    timer: Callable[[], float]
 
-    def answered(self, question: Question, keys: frozenset[Key]) -> Answered:
-        spaces = question.spaces
+    def run(self, question: Question, expected: frozenset[Key]) -> QuestionResult:
         values: dict[str, float] = {}
         times: dict[str, float] = {}
-        found: tuple[Key, ...] = ()
-        if self._ks:
-            started = self._timer()
-            hits = self._kb.search(
-                question.text,
-                spaces=spaces,
-                limit=max(*self._ks, NDCG),
-                now=self._now,
-                **self._search,
-            )
-            times["search"] = 1000 * (self._timer() - started)
-            found = tuple(hit.item.key for hit in hits)
-            values |= ranked(found, keys, self._ks)
+        ranking: tuple[Key, ...] = ()
+        if self.ks:
+            ranking, times["search"] = self._search(question)
+            values |= ranking_metrics(ranking, expected, self.ks)
         problems: dict[str, None] = {}
         tokens: dict[int, int] = {}
-        for budget in self._budgets:
-            started = self._timer()
-            context = self._kb.context(
-                question.text, spaces=spaces, max_tokens=budget, now=self._now, **self._context
-            )
-            times[f"context@{budget}"] = 1000 * (self._timer() - started)
-            values |= {
-                f"evidence@{budget}": metrics.recall(
-                    shown(context), keys, max(1, len(context.hits))
-                )
-            }
+        for budget in self.budgets:
+            context, times[f"context@{budget}"] = self._context(question, budget)
+            shown = whole_items(context)
+            limit = max(1, len(context.hits))
+            values[f"evidence@{budget}"] = metrics.recall(shown, expected, limit)
             if question.facts:
-                values |= {f"facts@{budget}": metrics.facts_said(context.text, question.facts)}
+                values[f"facts@{budget}"] = metrics.fact_recall(context.text, question.facts)
             tokens[budget] = context.tokens
-            problems |= dict.fromkeys(f"{one.part}: {one.reason}" for one in context.degraded)
-        return Answered(question, keys, found, values, times, tokens, tuple(problems))
+            problems |= dict.fromkeys(f"{p.part}: {p.reason}" for p in context.degraded)
+        return QuestionResult(question, expected, ranking, values, times, tokens, tuple(problems))
+
+    def _search(self, question: Question) -> tuple[tuple[Key, ...], float]:
+        options = {name: self.options[name] for name in SEARCH_OPTIONS if name in self.options}
+        limit = max(*self.ks, NDCG_K)
+        started = self.timer()
+        hits = self.kb.search(
+            question.text, spaces=question.spaces, limit=limit, now=self.now, **options
+        )
+        elapsed = 1000 * (self.timer() - started)
+        return tuple(hit.item.key for hit in hits), elapsed
+
+    def _context(self, question: Question, budget: int) -> tuple[Context, float]:
+        started = self.timer()
+        context = self.kb.context(
+            question.text,
+            spaces=question.spaces,
+            max_tokens=budget,
+            now=self.now,
+            **self.options,  # type: ignore[typeddict-item]
+        )
+        return context, 1000 * (self.timer() - started)
 
 
-def ranked(found: Sequence[Key], expected: frozenset[Key], ks: Sequence[int]) -> dict[str, float]:
-    """Every measure of one ranking."""
-    values = {f"recall@{k}": metrics.recall(found, expected, k) for k in ks}
-    values |= {f"all-found@{k}": metrics.all_found(found, expected, k) for k in ks}
-    return values | {f"nDCG@{NDCG}": metrics.ndcg(found, expected, NDCG)}
+def ranking_metrics(
+    ranking: Sequence[Key], expected: frozenset[Key], ks: Sequence[int]
+) -> dict[str, float]:
+    """Return all measures of one ranking."""
+    values = {f"recall@{k}": metrics.recall(ranking, expected, k) for k in ks}
+    values |= {f"all-found@{k}": metrics.complete_recall(ranking, expected, k) for k in ks}
+    return values | {f"nDCG@{NDCG_K}": metrics.ndcg(ranking, expected, NDCG_K)}
 
 
-def shown(context: Context) -> list[Key]:
-    """The items that a context shows whole."""
-    return [
-        one.hit.item.key
-        for part in context.fragments
-        for one in part.chosen
-        if one.form is Form.WHOLE
-    ]
+def whole_items(context: Context) -> list[Key]:
+    """Return the items that a context shows whole."""
+    chosen = [choice for fragment in context.fragments for choice in fragment.chosen]
+    return [choice.hit.item.key for choice in chosen if choice.form is Form.WHOLE]
 
 
-def expected_keys(kb: Engine, asked: Sequence[Question]) -> list[frozenset[Key]]:
-    """What each question expects, by (space, id). Ids that are not there are named, all at once."""
-    wanted: dict[str, set[str]] = {}
-    for question in asked:
-        for space in question.spaces:
-            wanted.setdefault(space, set()).update(
-                one if isinstance(one, str) else one[1] for one in question.expected
-            )
-    there = {
-        (space, item.id)
-        for space in sorted(wanted)
-        for item in kb.get(sorted(wanted[space]), space=space)
-    }
-    needed, missing = [], []
-    for question in asked:
+def resolve_expected(kb: Engine, tasks: Sequence[Question]) -> list[frozenset[Key]]:
+    """Return the expected items of each question by key; raise NotFound listing missing ids."""
+    stored = _stored_keys(kb, tasks)
+    resolved, missing = [], []
+    for question in tasks:
         keys = []
-        for one in question.expected:
-            possible = (
-                [(space, one) for space in question.spaces] if isinstance(one, str) else [one]
-            )
-            found = [key for key in possible if key in there and key[0] in question.spaces]
-            if len(found) > 1:
-                known_in = ", ".join(key[0] for key in found)
+        for id in question.expected:
+            candidates = [(space, id) for space in question.spaces] if isinstance(id, str) else [id]
+            matches = [key for key in candidates if key in stored and key[0] in question.spaces]
+            if len(matches) > 1:
+                spaces, example = ", ".join(key[0] for key in matches), matches[0][0]
                 raise Invalid(
-                    f'question {question.id}: {one!r} is in several of its spaces ({known_in}): say {{"space": "{found[0][0]}", "id": "{one}"}}'
+                    f"question {question.id}: {id!r} is ambiguous, it exists in {spaces}; "
+                    f'use {{"space": "{example}", "id": "{id}"}}'
                 )
-            keys += found
-            missing += (
-                []
-                if found
-                else [f"{one!r} (question {question.id}, in {', '.join(question.spaces)})"]
-            )
-        needed.append(frozenset(keys))
+            if not matches:
+                missing.append(f"{id!r} (question {question.id}, in {', '.join(question.spaces)})")
+            keys += matches
+        resolved.append(frozenset(keys))
     if missing:
-        more = f"; and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
-        raise NotFound(
-            f"expected, but not in the knowledge: {'; '.join(missing[:NAMED])}{more}", "unknown_ids"
-        )
-    return needed
+        rest = len(missing) - MAX_REPORTED
+        more = f"; and {rest:,} more" if rest > 0 else ""
+        ids = "; ".join(missing[:MAX_REPORTED])
+        raise NotFound(f"expected items not found: {ids}{more}", "unknown_ids")
+    return resolved
 
 
-def in_force(kb: Engine, options: Mapping[str, Any]) -> RetrievalSettings:
-    """The numbers that are set, with those of the options in their places."""
-    return known(
-        {**kb.retrieval.given, **{option: options[option] for option in NAMES if option in options}}
-    )
+def _stored_keys(kb: Engine, tasks: Sequence[Question]) -> set[Key]:
+    ids: dict[str, set[str]] = {}
+    for question in tasks:
+        names = [id if isinstance(id, str) else id[1] for id in question.expected]
+        for space in question.spaces:
+            ids.setdefault(space, set()).update(names)
+    return {
+        (space, item.id)
+        for space in sorted(ids)
+        for item in kb.get(sorted(ids[space]), space=space)
+    }
 
 
-def check_engine(kb: object) -> None:
-    """A client cannot be asked with other numbers: those are the server's."""
+def resolve_retrieval(kb: Engine, options: Mapping[str, Any]) -> RetrievalSettings:
+    """Return the engine's retrieval settings, overridden by those of the options."""
+    overrides = {name: options[name] for name in SETTING_NAMES if name in options}
+    return resolve_settings(kb.retrieval.changes | overrides)
+
+
+def validate_engine(kb: object) -> None:
+    """Refuse a client: the retrieval settings of a server cannot be changed per request."""
     if not isinstance(kb, Engine):
-        raise Invalid(
-            f"only an engine that knowloom.open gave can be measured, not {type(kb).__name__}"
-        )
+        raise Invalid(f"kb must be an engine from knowloom.open, got {type(kb).__name__}")
 
 
-def numbers(what: str, given: Sequence[int], most: int) -> tuple[int, ...]:
-    """Each once, in order."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise Invalid(f"{what} is one or more whole numbers, not {given!r}")
-    return tuple(sorted({whole(what, one, 1, most) for one in given}))
+def validate_ints(name: str, values: Sequence[int], maximum: int) -> tuple[int, ...]:
+    """Return the distinct values in order."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise Invalid(f"{name} must be a list of integers, got {values!r}")
+    return tuple(sorted({validate_int(name, value, 1, maximum) for value in values}))
 
 
-def placed(kb: Engine, asked: Sequence[Question], spaces: Sequence[str]) -> tuple[Question, ...]:
-    """The questions, each with the spaces it is asked in."""
-    everywhere = (
-        tuple(kb.known(spaces)) if spaces else tuple(info.name for info in kb.stats().spaces)
-    )
-    if not everywhere:
-        raise NotFound("the knowledge is empty: there is nothing to be found", "no_items")
+def assign_spaces(
+    kb: Engine, tasks: Sequence[Question], spaces: Sequence[str]
+) -> tuple[Question, ...]:
+    """Return the questions with `spaces`, or all spaces, where they name none."""
+    if spaces:
+        default = tuple(kb.reader.resolve_spaces(spaces))
+    else:
+        default = tuple(info.name for info in kb.maintenance.stats().spaces)
+    if not default:
+        raise NotFound("the knowledge base is empty", "no_items")
     return tuple(
-        question if question.spaces else replace(question, spaces=everywhere) for question in asked
+        question if question.spaces else replace(question, spaces=default) for question in tasks
     )
 
 
-def _values(asked: Sequence[Question]) -> tuple[Question, ...]:
-    given = tuple(asked)
-    if not given or not all(isinstance(one, Question) for one in given):
-        raise Invalid("questions are a JSONL file, or one or more Question values")
-    named = tuple(
-        questions.checked(replace(question, id=str(question.id or place)))
-        for place, question in enumerate(given, 1)
+def _load_questions(source: QuestionSource) -> tuple[Question, ...]:
+    if isinstance(source, str | Path):
+        return questions.read_questions(source)
+    values = tuple(source)
+    if not values or not all(isinstance(value, Question) for value in values):
+        raise Invalid("questions must be a JSONL file or one or more Question values")
+    tasks = tuple(
+        questions.validate_question(replace(question, id=str(question.id or number)))
+        for number, question in enumerate(values, 1)
     )
-    if len({question.id for question in named}) < len(named):
-        raise Invalid("two questions have the same id")
-    return named
+    ids: set[str] = set()
+    for question in tasks:
+        if question.id in ids:
+            raise Invalid(f"duplicate question id {question.id!r}")
+        ids.add(question.id)
+    return tasks
 
 
-def _named(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in options.items()) or "as it is"
+def _default_name(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items()) or "default"

@@ -1,4 +1,4 @@
-"""Evaluations and comparisons as plain values for JSON."""
+"""Evaluations, comparisons and tunings as JSON values."""
 
 from __future__ import annotations
 
@@ -7,103 +7,107 @@ from typing import Any
 import numpy as np
 
 from knowloom.evaluation.compare import Change, Comparison
-from knowloom.evaluation.results import Answered, Evaluation
-from knowloom.evaluation.significance import Difference, interval
+from knowloom.evaluation.results import Evaluation, QuestionResult
+from knowloom.evaluation.significance import Difference, bootstrap_interval
 from knowloom.evaluation.tune import Tuning
 
-Row = dict[str, Any]
-PLACES = 6  # decimals
+Json = dict[str, Any]
+DECIMALS = 6
 
 
-def evaluation(found: Evaluation, seed: int) -> Row:
+def evaluation_to_json(evaluation: Evaluation, seed: int) -> Json:
     return {
-        "name": found.name,
-        "options": dict(found.options),
-        "questions": len(found.answers),
+        "name": evaluation.name,
+        "options": dict(evaluation.options),
+        "questions": len(evaluation.answers),
         "measures": {
-            measure: {"mean": _short(found.mean(measure)), **_interval(found, measure, seed)}
-            for measure in found.measures
+            measure: _measure_to_json(evaluation, measure, seed) for measure in evaluation.measures
         },
         "latency_ms": {
             call: {"p50": round(p50, 3), "p95": round(p95, 3)}
-            for call, (p50, p95) in found.latency().items()
+            for call, (p50, p95) in evaluation.latency().items()
         },
-        "problems": list(found.problems),
+        "problems": list(evaluation.problems),
     }
 
 
-def answers(found: Evaluation) -> list[Row]:
+def answers_to_json(evaluation: Evaluation) -> list[Json]:
     return [
         {
-            "id": one.question.id,
-            "question": one.question.text,
-            "spaces": list(one.question.spaces),
-            "expected": expected(one),
-            "found": [{"space": space, "id": id} for space, id in one.found],
-            "values": {measure: _short(value) for measure, value in one.values.items()},
-            "tokens": {str(budget): used for budget, used in one.tokens.items()},
+            "id": answer.question.id,
+            "question": answer.question.text,
+            "spaces": list(answer.question.spaces),
+            "expected": expected_to_json(answer),
+            "found": [{"space": space, "id": id} for space, id in answer.ranking],
+            "values": {measure: _round(value) for measure, value in answer.values.items()},
+            "tokens": {str(budget): used for budget, used in answer.tokens.items()},
         }
-        for one in found.answers
+        for answer in evaluation.answers
     ]
 
 
-def expected(one: Answered) -> list[Row]:
-    """What the question needs, and where its ranking has it; null: nowhere."""
+def expected_to_json(answer: QuestionResult) -> list[Json]:
+    """Return the expected items with their ranks; null if absent."""
     return [
-        {"space": key[0], "id": key[1], "place": one.place(key)} for key in sorted(one.expected)
+        {"space": key[0], "id": key[1], "place": answer.rank(key)}
+        for key in sorted(answer.expected)
     ]
 
 
-def comparison(found: Comparison) -> Row:
-    changes = found.changes()
+def comparison_to_json(comparison: Comparison) -> Json:
+    changes = comparison.changes()
     return {
-        "before": found.before.name,
-        "after": found.after.name,
-        "headline": found.headline,
-        "real": found.differences[found.headline].real,
-        "verdict": found.verdict,
-        "seed": found.seed,
-        "differences": {measure: difference(one) for measure, one in found.differences.items()},
-        "worse": [_change(one) for one in changes if one.by < 0],
-        "better": [_change(one) for one in reversed(changes) if one.by > 0],
+        "before": comparison.before.name,
+        "after": comparison.after.name,
+        "headline": comparison.headline,
+        "real": comparison.differences[comparison.headline].real,
+        "verdict": comparison.verdict,
+        "seed": comparison.seed,
+        "differences": {
+            measure: difference_to_json(difference)
+            for measure, difference in comparison.differences.items()
+        },
+        "worse": [_change_to_json(change) for change in changes if change.by < 0],
+        "better": [_change_to_json(change) for change in reversed(changes) if change.by > 0],
     }
 
 
-def tuning(found: Tuning) -> Row:
+def tuning_to_json(tuning: Tuning) -> Json:
     return {
-        "measure": found.measure,
-        "questions": found.questions,
-        "adopted": found.adopted,
-        "numbers": found.numbers,
-        "found": dict(found.found),
-        "training": {"before": _short(found.before), "after": _short(found.after)},
-        "held_out": difference(found.held_out),
-        "verdict": found.verdict,
-        "tried": found.tried,
-        "seed": found.seed,
+        "measure": tuning.measure,
+        "questions": tuning.questions,
+        "adopted": tuning.adopted,
+        "numbers": tuning.numbers,
+        "found": dict(tuning.changes),
+        "training": {"before": _round(tuning.before), "after": _round(tuning.after)},
+        "held_out": difference_to_json(tuning.held_out),
+        "verdict": tuning.verdict,
+        "tried": tuning.tried,
+        "seed": tuning.seed,
     }
 
 
-def difference(found: Difference) -> Row:
-    names = ("mean", "low", "high", "p")
-    counts = {name: getattr(found, name) for name in ("better", "worse", "equal", "real")}
-    return {name: _short(getattr(found, name)) for name in names} | counts
+def difference_to_json(difference: Difference) -> Json:
+    numbers = {name: _round(getattr(difference, name)) for name in ("mean", "low", "high", "p")}
+    counts = {name: getattr(difference, name) for name in ("better", "worse", "equal", "real")}
+    return numbers | counts
 
 
-def _change(found: Change) -> Row:
+def _change_to_json(change: Change) -> Json:
     return {
-        "id": found.before.question.id,
-        "question": found.before.question.text,
-        "by": _short(found.by),
-        "before": expected(found.before),
-        "after": expected(found.after),
+        "id": change.before.question.id,
+        "question": change.before.question.text,
+        "by": _round(change.by),
+        "before": expected_to_json(change.before),
+        "after": expected_to_json(change.after),
     }
 
 
-def _interval(found: Evaluation, measure: str, seed: int) -> Row:
-    low, high = interval(found.values(measure), np.random.default_rng(seed))
-    return {"low": _short(low), "high": _short(high)}
+def _measure_to_json(evaluation: Evaluation, measure: str, seed: int) -> Json:
+    low, high = bootstrap_interval(evaluation.values(measure), np.random.default_rng(seed))
+    mean = evaluation.mean(measure)
+    return {"mean": _round(mean), "low": _round(low), "high": _round(high)}
 
 
-def _short(number: float) -> float:
-    return round(number, PLACES)
+def _round(number: float) -> float:
+    return round(number, DECIMALS)

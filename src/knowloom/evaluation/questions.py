@@ -1,4 +1,4 @@
-"""Questions with what they expect, from a file of JSON lines. What is not right is refused, with its line."""
+"""Questions with their expected items, read from JSON lines and validated with line numbers."""
 
 from __future__ import annotations
 
@@ -8,209 +8,191 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from knowloom import options
-from knowloom.errors import Invalid, NotFound, Unavailable, unknown
+from knowloom.errors import Invalid, unknown_name
+from knowloom.files import read_text
+from knowloom.validation import validate_query
 
-# A line says `question` and `expected`; the lines of public data sets say `text` and `gold`, and more that knowloom has no use for.
+# Public data sets use `text` and `gold` for `question` and `expected`, and have further fields.
 FIELDS = ("question", "expected", "id", "spaces", "facts", "answer")
-_QUESTION, _EXPECTED = ("question", "text"), ("expected", "gold")
-
-Row = Mapping[str, Any]
-Fact = tuple[str, ...]  # wordings, any of which will do
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked, and the items that an answer needs: ids, or (space, id) where an id is in several of the spaces."""
-
-    text: str
-    expected: tuple[str | tuple[str, str], ...]
-    id: str = ""
-    spaces: tuple[str, ...] = ()  # where to look; none: wherever the evaluation looks
-    facts: tuple[Fact, ...] = ()  # what a context should say
-
-
-def read(path: str | Path) -> tuple[Question, ...]:
-    """The questions of a file, in its order. One without an id is called by its line."""
-    path = Path(path)
-    questions: list[Question] = []
-    lines: dict[tuple[str, object], int] = {}
-    for number, row in rows(path):
-        where = f"{path}, line {number}"
-        question = from_row(row, str(number), where)
-        for what, name in (
-            ("the id", question.id),
-            ("the question", (question.text, question.spaces)),
-        ):
-            if (what, name) in lines:
-                raise Invalid(
-                    f"{where}: {what} {name if isinstance(name, str) else name[0]!r} stands in line {lines[what, name]} already"
-                )
-            lines[what, name] = number
-        questions.append(question)
-    if not questions:
-        raise Invalid(f"{path}: there are no questions; a line is an object such as {EXAMPLE}")
-    return tuple(questions)
-
-
+_QUESTION_FIELDS, _EXPECTED_FIELDS = ("question", "text"), ("expected", "gold")
 EXAMPLE = (
     '{"question": "How long do refunds take?", "expected": ["refund-times"], "spaces": ["support"]}'
 )
 
+JsonRow = Mapping[str, Any]
+Wordings = tuple[str, ...]  # alternatives of one fact
 
-def rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """(line number, object) for every line that is not empty."""
-    try:
-        text = path.read_text("utf-8-sig")
-    except FileNotFoundError:
-        raise NotFound(f"no file {str(path)!r}", "no_file") from None
-    except UnicodeDecodeError as error:
-        raise Invalid(f"{path}: not UTF-8: {error}") from None
-    except OSError as error:
-        raise Unavailable(f"{str(path)!r} cannot be read: {error.strerror}") from error
-    for number, line in enumerate(text.split("\n"), 1):
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query and the items that its answer needs.
+
+    `expected` are ids, or (space, id) where an id exists in several of the spaces.
+    """
+
+    text: str
+    expected: tuple[str | tuple[str, str], ...]
+    id: str = ""
+    spaces: tuple[str, ...] = ()  # empty: the spaces of the evaluation
+    facts: tuple[Wordings, ...] = ()  # statements that a context should contain
+
+
+def read_questions(path: str | Path) -> tuple[Question, ...]:
+    """Read the questions of a file in order. The default id is the line number."""
+    path = Path(path)
+    questions: list[Question] = []
+    lines: dict[tuple[str, object], int] = {}
+    for number, row in read_rows(path):
+        where = f"{path}, line {number}"
+        question = question_from_row(row, str(number), where)
+        identities = (("id", question.id), ("question", (question.text, question.spaces)))
+        for field, value in identities:
+            if (field, value) in lines:
+                shown = value if isinstance(value, str) else value[0]
+                first = lines[field, value]
+                raise Invalid(f"{where}: duplicate {field} {shown!r}, first in line {first}")
+            lines[field, value] = number
+        questions.append(question)
+    if not questions:
+        raise Invalid(f"{path}: no questions; expected one object per line such as {EXAMPLE}")
+    return tuple(questions)
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, JsonRow]]:
+    """Yield (line number, object) for each non-blank line."""
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise Invalid(f"{path}, line {number}: not JSON: {error}") from None
+                raise Invalid(f"{path}, line {number}: invalid JSON: {error}") from None
             if not isinstance(row, dict):
+                kind = type(row).__name__
                 raise Invalid(
-                    f"{path}, line {number}: must be an object such as {EXAMPLE}, not {type(row).__name__}"
+                    f"{path}, line {number}: must be an object such as {EXAMPLE}, got {kind}"
                 )
             yield number, row
 
 
-def from_row(row: Row, name: str, where: str) -> Question:
-    """A question from the object of a line."""
+def question_from_row(row: JsonRow, default_id: str, where: str) -> Question:
     if "text" not in row and "gold" not in row:
         for field in row:
             if field not in FIELDS:
-                raise Invalid(f"{where}: {unknown('field', field, FIELDS)}")
-    text = next((row[field] for field in _QUESTION if field in row), None)
+                raise Invalid(f"{where}: {unknown_name('field', field, FIELDS)}")
+    text = next((row[field] for field in _QUESTION_FIELDS if field in row), None)
     if not isinstance(text, str) or not text.strip():
-        raise Invalid(f"{where}: question must be a text, not {text!r}")
-    id = row.get("id", name)
+        raise Invalid(f"{where}: question must be a non-blank string, got {text!r}")
+    id = row.get("id", default_id)
     if not isinstance(id, str | int) or isinstance(id, bool) or id == "":
-        raise Invalid(f"{where}: id must be a text or a whole number, not {id!r}")
-    facts = (*_facts(row, where), *_answer(row, where))
-    return askable(
-        Question(text, _expected(row, where), str(id), _texts(row, "spaces", where), facts), where
-    )
+        raise Invalid(f"{where}: id must be a string or an integer, got {id!r}")
+    expected, spaces = _parse_expected(row, where), _parse_spaces(row, where)
+    facts = (*_parse_facts(row, where), *_parse_answer(row, where))
+    return validate_text_fields(Question(text, expected, str(id), spaces, facts), where)
 
 
-def checked(question: Question) -> Question:
-    """A question that was not read from a file, if its parts are what they should be: one text is not a list of its letters."""
+def validate_question(question: Question) -> Question:
+    """Validate a question that was not read from a file."""
     where = f"question {question.id}"
     if not isinstance(question.text, str) or not question.text.strip() or not question.expected:
-        raise Invalid(f"{where}: needs a text, and one or more expected ids")
-    for field, (what, fits) in _PARTS.items():
-        given = getattr(question, field)
-        if not isinstance(given, list | tuple) or not all(fits(one) for one in given):
-            raise Invalid(f"{where}: {field} must be a list of {what}, not {given!r}")
-    return askable(question, where)
+        raise Invalid(f"{where}: needs a text and at least one expected id")
+    for field, (description, is_valid) in _LIST_FIELDS.items():
+        value = getattr(question, field)
+        if not isinstance(value, list | tuple) or not all(is_valid(part) for part in value):
+            raise Invalid(f"{where}: {field} must be a list of {description}, got {value!r}")
+    return validate_text_fields(question, where)
 
 
-def askable(question: Question, where: str) -> Question:
-    """The question, if a request may ask it. JSON and Python can say half a character, which nothing stores or shows."""
+def validate_text_fields(question: Question, where: str) -> Question:
+    """Reject queries that a request would refuse, and lone surrogates in any field."""
     try:
-        options.text(question.text)
+        validate_query(question.text)
     except Invalid as error:
         raise Invalid(f"{where}: {error}") from None
-    ids = [part for one in question.expected for part in ([one] if isinstance(one, str) else one)]
-    for said in (
-        question.id,
-        *ids,
-        *question.spaces,
-        *(wording for fact in question.facts for wording in fact),
-    ):
-        if any("\ud800" <= character <= "\udfff" for character in said):
-            raise Invalid(f"{where}: {said[:80]!r} contains lone surrogates, which are not text")
+    ids = [
+        part
+        for expected in question.expected
+        for part in ([expected] if isinstance(expected, str) else expected)
+    ]
+    wordings = [wording for fact in question.facts for wording in fact]
+    for text in (question.id, *ids, *question.spaces, *wordings):
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise Invalid(f"{where}: {text[:80]!r} contains lone surrogates")
     return question
 
 
-def _is_text(given: object) -> bool:
-    return isinstance(given, str) and bool(given)
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
-def _is_id(given: object) -> bool:
-    return _is_text(given) or (
-        isinstance(given, tuple) and len(given) == 2 and all(_is_text(one) for one in given)
-    )
+def _is_id(value: object) -> bool:
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    return _is_text(value) or (is_pair and all(_is_text(part) for part in value))  # type: ignore[attr-defined]
 
 
-def _is_fact(given: object) -> bool:
-    return isinstance(given, list | tuple) and bool(given) and all(_is_text(one) for one in given)
+def _is_fact(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(map(_is_text, value))
 
 
-_PARTS: dict[str, tuple[str, Callable[[object], bool]]] = {
-    "expected": ("ids, or of (space, id)", _is_id),
+_LIST_FIELDS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "expected": ("ids or (space, id) pairs", _is_id),
     "spaces": ("names", _is_text),
     "facts": ("lists of wordings", _is_fact),
 }
 
 
-def _expected(row: Row, where: str) -> tuple[str | tuple[str, str], ...]:
-    given = next((row[field] for field in _EXPECTED if field in row), None)
-    if not isinstance(given, list) or not given:
-        raise Invalid(f"{where}: expected must be a list of one or more ids, not {given!r}")
-    found = tuple(_id(one, where) for one in given)
-    if twice := [one for place, one in enumerate(found) if one in found[:place]]:
-        raise Invalid(f"{where}: expected has {twice[0]!r} twice")
-    return found
+def _parse_expected(row: JsonRow, where: str) -> tuple[str | tuple[str, str], ...]:
+    value = next((row[field] for field in _EXPECTED_FIELDS if field in row), None)
+    if not isinstance(value, list) or not value:
+        raise Invalid(f"{where}: expected must be a non-empty list of ids, got {value!r}")
+    ids = tuple(_parse_id(id, where) for id in value)
+    for position, id in enumerate(ids):
+        if id in ids[:position]:
+            raise Invalid(f"{where}: duplicate expected id {id!r}")
+    return ids
 
 
-def _id(given: object, where: str) -> str | tuple[str, str]:
-    if isinstance(given, str) and given:
-        return given
-    if (
-        isinstance(given, dict)
-        and set(given) == {"space", "id"}
-        and all(isinstance(one, str) and one for one in given.values())
-    ):
-        return given["space"], given["id"]
-    raise Invalid(
-        f'{where}: what is expected is an id, or {{"space": …, "id": …}} where several spaces have it, not {given!r}'
+def _parse_id(value: object, where: str) -> str | tuple[str, str]:
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, dict) and set(value) == {"space", "id"}:
+        space, id = value["space"], value["id"]
+        if _is_text(space) and _is_text(id):
+            return space, id
+    raise Invalid(f'{where}: expected must be an id or {{"space": …, "id": …}}, got {value!r}')
+
+
+def _parse_facts(row: JsonRow, where: str) -> Iterator[Wordings]:
+    facts = row.get("facts", [])
+    if not isinstance(facts, list):
+        raise Invalid(f"{where}: facts must be a list of strings or wordings, got {facts!r}")
+    for fact in facts:
+        yield _parse_wordings("a fact", fact, where)
+
+
+def _parse_answer(row: JsonRow, where: str) -> Iterator[Wordings]:
+    answer = row.get("answer")
+    if answer not in (None, "", []):
+        yield _parse_wordings("answer", answer, where)
+
+
+def _parse_wordings(name: str, value: object, where: str) -> Wordings:
+    candidates = value if isinstance(value, list) else [value]
+    wordings = tuple(
+        str(wording)
+        for wording in candidates
+        if isinstance(wording, str | int | float) and not isinstance(wording, bool)
     )
-
-
-def _facts(row: Row, where: str) -> Iterator[Fact]:
-    given = row.get("facts", [])
-    if not isinstance(given, list):
+    have_words = all(any(map(str.isalnum, wording)) for wording in wordings)
+    if not wordings or len(wordings) < len(candidates) or not have_words:
         raise Invalid(
-            f"{where}: facts must be a list of texts, or of lists of wordings, not {given!r}"
+            f"{where}: {name} must be a string with a word or a list of such, got {value!r}"
         )
-    for fact in given:
-        yield _wordings("a fact", fact, where)
+    return wordings
 
 
-def _answer(row: Row, where: str) -> Iterator[Fact]:
-    given = row.get("answer")
-    if given not in (None, "", []):
-        yield _wordings("answer", given, where)
-
-
-def _wordings(what: str, given: object, where: str) -> Fact:
-    listed = given if isinstance(given, list) else [given]
-    said = tuple(
-        str(one)
-        for one in listed
-        if isinstance(one, str | int | float) and not isinstance(one, bool)
-    )
-    if (
-        not said
-        or len(said) < len(listed)
-        or not all(any(character.isalnum() for character in one) for one in said)
-    ):
-        raise Invalid(
-            f"{where}: {what} must be a text with a word in it, or a list of such wordings, not {given!r}"
-        )
-    return said
-
-
-def _texts(row: Row, field: str, where: str) -> tuple[str, ...]:
-    given = row.get(field, [])
-    listed: Sequence[object] = [given] if isinstance(given, str) else given
-    if not isinstance(listed, list) or not all(isinstance(one, str) and one for one in listed):
-        raise Invalid(f"{where}: {field} must be a list of names, not {given!r}")
-    return tuple(dict.fromkeys(str(one) for one in listed))
+def _parse_spaces(row: JsonRow, where: str) -> tuple[str, ...]:
+    value = row.get("spaces", [])
+    names: Sequence[object] = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise Invalid(f"{where}: spaces must be a list of names, got {value!r}")
+    return tuple(dict.fromkeys(str(name) for name in names))

@@ -1,4 +1,4 @@
-"""What chance can do: intervals of means by drawing questions again, and how often chance alone gives a difference as large."""
+"""Bootstrap intervals of means, and the significance of paired differences."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from knowloom.errors import Invalid
 Floats = npt.NDArray[np.float64]
 
 ROUNDS = 10_000
-LEVEL = 0.95  # of the intervals
-CHANCE = 0.05  # a p below this is no longer taken for chance
-_AT_ONCE = 2_000_000  # numbers drawn at a time, so that many questions need little memory
-_SAME = 1e-12  # sums of the same numbers in another order
+CONFIDENCE = 0.95  # of the intervals
+SIGNIFICANCE = 0.05  # a smaller p is significant
+_BATCH = 2_000_000  # numbers sampled at a time, to bound memory
+_EPSILON = 1e-12  # rounding error between sums in different order
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of two configurations on the same questions: the mean of (second - first), its interval, and how likely chance alone gives as much."""
+    """Two configurations on the same questions: the mean of (second - first) and its p-value."""
 
     mean: float
     low: float
@@ -37,72 +37,71 @@ class Difference:
 
     @property
     def real(self) -> bool:
-        return self.p < CHANCE and (self.low > 0 or self.high < 0)
+        """True if both the p-value and the interval exclude chance."""
+        return self.p < SIGNIFICANCE and (self.low > 0 or self.high < 0)
 
 
-def paired(
+def compare_paired(
     first: Sequence[float],
     second: Sequence[float],
-    chance: np.random.Generator,
+    rng: np.random.Generator,
     rounds: int = ROUNDS,
 ) -> Difference:
-    """Paired bootstrap: the interval holds the middle 95 % of the mean differences of questions drawn again, with repeats. p is the
-    share of 10,000 worlds in which the two configurations are swapped at random on each question, and which differ as much."""
+    """Return the mean difference with a paired bootstrap interval and a sign-flip p-value."""
     if len(first) != len(second):
-        raise Invalid(f"{len(first)} values cannot be paired with {len(second)}")
-    changes = _checked(second) - _checked(first)
-    better, worse = int((changes > _SAME).sum()), int((changes < -_SAME).sum())
+        raise Invalid(f"paired values must have equal lengths, got {len(first)} and {len(second)}")
+    changes = _to_array(second) - _to_array(first)
+    better, worse = int((changes > _EPSILON).sum()), int((changes < -_EPSILON).sum())
     if not better and not worse:
         return Difference(0.0, 0.0, 0.0, 1.0, 0, 0, len(changes))
-    low, high = _middle(changes, chance, rounds)
+    low, high = _bootstrap(changes, rng, rounds)
     mean = float(changes.mean())
     as_large = sum(
-        int((abs(means) >= abs(mean) - _SAME).sum())
-        for means in _drawn(changes, chance, rounds, _swapped)
+        int((abs(means) >= abs(mean) - _EPSILON).sum())
+        for means in _sample_means(changes, rng, rounds, _flip_signs)
     )
-    return Difference(
-        mean, low, high, (1 + as_large) / (1 + rounds), better, worse, len(changes) - better - worse
-    )
+    p = (1 + as_large) / (1 + rounds)
+    return Difference(mean, low, high, p, better, worse, len(changes) - better - worse)
 
 
-def interval(
-    values: Sequence[float], chance: np.random.Generator, rounds: int = ROUNDS
+def bootstrap_interval(
+    values: Sequence[float], rng: np.random.Generator, rounds: int = ROUNDS
 ) -> tuple[float, float]:
-    """The middle 95 % of the means of questions drawn again."""
-    return _middle(_checked(values), chance, rounds)
+    """Return the bootstrap interval of the mean."""
+    return _bootstrap(_to_array(values), rng, rounds)
 
 
-def _middle(values: Floats, chance: np.random.Generator, rounds: int) -> tuple[float, float]:
-    means = np.concatenate(list(_drawn(values, chance, rounds, _again)))
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+def _bootstrap(values: Floats, rng: np.random.Generator, rounds: int) -> tuple[float, float]:
+    means = np.concatenate(list(_sample_means(values, rng, rounds, _resample)))
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 
-def _drawn(
+def _sample_means(
     values: Floats,
-    chance: np.random.Generator,
+    rng: np.random.Generator,
     rounds: int,
-    draw: Callable[[Floats, np.random.Generator, int], Floats],
+    sample: Callable[[Floats, np.random.Generator, int], Floats],
 ) -> Iterator[Floats]:
-    """Means of so many draws, some at a time."""
-    step = max(1, _AT_ONCE // len(values))
+    """Yield the means of samples in batches."""
+    step = max(1, _BATCH // len(values))
     for start in range(0, rounds, step):
-        yield draw(values, chance, min(step, rounds - start))
+        yield sample(values, rng, min(step, rounds - start))
 
 
-def _again(values: Floats, chance: np.random.Generator, count: int) -> Floats:
-    means: Floats = values[chance.integers(0, len(values), (count, len(values)))].mean(axis=1)
+def _resample(values: Floats, rng: np.random.Generator, count: int) -> Floats:
+    means: Floats = values[rng.integers(0, len(values), (count, len(values)))].mean(axis=1)
     return means
 
 
-def _swapped(values: Floats, chance: np.random.Generator, count: int) -> Floats:
-    signs = chance.integers(0, 2, (count, len(values))) * 2.0 - 1.0
+def _flip_signs(values: Floats, rng: np.random.Generator, count: int) -> Floats:
+    signs = rng.integers(0, 2, (count, len(values))) * 2.0 - 1.0
     means: Floats = signs @ values / len(values)
     return means
 
 
-def _checked(values: Sequence[float]) -> Floats:
+def _to_array(values: Sequence[float]) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
-        raise Invalid("what is compared must be one or more finite numbers")
+        raise Invalid("values must be one or more finite numbers")
     return array

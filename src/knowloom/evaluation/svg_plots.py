@@ -1,4 +1,4 @@
-"""Plots as SVG text, drawn by hand: no script, no network, colours from the page. Every mark says its numbers in a title."""
+"""Plots as SVG: no scripts, no network, colours from the page, numbers in tooltips."""
 
 from __future__ import annotations
 
@@ -7,168 +7,153 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH = 720
-ROW, TOP, BOTTOM = 26, 14, 40  # pixels
-MORE = 8  # for every further mark in a row
-RIGHT, NOTE = 16, 92  # free at the right; with room for a note
-SERIES = ("before", "after")  # classes of the page, in the order of what is drawn
-TICKS = 5  # steps of an axis, about
+ROW_HEIGHT, TOP, BOTTOM = 26, 14, 40  # pixels
+EXTRA_MARK = 8  # height of each further mark in a row
+RIGHT_MARGIN, NOTE_MARGIN = 16, 92  # without and with notes
+SERIES = ("before", "after")  # CSS classes, in drawing order
+TICKS = 5  # approximate number of ticks on an axis
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A value with its interval, in the units of the axis, and what a reader is told of it."""
+    """A value with its interval in axis units, and its tooltip."""
 
     value: float
     low: float
     high: float
-    told: str
+    tooltip: str
     style: str = "after"
-    note: str = ""  # written at the end of its row
+    note: str = ""  # at the end of the row
 
 
 Rows = Sequence[tuple[str, Sequence[Mark]]]
+Scale = Callable[[float], float]
 
 
-def dots(
-    title: str, rows: Rows, *, least: float, most: float, label: int = 130, unit: str = "%"
+def draw_dots(
+    title: str, rows: Rows, *, low: float, high: float, label: int = 130, unit: str = "%"
 ) -> str:
-    """One row a name: marks with their intervals along a shared axis. The line at 0 is drawn where the axis has both signs."""
-    most, least = (most, least) if most > least else (least + 1, least)
-    x = _scale(
-        least,
-        most,
-        label,
-        WIDTH - (NOTE if any(mark.note for _, marks in rows for mark in marks) else RIGHT),
-    )
-    row = ROW + MORE * (max(len(marks) for _, marks in rows) - 1)
-    height = TOP + row * len(rows) + BOTTOM
-    parts = [_axis(ticks(least, most), x, TOP, height - BOTTOM, unit)]
-    if least < 0 < most:
-        parts.append(
-            f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
-        )
-    for place, (name, marks) in enumerate(rows):
-        middle = TOP + row * (place + 0.5)
-        if place and name.partition("@")[0] != rows[place - 1][0].partition("@")[0]:
-            parts.append(
-                f'<line class="grid" x1="0" x2="{WIDTH}" y1="{middle - row / 2:.1f}" y2="{middle - row / 2:.1f}"/>'
-            )
-        parts.append(
-            f'<text class="name" x="{label - 12}" y="{middle + 4:.1f}">{escape(name)}</text>'
-        )
-        for number, mark in enumerate(marks):
-            parts.append(_mark(mark, x, middle + (number - (len(marks) - 1) / 2) * 10))
+    """Draw one row per name: marks with intervals on a shared axis, and a line at 0."""
+    high = high if high > low else low + 1
+    has_notes = any(mark.note for _, marks in rows for mark in marks)
+    x = _scale(low, high, label, WIDTH - (NOTE_MARGIN if has_notes else RIGHT_MARGIN))
+    row_height = ROW_HEIGHT + EXTRA_MARK * (max(len(marks) for _, marks in rows) - 1)
+    height = TOP + row_height * len(rows) + BOTTOM
+    parts = [_axis(axis_ticks(low, high), x, TOP, height - BOTTOM, unit)]
+    if low < 0 < high:
+        parts.append(_line("zero", x(0), x(0), TOP, height - BOTTOM))
+    for number, (name, marks) in enumerate(rows):
+        middle = TOP + row_height * (number + 0.5)
+        if number and name.partition("@")[0] != rows[number - 1][0].partition("@")[0]:
+            parts.append(_line("grid", 0, WIDTH, middle - row_height / 2, middle - row_height / 2))
+        parts.append(_text("name", label - 12, middle + 4, name))
+        for position, mark in enumerate(marks):
+            parts.append(_mark(mark, x, middle + (position - (len(marks) - 1) / 2) * 10))
             if mark.note:
-                parts.append(
-                    f'<text class="note end {mark.style}" x="{WIDTH}" y="{middle + 4:.1f}">{escape(mark.note)}</text>'
-                )
+                parts.append(_text(f"note end {mark.style}", WIDTH, middle + 4, mark.note))
     return _svg(title, height, parts)
 
 
-def _mark(mark: Mark, x: Callable[[float], float], y: float) -> str:
-    shape = f'<circle cx="{x(mark.value):.1f}" cy="{y:.1f}" r="4.5"/>'
-    if mark.style in ("before", "chance"):  # told apart without colours, too
-        shape = f'<rect x="{x(mark.value) - 4:.1f}" y="{y - 4:.1f}" width="8" height="8"/>'
-    line = f'<line x1="{x(mark.low):.1f}" x2="{x(mark.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    return f'<g class="mark {mark.style}"><title>{escape(mark.told)}</title>{line}{shape}</g>'
-
-
-def lines(
+def draw_lines(
     title: str,
     columns: Sequence[str],
     series: Sequence[tuple[str, Sequence[float]]],
     width: int = 350,
 ) -> str:
-    """Shares from 0 to 100 over a few columns, a line a series."""
+    """Draw a line per series over a few columns, with values from 0 to 100."""
     height, left = 220, 44
     y = _scale(0, 100, height - BOTTOM, TOP)
     x = _scale(0, max(1, len(columns) - 1), left + 24, width - 40)
     parts = []
     for tick in (0, 25, 50, 75, 100):
-        parts.append(
-            f'<line class="grid" x1="{left}" x2="{width - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
-        )
-        parts.append(f'<text class="tick end" x="{left - 8}" y="{y(tick) + 4:.1f}">{tick}</text>')
-    parts += [
-        f'<text class="tick" x="{x(place):.1f}" y="{height - 12}">{escape(name)}</text>'
-        for place, name in enumerate(columns)
-    ]
-    styles = SERIES[-len(series) :]
-    for style, (name, values) in zip(styles, series, strict=True):
-        path = " ".join(f"{x(place):.1f},{y(value):.1f}" for place, value in enumerate(values))
-        parts.append(f'<polyline class="line {style}" points="{path}"/>')
-        for place, value in enumerate(values):
-            parts.append(
-                _mark(
-                    Mark(place, place, place, f"{name}, {columns[place]}: {value:.1f} %", style),
-                    x,
-                    y(value),
-                )
-            )
+        parts.append(_line("grid", left, width - RIGHT_MARGIN, y(tick), y(tick)))
+        parts.append(_text("tick end", left - 8, y(tick) + 4, str(tick)))
+    for number, name in enumerate(columns):
+        parts.append(_text("tick", x(number), height - 12, name))
+    for style, (name, values) in zip(SERIES[-len(series) :], series, strict=True):
+        points = " ".join(f"{x(number):.1f},{y(value):.1f}" for number, value in enumerate(values))
+        parts.append(f'<polyline class="line {style}" points="{points}"/>')
+        for number, value in enumerate(values):
+            tooltip = f"{name}, {columns[number]}: {value:.1f} %"
+            parts.append(_mark(Mark(number, number, number, tooltip, style), x, y(value)))
     return _svg(title, height, parts, width)
 
 
-def steps(title: str, changes: Sequence[tuple[str, float]]) -> str:
-    """Every question that changed, as a bar, worst first; differences in points."""
+def draw_steps(title: str, changes: Sequence[tuple[str, float]]) -> str:
+    """Draw a bar per changed question, worst first, in points."""
     height, left = 240, 52
-    least, most = min(0.0, *(by for _, by in changes)), max(0.0, *(by for _, by in changes))
-    y = _scale(least, most, height - TOP, TOP)
+    values = [by for _, by in changes]
+    low, high = min(0.0, *values), max(0.0, *values)
+    y = _scale(low, high, height - TOP, TOP)
     parts = []
-    for tick in ticks(least, most):
-        parts.append(
-            f'<line class="{"grid" if tick else "zero"}" x1="{left}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
-        )
-        parts.append(
-            f'<text class="tick end" x="{left - 8}" y="{y(tick) + 4:.1f}">{signed(tick)}</text>'
-        )
-    step = (WIDTH - RIGHT - left) / len(changes)
-    for place, (told, by) in enumerate(changes):
+    for tick in axis_ticks(low, high):
+        style = "grid" if tick else "zero"
+        parts.append(_line(style, left, WIDTH - RIGHT_MARGIN, y(tick), y(tick)))
+        parts.append(_text("tick end", left - 8, y(tick) + 4, format_signed(tick)))
+    step = (WIDTH - RIGHT_MARGIN - left) / len(changes)
+    bar = max(0.5, min(28.0, step * 0.8))
+    for number, (tooltip, by) in enumerate(changes):
         top, bottom = sorted((y(by), y(0)))
         style = "better" if by > 0 else "worse"
-        wide = max(0.5, min(28.0, step * 0.8))
-        box = f'x="{left + step * (place + 0.5) - wide / 2:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{max(1.0, bottom - top):.1f}"'
-        parts.append(f'<rect class="{style}" {box}><title>{escape(told)}</title></rect>')
+        start = left + step * (number + 0.5) - bar / 2
+        parts.append(
+            f'<rect class="{style}" x="{start:.1f}" y="{top:.1f}" width="{bar:.1f}" '
+            f'height="{max(1.0, bottom - top):.1f}"><title>{escape(tooltip)}</title></rect>'
+        )
     return _svg(title, height, parts)
 
 
-def ticks(least: float, most: float) -> list[float]:
-    """Round numbers inside the range, about five of them, 0 among them if it is inside."""
-    span = most - least
+def axis_ticks(low: float, high: float) -> list[float]:
+    """Return about five round numbers inside the range, including 0 if it is inside."""
+    span = high - low
     raw = span / TICKS if span > 0 else 1.0
     power = 10.0 ** len(f"{int(raw)}") / 10 if raw >= 1 else 0.1 if raw >= 0.1 else 0.01
     step = next((power * part for part in (1, 2, 2.5, 5, 10) if power * part >= raw), power * 10)
-    first = -int(-least / step) if least < 0 else int(-(-least // step))
-    found = []
-    while first * step <= most + 1e-9:
-        found.append(round(first * step, 6))
-        first += 1
-    return found
+    multiple = -int(-low / step) if low < 0 else int(-(-low // step))
+    ticks = []
+    while multiple * step <= high + 1e-9:
+        ticks.append(round(multiple * step, 6))
+        multiple += 1
+    return ticks
 
 
-def signed(number: float) -> str:
+def format_signed(number: float) -> str:
     return "0" if not number else f"{number:+g}".replace("-", "−")
 
 
-def _axis(
-    at: Sequence[float], x: Callable[[float], float], top: float, bottom: float, unit: str
-) -> str:
+def _mark(mark: Mark, x: Scale, y: float) -> str:
+    shape = f'<circle cx="{x(mark.value):.1f}" cy="{y:.1f}" r="4.5"/>'
+    if mark.style in ("before", "chance"):  # distinguishable without colour
+        shape = f'<rect x="{x(mark.value) - 4:.1f}" y="{y - 4:.1f}" width="8" height="8"/>'
+    line = f'<line x1="{x(mark.low):.1f}" x2="{x(mark.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    return f'<g class="mark {mark.style}"><title>{escape(mark.tooltip)}</title>{line}{shape}</g>'
+
+
+def _axis(ticks: Sequence[float], x: Scale, top: float, bottom: float, unit: str) -> str:
     parts = []
-    for tick in at:
-        parts.append(
-            f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{top}" y2="{bottom}"/>'
-        )
-        parts.append(
-            f'<text class="tick" x="{x(tick):.1f}" y="{bottom + 20}">{f"{tick:g}".replace("-", "−")}</text>'
-        )
-    parts.append(f'<text class="tick end unit" x="{WIDTH}" y="{bottom + 33}">{escape(unit)}</text>')
+    for tick in ticks:
+        parts.append(_line("grid", x(tick), x(tick), top, bottom))
+        parts.append(_text("tick", x(tick), bottom + 20, f"{tick:g}".replace("-", "−")))
+    parts.append(_text("tick end unit", WIDTH, bottom + 33, unit))
     return "".join(parts)
 
 
-def _scale(least: float, most: float, start: float, end: float) -> Callable[[float], float]:
-    span = (most - least) or 1.0
-    return lambda value: start + (end - start) * (value - least) / span
+def _line(style: str, x1: float, x2: float, y1: float, y2: float) -> str:
+    return f'<line class="{style}" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(style: str, x: float, y: float, text: str) -> str:
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Scale:
+    span = (high - low) or 1.0
+    return lambda value: start + (end - start) * (value - low) / span
 
 
 def _svg(title: str, height: float, parts: Sequence[str], width: int = WIDTH) -> str:
-    inner = "".join(parts)
-    return f'<svg viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{escape(title)}"><title>{escape(title)}</title>{inner}</svg>'
+    name = escape(title)
+    return (
+        f'<svg viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{name}">'
+        f"<title>{name}</title>{''.join(parts)}</svg>"
+    )

@@ -1,4 +1,4 @@
-"""Search the few numbers of retrieval for better ones on training questions, and keep them only if they hold on questions left out."""
+"""Tuning: coordinate search over retrieval settings, adopted only if cross-validation confirms."""
 
 from __future__ import annotations
 
@@ -6,63 +6,79 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from knowloom.embedding import Progress
 from knowloom.engine import Engine
-from knowloom.errors import Invalid, unknown
+from knowloom.errors import Invalid, unknown_name
 from knowloom.evaluation import questions
-from knowloom.evaluation.compare import verdict
-from knowloom.evaluation.evaluate import Given, check_engine, evaluate, in_force
+from knowloom.evaluation.compare import format_verdict
+from knowloom.evaluation.evaluate import (
+    EvaluationArguments,
+    QuestionSource,
+    evaluate,
+    resolve_retrieval,
+    validate_engine,
+)
 from knowloom.evaluation.questions import Question
-from knowloom.evaluation.significance import Difference, paired
-from knowloom.options import TABLE as PATCHED
-from knowloom.options import known, named_recipes, whole
+from knowloom.evaluation.significance import Difference, Floats, compare_paired
+from knowloom.retrieval_settings import SETTINGS_TABLE, resolve_settings, select_recipes
+from knowloom.validation import validate_int
 
-Numbers = Mapping[str, float]
-Table = Mapping[str, Sequence[Numbers]]
-Floats = npt.NDArray[np.float64]
+Settings = Mapping[str, float]
+Table = Mapping[str, Sequence[Settings]]
 
-_SEARCHED, _WALKED = named_recipes("knowledge")[:2]
-DEFAULTS: Numbers = {
-    name: getattr(_SEARCHED, name) for name in ("bm25_weight", "vector_weight", "sharpness")
+_SEARCH, _NEIGHBOURS = select_recipes("knowledge")[:2]
+DEFAULTS: Settings = {
+    name: getattr(_SEARCH, name) for name in ("bm25_weight", "vector_weight", "sharpness")
 } | {
-    "depth": _WALKED.depth,
-    **{f"walk_{one.name}": getattr(_WALKED.walk, one.name) for one in fields(_WALKED.walk)},
+    "depth": _NEIGHBOURS.depth,
+    **{f"walk_{f.name}": getattr(_NEIGHBOURS.walk, f.name) for f in fields(_NEIGHBOURS.walk)},
 }
-# What may be tried beside what is set: few values of few numbers, so that there is little to fit to noise.
+
+
+def _choices(name: str, *values: float) -> tuple[Settings, ...]:
+    return tuple({name: value} for value in values)
+
+
+# Few values of few settings, to leave little room for fitting noise.
 TABLE: Table = {
     "shares": tuple(
-        {"bm25_weight": words, "vector_weight": round(1 - words, 1)}
-        for words in (0.2, 0.3, 0.4, 0.5, 0.7, 0.8)
+        {"bm25_weight": weight, "vector_weight": round(1 - weight, 1)}
+        for weight in (0.2, 0.3, 0.4, 0.5, 0.7, 0.8)
     ),
-    "sharpness": tuple({"sharpness": value} for value in (2.0, 4.0, 9.0, 12.0)),
-    "depth": tuple({"depth": value} for value in (1, 3)),
-    "walk_onward": tuple({"walk_onward": value} for value in (0.3, 0.4, 0.6)),
-    "walk_starts": tuple({"walk_starts": value} for value in (5, 20)),
-    "walk_sharpness": tuple({"walk_sharpness": value} for value in (3.0, 8.0)),
-    "walk_named": tuple({"walk_named": value} for value in (0.0, 0.15, 0.5)),
-    "walk_bridge": tuple({"walk_bridge": value} for value in (0.0, 0.15)),
+    "sharpness": _choices("sharpness", 2.0, 4.0, 9.0, 12.0),
+    "depth": _choices("depth", 1, 3),
+    "walk_onward": _choices("walk_onward", 0.3, 0.4, 0.6),
+    "walk_starts": _choices("walk_starts", 5, 20),
+    "walk_sharpness": _choices("walk_sharpness", 3.0, 8.0),
+    "walk_named": _choices("walk_named", 0.0, 0.15, 0.5),
+    "walk_bridge": _choices("walk_bridge", 0.0, 0.15),
 }
-OF_RANKINGS, OF_CONTEXTS = ("recall", "all-found", "nDCG"), ("evidence", "facts")
+RANKING_METRICS, CONTEXT_METRICS = ("recall", "all-found", "nDCG"), ("evidence", "facts")
+MEASURES = ("recall@K", "all-found@K", "nDCG@10", "evidence@TOKENS", "facts@TOKENS")
 MEASURE, FOLDS, PASSES = "evidence@1024", 4, 2
-LEAST = 12  # questions
+MIN_QUESTIONS = 12
+MIN_GAIN = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What was found. `held_out` compares what is set with what each part of the questions would have got from numbers chosen on the others:
-    that, and not the gain on the training questions, says whether tuning helps."""
+    """The result of a tuning.
+
+    `held_out` compares the current settings with those that each fold would have received from the
+    other folds. That, and not the gain on the training questions, decides the adoption.
+    """
 
     measure: str
     questions: int
-    set_before: Numbers  # with those of the options: all was measured with them
-    found: Numbers  # what differs from it, chosen on all questions
-    before: float  # the mean of all questions, as it was set
-    after: float  # and with what was found; on the questions it was chosen on
+    current: Settings  # with those of the options, in all measurements
+    changes: Settings  # chosen on all questions
+    before: float  # mean over all questions with the current settings
+    after: float  # mean over the training questions with the changes
     held_out: Difference
     tried: int  # configurations
     seed: int = 0
@@ -70,44 +86,42 @@ class Tuning:
 
     @property
     def adopted(self) -> bool:
-        """Whether it is worth keeping: a gain on questions left out that chance does not explain."""
-        return bool(self.found) and self.held_out.real and self.held_out.mean > 0
+        """True if the gain on held-out questions is significant."""
+        return bool(self.changes) and self.held_out.real and self.held_out.mean > 0
 
     @property
     def numbers(self) -> dict[str, float]:
-        """What to set: with what was found, if that is kept."""
-        return {**self.set_before, **(self.found if self.adopted else {})}
+        """The settings to use: the current ones, and the changes if they are adopted."""
+        return {**self.current, **(self.changes if self.adopted else {})}
 
     @property
     def verdict(self) -> str:
-        if not self.found:
-            return f"Nothing to change: no other numbers give a better {self.measure} on these questions."
-        held = verdict(
-            "what is set", "tuning", f"{self.measure} of questions left out", self.held_out
-        )
-        return f"{held} {'The numbers are kept.' if self.adopted else 'What is set stays: the gain on the training questions may be noise.'}"
+        if not self.changes:
+            return f"Nothing to change: no settings improve {self.measure} on these questions."
+        measure = f"{self.measure} on held-out questions"
+        verdict = format_verdict("the current settings", "tuning", measure, self.held_out)
+        if self.adopted:
+            return f"{verdict} The changes are adopted."
+        return f"{verdict} The current settings stay: the gain on training questions may be noise."
 
     def patch(self) -> str:
-        """A TOML file that knowloom.open(retrieval=…) and the setting `retrieval` understand."""
-        said = [
-            f"knowloom tune: {self.measure}, {self.questions:,} questions, {self.tried:,} configurations tried, seed {self.seed}",
-            *(
-                [
-                    f"asked with {', '.join(f'{name}={value}' for name, value in self.options.items())}"
-                ]
-                if self.options
-                else []
-            ),
-            f"mean on the training questions: {100 * self.before:.1f} before, {100 * self.after:.1f} with what was found",
-            self.verdict,
+        """Return a TOML file for `knowloom.open(retrieval=…)` and the setting `retrieval`."""
+        comments = [
+            f"knowloom tune: {self.measure}, {self.questions:,} questions, "
+            f"{self.tried:,} configurations tried, seed {self.seed}"
         ]
+        if self.options:
+            options = ", ".join(f"{name}={value}" for name, value in self.options.items())
+            comments.append(f"options: {options}")
+        means = f"{100 * self.before:.1f} before, {100 * self.after:.1f} after"
+        comments += [f"mean on the training questions: {means}", self.verdict]
         rows = [f"{name} = {value!r}" for name, value in self.numbers.items()]
-        return "\n".join([*(f"# {line}" for line in said), f"[{PATCHED}]", *rows]) + "\n"
+        return "\n".join([*(f"# {line}" for line in comments), f"[{SETTINGS_TABLE}]", *rows]) + "\n"
 
 
 def tune(
     kb: Engine,
-    asked: Given,
+    source: QuestionSource,
     *,
     measure: str = MEASURE,
     folds: int = FOLDS,
@@ -116,135 +130,137 @@ def tune(
     now: datetime | None = None,
     table: Table = TABLE,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[EvaluationArguments],
 ) -> Tuning:
-    """Coordinate search over the table, one number after the other, judged by cross-validation over `folds` parts of the questions, and a
-    paired bootstrap. Other options as for `evaluate`, such as mode="walk"."""
-    check_engine(kb)
-    family, at = _measured(measure)
-    given = tuple(questions.read(asked) if isinstance(asked, str | Path) else asked)
-    if family == "facts":
-        given = tuple(question for question in given if question.facts)
-    if len(given) < LEAST:
-        raise Invalid(
-            f"{len(given)} questions that have {measure} are too few to tune on: at least {LEAST} are needed"
-        )
-    whole("folds", folds, 2, len(given))
-    set_before = in_force(kb, options).given
-    rows = [_with_default(choices, set_before) for choices in _relevant(kb, table, family, options)]
-    search = _Search(kb, given, measure, rows, now or kb.now(), spaces, progress, options)
-    search.asked |= (
-        {"ks": (at,), "budgets": ()} if family in OF_RANKINGS else {"ks": (), "budgets": (at,)}
-    )
-    fold = np.random.default_rng(seed).permutation(len(given)) % folds
+    """Search the table setting by setting, and cross-validate the result over `folds`.
+
+    Options as for `evaluate`, such as mode="walk".
+    """
+    validate_engine(kb)
+    family, number = _parse_measure(measure)
+    tasks = _load_questions(source, measure, family)
+    validate_int("folds", folds, 2, len(tasks))
+    current = resolve_retrieval(kb, options).changes
+    rows = [
+        _include_default(choices, current) for choices in _relevant_rows(kb, table, family, options)
+    ]
+    ks, budgets = ((number,), ()) if family in RANKING_METRICS else ((), (number,))
+    arguments = {**options, "ks": ks, "budgets": budgets, "spaces": spaces}
+    arguments["now"] = now or kb.reader.now()
+    search = _CoordinateSearch(kb, tasks, measure, rows, progress, arguments)
     before = search.values({})
-    left_out = before.copy()
-    for number in range(folds):
-        chosen = search.best(fold != number)
-        left_out[fold == number] = search.values(chosen)[fold == number]
-    found = search.best(np.full(len(given), True))
-    held_out = paired(before.tolist(), left_out.tolist(), np.random.default_rng(seed))
-    means = (float(before.mean()), float(search.values(found).mean()))
+    held_out = search.cross_validate(folds, seed)
+    changes = search.best(np.full(len(tasks), True))
+    after = search.values(changes)
     return Tuning(
         measure,
-        len(given),
-        set_before,
-        found,
-        *means,
-        held_out,
-        len(search.known),
+        len(tasks),
+        current,
+        changes,
+        float(before.mean()),
+        float(after.mean()),
+        compare_paired(before.tolist(), held_out.tolist(), np.random.default_rng(seed)),
+        len(search.measured),
         seed,
         dict(options),
     )
 
 
-def _measured(measure: str) -> tuple[str, int]:
-    family, _, number = measure.partition("@")
-    if (
-        family not in (*OF_RANKINGS, *OF_CONTEXTS)
-        or not number.isdecimal()
-        or (family == "nDCG" and number != "10")
-    ):
-        raise unknown(
-            "measure",
-            measure,
-            ("recall@K", "all-found@K", "nDCG@10", "evidence@TOKENS", "facts@TOKENS"),
+def _load_questions(source: QuestionSource, measure: str, family: str) -> tuple[Question, ...]:
+    if isinstance(source, str | Path):
+        source = questions.read_questions(source)
+    tasks = tuple(source)
+    if family == "facts":
+        tasks = tuple(question for question in tasks if question.facts)
+    if len(tasks) < MIN_QUESTIONS:
+        raise Invalid(
+            f"tuning {measure} needs at least {MIN_QUESTIONS} questions, got {len(tasks)}"
         )
+    return tuple(replace(question, id=str(number)) for number, question in enumerate(tasks, 1))
+
+
+def _parse_measure(measure: str) -> tuple[str, int]:
+    family, _, number = measure.partition("@")
+    is_family = family in (*RANKING_METRICS, *CONTEXT_METRICS)
+    if not is_family or not number.isdecimal() or (family == "nDCG" and number != "10"):
+        raise unknown_name("measure", measure, MEASURES)
     return family, int(number)
 
 
-def _relevant(
+def _relevant_rows(
     kb: Engine, table: Table, family: str, options: Mapping[str, Any]
-) -> list[Sequence[Numbers]]:
-    """The rows that can change the measure at all."""
-    mode = options.get("mode", "hybrid")
-    fused = kb.dimensions is not None and mode in ("hybrid", "walk")
+) -> list[Sequence[Settings]]:
+    """Return the rows of the table that can affect the measure."""
     for name, choices in table.items():
         for choice in choices:
-            known(choice)  # a number that makes no sense is refused before the work begins
+            resolve_settings(choice)  # refuse an invalid value before the work begins
             if clash := sorted(set(choice) & set(options)):
-                raise Invalid(f"{clash[0]} is both given and in the row {name!r} of what is tuned")
-    matters = {"shares": fused, "sharpness": family in OF_CONTEXTS}
-    rest = family in OF_CONTEXTS or mode == "walk"
-    found = [choices for name, choices in table.items() if matters.get(name, rest)]
-    if not found:
-        raise Invalid(
-            f"no number that can be tuned changes a search with mode={mode}; known: {', '.join(table)}"
-        )
-    return found
+                raise Invalid(f"{clash[0]} is both an option and in the row {name!r} of the table")
+    mode = options.get("mode", "hybrid")
+    is_fused = kb.reader.dimensions is not None and mode in ("hybrid", "walk")
+    is_context = family in CONTEXT_METRICS
+    affects = {"shares": is_fused, "sharpness": is_context}
+    rows = [
+        choices
+        for name, choices in table.items()
+        if affects.get(name, is_context or mode == "walk")
+    ]
+    if not rows:
+        available = ", ".join(table)
+        raise Invalid(f"no setting affects a search with mode={mode}; available: {available}")
+    return rows
 
 
-def _with_default(choices: Sequence[Numbers], set_before: Numbers) -> Sequence[Numbers]:
-    """Where something else is set, knowloom's own numbers are tried as well."""
-    own = {name: DEFAULTS[name] for name in choices[0]}
-    differs = any(set_before.get(name, value) != value for name, value in own.items())
-    return [own, *choices] if differs and own not in choices else choices
+def _include_default(choices: Sequence[Settings], current: Settings) -> Sequence[Settings]:
+    """Add the defaults to the choices if other values are set."""
+    default = {name: DEFAULTS[name] for name in choices[0]}
+    differs = any(current.get(name, value) != value for name, value in default.items())
+    return [default, *choices] if differs and default not in choices else choices
 
 
 @dataclass(slots=True)
-class _Search:
-    """Values of every question under every configuration that was tried, each measured once."""
+class _CoordinateSearch:
+    """Values of all questions per configuration, each measured once."""
 
     kb: Engine
-    given: Sequence[Question]
+    tasks: Sequence[Question]
     measure: str
-    rows: Sequence[Sequence[Numbers]]
-    now: datetime
-    spaces: Sequence[str]
+    rows: Sequence[Sequence[Settings]]
     progress: Progress | None
-    asked: dict[str, Any]
-    known: dict[tuple[tuple[str, float], ...], Floats] = field(default_factory=dict)
+    arguments: Mapping[str, Any]
+    measured: dict[tuple[tuple[str, float], ...], Floats] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.asked = dict(self.asked)
-        self.given = tuple(
-            replace(question, id=str(place)) for place, question in enumerate(self.given, 1)
-        )
-
-    def values(self, numbers: Numbers) -> Floats:
-        key = tuple(sorted(numbers.items()))
-        if key not in self.known:
-            found = evaluate(
-                self.kb, self.given, spaces=self.spaces, now=self.now, **{**self.asked, **numbers}
-            )
-            self.known[key] = np.array(found.values(self.measure))
+    def values(self, settings: Settings) -> Floats:
+        key = tuple(sorted(settings.items()))
+        if key not in self.measured:
+            evaluation = evaluate(self.kb, self.tasks, **{**self.arguments, **settings})
+            self.measured[key] = np.array(evaluation.values(self.measure))
             if self.progress is not None:
-                self.progress("tried", len(self.known), 0)
-        return self.known[key]
+                self.progress("tried", len(self.measured), 0)
+        return self.measured[key]
 
-    def best(self, part: npt.NDArray[np.bool_]) -> dict[str, float]:
-        """One number after the other: the value that is best on this part of the questions, what is set where nothing is better."""
+    def best(self, subset: npt.NDArray[np.bool_]) -> dict[str, float]:
+        """Return the best settings on a subset of the questions, one coordinate at a time."""
         best: dict[str, float] = {}
-        score = float(self.values(best)[part].mean())
+        score = float(self.values(best)[subset].mean())
         for _ in range(PASSES):
-            before = best
+            previous = best
             for choices in self.rows:
                 others = {name: value for name, value in best.items() if name not in choices[0]}
                 for choice in ({}, *choices):
-                    tried = {**others, **choice}
-                    mean = float(self.values(tried)[part].mean())
-                    if mean > score + 1e-9:
-                        best, score = tried, mean
-            if best == before:
+                    candidate = {**others, **choice}
+                    mean = float(self.values(candidate)[subset].mean())
+                    if mean > score + MIN_GAIN:
+                        best, score = candidate, mean
+            if best == previous:
                 break
         return best
+
+    def cross_validate(self, folds: int, seed: int) -> Floats:
+        """Return each question's value under the settings chosen on the other folds."""
+        fold = np.random.default_rng(seed).permutation(len(self.tasks)) % folds
+        held_out = self.values({}).copy()
+        for number in range(folds):
+            settings = self.best(fold != number)
+            held_out[fold == number] = self.values(settings)[fold == number]
+        return held_out
