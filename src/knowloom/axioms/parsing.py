@@ -16,6 +16,7 @@ from knowloom.axioms.constraints import (
     compile_pattern,
 )
 from knowloom.axioms.model import SEVERITIES, TARGET_KINDS, Axiom, AxiomRule, Condition
+from knowloom.caching import TwoGenerationCache
 from knowloom.errors import Invalid, unknown_name
 from knowloom.model import Item, Kind
 
@@ -27,7 +28,7 @@ AXIOM_TYPE = "axiom"  # the type of items that store axioms
 SECTION = "instructions"
 MAX_CACHED = 1024  # axioms
 MAX_CACHED_LENGTH = 5_000  # characters of a description
-_cache: dict[tuple[object, ...], Axiom] = {}
+_cache: TwoGenerationCache[tuple[object, ...], Axiom] = TwoGenerationCache("axioms", MAX_CACHED)
 
 
 class InvalidAxiom(Invalid):
@@ -89,9 +90,7 @@ def axiom_from_item(item: Item) -> Axiom:
         } | properties
         axiom = parse_axiom(row | {"id": item.id}, item.space)
         if _is_cacheable(axiom):
-            if len(_cache) >= MAX_CACHED:
-                _cache.clear()
-            _cache[key] = axiom
+            _cache.put(key, axiom)
     return axiom
 
 

@@ -1,1 +1,1 @@
-"""What users hold: thin objects over the engine. None imports another."""
+"""Capabilities: thin objects over the engine; none imports another."""

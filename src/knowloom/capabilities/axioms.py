@@ -1,32 +1,33 @@
-"""Axioms from files into the knowledge: each becomes an item of kind rule."""
+"""Load axioms from files into the knowledge, as items of kind rule."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from knowloom import validation
-from knowloom.axioms import files, parsing
+from knowloom.axioms.files import RejectedAxiom, read_axioms
+from knowloom.axioms.parsing import axiom_to_item
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.model import Item
 from knowloom.report import Report, Skipped
+from knowloom.validation import validate_item, validate_name
 
 
 def load_axioms(kb: Engine, path: str | Path, *, space: str, embed: bool = True) -> Report:
-    """Store the axioms of a YAML or JSON file. Wrong ones are skipped and reported with file, line and field."""
-    validation.name("space", space)
+    """Store the axioms of a YAML or JSON file.
+
+    Invalid ones are skipped and reported with file, line and field.
+    """
+    validate_name("space", space)
     items: list[Item] = []
     skipped: list[Skipped] = []
-    for found in files.read_axioms(path):
-        if isinstance(found, files.RejectedAxiom):
-            skipped.append(Skipped(found.where, found.what, found.why))
+    for entry in read_axioms(path):
+        if isinstance(entry, RejectedAxiom):
+            skipped.append(Skipped(entry.where, entry.what, entry.why))
             continue
         try:
-            items.append(
-                validation.item(
-                    parsing.axiom_to_item(found.axiom, found.row, space, Path(path).name)
-                )
-            )
+            item = axiom_to_item(entry.axiom, entry.row, space, Path(path).name)
+            items.append(validate_item(item))
         except Invalid as error:
-            skipped.append(Skipped(found.where, found.axiom.id, str(error)))
+            skipped.append(Skipped(entry.where, entry.axiom.id, str(error)))
     return kb.add(items, embed=embed) + Report(skipped=tuple(skipped))

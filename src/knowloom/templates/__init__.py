@@ -1,1 +1,1 @@
-"""Texts with places for values: `.format` strings, and templates of users in Jinja2 or Handlebars, which run in a process of their own."""
+"""User templates: `.format` strings, and Jinja2 or Handlebars templates run in a sandbox."""

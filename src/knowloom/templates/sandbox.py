@@ -1,4 +1,4 @@
-"""Processes that render users' templates: started when first needed, used again, ended when one takes too long or too much."""
+"""A pool of processes that render user templates; one that exceeds a limit is killed."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Timer
 from typing import Any
 
-from knowloom.errors import Invalid, Unavailable
+from knowloom.errors import Unavailable
+from knowloom.validation import validate_int, validate_positive
 
 SCRIPT = Path(__file__).with_name("worker.py")
-MAX_IDLE = 4  # processes kept for the next template
-MAX_LIMIT = 1_000_000_000  # of any limit
-START_TIMEOUT_S = 30.0  # given to a new process before its first template
+MAX_IDLE = 4  # processes that wait for the next template
+MAX_LIMIT = 1_000_000_000
+START_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one rendering may take."""
+    """Limits of one rendering."""
 
     timeout_s: float = 2.0
     output: int = 1_000_000  # characters
@@ -30,33 +31,20 @@ class Limits:
     memory_mb: int = 512  # of the process
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            whole = isinstance(value, int) or one.name == "timeout_s"
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not whole
-                or not 0 < value <= MAX_LIMIT
-            ):
-                raise Invalid(
-                    f"limits: {one.name} must be a{' whole' if one.name != 'timeout_s' else ''} number above 0 and at most {MAX_LIMIT:,}, not {value!r}"
-                )
+        validate_positive("limits: timeout_s", self.timeout_s, MAX_LIMIT)
+        for name in ("output", "fuel", "memory_mb"):
+            validate_int(f"limits: {name}", getattr(self, name), 1, MAX_LIMIT)
 
 
 class TemplateWorker:
-    """One process. One thread uses it at a time."""
+    """A process that renders templates, used by one thread at a time."""
 
     def __init__(self, memory_mb: int) -> None:
-        # Nothing of this environment is the templates' business, and keys may be in it.
-        environment = (
-            None
-            if sys.platform == "win32"
-            else {
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-                "PYTHONHASHSEED": "0",
-            }
-        )
+        # Templates must not see this environment, which may contain keys.
+        environment = None
+        if sys.platform != "win32":
+            path = os.pathsep.join(path for path in sys.path if path)
+            environment = {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
         self.memory_mb, self.owner, self.fresh = memory_mb, os.getpid(), True
         try:
             self._process = subprocess.Popen(
@@ -67,35 +55,37 @@ class TemplateWorker:
                 env=environment,
             )
         except OSError as error:
-            raise Unavailable(f"no process for templates could be started: {error}") from error
+            raise Unavailable(f"cannot start a process for templates: {error}") from error
 
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The answer; if the process ends instead, what ended it as a `reason`, and the worker is of no more use."""
-        if self.fresh and not self._said(b"", START_TIMEOUT_S)[0]:
+    def run(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Return the answer of the process.
+
+        If the process ends instead, the answer has a `reason` and `ended`, and the worker is
+        closed.
+        """
+        if self.fresh and not self._exchange(b"", START_TIMEOUT_S)[0]:
             self.close()
             raise Unavailable("the process for templates does not start")
         self.fresh = False
-        line, late = self._said(json.dumps(request).encode() + b"\n", timeout_s)
+        line, is_late = self._exchange(json.dumps(request).encode() + b"\n", timeout_s)
         if line:
-            found: dict[str, Any] = json.loads(line)
-            return found
+            answer: dict[str, Any] = json.loads(line)
+            return answer
         self.close()
-        ended = f"ended its process, which has {self.memory_mb} MB"
-        return {
-            "reason": f"takes longer than {timeout_s:g} s" if late else ended,
-            "line": None,
-            "ended": True,
-        }
+        reason = f"ended its process, which has {self.memory_mb} MB"
+        if is_late:
+            reason = f"takes longer than {timeout_s:g} s"
+        return {"reason": reason, "line": None, "ended": True}
 
-    def _said(self, request: bytes, timeout_s: float) -> tuple[bytes, bool]:
-        """The line that the process answers with, empty when it ended; and whether its time was over."""
+    def _exchange(self, request: bytes, timeout_s: float) -> tuple[bytes, bool]:
+        """Return the answered line, empty if the process ended, and whether it timed out."""
         late = Event()
 
-        def end() -> None:
+        def kill() -> None:
             late.set()
             self._process.kill()
 
-        timer = Timer(timeout_s, end)
+        timer = Timer(timeout_s, kill)
         timer.daemon = True
         timer.start()
         assert self._process.stdin is not None
@@ -111,7 +101,7 @@ class TemplateWorker:
         return (line if line.endswith(b"\n") else b""), late.is_set()
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process.poll() is None
 
     def close(self) -> None:
@@ -121,7 +111,7 @@ class TemplateWorker:
             if pipe is not None:
                 try:
                     pipe.close()
-                except OSError:  # what was not sent to a process that ended
+                except OSError:  # data that could not be flushed to a process that ended
                     continue
 
 
@@ -130,9 +120,9 @@ _idle_lock = Lock()
 
 
 def run(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """Have an idle process answer, or a new one."""
+    """Run a request in an idle process, or a new one."""
     worker = _take_worker(limits.memory_mb)
-    answer = worker.ask(request | {"fuel": limits.fuel, "output": limits.output}, limits.timeout_s)
+    answer = worker.run(request | {"fuel": limits.fuel, "output": limits.output}, limits.timeout_s)
     if not answer.pop("ended", False):
         _give_back(worker)
     return answer
@@ -140,12 +130,12 @@ def run(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
 
 def _take_worker(memory_mb: int) -> TemplateWorker:
     with _idle_lock:
-        # A forked process has its parent's list, but must not talk to its parent's workers.
-        _idle[:] = [worker for worker in _idle if worker.owner == os.getpid() and worker.alive]
-        found = next((worker for worker in _idle if worker.memory_mb == memory_mb), None)
-        if found is not None:
-            _idle.remove(found)
-            return found
+        # A forked process inherits this list, but must not use its parent's workers.
+        _idle[:] = [worker for worker in _idle if worker.owner == os.getpid() and worker.is_alive]
+        for worker in _idle:
+            if worker.memory_mb == memory_mb:
+                _idle.remove(worker)
+                return worker
     return TemplateWorker(memory_mb)
 
 

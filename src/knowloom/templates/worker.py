@@ -1,7 +1,8 @@
-"""The process that renders users' templates. It reads one JSON request per line and answers each with one line.
+"""The process that renders user templates: one JSON request per line, one answer per line.
 
-It is started as a script, knows nothing of the rest of knowloom, and gets plain values only. Fuel bounds the steps of a Jinja2 template;
-memory is bounded by the system; for anything that takes too long the process is ended from outside.
+It is started as a script, imports nothing of knowloom, and receives plain values only. Fuel bounds
+the steps of a Jinja2 template, the system bounds the memory, and the parent kills the process if it
+takes too long.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 Render = Callable[[dict[str, Any]], str]
-MAX_COMPILED = 100  # compiled templates
+MAX_COMPILED = 100  # cached templates
 
 TAG = re.compile(r"\{\{(?:!--.*?--|.*?)\}\}", re.S)
 
 
 class TemplateFailure(Exception):
-    """What is wrong with a template, and on which line."""
+    """An error in a template, and its line."""
 
     def __init__(self, reason: str, line: int | None) -> None:
         super().__init__(reason)
@@ -30,12 +31,10 @@ class TemplateFailure(Exception):
 def jinja2(source: str, fuel: int) -> Render:
     from minijinja import Environment, TemplateError
 
-    def told(error: TemplateError) -> TemplateFailure:
-        reason = (
-            f"ran out of its {fuel:,} steps"
-            if error.kind == "OutOfFuel"
-            else str(error).split("\n", 1)[0]
-        )
+    def translate(error: TemplateError) -> TemplateFailure:
+        reason = str(error).split("\n", 1)[0]
+        if error.kind == "OutOfFuel":
+            reason = f"ran out of its {fuel:,} steps"
         return TemplateFailure(re.sub(r" \(in section:\d+\)$", "", reason), error.line)
 
     environment = Environment(
@@ -49,13 +48,13 @@ def jinja2(source: str, fuel: int) -> Render:
     try:
         environment.add_template("section", source)
     except TemplateError as error:
-        raise told(error) from None
+        raise translate(error) from None
 
     def render(values: dict[str, Any]) -> str:
         try:
             return environment.render_template("section", **values)
         except TemplateError as error:
-            raise told(error) from None
+            raise translate(error) from None
 
     return render
 
@@ -64,7 +63,7 @@ def handlebars(source: str, fuel: int) -> Render:
     from dotpromptz_handlebars import Handlebars, StrictModeError
 
     environment = Handlebars(escape_html=False, strict=True)
-    environment.register_helper("log", lambda args, options: "")  # the usual one prints
+    environment.register_helper("log", lambda args, options: "")  # the default one prints
     try:
         compiled = environment.compile(source)
     except (ValueError, IndexError) as error:
@@ -80,22 +79,22 @@ def handlebars(source: str, fuel: int) -> Render:
 
 
 def find_line(source: str, reason: str) -> int | None:
-    """The line that an error of Handlebars is about, which it does not say: of a tag never closed, of a block that does not match, or
-    the first with a tag that has a name from the message in it."""
-    place = _unclosed(source)
-    if place is None:
+    """Return the line of a Handlebars error, which the error does not contain: that of an unclosed
+    tag or block, or of the first tag with a name from the message."""
+    position = _find_unclosed(source)
+    if position is None:
         names = re.findall(r"[\w@./\[\]-]+", reason)
-        found = (
+        positions = (
             tag.start()
             for name in sorted(names, key=lambda name: (-len(name), name))
             for tag in TAG.finditer(source)
             if name in tag[0]
         )
-        place = next(found, None)
-    return None if place is None else source.count("\n", 0, place) + 1
+        position = next(positions, None)
+    return None if position is None else source.count("\n", 0, position) + 1
 
 
-def _unclosed(source: str) -> int | None:
+def _find_unclosed(source: str) -> int | None:
     opened: list[tuple[str, int]] = []
     end = 0
     for tag in TAG.finditer(source):
@@ -108,7 +107,9 @@ def _unclosed(source: str) -> int | None:
                 return tag.start()
             opened.pop()
     rest = source.find("{{", end)
-    return rest if rest >= 0 else opened[-1][1] if opened else None
+    if rest >= 0:
+        return rest
+    return opened[-1][1] if opened else None
 
 
 ENGINES: dict[str, Callable[[str, int], Render]] = {"handlebars": handlebars, "jinja2": jinja2}
@@ -116,47 +117,49 @@ _compiled: dict[tuple[str, str, int], Render] = {}
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:
-    """`text`, or `reason` and `line`; `missing` names a package that is not installed. Without `values` it is only compiled."""
-    key = (request["engine"], request["source"], request["fuel"])
+    """Return `text`, or `reason` and `line`, or a package that is `missing`. A request without
+    `values` is only compiled."""
     try:
-        if key not in _compiled:
-            if len(_compiled) >= MAX_COMPILED:
-                _compiled.clear()
-            _compiled[key] = ENGINES[request["engine"]](request["source"], request["fuel"])
-        text = _compiled[key](request["values"]) if "values" in request else ""
-    except TemplateFailure as refused:
-        return {"reason": str(refused), "line": refused.line}
+        render = _compile(request["engine"], request["source"], request["fuel"])
+        text = render(request["values"]) if "values" in request else ""
+    except TemplateFailure as failure:
+        return {"reason": str(failure), "line": failure.line}
     except ImportError as error:
         return {"missing": error.name or str(error)}
-    except (
-        Exception
-    ) as error:  # the outermost line of this process: whatever a template brings about is told
+    except Exception as error:  # the outermost handler: templates can raise anything
         return {"reason": f"{type(error).__name__}: {error}".rstrip(": "), "line": None}
-    if len(text) > request["output"]:
-        return {
-            "reason": f"gives {len(text):,} characters, the limit is {request['output']:,}",
-            "line": None,
-        }
+    limit = request["output"]
+    if len(text) > limit:
+        reason = f"output must have at most {limit:,} characters, got {len(text):,}"
+        return {"reason": reason, "line": None}
     return {"text": text}
 
 
+def _compile(engine: str, source: str, fuel: int) -> Render:
+    key = (engine, source, fuel)
+    if key not in _compiled:
+        if len(_compiled) >= MAX_COMPILED:
+            _compiled.clear()
+        _compiled[key] = ENGINES[engine](source, fuel)
+    return _compiled[key]
+
+
 def limit_memory(megabytes: int) -> None:
-    """Where the system can do that: not on Windows."""
+    """Limit the memory of this process where the system supports it: not on Windows."""
     try:
         import resource
     except ImportError:
         return
-    for what, most in ((resource.RLIMIT_AS, megabytes * 2**20), (resource.RLIMIT_CORE, 0)):
+    for what, limit in ((resource.RLIMIT_AS, megabytes * 2**20), (resource.RLIMIT_CORE, 0)):
         hard = resource.getrlimit(what)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, most))
+        bound = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(what, (bound, bound))
 
 
 def main() -> None:
     limit_memory(int(sys.argv[1]))
-    with os.fdopen(
-        os.dup(1), "w", encoding="utf-8", newline="\n"
-    ) as answers:  # what a library prints must not pass for an answer
+    # Answers have their own descriptor: what a library prints must not pass for an answer.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n") as answers:
         os.dup2(2, 1)
         answers.write("ready\n")
         answers.flush()

@@ -214,11 +214,11 @@ def _restrict_options(options: GraphOptions, tier: TierArgument) -> tuple[GraphO
     resolved = resolve_tier(tier)
     if not isinstance(options.ranker, str):
         check_custom(resolved, "custom rankers")
-    if resolved.full:
+    if resolved.is_full:
         return options, resolved
     restricted = replace(
         options,
-        max_entities=min(options.max_entities, resolved.most),
+        max_entities=min(options.max_entities, resolved.max_items),
         relationship_depth=0,
         include_relationships=False,
         include_axioms=False,
@@ -230,6 +230,6 @@ def _restrict_options(options: GraphOptions, tier: TierArgument) -> tuple[GraphO
 
 def _apply_tier(answer: GraphAnswer, tier: Tier) -> GraphAnswer:
     """Hide what is beyond the tier, and note that there is a tier."""
-    if tier.full:
+    if tier.is_full:
         return answer
     return replace(answer, left_out=(), violations=(), degraded=(*answer.degraded, *tier.notes))

@@ -152,7 +152,7 @@ def compute_digest(graph_query: GraphQuery, problems: Sequence[Problem]) -> str:
     """
     request, options = graph_query.retrieval, graph_query.options
     counter = tokens.counter(options.model)
-    knowledge = pipeline.digest(
+    knowledge = pipeline.compute_digest(
         request.query, (), request.vector, request.stores, counter, problems
     )
     left_out = [
