@@ -21,7 +21,7 @@ from knowloom.linking.nearest_rules import (
     read_common_labels,
 )
 from knowloom.linking.rules import LinkRule
-from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Links
+from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, LinkUpdate
 from knowloom.ports import LinkStore, NameFinder
 
 PAGE_ITEMS = 512  # items per write
@@ -100,15 +100,15 @@ class SpaceLinker:
         """Index the items of a page until their texts reach `max_size`; return ids and items."""
         ids, parsed = page, dict[str, ParsedItem]()
 
-        def compute() -> Links:
+        def compute() -> LinkUpdate:
             nonlocal ids
             ids = self._parse_items(page, parsed, max_size)
             version = self._store.marks(self._space, []).version
             update = index_items(self._store, self._space, ids, parsed)
-            return Links(
+            return LinkUpdate(
                 self._space,
                 version,
-                entered=update.entries,
+                labels=update.entries,
                 marked=tuple(sorted(update.dirty)),
                 stale=tuple(sorted(update.stale)),
             )
@@ -143,7 +143,7 @@ class SpaceLinker:
                 is_outdated = parsed is not None and items != {
                     id: parsed[id].item for id in page if id in parsed
                 }
-                links = Links(self._space, 0)
+                links = LinkUpdate(self._space, 0)
                 if not is_outdated:
                     links = self._compute_page(page, items, parsed)
             if is_outdated:
@@ -157,7 +157,7 @@ class SpaceLinker:
         page: Sequence[str],
         items: dict[str, Item],
         parsed: Mapping[str, ParsedItem] | None,
-    ) -> Links:
+    ) -> LinkUpdate:
         """Compute the edges of a page by nearest rules, and the names that its texts mention.
 
         Labels that became common or rare come first and alone: all items with them must be visited
@@ -179,13 +179,13 @@ class SpaceLinker:
         update = IndexUpdate({})
         if parsed is not None:
             update = index_mentions(self._store, self._space, {id: parsed[id] for id in items})
-        return Links(
+        return LinkUpdate(
             self._space,
             marks.version,
             tuple(edges),
             tuple(deleted),
             done=tuple(page),
-            entered=update.entries,
+            labels=update.entries,
             stale=tuple(sorted(update.stale)),
         )
 
@@ -203,9 +203,9 @@ class SpaceLinker:
 
     def _mark_carriers(
         self, rule: NearestRule, common: Sequence[str], rare: Sequence[str], version: int
-    ) -> Links:
+    ) -> LinkUpdate:
         carriers = rule.carriers(self._space, [*common, *rare], UNLIMITED, store=self._store)
-        return Links(
+        return LinkUpdate(
             self._space,
             version,
             common=qualify_labels(rule, common),
@@ -213,7 +213,7 @@ class SpaceLinker:
             marked=tuple(sorted({id for ids in carriers.values() for id in ids})),
         )
 
-    def _compute_name_edges(self, page: Sequence[str]) -> Links:
+    def _compute_name_edges(self, page: Sequence[str]) -> LinkUpdate:
         """Compute the outgoing edges by name of the items of a page."""
         store, space = self._store, self._space
         version = store.marks(space, []).version
@@ -229,7 +229,7 @@ class SpaceLinker:
         edges = self._build_edges(entries, touching)
         changed = tuple(edge for key, edge in edges.items() if stored.get(key) != edge)
         deleted = tuple(key for key in stored if key not in edges)
-        return Links(space, version, changed, deleted, renewed=tuple(page))
+        return LinkUpdate(space, version, changed, deleted, renewed=tuple(page))
 
     def _build_edges(
         self, entries: Mapping[str, RoleValues], touching: Sequence[Edge]
@@ -255,7 +255,7 @@ class SpaceLinker:
                     )
         return edges
 
-    def _commit(self, compute: Callable[[], Links]) -> None:
+    def _commit(self, compute: Callable[[], LinkUpdate]) -> None:
         """Compute on a snapshot and write; again if the space changed in between."""
         for _ in range(MAX_ATTEMPTS):
             with self._store.reading():

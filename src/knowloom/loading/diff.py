@@ -1,4 +1,4 @@
-"""Comparing what comes in with what is stored: what is new, what changed, what can be left alone, what points to nothing."""
+"""Compare incoming items and edges with the stored ones: new, changed, unchanged, dangling."""
 
 from __future__ import annotations
 
@@ -12,39 +12,37 @@ from knowloom.ports import Stores
 from knowloom.report import Report
 
 
-def changed_items(
+def find_changed_items(
     items: Sequence[Item], now: datetime, stores: Stores
 ) -> tuple[list[Item], Report]:
-    """The items that must be written, with their times. What says the same as before is left alone."""
+    """Return the items that must be written, with their times, and the counts of all."""
     stored = {item.key: item for item in stores.items.get([item.key for item in items])}
-    written = [
-        timed
-        for item in items
-        if (timed := _timed(item, stored.get(item.key), now)) != stored.get(item.key)
-    ]
-    updated = sum(item.key in stored for item in written)
-    return written, Report(len(written) - updated, updated, len(items) - len(written))
+    changed = []
+    for item in items:
+        before = stored.get(item.key)
+        if (stamped := _with_times(item, before, now)) != before:
+            changed.append(stamped)
+    updated = sum(item.key in stored for item in changed)
+    return changed, Report(len(changed) - updated, updated, len(items) - len(changed))
 
 
-def _timed(item: Item, before: Item | None, now: datetime) -> Item:
-    """The item with the times it did not bring along: first seen, last changed."""
+def _with_times(item: Item, before: Item | None, now: datetime) -> Item:
+    """Return the item with the times that it does not have itself: first seen, last changed."""
     if before is None:
         return replace(item, created_at=item.created_at or now)
-    timed = replace(
+    stamped = replace(
         item,
         created_at=item.created_at or before.created_at,
         updated_at=item.updated_at or before.updated_at,
     )
-    if (
-        codec.content_fingerprint(timed) != codec.content_fingerprint(before)
-        and item.updated_at is None
-    ):
-        return replace(timed, updated_at=now)
-    return timed
+    is_changed = codec.content_fingerprint(stamped) != codec.content_fingerprint(before)
+    if is_changed and item.updated_at is None:
+        return replace(stamped, updated_at=now)
+    return stamped
 
 
-def changed_edges(edges: Sequence[Edge], stores: Stores) -> list[Edge]:
-    """The edges that must be written. Compared as they are stored, where 1 and true differ."""
+def find_changed_edges(edges: Sequence[Edge], stores: Stores) -> list[Edge]:
+    """Return the edges that must be written, compared as JSON, where 1 and true differ."""
     stored = {
         edge.key: codec.fingerprint(codec.edge_to_dict(edge))
         for edge in stores.graph.get_edges([edge.key for edge in edges])
@@ -56,23 +54,27 @@ def changed_edges(edges: Sequence[Edge], stores: Stores) -> list[Edge]:
     ]
 
 
-def dangling(edges: Sequence[Edge], coming: set[Key], stores: Stores) -> dict[int, str]:
-    """Why an edge cannot be kept, by its place in the list: each end, and the item that explains it, must exist."""
-    asked = [_ends(edge) for edge in edges]
-    unknown = list(dict.fromkeys(key for keys in asked for key in keys if key not in coming))
-    known = coming | {item.key for item in stores.items.get(unknown)}
+def find_dangling_edges(
+    edges: Sequence[Edge], incoming: set[Key], stores: Stores
+) -> dict[int, str]:
+    """Return the reason why an edge cannot be stored, by its index.
+
+    Both ends, and the item that explains the edge, must be stored or `incoming`.
+    """
+    needs = [_required_keys(edge) for edge in edges]
+    unresolved = list(dict.fromkeys(key for keys in needs for key in keys if key not in incoming))
+    existing = incoming | {item.key for item in stores.items.get(unresolved)}
     missing = {
-        number: next((key for key in keys if key not in known), None)
-        for number, keys in enumerate(asked)
+        index: next((key for key in keys if key not in existing), None)
+        for index, keys in enumerate(needs)
     }
     return {
-        number: f"there is no item {key[1]!r} in space {key[0]!r}"
-        for number, key in missing.items()
+        index: f"no item {key[1]!r} in space {key[0]!r}"
+        for index, key in missing.items()
         if key is not None
     }
 
 
-def _ends(edge: Edge) -> list[Key]:
-    return [edge.source_key, edge.target_key] + (
-        [(edge.space, edge.item_id)] if edge.item_id is not None else []
-    )
+def _required_keys(edge: Edge) -> list[Key]:
+    keys = [edge.source_key, edge.target_key]
+    return keys if edge.item_id is None else [*keys, (edge.space, edge.item_id)]

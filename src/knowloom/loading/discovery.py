@@ -1,4 +1,4 @@
-"""Files on disk: which ones a folder holds, and the text of one. What cannot be used is reported with its place."""
+"""Find the files of a folder, read their bytes and decode their text."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from knowloom.errors import Invalid
 from knowloom.report import Skipped
 
-# UTF-32 first: its mark begins with that of UTF-16.
-_MARKS = (
+# UTF-32 first: its byte order mark begins with that of UTF-16.
+_BYTE_ORDER_MARKS = (
     (BOM_UTF32_LE, "utf-32"),
     (BOM_UTF32_BE, "utf-32"),
     (BOM_UTF8, "utf-8-sig"),
@@ -24,37 +24,36 @@ _MARKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file to read, and its path in the folder it was found in, with slashes."""
+class SourceFile:
+    """A file to read, and its path relative to the loaded folder, with slashes."""
 
     path: Path
     name: str
 
 
-def listed(folder: Path, suffixes: Collection[str]) -> list[File | Skipped]:
-    """The files of a folder and of those in it that end in one of the suffixes, by name; hidden ones are left out. What is none of
-    them is counted in one report."""
-    found: list[File | Skipped] = []
+def list_files(folder: Path, suffixes: Collection[str]) -> list[SourceFile | Skipped]:
+    """Return the files below a folder that have one of the suffixes, by name, without hidden ones.
+
+    Files with other suffixes are counted in one `Skipped`.
+    """
+    files: list[SourceFile | Skipped] = []
     others: Counter[str] = Counter()
-    for one in _walked(folder, "", {_identity(folder)}):
-        if isinstance(one, Skipped) or one.path.suffix.lower() in suffixes:
-            found.append(one)
+    for file in _walk_folder(folder, "", {_inode(folder)}):
+        if isinstance(file, Skipped) or file.path.suffix.lower() in suffixes:
+            files.append(file)
         else:
-            others[one.path.suffix.lower() or "no suffix"] += 1
+            others[file.path.suffix.lower() or "no suffix"] += 1
     if others:
-        kinds = ", ".join(f"{suffix} ({count})" for suffix, count in sorted(others.items()))
-        found.append(
-            Skipped(
-                str(folder),
-                f"{others.total()} other files",
-                f"not of a kind that can be loaded: {kinds}; known: {', '.join(suffixes)}",
-            )
-        )
-    return found
+        counts = ", ".join(f"{suffix} ({count})" for suffix, count in sorted(others.items()))
+        reason = f"unsupported suffixes: {counts}; available: {', '.join(suffixes)}"
+        files.append(Skipped(str(folder), f"{others.total()} other files", reason))
+    return files
 
 
-def _walked(folder: Path, below: str, seen: set[tuple[int, int]]) -> Iterator[File | Skipped]:
-    """Depth first, by name. A folder is read once, however many links lead to it."""
+def _walk_folder(
+    folder: Path, prefix: str, seen: set[tuple[int, int]]
+) -> Iterator[SourceFile | Skipped]:
+    """Yield files depth first, by name. A folder is read once, however many links lead to it."""
     try:
         names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError as error:
@@ -68,48 +67,49 @@ def _walked(folder: Path, below: str, seen: set[tuple[int, int]]) -> Iterator[Fi
             yield Skipped(str(path), "the whole file", f"cannot be read: {error.strerror}")
             continue
         if not stat.S_ISDIR(mode):
-            yield File(path, below + name)
-        elif (identity := _identity(path)) in seen:
+            yield SourceFile(path, prefix + name)
+        elif (inode := _inode(path)) in seen:
             yield Skipped(str(path), "a link", "leads to a folder that is read already")
         else:
-            seen.add(identity)
-            yield from _walked(path, f"{below}{name}/", seen)
+            seen.add(inode)
+            yield from _walk_folder(path, f"{prefix}{name}/", seen)
 
 
-def _identity(folder: Path) -> tuple[int, int]:
-    found = folder.stat()
-    return (found.st_dev, found.st_ino)
+def _inode(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return (status.st_dev, status.st_ino)
 
 
-def regular(path: Path) -> os.stat_result:
-    """What is known of a file. A pipe or a device is refused: reading it might never end."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+def stat_regular_file(path: Path) -> os.stat_result:
+    """Return the status of a file; reject pipes and devices, whose reading might never end."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise Invalid("not a regular file")
-    return found
+    return status
 
 
-def content(path: Path, most: int | None = None) -> bytes:
-    found = regular(path)
-    if most is not None and found.st_size > most:
-        raise Invalid(f"{found.st_size:,} bytes; the most is {most:,}: split it")
+def read_regular_file(path: Path, max_bytes: int | None = None) -> bytes:
+    """Return the bytes of a regular file; reject one that is larger than `max_bytes`."""
+    size = stat_regular_file(path).st_size
+    if max_bytes is not None and size > max_bytes:
+        raise Invalid(f"must have <= {max_bytes:,} bytes, got {size:,}: split the file")
     return path.read_bytes()
 
 
-def marked(raw: bytes) -> str:
-    """The encoding that a mark at the start names; "" without one."""
-    return next((encoding for mark, encoding in _MARKS if raw.startswith(mark)), "")
+def detect_encoding(raw: bytes) -> str:
+    """Return the encoding of the byte order mark, "" without one."""
+    marks = (encoding for mark, encoding in _BYTE_ORDER_MARKS if raw.startswith(mark))
+    return next(marks, "")
 
 
-def decoded(raw: bytes) -> str:
-    """The text, as its byte order mark says, else as UTF-8."""
-    encoding = marked(raw)
+def decode_text(raw: bytes) -> str:
+    """Decode as the byte order mark says, else as UTF-8."""
+    encoding = detect_encoding(raw)
     if not encoding and (zero := raw.find(0)) >= 0:
         raise Invalid(f"binary: byte {zero} is 0")
     try:
         return raw.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:
-        wanted = "UTF-8" if encoding in ("", "utf-8-sig") else encoding.upper()
-        raise Invalid(
-            f"not {wanted}: byte {error.start} is 0x{raw[error.start]:02x} ({error.reason}); save it as UTF-8"
-        ) from None
+        expected = "UTF-8" if encoding in ("", "utf-8-sig") else encoding.upper()
+        place = f"byte {error.start} is 0x{raw[error.start]:02x} ({error.reason})"
+        raise Invalid(f"not {expected}: {place}; save it as UTF-8") from None

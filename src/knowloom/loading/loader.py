@@ -1,4 +1,8 @@
-"""Loading a file, a folder or a dict: new and changed items are written, then what vanished from the source is removed, then edges follow."""
+"""One load of a file, a folder or a dict.
+
+New and changed items are written first, then items that vanished from the source are deleted, then
+edges are written and deleted.
+"""
 
 from __future__ import annotations
 
@@ -11,335 +15,329 @@ from knowloom import codec, validation
 from knowloom.embedding import Progress
 from knowloom.loading import diff, provenance, three_layer
 from knowloom.loading.provenance import Claim, Claims
-from knowloom.loading.readers import Part, Row, Seen
+from knowloom.loading.readers import SeenItems, SourcePart, SourceRow
 from knowloom.model import Batch, Edge, EdgeKey, Item, Key, Kind
 from knowloom.ports import Stores
 from knowloom.report import Report, Skipped
 
 K = TypeVar("K", Key, EdgeKey)
 
-BATCH = 2000  # items per write
+BATCH_SIZE = 2000  # rows per write
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A row that can be stored, where it stood, and in which file."""
+class ParsedRow:
+    """A valid row, and the name of its file."""
 
-    what: Item | Edge
-    row: Row
+    value: Item | Edge
+    row: SourceRow
     part: str
 
 
 @dataclass(slots=True)
-class Loading:
-    """One load on its way into the stores. `origin` names the source, "" for one that has no name: nothing of it is ever removed."""
+class Loader:
+    """A load in progress.
+
+    `source_id` identifies the source; "" is a source without identity, of which nothing is deleted.
+    """
 
     stores: Stores
-    parsed: Callable[[Row], Item | Edge | Skipped]
+    parse: Callable[[SourceRow], Item | Edge | Skipped]
     apply: Callable[[Batch], None]
     now: datetime
-    origin: str
+    source_id: str
     progress: Progress | None = None
     report: Report = field(default_factory=Report)
-    before: Claims = field(default_factory=Claims)  # what this source brought earlier
-    claims: Claims = field(default_factory=Claims)  # and what it has brought now
-    seen: Seen = field(default_factory=Seen)
-    spaces: set[str] = field(default_factory=set)  # of all that was written or removed
-    failed: set[str] = field(default_factory=set)  # files of which something could not be read
+    previous: Claims = field(default_factory=Claims)  # what earlier loads of this source brought
+    claims: Claims = field(default_factory=Claims)  # and what this load brings
+    seen: SeenItems = field(default_factory=SeenItems)
+    spaces: set[str] = field(default_factory=set)  # with writes or deletes
+    failed: set[str] = field(default_factory=set)  # files with a row that could not be read
     _profiles: set[Key] = field(default_factory=set)  # that have come, or stay in any case
-    _nodes: dict[Key, Read] = field(
-        default_factory=dict
-    )  # that wait: whether this source still has the profile is known at its end
-    _others: Claims | None = None
+    # Nodes that wait until the end, when it is known if the source still has their profile.
+    _nodes: dict[Key, ParsedRow] = field(default_factory=dict)
+    _other_claims: Claims | None = None
     _pages: list[Item] = field(default_factory=list)
     _skipped: list[Skipped] = field(default_factory=list)
 
-    def run(self, parts: Sequence[Part], keep: bool) -> Report:
-        if self.origin:
-            self.before, self._pages = provenance.read(self.origin, self.stores)
-        edges: list[Read] = []
-        waiting: list[Read] = []
-        for one in self._rows(parts):
-            if isinstance(one.what, Edge):
-                edges.append(one)
+    def run(self, parts: Sequence[SourcePart], keep: bool) -> Report:
+        """Load all parts; with `keep`, nothing is deleted."""
+        if self.source_id:
+            self.previous, self._pages = provenance.read_claims(self.source_id, self.stores)
+        edges: list[ParsedRow] = []
+        batch: list[ParsedRow] = []
+        for row in self._parse_rows(parts):
+            if isinstance(row.value, Edge):
+                edges.append(row)
                 continue
-            waiting.append(one)
-            if len(waiting) == BATCH:
-                self._write(waiting)
-                waiting = []
-        self._write(waiting)
-        self._write_nodes(keep)
-        self._tell("items", len(self.seen.keys), len(self.seen.keys))
-        self._remove_items(keep)
-        self._link(edges)
-        self._remove_edges(keep)
-        self._remember()
+            batch.append(row)
+            if len(batch) == BATCH_SIZE:
+                self._write_items(batch)
+                batch = []
+        self._write_items(batch)
+        self._write_waiting_nodes(keep)
+        self._report_progress("items", len(self.seen.keys), len(self.seen.keys))
+        self._delete_items(keep)
+        self._write_edges(edges)
+        self._delete_edges(keep)
+        self._write_claims()
         return self.report + Report(skipped=tuple(self._skipped))
 
-    def _rows(self, parts: Sequence[Part]) -> Iterator[Read]:
-        """What can be stored, each id once."""
+    def _parse_rows(self, parts: Sequence[SourcePart]) -> Iterator[ParsedRow]:
+        """Yield the valid rows, each id once."""
         for number, part in enumerate(parts, 1):
             for row in part.rows():
-                found = row if isinstance(row, Skipped) else self.parsed(row)
-                if isinstance(found, Skipped):
+                value = row if isinstance(row, Skipped) else self.parse(row)
+                if isinstance(value, Skipped):
                     self.failed.add(part.name)
-                    self._skipped.append(found)
+                    self._skipped.append(value)
                     continue
-                assert isinstance(row, Row)
-                if isinstance(found, Item) and self.seen.again(row, found):
-                    self._skip(
-                        row.where,
-                        found.id,
-                        f"the id {found.id!r} stands twice in space {found.space!r}",
-                    )
+                assert isinstance(row, SourceRow)
+                if isinstance(value, Item) and (duplicate := self.seen.add(row, value)):
+                    self._skipped.append(duplicate)
                 else:
-                    yield Read(found, row, part.name)
+                    yield ParsedRow(value, row, part.name)
             if len(parts) > 1:
-                self._tell("files", number, len(parts))
+                self._report_progress("files", number, len(parts))
 
-    def _write(self, rows: Sequence[Read]) -> None:
-        """Items that are new or changed, in one write with the page that says where they came from."""
-        found = {
-            one.what.key: (one.what, one.part)
-            for one in self._met(rows)
-            if isinstance(one.what, Item)
+    def _write_items(self, rows: Sequence[ParsedRow]) -> None:
+        """Write new and changed items, in one batch with the claims to them."""
+        incoming = {
+            row.value.key: (row.value, row.part)
+            for row in self._join_entities(rows)
+            if isinstance(row.value, Item)
         }
-        written, report = diff.changed_items(
-            [item for item, _ in found.values()], self.now, self.stores
-        )
+        items = [item for item, _ in incoming.values()]
+        changed, report = diff.find_changed_items(items, self.now, self.stores)
         self.report += report
-        fresh = {item.key for item in written}
-        marks = (
-            {
-                key: Claim(part, provenance.item_mark(item))
-                for key, (item, part) in found.items()
-                if self._brought(key, key in fresh)
-            }
-            if self.origin
-            else {}
-        )
-        self.claims.items |= marks
-        if written:
-            pages = [self._draft(Claims({key: marks[key] for key in fresh}))] if self.origin else []
-            self._apply(Batch(self.now, (*written, *pages)))
-        self._tell("items", len(self.seen.keys), 0)
+        changed_keys = {item.key for item in changed}
+        claims: dict[Key, Claim] = {}
+        if self.source_id:
+            for key, (item, part) in incoming.items():
+                if key in changed_keys or self._is_claimed(key):
+                    claims[key] = Claim(part, provenance.item_digest(item))
+        self.claims.items |= claims
+        if changed:
+            drafted = {key: claim for key, claim in claims.items() if key in changed_keys}
+            self._apply(Batch(self.now, (*changed, *self._draft_pages(Claims(drafted)))))
+        self._report_progress("items", len(self.seen.keys), 0)
 
-    def _brought(self, key: Key, written: bool) -> bool:
-        """Whether the item is this source's. One that says the same already, but came from no source, was put there by hand."""
-        return written or key in self.before.items or key in self.others.items
+    def _is_claimed(self, key: Key) -> bool:
+        """Return True if a source brought the stored item; without any, a user added the same."""
+        return key in self.previous.items or key in self.other_claims.items
 
-    def _met(self, rows: Sequence[Read]) -> Iterator[Read]:
-        """A node or a profile of an entity of which the store, or a row before it, knows the other half is joined with it."""
-        asked = [one.what.key for one in rows if one.row.layered and isinstance(one.what, Item)]
-        stored = {item.key: item for item in self.stores.items.get(asked)} if asked else {}
-        for one in rows:
-            if isinstance(one.what, Item) and one.row.layered:
-                key = one.what.key
-                if self._waits(one.what, stored.get(key)):
-                    self._nodes[key] = one
-                    continue
-                if one.what.kind is Kind.PROFILE:
-                    self._profiles.add(key)
-                node = self._nodes.pop(key, None)
-                other = stored.get(key, one.what) if node is None else node.what
-                assert isinstance(other, Item)
-                item, lost = three_layer.met(one.what, other)
-                if lost:
-                    self._skip(one.row.where, item.id, lost)
-                stored[item.key] = item
-                one = replace(one, what=item)
-            yield one
+    def _join_entities(self, rows: Sequence[ParsedRow]) -> Iterator[ParsedRow]:
+        """Join nodes and profiles with their other half, which is stored or came before."""
+        keys = [row.value.key for row in rows if row.row.layered and isinstance(row.value, Item)]
+        stored = {item.key: item for item in self.stores.items.get(keys)} if keys else {}
+        for row in rows:
+            item = row.value
+            if not isinstance(item, Item) or not row.row.layered:
+                yield row
+                continue
+            key = item.key
+            if self._must_wait(item, stored.get(key)):
+                self._nodes[key] = row
+                continue
+            if item.kind is Kind.PROFILE:
+                self._profiles.add(key)
+            node = self._nodes.pop(key, None)
+            other = stored.get(key, item) if node is None else node.value
+            assert isinstance(other, Item)
+            joined, problem = three_layer.join_halves(item, other)
+            if problem:
+                self._skip(row, joined.id, problem)
+            stored[key] = joined
+            yield replace(row, value=joined)
 
-    def _waits(self, coming: Item, stored: Item | None) -> bool:
-        """Whether a node meets a profile that this source alone brought, and has not brought again yet."""
-        if (
-            stored is None
-            or (coming.kind, stored.kind) != (Kind.ENTITY, Kind.PROFILE)
-            or coming.key in self._profiles
-        ):
+    def _must_wait(self, incoming: Item, stored: Item | None) -> bool:
+        """Return True for a node whose profile only this source brought, and not yet again."""
+        if stored is None or incoming.key in self._profiles:
             return False
-        before = self.before.items.get(coming.key)
+        if (incoming.kind, stored.kind) != (Kind.ENTITY, Kind.PROFILE):
+            return False
+        previous = self.previous.items.get(incoming.key)
         return (
-            before is not None
-            and before.mark == provenance.item_mark(stored)
-            and coming.key not in self.others.items
+            previous is not None
+            and previous.digest == provenance.item_digest(stored)
+            and incoming.key not in self.other_claims.items
         )
 
-    def _write_nodes(self, keep: bool) -> None:
-        """Nodes whose profile has vanished from the source take its place; if a file could not be read, it may still be there."""
+    def _write_waiting_nodes(self, keep: bool) -> None:
+        """Write nodes in place of profiles that vanished from the source.
+
+        If a file could not be read, it may still have the profile.
+        """
         nodes, self._nodes = self._nodes, {}
         if keep or self.failed:
             self._profiles |= set(nodes)
-            self._write(list(nodes.values()))
+            self._write_items(list(nodes.values()))
         else:
-            self._write(
-                [replace(one, row=replace(one.row, layered=False)) for one in nodes.values()]
-            )
+            alone = [replace(node, row=replace(node.row, layered=False)) for node in nodes.values()]
+            self._write_items(alone)
 
-    def _link(self, rows: Sequence[Read]) -> None:
-        """Edges come last, when every item they may point to is there."""
-        kept: dict[EdgeKey, int] = {}
-        for start in range(0, len(rows), BATCH):
-            part = self._linkable(rows[start : start + BATCH], kept)
+    def _write_edges(self, rows: Sequence[ParsedRow]) -> None:
+        """Write new and changed edges, when all items that they may connect are stored."""
+        seen: dict[EdgeKey, int] = {}
+        for start in range(0, len(rows), BATCH_SIZE):
+            incoming = self._select_edges(rows[start : start + BATCH_SIZE], seen)
+            edges = [edge for edge, _ in incoming]
             changed = [
                 edge
-                for edge in diff.changed_edges([edge for edge, _ in part], self.stores)
-                if not self._forbidden(edge)
+                for edge in diff.find_changed_edges(edges, self.stores)
+                if not self._is_forbidden(edge)
             ]
-            fresh = {edge.key for edge in changed}
-            brought = {
-                edge.key: Claim(name, provenance.edge_mark(edge))
-                for edge, name in part
-                if edge.key in fresh or self._linked(edge.key)
+            changed_keys = {edge.key for edge in changed}
+            claims = {
+                edge.key: Claim(part, provenance.edge_digest(edge))
+                for edge, part in incoming
+                if edge.key in changed_keys or self._is_edge_claimed(edge.key)
             }
             if changed:
-                pages = (
-                    [self._draft(Claims(edges={key: brought[key] for key in fresh}))]
-                    if self.origin
-                    else []
-                )
+                pages = self._draft_pages(Claims(edges={key: claims[key] for key in changed_keys}))
                 self._apply(Batch(self.now, tuple(pages), tuple(changed)))
-            self.claims.edges |= brought
+            self.claims.edges |= claims
             self.report += Report(edges=len(changed))
-            self._tell("edges", min(start + BATCH, len(rows)), len(rows))
+            self._report_progress("edges", min(start + BATCH_SIZE, len(rows)), len(rows))
 
-    def _forbidden(self, edge: Edge) -> bool:
-        """Whether somebody forbade this link since the source brought it: to say the same again does not lift that."""
-        before = self.before.edges.get(edge.key)
-        if before is None or before.mark != provenance.edge_mark(edge):
+    def _is_forbidden(self, edge: Edge) -> bool:
+        """Return True if a user forbade the edge after it was loaded; the same row is no news."""
+        previous = self.previous.edges.get(edge.key)
+        if previous is None or previous.digest != provenance.edge_digest(edge):
             return False
         return any(stored.weight == 0 for stored in self.stores.graph.get_edges([edge.key]))
 
-    def _linked(self, key: EdgeKey) -> bool:
-        return bool(self.origin) and (key in self.before.edges or key in self.others.edges)
+    def _is_edge_claimed(self, key: EdgeKey) -> bool:
+        if not self.source_id:
+            return False
+        return key in self.previous.edges or key in self.other_claims.edges
 
-    def _linkable(self, rows: Sequence[Read], kept: dict[EdgeKey, int]) -> list[tuple[Edge, str]]:
-        """The edges whose ends exist. The item that explains an edge may be missing, as after its deletion: what is exported can be loaded."""
-        edges = [one.what for one in rows if isinstance(one.what, Edge)]
-        bad = diff.dangling(edges, set(), self.stores)
-        bare = {
-            number: replace(edges[number], item_id=None)
-            for number in bad
-            if edges[number].item_id is not None
-        }
-        hopeless = diff.dangling(list(bare.values()), set(), self.stores)
-        usable = [number for place, number in enumerate(bare) if place not in hopeless]
-        without = {
-            number: _unexplained(edges[number]) if rows[number].row.layered else edges[number]
-            for number in usable
-        }
-        found = []
-        for number, one in enumerate(rows):
-            edge = without.get(number, edges[number])
-            if number in bad:
-                self._skip(
-                    one.row.where,
-                    edge.source,
-                    bad[number] + (": the link is kept" if number in without else ""),
-                )
-            if number in bad and number not in without:
-                continue
-            said = codec.fingerprint(codec.edge_to_dict(edge))
-            if kept.setdefault(edge.key, said) == said:
-                found.append((edge, one.part))
+    def _select_edges(
+        self, rows: Sequence[ParsedRow], seen: dict[EdgeKey, int]
+    ) -> list[tuple[Edge, str]]:
+        """Return the edges whose ends exist, each once, with their files.
+
+        An edge whose explaining item is missing, as after its deletion, is stored without it: what
+        is exported can be loaded.
+        """
+        edges = [row.value for row in rows if isinstance(row.value, Edge)]
+        dangling = diff.find_dangling_edges(edges, set(), self.stores)
+        repaired = self._repair_edges(rows, edges, dangling)
+        selected: dict[EdgeKey, tuple[Edge, str]] = {}
+        for index, row in enumerate(rows):
+            edge = repaired.get(index, edges[index])
+            if index in dangling:
+                note = "; the edge is stored" if index in repaired else ""
+                self._skip(row, edge.source, dangling[index] + note)
+                if index not in repaired:
+                    continue
+            fingerprint = codec.fingerprint(codec.edge_to_dict(edge))
+            if seen.setdefault(edge.key, fingerprint) == fingerprint:
+                selected[edge.key] = (edge, row.part)
             else:
-                self._skip(
-                    one.row.where,
-                    edge.source,
-                    f"the link {edge.source!r} -[{edge.type}]-> {edge.target!r} stands twice; the first is kept",
-                )
-        return list({edge.key: (edge, name) for edge, name in found}.values())
+                name = f"{edge.source!r} -[{edge.type}]-> {edge.target!r}"
+                self._skip(row, edge.source, f"duplicate edge {name}; the first is used")
+        return list(selected.values())
 
-    # what vanished
+    def _repair_edges(
+        self, rows: Sequence[ParsedRow], edges: Sequence[Edge], dangling: Mapping[int, str]
+    ) -> dict[int, Edge]:
+        """Return by index the dangling edges that only lack the item that explains them."""
+        explained = [index for index in dangling if edges[index].item_id is not None]
+        bare = [replace(edges[index], item_id=None) for index in explained]
+        hopeless = diff.find_dangling_edges(bare, set(), self.stores)
+        return {
+            index: _drop_explanation(edges[index]) if rows[index].row.layered else edges[index]
+            for place, index in enumerate(explained)
+            if place not in hopeless
+        }
 
-    def _remove_items(self, keep: bool) -> None:
-        """Items that this source brought and has no more. Those of a file that could not be read stay, and so does what another
-        source has too or what was changed by hand since."""
-        gone = {key: claim for key, claim in self.before.items.items() if key not in self.seen.keys}
-        self.claims.items |= (stay := self._stays(gone, keep))
-        for keys in _batches(
-            [key for key in gone if key not in stay and key not in self.others.items]
-        ):
-            removed = tuple(
+    def _delete_items(self, keep: bool) -> None:
+        """Delete items that vanished from this source.
+
+        Items of a file that could not be read stay, as do those that another source has too or that
+        were edited since.
+        """
+        gone = {
+            key: claim for key, claim in self.previous.items.items() if key not in self.seen.keys
+        }
+        retained = self._select_retained(gone, keep)
+        self.claims.items |= retained
+        others = self.other_claims.items if len(gone) > len(retained) else {}
+        for keys in _batches([key for key in gone if key not in retained and key not in others]):
+            deleted = tuple(
                 item.key
                 for item in self.stores.items.get(keys)
-                if provenance.item_mark(item) == gone[item.key].mark
+                if provenance.item_digest(item) == gone[item.key].digest
             )
-            self._apply(Batch(self.now, deleted=removed))
-            self.report += Report(removed=len(removed))
+            self._apply(Batch(self.now, deleted=deleted))
+            self.report += Report(removed=len(deleted))
 
-    def _remove_edges(self, keep: bool) -> None:
+    def _delete_edges(self, keep: bool) -> None:
         gone = {
-            key: claim for key, claim in self.before.edges.items() if key not in self.claims.edges
+            key: claim for key, claim in self.previous.edges.items() if key not in self.claims.edges
         }
-        self.claims.edges |= (stay := self._stays(gone, keep))
-        for keys in _batches(
-            [key for key in gone if key not in stay and key not in self.others.edges]
-        ):
-            removed = tuple(
+        retained = self._select_retained(gone, keep)
+        self.claims.edges |= retained
+        others = self.other_claims.edges if len(gone) > len(retained) else {}
+        for keys in _batches([key for key in gone if key not in retained and key not in others]):
+            deleted = tuple(
                 edge.key
                 for edge in self.stores.graph.get_edges(keys)
-                if provenance.edge_mark(edge) == gone[edge.key].mark
+                if provenance.edge_digest(edge) == gone[edge.key].digest
             )
-            self._apply(Batch(self.now, deleted_edges=removed))
-            self.report += Report(edges=len(removed))
+            self._apply(Batch(self.now, deleted_edges=deleted))
+            self.report += Report(edges=len(deleted))
 
-    def _stays(self, gone: Mapping[K, Claim], keep: bool) -> dict[K, Claim]:
+    def _select_retained(self, gone: Mapping[K, Claim], keep: bool) -> dict[K, Claim]:
         return {key: claim for key, claim in gone.items() if keep or claim.part in self.failed}
 
-    # what is remembered
-
     @property
-    def others(self) -> Claims:
-        """What other sources brought: read only when it matters."""
-        if self._others is None:
-            self._others = provenance.others(self.origin, self.stores)
-        return self._others
+    def other_claims(self) -> Claims:
+        """The claims of other sources, read when they are first needed."""
+        if self._other_claims is None:
+            self._other_claims = provenance.read_other_claims(self.source_id, self.stores)
+        return self._other_claims
 
-    def _draft(self, claims: Claims) -> Item:
-        """A page for what is just being written; the end of the load puts its claims where they belong."""
-        page = provenance.page(
-            self.origin, f"draft-{codec.time_to_text(self.now)}-{len(self._pages):05}", claims
-        )
+    def _draft_pages(self, claims: Claims) -> list[Item]:
+        """Return the page with the claims of one batch, until `_write_claims` replaces it."""
+        if not self.source_id:
+            return []
+        name = f"draft-{codec.time_to_text(self.now)}-{len(self._pages):05}"
+        page = provenance.build_page(self.source_id, name, claims)
         self._pages.append(page)
-        return page
+        return [page]
 
-    def _remember(self) -> None:
-        if not self.origin:
+    def _write_claims(self) -> None:
+        if not self.source_id:
             return
-        stored, wanted = (
-            {page.id: page for page in self._pages},
-            provenance.pages(self.origin, self.claims),
-        )
-        changed = tuple(page for page in wanted if stored.get(page.id) != page)
-        stale = tuple(page.key for page in self._pages if page.id not in {one.id for one in wanted})
+        stored = {page.id: page for page in self._pages}
+        pages = provenance.build_pages(self.source_id, self.claims)
+        ids = {page.id for page in pages}
+        changed = tuple(page for page in pages if stored.get(page.id) != page)
+        stale = tuple(page.key for page in self._pages if page.id not in ids)
         if changed or stale:
             self._apply(Batch(self.now, changed, deleted=stale))
 
     def _apply(self, batch: Batch) -> None:
         self.apply(batch)
-        own = [
-            *(item.space for item in batch.items),
-            *(edge.space for edge in batch.edges),
-            *(space for space, _ in batch.deleted),
-        ]
-        self.spaces |= {
-            space
-            for space in (*own, *(source[0] for source, _, _ in batch.deleted_edges))
-            if space != validation.LEDGER
-        }
+        self.spaces.update(item.space for item in batch.items)
+        self.spaces.update(edge.space for edge in batch.edges)
+        self.spaces.update(space for space, _ in batch.deleted)
+        self.spaces.update(source[0] for source, _, _ in batch.deleted_edges)
+        self.spaces.discard(validation.PROVENANCE_SPACE)
 
-    def _skip(self, where: str, what: str, why: str) -> None:
-        self._skipped.append(Skipped(where, what, why))
+    def _skip(self, row: ParsedRow, id: str, reason: str) -> None:
+        self._skipped.append(Skipped(row.row.where, id, reason))
 
-    def _tell(self, what: str, done: int, total: int) -> None:
+    def _report_progress(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(what, done, total)
 
 
 def _batches(keys: Sequence[K]) -> Iterator[Sequence[K]]:
-    return (keys[start : start + BATCH] for start in range(0, len(keys), BATCH))
+    return (keys[start : start + BATCH_SIZE] for start in range(0, len(keys), BATCH_SIZE))
 
 
-def _unexplained(edge: Edge) -> Edge:
+def _drop_explanation(edge: Edge) -> Edge:
     return replace(edge, item_id=None, properties={**edge.properties, "piece_id": edge.item_id})

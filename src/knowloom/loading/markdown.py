@@ -1,4 +1,4 @@
-"""Pages as rows: one item for the page and one for each section, with a link from each to what it is part of."""
+"""Parse pages into rows: items for the page and its sections, and edges to their parents."""
 
 from __future__ import annotations
 
@@ -15,130 +15,24 @@ from markdown_it.token import Token
 from knowloom.errors import Invalid
 from knowloom.loading import front_matter
 from knowloom.report import Skipped
-from knowloom.text.slug import slug
+from knowloom.text.normalisation import slugify
 
-MAX_PAGE = 10_000_000  # bytes of one file
-MARKDOWN = (".md", ".markdown")
-SUFFIXES = (*MARKDOWN, ".txt", ".rst")
-BETWEEN = " > "  # headings in a title
-_TAKEN = ("tags", "keywords", "title", "type", "section", "subject", "summary", "description")
+MAX_PAGE_BYTES = 10_000_000
+MAX_PART = 2_000  # characters of a section before it is split, about 500 tokens
+MARKDOWN_SUFFIXES = (".md", ".markdown")
+HEADING_SEPARATOR = " > "  # in titles
+_TAG_FIELDS = ("tags", "keywords")
+_TEXT_FIELDS = ("title", "type", "section", "subject", "summary", "description")
+_CODE_TOKENS = ("fence", "code_block")
+# The label of a link whose target is defined elsewhere: [text][label], [label][] or [label].
+_LABEL = re.compile(r"\[((?:[^\[\]\\]|\\.){1,999})\]")
 
-Row = dict[str, Any]
-
-
-def rows(text: str, name: str) -> Iterator[tuple[int, Row | Skipped]]:
-    """Items and edges of the file `name`, each with its line. Front matter that cannot be read is reported, and the page goes on."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    said: Row = {}
-    suffix = name[name.rfind(".") :].lower()
-    if suffix in MARKDOWN:
-        head, text = front_matter.parted(text)
-        try:
-            said = front_matter.values(head)
-        except Invalid as error:
-            yield 1, Skipped("", "front matter", str(error))
-    found = markdown(text) if suffix in MARKDOWN else plain(text)
-    if not (said or len(found) > 1 or any(found[0].parts)):
-        yield 1, Skipped("", "the whole file", "empty: there is no text in it")
-        return
-    yield from _items(found, said, name, name.removesuffix(".md"))
-
-
-def _items(found: list[Section], said: Row, name: str, page: str) -> Iterator[tuple[int, Row]]:
-    title = _one(said, "title")
-    if _is_title(found, title):
-        found, title = [Section(0, "", found[1].line, found[1].parts), *found[2:]], found[1].title
-    title = title or name.rpartition("/")[2].rpartition(".")[0]
-    shared = {"source": name, "tags": _tags(said)} | {
-        field: one for field in ("type", "section", "subject") if (one := _one(said, field))
-    }
-    own = {
-        "properties": _properties(said),
-        "summary": _one(said, "summary") or _one(said, "description"),
-    }
-    open_: list[tuple[int, str, str]] = [
-        (0, page, title)
-    ]  # level, id and title of the headings a section lies in
-    ids = {page}
-    for section in found:
-        if section.level:
-            while open_[-1][0] >= section.level:
-                open_.pop()
-            open_.append(
-                (section.level, _free(f"{page}#{slug(section.title)}", ids), section.title)
-            )
-        id, path = open_[-1][1], BETWEEN.join(one for _, _, one in open_ if one)
-        for number, text in enumerate(section.parts, 1):
-            part = id if number == 1 else f"{id}/{number}"
-            yield (
-                section.line,
-                {"id": part, "title": path if number == 1 else f"{path} ({number})", "text": text}
-                | shared
-                | ({} if section.level else own),
-            )
-            above = open_[-2][1] if section.level and number == 1 else id
-            if part != above:
-                yield section.line, {"source": part, "target": above, "type": "parent"}
-            own = {}
-
-
-def _is_title(found: list[Section], title: str) -> bool:
-    """Whether the first heading is the page's title: above it is nothing, and no other is as high."""
-    if (
-        len(found) < 2
-        or any(found[0].parts)
-        or found[1].level != 1
-        or sum(section.level == 1 for section in found) > 1
-    ):
-        return False
-    return not title or title.casefold() == found[1].title.casefold()
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    """The id, with a number at its end if it is taken."""
-    id, number = wanted, 1
-    while id in taken:
-        number += 1
-        id = f"{wanted}-{number}"
-    taken.add(id)
-    return id
-
-
-def _one(said: Row, name: str) -> str:
-    value = said.get(name)
-    return "" if value is None or isinstance(value, dict | list) else " ".join(str(value).split())
-
-
-def _properties(said: Row) -> Row:
-    """All that has no place of its own, or does not fit into it."""
-    return {
-        name: value
-        for name, value in said.items()
-        if name not in _TAKEN or (name not in _TAKEN[:2] and isinstance(value, dict | list))
-    }
-
-
-def _tags(said: Row) -> list[str]:
-    """Lists, or names between commas."""
-    given = [value for name in ("tags", "keywords") if (value := said.get(name)) is not None]
-    names = [
-        one
-        for value in given
-        for one in (value if isinstance(value, list) else str(value).split(","))
-    ]
-    return list(dict.fromkeys(tag for name in names if (tag := " ".join(str(name).split()))))
-
-
-LONG = 2_000  # characters of a section before it is split, about 500 tokens
-_CODE = ("fence", "code_block")
-_LABEL = re.compile(
-    r"\[((?:[^\[\]\\]|\\.){1,999})\]"
-)  # of a link whose target stands elsewhere: [text][label], [label][] or [label]
+PageRow = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A heading (level 0 and no title: what stands above the first one), its text in parts, and the line it begins at."""
+class PageSection:
+    """A heading, the line it is in, and its text in parts; level 0 is above the first heading."""
 
     level: int
     title: str
@@ -147,62 +41,162 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Lines from `start` up to `end`, and where inside them they may be parted if need be."""
+class LineBlock:
+    """Lines from `start` up to `end`, and the lines before which they may be split if need be."""
 
     start: int
     end: int
-    borders: tuple[int, ...] = ()
+    breaks: tuple[int, ...] = ()
 
 
-def markdown(text: str) -> list[Section]:
-    """The sections of a page. Headings inside code, lists and quotes are none."""
+def parse_page(text: str, name: str) -> Iterator[tuple[int, PageRow | Skipped]]:
+    """Yield items and edges of the file `name`, each with its line.
+
+    Unreadable front matter is reported, and the page is still parsed.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    fields: PageRow = {}
+    is_markdown = name[name.rfind(".") :].lower() in MARKDOWN_SUFFIXES
+    if is_markdown:
+        head, text = front_matter.split_front_matter(text)
+        try:
+            fields = front_matter.parse_front_matter(head)
+        except Invalid as error:
+            yield 1, Skipped("", "front matter", str(error))
+    sections = split_markdown(text) if is_markdown else split_plain_text(text)
+    if not (fields or len(sections) > 1 or any(sections[0].parts)):
+        yield 1, Skipped("", "the whole file", "empty: it has no text")
+        return
+    yield from _build_rows(sections, fields, name)
+
+
+def _build_rows(
+    sections: list[PageSection], fields: PageRow, name: str
+) -> Iterator[tuple[int, PageRow]]:
+    title = _text_field(fields, "title")
+    if _has_title_heading(sections, title):
+        heading = sections[1]
+        title = heading.title
+        sections = [PageSection(0, "", heading.line, heading.parts), *sections[2:]]
+    page = name.removesuffix(".md")
+    shared = {"source": name, "tags": _tags(fields)} | {
+        field: value
+        for field in ("type", "section", "subject")
+        if (value := _text_field(fields, field))
+    }
+    page_fields = {
+        "properties": _properties(fields),
+        "summary": _text_field(fields, "summary") or _text_field(fields, "description"),
+    }
+    # The level, id and title of the headings that enclose a section.
+    enclosing = [(0, page, title or name.rpartition("/")[2].rpartition(".")[0])]
+    ids = {page}
+    for section in sections:
+        if section.level:
+            while enclosing[-1][0] >= section.level:
+                enclosing.pop()
+            id = _unique_id(f"{page}#{slugify(section.title)}", ids)
+            enclosing.append((section.level, id, section.title))
+        id = enclosing[-1][1]
+        path = HEADING_SEPARATOR.join(title for _, _, title in enclosing if title)
+        for number, text in enumerate(section.parts, 1):
+            part = id if number == 1 else f"{id}/{number}"
+            part_title = path if number == 1 else f"{path} ({number})"
+            row = {"id": part, "title": part_title, "text": text} | shared
+            yield section.line, row | ({} if section.level else page_fields)
+            parent = enclosing[-2][1] if section.level and number == 1 else id
+            if part != parent:
+                yield section.line, {"source": part, "target": parent, "type": "parent"}
+            page_fields = {}
+
+
+def _has_title_heading(sections: list[PageSection], title: str) -> bool:
+    """Return True if the first heading is the page's title: nothing above, none as high."""
+    if len(sections) < 2 or any(sections[0].parts) or sections[1].level != 1:
+        return False
+    if sum(section.level == 1 for section in sections) > 1:
+        return False
+    return not title or title.casefold() == sections[1].title.casefold()
+
+
+def _unique_id(base: str, used: set[str]) -> str:
+    """Return the id, with a number appended if it is used already, and add it to those used."""
+    id, number = base, 1
+    while id in used:
+        number += 1
+        id = f"{base}-{number}"
+    used.add(id)
+    return id
+
+
+def _text_field(fields: PageRow, name: str) -> str:
+    value = fields.get(name)
+    return "" if value is None or isinstance(value, dict | list) else " ".join(str(value).split())
+
+
+def _properties(fields: PageRow) -> PageRow:
+    """Return the fields that have no field of the item, or a value that does not fit into it."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in _TAG_FIELDS and (name not in _TEXT_FIELDS or isinstance(value, dict | list))
+    }
+
+
+def _tags(fields: PageRow) -> list[str]:
+    """Return the tags of lists and of comma-separated texts."""
+    values = [value for name in _TAG_FIELDS if (value := fields.get(name)) is not None]
+    tags: dict[str, None] = {}
+    for value in values:
+        for name in value if isinstance(value, list) else str(value).split(","):
+            tags[" ".join(str(name).split())] = None
+    tags.pop("", None)
+    return list(tags)
+
+
+def split_markdown(text: str) -> list[PageSection]:
+    """Return the sections of a page. Headings inside code, lists and quotes do not count."""
     parser = MarkdownIt("commonmark")
-    parser.core.ruler.enableOnly(
-        ["normalize", "block"]
-    )  # blocks with their lines are all that is needed of a body
-    known: dict[str, Any] = {}
-    tokens = parser.parse(text, known)
-    definitions = {name: _target(found) for name, found in known.get("references", {}).items()}
-    heads = [
-        number
-        for number, token in enumerate(tokens)
+    parser.core.ruler.enableOnly(["normalize", "block"])  # blocks with their lines are enough
+    environment: dict[str, Any] = {}
+    tokens = parser.parse(text, environment)
+    definitions = {
+        name: _format_target(definition)
+        for name, definition in environment.get("references", {}).items()
+    }
+    headings = [
+        index
+        for index, token in enumerate(tokens)
         if token.type == "heading_open" and token.level == 0
     ]
     lines = text.split("\n")
-    found = [
-        Section(
-            0,
-            "",
-            1,
-            _with_definitions(
-                _parts(lines, _blocks(tokens[: heads[0] if heads else len(tokens)])), definitions
-            ),
-        )
-    ]
-    for head, following in pairwise([*heads, len(tokens)]):
-        (start, _), title = tokens[head].map or (0, 0), _spoken(tokens[head + 1].content)
-        parts = _with_definitions(_parts(lines, _blocks(tokens[head + 3 : following])), definitions)
-        found.append(Section(int(tokens[head].tag[1:]), title, start + 1, parts))
-    return found
+
+    def split_body(body: Sequence[Token]) -> tuple[str, ...]:
+        return _add_definitions(_split_parts(lines, _split_blocks(body)), definitions)
+
+    top = tokens[: headings[0]] if headings else tokens
+    sections = [PageSection(0, "", 1, split_body(top))]
+    for heading, following in pairwise([*headings, len(tokens)]):
+        start, _ = tokens[heading].map or (0, 0)
+        level, title = int(tokens[heading].tag[1:]), _strip_markup(tokens[heading + 1].content)
+        parts = split_body(tokens[heading + 3 : following])
+        sections.append(PageSection(level, title, start + 1, parts))
+    return sections
 
 
-def _target(found: Mapping[str, str]) -> str:
-    """What stands behind the label in a line such as `[1]: guide.md "The guide"`."""
-    target = (
-        found["href"]
-        if found["href"] and not re.search(r"[\s<>]", found["href"])
-        else f"<{found['href']}>"
-    )
-    title = found["title"].replace('"', "'").replace("\n", " ")
+def _format_target(definition: Mapping[str, str]) -> str:
+    """Return the part behind the label of a line such as `[1]: guide.md "The guide"`."""
+    href = definition["href"]
+    target = href if href and not re.search(r"[\s<>]", href) else f"<{href}>"
+    title = definition["title"].replace('"', "'").replace("\n", " ")
     return f'{target} "{title}"' if title else target
 
 
-def _with_definitions(parts: Sequence[str], definitions: Mapping[str, str]) -> tuple[str, ...]:
-    """Each part with the targets of the links in it: a page defines them in one place, mostly at its end."""
+def _add_definitions(parts: Sequence[str], definitions: Mapping[str, str]) -> tuple[str, ...]:
+    """Append to each part the targets of its links, which a page mostly defines at its end."""
     if not definitions:
         return tuple(parts)
-    found: list[str] = []
+    complete: list[str] = []
     for part in parts:
         used: dict[str, str] = {}
         for label in _LABEL.findall(part):
@@ -210,12 +204,12 @@ def _with_definitions(parts: Sequence[str], definitions: Mapping[str, str]) -> t
         lines = [
             f"[{label}]: {definitions[name]}" for name, label in used.items() if name in definitions
         ]
-        found.append("\n\n".join([part, "\n".join(lines)]) if lines else part)
-    return tuple(found)
+        complete.append("\n\n".join([part, "\n".join(lines)]) if lines else part)
+    return tuple(complete)
 
 
-def plain(text: str) -> list[Section]:
-    """A text without headings, in parts."""
+def split_plain_text(text: str) -> list[PageSection]:
+    """Return a text without headings as one section."""
     lines = text.split("\n")
     starts = [
         number
@@ -223,12 +217,15 @@ def plain(text: str) -> list[Section]:
         if line.strip() and (not number or not lines[number - 1].strip())
     ]
     blocks = [_paragraph(start, end) for start, end in pairwise([*starts, len(lines)])]
-    return [Section(0, "", 1, _parts(lines, blocks))]
+    return [PageSection(0, "", 1, _split_parts(lines, blocks))]
 
 
-def _blocks(tokens: Sequence[Token]) -> list[Block]:
-    """The outermost blocks. A list may be parted between its entries, code nowhere, anything else between lines."""
-    found: list[Block] = []
+def _split_blocks(tokens: Sequence[Token]) -> list[LineBlock]:
+    """Return the outermost blocks.
+
+    A list may be split between its entries, code nowhere, anything else between lines.
+    """
+    blocks: list[LineBlock] = []
     entries: list[int] = []
     for token in tokens:
         if token.map is None:
@@ -236,65 +233,63 @@ def _blocks(tokens: Sequence[Token]) -> list[Block]:
         if token.level == 0:
             entries = []
             start, end = token.map
-            found.append(Block(start, end) if token.type in _CODE else _paragraph(start, end))
+            is_code = token.type in _CODE_TOKENS
+            blocks.append(LineBlock(start, end) if is_code else _paragraph(start, end))
         elif token.level == 1 and token.type == "list_item_open":
             entries.append(token.map[0])
-            found[-1] = Block(found[-1].start, found[-1].end, tuple(entries[1:]))
-    return found
+            blocks[-1] = LineBlock(blocks[-1].start, blocks[-1].end, tuple(entries[1:]))
+    return blocks
 
 
-def _paragraph(start: int, end: int) -> Block:
-    return Block(start, end, tuple(range(start + 1, end)))
+def _paragraph(start: int, end: int) -> LineBlock:
+    return LineBlock(start, end, tuple(range(start + 1, end)))
 
 
-def _parts(lines: Sequence[str], blocks: Sequence[Block]) -> tuple[str, ...]:
-    """As few texts as possible, none longer than LONG unless one block or entry is."""
-    found: list[str] = []
+def _split_parts(lines: Sequence[str], blocks: Sequence[LineBlock]) -> tuple[str, ...]:
+    """Return as few texts as possible, none over MAX_PART unless one block or entry is."""
+    parts: list[str] = []
     start = end = 0
-    for first, last in _pieces(lines, blocks):
-        if end > start and _length(lines, start, last) > LONG:
-            found.append(_text(lines, start, end))
+    for first, last in _split_long_blocks(lines, blocks):
+        if end > start and _length(lines, start, last) > MAX_PART:
+            parts.append(_join_lines(lines, start, end))
             start = first
         elif end == start:
             start = first
         end = last
-    found.append(_text(lines, start, end))
-    return tuple(found)
+    parts.append(_join_lines(lines, start, end))
+    return tuple(parts)
 
 
-def _pieces(lines: Sequence[str], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
+def _split_long_blocks(
+    lines: Sequence[str], blocks: Sequence[LineBlock]
+) -> Iterator[tuple[int, int]]:
     for block in blocks:
-        edges = (
-            [block.start, *block.borders, block.end]
-            if _length(lines, block.start, block.end) > LONG
-            else [block.start, block.end]
-        )
-        yield from pairwise(edges)
+        is_long = _length(lines, block.start, block.end) > MAX_PART
+        yield from pairwise([block.start, *(block.breaks if is_long else ()), block.end])
 
 
 def _length(lines: Sequence[str], start: int, end: int) -> int:
-    """Counted only as far as it matters."""
+    """Return the characters of the lines, counted only until they exceed MAX_PART."""
     total = 0
     for line in lines[start:end]:
         total += len(line) + 1
-        if total > LONG + 1:
+        if total > MAX_PART + 1:
             break
     return total - 1
 
 
-def _text(lines: Sequence[str], start: int, end: int) -> str:
+def _join_lines(lines: Sequence[str], start: int, end: int) -> str:
     return re.sub(r"\A(?:[ \t]*\n)+", "", "\n".join(lines[start:end])).rstrip()
 
 
-def _spoken(heading: str) -> str:
-    """A heading without its markup."""
+def _strip_markup(heading: str) -> str:
+    """Return a heading without its markup."""
     if not re.search(r"[*_`\[\]<\\&]", heading):
         return " ".join(heading.split())
     children = MarkdownIt("commonmark").parseInline(heading)[0].children or []
-    return " ".join(
-        "".join(
-            " " if child.type == "softbreak" else child.content
-            for child in children
-            if child.type != "html_inline"
-        ).split()
+    texts = (
+        " " if child.type == "softbreak" else child.content
+        for child in children
+        if child.type != "html_inline"
     )
+    return " ".join("".join(texts).split())

@@ -1,7 +1,9 @@
-"""Which items and edges came from which file or folder, so that what vanished there can be removed here, and nothing else.
+"""Provenance: which items and edges came from which file or folder.
 
-The ledger is kept as items of a space that only knowloom sees. Every store can keep it, and a page of it is written together with the
-items it speaks of: a load that is interrupted forgets nothing."""
+What vanished from a source can so be deleted, and nothing else. The record is stored as items of a
+reserved space: every store can keep it, and a page of it is written in one batch with the items it
+describes, so an interrupted load loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,108 +18,110 @@ from zlib import crc32
 from knowloom import codec
 from knowloom.model import Edge, EdgeKey, Filter, Item, Key, Kind
 from knowloom.ports import Stores
-from knowloom.validation import LEDGER
+from knowloom.validation import PROVENANCE_SPACE
 
-PAGE_KEYS = 256  # keys of one page, about
-READ_PAGES = 200  # at a time
+KEYS_PER_PAGE = 256  # about
+PAGES_PER_READ = 200
 
 
 class Claim(NamedTuple):
-    """The file that something came from, and a number for what it said."""
+    """The file that an item or edge came from, and a digest of its content."""
 
     part: str
-    mark: str
+    digest: str
 
 
 @dataclass(slots=True)
 class Claims:
-    """What one source is known to have brought."""
+    """The items and edges that came from one source."""
 
     items: dict[Key, Claim] = field(default_factory=dict)
     edges: dict[EdgeKey, Claim] = field(default_factory=dict)
 
 
-def origin(source: object, space: str | None) -> str:
-    """Names a source, however its path is written; "" for a dict. The same folder loaded into two spaces is two sources."""
+def identify_source(source: object, space: str | None) -> str:
+    """Return an id for a source, however its path is written; "" for a dict.
+
+    The same folder loaded into two spaces is two sources.
+    """
     if not isinstance(source, str | Path):
         return ""
-    said = codec.to_json([Path(source).resolve().as_posix(), space]).encode(errors="surrogatepass")
-    return hashlib.blake2b(said, digest_size=16).hexdigest()
+    identity = codec.to_json([Path(source).resolve().as_posix(), space])
+    return hashlib.blake2b(identity.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
-def item_mark(item: Item) -> str:
-    """Of what an item says. A profile may get its title from a graph, so that does not count."""
-    said = replace(item, title="") if item.kind is Kind.PROFILE else item
-    return f"{codec.content_fingerprint(said):032x}"[:16]
+def item_digest(item: Item) -> str:
+    """Return a digest of the content, without the title of a profile, which a graph may set."""
+    content = replace(item, title="") if item.kind is Kind.PROFILE else item
+    return f"{codec.content_fingerprint(content):032x}"[:16]
 
 
-def edge_mark(edge: Edge) -> str:
+def edge_digest(edge: Edge) -> str:
     return f"{codec.fingerprint(codec.edge_to_dict(edge)):032x}"[:16]
 
 
-def read(origin: str, stores: Stores) -> tuple[Claims, list[Item]]:
-    """What a source has brought, and the pages that say so."""
-    pages = list(_pages(stores, f"{origin}/"))
-    return _claims(pages), pages
+def read_claims(source_id: str, stores: Stores) -> tuple[Claims, list[Item]]:
+    """Return the claims of a source, and the pages they are stored in."""
+    pages = list(_read_pages(stores, f"{source_id}/"))
+    return _parse_pages(pages), pages
 
 
-def others(origin: str, stores: Stores) -> Claims:
-    """What all other sources have brought."""
-    return _claims(page for page in _pages(stores, "") if not page.id.startswith(f"{origin}/"))
+def read_other_claims(source_id: str, stores: Stores) -> Claims:
+    """Return the claims of all other sources."""
+    prefix = f"{source_id}/"
+    return _parse_pages(page for page in _read_pages(stores, "") if not page.id.startswith(prefix))
 
 
-def _pages(stores: Stores, prefix: str) -> Iterator[Item]:
-    after: Key = (LEDGER, prefix)
-    while found := stores.items.find(Filter((LEDGER,)), READ_PAGES, after):
-        for page in found:
+def _read_pages(stores: Stores, prefix: str) -> Iterator[Item]:
+    after: Key = (PROVENANCE_SPACE, prefix)
+    while pages := stores.items.find(Filter((PROVENANCE_SPACE,)), PAGES_PER_READ, after):
+        for page in pages:
             if not page.id.startswith(prefix):
                 return
             yield page
-        after = found[-1].key
+        after = pages[-1].key
 
 
-def _claims(pages: Iterable[Item]) -> Claims:
+def _parse_pages(pages: Iterable[Item]) -> Claims:
     claims = Claims()
     for page in pages:
-        said = json.loads(page.embedding_text or "{}")
-        for part, rows in said.get("items", {}).items():
-            claims.items.update({(space, id): Claim(part, mark) for space, id, mark in rows})
-        for part, rows in said.get("edges", {}).items():
-            claims.edges.update(
-                {
-                    ((space, a), (other, b), type): Claim(part, mark)
-                    for space, a, other, b, type, mark in rows
-                }
-            )
+        content = json.loads(page.embedding_text or "{}")
+        for part, rows in content.get("items", {}).items():
+            claims.items.update({(space, id): Claim(part, digest) for space, id, digest in rows})
+        for part, rows in content.get("edges", {}).items():
+            for space, source, target_space, target, type, digest in rows:
+                key = ((space, source), (target_space, target), type)
+                claims.edges[key] = Claim(part, digest)
     return claims
 
 
-def pages(origin: str, claims: Claims) -> list[Item]:
-    """The claims as pages. A key's page depends on the key, so that a small change rewrites few of them."""
-    number = 1 << ((len(claims.items) + len(claims.edges)) // PAGE_KEYS).bit_length()
-    sorted_out: dict[int, Claims] = {}
+def build_pages(source_id: str, claims: Claims) -> list[Item]:
+    """Return the claims as pages, by a hash of the key: a small change rewrites few pages."""
+    count = 1 << ((len(claims.items) + len(claims.edges)) // KEYS_PER_PAGE).bit_length()
+    by_page: dict[int, Claims] = {}
     for key, claim in claims.items.items():
-        sorted_out.setdefault(_place(key, number), Claims()).items[key] = claim
-    for link, claim in claims.edges.items():
-        sorted_out.setdefault(_place(link[0], number), Claims()).edges[link] = claim
-    return [page(origin, f"{place:05}", sorted_out[place]) for place in sorted(sorted_out)]
+        by_page.setdefault(_page_number(key, count), Claims()).items[key] = claim
+    for edge_key, claim in claims.edges.items():
+        by_page.setdefault(_page_number(edge_key[0], count), Claims()).edges[edge_key] = claim
+    return [build_page(source_id, f"{number:05}", by_page[number]) for number in sorted(by_page)]
 
 
-def page(origin: str, name: str, claims: Claims) -> Item:
-    """In the one text that no index of words reads."""
-    links = {
+def build_page(source_id: str, name: str, claims: Claims) -> Item:
+    """Return a page with the claims in its embedding text, which no word index reads."""
+    edges = {
         (*source, *target, type): claim for (source, target, type), claim in claims.edges.items()
     }
-    said = {"items": _by_part(claims.items), "edges": _by_part(links)}
-    return Item(f"{origin}/{name}", LEDGER, embedding_text=codec.to_json(said))
+    content = {"items": _group_by_part(claims.items), "edges": _group_by_part(edges)}
+    text = codec.to_json(content)
+    return Item(f"{source_id}/{name}", PROVENANCE_SPACE, embedding_text=text)
 
 
-def _by_part(claims: Mapping[Any, Claim]) -> dict[str, list[list[str]]]:
-    found: dict[str, list[list[str]]] = {}
+def _group_by_part(claims: Mapping[Any, Claim]) -> dict[str, list[list[str]]]:
+    rows: dict[str, list[list[str]]] = {}
     for key in sorted(claims):
-        found.setdefault(claims[key].part, []).append([*key, claims[key].mark])
-    return found
+        rows.setdefault(claims[key].part, []).append([*key, claims[key].digest])
+    return rows
 
 
-def _place(key: Key, pages: int) -> int:
-    return crc32("\0".join(key).encode(errors="surrogatepass")) % pages
+def _page_number(key: Key, count: int) -> int:
+    return crc32("\0".join(key).encode(errors="surrogatepass")) % count

@@ -1,4 +1,7 @@
-"""Reading knowledge from files, folders and dicts: knowloom's rows, three layers, pages. Every bad row is reported with its place, the rest is used."""
+"""Read rows from files, folders and dicts: knowloom's own rows, three layers, and pages.
+
+A bad row is reported with its place, the others are used.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,21 @@ from typing import Any, BinaryIO
 from knowloom import validation
 from knowloom.errors import Invalid, KnowloomError, NotFound
 from knowloom.loading import discovery, three_layer
-from knowloom.loading.discovery import File
+from knowloom.loading.discovery import SourceFile
 from knowloom.model import Edge, Item, Key, Kind
 from knowloom.report import Skipped
 
 MAX_LINE = 16_000_000  # bytes of one row
 
-Given = str | Path | Mapping[str, Any]
+LoadSource = str | Path | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One object of a file, and its place for messages. `layered` rows say one thing about an entity that others may complete."""
+class SourceRow:
+    """One object of a file, and its place for messages.
+
+    A `layered` row states one thing about an entity that other rows may complete.
+    """
 
     where: str
     values: Mapping[str, Any]
@@ -36,101 +42,100 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One file of a source, read when its rows are asked for."""
+class SourcePart:
+    """One file of a source, which is read when its rows are requested."""
 
     name: str
-    rows: Callable[[], Iterator[Row | Skipped]]
+    rows: Callable[[], Iterator[SourceRow | Skipped]]
 
 
 @dataclass(slots=True)
-class Seen:
-    """The ids that have come so far. An entity may come twice, as a node and as a profile in another file."""
+class SeenItems:
+    """The keys of the items so far. An entity may come twice: as a node and as a profile."""
 
     keys: set[Key] = field(default_factory=set)
     _halves: dict[Key, Kind] = field(default_factory=dict)
 
-    def again(self, row: Row, item: Item) -> bool:
-        """Whether the item stands there a second time."""
+    def add(self, row: SourceRow, item: Item) -> Skipped | None:
+        """Add the item of a row; return the reason to skip it if it is a duplicate."""
         half = self._halves.pop(item.key, None)
-        if item.key in self.keys:
-            return not (row.layered and {half, item.kind} == {Kind.ENTITY, Kind.PROFILE})
-        self.keys.add(item.key)
-        if row.layered:
-            self._halves[item.key] = item.kind
-        return False
+        if item.key not in self.keys:
+            self.keys.add(item.key)
+            if row.layered:
+                self._halves[item.key] = item.kind
+        elif not row.layered or {half, item.kind} != {Kind.ENTITY, Kind.PROFILE}:
+            return Skipped(row.where, item.id, f"duplicate id {item.id!r} in space {item.space!r}")
+        return None
 
 
-def rows(source: Given, space: str | None) -> Iterator[Row | Skipped]:
-    """Everything a source holds."""
-    for part in parts(source, space):
+def read_rows(source: LoadSource, space: str | None) -> Iterator[SourceRow | Skipped]:
+    """Yield all rows of a source."""
+    for part in list_parts(source, space):
         yield from part.rows()
 
 
-def parts(source: Given, space: str | None) -> list[Part]:
-    """The files of a folder (without a space, rows are in that of their file's name and pages in that of the folder's), the one
-    file, or the dict. What a folder holds besides is a part that only reports."""
+def list_parts(source: LoadSource, space: str | None) -> list[SourcePart]:
+    """Return the files of a folder, the single file, or the dict.
+
+    Without a space, rows of a folder go to a space with the name of their file, and pages to one
+    with the name of the folder. Files that cannot be loaded are one part that reports them.
+    """
     if isinstance(source, Mapping):
-        return [Part("", lambda: _from_object("dict", source, space))]
+        return [SourcePart("", lambda: _read_object("dict", source, space))]
     if not isinstance(source, str | Path):
         raise Invalid(
-            f"knowledge is loaded from a path or a dict with `items` and `edges`, not from {type(source).__name__}"
+            f"source must be a path or a dict with `items` and `edges`, got {type(source).__name__}"
         )
     path = Path(source)
     if not os.path.exists(path):  # False for what can be no path at all, where Path.exists raises
         raise NotFound(f"no file or folder {str(source)[:200]!r}")
     if not path.is_dir():
-        return [
-            Part(
-                path.name,
-                partial(
-                    _from_file if space is not None else _with_spaces, File(path, path.name), space
-                ),
-            )
-        ]
-    found = discovery.listed(path, SUFFIXES)
-    if not any(isinstance(one, File) for one in found):
+        read = _read_file if space is not None else _read_file_with_spaces
+        return [SourcePart(path.name, partial(read, SourceFile(path, path.name), space))]
+    files = discovery.list_files(path, SUFFIXES)
+    if not any(isinstance(file, SourceFile) for file in files):
         raise Invalid(f"no {', '.join(SUFFIXES)} file in {str(source)!r}")
-    return [_part(one, space, path.resolve().name) for one in found]
+    return [_build_part(file, space, path.resolve().name) for file in files]
 
 
-def _with_spaces(file: File, space: str | None) -> Iterator[Row | Skipped]:
-    """One file, for which no space was named, is refused when its first row names none: skipping every row would look like success."""
-    seen = False
-    for row in _from_file(file, space):
-        if isinstance(row, Row) and not seen and row.values.get("space") is None:
+def _build_part(file: SourceFile | Skipped, space: str | None, folder: str) -> SourcePart:
+    if isinstance(file, Skipped):
+        return SourcePart(file.where, lambda: iter((file,)))
+    default = file.path.stem if file.path.suffix.lower() in ROW_READERS else folder
+    return SourcePart(file.name, partial(_read_file, file, default if space is None else space))
+
+
+def _read_file_with_spaces(file: SourceFile, space: str | None) -> Iterator[SourceRow | Skipped]:
+    """Read a single file without a space; raise if its first row has none.
+
+    Skipping every row would look like success.
+    """
+    has_rows = False
+    for row in _read_file(file, space):
+        if isinstance(row, SourceRow) and not has_rows and row.values.get("space") is None:
             raise Invalid(
-                f"{str(file.path)!r} does not say which space it belongs to: name one, such as {file.path.stem!r}",
+                f"{str(file.path)!r} does not name its space: pass one, such as {file.path.stem!r}",
                 "no_space",
             )
-        seen = seen or isinstance(row, Row)
+        has_rows = has_rows or isinstance(row, SourceRow)
         yield row
 
 
-def _part(one: File | Skipped, space: str | None, folder: str) -> Part:
-    if isinstance(one, Skipped):
-        return Part(one.where, lambda: iter((one,)))
-    own = one.path.stem if one.path.suffix.lower() in ROWS else folder
-    return Part(one.name, partial(_from_file, one, own if space is None else space))
-
-
-def parsed(row: Row) -> Item | Edge | Skipped:
-    """What a row says: an object with `target` is an edge, any other an item."""
-    what = str(row.values.get("id", row.values.get("source", "")))[:80]
+def parse_row(row: SourceRow) -> Item | Edge | Skipped:
+    """Return the edge of an object with `target`, the item of any other, or why it is invalid."""
     try:
-        return (
-            validation.edge_from_row(row.values, row.space)
-            if "target" in row.values
-            else validation.item_from_row(row.values, row.space)
-        )
+        if "target" in row.values:
+            return validation.edge_from_row(row.values, row.space)
+        return validation.item_from_row(row.values, row.space)
     except KnowloomError as error:
-        return Skipped(row.where, what, str(error))
+        id = str(row.values.get("id", row.values.get("source", "")))[:80]
+        return Skipped(row.where, id, str(error))
 
 
-def _from_file(file: File, space: str | None) -> Iterator[Row | Skipped]:
+def _read_file(file: SourceFile, space: str | None) -> Iterator[SourceRow | Skipped]:
     where = str(file.path)
     try:
-        yield from READERS.get(file.path.suffix.lower(), _from_lines)(file, space)
+        yield from READERS.get(file.path.suffix.lower(), _read_lines)(file, space)
     except KnowloomError as error:
         yield Skipped(where, "the whole file", str(error))
     except RecursionError:
@@ -141,118 +146,116 @@ def _from_file(file: File, space: str | None) -> Iterator[Row | Skipped]:
         yield Skipped(where, "the rest of the file", f"cannot be read: {error.strerror}")
 
 
-def _from_json(file: File, space: str | None) -> Iterator[Row | Skipped]:
-    return _from_object(
-        str(file.path), _loads(discovery.decoded(discovery.content(file.path))), space
-    )
+def _read_json(file: SourceFile, space: str | None) -> Iterator[SourceRow | Skipped]:
+    text = discovery.decode_text(discovery.read_regular_file(file.path))
+    return _read_object(str(file.path), _parse_json(text), space)
 
 
-def _from_page(file: File, space: str | None) -> Iterator[Row | Skipped]:
-    from knowloom.loading import markdown  # a Markdown parser, which rows do without
+def _read_page(file: SourceFile, space: str | None) -> Iterator[SourceRow | Skipped]:
+    from knowloom.loading import markdown  # only pages need the Markdown parser
 
-    text = discovery.decoded(discovery.content(file.path, markdown.MAX_PAGE))
-    for line, row in markdown.rows(text, file.name):
+    text = discovery.decode_text(discovery.read_regular_file(file.path, markdown.MAX_PAGE_BYTES))
+    for line, row in markdown.parse_page(text, file.name):
         where = f"{file.path}:{line}"
-        yield replace(row, where=where) if isinstance(row, Skipped) else Row(where, row, space)
+        if isinstance(row, Skipped):
+            yield replace(row, where=where)
+        else:
+            yield SourceRow(where, row, space)
 
 
-def _from_lines(file: File, space: str | None) -> Iterator[Row | Skipped]:
-    with _opened(file.path) as lines:
+def _read_lines(file: SourceFile, space: str | None) -> Iterator[SourceRow | Skipped]:
+    with _open_lines(file.path) as lines:
         number = 0
         while line := lines.readline(MAX_LINE):
             number += 1
             where = f"{file.path}:{number}"
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
-                yield Skipped(
-                    where,
-                    ascii(line[:80]),
-                    f"a line of more than {MAX_LINE:,} bytes: split its text",
-                )
+                reason = f"a line of more than {MAX_LINE:,} bytes: split its text"
+                yield Skipped(where, ascii(line[:80]), reason)
                 while line and not line.endswith(b"\n"):
                     line = lines.readline(MAX_LINE)
             elif line.strip():
-                yield _from_line(where, line.removeprefix(BOM_UTF8) if number == 1 else line, space)
+                line = line.removeprefix(BOM_UTF8) if number == 1 else line
+                yield _parse_line(where, line, space)
 
 
-def _opened(path: Path) -> BinaryIO:
-    """Line by line as UTF-8; a file whose mark says that it is something else is decoded as a whole."""
-    if not discovery.regular(
-        path
-    ).st_size:  # so a write that failed looks: its items must not be taken for removed
-        raise Invalid("empty: there is no row in it")
+def _open_lines(path: Path) -> BinaryIO:
+    """Open a file as lines of UTF-8; one with another byte order mark is decoded as a whole."""
+    # A write that failed leaves an empty file: its items must not be taken for deleted ones.
+    if not discovery.stat_regular_file(path).st_size:
+        raise Invalid("empty: it has no rows")
     lines = path.open("rb")
     start = lines.peek(4)[:4] if isinstance(lines, io.BufferedReader) else b""
-    if discovery.marked(start) in ("", "utf-8-sig"):
+    if discovery.detect_encoding(start) in ("", "utf-8-sig"):
         return lines
     lines.close()
-    return io.BytesIO(discovery.decoded(discovery.content(path)).encode())
+    return io.BytesIO(discovery.decode_text(discovery.read_regular_file(path)).encode())
 
 
-def _from_line(where: str, raw: bytes, space: str | None) -> Row | Skipped:
+def _parse_line(where: str, raw: bytes, space: str | None) -> SourceRow | Skipped:
     try:
         line = raw.decode()
     except UnicodeDecodeError as error:
         return Skipped(where, ascii(raw[:80]), f"not UTF-8: {error}")
     try:
-        values = _loads(line)
+        values = _parse_json(line)
     except (ValueError, RecursionError) as error:
         return Skipped(where, line.strip()[:80], f"not JSON: {error}")
-    return (
-        Row(where, values, space)
-        if isinstance(values, dict)
-        else Skipped(where, line.strip()[:80], "not an object")
-    )
+    if not isinstance(values, dict):
+        return Skipped(where, line.strip()[:80], "not an object")
+    return SourceRow(where, values, space)
 
 
-def _from_object(where: str, values: object, space: str | None) -> Iterator[Row | Skipped]:
+def _read_object(where: str, values: object, space: str | None) -> Iterator[SourceRow | Skipped]:
     if isinstance(values, Mapping) and set(values) & set(three_layer.LAYERS):
-        return _from_layers(where, values, space)
-    return _from_parts(where, {"items": values} if isinstance(values, list) else values, space)
+        return _read_layers(where, values, space)
+    return _read_lists(where, {"items": values} if isinstance(values, list) else values, space)
 
 
-def _from_layers(
+def _read_layers(
     where: str, values: Mapping[str, Any], space: str | None
-) -> Iterator[Row | Skipped]:
-    for place, row in three_layer.rows(where, values):
-        yield (
-            replace(row, where=place)
-            if isinstance(row, Skipped)
-            else Row(place, row, space, layered=True)
-        )
+) -> Iterator[SourceRow | Skipped]:
+    for place, row in three_layer.parse_layers(where, values):
+        if isinstance(row, Skipped):
+            yield replace(row, where=place)
+        else:
+            yield SourceRow(place, row, space, layered=True)
 
 
-def _from_parts(where: str, values: object, space: str | None) -> Iterator[Row | Skipped]:
+def _read_lists(where: str, values: object, space: str | None) -> Iterator[SourceRow | Skipped]:
     if (
         not isinstance(values, Mapping)
         or not set(values) <= {"items", "edges", "layered"}
         or values.get("layered", False) not in (True, False)
     ):
-        why = "must be a list of items or an object with `items` and `edges`, or with `metadata`, `pieces` and `graph`"
-        yield Skipped(where, "the whole file", why)
+        reason = (
+            "must be a list of items or an object with `items` and `edges`, "
+            "or with `metadata`, `pieces` and `graph`"
+        )
+        yield Skipped(where, "the whole file", reason)
         return
-    layered = bool(values.get("layered"))  # rows made of layers on another machine
-    for part in ("items", "edges"):
-        rows = values.get(part, ())
+    layered = bool(values.get("layered"))  # rows that a client made of layers
+    for name in ("items", "edges"):
+        rows = values.get(name, ())
         if not isinstance(rows, list | tuple):
-            yield Skipped(f"{where}: {part}", reprlib.repr(rows), "not a list")
+            yield Skipped(f"{where}: {name}", reprlib.repr(rows), "not a list")
             continue
         for number, row in enumerate(rows):
-            place = f"{where}: {part}[{number}]"
-            yield (
-                Row(place, row, space, layered)
-                if isinstance(row, Mapping)
-                else Skipped(place, reprlib.repr(row), "not an object")
-            )
+            place = f"{where}: {name}[{number}]"
+            if isinstance(row, Mapping):
+                yield SourceRow(place, row, space, layered)
+            else:
+                yield Skipped(place, reprlib.repr(row), "not an object")
 
 
-def _loads(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant)
+def _parse_json(text: str) -> Any:
+    return json.loads(text, parse_constant=_reject_constant)
 
 
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number")
 
 
-ROWS = {".json": _from_json, ".jsonl": _from_lines, ".ndjson": _from_lines}
-READERS = {**ROWS, **dict.fromkeys((".md", ".markdown", ".txt", ".rst"), _from_page)}
+ROW_READERS = {".json": _read_json, ".jsonl": _read_lines, ".ndjson": _read_lines}
+READERS = {**ROW_READERS, **dict.fromkeys((".md", ".markdown", ".txt", ".rst"), _read_page)}
 SUFFIXES = tuple(READERS)

@@ -1,103 +1,108 @@
-"""Knowledge in three layers, `metadata`, `pieces` and `graph`, as rows of items and edges. What is wrong with an entry is said, the rest is used."""
+"""Parse three layers, `metadata`, `pieces` and `graph`, into rows of items and edges.
+
+A bad entry is reported, the others are used.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from knowloom.errors import Invalid, unknown
+from knowloom.errors import Invalid, unknown_name
 from knowloom.model import Item, Kind
 from knowloom.report import Skipped
-from knowloom.text.slug import slug
+from knowloom.text.normalisation import slugify
 
 LAYERS = ("metadata", "pieces", "graph")
 KNOWLEDGE_TYPES = ("fact", "instruction", "preference", "procedure", "note", "episodic")
-_MORE = (
-    "title",
-    "summary",
-    "confidence",
-    "created_at",
-    "updated_at",
-    "valid_from",
-    "valid_to",
-    "source",
-)  # as in knowloom's own rows
+_TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
+_ROW_FIELDS = ("title", "summary", "confidence", *_TIMES, "source")  # as in knowloom's own rows
+_PIECE_FIELDS = (
+    *("piece_id", "content", "knowledge_type", "info_type"),
+    *("tags", "entity_id", "embedding_text", "properties"),
+)
 
 Entry = Mapping[str, Any]
-Placed = tuple[str, dict[str, Any] | Skipped]
+PlacedRow = tuple[str, dict[str, Any] | Skipped]
 
 
-def rows(where: str, given: Mapping[str, Any]) -> Iterator[Placed]:
-    """Each entry with its place: profiles, pieces and nodes as items, then edges. A node that has a profile becomes one item with it."""
-    for name in given:
+def parse_layers(where: str, layers: Mapping[str, Any]) -> Iterator[PlacedRow]:
+    """Yield each entry with its place: profiles, pieces and nodes as items, then edges.
+
+    A node with a profile is one item with it.
+    """
+    for name in layers:
         if name not in LAYERS:
-            yield (
-                f"{where}: {name}",
-                Skipped("", str(name)[:80], f"no layer {name!r}; known: {', '.join(LAYERS)}"),
-            )
-    graph, wrong = _object(f"{where}: graph", given.get("graph"), ("nodes", "edges"))
-    yield from wrong
-    profiles = dict(_entries(f"{where}: metadata", given.get("metadata"), "", _profile))
-    nodes = dict(_entries(f"{where}: graph.nodes", graph.get("nodes"), "node_id", _node))
-    yield from _joined(profiles, nodes)
-    yield from _entries(f"{where}: pieces", given.get("pieces"), "piece_id", _piece)
+            reason = str(unknown_name("layer", name, LAYERS))
+            yield f"{where}: {name}", Skipped("", str(name)[:80], reason)
+    graph, problems = _parse_graph(f"{where}: graph", layers.get("graph"))
+    yield from problems
+    profiles = dict(_parse_profiles(f"{where}: metadata", layers.get("metadata")))
+    nodes = dict(_parse_list(f"{where}: graph.nodes", graph.get("nodes"), "node_id", _parse_node))
+    yield from _join_profiles(profiles, nodes)
+    yield from _parse_list(f"{where}: pieces", layers.get("pieces"), "piece_id", _parse_piece)
     yield from nodes.items()
-    yield from _entries(f"{where}: graph.edges", graph.get("edges"), "source_id", _edge)
+    yield from _parse_list(f"{where}: graph.edges", graph.get("edges"), "source_id", _parse_edge)
 
 
-def _entries(
-    where: str, given: object, named: str, read: Callable[[str, Entry], dict[str, Any]]
-) -> Iterator[Placed]:
-    if given is None:
-        return
-    if not isinstance(given, list | tuple if named else Mapping):
-        yield (
-            where,
-            Skipped(
-                "",
-                reprlib.repr(given),
-                "not a list" if named else "not an object of entities by their ids",
-            ),
-        )
-        return
-    pairs: Iterable[tuple[Any, Any]] = (
-        given.items() if isinstance(given, Mapping) else enumerate(given)
-    )
-    for number, entry in pairs:
-        place = f"{where}[{number!r}]"
-        if not isinstance(entry, Mapping):
-            yield place, Skipped("", reprlib.repr(entry), "not an object")
-            continue
-        try:
-            yield place, read(number if isinstance(given, Mapping) else "", entry)
-        except Invalid as error:
-            yield (
-                place,
-                Skipped("", str(entry.get(named, "") if named else number)[:80], str(error)),
-            )
-
-
-def _object(where: str, given: object, known: tuple[str, ...]) -> tuple[Entry, list[Placed]]:
-    if given is None:
+def _parse_graph(where: str, graph: object) -> tuple[Entry, list[PlacedRow]]:
+    names = ("nodes", "edges")
+    if graph is None:
         return {}, []
-    if not isinstance(given, Mapping):
-        return {}, [
-            (where, Skipped("", reprlib.repr(given), f"not an object with {' and '.join(known)}"))
-        ]
-    return given, [
-        (where, Skipped("", str(name)[:80], str(unknown("field", name, known))))
-        for name in given
-        if name not in known
+    if not isinstance(graph, Mapping):
+        reason = f"not an object with {' and '.join(names)}"
+        return {}, [(where, Skipped("", reprlib.repr(graph), reason))]
+    return graph, [
+        (where, Skipped("", str(name)[:80], str(unknown_name("field", name, names))))
+        for name in graph
+        if name not in names
     ]
 
 
-def _profile(id: str, entry: Entry) -> dict[str, Any]:
-    _known(entry, "entity_id", "entity_type", "properties", *_MORE)
+def _parse_profiles(where: str, profiles: object) -> Iterator[PlacedRow]:
+    if profiles is None:
+        return
+    if not isinstance(profiles, Mapping):
+        reason = "not an object of entities by their ids"
+        yield where, Skipped("", reprlib.repr(profiles), reason)
+        return
+    for id, entry in profiles.items():
+        yield _parse_entry(f"{where}[{id!r}]", entry, str(id), partial(_parse_profile, id))
+
+
+def _parse_list(
+    where: str, entries: object, id_field: str, parse: Callable[[Entry], dict[str, Any]]
+) -> Iterator[PlacedRow]:
+    if entries is None:
+        return
+    if not isinstance(entries, list | tuple):
+        yield where, Skipped("", reprlib.repr(entries), "not a list")
+        return
+    for number, entry in enumerate(entries):
+        id = entry.get(id_field, "") if isinstance(entry, Mapping) else ""
+        yield _parse_entry(f"{where}[{number}]", entry, str(id), parse)
+
+
+def _parse_entry(
+    where: str, entry: object, id: str, parse: Callable[[Entry], dict[str, Any]]
+) -> PlacedRow:
+    if not isinstance(entry, Mapping):
+        return where, Skipped("", reprlib.repr(entry), "not an object")
+    try:
+        return where, parse(entry)
+    except Invalid as error:
+        return where, Skipped("", id[:80], str(error))
+
+
+def _parse_profile(id: str, entry: Entry) -> dict[str, Any]:
+    _check_fields(entry, "entity_id", "entity_type", "properties", *_ROW_FIELDS)
     if entry.get("entity_id", id) != id:
-        raise Invalid(f"entity_id {reprlib.repr(entry['entity_id'])} stands under the name {id!r}")
+        entity_id = reprlib.repr(entry["entity_id"])
+        raise Invalid(f"entity_id must be {id!r}, the key of its entry, got {entity_id}")
     properties = _properties(entry)
     row = {
         "id": id,
@@ -106,146 +111,123 @@ def _profile(id: str, entry: Entry) -> dict[str, Any]:
         "section": "user_profile",
         "properties": properties,
     }
-    return row | _more(entry) | _titled(entry, properties, id)
+    # The title of an entity without any other content is its id.
+    title = entry.get("title") or ("" if properties or entry.get("summary") else id)
+    return row | _row_fields(entry) | {"title": title}
 
 
-def _node(_: str, entry: Entry) -> dict[str, Any]:
-    _known(
-        entry,
-        "node_id",
-        "node_type",
-        "label",
-        "properties",
-        *(name for name in _MORE if name != "title"),
-    )
+def _parse_node(entry: Entry) -> dict[str, Any]:
+    fields = (name for name in _ROW_FIELDS if name != "title")
+    _check_fields(entry, "node_id", "node_type", "label", "properties", *fields)
     properties, id = _properties(entry), _id(entry, "node_id")
     row = {"id": id, "kind": "entity", "type": _text(entry, "node_type"), "properties": properties}
-    return row | _more(entry) | {"title": _text(entry, "label", id if not properties else "")}
+    title = _text(entry, "label", id if not properties else "")
+    return row | _row_fields(entry) | {"title": title}
 
 
-def _piece(_: str, entry: Entry) -> dict[str, Any]:
-    _known(
-        entry,
-        "piece_id",
-        "content",
-        "knowledge_type",
-        "info_type",
-        "tags",
-        "entity_id",
-        "embedding_text",
-        "properties",
-        *_MORE,
-    )
+def _parse_piece(entry: Entry) -> dict[str, Any]:
+    _check_fields(entry, *_PIECE_FIELDS, *_ROW_FIELDS)
     content = _text(entry, "content")
     if not content.strip():
         raise Invalid("content must not be empty")
-    kind = _text(entry, "knowledge_type", "fact").lower()
-    if kind not in KNOWLEDGE_TYPES:
-        raise unknown("knowledge_type", entry["knowledge_type"], KNOWLEDGE_TYPES)
+    type = _text(entry, "knowledge_type", "fact").lower()
+    if type not in KNOWLEDGE_TYPES:
+        raise unknown_name("knowledge_type", entry["knowledge_type"], KNOWLEDGE_TYPES)
     row = {
-        "id": _id(entry, "piece_id") if entry.get("piece_id") is not None else _made(content),
+        "id": _content_id(content) if entry.get("piece_id") is None else _id(entry, "piece_id"),
         "text": content,
-        "type": kind,
-    }
-    row |= {
+        "type": type,
         "section": _text(entry, "info_type", "context"),
         "subject": entry.get("entity_id"),
         "embedding_text": entry.get("embedding_text"),
+        "tags": entry.get("tags"),
+        "properties": _properties(entry),
     }
-    return row | {"tags": entry.get("tags"), "properties": _properties(entry)} | _more(entry)
+    return row | _row_fields(entry)
 
 
-def _edge(_: str, entry: Entry) -> dict[str, Any]:
-    _known(entry, "source_id", "target_id", "edge_type", "weight", "piece_id", "properties")
+def _parse_edge(entry: Entry) -> dict[str, Any]:
+    fields = ("source_id", "target_id", "edge_type", "weight", "piece_id", "properties")
+    _check_fields(entry, *fields)
     properties = dict(_properties(entry))
     piece = entry.get("piece_id", properties.pop("piece_id", None))
-    row = {
+    return {
         "source": _id(entry, "source_id"),
         "target": _id(entry, "target_id"),
         "type": _text(entry, "edge_type"),
         "weight": entry.get("weight"),
+        "item_id": piece,
+        "properties": properties,
     }
-    return row | {"item_id": piece, "properties": properties}
 
 
-def _joined(
+def _join_profiles(
     profiles: dict[str, dict[str, Any] | Skipped], nodes: dict[str, dict[str, Any] | Skipped]
-) -> Iterator[Placed]:
-    """The profiles, those that have a node with its label and properties; such nodes are taken out."""
+) -> Iterator[PlacedRow]:
+    """Yield the profiles, joined with their nodes, which are removed from `nodes`."""
     by_id = {row["id"]: place for place, row in reversed(nodes.items()) if isinstance(row, dict)}
     for place, profile in profiles.items():
         if isinstance(profile, dict) and profile["id"] in by_id:
-            at = by_id[profile["id"]]
-            node = nodes.pop(at)
+            node_place = by_id[profile["id"]]
+            node = nodes.pop(node_place)
             assert isinstance(node, dict)
-            if lost := [
+            properties = profile["properties"]
+            if differing := [
                 name
                 for name, value in node["properties"].items()
-                if profile["properties"].get(name, value) != value
+                if properties.get(name, value) != value
             ]:
-                yield (
-                    at,
-                    Skipped(
-                        "",
-                        profile["id"],
-                        f"its profile says something else about {', '.join(lost)}: the profile's is kept",
-                    ),
-                )
-            title = node["title"] if profile["title"] in ("", profile["id"]) else profile["title"]
-            more = {
-                name: value
-                for name, value in node.items()
-                if value is not None and name not in ("id", "kind", "type", "title", "properties")
-            }
-            profile = (
-                more
-                | profile
-                | {"title": title, "properties": node["properties"] | profile["properties"]}
-            )
+                reason = f"its profile has other values of {', '.join(differing)}, which are used"
+                yield node_place, Skipped("", profile["id"], reason)
+            profile = _join_rows(profile, node)
         yield place, profile
 
 
-def met(coming: Item, stored: Item) -> tuple[Item, str]:
-    """A node or a profile as it will be stored beside what another file said about the same entity, and what of it is not kept. The
-    profile stays, under the name that the node gave it."""
-    kinds = (coming.kind, stored.kind)
-    if kinds not in (
-        (Kind.ENTITY, Kind.PROFILE),
-        (Kind.PROFILE, Kind.ENTITY),
-        (Kind.PROFILE, Kind.PROFILE),
-    ):
-        return coming, ""
-    profile, node = (
-        (stored, coming)
-        if stored.kind is Kind.PROFILE and coming.kind is Kind.ENTITY
-        else (coming, stored)
-    )
-    named = (
-        replace(profile, title=node.title)
-        if profile.title in ("", profile.id) and node.title
-        else profile
-    )
-    lost = (
-        []
-        if node.kind is Kind.PROFILE
-        else [
-            name for name, value in node.properties.items() if profile.properties.get(name) != value
-        ]
-    )
-    return (
-        named,
-        f"{', '.join(lost)}: not kept, as the entity has a profile; say it there" if lost else "",
-    )
+def _join_rows(profile: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    title = node["title"] if profile["title"] in ("", profile["id"]) else profile["title"]
+    extra = {
+        name: value
+        for name, value in node.items()
+        if value is not None and name not in ("id", "kind", "type", "title", "properties")
+    }
+    properties = node["properties"] | profile["properties"]
+    return extra | profile | {"title": title, "properties": properties}
 
 
-def _known(entry: Entry, *names: str) -> None:
+def join_halves(incoming: Item, stored: Item) -> tuple[Item, str]:
+    """Join a node or profile with what another file has about the same entity.
+
+    The profile remains, with the title of the node. Also return which of the node's properties are
+    not kept, "" for none.
+    """
+    kinds = (incoming.kind, stored.kind)
+    if kinds == (Kind.ENTITY, Kind.PROFILE):
+        profile, node = stored, incoming
+    elif kinds in ((Kind.PROFILE, Kind.ENTITY), (Kind.PROFILE, Kind.PROFILE)):
+        profile, node = incoming, stored
+    else:
+        return incoming, ""
+    joined = profile
+    if profile.title in ("", profile.id) and node.title:
+        joined = replace(profile, title=node.title)
+    if node.kind is Kind.PROFILE:
+        return joined, ""
+    lost = [
+        name for name, value in node.properties.items() if profile.properties.get(name) != value
+    ]
+    if not lost:
+        return joined, ""
+    return joined, f"{', '.join(lost)}: not kept, as the entity has a profile; set them there"
+
+
+def _check_fields(entry: Entry, *names: str) -> None:
     for name in entry:
         if name not in names:
-            raise unknown("field", name, names)
+            raise unknown_name("field", name, names)
 
 
 def _id(entry: Entry, name: str) -> Any:
-    """Texts and whole numbers; the door checks the rest."""
+    """Return a text or a number, which is validated with the row."""
     if entry.get(name) in (None, ""):
         raise Invalid(f"{name} is missing")
     return entry[name]
@@ -258,26 +240,23 @@ def _text(entry: Entry, name: str, default: str | None = None) -> str:
     if value is None or value == "":
         raise Invalid(f"{name} {'must not be empty' if value == '' else 'is missing'}")
     if not isinstance(value, str):
-        raise Invalid(f"{name} must be text, not {type(value).__name__}")
+        raise Invalid(f"{name} must be text, got {type(value).__name__}")
     return value
 
 
 def _properties(entry: Entry) -> Mapping[str, Any]:
     value = entry.get("properties")
     if value is not None and not isinstance(value, Mapping):
-        raise Invalid(f"properties must be an object, not {type(value).__name__}")
+        raise Invalid(f"properties must be an object, got {type(value).__name__}")
     return value or {}
 
 
-def _more(entry: Entry) -> dict[str, Any]:
-    return {name: entry[name] for name in _MORE if entry.get(name) is not None}
+def _row_fields(entry: Entry) -> dict[str, Any]:
+    return {name: entry[name] for name in _ROW_FIELDS if entry.get(name) is not None}
 
 
-def _titled(entry: Entry, properties: Mapping[str, Any], id: str) -> dict[str, Any]:
-    """An entity of which nothing is known but its id is called by it."""
-    return {"title": entry.get("title") or ("" if properties or entry.get("summary") else id)}
-
-
-def _made(content: str) -> str:
-    """The id of a piece that has none: the same content always gets the same."""
-    return f"{'-'.join(slug(content[:200]).split('-')[:6])}-{hashlib.blake2b(content.encode(errors='replace'), digest_size=4).hexdigest()}"
+def _content_id(content: str) -> str:
+    """Return the id of a piece without one: the same for the same content."""
+    words = slugify(content[:200]).split("-")[:6]
+    digest = hashlib.blake2b(content.encode(errors="replace"), digest_size=4).hexdigest()
+    return f"{'-'.join(words)}-{digest}"

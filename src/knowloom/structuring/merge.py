@@ -1,4 +1,4 @@
-"""Three-layer dicts brought together: the portions of one text, and a text beside what is already stored."""
+"""Merge three layers: the chunks of one text with each other, and a text with stored items."""
 
 from __future__ import annotations
 
@@ -9,84 +9,74 @@ from typing import Any
 from knowloom import codec
 from knowloom.model import Item, Kind
 from knowloom.report import Skipped
-from knowloom.structuring.schema import Layers
+from knowloom.structuring.schema import Entry, Layers
 
 
-def merged(parts: Sequence[Layers]) -> Layers:
-    """One dict. Pieces with the same content are one; different pieces that chose the same id get different ones."""
-    whole: Layers = {"metadata": {}, "pieces": [], "graph": {"nodes": [], "edges": []}}
-    contents: dict[str, str] = {}
-    for part in parts:
-        for id, entry in part["metadata"].items():
-            before = whole["metadata"].get(id, {})
-            whole["metadata"][id] = entry | {
-                "properties": before.get("properties", {}) | entry.get("properties", {})
-            }
-        nodes = {node["node_id"] for node in whole["graph"]["nodes"]}
-        whole["graph"]["nodes"] += [
-            node for node in part["graph"]["nodes"] if node["node_id"] not in nodes
-        ]
-        taken = {piece["piece_id"] for piece in whole["pieces"]} | {
-            *whole["metadata"],
-            *(node["node_id"] for node in whole["graph"]["nodes"]),
-        }
-        names: dict[str, str] = {}
-        for piece in part["pieces"]:
-            known = contents.get(_hash(piece))
-            names[piece["piece_id"]] = id = known or free(piece["piece_id"], taken)
-            if known is None:
-                taken.add(id)
-                contents[_hash(piece)] = id
-                whole["pieces"].append(piece | {"piece_id": id})
-        whole["graph"]["edges"] += _explained_by(part["graph"]["edges"], names)
-    return whole | {"graph": whole["graph"] | {"edges": _once(whole["graph"]["edges"])}}
+def merge_chunks(chunks: Sequence[Layers]) -> Layers:
+    """Merge the layers of chunks; equal pieces become one, others with the same id get new ids."""
+    metadata: dict[str, Any] = {}
+    nodes: list[Entry] = []
+    pieces: dict[str, Entry] = {}
+    edges: list[Entry] = []
+    ids_by_content: dict[str, str] = {}
+    for chunk in chunks:
+        for id, entry in chunk["metadata"].items():
+            properties = metadata.get(id, {}).get("properties", {}) | entry.get("properties", {})
+            metadata[id] = entry | {"properties": properties}
+        node_ids = {node["node_id"] for node in nodes}
+        nodes += [node for node in chunk["graph"]["nodes"] if node["node_id"] not in node_ids]
+        used = {*pieces, *metadata, *(node["node_id"] for node in nodes)}
+        renamed: dict[str, str] = {}
+        for piece in chunk["pieces"]:
+            content = _content_digest(piece)
+            id = ids_by_content.get(content) or unique_id(piece["piece_id"], used)
+            renamed[piece["piece_id"]] = id
+            if content not in ids_by_content:
+                used.add(id)
+                ids_by_content[content] = id
+                pieces[id] = piece | {"piece_id": id}
+        edges += _rename_pieces(chunk["graph"]["edges"], renamed)
+    graph = {"nodes": nodes, "edges": _deduplicate(edges)}
+    return {"metadata": metadata, "pieces": list(pieces.values()), "graph": graph}
 
 
-def beside(
+def merge_with_stored(
     layers: Layers, stored: Mapping[str, Item], source: str | None
 ) -> tuple[Layers, list[Skipped]]:
-    """What to load, so that nothing stored is lost: profiles keep the properties that the text does not mention, known nodes stay as
-    they are, and a piece never replaces what is about something else or from another source. What cannot be added is reported."""
-    metadata, skipped = {}, []
+    """Return the layers to load, so that nothing stored is lost, and the entries left out.
+
+    Profiles keep stored properties that the text does not mention, stored nodes stay as they are,
+    and a piece never replaces one about another entity or from another source.
+    """
+    metadata: dict[str, Any] = {}
+    skipped = []
     for id, entry in layers["metadata"].items():
         before = stored.get(id)
-        if before is not None and not entry.get("properties"):
+        if before is None:
+            metadata[id] = entry
+        elif not entry.get("properties"):
             continue
-        if before is not None and (
-            before.kind not in (Kind.PROFILE, Kind.ENTITY) or before.text or before.tags
-        ):
-            skipped.append(
-                Skipped(
-                    f"metadata[{id!r}]",
-                    id,
-                    f"the {before.kind} of this id has a text or tags, which a profile would replace",
-                )
-            )
+        elif before.kind not in (Kind.PROFILE, Kind.ENTITY) or before.text or before.tags:
+            problem = f"the {before.kind} of this id has a text or tags, which a profile would lose"
+            skipped.append(Skipped(f"metadata[{id!r}]", id, problem))
         else:
-            kept: dict[str, Any] = (
-                {}
-                if before is None
-                else {"properties": dict(before.properties) | entry.get("properties", {})}
-            )
-            metadata[id] = entry | kept
+            properties = dict(before.properties) | entry["properties"]
+            metadata[id] = entry | {"properties": properties}
     nodes = [node for node in layers["graph"]["nodes"] if node["node_id"] not in stored]
-    names = {
-        piece["piece_id"]: _own_id(piece, stored.get(piece["piece_id"]), source)
+    renamed = {
+        piece["piece_id"]: _piece_id(piece, stored.get(piece["piece_id"]), source)
         for piece in layers["pieces"]
     }
+    extra = {"source": source} if source else {}
     pieces = [
-        piece | {"piece_id": names[piece["piece_id"]]} | ({"source": source} if source else {})
-        for piece in layers["pieces"]
+        piece | {"piece_id": renamed[piece["piece_id"]]} | extra for piece in layers["pieces"]
     ]
-    return {
-        "metadata": metadata,
-        "pieces": pieces,
-        "graph": {"nodes": nodes, "edges": _explained_by(layers["graph"]["edges"], names)},
-    }, skipped
+    graph = {"nodes": nodes, "edges": _rename_pieces(layers["graph"]["edges"], renamed)}
+    return {"metadata": metadata, "pieces": pieces, "graph": graph}, skipped
 
 
-def ids(layers: Layers) -> list[str]:
-    """Every id that loading would write to."""
+def list_ids(layers: Layers) -> list[str]:
+    """Return every id that loading the layers would write."""
     return [
         *layers["metadata"],
         *(node["node_id"] for node in layers["graph"]["nodes"]),
@@ -94,46 +84,43 @@ def ids(layers: Layers) -> list[str]:
     ]
 
 
-def free(id: str, taken: Container[str]) -> str:
-    """The id, or the first of id-2, id-3 … that is not taken."""
-    number = 1
-    while (found := id if number == 1 else f"{id}-{number}") in taken:
+def unique_id(id: str, used: Container[str]) -> str:
+    """Return the id, or the first of id-2, id-3 … that is not used."""
+    unique, number = id, 1
+    while unique in used:
         number += 1
-    return found
+        unique = f"{id}-{number}"
+    return unique
 
 
-def _own_id(piece: Mapping[str, Any], before: Item | None, source: str | None) -> str:
-    """The id where it is new, or names an earlier state of the same piece; else one that no other source and no other entity gets."""
-    id, whose = str(piece["piece_id"]), (piece.get("entity_id"), source or None)
-    if before is None or (before.kind is Kind.NODE and (before.subject, before.source) == whose):
+def _piece_id(piece: Entry, before: Item | None, source: str | None) -> str:
+    """Return the id if it is new or an earlier state of this piece, else one with a digest."""
+    id, owner = str(piece["piece_id"]), (piece.get("entity_id"), source or None)
+    if before is None or (before.kind is Kind.NODE and (before.subject, before.source) == owner):
         return id
-    return f"{id}-{hashlib.blake2b(codec.to_json(whose).encode(), digest_size=4).hexdigest()}"
+    return f"{id}-{hashlib.blake2b(codec.to_json(owner).encode(), digest_size=4).hexdigest()}"
 
 
-def _hash(piece: Mapping[str, Any]) -> str:
+def _content_digest(piece: Entry) -> str:
     text = " ".join(str(piece["content"]).split())
     return hashlib.sha256(f"{piece.get('entity_id')}\n{text}".encode()).hexdigest()
 
 
-def _explained_by(
-    edges: Sequence[Mapping[str, Any]], names: Mapping[str, str]
-) -> list[Mapping[str, Any]]:
-    """The edges, with the new names of the pieces that explain them."""
-    renamed = []
+def _rename_pieces(edges: Sequence[Entry], renamed: Mapping[str, str]) -> list[Entry]:
+    """Return the edges with the new ids of the pieces that explain them."""
+    result = []
     for edge in edges:
         properties = edge.get("properties", {})
         piece = properties.get("piece_id")
-        renamed.append(
-            edge
-            if piece not in names
-            else {**edge, "properties": {**properties, "piece_id": names[piece]}}
-        )
-    return renamed
+        if piece in renamed:
+            edge = {**edge, "properties": {**properties, "piece_id": renamed[piece]}}
+        result.append(edge)
+    return result
 
 
-def _once(edges: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of edges with the same ends and type, the first."""
-    found: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+def _deduplicate(edges: Sequence[Entry]) -> list[Entry]:
+    """Return the first edge of each source, target and type."""
+    first: dict[tuple[str, str, str], Entry] = {}
     for edge in edges:
-        found.setdefault((edge["source_id"], edge["target_id"], edge["edge_type"]), edge)
-    return list(found.values())
+        first.setdefault((edge["source_id"], edge["target_id"], edge["edge_type"]), edge)
+    return list(first.values())

@@ -1,4 +1,4 @@
-"""Free text to three layers with a language model: asked portion by portion, and again with what is wrong until the answer is right."""
+"""Ask a language model for three layers, chunk by chunk, and again if an answer is invalid."""
 
 from __future__ import annotations
 
@@ -8,212 +8,212 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from typing import Any
 
-from knowloom.caching import cached
 from knowloom.errors import Invalid, Unavailable
 from knowloom.ports import LLM, Message
 from knowloom.report import Skipped
 from knowloom.structuring import schema
-from knowloom.structuring.chunking import portions
-from knowloom.structuring.merge import merged
+from knowloom.structuring.chunking import split_chunks
+from knowloom.structuring.merge import merge_chunks
 from knowloom.structuring.schema import Layers
 
 log = logging.getLogger(__name__)
 
-MAX_CHARS = 12_000  # of a portion: about 3,000 tokens, whose structure still fits the usual limits of an answer
-LEAST_CHARS = 1_000  # a portion this short is not parted again when its answer was cut
-MOST_COMPLAINTS = 20  # told to the model at a time
-CUT = "the answer was cut off at the model's length limit; answer with fewer words"
+MAX_CHARS = 12_000  # of a chunk: about 3,000 tokens, whose structure fits usual answer limits
+MIN_CHARS = 1_000  # a chunk this short is not split again if its answer was cut off
+MAX_PROBLEMS = 20  # listed in one repair request
+MAX_EXCERPT = 120  # characters of an answer that is no JSON
+CUT_OFF = "the answer was cut off at the model's length limit; answer with fewer words"
+_THOUGHTS = re.compile(r"\s*<think>.*?</think>", re.S)
+_OBJECT_START = re.compile(r"\{\s*[\"}]")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the model said about a portion: the how-manieth time, and what was wrong with it."""
+class ModelAnswer:
+    """One answer about a chunk, and its problems."""
 
-    portion: int
+    chunk: int
     attempt: int
     text: str
-    complaints: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The valid entries of an answer, None without JSON, and what is wrong with the others."""
+
+    layers: Layers | None
+    skipped: list[Skipped]
+    problems: list[str]
 
 
 @dataclass(slots=True)
-class Structuring:
-    """One run. `answers` has every answer so far, also when the run fails."""
+class StructuringRun:
+    """One run over a text. `answers` has every answer so far, also if the run fails."""
 
     llm: LLM
     entity: str | None = None
     max_retries: int = 3
     progress: Callable[[str, int, int], None] | None = None
-    answers: list[Answer] = field(default_factory=list)
-    portions: int = 0
+    answers: list[ModelAnswer] = field(default_factory=list)
+    chunk_count: int = 0
 
     def run(self, text: str, max_chars: int = MAX_CHARS) -> tuple[Layers, list[Skipped]]:
-        """The layers, and the entries that stayed wrong, each with its portion and place."""
-        layers: list[Layers] = []
+        """Return the layers, and the entries that stayed invalid, with chunk and place."""
+        parts: list[Layers] = []
         skipped: list[Skipped] = []
-        whole_text = portions(text, max_chars)
-        for number, portion in enumerate(whole_text):
+        chunks = split_chunks(text, max_chars)
+        for number, chunk in enumerate(chunks):
             if self.progress is not None:
-                self.progress("portions", number, len(whole_text))
-            for found, wrong in self._structured(portion):
-                layers.append(found)
-                skipped += wrong
-        whole = merged(layers)
-        if not (whole["metadata"] or whole["pieces"] or whole["graph"]["nodes"]):
+                self.progress("chunks", number, len(chunks))
+            for layers, invalid in self._structure(chunk):
+                parts.append(layers)
+                skipped += invalid
+        merged = merge_chunks(parts)
+        if not (merged["metadata"] or merged["pieces"] or merged["graph"]["nodes"]):
             raise self._unusable(f"{skipped[0].where}: {skipped[0].why}")
         if self.entity is not None:
             type, colon, _ = self.entity.partition(":")
-            whole["metadata"].setdefault(
-                self.entity, {"entity_type": type if type and colon else "entity"}
-            )
-        return whole, skipped
+            profile = {"entity_type": type if type and colon else "entity"}
+            merged["metadata"].setdefault(self.entity, profile)
+        return merged, skipped
 
-    def _structured(self, text: str) -> list[tuple[Layers, list[Skipped]]]:
-        """The layers of one portion, or of its halves where the answer about the whole does not fit."""
-        self.portions += 1
-        number = self.portions
+    def _structure(self, text: str) -> list[tuple[Layers, list[Skipped]]]:
+        """Return the layers of a chunk, or of its halves if the answer about it is cut off."""
+        self.chunk_count += 1
+        number = self.chunk_count
         best: tuple[Layers, list[Skipped]] | None = None
-        complaints: list[str] = []
-        talk = _opening(text, self.entity)
+        problems: list[str] = []
+        messages = _build_messages(text, self.entity)
         for attempt in range(1, self.max_retries + 2):
-            reply = self.llm.complete(talk)
-            if (
-                reply.cut
-                and len(text) > LEAST_CHARS
-                and len(halves := portions(text, len(text) * 3 // 5)) > 1
-            ):
-                self.answers.append(Answer(number, attempt, reply.text, (CUT,)))
-                log.info("portion %d: the answer was cut off, parted in %d", number, len(halves))
-                return [found for half in halves for found in self._structured(half)]
-            found, wrong, complaints = self._judged(reply.text, reply.cut, number)
-            self.answers.append(Answer(number, attempt, reply.text, tuple(complaints)))
-            if found is not None and (best is None or len(wrong) <= len(best[1])):
-                best = (found, wrong)
-            if not complaints:
+            reply = self.llm.complete(messages)
+            if reply.cut and len(halves := _split_half(text)) > 1:
+                self.answers.append(ModelAnswer(number, attempt, reply.text, (CUT_OFF,)))
+                log.info("chunk %d: answer cut off, split in %d", number, len(halves))
+                return [result for half in halves for result in self._structure(half)]
+            result = self._check_answer(reply.text, reply.cut, number)
+            problems = result.problems
+            self.answers.append(ModelAnswer(number, attempt, reply.text, tuple(problems)))
+            if result.layers is not None and (best is None or len(result.skipped) <= len(best[1])):
+                best = (result.layers, result.skipped)
+            if not problems:
                 break
-            log.info("portion %d, answer %d: %d complaints", number, attempt, len(complaints))
-            talk = [
-                *_opening(text, self.entity),
+            log.info("chunk %d, answer %d: %d problems", number, attempt, len(problems))
+            messages = [
+                *_build_messages(text, self.entity),
                 Message("assistant", reply.text or "(nothing)"),
-                Message("user", _repair(complaints)),
+                Message("user", _build_repair(problems)),
             ]
         if best is None:
-            raise self._unusable(f"portion {number}: {complaints[0]}")
+            raise self._unusable(f"chunk {number}: {problems[0]}")
         return [best]
 
-    def _unusable(self, why: str) -> Unavailable:
-        return Unavailable(
-            f"{self.llm.name}: no usable answer in {len(self.answers)} attempts, {why}",
-            "unstructured",
-        )
+    def _unusable(self, reason: str) -> Unavailable:
+        attempts = len(self.answers)
+        message = f"{self.llm.name}: no usable answer in {attempts} attempts, {reason}"
+        return Unavailable(message, "unstructured")
 
-    def _judged(
-        self, text: str, cut: bool, number: int
-    ) -> tuple[Layers | None, list[Skipped], list[str]]:
-        """The valid entries, the others, and what to tell the model; None where there is no JSON."""
+    def _check_answer(self, text: str, is_cut: bool, number: int) -> _Attempt:
         try:
-            given: dict[str, Any] = parsed(text)
+            answer = parse_answer(text)
         except Invalid as error:
-            return None, [], [CUT if cut else str(error)]
-        known = frozenset() if self.entity is None else frozenset([self.entity])
-        layers, wrong = schema.checked(given, known)
+            return _Attempt(None, [], [CUT_OFF if is_cut else str(error)])
+        external = frozenset() if self.entity is None else frozenset([self.entity])
+        layers, invalid = schema.validate_layers(answer, external)
         if self.entity is not None:
             layers["pieces"] = [
                 {**piece, "entity_id": piece.get("entity_id") or self.entity}
                 for piece in layers["pieces"]
             ]
-        placed = [Skipped(f"portion {number}: {one.where}", one.what, one.why) for one in wrong]
-        return layers, placed, [f"{one.where}: {one.why} ({one.what})" for one in wrong]
+        return _Attempt(
+            layers,
+            [Skipped(f"chunk {number}: {entry.where}", entry.what, entry.why) for entry in invalid],
+            [f"{entry.where}: {entry.why} ({entry.what})" for entry in invalid],
+        )
 
 
-@cached("structuring prompt", 1)
-def prompt() -> str:
+def _split_half(text: str) -> list[str]:
+    return split_chunks(text, len(text) * 3 // 5) if len(text) > MIN_CHARS else [text]
+
+
+@cache
+def read_prompt() -> str:
     return resources.files("knowloom.structuring").joinpath("prompt.md").read_text("utf-8")
 
 
 def prompt_version() -> str:
-    """Changes whenever the prompt does."""
-    return hashlib.sha256(prompt().encode()).hexdigest()[:12]
+    """Return a digest of the prompt."""
+    return hashlib.sha256(read_prompt().encode()).hexdigest()[:12]
 
 
-def _opening(text: str, entity: str | None) -> list[Message]:
-    about = (
+def _build_messages(text: str, entity: str | None) -> list[Message]:
+    subject = (
         f"The notes are about {entity}, or written by them: use this id for them.\n\n"
         if entity
         else ""
     )
-    return [Message("system", prompt()), Message("user", f"{about}The notes:\n\n{text}")]
+    return [Message("system", read_prompt()), Message("user", f"{subject}The notes:\n\n{text}")]
 
 
-def _repair(complaints: list[str]) -> str:
-    shown = "\n".join(f"- {one}" for one in complaints[:MOST_COMPLAINTS])
-    more = (
-        f"\n- and {len(complaints) - MOST_COMPLAINTS} more like these"
-        if len(complaints) > MOST_COMPLAINTS
-        else ""
+def _build_repair(problems: list[str]) -> str:
+    lines = [f"- {problem}" for problem in problems[:MAX_PROBLEMS]]
+    if len(problems) > MAX_PROBLEMS:
+        lines.append(f"- and {len(problems) - MAX_PROBLEMS} more like these")
+    return "\n".join(
+        [
+            "That answer cannot be used:",
+            *lines,
+            "Answer again with the complete, corrected JSON object and nothing else.",
+        ]
     )
-    return f"That answer cannot be used:\n{shown}{more}\nAnswer again with the complete, corrected JSON object and nothing else."
 
 
-SHOWN = 120  # characters of an answer that is no JSON
-_THOUGHTS = re.compile(r"\s*<think>.*?</think>", re.S)
-_START = re.compile(r"\{\s*[\"}]")
-
-
-def parsed(answer: str) -> dict[str, Any]:
-    """The object, or Invalid with what a repair needs to know."""
+def parse_answer(answer: str) -> dict[str, Any]:
+    """Return the JSON object in an answer; Invalid says what the model must repair."""
     text = _THOUGHTS.sub("", answer, count=1) if answer.lstrip().startswith("<think>") else answer
-    start = _START.search(text)
+    if not text.strip():
+        raise Invalid("the answer is empty")
+    start = _OBJECT_START.search(text)
     if start is None:
-        raise Invalid(
-            f"there is no JSON object in the answer {_shown(text)}"
-            if text.strip()
-            else "the answer is empty"
-        )
+        raise Invalid(f"there is no JSON object in the answer {_excerpt(text)}")
     if text[: start.start()].rstrip().endswith("["):
         raise Invalid(
             "the answer is a JSON list; it must be one object with metadata, pieces and graph"
         )
     try:
-        found, end = _DECODER.raw_decode(text, start.start())
+        value, end = _DECODER.raw_decode(text, start.start())
     except json.JSONDecodeError as error:
-        raise Invalid(
-            f"not JSON: {error.msg} at line {error.lineno} column {error.colno}, near {_near(text, error.pos)}"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise Invalid(
-            f"not JSON: {error if isinstance(error, ValueError) else 'nested too deeply'}"
-        ) from None
-    if _START.search(text, end):
+        near = repr(text[max(0, error.pos - 20) : error.pos + 20])
+        place = f"line {error.lineno} column {error.colno}"
+        raise Invalid(f"not JSON: {error.msg} at {place}, near {near}") from None
+    except ValueError as error:
+        raise Invalid(f"not JSON: {error}") from None
+    except RecursionError:
+        raise Invalid("not JSON: nested too deeply") from None
+    if _OBJECT_START.search(text, end):
         raise Invalid("the answer has more than one JSON object; it must have exactly one")
-    return dict(found)
+    return dict(value)
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     line = " ".join(text.split())
-    return repr(line if len(line) <= SHOWN else line[: SHOWN - 1] + "…")
+    return repr(line if len(line) <= MAX_EXCERPT else line[: MAX_EXCERPT - 1] + "…")
 
 
-def _near(text: str, position: int) -> str:
-    return repr(text[max(0, position - 20) : position + 20])
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in result:
+            raise ValueError(f"duplicate name {name!r} in one object")
+        result[name] = value
+    return result
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(
-            name
-            for number, (name, _) in enumerate(pairs)
-            if name in [other for other, _ in pairs[:number]]
-        )
-        raise ValueError(f"the name {twice!r} stands twice in one object")
-    return found
-
-
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_reject_constant)

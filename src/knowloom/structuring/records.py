@@ -1,10 +1,10 @@
-"""Check-in records: a folder per run with the raw input, the structured JSON and what led to it. It appears complete, or not at all.
+"""Check-in records: a folder per run with its input and result. It appears complete or not at all.
 
 20260131T120000000000Z-1a2b3c4d5e6f/
   input.txt         the text, byte for byte
-  structured.json   the three layers; not there when the run failed
-  record.json       time, space, entity, source, hash, model, prompt, entries left out, error
-  artifacts/        answer-01-1.txt … (portion, attempt) and, once the store has it, loaded.json: what loading did
+  structured.json   the three layers; missing if the run failed
+  record.json       time, space, entity, source, hash, model, prompt, skipped entries, error
+  artifacts/        answer-01-1.txt … (chunk, attempt) and, once it is stored, loaded.json
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from knowloom import codec
 from knowloom.errors import Corrupt, Invalid, NotFound, Unavailable
 from knowloom.report import Report, Skipped
 from knowloom.structuring import schema
-from knowloom.structuring.merge import free
-from knowloom.structuring.prompting import Answer
+from knowloom.structuring.merge import unique_id
+from knowloom.structuring.prompting import ModelAnswer
 from knowloom.structuring.schema import Layers
 
 VERSION = 1
+_WRITTEN_FIELDS = ("space", "entity", "source", "hash", "model", "prompt", "max_retries", "error")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What a run was given, and what came of it. `layers` is None for a run that failed, and `error` says why."""
+class IngestRecord:
+    """The input and result of a run. `layers` is None if it failed, and `error` says why."""
 
     text: str
     space: str
@@ -54,55 +55,55 @@ class Record:
 
 
 def content_hash(text: str, space: str, entity: str | None) -> str:
-    """Names a text, where it goes and whom it is about."""
+    """Return a hash of a text, its space and its entity."""
     return hashlib.sha256(codec.to_json([space, entity, text]).encode()).hexdigest()
 
 
-def write(folder: Path, record: Record, answers: Sequence[Answer]) -> Path:
-    """The new record's own folder. Readable by its owner alone: it has whatever the text had."""
+def write_record(folder: Path, record: IngestRecord, answers: Sequence[ModelAnswer]) -> Path:
+    """Write a record and return its folder, which only its owner can read, as texts are private."""
     name = f"{record.time.astimezone(UTC):%Y%m%dT%H%M%S%fZ}-{record.hash[:12]}"
     with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".partial", dir=folder))
         try:
             _fill(partial, record, answers)
-            own = folder / free(name, {path.name for path in folder.iterdir()})
-            partial.rename(own)
+            complete = folder / unique_id(name, {path.name for path in folder.iterdir()})
+            partial.rename(complete)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-    return own
+    return complete
 
 
-def _fill(folder: Path, record: Record, answers: Sequence[Answer]) -> None:
-    facts = {
-        name: getattr(record, name)
-        for name in ("space", "entity", "source", "hash", "model", "prompt", "max_retries", "error")
-    }
-    wrong = [
-        {"portion": one.portion, "attempt": one.attempt, "complaints": list(one.complaints)}
-        for one in answers
-    ]
-    rows = {
+def _fill(folder: Path, record: IngestRecord, answers: Sequence[ModelAnswer]) -> None:
+    row = {
         "version": VERSION,
         "time": codec.time_to_text(record.time),
-        **facts,
-        "skipped": [asdict(one) for one in record.skipped],
-        "answers": wrong,
+        **{name: getattr(record, name) for name in _WRITTEN_FIELDS},
+        "skipped": [asdict(entry) for entry in record.skipped],
+        "answers": [
+            {
+                "portion": answer.chunk,
+                "attempt": answer.attempt,
+                "complaints": list(answer.problems),
+            }
+            for answer in answers
+        ],
     }
     (folder / "artifacts").mkdir()
-    for one in answers:
-        _put(folder / "artifacts" / f"answer-{one.portion:02}-{one.attempt}.txt", one.text)
-    _put(folder / "input.txt", record.text)
+    for answer in answers:
+        name = f"answer-{answer.chunk:02}-{answer.attempt}.txt"
+        _write_text(folder / "artifacts" / name, answer.text)
+    _write_text(folder / "input.txt", record.text)
     if record.layers is not None:
-        _put(folder / "structured.json", _json(record.layers))
-    _put(folder / "record.json", _json(rows))
+        _write_text(folder / "structured.json", _to_json(record.layers))
+    _write_text(folder / "record.json", _to_json(row))
 
 
-def loaded(folder: Path, report: Report) -> None:
-    """Say in the record that the store has it now."""
+def mark_loaded(folder: Path, report: Report) -> None:
+    """Add the report of loading a record to it."""
     with _writable(folder):
         partial = folder / "artifacts" / ".loaded.json.partial"
-        _put(partial, _json(asdict(report)))
+        _write_text(partial, _to_json(asdict(report)))
         partial.replace(folder / "artifacts" / "loaded.json")
 
 
@@ -110,8 +111,8 @@ def is_loaded(folder: Path) -> bool:
     return (folder / "artifacts" / "loaded.json").is_file()
 
 
-def read(folder: Path) -> Record:
-    """A record as it was written; structured JSON that somebody edited since is checked again."""
+def read_record(folder: Path) -> IngestRecord:
+    """Read a record; its structured JSON, which a user may have edited, is validated again."""
     if not (folder / "record.json").is_file():
         raise NotFound(
             f"{str(folder)!r} is not a check-in record: it has no record.json", "no_record"
@@ -119,63 +120,49 @@ def read(folder: Path) -> Record:
     try:
         row = json.loads((folder / "record.json").read_text("utf-8"))
         text = (folder / "input.txt").read_bytes().decode()
-        layers = (
-            json.loads((folder / "structured.json").read_text("utf-8"))
-            if (folder / "structured.json").is_file()
-            else None
-        )
-        skipped = tuple(Skipped(**one) for one in row["skipped"])
-        facts: dict[str, Any] = {
-            name: row[name]
-            for name in ("space", "entity", "source", "model", "prompt", "max_retries", "error")
-        }
+        structured = folder / "structured.json"
+        layers = json.loads(structured.read_text("utf-8")) if structured.is_file() else None
+        skipped = tuple(Skipped(**entry) for entry in row["skipped"])
+        values: dict[str, Any] = {name: row[name] for name in _WRITTEN_FIELDS if name != "hash"}
         time = codec.text_to_time(row["time"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Corrupt(
-            f"the check-in record {str(folder)!r} is damaged: {type(error).__name__}: {error}"
-        ) from error
+        problem = f"{type(error).__name__}: {error}"
+        raise Corrupt(f"the check-in record {str(folder)!r} is damaged: {problem}") from error
     except OSError as error:
         raise Unavailable(
             f"the check-in record {str(folder)!r} cannot be read: {error.strerror}"
         ) from error
-    return Record(
-        text,
-        time=time,
-        layers=None if layers is None else _valid(folder, layers, facts["entity"]),
-        skipped=skipped,
-        **facts,
-    )
+    valid = None if layers is None else _validate(structured, layers, values["entity"])
+    return IngestRecord(text, time=time, layers=valid, skipped=skipped, **values)
 
 
-def same(folder: Path, hash: str) -> Iterator[tuple[Path, Record]]:
-    """Good records of the same content, the latest first."""
+def find_records(folder: Path, hash: str) -> Iterator[tuple[Path, IngestRecord]]:
+    """Yield the records of successful runs with this content, the latest first."""
     if folder.is_dir():
         for path in sorted(folder.glob(f"[0-9]*-{hash[:12]}*"), reverse=True):
-            if (path / "structured.json").is_file() and (record := read(path)).hash == hash:
+            if (path / "structured.json").is_file() and (record := read_record(path)).hash == hash:
                 yield path, record
 
 
-def _valid(folder: Path, layers: object, entity: str | None) -> Layers:
+def _validate(path: Path, layers: object, entity: str | None) -> Layers:
     if not isinstance(layers, Mapping):
-        raise Corrupt(
-            f"{str(folder / 'structured.json')!r} must be an object with metadata, pieces and graph"
-        )
-    valid, wrong = schema.checked(layers, frozenset() if entity is None else frozenset([entity]))
-    if wrong:
-        raise Invalid(
-            f"{str(folder / 'structured.json')!r}: {wrong[0].where}: {wrong[0].why} ({wrong[0].what})"
-        )
+        raise Corrupt(f"{str(path)!r} must be an object with metadata, pieces and graph")
+    external = frozenset() if entity is None else frozenset([entity])
+    valid, invalid = schema.validate_layers(layers, external)
+    if invalid:
+        entry = invalid[0]
+        raise Invalid(f"{str(path)!r}: {entry.where}: {entry.why} ({entry.what})")
     return valid
 
 
-def _put(path: Path, text: str) -> None:
+def _write_text(path: Path, text: str) -> None:
     with path.open("wb") as file:
         file.write(text.encode(errors="replace"))
         file.flush()
         os.fsync(file.fileno())
 
 
-def _json(value: object) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
