@@ -36,8 +36,8 @@ from knowloom.cli.main import cli
 from knowloom.server import app as application
 from knowloom.server import settings
 from knowloom.server.auth import Keyring
-from knowloom.server.rate_limit import Rate
-from knowloom.server.settings import Limits
+from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.settings import ServerLimits
 from paths import ROOT
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -91,7 +91,7 @@ def server(
     kb: knowloom.Engine, keyring: Keyring | None = None, **limits: Any
 ) -> Iterator[TestClient]:
     with TestClient(
-        application.create(kb, keyring, Limits(**limits)), base_url="http://localhost"
+        application.create_app(kb, keyring, ServerLimits(**limits)), base_url="http://localhost"
     ) as client:
         yield client
 
@@ -919,7 +919,7 @@ class TestAccess:
 
     def test_the_rate_fills_up_with_time(self) -> None:
         now = [0.0]
-        rate = Rate(60, lambda: now[0])
+        rate = RateLimiter(60, lambda: now[0])
         assert [rate.wait_s("k") for _ in range(60)] == [0.0] * 60
         assert rate.wait_s("k") == pytest.approx(1.0)
         now[0] = 1.0
@@ -1139,7 +1139,7 @@ class TestBadInput:
         self, own: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         kb = knowloom.open(str(own), embedder=None)
-        broken = application.create(kb)
+        broken = application.create_app(kb)
         broken.state.engine = None
         with TestClient(broken, base_url="http://localhost") as client:
             answer = client.post("/api/context", json={"query": "measles"})
@@ -1204,7 +1204,7 @@ class TestOperations:
                 )
 
     def test_every_field_of_a_context_request_stands_in_the_docs(self) -> None:
-        from knowloom.server.schemas import ContextRequest
+        from knowloom.server.schemas.context import ContextRequest
 
         docs = (ROOT / "docs" / "http.md").read_text("utf-8")
         assert [name for name in ContextRequest.model_fields if f"| `{name}` |" not in docs] == []
@@ -1627,10 +1627,10 @@ class TestProcess:
             assert httpx.get(f"{base}/api/spaces", headers=bearer(text)).status_code == 200
         keyring.revoke(key.id, NOW)
         assert (
-            settings.keyring_for("127.0.0.1", keyring.path) is not None
+            settings.load_keyring("127.0.0.1", keyring.path) is not None
         )  # taking away the last key does not open the door
         with pytest.raises(knowloom.Invalid, match="knowloom keys add"):
-            settings.keyring_for("0.0.0.0", keyring.path)
+            settings.load_keyring("0.0.0.0", keyring.path)
 
     def test_without_its_packages_it_says_what_to_install(self) -> None:
         script = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['knowloom', 'serve']; from knowloom.cli.main import main; main()"
@@ -1672,7 +1672,7 @@ def described(own: Path) -> Iterator[Any]:
     with knowloom.open(str(own), embedder=None) as kb:
         yield schemathesis.openapi.from_asgi(
             "/openapi.json",
-            application.create(kb, limits=Limits(requests_per_minute=0, hosts=("*",))),
+            application.create_app(kb, limits=ServerLimits(requests_per_minute=0, hosts=("*",))),
         )
 
 
@@ -1732,8 +1732,8 @@ def test_questions_take_turns_unless_they_wait_for_another_machine(
 ) -> None:
     with knowloom.open("memory:", embedder=embedder) as kb:
         kb.add(knowloom.Item("a", "t", type="faq", text="alpha"))
-        app = application.create(kb, limits=Limits(hosts=("*",)))
-        app.state.turn = Turns()
+        app = application.create_app(kb, limits=ServerLimits(hosts=("*",)))
+        app.state.cpu_lock = Turns()
         with TestClient(app) as client:
             for path, asked in (
                 ("context", {"tenant_ids": ["t"]}),
@@ -1744,7 +1744,7 @@ def test_questions_take_turns_unless_they_wait_for_another_machine(
                     client.post(f"/api/{path}", json={"query": "alpha", **asked}).status_code == 200
                 )
             assert client.get("/api/spaces").status_code == 200
-        assert app.state.turn.taken == turns
+        assert app.state.cpu_lock.taken == turns
 
 
 def test_the_documentation_needs_no_network(client):

@@ -10,9 +10,9 @@ from threading import Thread
 
 import pytest
 
-from knowloom.server.supervisor import Handed, hand_out
+from knowloom.server.connections import HandoverSocket, distribute_connections
 
-Given = tuple[socket.socket, list[socket.socket], list[Handed], Thread]
+Given = tuple[socket.socket, list[socket.socket], list[HandoverSocket], Thread]
 
 
 @pytest.fixture
@@ -22,10 +22,12 @@ def given() -> Iterator[Given]:
     pairs = [socket.socketpair() for _ in range(2)]
     for end, _ in pairs:
         end.setblocking(False)
-    taken = [Handed(fileno=end.detach()) for _, end in pairs]
+    taken = [HandoverSocket(fileno=end.detach()) for _, end in pairs]
     for handed in taken:
         handed.settimeout(30)
-    thread = Thread(target=hand_out, args=(listening, [end for end, _ in pairs]), daemon=True)
+    thread = Thread(
+        target=distribute_connections, args=(listening, [end for end, _ in pairs]), daemon=True
+    )
     thread.start()
     yield listening, [end for end, _ in pairs], taken, thread
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Logs of the service: one line a request, as JSON for machines or plain for a terminal; and the engine's notes for one answer."""
+"""Request logging, as JSON lines or plain text, and collection of warnings for a response."""
 
 from __future__ import annotations
 
@@ -10,56 +10,49 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
-_notes: ContextVar[list[str] | None] = ContextVar("notes", default=None)
+_warnings: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
 
 
-class Lines(logging.Formatter):
-    """One JSON object a line: time, level, message, and what the record has to say by name."""
+class JsonLineFormatter(logging.Formatter):
+    """One JSON object per line: time, level, message, and the `fields` of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = (
-            datetime.fromtimestamp(record.created, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z")
-        )
-        said = getattr(record, "said", {})
-        message = "request" if said else record.getMessage()
-        return json.dumps(
-            {"time": time, "level": record.levelname.lower(), "message": message} | said
-        )
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = getattr(record, "fields", {})
+        message = "request" if fields else record.getMessage()
+        level = record.levelname.lower()
+        row = {"time": time.replace("+00:00", "Z"), "level": level, "message": message}
+        return json.dumps(row | fields)
 
 
-class Notes(logging.Handler):
-    """Gives what the engine warns of to the request that is being answered."""
+class WarningCollector(logging.Handler):
+    """Appends the engine's warnings to the list of the current request."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        notes = _notes.get()
-        if notes is not None:
-            notes.append(record.getMessage())
+        messages = _warnings.get()
+        if messages is not None:
+            messages.append(record.getMessage())
 
 
-NOTES = Notes(logging.WARNING)
+COLLECTOR = WarningCollector(logging.WARNING)
 
 
 @contextmanager
-def noted() -> Iterator[list[str]]:
-    """What the engine warns of meanwhile."""
-    logging.getLogger("knowloom").addHandler(NOTES)  # the same handler is added once
-    notes: list[str] = []
-    token = _notes.set(notes)
+def collect_warnings() -> Iterator[list[str]]:
+    """Yield a list of the warnings that the engine logs within the block."""
+    logging.getLogger("knowloom").addHandler(COLLECTOR)  # adding the same handler again is a no-op
+    messages: list[str] = []
+    token = _warnings.set(messages)
     try:
-        yield notes
+        yield messages
     finally:
-        _notes.reset(token)
+        _warnings.reset(token)
 
 
-def to_stderr() -> None:
-    """Log to standard error: of knowloom everything from information on, of others only warnings."""
+def log_to_stderr() -> None:
+    """Log to standard error: requests of the server, and warnings of everything else."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-        if sys.stderr.isatty()
-        else Lines()
-    )
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(plain if sys.stderr.isatty() else JsonLineFormatter())
     logging.getLogger().addHandler(handler)
     logging.getLogger("knowloom.http").setLevel(logging.INFO)

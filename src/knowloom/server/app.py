@@ -1,4 +1,4 @@
-"""The whole application around one engine."""
+"""The FastAPI application around one engine."""
 
 from __future__ import annotations
 
@@ -21,93 +21,104 @@ from knowloom.engine import Engine
 from knowloom.server import errors
 from knowloom.server.auth import Keyring
 from knowloom.server.metrics import Metrics
-from knowloom.server.middleware import ASSETS, Guard
-from knowloom.server.rate_limit import Rate
+from knowloom.server.middleware import DOCS_ASSETS, GuardMiddleware
+from knowloom.server.rate_limit import RateLimiter
 from knowloom.server.routes import (
     assemble,
     check_answer,
     client_api,
+    context,
     graph,
     history,
     knowledge,
     memory,
+    operations,
     provide,
     query,
 )
-from knowloom.server.settings import Limits
+from knowloom.server.settings import ServerLimits
 
-ABOUT = """Context for AI agents: the right knowledge, exactly within the token budget, with the reason for every line.
+DESCRIPTION = """Context for AI agents: the relevant knowledge, within the token budget, with the
+reason for every line.
 
-Send a key as `Authorization: Bearer knowloom_…` (or `X-API-Key`) unless the server is open. Errors are problem details (RFC 9457)."""
+Send an API key as `Authorization: Bearer knowloom_…` (or `X-API-Key`) unless the server has none.
+Errors are problem details (RFC 9457)."""
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"description": title, "content": {errors.MEDIA_TYPE: {"schema": errors.PROBLEM}}}
+    status: {"description": title, "content": {errors.MEDIA_TYPE: {"schema": errors.SCHEMA}}}
     for status, title in errors.TITLES.items()
 }
+# In the order of the documentation page.
+FAMILIES = (
+    context,
+    query,
+    provide,
+    graph,
+    assemble,
+    check_answer,
+    knowledge,
+    client_api,
+    history,
+    memory,
+    operations,
+)
 
 
-def create(
+def create_app(
     kb: Engine,
     keyring: Keyring | None = None,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     workers: int = 2,
-    rate: Rate | None = None,
+    rate: RateLimiter | None = None,
 ) -> FastAPI:
-    """`workers` threads answer requests: as many as the machine has cores for a store in this process, as more would only
-    make the event loop wait. Without a keyring everybody may do everything. `rate` is one that several processes share."""
+    """Return the application of an engine.
+
+    `workers` is the number of threads that handle requests; for a store in this process, more
+    threads than cores only slow down the event loop. Without a keyring all requests are allowed.
+    `rate` is a limiter shared with other processes.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = workers
         yield
 
+    bearer = HTTPBearer(auto_error=False, description="A key created with `knowloom keys add`")
     app = FastAPI(
         title="knowloom",
         version=__version__,
-        description=ABOUT,
+        description=DESCRIPTION,
         lifespan=lifespan,
         responses=ERRORS,
-        dependencies=[
-            Security(HTTPBearer(auto_error=False, description="A key made by `knowloom keys add`")),
-            Depends(errors.known_parameters),
-        ],
+        dependencies=[Security(bearer), Depends(errors.reject_unknown_parameters)],
         redirect_slashes=False,
         redoc_url=None,
         docs_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
-    app.state.engine, app.state.metrics, app.state.turn = kb, Metrics(), Lock()
-    app.include_router(query.routes)
-    app.include_router(provide.routes)
-    app.include_router(graph.routes)
-    app.include_router(assemble.routes)
-    app.include_router(check_answer.routes)
-    app.include_router(knowledge.routes)
-    app.include_router(client_api.routes)
-    app.include_router(history.routes)
-    app.include_router(memory.routes)
+    app.state.engine, app.state.metrics, app.state.cpu_lock = kb, Metrics(), Lock()
+    for family in FAMILIES:
+        app.include_router(family.router)
     _add_documentation(app)
-    errors.install(app)
-    limits = limits or Limits()
+    errors.install_handlers(app)
+    limits = limits or ServerLimits()
+    rate = rate or RateLimiter(limits.requests_per_minute)
     app.add_middleware(
-        Guard,
-        limits=limits,
-        keyring=keyring,
-        metrics=app.state.metrics,
-        rate=rate or Rate(limits.requests_per_minute),
+        GuardMiddleware, limits=limits, keyring=keyring, metrics=app.state.metrics, rate=rate
     )
     return app
 
 
 def _add_documentation(app: FastAPI) -> None:
-    """The page that shows every route. Its scripts come from here: it works without a network, and tells nobody who reads it."""
-    app.mount(ASSETS, StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static"))
+    """Serve the documentation page with local scripts: it works offline and contacts no CDN."""
+    static = Path(fastapi_offline.__file__).parent / "static"
+    app.mount(DOCS_ASSETS, StaticFiles(directory=static))
 
     @app.get("/docs", include_in_schema=False)
     async def documentation() -> HTMLResponse:
         return get_swagger_ui_html(
             openapi_url="/openapi.json",
             title="knowloom",
-            swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
-            swagger_css_url=f"{ASSETS}/swagger-ui.css",
-            swagger_favicon_url=f"{ASSETS}/favicon.png",
+            swagger_js_url=f"{DOCS_ASSETS}/swagger-ui-bundle.js",
+            swagger_css_url=f"{DOCS_ASSETS}/swagger-ui.css",
+            swagger_favicon_url=f"{DOCS_ASSETS}/favicon.png",
         )

@@ -1,4 +1,4 @@
-"""Who may do what: API keys, of which only hashes are stored, in one small file beside the knowledge."""
+"""API keys: roles, readable and writable spaces, and the file that stores their hashes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from time import sleep
-from typing import Any
 
 from knowloom import codec, tiers, validation
-from knowloom.errors import Corrupt, Forbidden, Invalid, NotFound, Unavailable, unknown
+from knowloom.errors import Corrupt, Forbidden, Invalid, NotFound, Unavailable, unknown_name
+from knowloom.wire import JsonObject
 
-ROLES = ("viewer", "editor", "admin")  # each may do what the ones before it may
-ALL = "*"
-LOCK_TRIES = 100  # of 50 ms each
+ROLES = ("viewer", "editor", "admin")  # each includes the ones before it
+ALL_SPACES = "*"
+LOCK_TRIES = 100
+LOCK_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A key without its secret: the spaces it may read and write ("*" for all), its role and its tier."""
+class ApiKey:
+    """A key without its secret: its role, its tier, and its spaces ("*" for all)."""
 
     id: str
     name: str
@@ -41,9 +42,9 @@ class Key:
         self._check("read", spaces, {*self.reads, *self.writes})
 
     def check_stored(self, spaces: Sequence[str]) -> None:
-        """To read items and links as they are stored: not every tier may."""
+        """Check access to items and links as they are stored, which not every tier has."""
         self.check_read(spaces)
-        tiers.check_full(tiers.stored(self.tier), "reading items and links as they are stored")
+        tiers.check_full(tiers.tier_of_key(self.tier), "reading items and links as they are stored")
 
     def check_write(self, space: str) -> None:
         self.check_role("editor")
@@ -51,49 +52,51 @@ class Key:
 
     def check_role(self, role: str) -> None:
         if ROLES.index(self.role) < ROLES.index(role):
-            raise Forbidden(f"this needs the role {role!r}; the key has {self.role!r}")
+            raise Forbidden(f"role must be {role!r}, got {self.role!r}")
 
-    def _check(self, what: str, spaces: Sequence[str], allowed: set[str]) -> None:
+    def _check(self, action: str, spaces: Sequence[str], allowed: set[str]) -> None:
         for space in spaces:
-            if ALL not in allowed and space not in allowed:
-                raise Forbidden(f"the key may not {what} space {space!r}")
+            if ALL_SPACES not in allowed and space not in allowed:
+                raise Forbidden(f"the key may not {action} space {space!r}")
 
     def writable(self, spaces: Sequence[str]) -> list[str]:
-        return [space for space in spaces if ALL in self.writes or space in self.writes]
+        return [space for space in spaces if ALL_SPACES in self.writes or space in self.writes]
 
     def visible(self, spaces: Sequence[str]) -> list[str]:
         allowed = {*self.reads, *self.writes}
-        return [space for space in spaces if ALL in allowed or space in allowed]
+        return [space for space in spaces if ALL_SPACES in allowed or space in allowed]
 
 
-EVERYBODY = Key("open", "anyone on this machine", "", (ALL,), (ALL,), "admin", "enterprise")
+# The key of requests to a server without keys.
+ANONYMOUS = ApiKey(
+    "open", "any local process", "", (ALL_SPACES,), (ALL_SPACES,), "admin", "enterprise"
+)
 
 
 class Keyring:
-    """The keys of a file. It is read again whenever it changes, so several servers and `knowloom keys` share it."""
+    """The keys of a file, reread when it changes: servers and `knowloom keys` share it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = Lock()
-        self._seen: tuple[int, int, int] | None = (
-            None  # time, size and number of the file that was read
-        )
-        self._keys: dict[str, Key] = {}
+        # Modification time, size and inode of the file that was read.
+        self._stamp: tuple[int, int, int] | None = None
+        self._keys: dict[str, ApiKey] = {}
 
-    def active(self) -> list[Key]:
+    def active(self) -> list[ApiKey]:
         return [key for key in self.keys() if not key.revoked_at]
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[ApiKey]:
         with self._lock:
             self._refresh()
             return sorted(self._keys.values(), key=lambda key: key.id)
 
-    def find(self, secret: str) -> Key | None:
-        """The key whose secret this is, unless it was revoked."""
+    def find(self, secret: str) -> ApiKey | None:
+        """Return the key with this secret, unless it was revoked."""
         with self._lock:
             self._refresh()
             key = self._keys.get(secret.split("_")[1] if secret.count("_") >= 2 else "")
-        if key is None or key.revoked_at or not hmac.compare_digest(key.hash, hashed(secret)):
+        if key is None or key.revoked_at or not hmac.compare_digest(key.hash, hash_secret(secret)):
             return None
         return key
 
@@ -106,110 +109,96 @@ class Keyring:
         role: str,
         tier: str,
         now: datetime,
-    ) -> tuple[Key, str]:
-        """A new key and its secret, which is shown once and never stored."""
+    ) -> tuple[ApiKey, str]:
+        """Create a key; return it and its secret, which is never stored."""
         if role not in ROLES:
-            raise unknown("role", role, ROLES)
-        tiers.name_of(tier)
+            raise unknown_name("role", role, ROLES)
+        tiers.validate_tier(tier)
         if not reads and not writes:
-            raise Invalid("a key needs a space to read or to write; * means all")
+            raise Invalid("a key needs at least one space to read or write; * for all")
         if writes and role == "viewer":
-            raise Invalid(
-                "a viewer cannot write: give the role editor or admin, or no space to write"
-            )
-        validation.names("the names of a key and its spaces", [name, *reads, *writes])
+            raise Invalid("a viewer cannot write: use the role editor or admin, or only read")
+        validation.validate_names("names of a key and its spaces", [name, *reads, *writes])
         id = secrets.token_hex(4)
         secret = f"knowloom_{id}_{secrets.token_urlsafe(32)}"
-        key = Key(
-            id,
-            name,
-            hashed(secret),
-            tuple(reads),
-            tuple(writes),
-            role,
-            tier,
-            codec.time_to_text(now),
-        )
-        self._change(lambda keys: {**keys, id: key})
+        spaces = (tuple(reads), tuple(writes))
+        key = ApiKey(id, name, hash_secret(secret), *spaces, role, tier, codec.time_to_text(now))
+        self._update(lambda keys: {**keys, id: key})
         return key, secret
 
-    def revoke(self, id: str, now: datetime) -> Key:
-        found = {key.id: key for key in self.keys()}
-        if id not in found:
-            raise NotFound(f"no key {id!r}; known: {', '.join(found) or 'none'}")
-        key = replace(found[id], revoked_at=found[id].revoked_at or codec.time_to_text(now))
-        self._change(lambda keys: {**keys, id: key})
+    def revoke(self, id: str, now: datetime) -> ApiKey:
+        keys = {key.id: key for key in self.keys()}
+        if id not in keys:
+            raise NotFound(f"unknown key {id!r}; available: {', '.join(keys) or 'none'}")
+        key = replace(keys[id], revoked_at=keys[id].revoked_at or codec.time_to_text(now))
+        self._update(lambda keys: {**keys, id: key})
         return key
 
-    def _change(self, change: Callable[[dict[str, Key]], dict[str, Key]]) -> None:
-        """Write the file anew, whole or not at all, readable by its owner alone."""
+    def _update(self, change: Callable[[dict[str, ApiKey]], dict[str, ApiKey]]) -> None:
+        """Replace the file atomically; only its owner can read it."""
         with self._lock:
-            partial = self._alone()
+            partial = self._lock_file()
             try:
                 self._refresh()
-                _write(partial, change(dict(self._keys)).values())
+                _write_keys(partial, change(dict(self._keys)).values())
                 partial.replace(self.path)
             except OSError as error:
                 partial.unlink(missing_ok=True)
-                raise Unavailable(
-                    f"cannot write the keys to {str(self.path)!r}: {error.strerror}"
-                ) from error
+                raise self._unwritable(error) from error
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
 
-    def _alone(self) -> Path:
-        """The file to write to. Whoever made it is the only one who changes the keys, until it has become them."""
+    def _lock_file(self) -> Path:
+        """Create the file to write to. It is also the lock: creation fails while it exists."""
         partial = self.path.with_name(f"{self.path.name}.partial")
         for _ in range(LOCK_TRIES):
             try:
                 os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
                 return partial
             except FileExistsError:
-                sleep(0.05)
+                sleep(LOCK_PAUSE_S)
             except OSError as error:
-                raise Unavailable(
-                    f"cannot write the keys to {str(self.path)!r}: {error.strerror}"
-                ) from error
+                raise self._unwritable(error) from error
         raise Unavailable(
             f"another process is changing the keys; if none is, delete {str(partial)!r}"
         )
 
+    def _unwritable(self, error: OSError) -> Unavailable:
+        return Unavailable(f"cannot write keys to {str(self.path)!r}: {error.strerror}")
+
     def _refresh(self) -> None:
+        path = str(self.path)
         try:
             stat = self.path.stat()
-            seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if self._seen != seen:
+            stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if self._stamp != stamp:
                 rows = json.loads(self.path.read_text("utf-8"))["keys"]
-                self._keys, self._seen = {key.id: key for key in map(_key, rows)}, seen
+                self._keys, self._stamp = {key.id: key for key in map(_parse_key, rows)}, stamp
         except FileNotFoundError:
-            self._keys, self._seen = {}, None
+            self._keys, self._stamp = {}, None
         except OSError as error:
-            raise Unavailable(
-                f"cannot read the keys in {str(self.path)!r}: {error.strerror}"
-            ) from error
+            raise Unavailable(f"cannot read keys from {path!r}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise Corrupt(
-                f"{str(self.path)!r} is not a file of keys: {type(error).__name__}"
-            ) from error
+            raise Corrupt(f"{path!r} is not a key file: {type(error).__name__}") from error
 
 
-def _write(path: Path, keys: Iterable[Key]) -> None:
+def _write_keys(path: Path, keys: Iterable[ApiKey]) -> None:
     with path.open("w", encoding="utf-8") as file:
         json.dump({"keys": [asdict(key) for key in keys]}, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _key(row: dict[str, Any]) -> Key:
+def _parse_key(row: JsonObject) -> ApiKey:
     spaces = {name: tuple(map(str, row.get(name, ()))) for name in ("reads", "writes")}
     texts = {name: str(value) for name, value in row.items() if name not in spaces}
-    key = Key(**texts, **spaces)  # type: ignore[arg-type]
+    key = ApiKey(**texts, **spaces)  # type: ignore[arg-type]
     if key.role not in ROLES or not key.hash.isascii():
         raise ValueError
     return key
 
 
-def hashed(secret: str) -> str:
-    """Secrets are 32 random bytes, so a plain hash cannot be guessed back."""
+def hash_secret(secret: str) -> str:
+    """Return the SHA-256 of a secret: 32 random bytes need no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,46 +1,63 @@
-"""What a route can ask of its request: the engine, the key, the counters."""
+"""Accessors of the application's state for routes: engine, key, tier, metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from fastapi import Request
 
 from knowloom import tiers
 from knowloom.engine import Engine
-from knowloom.server.auth import Key
+from knowloom.model import Problem
+from knowloom.server.auth import ApiKey
 from knowloom.server.metrics import Metrics
 from knowloom.tiers import Tier
 
 
-def engine(request: Request) -> Engine:
-    found: Engine = request.app.state.engine
-    return found
+def get_engine(request: Request) -> Engine:
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+def get_metrics(request: Request) -> Metrics:
+    metrics: Metrics = request.app.state.metrics
+    return metrics
+
+
+def get_key(request: Request) -> ApiKey:
+    """Return the key that the middleware accepted."""
+    key: ApiKey = request.state.key
+    return key
+
+
+def get_tier(request: Request, tier: str | None = None) -> Tier:
+    """Return the tier of the key, or the lower `tier` of the request."""
+    return tiers.lower_tier(tiers.tier_of_key(get_key(request).tier), tier)
 
 
 @contextmanager
-def turn(request: Request) -> Iterator[None]:
-    """One question at a time, where answering it is nothing but computing: two at once would take turns every few milliseconds, and both
-    take as long as both together. Requests that wait for others, or write, do not wait for a turn."""
-    if not engine(request).asks_nobody:
+def cpu_turn(request: Request) -> Iterator[None]:
+    """Run CPU-bound queries one at a time.
+
+    Under the GIL two of them switch every few milliseconds, and both take as long as both
+    together. Writes and queries that wait for the network do not take the lock.
+    """
+    if not get_engine(request).reader.is_cpu_bound:
         yield
         return
-    with request.app.state.turn:
+    with request.app.state.cpu_lock:
         yield
 
 
-def metrics(request: Request) -> Metrics:
-    found: Metrics = request.app.state.metrics
-    return found
+def record_context(request: Request, tokens: int, problems: Iterable[Problem]) -> None:
+    """Count the tokens of a response and the problems that degraded it."""
+    metrics = get_metrics(request)
+    metrics.tokens.inc(tokens)
+    record_problems(request, problems)
 
 
-def tier_of(request: Request, asked: str | None = None) -> Tier:
-    """The tier of the key. A request may ask for less."""
-    return tiers.lower(tiers.stored(key_of(request).tier), asked)
-
-
-def key_of(request: Request) -> Key:
-    """The key the guard let in."""
-    found: Key = request.state.key
-    return found
+def record_problems(request: Request, problems: Iterable[Problem]) -> None:
+    metrics = get_metrics(request)
+    for problem in problems:
+        metrics.degraded.labels(problem.code).inc()

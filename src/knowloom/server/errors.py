@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): the right status, a message that names the field, nothing of the inside."""
+"""Errors as problem details (RFC 9457), without internals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CODES = {
     408: "body_too_slow",
     413: "body_too_large",
 }
-PROBLEM = {
+SCHEMA = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "code"],
     "properties": {
@@ -69,18 +69,19 @@ PROBLEM = {
         ],
     },
 }
+MAX_FIELDS = 20  # invalid fields in one response
+MAX_DETAIL = 5  # invalid fields in its detail
 
 
-class Json(JSONResponse):
-    """JSON of anything, also of text that is not Unicode: half a surrogate pair is written as its escape."""
+class LenientJSONResponse(JSONResponse):
+    """A JSON response whose text may contain lone surrogates, which are escaped."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(
-            content, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        ).encode("utf-8", "backslashreplace")
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "backslashreplace")
 
 
-def problem(
+def problem_response(
     status: int,
     detail: str,
     code: str,
@@ -96,79 +97,72 @@ def problem(
     }
     if errors:
         body["errors"] = list(errors)
-    return Json(body, status, headers, media_type=MEDIA_TYPE)
+    return LenientJSONResponse(body, status, headers, media_type=MEDIA_TYPE)
 
 
-def install(app: FastAPI) -> None:
-    """One handler for each kind of error."""
-    app.add_exception_handler(KnowloomError, _knowloom)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
+def install_handlers(app: FastAPI) -> None:
+    app.add_exception_handler(KnowloomError, _handle_knowloom_error)
+    app.add_exception_handler(RequestValidationError, _handle_invalid_request)
+    app.add_exception_handler(HTTPException, _handle_http_error)
 
 
-async def known_parameters(request: Request) -> None:
-    """A dependency of every route: a parameter that it does not have was meant to be another. Async, as others take a worker."""
+async def reject_unknown_parameters(request: Request) -> None:
+    """Raise for query parameters that the route does not have: they are probably misspelled.
+
+    A dependency of every route; async, because sync dependencies take a worker thread.
+    """
     if not request.query_params:
         return
-    known = {field.alias for field in request.scope["route"].dependant.query_params}
-    message = f"no such parameter; known: {', '.join(sorted(known)) or 'none'}"
-    if wrong := [name for name in request.query_params if name not in known]:
-        raise RequestValidationError(
-            [{"loc": ("query", name), "type": "extra_forbidden", "msg": message} for name in wrong]
-        )
+    names = {field.alias for field in request.scope["route"].dependant.query_params}
+    message = f"unknown parameter; available: {', '.join(sorted(names)) or 'none'}"
+    fault = {"type": "extra_forbidden", "msg": message}
+    unknown = [name for name in request.query_params if name not in names]
+    if unknown:
+        raise RequestValidationError([{"loc": ("query", name)} | fault for name in unknown])
 
 
-async def _knowloom(_: Request, error: Exception) -> JSONResponse:
+async def _handle_knowloom_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, KnowloomError)
     if error.status >= 500:
         log.error("request failed: %s: %s", error.code, error)
-        return problem(
-            error.status,
-            "this cannot be done now; the log of the server has the reason",
-            error.code,
-        )
-    # The library names the spaces that exist; a stranger is not told.
+        detail = "the request cannot be served now; see the server log"
+        return problem_response(error.status, detail, error.code)
+    # The library's message lists the existing spaces, which a client may not know.
     detail = str(error).partition(";")[0] if error.code == "unknown_space" else str(error)
-    return problem(error.status, detail, error.code)
+    return problem_response(error.status, detail, error.code)
 
 
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
-    """Which fields are wrong and how; what was sent is not repeated."""
+async def _handle_invalid_request(_: Request, error: Exception) -> JSONResponse:
+    """Report the invalid fields without repeating their values."""
     assert isinstance(error, RequestValidationError)
-    found = [
+    faults = error.errors()
+    if any(fault["type"] == "json_invalid" for fault in faults):
+        return problem_response(400, "the body is not JSON", "malformed")
+    fields = [
         {
-            "field": ".".join(str(part)[:100] for part in one["loc"][1:]) or "body",
-            "message": one["msg"],
+            "field": ".".join(str(part)[:100] for part in fault["loc"][1:]) or "body",
+            "message": fault["msg"],
         }
-        for one in error.errors()[:20]
+        for fault in faults[:MAX_FIELDS]
     ]
-    if any(one["type"] == "json_invalid" for one in error.errors()):
-        return problem(400, "the body is not JSON", "malformed")
-    return problem(
-        422, "; ".join(f"{one['field']}: {one['message']}" for one in found[:5]), "invalid", found
-    )
+    detail = "; ".join(f"{field['field']}: {field['message']}" for field in fields[:MAX_DETAIL])
+    return problem_response(422, detail, "invalid", fields)
 
 
-async def _http(_: Request, error: Exception) -> JSONResponse:
+async def _handle_http_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     detail = "the body is not JSON" if error.status_code == 400 else str(error.detail)
-    return problem(
-        error.status_code,
-        detail,
-        CODES.get(error.status_code, "error"),
-        headers=dict(error.headers or {}),
-    )
+    code = CODES.get(error.status_code, "error")
+    return problem_response(error.status_code, detail, code, headers=dict(error.headers or {}))
 
 
-def unforeseen(error: Exception) -> JSONResponse:
-    """Where it happened goes to the log; what the error says does not, as that may be the user's text."""
+def internal_error(error: Exception) -> JSONResponse:
+    """Log the location of an unexpected error, not its message, which may hold the user's text."""
     if isinstance(error, RecursionError):
-        return problem(400, "the body is nested too deeply", "malformed")
+        return problem_response(400, "the body is nested too deeply", "malformed")
     places = " < ".join(
         f"{Path(frame.filename).name}:{frame.lineno}"
         for frame in reversed(extract_tb(error.__traceback__)[-5:])
     )
     log.error("request failed: %s at %s", type(error).__name__, places)
-    return problem(
-        500, "something went wrong inside; the log of the server has the reason", "error"
-    )
+    return problem_response(500, "internal error; see the server log", "error")

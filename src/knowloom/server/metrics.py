@@ -1,4 +1,4 @@
-"""What the service counts about itself."""
+"""Prometheus metrics of the server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from knowloom.server.settings import METRICS_FOLDER
 
+LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
 
 class Metrics:
-    """Prometheus counters. Where several processes serve together, they are added up in a folder that its environment names."""
+    """Counters of requests, latencies, tokens and degraded responses.
+
+    Several server processes add up their counts in the folder that METRICS_FOLDER names.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -21,12 +26,11 @@ class Metrics:
             ["route", "method", "status"],
             registry=self.registry,
         )
-        buckets = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
         self.latency = Histogram(
             "knowloom_request_seconds",
-            "Time to answer",
+            "Response time",
             ["route"],
-            buckets=buckets,
+            buckets=LATENCY_BUCKETS_S,
             registry=self.registry,
         )
         self.tokens = Counter(
@@ -36,15 +40,15 @@ class Metrics:
         )
         self.degraded = Counter(
             "knowloom_degraded_total",
-            "Answers that were weaker than asked, by reason",
+            "Degraded responses by reason",
             ["code"],
             registry=self.registry,
         )
 
-    def text(self) -> bytes:
-        """Of all processes that serve together, as Prometheus reads it."""
+    def render(self) -> bytes:
+        """Return the metrics of all server processes in the Prometheus text format."""
         if METRICS_FOLDER not in os.environ:
             return generate_latest(self.registry)
-        together = CollectorRegistry()
-        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
-        return generate_latest(together)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""What happens to every request: an id, checks of host, origin, size and media type, the key, the rate, a log line, counters."""
+"""Middleware around every request: id, host and origin checks, limits, key, log line, metrics."""
 
 from __future__ import annotations
 
@@ -13,26 +13,34 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowloom.errors import Unavailable
-from knowloom.server.auth import EVERYBODY, Key, Keyring
-from knowloom.server.errors import problem, unforeseen
+from knowloom.server.auth import ANONYMOUS, ApiKey, Keyring
+from knowloom.server.errors import internal_error, problem_response
 from knowloom.server.metrics import Metrics
-from knowloom.server.rate_limit import Rate
-from knowloom.server.settings import Limits
+from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.settings import ServerLimits
 
 log = logging.getLogger("knowloom.http")
 
-OPEN_PATHS = ("/healthz", "/readyz")  # need no key: whoever starts and stops the process asks
-WRITES = ("POST", "PUT", "PATCH", "DELETE")
-READABLE = ("/docs", "/openapi.json")  # say how to ask, not what is known
-ASSETS = "/docs-assets"  # the scripts of that page
-METHODS = ("GET", "HEAD", "OPTIONS", *WRITES)
+PROBE_PATHS = ("/healthz", "/readyz")  # without a key and under any host name, for orchestrators
+PUBLIC_PATHS = ("/docs", "/openapi.json")  # the documentation reveals no knowledge
+DOCS_ASSETS = "/docs-assets"
+WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", "HEAD", "OPTIONS", *WRITE_METHODS)
+CLIENT_CLOSED = 499  # the status in the log of a request whose client disconnected
+
+Headers = dict[str, str]
 
 
-class Guard:
-    """Plain ASGI middleware around the whole application."""
+class GuardMiddleware:
+    """Plain ASGI middleware that checks, limits, logs and counts requests."""
 
     def __init__(
-        self, app: ASGIApp, limits: Limits, keyring: Keyring | None, metrics: Metrics, rate: Rate
+        self,
+        app: ASGIApp,
+        limits: ServerLimits,
+        keyring: Keyring | None,
+        metrics: Metrics,
+        rate: RateLimiter,
     ) -> None:
         self._app = app
         self._limits = limits
@@ -48,18 +56,14 @@ class Guard:
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope["headers"]
         }
-        given = headers.get("x-request-id", "")
-        request_id = (
-            given
-            if given.isascii() and given.replace("-", "").isalnum() and len(given) <= 64
-            else secrets.token_hex(8)
-        )
+        request_id = _request_id(headers)
         started = perf_counter()
-        seen = {"status": 0}
+        status = 0
 
-        async def answering(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                seen["status"] = message["status"]
+                status = message["status"]
                 message["headers"] = [
                     *message["headers"],
                     (b"x-request-id", request_id.encode()),
@@ -69,126 +73,112 @@ class Guard:
 
         scope.setdefault("state", {})
         try:
-            await (self._refusal(scope, headers) or self._app)(
-                scope, self._counted(receive), answering
-            )
+            handler = self._reject(scope, headers) or self._app
+            await handler(scope, self._limit_body(receive), send_with_headers)
         except ClientDisconnect:
-            log.debug("the client of request %s went away", request_id)
+            log.debug("client of request %s disconnected", request_id)
         except Exception as error:
-            # An answer that has begun is left incomplete: the server then closes the connection, and the client knows.
-            answer = unforeseen(error)
-            if not seen["status"]:
-                await answer(scope, receive, answering)
+            response = internal_error(error)
+            # A response that has begun stays incomplete: the server closes the connection.
+            if not status:
+                await response(scope, receive, send_with_headers)
         finally:
-            self._record(scope, request_id, seen["status"] or 499, perf_counter() - started)
+            self._record(scope, request_id, status or CLIENT_CLOSED, perf_counter() - started)
 
-    def _refusal(self, scope: Scope, headers: dict[str, str]) -> Response | None:
-        """Why a request is not let in, or None."""
-        if scope["path"] in OPEN_PATHS:
-            scope["state"]["key"] = EVERYBODY
+    def _reject(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return the error response of a request that is not allowed, else None."""
+        path = scope["path"]
+        if path in PROBE_PATHS:
+            scope["state"]["key"] = ANONYMOUS
             return None
-        host = _name(headers.get("host", ""))
-        if "*" not in self._limits.hosts and host not in self._limits.hosts:
-            return problem(421, "this server does not answer to that host name", "wrong_host")
-        if scope["method"] in WRITES and (
-            refused := _cross_site(headers) or self._unfit(scope["path"], headers)
-        ):
-            return refused
-        if scope["path"] in READABLE or scope["path"].startswith(f"{ASSETS}/"):
+        hosts = self._limits.hosts
+        if "*" not in hosts and _host_name(headers.get("host", "")) not in hosts:
+            return problem_response(421, "unknown host name; see --allow-host", "wrong_host")
+        if scope["method"] in WRITE_METHODS:
+            response = _reject_cross_site(headers) or self._reject_body(path, headers)
+            if response is not None:
+                return response
+        if path in PUBLIC_PATHS or path.startswith(f"{DOCS_ASSETS}/"):
             return None
-        return self._unknown(scope, headers)
+        return self._authenticate(scope, headers)
 
-    def _unfit(self, path: str, headers: dict[str, str]) -> Response | None:
+    def _reject_body(self, path: str, headers: Headers) -> Response | None:
         length = headers.get("content-length", "0")
         if not length.isdecimal():
-            return problem(400, "content-length is not a number", "malformed")
-        if int(length[:20]) > self._limits.max_body:
-            return too_large(self._limits.max_body)
-        media = headers.get("content-type", "").split(";")[0].strip().lower()
-        has_body = int(length[:20]) > 0 or "transfer-encoding" in headers
-        if (
-            has_body
-            and media != "application/json"
-            and not (media == "application/x-ndjson" and path.endswith("/bulk"))
-        ):
-            return problem(
-                415,
-                "the body must be application/json; a bulk load may also be application/x-ndjson",
-                "unsupported_media_type",
-            )
+            return problem_response(400, "content-length is not a number", "malformed")
+        size = int(length[:20])
+        if size > self._limits.max_body:
+            return problem_response(413, self._too_large(), "body_too_large")
+        media_type = headers.get("content-type", "").split(";")[0].strip().lower()
+        is_lines = media_type == "application/x-ndjson" and path.endswith("/bulk")
+        has_body = size > 0 or "transfer-encoding" in headers
+        if has_body and media_type != "application/json" and not is_lines:
+            detail = "body must be application/json, or application/x-ndjson for a bulk load"
+            return problem_response(415, detail, "unsupported_media_type")
         return None
 
-    def _unknown(self, scope: Scope, headers: dict[str, str]) -> Response | None:
+    def _authenticate(self, scope: Scope, headers: Headers) -> Response | None:
+        """Store the key of a request in its scope, or return the error response."""
         try:
-            key = self._key(headers)
+            key = self._find_key(headers)
         except Unavailable as error:
-            log.error("the keys cannot be read: %s", error)
-            return problem(error.status, "the keys cannot be read", error.code)
+            log.error("cannot read keys: %s", error)
+            detail = "cannot read keys; see the server log"
+            return problem_response(error.status, detail, error.code)
         if key is None:
-            return problem(
-                401,
-                "a valid key is needed: Authorization: Bearer knowloom_…",
-                "key_required",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-        wait = self._rate.wait_s(key.id)
-        if wait > 0:
-            return problem(
-                429,
-                "too many requests with this key",
-                "rate_limited",
-                headers={"Retry-After": str(int(wait) + 1)},
-            )
+            detail = "a valid key is required: Authorization: Bearer knowloom_…"
+            challenge = {"WWW-Authenticate": "Bearer"}
+            return problem_response(401, detail, "key_required", headers=challenge)
+        wait_s = self._rate.wait_s(key.id)
+        if wait_s > 0:
+            retry = {"Retry-After": str(int(wait_s) + 1)}
+            detail = "too many requests with this key"
+            return problem_response(429, detail, "rate_limited", headers=retry)
         scope["state"]["key"] = key
         return None
 
-    def _key(self, headers: dict[str, str]) -> Key | None:
+    def _find_key(self, headers: Headers) -> ApiKey | None:
         if self._keyring is None:
-            return EVERYBODY
+            return ANONYMOUS
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         return self._keyring.find(secret) if secret else None
 
-    def _counted(self, receive: Receive) -> Receive:
-        """The body, up to the limits of size and time, also when it comes without a length."""
-        seen, until, complete = (
-            0,
-            asyncio.get_running_loop().time() + self._limits.body_timeout_s,
-            False,
-        )
+    def _limit_body(self, receive: Receive) -> Receive:
+        """Return `receive` with limits of size and time, which also hold for chunked bodies."""
+        timeout_s = self._limits.body_timeout_s
+        deadline: float | None = asyncio.get_running_loop().time() + timeout_s
+        size = 0
 
-        async def counted() -> Message:
-            nonlocal seen, complete
+        async def receive_limited() -> Message:
+            nonlocal size, deadline
             try:
-                async with asyncio.timeout_at(
-                    None if complete else until
-                ):  # behind the body comes only the end of the connection
+                async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                # Closed: whoever sends slowly on purpose would else keep the connection.
-                raise HTTPException(
-                    408,
-                    f"the body took more than {self._limits.body_timeout_s:g} seconds",
-                    {"Connection": "close"},
-                ) from None
-            seen, complete = (
-                seen + len(message.get("body", b"")),
-                not message.get("more_body", False),
-            )
-            if seen > self._limits.max_body:
-                raise HTTPException(413, f"a body may have {self._limits.max_body:,} bytes")
+                # Closing frees the connection: the client may be slow on purpose.
+                detail = f"the body took more than {timeout_s:g} seconds"
+                raise HTTPException(408, detail, {"Connection": "close"}) from None
+            size += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                deadline = None  # only the disconnect follows, which may take long
+            if size > self._limits.max_body:
+                raise HTTPException(413, self._too_large())
             return message
 
-        return counted
+        return receive_limited
+
+    def _too_large(self) -> str:
+        return f"body must have at most {self._limits.max_body:,} bytes"
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        """The route's pattern, not the address: addresses hold names of spaces and items."""
+        """Log and count a request by its route pattern: paths contain names of spaces and items."""
         route = getattr(scope.get("route"), "path", "other")
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
         key = scope["state"].get("key")
         self._metrics.requests.labels(route, method, status).inc()
         self._metrics.latency.labels(route).observe(seconds)
-        said = {
+        fields = {
             "id": request_id,
             "method": method,
             "route": route,
@@ -196,28 +186,28 @@ class Guard:
             "ms": round(seconds * 1000, 1),
             "key": key.id if key else "-",
         }
-        log.info(
-            "request %s",
-            " ".join(f"{name}={value}" for name, value in said.items()),
-            extra={"said": said},
-        )
+        text = " ".join(f"{name}={value}" for name, value in fields.items())
+        log.info("request %s", text, extra={"fields": fields})
 
 
-def _cross_site(headers: dict[str, str]) -> Response | None:
-    """A page of another site must not write with the user's own browser."""
+def _request_id(headers: Headers) -> str:
+    """Return the client's request id if it is short and harmless, else a new one."""
+    id = headers.get("x-request-id", "")
+    is_safe = id.isascii() and id.replace("-", "").isalnum() and len(id) <= 64
+    return id if is_safe else secrets.token_hex(8)
+
+
+def _reject_cross_site(headers: Headers) -> Response | None:
+    """Reject writes that a page of another site makes with the user's browser."""
     origin = headers.get("origin")
     if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
-        return problem(403, "writes from another origin are refused", "cross_site")
+        return problem_response(403, "writes from another origin are refused", "cross_site")
     if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-        return problem(403, "writes from another site are refused", "cross_site")
+        return problem_response(403, "writes from another site are refused", "cross_site")
     return None
 
 
-def too_large(most: int) -> Response:
-    return problem(413, f"a body may have {most:,} bytes", "body_too_large")
-
-
-def _name(host: str) -> str:
-    """A host without its port; addresses of IPv6 without brackets."""
+def _host_name(host: str) -> str:
+    """Return a host without its port; an IPv6 address without brackets."""
     host = host.strip().lower()
     return host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host

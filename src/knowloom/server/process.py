@@ -1,4 +1,4 @@
-"""The process that answers: uvicorn around the application of one engine, until it is told to stop."""
+"""A server process: uvicorn around the application of one engine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from knowloom.engine import Engine
 from knowloom.errors import Unavailable
-from knowloom.server import access_log, app
-from knowloom.server.rate_limit import Rate
-from knowloom.server.settings import GRACE_S, Limits, address, greeting, keyring_for
+from knowloom.server.access_log import log_to_stderr
+from knowloom.server.app import create_app
+from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.settings import (
+    GRACE_S,
+    ServerLimits,
+    format_address,
+    load_keyring,
+    startup_lines,
+)
 
-COLLECT_AFTER = (
-    20_000,
-    20,
-    50,
-)  # values made, then collections of younger ones; Python's own: 700, 10, 10
+# Allocations before a collection, then collections of younger generations; default 700, 10, 10.
+GC_THRESHOLDS = (20_000, 20, 50)
 
 
 def serve(
@@ -33,97 +37,101 @@ def serve(
     keys: Path,
     *,
     workers: int,
-    limits: Limits,
+    limits: ServerLimits,
     say: Callable[[str], None],
 ) -> None:
-    """Answer requests in this process until SIGTERM or SIGINT; then finish the running ones."""
-    for line in greeting(host, port, keyring_for(host, keys)):
+    """Serve in this process until SIGTERM or SIGINT, then finish the running requests."""
+    for line in startup_lines(host, port, load_keyring(host, keys)):
         say(line)
-    listen(kb, keys, host, port, workers, limits)
+    run_server(kb, keys, host, port, workers, limits)
 
 
-def listen(
+def run_server(
     kb: Engine,
     keys: Path,
     host: str,
     port: int,
     workers: int,
-    limits: Limits,
+    limits: ServerLimits,
     *,
-    rate: Rate | None = None,
-    listening: socket.socket | None = None,
+    rate: RateLimiter | None = None,
+    listener: socket.socket | None = None,
 ) -> None:
-    """The same, on a socket of its own or on one that is `listening` already."""
-    access_log.to_stderr()
-    signal.signal(signal.SIGTERM, _stop)  # uvicorn hands the signal on when it has stopped
+    """Run uvicorn on `listener`, or on a new socket."""
+    log_to_stderr()
+    signal.signal(signal.SIGTERM, _stop)  # uvicorn re-raises the signal after its shutdown
     signal.signal(signal.SIGINT, _stop)
     server = uvicorn.Server(
         uvicorn.Config(
-            app.create(kb, keyring_for(host, keys), limits, workers, rate),
+            create_app(kb, load_keyring(host, keys), limits, workers, rate),
             host=host,
             port=port,
             log_config=None,
             access_log=False,
             server_header=False,
-            http=ending_after(limits.body_timeout_s),
+            http=protocol_with_timeout(limits.body_timeout_s),
             ws="none",
             timeout_graceful_shutdown=GRACE_S,
         )
     )
-    _collect_seldom()
+    _collect_rarely()
     try:
-        server.run(sockets=None if listening is None else [listening])
+        server.run(sockets=None if listener is None else [listener])
     except SystemExit as error:
         if error.code:
-            raise Unavailable(
-                f"cannot listen on {address(host, port)}: the log has the reason"
-            ) from None
+            address = format_address(host, port)
+            raise Unavailable(f"cannot listen on {address}; see the log") from None
 
 
-def _collect_seldom() -> None:
-    """A request makes thousands of values and hardly a cycle: looking for cycles every 700 values took 4 % of its time, and what was imported
-    was looked through again and again."""
+def _collect_rarely() -> None:
+    """Collect garbage less often: requests allocate thousands of values and hardly any cycle.
+
+    With the default thresholds the collector took 4 % of a request's time.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _stop(*_: object) -> None:
     raise SystemExit(0)
 
 
-def ending_after(seconds: float) -> type[H11Protocol]:
-    """uvicorn's protocol, which waits for the first line and the headers of a request for ever, with an end to that."""
+def protocol_with_timeout(seconds: float) -> type[H11Protocol]:
+    """Return uvicorn's protocol, closing connections without complete headers after `seconds`.
 
-    class Impatient(H11Protocol):
-        _patience: asyncio.TimerHandle | None = None
+    uvicorn itself waits for the headers of a request without a limit (slowloris).
+    """
+
+    class TimeoutProtocol(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._wait()
+            self._start_timer()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             if self.conn.their_state is not h11.IDLE:
-                self._wait_no_more()
-            elif self._patience is None:
-                self._wait()
+                self._cancel_timer()
+            elif self._timer is None:
+                self._start_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._wait_no_more()
+            self._cancel_timer()
             super().connection_lost(exc)
 
-        def _wait(self) -> None:
-            self._patience = self.loop.call_later(seconds, self._end)
+        def _start_timer(self) -> None:
+            self._timer = self.loop.call_later(seconds, self._close_idle)
 
-        def _wait_no_more(self) -> None:
-            if self._patience is not None:
-                self._patience.cancel()
-                self._patience = None
+        def _cancel_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
-        def _end(self) -> None:
-            self._patience = None
+        def _close_idle(self) -> None:
+            self._timer = None
             if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
                 self.transport.close()
 
-    return Impatient
+    return TimeoutProtocol

@@ -1,4 +1,4 @@
-"""How often a key may ask, in one process or in several that serve together."""
+"""Rate limits per API key, in one process or shared by several."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from typing import Any, Protocol
 
 
 class Buckets(Protocol):
-    """Two numbers by key: the requests used up, and when that was; 0 and 0 for a new one."""
+    """A table of (requests used, time of the last request) by key; (0, 0) for a new key."""
 
     def __getitem__(self, key: str) -> tuple[float, float]: ...
 
     def __setitem__(self, key: str, value: tuple[float, float]) -> None: ...
 
 
-class Rate:
-    """A bucket of requests per key: it fills at the allowed rate and holds a minute's worth."""
+class RateLimiter:
+    """A token bucket per key: it refills at the allowed rate and holds a minute's worth."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = monotonic) -> None:
         self._per_minute = per_minute
         self._clock = clock
-        self._buckets: Buckets = _Own()
+        self._buckets: Buckets = _LocalBuckets()
         self._lock: AbstractContextManager[Any] = Lock()
 
     @classmethod
-    def shared(cls, per_minute: int, processes: BaseContext) -> Rate:
-        """One that several processes count down together."""
-        rate = cls(per_minute)
-        rate._buckets, rate._lock = _Shared(processes), processes.Lock()
-        return rate
+    def shared(cls, per_minute: int, processes: BaseContext) -> RateLimiter:
+        """Return a limiter whose buckets are in memory shared by several processes."""
+        limiter = cls(per_minute)
+        limiter._buckets, limiter._lock = _SharedBuckets(processes), processes.Lock()
+        return limiter
 
     def wait_s(self, key: str) -> float:
-        """0 when the request may go on; else how long the caller should wait."""
+        """Count a request; return 0 if it is allowed, else the seconds to wait."""
         if not self._per_minute:
             return 0.0
         now = self._clock()
@@ -48,38 +48,35 @@ class Rate:
         return 0.0 if left >= 1 else (1 - left) * 60 / self._per_minute
 
 
-class _Own(dict[str, tuple[float, float]]):
+class _LocalBuckets(dict[str, tuple[float, float]]):
     def __missing__(self, key: str) -> tuple[float, float]:
         return (0.0, 0.0)
 
 
-class _Shared:
-    """A table in memory that processes share: a key's place is where its name hashes to, or the next free one."""
+class _SharedBuckets:
+    """A hash table in shared memory with linear probing."""
 
-    PLACES = 4096  # keys that can be told apart; should there be more, the last ones share a bucket
+    SLOTS = 4096  # if there are more keys, the last ones share a bucket
 
     def __init__(self, processes: BaseContext) -> None:
-        self._names = processes.RawArray("Q", self.PLACES)
-        self._used, self._since = (
-            processes.RawArray("d", self.PLACES),
-            processes.RawArray("d", self.PLACES),
-        )
+        self._hashes = processes.RawArray("Q", self.SLOTS)
+        self._used = processes.RawArray("d", self.SLOTS)
+        self._since = processes.RawArray("d", self.SLOTS)
 
-    def _place(self, key: str) -> int:
-        name = (
-            int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) | 1
-        )  # 0 marks a free place
-        for step in range(self.PLACES):
-            place = (name + step) % self.PLACES
-            if self._names[place] in (0, name):
-                self._names[place] = name
-                return place
-        return name % self.PLACES
+    def _slot(self, key: str) -> int:
+        digest = blake2b(key.encode(), digest_size=8).digest()
+        hash = int.from_bytes(digest) | 1  # 0 marks a free slot
+        for step in range(self.SLOTS):
+            slot = (hash + step) % self.SLOTS
+            if self._hashes[slot] in (0, hash):
+                self._hashes[slot] = hash
+                return slot
+        return hash % self.SLOTS
 
     def __getitem__(self, key: str) -> tuple[float, float]:
-        place = self._place(key)
-        return (self._used[place], self._since[place])
+        slot = self._slot(key)
+        return (self._used[slot], self._since[slot])
 
     def __setitem__(self, key: str, value: tuple[float, float]) -> None:
-        place = self._place(key)
-        self._used[place], self._since[place] = value
+        slot = self._slot(key)
+        self._used[slot], self._since[slot] = value

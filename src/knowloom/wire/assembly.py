@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from knowloom.capabilities.assembler.model import Assembly, StrategyReport
 from knowloom.model import Hit, Item, LeftOut
 from knowloom.wire import JsonObject
@@ -21,9 +19,7 @@ def assembly_to_json(assembly: Assembly) -> JsonObject:
     return {
         "text": assembly.text,
         "tokens": assembly.tokens,
-        "strategies": [
-            asdict(report) | {"reasons": list(report.reasons)} for report in assembly.strategies
-        ],
+        "strategies": [_report_to_json(report) for report in assembly.strategies],
         "left_out": [_omission_to_json(omission) for omission in assembly.left_out],
         "degraded": [problem_to_json(problem) for problem in assembly.degraded],
         "token_counter": assembly.token_counter,
@@ -45,16 +41,41 @@ def assembly_from_json(row: JsonObject) -> Assembly:
     return Assembly(
         text=row["text"],
         tokens=row["tokens"],
-        strategies=tuple(
-            StrategyReport(**report | {"reasons": tuple(report["reasons"])})
-            for report in row["strategies"]
-        ),
+        strategies=tuple(map(_report_from_json, row["strategies"])),
         fragments=tuple(fragment_from_json(fragment, items) for fragment in row["fragments"]),
         left_out=tuple(_omission_from_json(omission) for omission in row["left_out"]),
         degraded=problems_from_json(row),
         token_counter=row["token_counter"],
         optimality_gap=row["optimality_gap"],
         timings=dict(row["timings_ms"]),
+    )
+
+
+def _report_to_json(report: StrategyReport) -> JsonObject:
+    return {
+        "name": report.name,
+        "priority": report.priority,
+        "required": report.required,
+        "status": report.status,
+        "asked": report.offered_tokens,
+        "got": report.used_tokens,
+        "given": report.offered_pieces,
+        "used": report.used_pieces,
+        "reasons": list(report.reasons),
+    }
+
+
+def _report_from_json(row: JsonObject) -> StrategyReport:
+    return StrategyReport(
+        row["name"],
+        row["priority"],
+        row["required"],
+        row["status"],
+        row["asked"],
+        row["got"],
+        row["given"],
+        row["used"],
+        tuple(row["reasons"]),
     )
 
 

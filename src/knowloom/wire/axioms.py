@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from knowloom.axioms.checker import Checked
-from knowloom.axioms.model import Axiom, Condition, Rule, Violation
+from knowloom.axioms.model import Axiom, AxiomRule, Condition, Violation
 from knowloom.wire import JsonObject
 
 COUNTS = ("axioms", "entities", "relationships", "claims")
@@ -76,7 +76,7 @@ def axiom_from_json(row: JsonObject) -> Axiom:
     return Axiom(**row | {"tags": tuple(row["tags"]), "rules": rules})
 
 
-def _rule_from_json(row: JsonObject) -> Rule:
+def _rule_from_json(row: JsonObject) -> AxiomRule:
     lists = {name: tuple(row[name]) for name in ("properties", "values")}
     when = None if row["when"] is None else Condition(**row["when"])
-    return Rule(**row | lists | {"when": when})
+    return AxiomRule(**row | lists | {"when": when})

@@ -235,6 +235,11 @@ def stats_from_json(row: JsonObject) -> Stats:
     return Stats(**row["stats"], timings=dict(row.get("timings_ms", {})))
 
 
+def timings_to_json(timings: Mapping[str, float]) -> dict[str, float]:
+    """Return milliseconds by stage, rounded to microseconds."""
+    return {name: round(value, 3) for name, value in timings.items()}
+
+
 def _query_to_json(query: Query) -> JsonObject:
     return {
         "text": query.text,

@@ -9,7 +9,7 @@ from knowloom.wire.contexts import problem_to_json, problems_from_json
 
 
 def provision_to_json(provision: Provision) -> JsonObject:
-    """Return the sections in prompt order and their sources; item texts are in the sections only."""
+    """Return the sections in prompt order and their sources, without item texts."""
     retrieval = provision.retrieval
     return {
         "sections": dict(provision.sections),

@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 
 import knowloom
 from knowloom import Engine, Item, Kind
-from knowloom.server.app import create
+from knowloom.server.app import create_app
 from knowloom.server.auth import Keyring
-from knowloom.server.routes.check_answer import EXAMPLES, CheckAnswerRequest
+from knowloom.server.schemas.grounding import EXAMPLES, CheckAnswerRequest
 from paths import ROOT
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -38,7 +38,7 @@ def kb() -> Iterator[Engine]:
 
 @pytest.fixture
 def ask(kb: Engine) -> Ask:
-    client = TestClient(create(kb), base_url="http://127.0.0.1")
+    client = TestClient(create_app(kb), base_url="http://127.0.0.1")
     return lambda **body: client.post("/api/check_answer", json=body)
 
 
@@ -95,7 +95,7 @@ def test_what_makes_no_sense_is_refused(
 
 def test_a_key_reads_its_spaces_and_its_tier_what_it_may(kb: Engine, tmp_path: Path) -> None:
     keyring = Keyring(tmp_path / "keys.json")
-    client = TestClient(create(kb, keyring), base_url="http://127.0.0.1")
+    client = TestClient(create_app(kb, keyring), base_url="http://127.0.0.1")
 
     def ask(of_key: str, **body: Any) -> Any:
         secret = keyring.add(of_key, reads=["s"], writes=[], role="viewer", tier=of_key, now=NOW)[1]
@@ -123,7 +123,7 @@ def test_a_key_reads_its_spaces_and_its_tier_what_it_may(kb: Engine, tmp_path: P
 
 def test_meaning_is_that_of_the_servers_embedder() -> None:
     with knowloom.open("memory:") as kb:
-        client = TestClient(create(kb), base_url="http://127.0.0.1")
+        client = TestClient(create_app(kb), base_url="http://127.0.0.1")
         body = {
             "answer": "Buyers can return a purchase within 30 days.",
             "texts": ["Customers can send back their purchase within 30 days."],

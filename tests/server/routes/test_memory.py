@@ -22,7 +22,7 @@ NOW = "2026-06-01T00:00:00Z"
 
 @contextmanager
 def server(kb: knowloom.Engine, keyring: Keyring | None = None) -> Iterator[TestClient]:
-    with TestClient(application.create(kb, keyring), base_url="http://localhost") as client:
+    with TestClient(application.create_app(kb, keyring), base_url="http://localhost") as client:
         yield client
 
 
@@ -176,7 +176,9 @@ def test_a_template_that_is_not_known_is_answered_with_those_that_are(client: Te
     answer = client.post(
         "/api/memory/context", json={"workspace": "home", "query": "tea", "template": "letter"}
     )
-    assert answer.json()["detail"] == "no template 'letter'; known: chat, detailed, summary"
+    assert (
+        answer.json()["detail"] == "unknown template 'letter'; available: chat, detailed, summary"
+    )
 
 
 def test_an_embedder_that_fails_is_not_an_empty_list() -> None:
@@ -265,7 +267,7 @@ def test_the_schema_shows_an_example_of_every_body(client: TestClient) -> None:
 
 
 def test_every_option_stands_in_the_docs() -> None:
-    from knowloom.server.routes.memory import MemoryContextRequest, RememberRequest
+    from knowloom.server.schemas.memory import MemoryContextRequest, RememberRequest
 
     docs = (ROOT / "docs" / "memory.md").read_text("utf-8")
     assert [

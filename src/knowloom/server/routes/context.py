@@ -1,257 +1,295 @@
-"""POST /api/context: from the request's fields to recipes, and from the context to the answer's shape."""
+"""POST /api/context: from the request's fields to recipes, and from the context to the response."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
 
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.model import Chosen, Context, Form, Item, Key, Kind
+from knowloom.options import ContextArguments
 from knowloom.recipes import Recipe
-from knowloom.server.schemas import ContextRequest
+from knowloom.server.dependencies import cpu_turn, get_engine, get_key, get_tier, record_context
+from knowloom.server.schemas.context import ContextRequest, ContextResponse
 from knowloom.tiers import Tier, TrustedRecipes
+from knowloom.wire import JsonObject
+from knowloom.wire.contexts import problem_to_json, timings_to_json
+
+router = APIRouter(prefix="/api", tags=["context"])
 
 ENTRY_TYPES = ("faq", "playbook", "permission_rule", "concept")
 SCHEMA_TYPES = ("schema_index", "schema_field")
 EXAMPLE_TYPES = ("example",)
 ENTITY_LIMIT = 10
-SAID = {
+SHARES = {"entry_points": 0.6, "context": 0.3, "entities": 0.1}
+SEARCH_SOURCES = ("bm25", "vector", "hybrid")
+# Fields that a request for an agent may set, by the option they become.
+AGENT_FIELDS = {
     "format": "format",
     "max_tokens": "max_tokens",
     "min_score": "min_score",
     "search_method": "mode",
     "tags": "tags",
-}  # also of an agent
-SHAPING = frozenset(ContextRequest.model_fields) - {
-    "agent",
-    "as_of",
-    "now",
-    "paths",
-    "query",
-    "tenant_ids",
-    "tier",
-    "token_model",
-    *SAID,
 }
-SHARES = {"entry_points": 0.6, "context": 0.3, "entities": 0.1}
+NEUTRAL_FIELDS = {"agent", "as_of", "now", "paths", "query", "tenant_ids", "tier", "token_model"}
+RECIPE_FIELDS = set(ContextRequest.model_fields) - NEUTRAL_FIELDS - set(AGENT_FIELDS)
+# Fields that override the server's retrieval settings, by the option they become.
+TUNED_FIELDS = {
+    "bm25_weight": "bm25_weight",
+    "vector_weight": "vector_weight",
+    "max_depth": "depth",
+}
+
+ChosenByPart = dict[str, tuple[Chosen, ...]]
 
 
-def recipes(asked: ContextRequest) -> list[Recipe]:
-    """Entry points 60, context 30, entities 10: shares, not walls. What a walk finds has no sure share: it is worth what the walk says."""
-    unwanted = (() if asked.include_schemas else SCHEMA_TYPES) + (
-        () if asked.include_examples else EXAMPLE_TYPES
-    )
-    wanted = (
-        ENTRY_TYPES
-        + (SCHEMA_TYPES if asked.include_schemas else ())
-        + (EXAMPLE_TYPES if asked.include_examples else ())
-    )
-    found = [
-        Recipe(
-            "entry_points",
-            types=wanted if asked.entry_types is None else tuple(asked.entry_types),
-            tags=tuple(asked.tags or ()),
-            mode=asked.search_method,
-            bm25_weight=asked.bm25_weight,
-            vector_weight=asked.vector_weight,
-            limit=asked.entry_limit,
-            min_score=asked.min_score,
-            share=SHARES["entry_points"],
-            required=True,
-        )
-    ]
-    if asked.expand and asked.max_depth:
-        types = () if asked.expansion_types is None else tuple(asked.expansion_types)
-        excluded = () if types else unwanted
-        kinds = tuple(kind for kind in Kind if kind is not Kind.ENTITY)
-        found.append(
-            Recipe(
-                "context",
-                asked.expansion,
-                kinds=() if types else kinds,
-                types=types,
-                exclude_types=excluded,
-                limit=asked.context_limit,
-                depth=asked.max_depth,
-                starts=asked.entry_limit,
-                share=0.0 if asked.expansion == "walk" else SHARES["context"],
-            )
-        )
-    if asked.include_entities:
-        found.append(
+@router.post("/context", response_model=ContextResponse)
+def context(request: Request, body: ContextRequest) -> JSONResponse:
+    """Build the best context for a request within one token budget.
+
+    It consists of entry points, related nodes and entities.
+    """
+    get_key(request).check_read(body.tenant_ids)
+    with cpu_turn(request):
+        engine, tier = get_engine(request), get_tier(request, body.tier)
+        result = build_context(engine, body, tier)
+        record_context(request, result.tokens, result.degraded)
+        return JSONResponse(_response_to_json(engine, body, result))
+
+
+def build_context(engine: Engine, body: ContextRequest, tier: Tier) -> Context:
+    """Build the context. Without a format, tokens are counted on the items as JSON."""
+    options = _agent_options(body) if body.agent else _recipe_options(engine, body)
+    options |= {
+        "model": body.token_model,
+        "as_of": body.as_of,
+        "now": body.now,
+        "tier": tier,
+        "paths": body.paths,
+    }
+    return engine.context(body.query, spaces=body.tenant_ids, **options)
+
+
+def _agent_options(body: ContextRequest) -> ContextArguments:
+    """Return the options of a request for an agent; fields that the agent defines are rejected."""
+    if conflicts := sorted(body.model_fields_set & RECIPE_FIELDS):
+        names = ", ".join(conflicts)
+        raise Invalid(f"agent {body.agent!r} defines {names}; omit these fields or the agent")
+    options: ContextArguments = {"agent": body.agent}
+    for name in sorted(body.model_fields_set & set(AGENT_FIELDS)):
+        if (value := getattr(body, name)) is not None:
+            options[AGENT_FIELDS[name]] = value  # type: ignore[literal-required]
+    return options
+
+
+def _recipe_options(engine: Engine, body: ContextRequest) -> ContextArguments:
+    """Return recipes with the server's retrieval settings, except those that the request sets."""
+    overrides = {
+        option: getattr(body, name)
+        for name, option in TUNED_FIELDS.items()
+        if name in body.model_fields_set
+    }
+    tuned = [engine.retrieval.apply(recipe, overrides) for recipe in build_recipes(body)]
+    return {
+        "recipe": TrustedRecipes(tuned),
+        "max_tokens": body.max_tokens,
+        "format": body.format or "json",
+    }
+
+
+def build_recipes(body: ContextRequest) -> list[Recipe]:
+    """Return the recipes of a request.
+
+    Shares of the budget are 60 % for entry points, 30 % for related nodes and 10 % for entities;
+    unused shares go to the others. Nodes found by a walk have no guaranteed share.
+    """
+    recipes = [_entry_recipe(body)]
+    if body.expand and body.max_depth:
+        recipes.append(_expansion_recipe(body))
+    if body.include_entities:
+        recipes.append(
             Recipe(
                 "entities",
                 "neighbours",
                 kinds=(Kind.ENTITY,),
                 limit=ENTITY_LIMIT,
                 depth=1,
-                starts=asked.entry_limit + 20,
+                starts=body.entry_limit + 20,
                 named=True,
                 share=SHARES["entities"],
             )
         )
-    return found
+    return recipes
 
 
-def _tuned(kb: Engine, asked: ContextRequest) -> list[Recipe]:
-    """The recipes with the server's numbers of retrieval, but for those that the request says itself."""
-    names = {"bm25_weight": "bm25_weight", "vector_weight": "vector_weight", "max_depth": "depth"}
-    said = {
-        option: getattr(asked, name)
-        for name, option in names.items()
-        if name in asked.model_fields_set
-    }
-    return [kb.retrieval.apply(one, said) for one in recipes(asked)]
-
-
-def answer(kb: Engine, asked: ContextRequest, tier: Tier) -> tuple[Context, dict[str, Any]]:
-    """The context and its shape on the wire. Without a format tokens are counted on the items as JSON."""
-    context = kb.context(
-        asked.query,
-        spaces=asked.tenant_ids,
-        model=asked.token_model,
-        as_of=asked.as_of,
-        now=asked.now,
-        tier=tier,
-        **(
-            _of_agent(asked)
-            if asked.agent
-            else {
-                "recipe": TrustedRecipes(_tuned(kb, asked)),
-                "max_tokens": asked.max_tokens,
-                "format": asked.format or "json",
-            }
-        ),
-        paths=asked.paths,
+def _entry_recipe(body: ContextRequest) -> Recipe:
+    types = (
+        ENTRY_TYPES
+        + (SCHEMA_TYPES if body.include_schemas else ())
+        + (EXAMPLE_TYPES if body.include_examples else ())
     )
-    chosen = _by_agent(context) if asked.agent else _by_part(context)
-    ids = _public_ids(kb, context, chosen["context"])
-    body = {
+    return Recipe(
+        "entry_points",
+        types=types if body.entry_types is None else tuple(body.entry_types),
+        tags=tuple(body.tags or ()),
+        mode=body.search_method,
+        bm25_weight=body.bm25_weight,
+        vector_weight=body.vector_weight,
+        limit=body.entry_limit,
+        min_score=body.min_score,
+        share=SHARES["entry_points"],
+        required=True,
+    )
+
+
+def _expansion_recipe(body: ContextRequest) -> Recipe:
+    types = tuple(body.expansion_types or ())
+    excluded = (() if body.include_schemas else SCHEMA_TYPES) + (
+        () if body.include_examples else EXAMPLE_TYPES
+    )
+    return Recipe(
+        "context",
+        body.expansion,
+        kinds=() if types else tuple(kind for kind in Kind if kind is not Kind.ENTITY),
+        types=types,
+        exclude_types=() if types else excluded,
+        limit=body.context_limit,
+        depth=body.max_depth,
+        starts=body.entry_limit,
+        share=0.0 if body.expansion == "walk" else SHARES["context"],
+    )
+
+
+def _response_to_json(engine: Engine, body: ContextRequest, context: Context) -> JsonObject:
+    parts = _split_by_source(context) if body.agent else _split_by_fragment(context)
+    ids = _public_ids(engine, context, parts["context"])
+    return {
         "entry_points": [
-            _node(one) | {"match_source": one.hit.match_source} for one in chosen["entry_points"]
+            _node_to_json(chosen) | {"match_source": chosen.hit.match_source}
+            for chosen in parts["entry_points"]
         ],
-        "context": [_node(one) | _way(one, ids) for one in chosen["context"]],
-        "entities": [_entity(one.hit.item) for one in chosen["entities"]],
-        "stats": _stats(context, {name: len(found) for name, found in chosen.items()}),
-        "degraded": [
-            {"part": one.part, "code": one.code, "reason": one.reason} for one in context.degraded
+        "context": [
+            _node_to_json(chosen) | _path_to_json(chosen, ids) for chosen in parts["context"]
         ],
+        "entities": [_entity_to_json(chosen.hit.item) for chosen in parts["entities"]],
+        "stats": _stats_to_json(context, parts),
+        "degraded": [problem_to_json(problem) for problem in context.degraded],
         "left_out": [
             {
-                "id": public_id(one.hit.item),
-                "part": one.fragment,
-                "score": one.hit.score,
-                "tokens": one.tokens,
-                "reason": one.reason,
+                "id": public_id(omission.hit.item),
+                "part": omission.fragment,
+                "score": omission.hit.score,
+                "tokens": omission.tokens,
+                "reason": omission.reason,
             }
-            for one in context.left_out
+            for omission in context.left_out
         ],
         "digest": context.digest,
-        "text": context.text if asked.format or asked.agent else None,
-    }
-    return context, body
-
-
-def _of_agent(asked: ContextRequest) -> dict[str, Any]:
-    """The options of a request that an agent makes: what it has of its own is not asked for twice."""
-    if shaped := sorted(asked.model_fields_set & SHAPING):
-        raise Invalid(
-            f"{', '.join(shaped)}: the agent {asked.agent!r} has its own; leave them out, or the agent"
-        )
-    said = {SAID[name]: getattr(asked, name) for name in sorted(asked.model_fields_set & set(SAID))}
-    return {"agent": asked.agent} | {
-        name: value for name, value in said.items() if value is not None
+        "text": context.text if body.format or body.agent else None,
     }
 
 
-def _by_part(context: Context) -> dict[str, tuple[Chosen, ...]]:
-    parts = {fragment.name: fragment for fragment in context.fragments}
-    return {name: parts[name].chosen if name in parts else () for name in SHARES}
+def _split_by_fragment(context: Context) -> ChosenByPart:
+    fragments = {fragment.name: fragment for fragment in context.fragments}
+    return {name: fragments[name].chosen if name in fragments else () for name in SHARES}
 
 
-def _by_agent(context: Context) -> dict[str, tuple[Chosen, ...]]:
-    """What was searched for, what was reached from there, and of both the entities."""
-    every = [one for fragment in context.fragments for one in fragment.chosen]
-    searched = [one.hit.match_source in ("bm25", "vector", "hybrid") for one in every]
+def _split_by_source(context: Context) -> ChosenByPart:
+    """Return search results, items reached from them, and the entities among both."""
+    items = list(_chosen_items(context))
     return {
-        "entry_points": tuple(one for one, found in zip(every, searched, strict=True) if found),
-        "context": tuple(one for one, found in zip(every, searched, strict=True) if not found),
-        "entities": tuple(one for one in every if one.hit.item.kind is Kind.ENTITY),
+        "entry_points": tuple(
+            chosen for chosen in items if chosen.hit.match_source in SEARCH_SOURCES
+        ),
+        "context": tuple(
+            chosen for chosen in items if chosen.hit.match_source not in SEARCH_SOURCES
+        ),
+        "entities": tuple(chosen for chosen in items if chosen.hit.item.kind is Kind.ENTITY),
     }
+
+
+def _chosen_items(context: Context) -> Iterable[Chosen]:
+    return (chosen for fragment in context.fragments for chosen in fragment.chosen)
 
 
 def public_id(item: Item) -> int | str:
-    """An id that came as a number is given back as one."""
+    """Return the id as the user stored it: an integer or text."""
     return int(item.id) if item.numbered else item.id
 
 
-def _node(one: Chosen) -> dict[str, Any]:
-    item = one.hit.item
-    whole = one.form is Form.WHOLE
+def _public_ids(
+    engine: Engine, context: Context, reached: Sequence[Chosen]
+) -> dict[Key, int | str]:
+    """Return the ids of all items on the paths; the few that the context lacks are looked up."""
+    hits = [chosen.hit for chosen in _chosen_items(context)]
+    hits += [omission.hit for omission in context.left_out]
+    ids = {hit.item.key: public_id(hit.item) for hit in hits}
+    missing: dict[str, set[str]] = {}
+    for space, id in (key for chosen in reached for key in chosen.hit.path if key not in ids):
+        missing.setdefault(space, set()).add(id)
+    for space in sorted(missing):
+        items = engine.get(sorted(missing[space]), space=space)
+        ids |= {item.key: public_id(item) for item in items}
+    return ids
+
+
+def _node_to_json(chosen: Chosen) -> JsonObject:
+    item = chosen.hit.item
+    content: dict[str, Any] = {}
+    if chosen.form is Form.WHOLE:
+        content = ({"text": item.text} if item.text else {}) | item.shown_properties
     return {
         "id": public_id(item),
         "node_type": item.type,
         "title": item.title,
-        "summary": (item.summary or None) if one.form is not Form.POINTER else None,
-        "content": ({"text": item.text} if item.text else {}) | item.shown_properties
-        if whole
-        else {},
+        "summary": (item.summary or None) if chosen.form is not Form.POINTER else None,
+        "content": content,
         "tags": list(item.tags),
-        "score": one.hit.score,
-        "form": one.form.value,
-        "tokens": one.tokens,
+        "score": chosen.hit.score,
+        "form": chosen.form.value,
+        "tokens": chosen.tokens,
     }
 
 
-def _way(one: Chosen, ids: dict[Key, int | str]) -> dict[str, Any]:
+def _path_to_json(chosen: Chosen, ids: dict[Key, int | str]) -> JsonObject:
+    hit = chosen.hit
     return {
-        "distance": one.hit.distance,
-        "path": [ids.get(key, key[1]) for key in one.hit.path],
-        "edge_type": one.hit.edge.type if one.hit.edge else None,
-    } | ({"via": one.hit.via} if one.hit.via else {})
+        "distance": hit.distance,
+        "path": [ids.get(key, key[1]) for key in hit.path],
+        "edge_type": hit.edge.type if hit.edge else None,
+    } | ({"via": hit.via} if hit.via else {})
 
 
-def _public_ids(kb: Engine, context: Context, reached: Sequence[Chosen]) -> dict[Key, int | str]:
-    """The ids of every item on a path. Most are in the answer; the few others are looked up."""
-    items = [one.hit.item for fragment in context.fragments for one in fragment.chosen] + [
-        one.hit.item for one in context.left_out
-    ]
-    ids = {item.key: public_id(item) for item in items}
-    absent = {key for one in reached for key in one.hit.path if key not in ids}
-    for space in sorted({space for space, _ in absent}):
-        ids |= {
-            item.key: public_id(item)
-            for item in kb.get(sorted(id for of, id in absent if of == space), space=space)
-        }
-    return ids
-
-
-def _entity(item: Item) -> dict[str, Any]:
+def _entity_to_json(item: Item) -> JsonObject:
     schemas = item.properties.get("related_schemas", [])
     return {
         "id": public_id(item),
         "title": item.name,
         "entity_path": str(item.properties.get("entity_path", "")),
-        "related_schemas": [str(one) for one in schemas] if isinstance(schemas, list) else [],
+        "related_schemas": [str(schema) for schema in schemas] if isinstance(schemas, list) else [],
     }
 
 
-def _stats(context: Context, counts: dict[str, int]) -> dict[str, Any]:
+def _stats_to_json(context: Context, parts: ChosenByPart) -> JsonObject:
     used = {fragment.name: fragment.tokens for fragment in context.fragments}
+    stats = context.stats
     return {
-        "nodes_searched": context.stats.searched,
-        "nodes_expanded": context.stats.expanded,
-        "max_depth_reached": context.stats.max_depth,
-        "entry_points_found": counts["entry_points"],
-        "context_nodes_found": counts["context"],
+        "nodes_searched": stats.searched,
+        "nodes_expanded": stats.expanded,
+        "max_depth_reached": stats.max_depth,
+        "entry_points_found": len(parts["entry_points"]),
+        "context_nodes_found": len(parts["context"]),
         "total_tokens": context.tokens,
         "tokens_used": {
             "entry_points": used.get("entry_points", 0),
             "context_nodes": used.get("context", 0),
             "entities": used.get("entities", 0),
         },
-        "token_counter": context.stats.token_counter,
-        "optimality_gap": context.stats.optimality_gap,
-        "timings_ms": {name: round(value, 3) for name, value in context.stats.timings.items()},
+        "token_counter": stats.token_counter,
+        "optimality_gap": stats.optimality_gap,
+        "timings_ms": timings_to_json(stats.timings),
     }

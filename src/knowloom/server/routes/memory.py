@@ -1,29 +1,22 @@
-"""Memory over HTTP: tell, search, build a context, preview it, forget. A workspace is a space; the key must be allowed to read or write it."""
+"""Routes of memory: remember, search, context, preview, delete. A workspace is a space."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import Field
 
 from knowloom import tiers
 from knowloom.capabilities.memory.memory import Memory
 from knowloom.errors import Invalid
-from knowloom.server.access_log import noted
-from knowloom.server.dependencies import engine, key_of, metrics, tier_of
-from knowloom.server.schemas import (
-    Fraction,
-    Label,
-    Method,
-    Model,
-    Name,
-    Names,
-    Shape,
-    Text,
-    Time,
-    example,
+from knowloom.server.access_log import collect_warnings
+from knowloom.server.dependencies import get_engine, get_key, get_metrics, get_tier
+from knowloom.server.schemas.memory import (
+    ForgetRequest,
+    MemoryContextRequest,
+    MemorySearchRequest,
+    RememberRequest,
 )
 from knowloom.wire.memory import (
     memory_context_to_json,
@@ -32,205 +25,77 @@ from knowloom.wire.memory import (
     search_result_to_json,
 )
 
-Query = Annotated[str, Field(min_length=1, max_length=100_000)]
-Vector = Annotated[
-    list[float],
-    Field(
-        min_length=1,
-        max_length=10_000,
-        description="A ready vector instead of a query: found by meaning alone",
-    ),
-]
-RankerName = Literal["default", "similarity", "recency", "confidence"]
-Piece = Annotated[str, Field(max_length=100_000)]
-
-routes = APIRouter(prefix="/api/memory", tags=["memory"])
+router = APIRouter(prefix="/api/memory", tags=["memory"])
 
 
-class RememberRequest(Shape):
-    """Something to remember. Telling the same again changes nothing."""
-
-    model_config = example(
-        workspace="maya",
-        content="Ada moved to Hamburg",
-        conversation="c1",
-        type="fact",
-        confidence=0.9,
-    )
-
-    workspace: Name
-    content: Annotated[Text, Field(min_length=1)]
-    type: Label = ""
-    conversation: Name | None = None
-    speaker: Annotated[
-        Label,
-        Field(
-            description="Who said it: the memory is found by the name, and shown with it and the time"
-        ),
-    ] = ""
-    confidence: Annotated[Fraction | None, Field(description="null: 0.5")] = None
-    metadata: dict[str, Any] = Field({})
-    tags: Names = Field([])
-    pinned: Annotated[bool, Field(description="Every context begins with it")] = False
-    created_at: Annotated[Time | None, Field(description="When it was said; null: now")] = None
-    expires_at: Time | None = None
-    valid_from: Time | None = None
-    valid_to: Time | None = None
-    supersedes: Names = Field([], description="Memories whose place it takes")
-    related: dict[Name, Name] = Field(
-        {}, max_length=200, description="Links to other memories: id to type"
-    )
-    id: Name | None = None
-
-
-class Ranking(Shape):
-    """How much each signal counts."""
-
-    similarity_weight: Fraction = 0.5
-    recency_weight: Fraction = 0.3
-    confidence_weight: Fraction = 0.2
-    access_weight: Fraction = 0.0
-    half_life_days: Annotated[
-        float | None,
-        Field(gt=0, le=1e6, description="Recency halves in this time; null: 1 / (1 + days)"),
-    ] = None
-
-
-class MemorySearchRequest(Shape):
-    """Find memories by a query or by a ready vector."""
-
-    model_config = example(
-        workspace="maya", query="Where does Ada live?", limit=5, memory_types=["fact", "decision"]
-    )
-
-    workspace: Name
-    query: Query | None = None
-    vector: Vector | None = None
-    limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    memory_types: Names = Field([])
-    date_from: Time | None = None
-    date_to: Time | None = None
-    min_confidence: Fraction = 0.0
-    conversation_id: Name | None = None
-    include_relationships: bool = False
-    relationship_depth: Annotated[int, Field(ge=0, le=10)] = 1
-    relationship_types: Names = Field([])
-    mode: Method = "hybrid"
-    min_score: Fraction = 0.0
-    ranker: RankerName = "default"
-    ranking: Ranking | None = None
-    as_of: Time | None = None
-    now: Time | None = None
-
-
-class TemplateBody(Shape):
-    """A template of your own. Variables: {{content}}, {{type}}, {{confidence}}, {{timestamp}}, {{score}}."""
-
-    name: Name = "custom"
-    header: Piece = ""
-    memory_format: Piece = "{{content}}"
-    separator: Piece = "\n"
-    footer: Piece = ""
-    include_metadata: bool = False
-    line_break: Piece | None = None
-
-
-class MemoryContextRequest(MemorySearchRequest):
-    """Write the best memories into a prompt."""
-
-    model_config = example(
-        workspace="maya",
-        query="Where does Ada live?",
-        template="chat",
-        token_budget=1500,
-        include_relationships=True,
-    )
-
-    limit: Annotated[
-        int | None, Field(ge=1, le=1000, description="null: as many as the budget could hold")
-    ] = 10  # type: ignore[assignment]
-    template: Annotated[
-        Name | TemplateBody, Field(description="chat, detailed, summary, or one of your own")
-    ] = "chat"
-    token_budget: Annotated[int, Field(ge=0, le=10_000_000)] = 2000
-    include_metadata: bool = False
-    pinned: Annotated[bool, Field(description="Pinned memories come first, found or not")] = True
-    model: Model = "gpt-4"
-
-
-class ForgetRequest(Shape):
-    """Memories to forget, with their links."""
-
-    model_config = example(workspace="maya", ids=["m-0123456789abcdef"])
-
-    workspace: Name
-    ids: Annotated[list[Name], Field(min_length=1, max_length=10_000)]
-
-
-@routes.post("/remember", status_code=201)
-def remember(request: Request, asked: RememberRequest) -> JSONResponse:
+@router.post("/remember", status_code=201)
+def remember(request: Request, body: RememberRequest) -> JSONResponse:
     """Store a memory."""
-    key_of(request).check_write(asked.workspace)
-    fields = asked.model_dump(exclude={"workspace", "content"})
-    with noted() as notes:
-        told = Memory(engine(request), asked.workspace).remember(
-            asked.content, **fields | {"speaker": asked.speaker or None}
+    get_key(request).check_write(body.workspace)
+    fields = body.model_dump(exclude={"workspace", "content"})
+    fields["speaker"] = body.speaker or None
+    with collect_warnings() as notes:
+        memory = Memory(get_engine(request), body.workspace).remember(body.content, **fields)
+    return JSONResponse(memory_to_json(memory) | {"notes": notes}, 201)
+
+
+@router.post("/search")
+def search(request: Request, body: MemorySearchRequest) -> JSONResponse:
+    """Search memories; they are returned in the ranker's order."""
+    memory, options = _open_memory(request, body)
+    with collect_warnings() as notes:
+        results = (
+            memory.search(body.query, **options)
+            if body.query is not None
+            else memory.search_by_vector(body.vector or [], **options)
         )
-    return JSONResponse(memory_to_json(told) | {"notes": notes}, 201)
+    rows = [search_result_to_json(result) for result in results]
+    return JSONResponse({"memories": rows, "notes": notes})
 
 
-@routes.post("/search")
-def search(request: Request, asked: MemorySearchRequest) -> JSONResponse:
-    """Memories in the ranker's order."""
-    memory, options = _asked(request, asked)
-    with noted() as notes:
-        found = (
-            memory.search(asked.query, **options)
-            if asked.query is not None
-            else memory.search_by_vector(asked.vector or [], **options)
+@router.post("/context")
+def context(request: Request, body: MemoryContextRequest) -> JSONResponse:
+    """Render the best memories for a prompt."""
+    memory, options = _open_memory(request, body)
+    with collect_warnings() as notes:
+        result = (
+            memory.build_context(body.query, **options)
+            if body.query is not None
+            else memory.build_context_by_vector(body.vector or [], **options)
         )
-    return JSONResponse({"memories": [search_result_to_json(one) for one in found], "notes": notes})
+    get_metrics(request).tokens.inc(result.token_count)
+    return JSONResponse(memory_context_to_json(result) | {"notes": notes})
 
 
-@routes.post("/context")
-def context(request: Request, asked: MemoryContextRequest) -> JSONResponse:
-    """A context ready for a prompt."""
-    memory, options = _asked(request, asked)
-    with noted() as notes:
-        found = (
-            memory.build_context(asked.query, **options)
-            if asked.query is not None
-            else memory.build_context_by_vector(asked.vector or [], **options)
+@router.post("/preview")
+def preview(request: Request, body: MemoryContextRequest) -> JSONResponse:
+    """Return the same context with its sources and the memories left out."""
+    memory, options = _open_memory(request, body)
+    with collect_warnings() as notes:
+        result = (
+            memory.preview(body.query, **options)
+            if body.query is not None
+            else memory.preview_by_vector(body.vector or [], **options)
         )
-    metrics(request).tokens.inc(found.token_count)
-    return JSONResponse(memory_context_to_json(found) | {"notes": notes})
+    return JSONResponse(memory_preview_to_json(result) | {"notes": notes})
 
 
-@routes.post("/preview")
-def preview(request: Request, asked: MemoryContextRequest) -> JSONResponse:
-    """The same context, with what it is made of and what was left out."""
-    memory, options = _asked(request, asked)
-    with noted() as notes:
-        found = (
-            memory.preview(asked.query, **options)
-            if asked.query is not None
-            else memory.preview_by_vector(asked.vector or [], **options)
-        )
-    return JSONResponse(memory_preview_to_json(found) | {"notes": notes})
+@router.post("/delete")
+def delete(request: Request, body: ForgetRequest) -> JSONResponse:
+    """Delete memories; return how many existed."""
+    get_key(request).check_write(body.workspace)
+    deleted = Memory(get_engine(request), body.workspace).forget(body.ids)
+    return JSONResponse({"deleted": deleted})
 
 
-@routes.post("/delete")
-def delete(request: Request, asked: ForgetRequest) -> JSONResponse:
-    """Forget memories; how many there were."""
-    key_of(request).check_write(asked.workspace)
-    return JSONResponse({"deleted": Memory(engine(request), asked.workspace).forget(asked.ids)})
+def _open_memory(request: Request, body: MemorySearchRequest) -> tuple[Memory, dict[str, Any]]:
+    """Return the memory and the options.
 
-
-def _asked(request: Request, asked: MemorySearchRequest) -> tuple[Memory, dict[str, Any]]:
-    """The memory and the options. A key that may not read the workspace is refused whether or not there is one."""
-    key_of(request).check_read([asked.workspace])
-    tiers.check_full(tier_of(request), "memory")
-    if (asked.query is None) == (asked.vector is None):
-        raise Invalid("either query or vector is needed, and not both")
-    options = asked.model_dump(exclude={"workspace", "query", "vector"})
-    return Memory(engine(request), asked.workspace), options
+    A key without read access is rejected whether or not the workspace exists.
+    """
+    get_key(request).check_read([body.workspace])
+    tiers.check_full(get_tier(request), "memory")
+    if (body.query is None) == (body.vector is None):
+        raise Invalid("give exactly one of query and vector")
+    options = body.model_dump(exclude={"workspace", "query", "vector"})
+    return Memory(get_engine(request), body.workspace), options

@@ -1,0 +1,1 @@
+"""Request and response models of the HTTP routes, one module per family."""

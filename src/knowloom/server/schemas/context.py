@@ -1,0 +1,232 @@
+"""Requests and responses of /api/context, /api/search and /api/explain."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from knowloom.server.schemas.fields import (
+    AsOf,
+    Depth,
+    Expansion,
+    Format,
+    Fraction,
+    Id,
+    Limit,
+    Method,
+    Mode,
+    Model,
+    Name,
+    Names,
+    NonEmptyNames,
+    Now,
+    Paths,
+    QueryText,
+    RequestModel,
+    TierName,
+    Time,
+    Tokens,
+    Weight,
+    examples,
+)
+
+
+class ContextRequest(RequestModel):
+    """Build a context: entry points by search, related nodes by links, entities, in one budget."""
+
+    model_config = examples(
+        {
+            "query": "How do I process a refund request?",
+            "tenant_ids": ["support", "shared"],
+            "entry_types": ["faq", "playbook"],
+            "max_tokens": 4000,
+        }
+    )
+
+    query: QueryText = ""
+    tenant_ids: Annotated[Names, Field(description="Spaces to search; an empty list is none")] = (
+        Field([])
+    )
+    entry_types: Annotated[
+        NonEmptyNames | None,
+        Field(
+            description="Types to search; null: faq, playbook, permission_rule, concept and "
+            "those that the flags add"
+        ),
+    ] = None
+    entry_limit: Limit = 10
+    expand: bool = True
+    expansion_types: Annotated[
+        NonEmptyNames | None, Field(description="Types that links may lead to; null: all")
+    ] = None
+    expansion: Annotated[
+        Expansion,
+        Field(description="Follow links by weight, nearest first, or towards the query (walk)"),
+    ] = "neighbours"
+    max_depth: Depth = 2
+    context_limit: Limit = 50
+    include_entities: bool = True
+    include_schemas: bool = False
+    include_examples: bool = False
+    max_tokens: Annotated[Tokens | None, Field(description="null: no limit")] = None
+    token_model: Model = "gpt-4"
+    tags: Names | None = None
+    search_method: Method = "hybrid"
+    bm25_weight: Weight = 0.6
+    vector_weight: Weight = 0.4
+    min_score: Fraction = 0.0
+    agent: Annotated[
+        Name | None,
+        Field(description="Use the recipes of this agent instead of entry types, limits and depth"),
+    ] = None
+    tier: TierName | None = None
+    format: Annotated[
+        Format | None, Field(description="Also return the context as text, ready for a prompt")
+    ] = None
+    paths: Paths = False
+    as_of: AsOf = None
+    now: Now = None
+
+
+class Node(BaseModel):
+    """An item of the response. `form` is whole, summary or pointer (only its name)."""
+
+    id: Id
+    node_type: str
+    title: str
+    summary: str | None
+    content: dict[str, Any]
+    tags: list[str]
+    score: float
+    form: str
+    tokens: int
+
+
+class EntryPoint(Node):
+    match_source: Literal["bm25", "vector", "hybrid"]
+
+
+class ContextNode(Node):
+    distance: int
+    path: list[Id]
+    edge_type: str | None
+    via: Annotated[str | None, Field(description="The path by titles, with `paths`")] = None
+
+
+class Entity(BaseModel):
+    id: Id
+    title: str
+    entity_path: str
+    related_schemas: list[str]
+
+
+class ProblemNote(BaseModel):
+    part: str
+    code: str
+    reason: str
+
+
+class OmittedNode(BaseModel):
+    id: Id
+    part: str
+    score: float
+    tokens: int
+    reason: str
+
+
+class ContextStats(BaseModel):
+    """Exact counts. `timings_ms` is by stage."""
+
+    nodes_searched: int
+    nodes_expanded: int
+    max_depth_reached: int
+    entry_points_found: int
+    context_nodes_found: int
+    total_tokens: int
+    tokens_used: dict[str, int]
+    token_counter: str
+    optimality_gap: float
+    timings_ms: dict[str, float]
+
+
+class ContextResponse(BaseModel):
+    entry_points: list[EntryPoint]
+    context: list[ContextNode]
+    entities: list[Entity]
+    stats: ContextStats
+    degraded: list[ProblemNote]
+    left_out: list[OmittedNode]
+    digest: str
+    text: str | None = None
+
+
+class SearchRequest(RequestModel):
+    """Search items by words and meaning, best first."""
+
+    model_config = examples(
+        {
+            "query": "refund over 100 dollars",
+            "spaces": ["support"],
+            "types": ["faq", "playbook"],
+            "limit": 5,
+        }
+    )
+
+    query: QueryText
+    spaces: Names
+    kinds: Names = Field([])
+    types: Names = Field([])
+    exclude_types: Names = Field([])
+    tags: Names = Field([])
+    subject: Name | None = None
+    created_from: Time | None = None
+    created_to: Time | None = None
+    min_confidence: Fraction = 0.0
+    limit: Limit = 10
+    mode: Mode = "hybrid"
+    min_score: Fraction = 0.0
+    as_of: AsOf = None
+    now: Now = None
+    tier: TierName | None = None
+
+
+class ExplainRequest(RequestModel):
+    """Build a context as the library does, with a reason for each item shown or left out."""
+
+    model_config = examples(
+        {
+            "query": "How do I process a refund request?",
+            "spaces": ["support"],
+            "ids": ["gift-card-refunds"],
+            "max_tokens": 800,
+        }
+    )
+
+    query: QueryText
+    spaces: Names
+    ids: Names = Field([])
+    max_tokens: Tokens | None = 2000
+    recipe: Name = "knowledge"
+    agent: Annotated[
+        Name | None,
+        Field(description="Instead of a recipe; it has its own budget and format"),
+    ] = None
+    tier: TierName | None = None
+    format: Format = "markdown"
+    model: Model = "gpt-4"
+    entity: Name | None = None
+    kinds: Names | None = None
+    types: Names | None = None
+    exclude_types: Names | None = None
+    tags: Names | None = None
+    limit: Limit | None = None
+    depth: Depth | None = None
+    mode: Mode | None = None
+    min_score: Fraction | None = None
+    as_of: AsOf = None
+    now: Now = None
+    paths: Paths = False
+    remedies: Annotated[
+        bool, Field(description="Also find what would include the omitted items; packs again")
+    ] = True

@@ -1,0 +1,77 @@
+"""Field types shared by the request models, and their base class."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from knowloom import codec
+
+Name = Annotated[str, Field(min_length=1, max_length=500)]
+Names = Annotated[list[Name], Field(max_length=200)]
+NonEmptyNames = Annotated[list[Name], Field(min_length=1, max_length=200)]
+Label = Annotated[str, Field(max_length=500)]
+Title = Annotated[str, Field(max_length=10_000)]
+Text = Annotated[str, Field(max_length=1_000_000)]
+DocumentText = Annotated[str, Field(max_length=10_000_000)]
+QueryText = Annotated[str, Field(max_length=100_000)]
+Id = int | Name
+Version = Annotated[str, Field(max_length=100)]
+Rows = list[dict[str, Any]]
+
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
+Tokens = Annotated[int, Field(ge=0, le=10_000_000)]
+Limit = Annotated[int, Field(ge=1, le=1000)]
+BulkLimit = Annotated[int, Field(ge=1, le=10_000)]
+Depth = Annotated[int, Field(ge=0, le=10)]
+
+Format = Literal["json", "markdown", "plain", "yaml"]
+Method = Literal["hybrid", "bm25", "vector"]
+Expansion = Literal["neighbours", "walk"]
+Mode = Literal["hybrid", "bm25", "vector", "walk"]
+Paths = Annotated[
+    bool,
+    Field(description="Describe the path to each linked item by titles, in `text` and as `via`"),
+]
+TierName = Annotated[
+    Literal["core", "writer_pro", "teams", "enterprise"],
+    Field(description="A lower tier than the key's; never a higher one"),
+]
+Embed = Annotated[
+    bool, Field(description="Embed before responding; if false, `knowloom embed` does it later")
+]
+
+
+def _parse_time(value: object) -> datetime:
+    if not isinstance(value, str):
+        raise ValueError("must be text such as 2026-01-31T12:00:00Z")
+    try:
+        return codec.text_to_time(value)
+    except OverflowError:
+        raise ValueError("is out of range") from None
+
+
+def _reject_file(model: str) -> str:
+    if model.lower().endswith(".json"):
+        raise ValueError("must be the name of a model: files of the server are not read")
+    return model
+
+
+Time = Annotated[datetime, BeforeValidator(_parse_time)]
+Model = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_reject_file)]
+AsOf = Annotated[Time | None, Field(description="Knowledge stored and valid at that time")]
+Now = Annotated[Time | None, Field(description="Time of the request, for reproducible responses")]
+
+
+class RequestModel(BaseModel):
+    """A request body: unknown fields are rejected, types are not coerced."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def examples(*values: dict[str, Any]) -> ConfigDict:
+    """Return a model configuration with examples for the published schema."""
+    return ConfigDict(json_schema_extra={"examples": list(values)})

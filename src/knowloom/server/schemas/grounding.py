@@ -1,0 +1,57 @@
+"""Request of /api/check_answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from knowloom.server.schemas.fields import (
+    Model,
+    Name,
+    Names,
+    QueryText,
+    RequestModel,
+    TierName,
+    Time,
+    examples,
+)
+
+EXAMPLES: list[dict[str, Any]] = [
+    {
+        "answer": "Gift cards are not refundable.",
+        "question": "How are gift cards refunded?",
+        "spaces": ["support"],
+    },
+    {"answer": "Refunds take 9 days.", "texts": ["Refunds take 3 days."]},
+]
+
+
+class CheckAnswerRequest(RequestModel):
+    """Check an answer against texts, against the context of a question, or both."""
+
+    model_config = examples(*EXAMPLES)
+
+    answer: QueryText
+    texts: Annotated[
+        list[str], Field(max_length=200, default_factory=list, description="Supporting texts")
+    ]
+    question: Annotated[
+        QueryText | None, Field(description="The question; null: search by the answer itself")
+    ] = None
+    spaces: Names = Field(default_factory=list)
+    recipe: Annotated[Name | None, Field(description="Recipe of the context; null: knowledge")] = (
+        None
+    )
+    agent: Annotated[Name | None, Field(description="Instead of a recipe")] = None
+    max_tokens: Annotated[
+        int, Field(ge=0, le=1_000_000, description="Token budget of the context")
+    ] = 4000
+    model: Model = "gpt-4"
+    entity: Name | None = None
+    meaning: Annotated[
+        bool, Field(description="Also accept paraphrases as support, using the embedder")
+    ] = False
+    as_of: Time | None = None
+    now: Time | None = None
+    tier: TierName | None = None

@@ -1,0 +1,160 @@
+"""Requests of the routes that write, load, restore and roll back items and edges."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from knowloom.server.schemas.fields import (
+    BulkLimit,
+    Embed,
+    Fraction,
+    Id,
+    Label,
+    Name,
+    Names,
+    RequestModel,
+    Rows,
+    Text,
+    Time,
+    Title,
+    Version,
+    examples,
+)
+
+
+class ItemBody(RequestModel):
+    """An item. `space`, if present, must match the path; `version` acts as If-Match."""
+
+    model_config = examples(
+        {
+            "id": "late-parcels",
+            "type": "faq",
+            "title": "Where is my parcel?",
+            "text": "Ask the carrier after 5 days.",
+            "tags": ["delivery"],
+        }
+    )
+
+    id: Annotated[Id, Field(description="Text or an integer; integers are returned as integers")]
+    kind: Name = "node"
+    type: Label = ""
+    title: Title = ""
+    text: Text = ""
+    summary: Text = ""
+    properties: dict[str, Any] = Field({})
+    tags: Names = Field([])
+    section: Label = "context"
+    subject: int | Label | None = None
+    confidence: Fraction | None = None
+    created_at: Time | None = None
+    updated_at: Time | None = None
+    valid_from: Time | None = None
+    valid_to: Time | None = None
+    source: Label | None = None
+    embedding_text: Text | None = None
+    space: Name | None = None
+    version: Label | None = None
+
+
+class EdgeBody(RequestModel):
+    """A link from an item of this space to an item of this or another space."""
+
+    model_config = examples(
+        {"source": "late-parcels", "target": "lost-parcel", "type": "related", "weight": 0.8}
+    )
+
+    source: Id
+    target: Id
+    type: Name = "related"
+    weight: Fraction = 1.0
+    item_id: Id | None = None
+    properties: dict[str, Any] = Field({})
+    target_space: Label = ""
+
+
+class BulkRequest(RequestModel):
+    """Many items and edges. Invalid rows are reported and skipped; the others are stored."""
+
+    model_config = examples(
+        {
+            "items": [{"id": 1, "type": "faq", "title": "A"}, {"id": 2, "text": "B"}],
+            "edges": [{"source": 1, "target": 2}],
+        }
+    )
+
+    items: Annotated[Rows, Field(max_length=10_000)] = Field([])
+    edges: Annotated[Rows, Field(max_length=50_000)] = Field([])
+    embed: Embed = True
+
+
+class LayersRequest(RequestModel):
+    """Knowledge in three layers. Invalid entries are reported and skipped."""
+
+    model_config = examples(
+        {
+            "metadata": {
+                "user:maya": {"entity_type": "user", "properties": {"team": "Customer Care"}}
+            },
+            "pieces": [
+                {
+                    "piece_id": "freeze",
+                    "content": "Freeze the payout before a refund",
+                    "knowledge_type": "procedure",
+                    "info_type": "instructions",
+                }
+            ],
+            "graph": {
+                "nodes": [
+                    {"node_id": "process:refund", "node_type": "process", "label": "Refunds"}
+                ],
+                "edges": [
+                    {
+                        "source_id": "user:maya",
+                        "target_id": "process:refund",
+                        "edge_type": "APPROVES",
+                        "properties": {"piece_id": "freeze"},
+                    }
+                ],
+            },
+        }
+    )
+
+    metadata: Annotated[
+        dict[str, Any], Field(max_length=10_000, description="Profiles by the id of their entity")
+    ] = Field({})
+    pieces: Annotated[list[Any], Field(max_length=10_000)] = Field([])
+    graph: Annotated[dict[str, Any], Field(description="`nodes` and `edges`")] = Field({})
+    embed: Embed = True
+
+
+class HistoryRequest(RequestModel):
+    """Read the history of an item."""
+
+    space: Name
+    id: Name
+    limit: BulkLimit = 1000
+
+
+class RestoreRequest(RequestModel):
+    """Restore an item as of a time or a version; by default, the last state before deletion."""
+
+    space: Name
+    id: Name
+    at: Time | None = None
+    version: Version | None = None
+    edges_of: Annotated[
+        Names | None,
+        Field(description="Restore only links owned by these spaces; null: all writable spaces"),
+    ] = None
+    embed: bool = True
+
+
+class RollbackRequest(RequestModel):
+    """Roll spaces back to a time."""
+
+    to: Time
+    spaces: Annotated[Names | None, Field(description="null: all")] = None
+    dry_run: Annotated[bool, Field(description="Only report what would change")] = False
+    embed: bool = True
