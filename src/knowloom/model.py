@@ -1,4 +1,4 @@
-"""What knowloom knows and what it answers. Values only: no I/O, nothing from the rest of the package."""
+"""Items, edges, queries and contexts. Values only: no I/O, no imports from the package."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from html import escape
 from typing import Any
 
 Key = tuple[str, str]
-"""(space, id): what names an item. The same id in two spaces is two items."""
+"""(space, id), the key of an item. The same id in two spaces is two items."""
 
+EdgeKey = tuple[Key, Key, str]
+"""(source, target, type), the key of an edge."""
 
 RESERVED_PREFIX = "knowloom:"
-"""How the names of properties begin that knowloom keeps for itself: they are neither searched nor shown."""
+"""The prefix of property names reserved for knowloom: they are neither searched nor shown."""
 SINCE = f"{RESERVED_PREFIX}since"
-"""The property of an edge that says from when on it is known, as a time in ISO 8601."""
+"""The property of an edge with the time, in ISO 8601, from which on it is known."""
+AUTOMATIC = "knowloom"
+"""The origin of automatic edges: those that knowloom computes and keeps up to date."""
+LINK = ("link",)
+"""`Hit.found_by` of a hit that is itself an edge between two others.
+
+It is shown as one line, with `from`, `type` and `to` as properties.
+"""
 
 
 class Kind(StrEnum):
-    """The part an item plays. The engine branches on kind; users filter on type."""
+    """The role of an item. The engine branches on kind; users filter on type."""
 
     NODE = "node"  # faq, playbook, fact, procedure: searchable text
     ENTITY = "entity"  # a thing with a name and properties
@@ -31,7 +41,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing known. `subject` is the entity it is about (for a rule: an entity type; for a memory: its conversation)."""
+    """One piece of knowledge.
+
+    `subject` is the entity it is about; of a rule an entity type, of a memory its conversation.
+    """
 
     id: str
     space: str
@@ -51,7 +64,7 @@ class Item:
     valid_to: datetime | None = None
     source: str | None = None
     embedding_text: str | None = None
-    numbered: bool = False  # its id came as a whole number, and is given back as one
+    numbered: bool = False  # its id was an integer, and is returned as one
 
     @property
     def key(self) -> Key:
@@ -59,54 +72,46 @@ class Item:
 
     @property
     def name(self) -> str:
-        """What to call it in one line: its title, else its id."""
+        """The title, or the id of an item without one."""
         return self.title or self.id
 
     @property
     def shown_properties(self) -> dict[str, Any]:
-        """Those that are not knowloom's own."""
-        return {
-            name: value
-            for name, value in self.properties.items()
-            if not name.startswith(RESERVED_PREFIX)
-        }
+        """The properties without reserved ones."""
+        properties = self.properties.items()
+        return {name: value for name, value in properties if not name.startswith(RESERVED_PREFIX)}
 
     @property
     def searchable(self) -> str:
-        """The text whose words find this item."""
+        """The text of the full-text index."""
         values = (str(value) for value in self.shown_properties.values())
-        return "\n".join(
-            part
-            for part in (self.title, self.text, self.summary, " ".join(self.tags), *values)
-            if part
-        )
+        parts = (self.title, self.text, self.summary, " ".join(self.tags), *values)
+        return "\n".join(part for part in parts if part)
 
     @property
     def embeddable(self) -> str:
-        """The text whose meaning finds this item."""
+        """The text of the embedding."""
         if self.embedding_text is not None:
             return self.embedding_text
-        values = (
-            ""
-            if self.text
-            else "\n".join(f"{name}: {value}" for name, value in self.properties.items())
-        )
+        values = ""
+        if not self.text:
+            values = "\n".join(f"{name}: {value}" for name, value in self.properties.items())
         return "\n".join(part for part in (self.title, self.text or self.summary, values) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A typed, weighted link. It belongs to `space`; its target may live in another one (`target_space`)."""
+    """A typed, weighted edge of `space`; its target may live in another one (`target_space`)."""
 
     source: str
     target: str
     type: str = "related"
-    weight: float = 1.0
+    weight: float = 1.0  # 0 forbids an automatic edge, and is never followed
     space: str = ""
-    item_id: str | None = None  # the item that explains this link
+    item_id: str | None = None  # the item that explains this edge
     properties: Mapping[str, Any] = field(default_factory=dict)
     target_space: str = ""  # "" means the same space
-    origin: str = ""  # "" for people's links, MADE for those knowloom makes itself. A weight of 0 forbids a link: nobody follows it
+    origin: str = ""  # AUTOMATIC, or "" for an explicit edge
 
     @property
     def source_key(self) -> Key:
@@ -116,89 +121,58 @@ class Edge:
     def target_key(self) -> Key:
         return (self.target_space or self.space, self.target)
 
-    def known_at(self, time: datetime | None) -> bool:
-        """Whether it was known at that time; an edge that does not say since when always was."""
+    def is_known_at(self, time: datetime | None) -> bool:
+        """Return True if it was known at that time; an edge without SINCE always was."""
         if time is None or SINCE not in self.properties:
             return True
         try:
             return datetime.fromisoformat(self.properties[SINCE]) <= time
-        except (TypeError, ValueError):  # written by somebody else, and no time
+        except (TypeError, ValueError):  # not written by knowloom, and not a time
             return True
 
     @property
     def name(self) -> str:
-        """What to call it; unlike its key it is one text. The space of its target is told where it is another one."""
-        return f"{self.source} -[{self.type}]-> {self.target}{f' ({self.target_space})' if self.target_space else ''}"
+        """The edge as one line; the target's space is named if it is another one."""
+        space = f" ({self.target_space})" if self.target_space else ""
+        return f"{self.source} -[{self.type}]-> {self.target}{space}"
 
     @property
     def key(self) -> EdgeKey:
         return (self.source_key, self.target_key, self.type)
 
 
-AUTOMATIC = "knowloom"  # the origin of links that knowloom makes and keeps true
-
-EdgeKey = tuple[Key, Key, str]
-"""(source, target, type): what names an edge."""
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One write: everything in it happens, or nothing does. `at` is its time in the change log."""
+    """One atomic write; `at` is its time in the change log."""
 
     at: datetime
     items: tuple[Item, ...] = ()
     edges: tuple[Edge, ...] = ()
     deleted: tuple[Key, ...] = ()
     deleted_edges: tuple[EdgeKey, ...] = ()
-    expected: tuple[
-        tuple[Key, str], ...
-    ] = ()  # versions that must still be stored, "" for nothing; else the batch is a Conflict
-    marked: tuple[Key, ...] = ()  # items whose own links must be made anew, besides those written
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Items whose links wait to be made: each as it was when they were last made, None if it had none. True of one `version`."""
-
-    version: int
-    before: Mapping[str, Item | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """What knowloom writes of its own links of one space: edges to keep and to drop, labels that became common or rare, items that are
-    done with, and items that must be looked at again. For links by names: all labels that an item is entered under from now on (none:
-    it is forgotten), items whose links are out of date (`stale`), and items whose links are not any more (`renewed`)."""
-
-    space: str
-    version: int  # of the space, when this was worked out
-    made: tuple[Edge, ...] = ()
-    dropped: tuple[EdgeKey, ...] = ()
-    common: tuple[str, ...] = ()
-    rare: tuple[str, ...] = ()
-    done: tuple[str, ...] = ()
-    marked: tuple[str, ...] = ()
-    entered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    stale: tuple[str, ...] = ()
-    renewed: tuple[str, ...] = ()
+    # Versions that must still be stored, "" for a missing item; otherwise the batch is a Conflict.
+    expected: tuple[tuple[Key, str], ...] = ()
+    marked: tuple[Key, ...] = ()  # more items whose automatic edges must be computed again
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceInfo:
-    """What a store holds for one space. `digest` depends on the knowledge alone, not on how it got there; links that knowloom made
-    are no knowledge, and have a digest of their own."""
+    """The size of a space. `digest` depends on its items and explicit edges, not on their history.
+
+    Automatic edges follow from the rest and have a digest of their own.
+    """
 
     name: str
     items: int
-    edges: int  # given by people
+    edges: int  # explicit ones
     digest: str
-    links: int = 0  # made by knowloom
+    links: int = 0  # automatic edges
     links_digest: str = "0" * 32
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of the change log: what happened to an item or an edge, and what was there before."""
+    """One entry of the change log: the action, and the item or the edge before it."""
 
     number: int
     at: datetime
@@ -206,14 +180,12 @@ class Change:
     id: str
     action: str  # "add", "update", "delete"; "link" and "unlink" for edges
     before: Item | Edge | None = None
-    link: EdgeKey | None = (
-        None  # which edge; None for items, and for links that a file of schema 1 did not name
-    )
+    link: EdgeKey | None = None  # the edge; None for items and for edges of files of schema 1
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which items may be seen. An empty field does not restrict; empty `spaces` allows nothing."""
+    """The items that a request may see. An empty field does not restrict; no spaces, no items."""
 
     spaces: tuple[str, ...]
     kinds: tuple[Kind, ...] = ()
@@ -226,14 +198,14 @@ class Filter:
     valid_at: datetime | None = None  # inside [valid_from, valid_to)
     min_confidence: float = 0.0
 
-    def refuses(self, item: Item) -> str:
-        """Why the item may not be seen, in words; "" when it may. The rule every index must agree with."""
-        return next(self._objections(item), "")
+    def rejection_reason(self, item: Item) -> str:
+        """Return why the item is not visible; "" if it is. Every index must agree with this."""
+        return next(self._reasons(item), "")
 
     def allows(self, item: Item) -> bool:
-        return not self.refuses(item)
+        return not self.rejection_reason(item)
 
-    def _objections(self, item: Item) -> Iterator[str]:
+    def _reasons(self, item: Item) -> Iterator[str]:
         if item.space not in self.spaces:
             yield f"space {item.space!r} was not asked for"
         if self.kinds and item.kind not in self.kinds:
@@ -248,9 +220,9 @@ class Filter:
             yield f"subject {item.subject!r} was not asked for"
         if self.min_confidence > (item.confidence or 0.0):
             yield f"confidence {item.confidence or 0.0:g} is below {self.min_confidence:g}"
-        yield from self._untimely(item)
+        yield from self._time_reasons(item)
 
-    def _untimely(self, item: Item) -> Iterator[str]:
+    def _time_reasons(self, item: Item) -> Iterator[str]:
         if self.created_from and item.created_at and item.created_at < self.created_from:
             yield "was created before the dates asked for"
         if self.created_to and item.created_at and item.created_at > self.created_to:
@@ -262,57 +234,51 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What one index answered: keys with scores, best first, and how many items it looked at."""
+class IndexResult:
+    """The answer of one index: keys with scores, best first, and the number of items considered."""
 
     matches: tuple[tuple[Key, float], ...] = ()
     considered: int = 0
-    others: Mapping[Key, float] = field(
-        default_factory=dict
-    )  # scores of keys that were asked about by name
-
-
-LINK = ("link",)
-"""How a hit was found that is itself a link between two others: it is shown as one line, with `from`, `type` and `to` as properties."""
+    others: Mapping[Key, float] = field(default_factory=dict)  # scores of explicitly requested keys
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An item, how well it fits, and why: which searches found it, the numbers behind its score, the path that led to it."""
+    """An item with its score, the numbers behind it, the searches that found it and its path."""
 
     item: Item
     score: float
     signals: Mapping[str, float] = field(default_factory=dict)
     found_by: tuple[str, ...] = ()  # "bm25", "vector", "graph", "key", "name", "subject", "link"
     path: tuple[Key, ...] = ()
-    edge: Edge | None = None  # the link it was reached by
-    links: tuple[Edge, ...] = ()  # all links of the path, in its order; the last is `edge`
-    via: str = ""  # the path in words, by titles, where it was asked for
+    edge: Edge | None = None  # the last edge of the path
+    links: tuple[Edge, ...] = ()  # all edges of the path, in order
+    via: str = ""  # the path in words, by titles, if requested
 
     @property
     def relevance(self) -> float:
-        """How much it matters to the request: what a walk along the links found it to be worth, else its
-        score, where what a link leads to matters no more than the item the link starts from."""
-        return (
-            self.signals["walk"]
-            if "walk" in self.signals
-            else self.score * self.signals.get("start", 1.0)
-        )
+        """The score of a walk if there is one, else the score.
+
+        The target of an edge is at most as relevant as the item that the path starts from.
+        """
+        if "walk" in self.signals:
+            return self.signals["walk"]
+        return self.score * self.signals.get("start", 1.0)
 
     @property
     def distance(self) -> int:
-        """Links between this item and the one that search found."""
+        """The number of edges between this item and the search hit that the path starts from."""
         return max(0, len(self.path) - 1)
 
     @property
     def match_source(self) -> str:
-        """What found it, in one word: `hybrid` when words and meaning both did."""
+        """The search that found it; `hybrid` if text and vector search both did."""
         return "hybrid" if len(self.found_by) > 1 else "".join(self.found_by)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One request, complete: the same query on the same knowledge gives the same bytes."""
+    """A complete request: the same query on the same knowledge gives the same bytes."""
 
     text: str
     spaces: tuple[str, ...]
@@ -320,12 +286,10 @@ class Query:
     max_tokens: int | None = 2000
     format: str = "markdown"
     model: str = "gpt-4"
-    entity: str | None = None  # the entity the agent works for, such as "user:maya"
-    as_of: datetime | None = None  # nothing that became known or valid later is seen
+    entity: str | None = None  # the entity that the agent works for, such as "user:maya"
+    as_of: datetime | None = None  # excludes everything that became known or valid later
     vector: tuple[float, ...] = ()  # a ready query vector; empty: the engine embeds the text
-    paths: bool = field(
-        default=False, repr=False
-    )  # True: what links led to says by which, in one line
+    paths: bool = field(default=False, repr=False)  # True: show the paths to hits of the graph
 
 
 class Form(StrEnum):
@@ -333,12 +297,12 @@ class Form(StrEnum):
 
     WHOLE = "whole"
     SUMMARY = "summary"
-    POINTER = "pointer"  # one line: that it exists, and under which name
+    POINTER = "pointer"  # one line with the name
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A hit that made it into the text: how it is shown, the tokens it costs, and the text itself."""
+    """A hit that is part of the text, with its form, its tokens and its own text."""
 
     hit: Hit
     form: Form
@@ -348,18 +312,18 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A candidate that did not make it, why, and what would bring it in."""
+    """A candidate that is not part of the text, why, and what would include it."""
 
     hit: Hit
     fragment: str
     reason: str
-    tokens: int = 0  # what showing it whole would cost; 0 when it was never rendered
+    tokens: int = 0  # of the whole item; 0 if it was never rendered
     remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of the answer that is missing or weaker than asked, and why."""
+    """A part of the answer that is missing or degraded, and why."""
 
     part: str
     reason: str
@@ -368,7 +332,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """What one recipe gave."""
+    """The result of one recipe."""
 
     name: str
     chosen: tuple[Chosen, ...] = ()
@@ -383,22 +347,20 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What was counted while the answer was made. Times are in milliseconds."""
+    """Counts of one request, and its times in milliseconds."""
 
-    searched: int = 0  # items the indexes looked at
-    expanded: int = 0  # items reached by links
+    searched: int = 0  # items that the indexes considered
+    expanded: int = 0  # items reached by edges
     max_depth: int = 0
     candidates: int = 0
     token_counter: str = ""
-    optimality_gap: float = (
-        0.0  # 0: no better set fits; else at most this share of the value is missing
-    )
+    optimality_gap: float = 0.0  # an upper bound on the missing share of the value; 0: optimal
     timings: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The answer: text within the budget, what it is made of, what was left out, and what went wrong."""
+    """The answer: text within the budget, its parts, the candidates left out, and the problems."""
 
     text: str
     tokens: int
@@ -409,12 +371,21 @@ class Context:
     digest: str = ""
     stats: Stats = field(default_factory=Stats)
 
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        """Return the text and its size for notebooks."""
+        budget = self.query.max_tokens
+        size = f"{self.tokens}" if budget is None else f"{self.tokens} of {budget}"
+        return f"<pre>{escape(self.text)}</pre><p>{size} tokens</p>"
+
     @property
     def hits(self) -> tuple[Hit, ...]:
         return tuple(hit for fragment in self.fragments for hit in fragment.hits)
 
     def sections(self) -> dict[str, str]:
-        """The same text by prompt section, ready to merge into a template."""
+        """Return the text by prompt section, ready to merge into a template."""
         texts: dict[str, list[str]] = {}
         for fragment in self.fragments:
             for chosen in fragment.chosen:

@@ -1,4 +1,4 @@
-"""What a graph context reads of the stores: the links of an entity once, whoever needs them, and items about a subject without a pass over all."""
+"""Store reads of a graph context: edges of an entity once, items by subject without a full scan."""
 
 from __future__ import annotations
 
@@ -18,9 +18,19 @@ from knowloom.capabilities.graph.entities import EntityHit, Neighbours
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.capabilities.graph.rankers import RankingRequest, TermRanker, split_terms
 from knowloom.engine import Engine
-from knowloom.model import AUTOMATIC, Batch, Filter, Hit, Key, Kind, Links
-from knowloom.ports import Stores
-from knowloom.stores.memory import MemoryStore
+from knowloom.model import (
+    AUTOMATIC,
+    Batch,
+    Filter,
+    Hit,
+    Key,
+    Kind,
+)
+from knowloom.ports import (
+    LinkUpdate,
+    Stores,
+)
+from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite import edges as links
 from knowloom.stores.sqlite.store import SqliteStore
 
@@ -45,14 +55,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStor
 
 
 class Watched(MemoryStore):
-    """Keeps what was asked of the graph."""
+    """Records the keys whose edges were read."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[list[str]] = []
+        self.reads: list[list[str]] = []
 
     def edges_of(self, keys: Sequence[Key], *rest: Any, **more: Any) -> list[Edge]:
-        self.asked.append([id for _, id in keys])
+        self.reads.append([id for _, id in keys])
         return super().edges_of(keys, *rest, **more)
 
 
@@ -60,32 +70,32 @@ def watched(*edges: Edge, ids: Sequence[str]) -> tuple[Engine, Watched]:
     store = Watched()
     kb = Engine(Stores(store, store, store, store))
     kb.add([entity(id) for id in ids], list(edges))
-    store.asked.clear()
+    store.reads.clear()
     return kb, store
 
 
-def test_the_links_of_what_was_found_are_read_once() -> None:
+def test_edges_of_hits_are_read_once() -> None:
     kb, store = watched(Edge("alpha", "beta", "USES", 0.5, "one"), ids=("alpha", "beta"))
     answer = GraphContext(kb, ["one"]).for_entities(["alpha", "beta"])
-    assert [one.edge.type for one in answer.relationships] == ["USES"] and store.asked == [
-        ["alpha", "beta"]
-    ]
+    assert [relationship.edge.type for relationship in answer.relationships] == [
+        "USES"
+    ] and store.reads == [["alpha", "beta"]]
 
 
-def test_only_the_links_of_new_entities_are_read_besides() -> None:
+def test_only_edges_of_new_entities_are_read_again() -> None:
     kb, store = watched(
         Edge("alpha", "beta", "USES", 0.5, "one"),
         Edge("beta", "beta", "OWNS", 0.5, "one"),
         ids=("alpha", "beta"),
     )
     answer = GraphContext(kb, ["one"]).for_entities(["alpha"])
-    assert sorted(one.edge.type for one in answer.relationships) == [
+    assert sorted(relationship.edge.type for relationship in answer.relationships) == [
         "OWNS",
         "USES",
-    ] and store.asked == [["alpha"], ["beta"]]
+    ] and store.reads == [["alpha"], ["beta"]]
 
 
-def test_an_entity_with_more_links_than_were_read_is_asked_again(
+def test_edges_of_an_incompletely_read_entity_are_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(entities, "HUB_CAP", 2)
@@ -95,17 +105,17 @@ def test_an_entity_with_more_links_than_were_read_is_asked_again(
         ids=("alpha", "beta", "gamma", "delta"),
     )
     answer = GraphContext(kb, ["one"]).for_entities(["alpha", "beta", "gamma", "delta"])
-    assert len(answer.relationships) == 3 and store.asked == [
+    assert len(answer.relationships) == 3 and store.reads == [
         ["alpha", "beta", "gamma", "delta"],
         ["alpha"],
     ]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_links_are_the_same_whether_or_not_some_were_read_before(
+def test_relationships_do_not_depend_on_edges_read_before(
     store: MemoryStore | SqliteStore, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hubs, forbidden links, links across spaces, and links of knowloom's own, which fill the places of people's."""
+    """Hubs, forbidden edges, edges across spaces, and automatic edges beside explicit ones."""
     monkeypatch.setattr(entities, "HUB_CAP", 3)
     monkeypatch.setattr(relationships, "HUB_CAP", 3)
     chance = Random(seed)
@@ -114,27 +124,31 @@ def test_links_are_the_same_whether_or_not_some_were_read_before(
         Batch(NOW, tuple(entity(id, space) for space, id in keys), tuple(_edges(chance, keys, 60)))
     )
     for space in SPACES:
-        own = [key for key in keys if key[0] == space]
+        space_keys = [key for key in keys if key[0] == space]
         store.put_links(
-            Links(space, store.marks(space, []).version, tuple(_edges(chance, own, 12, AUTOMATIC)))
+            LinkUpdate(
+                space,
+                store.marks(space, []).version,
+                tuple(_edges(chance, space_keys, 12, AUTOMATIC)),
+            )
         )
     kb = Engine(Stores(store, store, store, store))
-    with kb.reader.request("", spaces=SPACES, recipes=[]) as asked:
+    with kb.reader.request("", spaces=SPACES, recipes=[]) as request:
         options = GraphOptions(relationship_depth=chance.randrange(1, 3), max_entities=8)
-        starts = [EntityHit(Hit(item, 0.5)) for item in store.get(chance.sample(keys, 6))]
-        near = entities.expand_neighbours(asked, starts, QueryText("", (), ""), options)
+        seeds = [EntityHit(Hit(item, 0.5)) for item in store.get(chance.sample(keys, 6))]
+        near = entities.expand_neighbours(request, seeds, QueryText("", (), ""), options)
         shown = [
-            one.hit
-            for one in (*starts[: chance.randrange(6)], *near.entities[: chance.randrange(8)])
+            entity.hit
+            for entity in (*seeds[: chance.randrange(6)], *near.entities[: chance.randrange(8)])
         ]
-        found = relationships.find_relationships(asked, shown, options, near)
-        assert near.edges and found == relationships.find_relationships(
-            asked, shown, options, Neighbours()
+        result = relationships.find_relationships(request, shown, options, near)
+        assert near.edges and result == relationships.find_relationships(
+            request, shown, options, Neighbours()
         )
 
 
 def _edges(chance: Random, keys: Sequence[Key], count: int, origin: str = "") -> list[Edge]:
-    found = {}
+    result = {}
     for _ in range(count):
         (space, source), (target_space, target) = (
             keys[chance.randrange(4)] if chance.random() < 0.5 else chance.choice(keys),
@@ -156,13 +170,13 @@ def _edges(chance: Random, keys: Sequence[Key], count: int, origin: str = "") ->
             if target_space != space
             else Edge(source, target, edge.type, edge.weight, space, origin=origin)
         )
-        found[edge.key] = edge
-    return list(found.values())
+        result[edge.key] = edge
+    return list(result.values())
 
 
 @pytest.mark.parametrize("few", [0, 3, 20_000])
 @pytest.mark.parametrize("settled", [False, True])
-def test_items_about_subjects_are_found_however_many_there_are(
+def test_items_are_found_by_subject_for_all_result_sizes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, settled: bool
 ) -> None:
     monkeypatch.setattr("knowloom.stores.sqlite.search.SMALL_RESULT", few)
@@ -194,7 +208,7 @@ def test_items_about_subjects_are_found_however_many_there_are(
 
 @pytest.mark.parametrize("per_walked", [1, 3, 10, 1000])
 @pytest.mark.parametrize("few", [0, 20_000])
-def test_items_of_a_kind_are_found_wherever_their_ids_stand(
+def test_items_are_found_by_kind_for_all_id_orders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, per_walked: int
 ) -> None:
     monkeypatch.setattr("knowloom.stores.sqlite.search.SMALL_RESULT", few)
@@ -220,8 +234,8 @@ def test_items_of_a_kind_are_found_wherever_their_ids_stand(
     files.close()
 
 
-def test_links_of_equal_weight_come_once_by_their_ends_then_by_the_names_of_spaces() -> None:
-    made = [
+def test_edges_of_equal_weight_are_unique_and_ordered_by_ends_then_spaces() -> None:
+    edges = [
         Edge(source, "b", type, weight, space, target_space="zoo" if space == "acme" else "")
         for space in ("zoo", "acme")
         for source in ("a", "c")
@@ -229,21 +243,21 @@ def test_links_of_equal_weight_come_once_by_their_ends_then_by_the_names_of_spac
         for weight in (0.5, 0.25)
     ]
     expected = sorted(
-        made, key=lambda edge: (-edge.weight, edge.source, edge.target, edge.type, edge.space)
+        edges, key=lambda edge: (-edge.weight, edge.source, edge.target, edge.type, edge.space)
     )
     for seed in range(20):
-        twice = [*made, *Random(seed).sample(made, 5)]
+        twice = [*edges, *Random(seed).sample(edges, 5)]
         assert links.sort_unique(Random(seed).sample(twice, len(twice))) == expected
-    assert links.sort_unique([]) == [] and links.sort_unique(made[:1]) == made[
+    assert links.sort_unique([]) == [] and links.sort_unique(edges[:1]) == edges[
         :1
-    ] == links.sort_unique([made[0], replace(made[0])])
+    ] == links.sort_unique([edges[0], replace(edges[0])])
 
 
 WORDS = ("red", "RED tent", "Straße", "ΟΔΟΣ", "İstanbul", "two\nlines", "", "tent", "des")
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_terms_count_as_if_each_value_were_looked_through_by_itself(seed: int) -> None:
+def test_terms_are_counted_in_each_value_separately(seed: int) -> None:
     chance = Random(seed)
     item = Item(
         "a",
@@ -254,23 +268,23 @@ def test_terms_count_as_if_each_value_were_looked_through_by_itself(seed: int) -
         properties={str(n): chance.choice((*WORDS, 7, ["red"])) for n in range(5)},
     )
     passages = tuple(" ".join(chance.choices(WORDS, k=3)) for _ in range(chance.randrange(1, 4)))
-    (found,) = TermRanker().rank(RankingRequest(passages, "", NOW), [Hit(item, 0.5)])
+    (result,) = TermRanker().rank(RankingRequest(passages, "", NOW), [Hit(item, 0.5)])
     values = [str(value).lower() for value in item.properties.values()]
     counted = [
         (
-            sum(term in item.name.lower() for term in asked)
-            + 0.5 * sum(term in item.type.lower() for term in asked),
-            sum(t in v for t in asked for v in values),
+            sum(term in item.name.lower() for term in terms)
+            + 0.5 * sum(term in item.type.lower() for term in terms),
+            sum(t in v for t in terms for v in values),
         )
-        for asked in map(split_terms, passages)
-        if asked
+        for terms in map(split_terms, passages)
+        if terms
     ]
     raws = [
-        (ends + 0.3 * inside) / len(asked)
-        for (ends, inside), asked in zip(
+        (ends + 0.3 * inside) / len(terms)
+        for (ends, inside), terms in zip(
             counted, filter(None, map(split_terms, passages)), strict=True
         )
     ]
-    assert found.raw == pytest.approx(
+    assert result.raw == pytest.approx(
         max(raws, default=0.0), abs=1e-6
-    ) and found.score == pytest.approx(min(1.0, max(raws, default=0.0)), abs=1e-6)
+    ) and result.score == pytest.approx(min(1.0, max(raws, default=0.0)), abs=1e-6)

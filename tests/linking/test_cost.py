@@ -17,7 +17,7 @@ from knowloom import Item
 from knowloom.caching import MemoDict
 from knowloom.linking import space_linker
 from knowloom.linking.name_keys import KeyedText
-from knowloom.stores.memory import MemoryStore
+from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite import postings as words
 from knowloom.stores.sqlite import store as sqlite
 from knowloom.text.item_names import collect_names
@@ -145,7 +145,7 @@ def test_a_page_ends_when_its_texts_are_long(monkeypatch):
     monkeypatch.setattr(
         MemoryStore,
         "put_links",
-        lambda self, links: pages.append(len(links.entered)) or honest(self, links),
+        lambda self, links: pages.append(len(links.labels)) or honest(self, links),
     )
     monkeypatch.setattr(space_linker, "PAGE_SIZE", 100)
     with knowloom.open("memory:", embedder=None) as kb:

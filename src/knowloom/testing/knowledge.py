@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from knowloom.model import Batch, Edge, EdgeKey, Filter, Found, Item, Key, Kind
+from knowloom.model import Batch, Edge, EdgeKey, Filter, IndexResult, Item, Key, Kind
 from knowloom.ports import Vector
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -123,8 +123,8 @@ def ids(keys: Iterable[Key]) -> list[str]:
     return [id for _, id in keys]
 
 
-def matches(found: Found) -> list[str]:
-    return ids(key for key, _ in found.matches)
+def matches(result: IndexResult) -> list[str]:
+    return ids(key for key, _ in result.matches)
 
 
 def bm25(query: str, documents: Mapping[Key, str]) -> dict[Key, float]:

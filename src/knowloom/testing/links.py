@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from knowloom.model import AUTOMATIC, Edge, Links
-from knowloom.ports import LinkStore
+from knowloom.linking.ports import LinkStore
+from knowloom.model import (
+    AUTOMATIC,
+    Edge,
+)
+from knowloom.ports import (
+    LinkUpdate,
+)
 from knowloom.testing.knowledge import batch, edge, item, unit
 
 
@@ -52,8 +58,8 @@ class LinkStoreContract:
         store.apply(batch([item("a"), item("b")], [edge("b", "a")]))
         before, (plain,) = store.marks("acme", []).version, store.spaces()
         store.apply(batch([item("c")]))
-        assert not store.put_links(Links("acme", before, (own("a", "b"),), done=("a",)))
-        assert not store.put_links(Links("nowhere", before, done=("a",)))
+        assert not store.put_links(LinkUpdate("acme", before, (own("a", "b"),), done=("a",)))
+        assert not store.put_links(LinkUpdate("nowhere", before, done=("a",)))
         put(store, own("a", "b"))
         (info,) = store.spaces()
         assert (info.edges, info.links, plain.links) == (
@@ -136,12 +142,14 @@ class LinkStoreContract:
     ) -> None:
         store.apply(batch([item("a")]))
         before = store.marks("acme", []).version
-        assert store.put_links(Links("acme", before, entered={"a": ("x",)}))
-        assert not store.put_links(Links("acme", before, entered={"a": ("y",)}, stale=("a",)))
+        assert store.put_links(LinkUpdate("acme", before, labels={"a": ("x",)}))
+        assert not store.put_links(LinkUpdate("acme", before, labels={"a": ("y",)}, stale=("a",)))
         assert store.entries("acme", ["a"]) == {"a": ("x",)} and store.stale("acme") == []
-        assert store.put_links(Links("acme", store.marks("acme", []).version, stale=("b", "a")))
+        assert store.put_links(
+            LinkUpdate("acme", store.marks("acme", []).version, stale=("b", "a"))
+        )
         assert store.stale("acme") == ["a", "b"] and store.stale("nowhere") == []
-        assert store.put_links(Links("acme", store.marks("acme", []).version, renewed=("a",)))
+        assert store.put_links(LinkUpdate("acme", store.marks("acme", []).version, renewed=("a",)))
         assert store.stale("acme") == ["b"]
 
     def test_carriers_of_a_tag_come_in_order_unless_they_are_none_or_too_many(
@@ -196,7 +204,7 @@ def put(
 ) -> None:
     keys = tuple(one.key for one in dropped or [])
     assert store.put_links(
-        Links(
+        LinkUpdate(
             "acme",
             store.marks("acme", []).version,
             made,
@@ -208,10 +216,10 @@ def put(
 
 
 def enter(store: LinkStore, **entered: tuple[str, ...]) -> None:
-    assert store.put_links(Links("acme", store.marks("acme", []).version, entered=entered))
+    assert store.put_links(LinkUpdate("acme", store.marks("acme", []).version, labels=entered))
 
 
 def done(store: LinkStore, space: str) -> None:
     assert store.put_links(
-        Links(space, store.marks(space, []).version, done=tuple(store.unlinked(space)))
+        LinkUpdate(space, store.marks(space, []).version, done=tuple(store.unlinked(space)))
     )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowloom.errors import KnowloomError
-from knowloom.model import Filter, Found, Item
+from knowloom.model import Filter, IndexResult, Item
 from knowloom.ports import TextIndex
 from knowloom.testing.knowledge import (
     ACME,
@@ -165,14 +165,14 @@ class TextIndexContract:
     @pytest.mark.parametrize("text", ["", " \n", "the of and", "?!", "🧵"])
     def test_a_text_without_words_finds_nothing(self, store: TextIndex, text: str) -> None:
         store.apply(batch([item("a", "the 🧵"), item("b")]))
-        assert store.search_text(text, ACME, 10, also=[("acme", "a")]) == Found()
+        assert store.search_text(text, ACME, 10, also=[("acme", "a")]) == IndexResult()
 
     def test_an_empty_store_finds_nothing(self, store: TextIndex) -> None:
-        assert store.search_text("refund", ACME, 10) == Found()
+        assert store.search_text("refund", ACME, 10) == IndexResult()
 
     def test_no_space_finds_nothing(self, store: TextIndex) -> None:
         store.apply(batch([item("a", "refund")]))
-        assert store.search_text("refund", NOBODY, 10, also=[("acme", "a")]) == Found()
+        assert store.search_text("refund", NOBODY, 10, also=[("acme", "a")]) == IndexResult()
 
     def test_replaced_text_is_no_longer_found(self, store: TextIndex) -> None:
         store.apply(batch([item("a", "refund"), item("b", "refund")]))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowloom.errors import Conflict, KnowloomError
-from knowloom.model import Filter, Found, Item
+from knowloom.model import Filter, IndexResult, Item
 from knowloom.ports import Vector, VectorIndex
 from knowloom.testing.knowledge import (
     ACME,
@@ -97,7 +97,7 @@ class VectorIndexContract:
         )
 
     def test_an_empty_store_has_no_vectors(self, store: VectorIndex) -> None:
-        assert store.search_vector(unit(1, 0), ACME, 10) == Found()
+        assert store.search_vector(unit(1, 0), ACME, 10) == IndexResult()
         assert (
             store.fingerprint(),
             store.missing_vectors(["acme"], 10),
@@ -106,7 +106,7 @@ class VectorIndexContract:
 
     def test_no_space_finds_no_vector(self, store: VectorIndex) -> None:
         embed(store, [unit(1, 0)])
-        assert store.search_vector(unit(1, 0), NOBODY, 10) == Found()
+        assert store.search_vector(unit(1, 0), NOBODY, 10) == IndexResult()
 
     def test_an_item_without_a_vector_is_not_found(self, store: VectorIndex) -> None:
         embed(store, [unit(1, 0)])
@@ -252,7 +252,7 @@ class VectorIndexContract:
         assert (
             store.search_vector(unit(1, 0), Filter(("acme", "nowhere")), 10),
             store.fingerprint(),
-        ) == (Found(), "")
+        ) == (IndexResult(), "")
         assert store.count_missing(["acme", "nowhere"]) == 1
 
     def test_dimensions_are_those_of_the_stored_vectors(self, store: VectorIndex) -> None:
@@ -308,7 +308,7 @@ class VectorIndexContract:
             store.fingerprint(),
             store.count_missing(["acme"]),
             store.search_vector(unit(1, 0), ACME, 10),
-        ) == ("", 2, Found())
+        ) == ("", 2, IndexResult())
         embed(store, directions(1200, dimensions), "e2")
         nearest = store.search_vector(directions(1200, dimensions)[700], ACME, 1)
         assert (store.fingerprint(), nearest.considered) == ("e2", 1200) and nearest.matches[0][
