@@ -128,7 +128,7 @@ def test_relationships_do_not_depend_on_edges_read_before(
         store.put_links(
             LinkUpdate(
                 space,
-                store.marks(space, []).version,
+                store.dirty_items(space, []).version,
                 tuple(_edges(chance, space_keys, 12, AUTOMATIC)),
             )
         )

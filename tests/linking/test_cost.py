@@ -95,10 +95,10 @@ def test_texts_without_spaces_are_not_asked_for_every_run_of_signs(monkeypatch):
     signs = "กขคงจฉชซญฎฏฐ"
     chance = random.Random(1)
     asked: list[str] = []
-    honest = MemoryStore.under
+    honest = MemoryStore.label_holders
     monkeypatch.setattr(
         MemoryStore,
-        "under",
+        "label_holders",
         lambda self, space, labels, most: asked.extend(labels) or honest(self, space, labels, most),
     )
     titles = {"".join(chance.choices(signs, k=5)) for _ in range(200)}

@@ -22,7 +22,8 @@ from knowloom.engine import Engine
 from knowloom.errors import Conflict, Invalid
 from knowloom.linking import linker, nearest_rules, rules, space_linker
 from knowloom.model import AUTOMATIC, Edge, Item
-from knowloom.stores.memory import MemoryStore, similarity
+from knowloom.stores.memory.search_index import cosine_similarity
+from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.testing import LinkStoreContract
 from knowloom.testing.knowledge import batch
@@ -422,7 +423,7 @@ def _cosines(kb: Engine, items: Sequence[Item]) -> dict[tuple[str, str], float]:
     store: Any = kb._stores.vectors
     found = {}
     for one, two in itertools.combinations(items, 2):
-        for id, pairs in store.alike("s", [one.id], 0.0).items():
+        for id, pairs in store.similar_items("s", [one.id], 0.0).items():
             found.update({(id, other): cosine for cosine, other in pairs if other == two.id})
     return found
 
@@ -465,7 +466,7 @@ def test_memory_and_file_agree_on_what_is_alike(tmp_path):
     assert found[0] == found[1] and len(found[0]) > 50
     units = [np.array(row, np.float32) / np.linalg.norm(row).astype(np.float32) for row in rows]
     assert all(
-        similarity(units[int(one)], units[int(two)]) >= nearest_rules.MIN_SIMILARITY
+        cosine_similarity(units[int(one)], units[int(two)]) >= nearest_rules.MIN_SIMILARITY
         for one, two in found[0]
     )
 

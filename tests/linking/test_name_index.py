@@ -480,7 +480,7 @@ def test_verify_proves_the_index_of_names(tmp_path):
     with knowloom.open(path, embedder=None) as kb:
         kb.add([item("a", "Alpha page", "Ask Ada Lovelace."), item("b", "Ada Lovelace", "x")])
         store: Any = kb._stores.items
-        assert select_values(NAME, store.entries("s", ["b"])["b"]) == ["ada lovelace"]
+        assert select_values(NAME, store.labels_of("s", ["b"])["b"]) == ["ada lovelace"]
     connection = apsw.Connection(path)
     connection.execute("DELETE FROM name_index WHERE label = 'c:ada lovelace'")
     connection.execute("INSERT INTO name_index VALUES (1, 'c:nobody', 'a')")

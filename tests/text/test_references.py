@@ -18,9 +18,11 @@ X = "https://example.org/b"
 def made(items: list[Item], edges: list[Edge] | None = None) -> set[tuple[str, str, str]]:
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(items, edges or [])
-        found = {(edge.source, edge.type, edge.target) for edge in kb.edges(["s"], made=True)}
+        found = {(edge.source, edge.type, edge.target) for edge in kb.edges(["s"], automatic=True)}
     if not edges:
-        assert found == {(edge.source, edge.type, edge.target) for edge in batch.links(items)}
+        assert found == {
+            (edge.source, edge.type, edge.target) for edge in batch.build_name_edges(items)
+        }
     return found
 
 
@@ -89,7 +91,7 @@ def test_a_link_to_a_part_of_a_loaded_page_leads_to_that_part(tmp_path: Path) ->
         kb.load(tmp_path, space="s")
         linked = {
             (edge.source, edge.target): edge.properties["name"]
-            for edge in kb.edges(["s"], made=True)
+            for edge in kb.edges(["s"], automatic=True)
             if edge.type == "refers_to"
         }
     assert linked["a", "b#refund-policy"] == "b#refund-policy"
@@ -107,7 +109,7 @@ def test_links_whose_targets_a_page_names_at_its_end_lead_there_from_every_secti
         kb.load(tmp_path, space="s")
         assert {
             edge.source
-            for edge in kb.edges(["s"], made=True)
+            for edge in kb.edges(["s"], automatic=True)
             if edge.type == "refers_to" and edge.target == "b"
         } == {"a", "a#more"}
         first, more = kb.get(["a", "a#more"], space="s")
@@ -141,15 +143,15 @@ def test_what_people_forbid_or_say_stays_in_one_space_through_rebuilds_and_new_v
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add([*pair, *elsewhere], [Edge("a", "b", "mentions", 0, "s")])
         if again == "relink":
-            kb.relink()
+            kb.maintenance.relink()
         elif again == "change":
             kb.add(item("a", "First page", "Ask the Fraud Desk again."))
         else:
             kb.add([item("b", "Fraud Desk", "Other text."), *pair[:1]])
             kb.add(pair)
-        assert not list(kb.edges(["s"], made=True))
+        assert not list(kb.edges(["s"], automatic=True))
         assert [edge.weight for edge in kb.edges(["s"])] == [0]
-        assert len(list(kb.edges(["t"], made=True))) == 1
+        assert len(list(kb.edges(["t"], automatic=True))) == 1
 
 
 def test_where_a_person_takes_a_link_back_knowloom_may_make_it_and_all_is_well(
@@ -160,23 +162,23 @@ def test_where_a_person_takes_a_link_back_knowloom_may_make_it_and_all_is_well(
             [item("a", "First page", "Ask the Fraud Desk."), item("b", "Fraud Desk")],
             [Edge("a", "b", "mentions", 0.5, "s")],
         )
-        assert not list(kb.edges(["s"], made=True))
+        assert not list(kb.edges(["s"], automatic=True))
         kb.delete_edges([Edge("a", "b", "mentions", space="s")])
-        assert [edge.weight for edge in kb.edges(["s"], made=True)] == [1.0]
+        assert [edge.weight for edge in kb.edges(["s"], automatic=True)] == [1.0]
         assert kb.verify() == []
 
 
 def test_knowledge_linked_by_older_rules_is_linked_anew(tmp_path: Path) -> None:
     def linked(kb: Engine) -> int:
-        return len(list(kb.edges(["s"], made=True)))
+        return len(list(kb.edges(["s"], automatic=True)))
 
     with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(
             [item("a", "First page", "See `orders`."), item("b", properties={"table": "orders"})]
         )
         store: Any = kb._linker._store
-        store.forget_links(store.linked_by().replace("refers_to/2", "refers_to/1"))
+        store.forget_links(store.link_rules().replace("refers_to/2", "refers_to/1"))
         assert linked(kb) == 0
     with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
-        kb.link()
+        kb.maintenance.link()
         assert linked(kb) == 1

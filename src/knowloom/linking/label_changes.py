@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from knowloom.linking.name_keys import blocking_key
 from knowloom.linking.name_labels import NAME_KEY, TEXT_KEY, drop_text_keys, select_values
-from knowloom.ports import LinkStore
+from knowloom.linking.ports import LinkStore
 from knowloom.text.mentions import fold_text, may_mention
 
 IndexEntries = Mapping[str, tuple[str, ...]]
@@ -111,9 +111,9 @@ class LabelChanges:
         """Return the items with a text key, also of a name, whose count crosses `limit`."""
         keys = self._key_gains.keys() | self._key_losses.keys()
         name_keys = [f"{NAME_KEY}{label[len(TEXT_KEY) :]}" for label in sorted(keys)]
-        stored = select_values(NAME_KEY, self._store.under(self._space, name_keys, 1))
+        stored = select_values(NAME_KEY, self._store.label_holders(self._space, name_keys, 1))
         live = keys.intersection([f"{TEXT_KEY}{key}" for key in (*stored, *self.names(NAME_KEY))])
-        holders = self._store.under(self._space, sorted(live), limit + 1 + self._size)
+        holders = self._store.label_holders(self._space, sorted(live), limit + 1 + self._size)
         ids: set[str] = set()
         for label in live:
             before = holders.get(label, [])
@@ -131,10 +131,10 @@ class LabelChanges:
         by_key: dict[str, list[str]] = {}
         for name in names:
             by_key.setdefault(f"{TEXT_KEY}{blocking_key(name)}", []).append(name)
-        stored = self._store.under(self._space, sorted(by_key), limit + 1 + self._size)
+        stored = self._store.label_holders(self._space, sorted(by_key), limit + 1 + self._size)
         rare = {label: ids for label, ids in stored.items() if len(ids) <= limit + self._size}
         ids = sorted(set().union(*rare.values()))
-        dirty = self._store.marks(self._space, ids).before if ids else {}
+        dirty = self._store.dirty_items(self._space, ids).before if ids else {}
         keys = [(self._space, id) for id in ids if id not in dirty]
         texts = {item.id: fold_text(item.text) for item in (self._store.get(keys) if keys else ())}
         return {
@@ -149,10 +149,10 @@ class LabelChanges:
         labels = [f"{role}{name}" for name in names]
         losing = [label for label in labels if label in self._lost] if self._lost else []
         other = [label for label in labels if label not in self._lost]
-        holders = self._store.under(self._space, other, limit)
+        holders = self._store.label_holders(self._space, other, limit)
         if not losing:
             return holders
-        return {**holders, **self._store.under(self._space, losing, limit + self._size)}
+        return {**holders, **self._store.label_holders(self._space, losing, limit + self._size)}
 
     def _change(self, label: str, holders: Sequence[str], limit: int) -> HolderChange:
         lost = self._lost.get(label, ())

@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from knowloom.errors import Conflict, Unavailable
 from knowloom.linking.name_finders import FinderResolver
 from knowloom.linking.name_rules import NameRule
+from knowloom.linking.ports import LinkStore
 from knowloom.linking.rules import LinkRule, format_rules, parse_finder, parse_rules, select_rules
 from knowloom.linking.space_linker import Progress, SpaceLinker
-from knowloom.ports import LinkStore, NameFinder, Stores
+from knowloom.ports import (
+    NameFinder,
+    Stores,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +38,7 @@ class Linker:
     ) -> None:
         self._finders = finders or FinderResolver()
         self._rules = None if rules is None else select_rules(rules)
-        store, has_all_roles = stores.items, len(stores.each()) == 1
+        store, has_all_roles = stores.items, len(stores.unique()) == 1
         self._store = store if has_all_roles and isinstance(store, LinkStore) else None
 
     def catch_up(self, spaces: Sequence[str], progress: Progress | None = None) -> tuple[str, ...]:
@@ -68,7 +72,7 @@ class Linker:
 
     def _configuration(self, store: LinkStore) -> tuple[Sequence[LinkRule], NameFinder | None, str]:
         """Return the rules and the name finder to link with, and the stored text of the last."""
-        stored = store.linked_by()
+        stored = store.link_rules()
         rules = parse_rules(stored) if self._rules is None else self._rules
         needs_finder = any(isinstance(rule, NameRule) for rule in rules)
         finder = self._finders.resolve(parse_finder(stored)) if needs_finder else None

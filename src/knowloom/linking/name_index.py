@@ -40,9 +40,9 @@ from knowloom.linking.name_weights import (
     MAX_TEXTS_PER_KEY,
     REFERS_TO,
 )
+from knowloom.linking.ports import LinkStore
 from knowloom.linking.unspaced_scripts import Positions, match_names
 from knowloom.model import Item
-from knowloom.ports import LinkStore
 
 
 class ParsedItem(NamedTuple):
@@ -66,7 +66,7 @@ def index_items(
     store: LinkStore, space: str, ids: Sequence[str], items: Mapping[str, ParsedItem]
 ) -> IndexUpdate:
     """Index changed items under the labels they have by themselves, deleted ones under none."""
-    old = store.entries(space, ids)
+    old = store.labels_of(space, ids)
     new = {
         id: (*_mention_labels(old.get(id, ())), *build_labels(*items[id])) if id in items else ()
         for id in ids
@@ -88,7 +88,7 @@ def index_mentions(store: LinkStore, space: str, items: Mapping[str, ParsedItem]
 
     Their own edges are outdated in any case.
     """
-    old = store.entries(space, list(items))
+    old = store.labels_of(space, list(items))
     mentions = _find_mentions(store, space, {id: parsed.text for id, parsed in items.items()})
     new = {}
     for id in items:
@@ -164,12 +164,14 @@ def _match_unspaced(
 def _existing(store: LinkStore, space: str, role: str, values: Iterable[str]) -> set[str]:
     """Return the values of a role that at least one item is indexed under."""
     labels = [f"{role}{value}" for value in sorted(values)]
-    return set(select_values(role, store.under(space, labels, 1)))
+    return set(select_values(role, store.label_holders(space, labels, 1)))
 
 
 def _live_keys(store: LinkStore, space: str, keys: Sequence[str]) -> set[str]:
     """Return the keys that a name has and that not too many texts contain."""
-    of_names = select_values(NAME_KEY, store.under(space, [f"{NAME_KEY}{key}" for key in keys], 1))
+    of_names = select_values(
+        NAME_KEY, store.label_holders(space, [f"{NAME_KEY}{key}" for key in keys], 1)
+    )
     text_keys = [f"{TEXT_KEY}{key}" for key in of_names]
-    texts = store.under(space, text_keys, MAX_TEXTS_PER_KEY + 1)
+    texts = store.label_holders(space, text_keys, MAX_TEXTS_PER_KEY + 1)
     return {key for key in of_names if len(texts.get(f"{TEXT_KEY}{key}", ())) <= MAX_TEXTS_PER_KEY}

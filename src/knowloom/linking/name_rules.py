@@ -23,7 +23,7 @@ from knowloom.linking.name_weights import (
     mention_weight,
     shared_name_weight,
 )
-from knowloom.ports import LinkStore
+from knowloom.linking.ports import LinkStore
 
 RoleValues = Mapping[str, Sequence[str]]
 """The values of an item's labels, by role."""
@@ -43,7 +43,7 @@ class LabelHolders:
         """Read the holders of each label, at most `limit` + 1."""
         labels = [f"{role}{value}" for value in dict.fromkeys(values)]
         self._holders.update(dict.fromkeys(labels, ()))
-        self._holders.update(self._store.under(self._space, labels, limit + 1))
+        self._holders.update(self._store.label_holders(self._space, labels, limit + 1))
 
     def get(self, role: str, value: str) -> Sequence[str]:
         return self._holders[f"{role}{value}"]

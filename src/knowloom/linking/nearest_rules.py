@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from knowloom.linking.ports import LinkStore
 from knowloom.model import AUTOMATIC, Edge, EdgeKey, Item
-from knowloom.ports import LinkStore
 
 Neighbours = dict[str, list[tuple[float, str]]]
 """By id, the items that it may be linked to, in any order: (weight, id)."""
@@ -42,7 +42,7 @@ class NearestRule(Protocol):
     def labels(self, item: Item) -> set[str]:
         """Return the labels that may link the item to others and may become common."""
 
-    def carriers(
+    def holders(
         self, space: str, labels: Sequence[str], limit: int, *, store: LinkStore
     ) -> dict[str, list[str]]:
         """Return the ids of the items with each label, ordered.
@@ -64,17 +64,17 @@ class SharedTag:
     def labels(self, item: Item) -> set[str]:
         return set(item.tags)
 
-    def carriers(
+    def holders(
         self, space: str, labels: Sequence[str], limit: int, *, store: LinkStore
     ) -> dict[str, list[str]]:
-        return store.carriers(space, labels, limit)
+        return store.tag_holders(space, labels, limit)
 
     def neighbours(
         self, space: str, items: Mapping[str, Item], common: set[str], *, store: LinkStore
     ) -> Neighbours:
         rare = {id: [tag for tag in item.tags if tag not in common] for id, item in items.items()}
         shareable = {tag for tags in rare.values() if len(tags) >= MIN_SHARED_TAGS for tag in tags}
-        carriers = store.carriers(space, sorted(shareable), UNLIMITED)
+        carriers = store.tag_holders(space, sorted(shareable), UNLIMITED)
         neighbours: Neighbours = {}
         for id, tags in rare.items():
             counts = Counter(
@@ -96,7 +96,7 @@ class Similar:
     def labels(self, item: Item) -> set[str]:
         return set()
 
-    def carriers(
+    def holders(
         self, space: str, labels: Sequence[str], limit: int, *, store: LinkStore
     ) -> dict[str, list[str]]:
         return {}
@@ -104,7 +104,7 @@ class Similar:
     def neighbours(
         self, space: str, items: Mapping[str, Item], common: set[str], *, store: LinkStore
     ) -> Neighbours:
-        return store.alike(space, list(items), MIN_SIMILARITY)
+        return store.similar_items(space, list(items), MIN_SIMILARITY)
 
 
 def qualify_labels(rule: NearestRule, labels: Sequence[str]) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def read_common_labels(
     """Return those of the labels that are stored as common."""
     return {
         label.removeprefix(f"{rule.type}:")
-        for label in store.common(space, qualify_labels(rule, labels))
+        for label in store.common_labels(space, qualify_labels(rule, labels))
     }
 
 
@@ -144,7 +144,7 @@ class NearestLists:
             if other > id
         }
         affected = listing | {other for _, _, other in pairs}
-        affected -= set(self._store.marks(self._space, sorted(affected)).before)
+        affected -= set(self._store.dirty_items(self._space, sorted(affected)).before)
         entered = self._lists_entered(pairs, affected - listing)
         others = sorted(affected & (listing | entered))
         self._diff(neighbours, touching)

@@ -17,10 +17,10 @@ class LinkStore(ItemStore, GraphStore, Protocol):
     automatic edges. An explicit edge replaces an automatic one, never the other way round.
     """
 
-    def unlinked(self, space: str) -> list[str]:
+    def dirty_ids(self, space: str) -> list[str]:
         """Return the ids of the dirty items, in order."""
 
-    def marks(self, space: str, ids: Sequence[str]) -> DirtyItems:
+    def dirty_items(self, space: str, ids: Sequence[str]) -> DirtyItems:
         """Return the dirty ones of the ids.
 
         An item that only got a vector or an edge has its current state as the one before.
@@ -35,31 +35,31 @@ class LinkStore(ItemStore, GraphStore, Protocol):
     def forget_links(self, rules: str) -> None:
         """Delete all automatic edges, mark every item as dirty, and store the new rules."""
 
-    def linked_by(self) -> str:
+    def link_rules(self) -> str:
         """Return the rules of the automatic edges; "" at first."""
 
-    def common(self, space: str, labels: Sequence[str]) -> set[str]:
+    def common_labels(self, space: str, labels: Sequence[str]) -> set[str]:
         """Return the labels that `put_links` declared common."""
 
-    def entries(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def labels_of(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the labels of each id in the order of `put_links`; ids without any are left out.
 
         A changed or deleted item keeps its labels until they are put again.
         """
 
-    def under(self, space: str, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
+    def label_holders(self, space: str, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
         """Return the first `limit` ids of each label, in order; unused labels are left out."""
 
-    def stale(self, space: str) -> list[str]:
+    def stale_ids(self, space: str) -> list[str]:
         """Return the ids that `put_links` declared stale and not yet renewed, in order."""
 
-    def carriers(self, space: str, tags: Sequence[str], limit: int) -> dict[str, list[str]]:
+    def tag_holders(self, space: str, tags: Sequence[str], limit: int) -> dict[str, list[str]]:
         """Return the ids of the items with each tag, in order.
 
         Tags without items and tags with more than `limit` items are left out.
         """
 
-    def alike(
+    def similar_items(
         self, space: str, ids: Sequence[str], min_cosine: float
     ) -> dict[str, list[tuple[float, str]]]:
         """Return (similarity, id) of all items at least that similar to each id with a vector."""

@@ -20,9 +20,19 @@ from knowloom.linking.nearest_rules import (
     qualify_labels,
     read_common_labels,
 )
+from knowloom.linking.ports import LinkStore
 from knowloom.linking.rules import LinkRule
-from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, LinkUpdate
-from knowloom.ports import LinkStore, NameFinder
+from knowloom.model import (
+    AUTOMATIC,
+    Edge,
+    EdgeKey,
+    Filter,
+    Item,
+)
+from knowloom.ports import (
+    LinkUpdate,
+    NameFinder,
+)
 
 PAGE_ITEMS = 512  # items per write
 # Sizes of texts (`KeyedText.size`): a page is about 4 million characters, half a million in scripts
@@ -55,7 +65,7 @@ class SpaceLinker:
         name come last, so that each is made once.
         """
         store, space, visited = self._store, self._space, 0
-        while (dirty := store.unlinked(space)) or (self._name_rules and store.stale(space)):
+        while (dirty := store.dirty_ids(space)) or (self._name_rules and store.stale_ids(space)):
             for pages, parsed in self._rounds(dirty):
                 for page in pages:
                     self._link_page(page, parsed)
@@ -63,8 +73,8 @@ class SpaceLinker:
                     if progress is not None and len(dirty) > PAGE_ITEMS:
                         progress("links", visited, max(visited, len(dirty)))
             # Not while texts are to be read: their mentions change the weights of these edges.
-            if self._name_rules and not store.unlinked(space):
-                for page in _split(store.stale(space)):
+            if self._name_rules and not store.dirty_ids(space):
+                for page in _split(store.stale_ids(space)):
                     self._commit(partial(self._compute_name_edges, page))
         return visited
 
@@ -103,7 +113,7 @@ class SpaceLinker:
         def compute() -> LinkUpdate:
             nonlocal ids
             ids = self._parse_items(page, parsed, max_size)
-            version = self._store.marks(self._space, []).version
+            version = self._store.dirty_items(self._space, []).version
             update = index_items(self._store, self._space, ids, parsed)
             return LinkUpdate(
                 self._space,
@@ -122,7 +132,7 @@ class SpaceLinker:
         """Fill `parsed` with the items of a page up to a size; return the ids that are done."""
         parsed.clear()
         size, finder = 0, self._finder
-        entries = {} if finder is None else self._store.entries(self._space, page)
+        entries = {} if finder is None else self._store.labels_of(self._space, page)
         for id, item in self._read(page).items():
             names = None
             if finder is not None:
@@ -163,7 +173,7 @@ class SpaceLinker:
         Labels that became common or rare come first and alone: all items with them must be visited
         again, even if this process ends in between.
         """
-        marks = self._store.marks(self._space, page)
+        marks = self._store.dirty_items(self._space, page)
         versions = [item for item in (*items.values(), *marks.before.values()) if item is not None]
         for rule in self._nearest_rules:
             common, rare = self._find_crossings(rule, versions)
@@ -196,15 +206,15 @@ class SpaceLinker:
         store, space = self._store, self._space
         labels = sorted({label for item in items for label in rule.labels(item)})
         stored = read_common_labels(store, space, rule, labels)
-        few = rule.carriers(space, labels, COMMON_LABEL, store=store)
+        few = rule.holders(space, labels, COMMON_LABEL, store=store)
         others = [label for label in labels if label not in few]
-        common = set(rule.carriers(space, others, UNLIMITED, store=store))
+        common = set(rule.holders(space, others, UNLIMITED, store=store))
         return sorted(common - stored), sorted(stored - common)
 
     def _mark_carriers(
         self, rule: NearestRule, common: Sequence[str], rare: Sequence[str], version: int
     ) -> LinkUpdate:
-        carriers = rule.carriers(self._space, [*common, *rare], UNLIMITED, store=self._store)
+        carriers = rule.holders(self._space, [*common, *rare], UNLIMITED, store=self._store)
         return LinkUpdate(
             self._space,
             version,
@@ -216,11 +226,11 @@ class SpaceLinker:
     def _compute_name_edges(self, page: Sequence[str]) -> LinkUpdate:
         """Compute the outgoing edges by name of the items of a page."""
         store, space = self._store, self._space
-        version = store.marks(space, []).version
+        version = store.dirty_items(space, []).version
         keys = store.visible([(space, id) for id in page], Filter((space,)))
         entries = {
             id: group_by_role(drop_text_keys(labels))
-            for id, labels in store.entries(space, [id for _, id in keys]).items()
+            for id, labels in store.labels_of(space, [id for _, id in keys]).items()
         }
         types = [rule.type for rule in self._name_rules]
         touching = store.edges_of(keys, [space], types, UNLIMITED)

@@ -25,14 +25,14 @@ class LinkStoreContract:
     def test_what_is_written_is_marked_with_what_it_was_before(self, store: LinkStore) -> None:
         old, new = item("a", "old"), item("a", "new")
         store.apply(batch([old, item("b", space="zoo")]))
-        assert store.unlinked("acme") == ["a"] and store.marks("acme", ["a", "b"]).before == {
-            "a": None
-        }
+        assert store.dirty_ids("acme") == ["a"] and store.dirty_items(
+            "acme", ["a", "b"]
+        ).before == {"a": None}
         done(store, "acme")
         store.apply(batch([new]))
         store.apply(batch([item("a", "newer")]))
-        assert store.marks("acme", ["a"]).before == {"a": old}
-        assert store.unlinked("nowhere") == [] and store.marks("nowhere", ["a"]).before == {}
+        assert store.dirty_items("acme", ["a"]).before == {"a": old}
+        assert store.dirty_ids("nowhere") == [] and store.dirty_items("nowhere", ["a"]).before == {}
 
     def test_a_deleted_item_is_marked_and_so_are_the_targets_of_its_links(
         self, store: LinkStore
@@ -41,22 +41,25 @@ class LinkStoreContract:
         put(store, own("a", "b"), own("b", "c"))
         done(store, "acme")
         store.apply(batch(deleted=[("acme", "b")]))
-        assert store.marks("acme", ["a", "b", "c", "d"]).before == {"b": item("b"), "c": item("c")}
+        assert store.dirty_items("acme", ["a", "b", "c", "d"]).before == {
+            "b": item("b"),
+            "c": item("c"),
+        }
         assert store.edges(["acme"], 10) == [edge("a", "d")]
 
     def test_a_mark_alone_keeps_the_item_as_it_is_until_it_changes(self, store: LinkStore) -> None:
         store.apply(batch([item("a", "old")]))
         done(store, "acme")
         store.apply(batch(marked=[("acme", "a"), ("acme", "unknown"), ("nowhere", "a")]))
-        assert store.marks("acme", ["a", "unknown"]).before == {"a": item("a", "old")}
+        assert store.dirty_items("acme", ["a", "unknown"]).before == {"a": item("a", "old")}
         store.apply(batch([item("a", "new")]))
-        assert store.marks("acme", ["a"]).before == {"a": item("a", "old")}
+        assert store.dirty_items("acme", ["a"]).before == {"a": item("a", "old")}
 
     def test_links_are_written_once_the_state_fits_and_counted_apart(
         self, store: LinkStore
     ) -> None:
         store.apply(batch([item("a"), item("b")], [edge("b", "a")]))
-        before, (plain,) = store.marks("acme", []).version, store.spaces()
+        before, (plain,) = store.dirty_items("acme", []).version, store.spaces()
         store.apply(batch([item("c")]))
         assert not store.put_links(LinkUpdate("acme", before, (own("a", "b"),), done=("a",)))
         assert not store.put_links(LinkUpdate("nowhere", before, done=("a",)))
@@ -93,39 +96,48 @@ class LinkStoreContract:
         store.apply(batch([item("a"), item("b"), item("c", space="zoo")], [edge("b", "a")]))
         put(store, own("a", "b"), common=["x"])
         done(store, "acme")
-        assert store.linked_by() == ""
+        assert store.link_rules() == ""
         store.forget_links("similar/1")
-        assert store.linked_by() == "similar/1" and store.common("acme", ["x"]) == set()
-        assert store.marks("acme", ["a", "b"]).before == {"a": None, "b": None}
+        assert store.link_rules() == "similar/1" and store.common_labels("acme", ["x"]) == set()
+        assert store.dirty_items("acme", ["a", "b"]).before == {"a": None, "b": None}
         assert store.edges(["acme"], 10) == [edge("b", "a")] and store.verify() == []
 
     def test_labels_are_common_in_their_space_until_they_are_rare(self, store: LinkStore) -> None:
         store.apply(batch([item("a"), item("z", space="zoo")]))
         put(store, common=["x", "y"])
         assert (
-            store.common("acme", ["x", "y", "z"]) == {"x", "y"}
-            and store.common("zoo", ["x"]) == set()
+            store.common_labels("acme", ["x", "y", "z"]) == {"x", "y"}
+            and store.common_labels("zoo", ["x"]) == set()
         )
         put(store, rare=["x"])
-        assert store.common("acme", ["x", "y"]) == {"y"} and store.common("nowhere", ["y"]) == set()
+        assert (
+            store.common_labels("acme", ["x", "y"]) == {"y"}
+            and store.common_labels("nowhere", ["y"]) == set()
+        )
 
     def test_entries_are_replaced_whole_and_found_by_their_labels_in_order(
         self, store: LinkStore
     ) -> None:
         store.apply(batch([item("a"), item("b"), item("c"), item("a", space="zoo")]))
         enter(store, b=("x", "y"), a=("y", "x"), c=("x",))
-        assert store.entries("acme", ["b", "a", "unknown"]) == {"b": ("x", "y"), "a": ("y", "x")}
-        assert store.under("acme", ["x", "y", "z"], 9) == {"x": ["a", "b", "c"], "y": ["a", "b"]}
-        assert store.under("acme", ["x"], 2) == {"x": ["a", "b"]} and store.under(
+        assert store.labels_of("acme", ["b", "a", "unknown"]) == {"b": ("x", "y"), "a": ("y", "x")}
+        assert store.label_holders("acme", ["x", "y", "z"], 9) == {
+            "x": ["a", "b", "c"],
+            "y": ["a", "b"],
+        }
+        assert store.label_holders("acme", ["x"], 2) == {"x": ["a", "b"]} and store.label_holders(
             "acme", ["y"], 1
         ) == {"y": ["a"]}
         enter(store, b=("z",), c=())
-        assert store.entries("acme", ["b", "c"]) == {"b": ("z",)}
+        assert store.labels_of("acme", ["b", "c"]) == {"b": ("z",)}
         assert (
-            store.under("acme", ["x", "z"], 9) == {"x": ["a"], "z": ["b"]} and store.verify() == []
+            store.label_holders("acme", ["x", "z"], 9) == {"x": ["a"], "z": ["b"]}
+            and store.verify() == []
         )
-        assert store.under("zoo", ["x"], 9) == store.under("nowhere", ["x"], 1) == {}
-        assert store.entries("zoo", ["a"]) == store.entries("nowhere", ["a"]) == {}
+        assert (
+            store.label_holders("zoo", ["x"], 9) == store.label_holders("nowhere", ["x"], 1) == {}
+        )
+        assert store.labels_of("zoo", ["a"]) == store.labels_of("nowhere", ["a"]) == {}
 
     def test_entries_stay_until_they_are_put_anew_or_all_are_forgotten(
         self, store: LinkStore
@@ -133,24 +145,29 @@ class LinkStoreContract:
         store.apply(batch([item("a"), item("b")]))
         enter(store, a=("x",), b=("x",))
         store.apply(batch([item("a", "new")], deleted=[("acme", "b")]))
-        assert store.under("acme", ["x"], 9) == {"x": ["a", "b"]} and store.verify() == []
+        assert store.label_holders("acme", ["x"], 9) == {"x": ["a", "b"]} and store.verify() == []
         store.forget_links("similar/1")
-        assert store.under("acme", ["x"], 9) == {} and store.entries("acme", ["a", "b"]) == {}
+        assert (
+            store.label_holders("acme", ["x"], 9) == {}
+            and store.labels_of("acme", ["a", "b"]) == {}
+        )
 
     def test_new_entries_and_stale_items_are_a_new_state_of_the_space(
         self, store: LinkStore
     ) -> None:
         store.apply(batch([item("a")]))
-        before = store.marks("acme", []).version
+        before = store.dirty_items("acme", []).version
         assert store.put_links(LinkUpdate("acme", before, labels={"a": ("x",)}))
         assert not store.put_links(LinkUpdate("acme", before, labels={"a": ("y",)}, stale=("a",)))
-        assert store.entries("acme", ["a"]) == {"a": ("x",)} and store.stale("acme") == []
+        assert store.labels_of("acme", ["a"]) == {"a": ("x",)} and store.stale_ids("acme") == []
         assert store.put_links(
-            LinkUpdate("acme", store.marks("acme", []).version, stale=("b", "a"))
+            LinkUpdate("acme", store.dirty_items("acme", []).version, stale=("b", "a"))
         )
-        assert store.stale("acme") == ["a", "b"] and store.stale("nowhere") == []
-        assert store.put_links(LinkUpdate("acme", store.marks("acme", []).version, renewed=("a",)))
-        assert store.stale("acme") == ["b"]
+        assert store.stale_ids("acme") == ["a", "b"] and store.stale_ids("nowhere") == []
+        assert store.put_links(
+            LinkUpdate("acme", store.dirty_items("acme", []).version, renewed=("a",))
+        )
+        assert store.stale_ids("acme") == ["b"]
 
     def test_carriers_of_a_tag_come_in_order_unless_they_are_none_or_too_many(
         self, store: LinkStore
@@ -167,12 +184,12 @@ class LinkStoreContract:
         )
         store.apply(batch([item("a", tags=("y",))], deleted=[("acme", "c")]))
         store.apply(batch([item("c", tags=("y",))]))
-        assert store.carriers("acme", ["x", "y", "unknown"], 3) == {
+        assert store.tag_holders("acme", ["x", "y", "unknown"], 3) == {
             "x": ["b"],
             "y": ["a", "b", "c"],
         }
-        assert store.carriers("acme", ["x", "y"], 2) == {"x": ["b"]}
-        assert store.carriers("acme", [], 2) == store.carriers("nowhere", ["x"], 2) == {}
+        assert store.tag_holders("acme", ["x", "y"], 2) == {"x": ["b"]}
+        assert store.tag_holders("acme", [], 2) == store.tag_holders("nowhere", ["x"], 2) == {}
 
     def test_all_that_is_alike_is_found_and_marked_by_its_vector(self, store: LinkStore) -> None:
         near = {f"{number:02}": unit(1, 0.01 * number, 0, 0) for number in range(40)}
@@ -182,13 +199,13 @@ class LinkStoreContract:
         vectors = {("acme", id): vector for id, vector in (near | far).items()}
         vectors[("zoo", "00")] = unit(1, 0, 0, 0)
         store.put_vectors(vectors, "four")  # type: ignore[attr-defined]
-        assert store.unlinked("acme") == sorted([*near, *far])
-        found = store.alike("acme", ["00", "x", "bare", "unknown"], 0.85)
+        assert store.dirty_ids("acme") == sorted([*near, *far])
+        found = store.similar_items("acme", ["00", "x", "bare", "unknown"], 0.85)
         assert (
             sorted(found) == ["00", "x"] and sorted(id for _, id in found["00"]) == sorted(near)[1:]
         )
         assert [(round(cosine, 2), id) for cosine, id in found["x"]] == [(1.0, "y")]
-        assert store.alike("nowhere", ["00"], 0.85) == {}
+        assert store.similar_items("nowhere", ["00"], 0.85) == {}
 
 
 def own(source: str, target: str, weight: float = 0.9) -> Edge:
@@ -206,7 +223,7 @@ def put(
     assert store.put_links(
         LinkUpdate(
             "acme",
-            store.marks("acme", []).version,
+            store.dirty_items("acme", []).version,
             made,
             keys,
             tuple(common or []),
@@ -216,10 +233,12 @@ def put(
 
 
 def enter(store: LinkStore, **entered: tuple[str, ...]) -> None:
-    assert store.put_links(LinkUpdate("acme", store.marks("acme", []).version, labels=entered))
+    assert store.put_links(
+        LinkUpdate("acme", store.dirty_items("acme", []).version, labels=entered)
+    )
 
 
 def done(store: LinkStore, space: str) -> None:
     assert store.put_links(
-        LinkUpdate(space, store.marks(space, []).version, done=tuple(store.unlinked(space)))
+        LinkUpdate(space, store.dirty_items(space, []).version, done=tuple(store.dirty_ids(space)))
     )

@@ -5,7 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from knowloom.model import AUTOMATIC, Links, Marks
+from knowloom.model import (
+    AUTOMATIC,
+)
+from knowloom.ports import (
+    DirtyItems,
+    LinkUpdate,
+)
 from knowloom.stores.memory.item_store import synchronized
 from knowloom.stores.memory.search_index import MemoryIndexes, cosine_similarity
 
@@ -18,23 +24,23 @@ class MemoryStore(MemoryIndexes):
         return cls()
 
     @synchronized
-    def unlinked(self, space: str) -> list[str]:
+    def dirty_ids(self, space: str) -> list[str]:
         return sorted(self._space(space).dirty)
 
     @synchronized
-    def marks(self, space: str, ids: Sequence[str]) -> Marks:
+    def dirty_items(self, space: str, ids: Sequence[str]) -> DirtyItems:
         state = self._space(space)
-        return Marks(state.version, {id: state.dirty[id] for id in ids if id in state.dirty})
+        return DirtyItems(state.version, {id: state.dirty[id] for id in ids if id in state.dirty})
 
     @synchronized
-    def put_links(self, links: Links) -> bool:
+    def put_links(self, links: LinkUpdate) -> bool:
         state = self._space(links.space)
         if state.version != links.version:
             return False
-        for key in links.dropped:
+        for key in links.deleted:
             if key in self._edges and self._edges[key].origin == AUTOMATIC:
                 self._remove_edge(key)
-        for edge in links.made:
+        for edge in links.edges:
             if edge.key not in self._edges or self._edges[edge.key].origin == AUTOMATIC:
                 self._remove_edge(edge.key)
                 self._add_edge(edge)
@@ -42,11 +48,11 @@ class MemoryStore(MemoryIndexes):
         state.frequent_labels -= set(links.rare)
         for id in links.done:
             state.dirty.pop(id, None)
-        for id, labels in links.entered.items():
+        for id, labels in links.labels.items():
             state.set_labels(id, labels)
         state.dirty_names -= set(links.renewed)
         state.dirty_names |= set(links.stale)
-        state.version += bool(links.entered or links.stale)
+        state.version += bool(links.labels or links.stale)
         for id in links.marked:
             self._mark_unchanged((links.space, id))
         return True
@@ -60,29 +66,29 @@ class MemoryStore(MemoryIndexes):
         self._rules = rules
 
     @synchronized
-    def linked_by(self) -> str:
+    def link_rules(self) -> str:
         return self._rules
 
     @synchronized
-    def common(self, space: str, labels: Sequence[str]) -> set[str]:
+    def common_labels(self, space: str, labels: Sequence[str]) -> set[str]:
         return self._space(space).frequent_labels & set(labels)
 
     @synchronized
-    def entries(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def labels_of(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
         labels = self._space(space).labels
         return {id: labels[id] for id in ids if id in labels}
 
     @synchronized
-    def under(self, space: str, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
+    def label_holders(self, space: str, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
         ids = self._space(space).ids_by_label
         return {label: heapq.nsmallest(limit, ids[label]) for label in labels if label in ids}
 
     @synchronized
-    def stale(self, space: str) -> list[str]:
+    def stale_ids(self, space: str) -> list[str]:
         return sorted(self._space(space).dirty_names)
 
     @synchronized
-    def carriers(self, space: str, tags: Sequence[str], limit: int) -> dict[str, list[str]]:
+    def tag_holders(self, space: str, tags: Sequence[str], limit: int) -> dict[str, list[str]]:
         ids: dict[str, list[str]] = {tag: [] for tag in tags}
         for id, item in sorted(self._space(space).items.items()):
             for tag in item.tags:
@@ -91,7 +97,7 @@ class MemoryStore(MemoryIndexes):
         return {tag: tagged for tag, tagged in ids.items() if 0 < len(tagged) <= limit}
 
     @synchronized
-    def alike(
+    def similar_items(
         self, space: str, ids: Sequence[str], min_cosine: float
     ) -> dict[str, list[tuple[float, str]]]:
         vectors = {id: vector for (name, id), vector in self._vectors.items() if name == space}

@@ -17,14 +17,16 @@ from knowloom.model import (
     Edge,
     EdgeKey,
     Filter,
-    Found,
+    IndexResult,
     Item,
     Key,
-    Links,
-    Marks,
     SpaceInfo,
 )
-from knowloom.ports import Vector
+from knowloom.ports import (
+    DirtyItems,
+    LinkUpdate,
+    Vector,
+)
 from knowloom.stores.sqlite import auto_links, change_log, edges, label_index, search, verify
 from knowloom.stores.sqlite.connections import ReadConnection, ReadPool, ReadTransaction
 from knowloom.stores.sqlite.database import (
@@ -145,7 +147,9 @@ class SqliteStore:
             )
             writer.reindex(items)
 
-    def search_text(self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()) -> Found:
+    def search_text(
+        self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()
+    ) -> IndexResult:
         with self.reading() as reader:
             return search.search_text(reader, text, only, limit, also)
 
@@ -195,7 +199,7 @@ class SqliteStore:
         with self.reading() as reader:
             return sum(len(view.unembedded) for view in reader.views(spaces).values())
 
-    def search_vector(self, vector: Vector, only: Filter, limit: int) -> Found:
+    def search_vector(self, vector: Vector, only: Filter, limit: int) -> IndexResult:
         with self.reading() as reader:
             return search.search_vector(reader, vector, only, limit)
 
@@ -266,17 +270,17 @@ class SqliteStore:
 
     # automatic edges
 
-    def unlinked(self, space: str) -> list[str]:
+    def dirty_ids(self, space: str) -> list[str]:
         with self._space_reader(space) as (reader, view):
             return [] if view is None else auto_links.dirty_ids(reader.connection, view)
 
-    def marks(self, space: str, ids: Sequence[str]) -> Marks:
+    def dirty_items(self, space: str, ids: Sequence[str]) -> DirtyItems:
         with self._space_reader(space) as (reader, view):
             if view is None:
-                return Marks(0, {})
+                return DirtyItems(0, {})
             return auto_links.read_marks(reader.connection, space, view, ids)
 
-    def put_links(self, links: Links) -> bool:
+    def put_links(self, links: LinkUpdate) -> bool:
         # Not durable: after a power failure the dirty marks are back and are processed again.
         with self._writing(durable=False) as connection:
             return auto_links.put_links(connection, links)
@@ -285,39 +289,39 @@ class SqliteStore:
         with self._writing() as connection:
             auto_links.forget_links(connection, rules)
 
-    def linked_by(self) -> str:
+    def link_rules(self) -> str:
         query = "SELECT value FROM meta WHERE key = 'link_rules'"
         with self.reading() as reader:
             ((rules,),) = reader.connection.execute(query)
         return str(rules)
 
-    def common(self, space: str, labels: Sequence[str]) -> set[str]:
+    def common_labels(self, space: str, labels: Sequence[str]) -> set[str]:
         with self._space_reader(space) as (reader, view):
             if view is None:
                 return set()
             return auto_links.frequent_labels(reader.connection, view, labels)
 
-    def entries(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def labels_of(self, space: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
         with self._space_reader(space) as (reader, view):
             return {} if view is None else label_index.labels_of(reader.connection, view.no, ids)
 
-    def under(self, space: str, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
+    def label_holders(self, space: str, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
         with self._space_reader(space) as (reader, view):
             if view is None:
                 return {}
             return label_index.ids_by_label(reader.connection, view.no, labels, limit)
 
-    def stale(self, space: str) -> list[str]:
+    def stale_ids(self, space: str) -> list[str]:
         with self._space_reader(space) as (reader, view):
             return [] if view is None else label_index.dirty_ids(reader.connection, view.no)
 
-    def carriers(self, space: str, tags: Sequence[str], limit: int) -> dict[str, list[str]]:
+    def tag_holders(self, space: str, tags: Sequence[str], limit: int) -> dict[str, list[str]]:
         with self._space_reader(space) as (reader, view):
             if view is None:
                 return {}
             return auto_links.ids_by_tag(reader.connection, view, tags, limit)
 
-    def alike(
+    def similar_items(
         self, space: str, ids: Sequence[str], min_cosine: float
     ) -> dict[str, list[tuple[float, str]]]:
         with self._space_reader(space) as (reader, view):
