@@ -22,7 +22,7 @@ from knowloom.history import History
 from knowloom.linking.linker import Linker
 from knowloom.linking.name_finders import FinderResolver
 from knowloom.loading import diff, provenance, readers
-from knowloom.loading.loader import Loading
+from knowloom.loading.loader import Loader
 from knowloom.maintenance import Maintenance
 from knowloom.model import AUTOMATIC, Batch, Context, Edge, Filter, Hit, Item, Key
 from knowloom.options import (
@@ -46,10 +46,10 @@ from knowloom.retrieval_settings import (
     resolve_settings,
     validate_kinds,
 )
-from knowloom.secrets import rules
-from knowloom.secrets.scanner import Rules
+from knowloom.secrets.rules import builtin_scanner
+from knowloom.secrets.scanner import SecretScanner
 from knowloom.structuring import pipeline
-from knowloom.structuring.pipeline import Ingested
+from knowloom.structuring.pipeline import IngestArguments, Ingested
 from knowloom.tiers import check_full, resolve_tier
 from knowloom.tracing import span, traced
 from knowloom.validation import (
@@ -77,7 +77,7 @@ class Engine:
         stores: Stores,
         embedder: Embedder | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        secrets: Rules | None = None,
+        secrets: SecretScanner | None = None,
         links: Sequence[str] | None = None,
         caching: Caching | None = None,
         agents: Mapping[str, Agent] = agents.AGENTS,
@@ -88,7 +88,7 @@ class Engine:
         self._stores = stores
         self.agents = agents  # by name
         self.retrieval = retrieval
-        self._scanner = rules.builtin() if secrets is None else secrets
+        self._scanner = builtin_scanner() if secrets is None else secrets
         self._embedding = Meaning(stores, embedder, caching)
         self._records = records  # default folder of check-in records
         linker = Linker(stores, links, naming)
@@ -104,7 +104,7 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        for store in self._stores.each():
+        for store in self._stores.unique():
             store.close()
         self._embedding.close()
 
@@ -133,11 +133,13 @@ class Engine:
         items that must not exist; else Conflict is raised.
         """
         given = [items] if isinstance(items, Item) else validate_iterable("items", items)
-        new = [self._scanner.item(item) for item in given]
-        new_edges = [self._scanner.edge(edge) for edge in validate_iterable("edges", edges)]
+        new = [self._scanner.validate_item(item) for item in given]
+        new_edges = [
+            self._scanner.validate_edge(edge) for edge in validate_iterable("edges", edges)
+        ]
         _reject_duplicates(new, new_edges)
         ready = self._embedding.ready(new, vectors)
-        dangling = diff.dangling(new_edges, {item.key for item in new}, self._stores)
+        dangling = diff.find_dangling_edges(new_edges, {item.key for item in new}, self._stores)
         for number, reason in dangling.items():
             edge = new_edges[number]
             raise Invalid(f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r}: {reason}")
@@ -165,11 +167,11 @@ class Engine:
         Loading the same file or folder again writes the differences, and deletes items that are no
         longer in it unless `keep` is True.
         """
-        parts = readers.parts(source, space)
-        origin = provenance.origin(source, space)
-        loading = Loading(
+        parts = readers.list_parts(source, space)
+        origin = provenance.identify_source(source, space)
+        loading = Loader(
             self._stores,
-            self._scanner.parsed,
+            self._scanner.parse_row,
             self._commits.apply,
             self.reader.now(),
             origin,
@@ -197,7 +199,7 @@ class Engine:
         now: datetime | None = None,
         embed: bool = True,
         progress: Progress | None = None,
-        **options: Any,
+        **options: Unpack[IngestArguments],
     ) -> Ingested:
         """Structure free text with a language model and store the result.
 
@@ -208,7 +210,7 @@ class Engine:
         """
         records = self._records if isinstance(record_dir, EllipsisType) else record_dir
         at = validate_time("now", self.reader.now() if now is None else now)
-        request = pipeline.asked(text, space, entity, records, at, options)
+        request = pipeline.build_request(text, space, entity, records, at, options)
         return pipeline.ingest(request, llm, self._knowledge(embed, progress), progress)
 
     def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:
@@ -249,8 +251,8 @@ class Engine:
 
         Without an embedder vectors stay as they are. Separate stores are first made consistent.
         """
-        if self._stores.layers is not None:
-            self._stores.layers.repair(self.reader.now())
+        if self._stores.composite is not None:
+            self._stores.composite.repair(self.reader.now())
         spaces = [info.name for info in self._stores.items.spaces()]
         self._stores.words.rebuild_words(self._iterate_items(Filter(tuple(spaces)), None, None))
         return self.maintenance.embed(progress=progress) if self._embedding.forget() else 0
@@ -347,7 +349,7 @@ class Engine:
         """
         resolved = self._resolve(options)
         tier = resolve_tier(resolved.tier)
-        if tier.full:
+        if tier.is_full:
             return self._build(text, spaces, resolved, explained_ids=validate_ids(ids))
         if ids:  # an explanation would reveal items beyond the tier
             check_full(tier, "explaining items by id")
@@ -402,11 +404,11 @@ class Engine:
                 context = paths.annotate_context(context, stores)
         return replace(context, stats=replace(context.stats, timings=timings))
 
-    def _knowledge(self, embed: bool, progress: Progress | None) -> pipeline.Knowledge:
-        return pipeline.Knowledge(
+    def _knowledge(self, embed: bool, progress: Progress | None) -> pipeline.IngestTarget:
+        return pipeline.IngestTarget(
             lambda ids, space: self._stores.items.get([(space, id) for id in ids]),
             lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
-            self._scanner.refuse_text,
+            self._scanner.check_text,
         )
 
     def _iterate_items(

@@ -1,10 +1,11 @@
-"""The life of knowledge: every state an item had, one of them brought back, whole spaces as they were at a time.
+"""The history of items: past states, restoring one item, rolling back spaces.
 
-Everything is read from the change log and written as new changes: the log itself is never rewritten."""
+Everything is read from the change log and written as new changes; the log is never rewritten.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -21,14 +22,18 @@ if TYPE_CHECKING:
     from knowloom.commit import Committer
     from knowloom.reader import Reader
 
-PAGE = 5000  # lines of the log read at a time
-MANY = 1_000_000_000  # edges: all there are
+PAGE = 5000  # changes read at a time
+ALL_EDGES = 1_000_000_000
+EDGE_ACTIONS = ("link", "unlink")
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One line of an item's history: what happened when, and what there was afterwards. An item that was deleted is None; an edge
-    that was unlinked is shown as it had been. `version` is the item's, for `restore` and `expected`; "" for edges and deletions."""
+    """A change of an item or of one of its edges, and the state after it.
+
+    A deleted item is None; an edge that was unlinked is shown as it had been. `version` is the
+    item's, for `restore` and `expected`; "" for edges and deletions.
+    """
 
     number: int
     at: datetime
@@ -40,7 +45,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that a rollback does, or would do: to the item of (space, id), or to an edge that the item starts."""
+    """A change that a rollback makes to an item, or to an edge that starts at it."""
 
     action: str
     space: str
@@ -50,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """What a rollback did, or would do. `skipped` are edges that cannot come back: an end lies in a space that was not rolled back."""
+    """The steps of a rollback, done or planned. `skipped` are edges that lack an end."""
 
     to: datetime
     dry_run: bool
@@ -62,268 +67,8 @@ class Rollback:
         return sum(step.action == action for step in self.steps)
 
 
-# History
-
-
-def read_states(key: Key, stores: Stores) -> list[State]:
-    """Every state, newest first, with the links of the item in both directions."""
-    changes = stores.items.changes_of([key])
-    current = next(iter(stores.items.get([key])), None)
-    if not changes and current is None:
-        raise NotFound(f"no item {key[1]!r} was ever in space {key[0]!r}")
-    links: dict[EdgeKey, Edge] = {
-        edge.key: edge
-        for edge in _peoples(
-            stores.graph.get_edges(list({change.link: None for change in changes if change.link}))
-        )
-    }
-    states: list[State] = []
-    for change in reversed(changes):
-        if change.action in ("link", "unlink"):
-            states.append(_link_state(change, links))
-        else:
-            states.append(
-                State(
-                    change.number, change.at, change.action, current, None, codec.version(current)
-                )
-            )
-            current = change.before if isinstance(change.before, Item) else None
-    return states
-
-
-def _link_state(change: Change, links: dict[EdgeKey, Edge]) -> State:
-    """`links` are the edges as they were behind this change, and become those before it."""
-    before = change.before if isinstance(change.before, Edge) else None
-    after = links.pop(change.link, None) if change.link else None
-    if change.link and before:
-        links[change.link] = before
-    return State(
-        change.number,
-        change.at,
-        change.action,
-        None,
-        before if change.action == "unlink" else after,
-    )
-
-
-# One item
-
-
-def find_state(
-    key: Key, at: datetime | None, version: str | None, owners: Sequence[str] | None, stores: Stores
-) -> tuple[Item, list[Edge]]:
-    """The item and its edges as they were at a time, in the state of that version, or, of a deleted item, at last."""
-    if at is not None and version is not None:
-        raise Invalid("give `at` or `version`, not both")
-    states = read_states(key, stores)[::-1]
-    end = _end(key, states, at, version)
-    items = [
-        state.item
-        for state in states[:end]
-        if state.edge is None and state.action not in ("link", "unlink")
-    ]
-    if not items or items[-1] is None:
-        raise NotFound(f"item {key[1]!r} of space {key[0]!r} did not exist then", "no_such_state")
-    edges: dict[EdgeKey, Edge] = {}
-    for state in states[:end]:
-        if state.edge is not None and state.action == "link":
-            edges[state.edge.key] = state.edge
-        elif state.edge is not None:
-            edges.pop(state.edge.key, None)
-    return items[-1], [
-        edge for _, edge in sorted(edges.items()) if owners is None or edge.space in owners
-    ]
-
-
-def _end(key: Key, states: Sequence[State], at: datetime | None, version: str | None) -> int:
-    """How many lines of the history had happened when the state asked for was the last."""
-    lives = [
-        number for number, state in enumerate(states) if state.action not in ("link", "unlink")
-    ]
-    if at is not None:
-        return max((number + 1 for number, state in enumerate(states) if state.at <= at), default=0)
-    if version is None:
-        if states[lives[-1]].item is not None:
-            raise Invalid(
-                f"item {key[1]!r} of space {key[0]!r} is not deleted: name the state to restore by `at` or `version`"
-            )
-        return _before_its_unlinks(states, lives[-1])
-    found = [
-        place
-        for place, number in enumerate(lives)
-        if states[number].item is not None and states[number].version == version
-    ]
-    if not found:
-        known = dict.fromkeys(
-            states[number].version for number in reversed(lives) if states[number].version
-        )
-        raise NotFound(
-            f"item {key[1]!r} of space {key[0]!r} never had the version {version!r}; it had: {', '.join(known)}",
-            "no_such_state",
-        )
-    following = found[-1] + 1
-    return _before_its_unlinks(states, lives[following]) if following < len(lives) else len(states)
-
-
-def _before_its_unlinks(states: Sequence[State], number: int) -> int:
-    """The links that a deletion takes along are logged just before it."""
-    end = number
-    while (
-        states[number].action == "delete"
-        and end
-        and (states[end - 1].action, states[end - 1].at) == ("unlink", states[number].at)
-    ):
-        end -= 1
-    return end
-
-
-def plan_restore(
-    key: Key, item: Item, edges: Sequence[Edge], now: datetime, stores: Stores
-) -> tuple[Batch, Report]:
-    """The write that brings them back. An edge whose other end is gone is reported."""
-    current = next(iter(stores.items.get([key])), None)
-    ends = {
-        one.key
-        for one in stores.items.get(
-            list(dict.fromkeys(end for edge in edges for end in (edge.source_key, edge.target_key)))
-        )
-    } | {key}
-    possible = [edge for edge in edges if edge.source_key in ends and edge.target_key in ends]
-    stored = {
-        edge.key: edge for edge in _peoples(stores.graph.get_edges([edge.key for edge in possible]))
-    }
-    wanted = tuple(edge for edge in possible if stored.get(edge.key) != edge)
-    skipped = tuple(_lost(edge, ends) for edge in edges if edge not in possible)
-    report = Report(
-        int(current is None),
-        int(current not in (None, item)),
-        int(current == item),
-        len(wanted),
-        skipped,
-    )
-    batch = Batch(
-        now, () if current == item else (item,), wanted, expected=((key, codec.version(current)),)
-    )
-    return batch, report
-
-
-def _lost(edge: Edge, ends: set[Key]) -> Skipped:
-    space, id = edge.source_key if edge.source_key not in ends else edge.target_key
-    return Skipped(
-        f"edge {edge.source} -[{edge.type}]-> {edge.target}",
-        edge.source,
-        f"there is no item {id!r} in space {space!r}",
-    )
-
-
-# Whole spaces
-
-
-def plan_rollback(
-    to: datetime, spaces: Sequence[str], now: datetime, stores: Stores
-) -> tuple[Batch, Rollback]:
-    """The write that makes the spaces what they were, and what it does, in the order of keys."""
-    items, links = _at(to, spaces, stores)
-    current = {item.key: item for item in stores.items.get(sorted(items))}
-    put = [
-        item for key, item in sorted(items.items()) if item is not None and item != current.get(key)
-    ]
-    gone = [key for key, item in sorted(items.items()) if item is None and key in current]
-    edges, lost = _possible(links, set(gone), {item.key for item in put}, stores)
-    stored = {edge.key: edge for edge in _peoples(stores.graph.get_edges(sorted(links)))}
-    linked = [edge for edge in edges if edge != stored.get(edge.key)]
-    unlinked = {key: edge for key, edge in stored.items() if links[key] is None}
-    falling = {edge.key: edge for edge in _touching(gone, stores)}
-    steps = [Step("update" if item.key in current else "add", *item.key) for item in put] + [
-        Step("delete", *key) for key in gone
-    ]
-    steps += [Step("link", *edge.source_key, edge) for edge in linked]
-    steps += [
-        Step("unlink", *edge.source_key, edge)
-        for _, edge in sorted({**falling, **unlinked}.items())
-    ]
-    expected = tuple(
-        (key, codec.version(current.get(key))) for key in [*(item.key for item in put), *gone]
-    )
-    batch = Batch(now, tuple(put), tuple(linked), tuple(gone), tuple(sorted(unlinked)), expected)
-    return batch, Rollback(to, True, tuple(steps), tuple(lost))
-
-
-def _at(
-    to: datetime, spaces: Sequence[str], stores: Stores
-) -> tuple[dict[Key, Item | None], dict[EdgeKey, Edge | None]]:
-    """What has changed since, as it was then; None for what was not there."""
-    items: dict[Key, Item | None] = {}
-    links: dict[EdgeKey, Edge | None] = {}
-    for space in spaces:
-        for change in _since(to, space, stores):
-            if change.link is not None:
-                links.setdefault(
-                    change.link, change.before if isinstance(change.before, Edge) else None
-                )
-            elif change.action in ("link", "unlink"):
-                raise Conflict(
-                    f"space {space!r}: a version of knowloom that did not log which link was made wrote here after {to}",
-                    "log_incomplete",
-                )
-            else:
-                items.setdefault(
-                    (space, change.id), change.before if isinstance(change.before, Item) else None
-                )
-    return items, links
-
-
-def _since(to: datetime, space: str, stores: Stores) -> list[Change]:
-    """The changes behind the last one of that time or earlier: the order of the log counts, should a clock have gone back."""
-    since: list[Change] = []
-    for change in _log(space, stores):
-        if change.at <= to:
-            since.clear()
-        else:
-            since.append(change)
-    return since
-
-
-def _log(space: str, stores: Stores) -> Iterator[Change]:
-    after = 0
-    while page := stores.items.changes(space, after, PAGE):
-        yield from page
-        after = page[-1].number
-
-
-def _possible(
-    links: Mapping[EdgeKey, Edge | None], gone: set[Key], coming: set[Key], stores: Stores
-) -> tuple[list[Edge], list[Skipped]]:
-    """The edges of then whose ends will both be there; and those that are lost."""
-    edges = [edge for _, edge in sorted(links.items()) if edge is not None]
-    asked = list(dict.fromkeys(end for edge in edges for end in (edge.source_key, edge.target_key)))
-    ends = ({item.key for item in stores.items.get(asked)} | coming) - gone
-    whole = [edge for edge in edges if edge.source_key in ends and edge.target_key in ends]
-    return whole, [
-        _lost(edge, ends)
-        for edge in edges
-        if edge.source_key not in ends or edge.target_key not in ends
-    ]
-
-
-def _touching(keys: Sequence[Key], stores: Stores) -> list[Edge]:
-    """Every edge of people that falls when these items go, in whatever space."""
-    return (
-        _peoples(
-            stores.graph.edges_of(keys, [info.name for info in stores.items.spaces()], limit=MANY)
-        )
-        if keys
-        else []
-    )
-
-
-def _peoples(edges: Sequence[Edge]) -> list[Edge]:
-    """Links that knowloom makes have no past: they follow from the rest."""
-    return [edge for edge in edges if edge.origin != AUTOMATIC]
-
-
 class History:
-    """States of items in the past; use it as `kb.history`."""
+    """Past states of items; use it as `kb.history`."""
 
     def __init__(self, reader: Reader, commits: Committer) -> None:
         self._reader = reader
@@ -388,3 +133,237 @@ class History:
     def version(item: Item) -> str:
         """Return the version of an item, as `expected` arguments take it."""
         return codec.version(item)
+
+
+# States
+
+
+def read_states(key: Key, stores: Stores) -> list[State]:
+    """Return every state of an item and of its edges in both directions, newest first."""
+    changes = stores.items.changes_of([key])
+    current = next(iter(stores.items.get([key])), None)
+    if not changes and current is None:
+        raise NotFound(f"no item {key[1]!r} was ever in space {key[0]!r}")
+    keys = list(dict.fromkeys(change.link for change in changes if change.link))
+    edges = {edge.key: edge for edge in _explicit(stores.graph.get_edges(keys))}
+    states: list[State] = []
+    for change in reversed(changes):
+        if change.action in EDGE_ACTIONS:
+            states.append(_undo_edge_change(change, edges))
+        else:
+            version = codec.version(current)
+            states.append(State(change.number, change.at, change.action, current, None, version))
+            current = change.before if isinstance(change.before, Item) else None
+    return states
+
+
+def _undo_edge_change(change: Change, edges: dict[EdgeKey, Edge]) -> State:
+    """Return the state after the change, and set `edges` to those before it."""
+    before = change.before if isinstance(change.before, Edge) else None
+    after = edges.pop(change.link, None) if change.link else None
+    if change.link and before:
+        edges[change.link] = before
+    edge = before if change.action == "unlink" else after
+    return State(change.number, change.at, change.action, None, edge)
+
+
+# Restoring an item
+
+
+def find_state(
+    key: Key, at: datetime | None, version: str | None, owners: Sequence[str] | None, stores: Stores
+) -> tuple[Item, list[Edge]]:
+    """Return an item and its edges as of a time or a version, or before its deletion."""
+    if at is not None and version is not None:
+        raise Invalid("at and version exclude each other")
+    states = read_states(key, stores)[::-1]
+    past = states[: _count_changes(key, states, at, version)]
+    items = [
+        state.item for state in past if state.edge is None and state.action not in EDGE_ACTIONS
+    ]
+    if not items or items[-1] is None:
+        raise NotFound(f"item {key[1]!r} of space {key[0]!r} did not exist then", "no_such_state")
+    edges: dict[EdgeKey, Edge] = {}
+    for state in past:
+        if state.edge is not None and state.action == "link":
+            edges[state.edge.key] = state.edge
+        elif state.edge is not None:
+            edges.pop(state.edge.key, None)
+    return items[-1], [
+        edge for _, edge in sorted(edges.items()) if owners is None or edge.space in owners
+    ]
+
+
+def _count_changes(
+    key: Key, states: Sequence[State], at: datetime | None, version: str | None
+) -> int:
+    """Return how many of the states, oldest first, lead to the requested one."""
+    item_changes = [
+        number for number, state in enumerate(states) if state.action not in EDGE_ACTIONS
+    ]
+    if at is not None:
+        return max((number + 1 for number, state in enumerate(states) if state.at <= at), default=0)
+    if version is None:
+        if states[item_changes[-1]].item is not None:
+            raise Invalid(f"item {key[1]!r} of space {key[0]!r} is not deleted: pass at or version")
+        return _skip_unlinks(states, item_changes[-1])
+    matches = [
+        place
+        for place, number in enumerate(item_changes)
+        if states[number].item is not None and states[number].version == version
+    ]
+    if not matches:
+        raise _unknown_version(key, version, [states[number] for number in item_changes])
+    following = matches[-1] + 1
+    if following == len(item_changes):
+        return len(states)
+    return _skip_unlinks(states, item_changes[following])
+
+
+def _unknown_version(key: Key, version: str, states: Sequence[State]) -> NotFound:
+    versions = dict.fromkeys(state.version for state in reversed(states) if state.version)
+    return NotFound(
+        f"item {key[1]!r} of space {key[0]!r} has no version {version!r}; "
+        f"available: {', '.join(versions)}",
+        "no_such_state",
+    )
+
+
+def _skip_unlinks(states: Sequence[State], number: int) -> int:
+    """Return the number of states before a change; a deletion is logged after its unlinks."""
+    end, change = number, states[number]
+    if change.action != "delete":
+        return end
+    while end and (states[end - 1].action, states[end - 1].at) == ("unlink", change.at):
+        end -= 1
+    return end
+
+
+def plan_restore(
+    key: Key, item: Item, edges: Sequence[Edge], now: datetime, stores: Stores
+) -> tuple[Batch, Report]:
+    """Return the batch that restores an item, and a report that lists edges without an end."""
+    current = next(iter(stores.items.get([key])), None)
+    complete, skipped = _split_by_ends(edges, set(), {key}, stores)
+    explicit = _explicit(stores.graph.get_edges([edge.key for edge in complete]))
+    stored = {edge.key: edge for edge in explicit}
+    changed = tuple(edge for edge in complete if stored.get(edge.key) != edge)
+    report = Report(
+        int(current is None),
+        int(current not in (None, item)),
+        int(current == item),
+        len(changed),
+        tuple(skipped),
+    )
+    items = () if current == item else (item,)
+    return Batch(now, items, changed, expected=((key, codec.version(current)),)), report
+
+
+# Rolling back spaces
+
+
+def plan_rollback(
+    to: datetime, spaces: Sequence[str], now: datetime, stores: Stores
+) -> tuple[Batch, Rollback]:
+    """Return the batch that restores the spaces, and its steps ordered by key."""
+    items, edges = _read_changed(to, spaces, stores)
+    current = {item.key: item for item in stores.items.get(sorted(items))}
+    restored = [
+        item for key, item in sorted(items.items()) if item is not None and item != current.get(key)
+    ]
+    deleted = [key for key, item in sorted(items.items()) if item is None and key in current]
+    past = [edge for _, edge in sorted(edges.items()) if edge is not None]
+    complete, skipped = _split_by_ends(past, set(deleted), {item.key for item in restored}, stores)
+    stored = {edge.key: edge for edge in _explicit(stores.graph.get_edges(sorted(edges)))}
+    linked = [edge for edge in complete if edge != stored.get(edge.key)]
+    unlinked = {key: edge for key, edge in stored.items() if edges[key] is None}
+    dropped = {edge.key: edge for edge in _edges_of(deleted, stores)} | unlinked
+    steps = [
+        *(Step("update" if item.key in current else "add", *item.key) for item in restored),
+        *(Step("delete", *key) for key in deleted),
+        *(Step("link", *edge.source_key, edge) for edge in linked),
+        *(Step("unlink", *edge.source_key, edge) for _, edge in sorted(dropped.items())),
+    ]
+    touched = [*(item.key for item in restored), *deleted]
+    expected = tuple((key, codec.version(current.get(key))) for key in touched)
+    removed = tuple(sorted(unlinked))
+    batch = Batch(now, tuple(restored), tuple(linked), tuple(deleted), removed, expected)
+    return batch, Rollback(to, True, tuple(steps), tuple(skipped))
+
+
+def _read_changed(
+    to: datetime, spaces: Sequence[str], stores: Stores
+) -> tuple[dict[Key, Item | None], dict[EdgeKey, Edge | None]]:
+    """Return what has changed since the time, as it was then; None if it did not exist."""
+    items: dict[Key, Item | None] = {}
+    edges: dict[EdgeKey, Edge | None] = {}
+    for space in spaces:
+        for change in _changes_since(to, space, stores):
+            before = change.before
+            if change.link is not None:
+                edges.setdefault(change.link, before if isinstance(before, Edge) else None)
+            elif change.action in EDGE_ACTIONS:
+                raise Conflict(
+                    f"space {space!r}: changes after {to} were logged without their edges, by an "
+                    "older version of knowloom",
+                    "log_incomplete",
+                )
+            else:
+                items.setdefault((space, change.id), before if isinstance(before, Item) else None)
+    return items, edges
+
+
+def _changes_since(to: datetime, space: str, stores: Stores) -> list[Change]:
+    """Return the changes after the last one up to the time, in log order.
+
+    The order of the log counts, not the times: the clock may have been set back.
+    """
+    changes: list[Change] = []
+    for change in _read_log(space, stores):
+        if change.at <= to:
+            changes.clear()
+        else:
+            changes.append(change)
+    return changes
+
+
+def _read_log(space: str, stores: Stores) -> Iterator[Change]:
+    after = 0
+    while page := stores.items.changes(space, after, PAGE):
+        yield from page
+        after = page[-1].number
+
+
+# Edges
+
+
+def _split_by_ends(
+    edges: Sequence[Edge], deleted: set[Key], restored: set[Key], stores: Stores
+) -> tuple[list[Edge], list[Skipped]]:
+    """Separate edges whose ends will exist from those that must be skipped."""
+    ends = list(dict.fromkeys(end for edge in edges for end in (edge.source_key, edge.target_key)))
+    existing = ({item.key for item in stores.items.get(ends)} | restored) - deleted
+    complete: list[Edge] = []
+    skipped: list[Skipped] = []
+    for edge in edges:
+        missing = [end for end in (edge.source_key, edge.target_key) if end not in existing]
+        if missing:
+            space, id = missing[0]
+            where = f"edge {edge.source} -[{edge.type}]-> {edge.target}"
+            skipped.append(Skipped(where, edge.source, f"no item {id!r} in space {space!r}"))
+        else:
+            complete.append(edge)
+    return complete, skipped
+
+
+def _edges_of(keys: Sequence[Key], stores: Stores) -> list[Edge]:
+    """Return the explicit edges, of any space, that are deleted with these items."""
+    if not keys:
+        return []
+    spaces = [info.name for info in stores.items.spaces()]
+    return _explicit(stores.graph.edges_of(keys, spaces, limit=ALL_EDGES))
+
+
+def _explicit(edges: Sequence[Edge]) -> list[Edge]:
+    """Drop automatic edges: they have no history, as they follow from the items."""
+    return [edge for edge in edges if edge.origin != AUTOMATIC]

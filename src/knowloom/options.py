@@ -136,7 +136,6 @@ class SearchOptions:
 
     def resolve_filter(self, query: Query) -> Filter:
         created_to = _validate_optional_time("created_to", self.created_to)
-        bounds = [time for time in (query.as_of, created_to) if time is not None]
         subject = self.subject
         return Filter(
             query.spaces,
@@ -146,7 +145,7 @@ class SearchOptions:
             validate_names("tags", self.tags),
             () if subject is None else (validate_name("subject", subject),),
             _validate_optional_time("created_from", self.created_from),
-            min(bounds, default=None),
+            earliest(query.as_of, created_to),
             query.as_of or query.now,
             validate_fraction("min_confidence", self.min_confidence),
         )
@@ -198,6 +197,10 @@ def validate_limit(limit: int) -> int:
 
 def validate_budget(value: object) -> int | None:
     return None if value is None else validate_int("max_tokens", value, 0, 100_000_000)
+
+
+def earliest(*times: datetime | None) -> datetime | None:
+    return min((time for time in times if time is not None), default=None)
 
 
 def _validate_optional_time(name: str, value: datetime | None) -> datetime | None:

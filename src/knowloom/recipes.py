@@ -1,4 +1,4 @@
-"""Named ways to gather context. A recipe is data: another agent, another mix of knowledge, needs no code."""
+"""Recipes: how each part of a context is retrieved, scored and shown. They are data."""
 
 from __future__ import annotations
 
@@ -10,32 +10,30 @@ from knowloom.model import Form, Kind
 Source = Literal["search", "neighbours", "walk", "profile", "subjects", "links"]
 Mode = Literal["hybrid", "bm25", "vector", "walk"]
 
-# Shares of the fused score, chosen on the tuning sets (docs/ARCHITECTURE.md, "Fusion").
+# Shares of the fused score, chosen on the tuning sets (docs/decisions/004-score-fusion.md).
 BM25_WEIGHT, VECTOR_WEIGHT = 0.6, 0.4
 
-FIT_BUDGET = 0  # a limit that grows with the budget: LEAST to MOST candidates, until their texts, and what links lead to, would fill it one and a half times
+# A limit that grows with the budget: MIN_CANDIDATES to MAX_CANDIDATES, until the texts of the
+# candidates, and of what edges lead to, would fill the budget one and a half times.
+FIT_BUDGET = 0
 CHARACTERS_PER_TOKEN = 6
-TOKENS_PER_CANDIDATE = (
-    20  # so many are searched for, at most USUAL; more when these turn out to be short
-)
+TOKENS_PER_CANDIDATE = 20  # the first search expects this; short candidates need a second one
 MIN_CANDIDATES, DEFAULT_CANDIDATES, MAX_CANDIDATES = 15, 200, 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each signal counts. They are divided by their sum, so scores stay in [0, 1]."""
+    """Weights of the ranking signals. They are divided by their sum, so scores stay in [0, 1]."""
 
     match: float = 1.0
     name: float = 0.0
     recency: float = 0.0
     confidence: float = 0.0
-    semantic: float = (
-        0.0  # the likeness of meaning alone; what has no vector is judged by the other signals
-    )
-    mention: float = 0.0  # how often the request names it
-    type: float = 0.0  # of a type that the recipe asks for
+    semantic: float = 0.0  # vector similarity alone; ignored for items without a vector
+    mention: float = 0.0  # how often the query names the item
+    type: float = 0.0  # 1 if the item has a type that the recipe selects
     freshness: float = 0.0  # from 1, new, to 0, a year old
-    title: float = 0.0  # the share of its name that stands in the request
+    title: float = 0.0  # share of the item's name that the query contains
 
 
 RELEVANCE = Weights(match=0.0, semantic=0.35, mention=0.25, type=0.20, freshness=0.10, title=0.10)
@@ -43,20 +41,18 @@ RELEVANCE = Weights(match=0.0, semantic=0.35, mention=0.25, type=0.20, freshness
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The numbers of a walk along links that may be tuned. The defaults were chosen on two tuning sets (docs/walk.md)."""
+    """Tunable numbers of the walk along edges; chosen on two tuning sets (docs/walk.md)."""
 
-    starts: int = 12  # items the worth starts at, and items it flows on from at each hop
-    sharpness: float = 6.0  # a start has score ** 6 of the worth, which is also what a budget takes an item to be worth (`Recipe.sharpness`)
-    named: float = 0.3  # added to the score of a start whose title stands in the question
-    onward: float = 0.5  # the part of the worth that flows on
-    bridge: float = (
-        0.07  # the weight of a link to another hit that holds what one of the best names
-    )
+    starts: int = 12  # seeds, and items that the score flows on from at each hop
+    sharpness: float = 6.0  # a seed gets score ** sharpness, as packing values it
+    named: float = 0.3  # added to the score of a seed whose title is in the query
+    onward: float = 0.5  # damping: the share of a score that flows on
+    bridge: float = 0.07  # weight of an ad-hoc edge to a hit that contains a name of a top hit
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one part of a context is gathered, scored, shared out and shown."""
+    """Retrieval, scoring, budget and forms of one part of a context."""
 
     name: str
     source: Source = "search"
@@ -67,24 +63,24 @@ class Recipe:
     mode: Mode = "hybrid"
     bm25_weight: float = BM25_WEIGHT
     vector_weight: float = VECTOR_WEIGHT
-    limit: int = 10  # candidates, at most; AS_FITS: as many as the budget could hold
-    consider: int = 1  # times the limit are looked at before the weights choose
-    max_properties: int = 10_000  # of an item, at most so many are given
-    room: int = 0  # characters: when the LEAST best candidates have this much text, no more are looked at; 0 for all up to the limit
+    limit: int = 10  # maximum of candidates; FIT_BUDGET: as many as could fill the budget
+    consider: int = 1  # multiple of the limit that is scored before the weights select
+    max_properties: int = 10_000  # shown per item
+    room: int = 0  # characters of candidates after which search stops; 0: only the limit counts
     min_score: float = 0.0
-    depth: int = 0  # links to follow
-    near: int = 1  # a link of weight w at hop n scores w / (n + near)
+    depth: int = 0  # edges to follow
+    near: int = 1  # an edge of weight w at hop n scores w / (n + near)
     edge_types: tuple[str, ...] = ()
-    starts: int = 10  # of what was found before, the links of the best are followed
-    hub_cap: int = 30  # links followed per item and direction, heaviest first
-    named: bool = False  # True: what the question calls by its name is there, too, whatever links lead to it (of the source `neighbours`)
+    starts: int = 10  # best earlier hits whose edges are followed
+    hub_cap: int = 30  # edges followed per item and direction, heaviest first
+    named: bool = False  # source "neighbours": add items that the query names, linked or not
     weights: Weights = field(default_factory=Weights)
-    share: float = 1.0  # of the budget: what this part is sure to get if it can use it
-    most: float = 1.0  # of the budget: what this part may have at most
-    sharpness: float = 6.0  # an item is worth score ** sharpness: how much one good item outweighs several fair ones
+    share: float = 1.0  # of the budget: reserved for this part as far as it can use it
+    most: float = 1.0  # of the budget: the maximum for this part
+    sharpness: float = 6.0  # packing values an item at score ** sharpness
     forms: tuple[Form, ...] = (Form.WHOLE, Form.SUMMARY, Form.POINTER)
     walk: Walk = field(default_factory=Walk)
-    required: bool = False  # True: when its store is down the request fails, instead of an answer marked as degraded
+    required: bool = False  # True: fail, instead of a degraded answer, if its store is down
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +94,15 @@ class Agent:
     description: str = ""
 
 
-# What a walk reaches is worth what it says, in the measure of what was searched: a sure share of either would only take room from
-# better items of the other. Evidence for questions of one piece inside 1,024 tokens when the walk had a share: 50.0 with 0.3, 65.8 with 0.1, 72.5
-# with none. Evidence for two tuning sets with many passages inside 512 tokens when what is found has 0.6: 62.9 and 96.0; with none 64.9 and 97.0.
-_BY_WORTH = 0.0
+# Items found by the walk compete with searched ones by value: a reserved share of either takes room
+# from better items of the other. Evidence within 1,024 tokens for single-item questions with a
+# share of 0.3 for the walk: 50.0; 0.1: 65.8; none: 72.5.
+_BY_VALUE = 0.0
 _READABLE = (Kind.NODE, Kind.MEMORY, Kind.CLAIM)
 
 KNOWLEDGE = (
-    Recipe("entry_points", kinds=_READABLE, limit=FIT_BUDGET, share=_BY_WORTH, required=True),
-    Recipe("context", "walk", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=_BY_WORTH),
+    Recipe("entry_points", kinds=_READABLE, limit=FIT_BUDGET, share=_BY_VALUE, required=True),
+    Recipe("context", "walk", kinds=(*_READABLE, Kind.RULE), limit=30, depth=2, share=_BY_VALUE),
     Recipe(
         "entities",
         "neighbours",
@@ -131,7 +127,7 @@ MEMORIES = (
 PROFILE = (
     Recipe("profile", "profile", kinds=(Kind.PROFILE,), share=0.2),
     Recipe("entry_points", kinds=_READABLE, limit=FIT_BUDGET, share=0.5, required=True),
-    Recipe("context", "walk", kinds=_READABLE, limit=50, depth=2, share=_BY_WORTH),
+    Recipe("context", "walk", kinds=_READABLE, limit=50, depth=2, share=_BY_VALUE),
     Recipe("rules", "subjects", kinds=(Kind.RULE, Kind.CLAIM), limit=20, share=0.1),
 )
 
@@ -144,7 +140,7 @@ RECIPES: dict[str, tuple[Recipe, ...]] = {
 
 
 def resolve_limit(recipe: Recipe, max_tokens: int | None) -> Recipe:
-    """The recipe with a limit that suits the budget, if it left that open."""
+    """Return the recipe with a limit that suits the budget, if its limit is FIT_BUDGET."""
     if recipe.limit != FIT_BUDGET:
         return recipe
     if not max_tokens:
@@ -153,7 +149,7 @@ def resolve_limit(recipe: Recipe, max_tokens: int | None) -> Recipe:
 
 
 def search_depth(recipe: Recipe) -> int:
-    """How many candidates are searched for, before it is known whether they are enough to fill the room there is."""
+    """Return how many candidates the first search asks for, before their lengths are known."""
     if not recipe.room:
         return recipe.limit
     return min(

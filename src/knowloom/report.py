@@ -1,13 +1,14 @@
-"""The outcome of a write: counts, and everything that was skipped or could not be done yet."""
+"""The report of a write: counts, skipped rows and problems."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that was not stored: where it stood, what it was, why not."""
+    """A row that was not stored: its place, its id or text, and the reason."""
 
     where: str
     what: str
@@ -16,7 +17,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a write did. `skipped` says where, what and why; `problems` what could not be done yet, such as embedding."""
+    """The counts of a write, rows that were skipped, and `problems` such as missing vectors."""
 
     added: int = 0
     updated: int = 0
@@ -24,7 +25,30 @@ class Report:
     edges: int = 0  # added, changed or removed
     skipped: tuple[Skipped, ...] = ()
     problems: tuple[str, ...] = ()
-    removed: int = 0  # items that vanished from the file or folder they were loaded from
+    removed: int = 0  # items that are no longer in the file or folder they came from
+
+    def __str__(self) -> str:
+        """Return a one-line summary; counts of zero are omitted after `added`."""
+        counts = [f"{self.added} added"]
+        counts += [
+            f"{count} {name}"
+            for count, name in (
+                (self.updated, "updated"),
+                (self.unchanged, "unchanged"),
+                (self.removed, "removed"),
+                (self.edges, "edges"),
+                (len(self.skipped), "skipped"),
+                (len(self.problems), "problems"),
+            )
+            if count
+        ]
+        return ", ".join(counts)
+
+    def _repr_html_(self) -> str:
+        """Return the summary and its details for notebooks."""
+        details = [f"{skipped.where}: {skipped.what}: {skipped.why}" for skipped in self.skipped]
+        rows = "".join(f"<li>{escape(detail)}</li>" for detail in (*details, *self.problems))
+        return f"<p>{escape(str(self))}</p>" + (f"<ul>{rows}</ul>" if rows else "")
 
     def __add__(self, other: Report) -> Report:
         return Report(
