@@ -52,7 +52,7 @@ def parse_time(text: str) -> datetime:
 
 def parse_budget(text: str) -> int | str:
     if text != UNLIMITED and not text.isdecimal():
-        raise click.BadParameter(f"must be a whole number or none, got {text!r}")
+        raise click.BadParameter(f"must be an integer or none, got {text!r}")
     return text if text == UNLIMITED else int(text)
 
 

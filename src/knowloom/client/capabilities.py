@@ -1,28 +1,43 @@
-"""What a client can ask of a server beside the calls of the engine: graph contexts, assemblies, provisions, checks."""
+"""Calls of the client for capabilities: graph contexts, assemblies, provisions and checks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, Unpack
 
-from knowloom import validation
 from knowloom.axioms.checker import Checked
-from knowloom.capabilities.assembler import validation as assembling
-from knowloom.capabilities.assembler.model import Assembly, AssemblyRequest
-from knowloom.capabilities.graph.documents import Document, checked
+from knowloom.capabilities.assembler.model import Assembly, AssemblyArguments, AssemblyRequest
+from knowloom.capabilities.assembler.validation import build_request, validate_request
+from knowloom.capabilities.graph.documents import Document, validate_document
 from knowloom.capabilities.graph.model import GraphAnswer
+from knowloom.capabilities.graph.options import GraphArguments
 from knowloom.capabilities.provider.model import Provision
-from knowloom.client import requests
+from knowloom.capabilities.provider.options import ProviderArguments
+from knowloom.client.requests import encode_names, encode_options, encode_tier
 from knowloom.client.transport import Transport
 from knowloom.errors import Invalid
-from knowloom.wire import capabilities
+from knowloom.tiers import TierArgument
+from knowloom.wire import JsonObject
+from knowloom.wire.assembly import assembly_from_json
+from knowloom.wire.axioms import check_from_json
+from knowloom.wire.graph import graph_from_json
+from knowloom.wire.provision import provision_from_json
 
-Row = dict[str, Any]
-T = TypeVar("T")
+
+class ProvisionArguments(ProviderArguments, total=False):
+    """Keyword arguments of `Client.provide`: those of a retrieval and of the provider."""
+
+    entity_id: str | None
+    max_tokens: int | None
+    caps: Mapping[str, int]
+    model: str
+    metadata_info_type: str
+    tier: TierArgument
 
 
-class Capable:
-    """Asks its server. Values and errors are those of the capabilities; a program moves from one to the other by changing a URL."""
+class RemoteCapabilities:
+    """The capabilities on a server, with their values and errors."""
 
     _transport: Transport
 
@@ -33,106 +48,92 @@ class Capable:
         query: str | None = None,
         entities: Sequence[str] | None = None,
         document: Document | None = None,
-        **options: Any,
+        now: datetime | None = None,
+        as_of: datetime | None = None,
+        vector: Sequence[float] | None = None,
+        **options: Unpack[GraphArguments],
     ) -> GraphAnswer:
-        """A graph context for a query, for entities or for a document; `knowloom.GraphContext(client, spaces)` asks by this. Options are those of
-        GraphOptions, `now`, `as_of`, `vector` and `tier`; a ranker is one of the server's, by name."""
-        about = {
-            "query": query,
-            "entities": entities,
-            "document": None if document is None else _document(checked(document)),
-        }
+        """Return a graph context for a query, entities or a document.
+
+        `knowloom.GraphContext(client, spaces)` calls it. A ranker is given by name.
+        """
         if not isinstance(options.get("ranker", ""), str):
-            raise Invalid(
-                "a ranker of one's own cannot be sent to a server: name one of its rankers"
-            )
-        given = {
-            name: list(value) if isinstance(value, tuple | set | frozenset) else value
-            for name, value in options.items()
-            if name != "tier"
-        }
-        said = {name: value for name, value in about.items() if value is not None}
-        body = (
-            {"spaces": requests.names("spaces", spaces)}
-            | said
-            | requests.sendable(given)
-            | requests.tier(options.get("tier"))
-        )
-        return self._transport.read("/api/graph", body, capabilities.graph)
+            raise Invalid("a ranker object cannot be sent to a server: pass the name of a ranker")
+        body: JsonObject = {"spaces": encode_names("spaces", spaces)}
+        if query is not None:
+            body["query"] = query
+        if entities is not None:
+            body["entities"] = entities
+        if document is not None:
+            body["document"] = _document_to_json(validate_document(document))
+        body |= encode_options({"now": now, "as_of": as_of, "vector": vector})
+        return self._transport.read("/api/graph", body | _encode_values(options), graph_from_json)
 
     def assemble(
         self,
         request: AssemblyRequest | str,
         *,
         strategies: Mapping[str, Mapping[str, Any]] | None = None,
-        **options: Any,
+        **options: Unpack[AssemblyArguments],
     ) -> Assembly:
-        """One text of document, selection, retrieval, knowledge and memory, as `knowloom.Assembler` makes it, by the server's strategies. Options
-        are the fields of AssemblyRequest; `strategies` is what is changed of them, by name: {"document": {"required": True}}."""
-        if isinstance(request, AssemblyRequest) and options:
-            raise Invalid(
-                f"options go with a text, not with an AssemblyRequest: {', '.join(sorted(options))}"
-            )
-        asked = assembling.checked(
-            request
-            if isinstance(request, AssemblyRequest)
-            else assembling.request(request, options)
-        )
-        names = ("max_tokens", "entity", "agent", "format", "model")
-        body: Row = {
-            "query": asked.text,
-            "spaces": requests.names("spaces", asked.spaces),
+        """Return one text of document, selection, retrieval, knowledge and memory.
+
+        It is built as by `knowloom.Assembler`, with the strategies of the server; `strategies`
+        overrides their settings by name: {"document": {"required": True}}.
+        """
+        valid = validate_request(build_request(request, options))
+        body: JsonObject = {
+            "query": valid.text,
+            "spaces": encode_names("spaces", valid.spaces),
             "fragments": True,
         }
-        body |= (
-            {name: getattr(asked, name) for name in names}
-            | requests.sendable({"now": asked.now, "as_of": asked.as_of})
-            | requests.tier(asked.tier)
-        )
-        if asked.document is not None:
-            title = "" if isinstance(asked.document, str) else asked.document.title
-            body["document"] = {"title": title, "content": asked.content}
-        if asked.selection is not None:
-            body["selection"] = dict(zip(("start", "end"), asked.selection, strict=True))
-        return self._transport.read(
-            "/api/assemble",
-            body | {"strategies": {name: dict(one) for name, one in (strategies or {}).items()}},
-            capabilities.assembly,
-        )
+        names = ("max_tokens", "entity", "agent", "format", "model", "now", "as_of")
+        body |= encode_options({name: getattr(valid, name) for name in names})
+        body |= encode_tier(valid.tier)
+        if valid.document is not None:
+            title = "" if isinstance(valid.document, str) else valid.document.title
+            body["document"] = {"title": title, "content": valid.content}
+        if valid.selection is not None:
+            body["selection"] = dict(zip(("start", "end"), valid.selection, strict=True))
+        body["strategies"] = {name: dict(value) for name, value in (strategies or {}).items()}
+        return self._transport.read("/api/assemble", body, assembly_from_json)
 
-    def provide(self, query: str, *, spaces: Sequence[str], **options: Any) -> Provision:
-        """What is known for a request by prompt section, as `Provider.provide` gives it; of what was found its names alone. Options are the
-        fields of `POST /api/provide`."""
-        given = {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in options.items()
-            if name != "tier"
-        }
-        body = (
-            {"query": query, "spaces": requests.names("spaces", spaces)}
-            | requests.sendable(given)
-            | requests.tier(options.get("tier"))
-        )
+    def provide(
+        self, query: str, *, spaces: Sequence[str], **options: Unpack[ProvisionArguments]
+    ) -> Provision:
+        """Return the knowledge for a request by prompt section, as `Provider.provide` does.
+
+        Items have their ids and sections only.
+        """
+        body = {"query": query, "spaces": encode_names("spaces", spaces)} | _encode_values(options)
         return self._transport.read(
-            "/api/provide", body, lambda row: capabilities.provision(query, row)
+            "/api/provide", body, lambda row: provision_from_json(query, row)
         )
 
     def check(self, spaces: str | Sequence[str]) -> Checked:
-        """Every entity, relationship and claim of the spaces against the axioms stored there."""
-        names = validation.names("spaces", [spaces] if isinstance(spaces, str) else spaces)
-        return self._transport.read("/api/check", {"spaces": list(names)}, capabilities.checked)
+        """Check entities, relationships and claims against the axioms of their spaces."""
+        names = encode_names("spaces", [spaces] if isinstance(spaces, str) else spaces)
+        return self._transport.read("/api/check", {"spaces": names}, check_from_json)
 
 
-def _document(document: Document) -> Row:
+def _encode_values(options: Mapping[str, Any]) -> JsonObject:
+    values = {
+        name: list(value) if isinstance(value, tuple | set | frozenset) else value
+        for name, value in options.items()
+        if name != "tier"
+    }
+    return encode_options(values) | encode_tier(options.get("tier"))
+
+
+def _document_to_json(document: Document) -> JsonObject:
     links = [
-        {"mention": one.mention, "entity_id": one.entity_id, "confidence": float(one.confidence)}
-        for one in document.linked_entities
+        {"mention": link.mention, "entity_id": link.entity_id, "confidence": float(link.confidence)}
+        for link in document.linked_entities
     ]
-    selection = None if document.selection is None else list(document.selection)
     return {
         "id": document.id,
         "title": document.title,
         "content": document.content,
         "linked_entities": links,
-        "selection": selection,
+        "selection": None if document.selection is None else list(document.selection),
     }

@@ -1,27 +1,35 @@
-"""`knowloom.Client`: the calls of the engine, answered by a server. A program moves from one to the other by changing a URL."""
+"""`knowloom.Client`: the calls of the engine over HTTP."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from knowloom import validation
-from knowloom.client import requests
-from knowloom.client.capabilities import Capable
+from knowloom.client.capabilities import RemoteCapabilities
 from knowloom.client.history import RemoteHistory
 from knowloom.client.maintenance import RemoteMaintenance, read_count, report_progress
 from knowloom.client.memory import RemoteMemory
-from knowloom.client.transport import Transport
-from knowloom.embedding import Progress
-from knowloom.errors import (
-    NotFound,
+from knowloom.client.requests import (
+    encode_context_options,
+    encode_edge_key,
+    encode_ids,
+    encode_names,
+    encode_search_options,
+    encode_vector,
+    encode_versions,
+    select_route,
 )
+from knowloom.client.transport import Transport
+from knowloom.client.upload import UploadSource, locate_skipped
+from knowloom.embedding import Progress
+from knowloom.errors import NotFound
 from knowloom.model import Context, Edge, Hit, Item, Key
 from knowloom.options import ContextArguments, SearchArguments
 from knowloom.report import Report
+from knowloom.wire import JsonObject
 from knowloom.wire.contexts import context_from_json, hits_from_json
 from knowloom.wire.knowledge import (
     edge_from_json,
@@ -31,19 +39,16 @@ from knowloom.wire.knowledge import (
     report_from_json,
 )
 
-log = logging.getLogger(__name__)
-
-PAGE = 1000  # items or edges per request while listing
-
-Row = dict[str, Any]
-T = TypeVar("T")
+PAGE_SIZE = 1000  # items or edges per request while iterating
 
 
-class Client(Capable):
-    """Open until `close` or the end of a `with` block; may be used by several threads. Takes and gives the values of the engine and
-    raises its errors. What only reads is asked again when the server does not answer, up to `max_retries` times."""
+class Client(RemoteCapabilities):
+    """A connection to a server, open until `close` or the end of a `with` block. Thread-safe.
 
-    _transport: Transport
+    It takes and returns the values of the engine and raises its errors, so that a program moves
+    from one to the other by changing a URL. Reads are retried up to `max_retries` times; writes
+    only if the server has not processed them.
+    """
 
     def __init__(
         self, url: str, *, key: str = "", timeout_s: float = 30.0, max_retries: int = 2
@@ -65,10 +70,10 @@ class Client(Capable):
         self._transport.close()
 
     def memory(self, workspace: str) -> RemoteMemory:
-        """The memories of a workspace on the server: the calls of `knowloom.Memory` that ask, tell and forget."""
+        """Return the memories of a workspace on the server."""
         return RemoteMemory(self._transport, validation.validate_name("workspace", workspace))
 
-    # writing
+    # Writing
 
     def add(
         self,
@@ -79,21 +84,16 @@ class Client(Capable):
         embed: bool = True,
         expected: Mapping[Key, str] | None = None,
     ) -> Report:
-        """Store items and edges in one write: all of them, or none with the reason. See `Engine.add`."""
-        rows = [
-            item_to_json(validation.validate_item(one))
-            for one in ([items] if isinstance(items, Item) else items)
-        ]
-        links = [edge_to_json(validation.validate_edge(one)) for one in edges]
-        ready = None if vectors is None else [requests.numbers(vector) for vector in vectors]
-        asked = {
-            "items": rows,
-            "edges": links,
-            "vectors": ready,
+        """Store items and edges in one write, all or nothing. See `Engine.add`."""
+        values = [items] if isinstance(items, Item) else items
+        body = {
+            "items": [item_to_json(validation.validate_item(item)) for item in values],
+            "edges": [edge_to_json(validation.validate_edge(edge)) for edge in edges],
+            "vectors": None if vectors is None else [encode_vector(vector) for vector in vectors],
             "embed": embed,
-            "expected": requests.expected(expected),
+            "expected": encode_versions(expected),
         }
-        return self._transport.write("/api/add", asked, report_from_json)
+        return self._transport.write("/api/add", body, report_from_json)
 
     def load(
         self,
@@ -103,57 +103,52 @@ class Client(Capable):
         embed: bool = True,
         progress: Progress | None = None,
     ) -> Report:
-        """Store what a file, a folder or a dict on this machine holds, in several requests. Bad rows are skipped and reported."""
-        rows, report = requests.Rows(source, space), Report()
-        for what, parts in (("items", rows.items()), ("edges", rows.edges())):
+        """Store a local file, folder or dict, in several requests.
+
+        Invalid rows are skipped and reported.
+        """
+        upload, report = UploadSource(source, space), Report()
+        for step, batches in (("items", upload.items()), ("edges", upload.edges())):
             done = 0
-            for part in parts:
-                answer = self._transport.write(
-                    "/api/load",
-                    {what: [one.row for one in part], "embed": embed, "layered": part[0].layered},
-                    report_from_json,
-                )
-                report += replace(
-                    answer, skipped=tuple(requests.placed(one, part) for one in answer.skipped)
-                )
-                done += len(part)
-                report_progress(progress, what, done, 0)
-            report_progress(progress, what, done, done)
+            for batch in batches:
+                rows = [row.row for row in batch]
+                body = {step: rows, "embed": embed, "layered": batch[0].layered}
+                part = self._transport.write("/api/load", body, report_from_json)
+                skipped = tuple(locate_skipped(row, batch) for row in part.skipped)
+                report += replace(part, skipped=skipped)
+                done += len(batch)
+                report_progress(progress, step, done, 0)
+            report_progress(progress, step, done, done)
         return replace(
             report,
-            skipped=(*rows.skipped, *report.skipped),
+            skipped=(*upload.skipped, *report.skipped),
             problems=tuple(dict.fromkeys(report.problems)),
         )
 
     def delete(
         self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None
     ) -> int:
-        """Forget items with their words, vectors and edges; how many were there."""
-        return self._transport.write(
-            "/api/delete",
-            {"space": space, "ids": requests.ids(ids), "expected": requests.expected(expected)},
-            read_count,
-        )
+        """Delete items with their index entries, vectors and edges; return the number deleted."""
+        body = {"space": space, "ids": encode_ids(ids), "expected": encode_versions(expected)}
+        return self._transport.write("/api/delete", body, read_count)
 
     def delete_edges(self, edges: Iterable[Edge]) -> int:
-        """Forget these links; how many were there."""
-        return self._transport.write(
-            "/api/unlink", {"edges": [requests.link(edge) for edge in edges]}, read_count
-        )
+        """Delete these edges; return the number deleted."""
+        body = {"edges": [encode_edge_key(edge) for edge in edges]}
+        return self._transport.write("/api/unlink", body, read_count)
 
     def reindex(self, progress: Progress | None = None) -> int:
-        """Make words and vectors anew from the items, on the server; how many vectors were made."""
-        made = self._transport.write("/api/reindex", {}, read_count)
-        report_progress(progress, "vectors", made, made)
-        return made
+        """Rebuild the keyword index and the vectors; return the number of vectors."""
+        count = self._transport.write("/api/reindex", {}, read_count)
+        report_progress(progress, "vectors", count, count)
+        return count
 
-    # reading
+    # Reading
 
     def get(self, ids: str | Sequence[str], *, space: str) -> list[Item]:
-        """The items in the order asked; unknown ids are left out."""
-        return self._transport.read(
-            "/api/items", {"space": space, "ids": requests.ids(ids)}, _items
-        )
+        """Return the items in the order of the ids; unknown ids are left out."""
+        body = {"space": space, "ids": encode_ids(ids)}
+        return self._transport.read("/api/items", body, _items_from_json)
 
     def items(
         self,
@@ -170,8 +165,8 @@ class Client(Capable):
         """
         body = {
             "spaces": self._resolve_spaces(spaces, limit),
-            "kinds": requests.names("kinds", kinds),
-            "types": requests.names("types", types),
+            "kinds": encode_names("kinds", kinds),
+            "types": encode_names("types", types),
         }
         if limit is not None:
             return iter(self._item_page(body, limit, after))
@@ -198,20 +193,17 @@ class Client(Capable):
         self, text: str, *, spaces: Sequence[str], **options: Unpack[SearchArguments]
     ) -> list[Hit]:
         """Return the best items, best first. Filters apply before `limit`; see `Engine.search`."""
-        body = {"query": text, "spaces": requests.names("spaces", spaces)}
-        body |= requests.search_options(options)
-        return self._transport.read(
-            requests.route("/api/search", "/api/ask/search", body), body, hits_from_json
-        )
+        body = {"query": text, "spaces": encode_names("spaces", spaces)}
+        body |= encode_search_options(options)
+        route = select_route("/api/search", "/api/ask/search", body)
+        return self._transport.read(route, body, hits_from_json)
 
     def context(
         self, text: str, *, spaces: Sequence[str], **options: Unpack[ContextArguments]
     ) -> Context:
-        """The best context for a request, within its budget. Options are those of `Engine.context`."""
-        return self._context(
-            {"query": text, "spaces": requests.names("spaces", spaces), "remedies": False}
-            | requests.options(options)
-        )
+        """Return the best context for a request, within its budget. See `Engine.context`."""
+        body = {"query": text, "spaces": encode_names("spaces", spaces), "remedies": False}
+        return self._context(body | encode_context_options(options))
 
     def explain(
         self,
@@ -221,67 +213,71 @@ class Client(Capable):
         ids: str | Sequence[str] = (),
         **options: Unpack[ContextArguments],
     ) -> Context:
-        """The same answer as `context`, where everything left out also says what would bring it in; `ids` are asked about by name."""
-        asked = {
+        """Return the same context as `context`, with a remedy for everything that was left out.
+
+        `ids` are items whose absence is explained even if they are no candidates.
+        """
+        body = {
             "query": text,
-            "spaces": requests.names("spaces", spaces),
-            "ids": requests.ids(ids),
+            "spaces": encode_names("spaces", spaces),
+            "ids": encode_ids(ids),
             "remedies": True,
         }
-        return self._context(asked | requests.options(options))
+        return self._context(body | encode_context_options(options))
 
     def verify(self) -> list[str]:
-        """What is wrong with the stored data, in words; nothing when all is well."""
+        """Return the problems of the stored data; empty if there are none."""
         return self._transport.read("/api/verify", None, lambda row: list(row["problems"]))
 
-    def _iterate_items(self, body: Row, after: Key | None) -> Iterator[Item]:
-        while page := self._item_page(body, PAGE, after):
+    # Pages and spaces
+
+    def _iterate_items(self, body: JsonObject, after: Key | None) -> Iterator[Item]:
+        while page := self._item_page(body, PAGE_SIZE, after):
             yield from page
             after = page[-1].key
 
-    def _item_page(self, body: Row, limit: int, after: Key | None) -> list[Item]:
+    def _item_page(self, body: JsonObject, limit: int, after: Key | None) -> list[Item]:
         start = None if after is None else {"space": after[0], "id": after[1]}
-        return self._transport.read("/api/page", {**body, "limit": limit, "after": start}, _items)
+        body = {**body, "limit": limit, "after": start}
+        return self._transport.read("/api/page", body, _items_from_json)
 
-    def _iterate_edges(self, body: Row, after: Edge | None) -> Iterator[Edge]:
-        while page := self._edge_page(body, PAGE, after):
+    def _iterate_edges(self, body: JsonObject, after: Edge | None) -> Iterator[Edge]:
+        while page := self._edge_page(body, PAGE_SIZE, after):
             yield from page
             after = page[-1]
 
-    def _edge_page(self, body: Row, limit: int, after: Edge | None) -> list[Edge]:
-        start = None if after is None else requests.link(after)
-        return self._transport.read(
-            "/api/edge_page", {**body, "limit": limit, "after": start}, _edges
-        )
+    def _edge_page(self, body: JsonObject, limit: int, after: Edge | None) -> list[Edge]:
+        start = None if after is None else encode_edge_key(after)
+        body = {**body, "limit": limit, "after": start}
+        return self._transport.read("/api/edge_page", body, _edges_from_json)
 
     def _resolve_spaces(self, spaces: Sequence[str] | None, limit: int | None) -> list[str]:
         """Return the readable spaces, or the given ones; the server validates those of a page."""
         if spaces is not None and limit is not None:
-            return requests.names("spaces", spaces)
-        readable = self._spaces()
+            return encode_names("spaces", spaces)
+        readable = self._readable_spaces()
         if spaces is None:
             return readable
-        names = list(dict.fromkeys(requests.names("spaces", spaces)))
+        names = list(dict.fromkeys(encode_names("spaces", spaces)))
         for name in names:
             if name not in readable:
                 available = ", ".join(readable) or "none yet"
                 raise NotFound(f"unknown space {name!r}; available: {available}", "unknown_space")
         return names
 
-    def _context(self, asked: Row) -> Context:
+    def _readable_spaces(self) -> list[str]:
         return self._transport.read(
-            requests.route("/api/explain", "/api/ask/context", asked), asked, context_from_json
+            "/api/spaces", None, lambda row: sorted(space["name"] for space in row["spaces"])
         )
 
-    def _spaces(self) -> list[str]:
-        return self._transport.read(
-            "/api/spaces", None, lambda row: sorted(one["name"] for one in row["spaces"])
-        )
+    def _context(self, body: JsonObject) -> Context:
+        route = select_route("/api/explain", "/api/ask/context", body)
+        return self._transport.read(route, body, context_from_json)
 
 
-def _items(row: Row) -> list[Item]:
-    return [item_from_json(one) for one in row["items"]]
+def _items_from_json(row: JsonObject) -> list[Item]:
+    return [item_from_json(item) for item in row["items"]]
 
 
-def _edges(row: Row) -> list[Edge]:
+def _edges_from_json(row: JsonObject) -> list[Edge]:
     return [edge_from_json(edge) for edge in row["edges"]]

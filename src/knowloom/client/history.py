@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from knowloom import codec, validation
-from knowloom.client import requests
+from knowloom.client.requests import encode_names, encode_time
 from knowloom.client.transport import Transport
 from knowloom.history import Rollback, State
 from knowloom.model import Item
@@ -46,7 +46,7 @@ class RemoteHistory:
 
         Without `edges_of`: edges of all spaces that the key may write.
         """
-        owners = None if edges_of is None else requests.names("edges_of", edges_of)
+        owners = None if edges_of is None else encode_names("edges_of", edges_of)
         body = {
             "space": space,
             "id": validation.validate_name("id", id),
@@ -55,7 +55,7 @@ class RemoteHistory:
             "embed": embed,
         }
         return self._transport.write(
-            "/api/restore", body | {"at": requests.time("at", at)}, report_from_json
+            "/api/restore", body | {"at": encode_time("at", at)}, report_from_json
         )
 
     def rollback(
@@ -67,10 +67,10 @@ class RemoteHistory:
         embed: bool = True,
     ) -> Rollback:
         """Return the spaces (None: all) to their state at a time; see `History.rollback`."""
-        names = None if spaces is None else requests.names("spaces", spaces)
+        names = None if spaces is None else encode_names("spaces", spaces)
         return self._transport.write(
             "/api/rollback",
-            {"to": requests.time("to", to), "spaces": names, "dry_run": dry_run, "embed": embed},
+            {"to": encode_time("to", to), "spaces": names, "dry_run": dry_run, "embed": embed},
             rollback_from_json,
         )
 

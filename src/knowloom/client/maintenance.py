@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from knowloom.client import requests
+from knowloom.client.requests import encode_names
 from knowloom.client.transport import Transport
 from knowloom.embedding import Progress
 from knowloom.maintenance import Statistics
@@ -20,7 +20,7 @@ class RemoteMaintenance:
 
     def embed(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
         """Embed items that have no vector; return their number."""
-        names = None if spaces is None else requests.names("spaces", spaces)
+        names = None if spaces is None else encode_names("spaces", spaces)
         embedded = self._transport.write("/api/embed", {"spaces": names}, read_count)
         report_progress(progress, "vectors", embedded, embedded)
         return embedded

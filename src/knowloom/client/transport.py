@@ -7,12 +7,12 @@ import re
 import ssl
 import time
 from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx
 
 from knowloom import codec
+from knowloom.caching import cached
 from knowloom.errors import (
     Conflict,
     Corrupt,
@@ -25,6 +25,7 @@ from knowloom.errors import (
     SearchError,
     Unavailable,
 )
+from knowloom.wire import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,6 @@ _SERVER_ERRORS: dict[str, type[KnowloomError]] = {
     error.code: error for error in (Corrupt, EmbeddingError, SearchError)
 }
 
-Row = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -70,15 +70,15 @@ class Transport:
     def close(self) -> None:
         self._http.close()
 
-    def read(self, path: str, body: Row | None, decode: Callable[[Row], T]) -> T:
+    def read(self, path: str, body: JsonObject | None, decode: Callable[[JsonObject], T]) -> T:
         """Send a request that changes nothing: it is retried after any transient failure."""
         return self._decode(self._send(path, body, is_idempotent=True), decode)
 
-    def write(self, path: str, body: Row, decode: Callable[[Row], T]) -> T:
+    def write(self, path: str, body: JsonObject, decode: Callable[[JsonObject], T]) -> T:
         """Send a write: it is retried only if the server did not process it."""
         return self._decode(self._send(path, body, is_idempotent=False), decode)
 
-    def _send(self, path: str, body: Row | None, is_idempotent: bool) -> httpx.Response:
+    def _send(self, path: str, body: JsonObject | None, is_idempotent: bool) -> httpx.Response:
         content = None if body is None else _encode(body)
         for retry in range(self._max_retries + 1):
             try:
@@ -124,7 +124,7 @@ class Transport:
             return _TransientError(detail, code, _retry_after_s(response), status == 429)
         return _error_class(status, code)(detail, code)
 
-    def _decode(self, response: httpx.Response, decode: Callable[[Row], T]) -> T:
+    def _decode(self, response: httpx.Response, decode: Callable[[JsonObject], T]) -> T:
         try:
             return decode(response.json())
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
@@ -151,14 +151,14 @@ def _error_class(status: int, code: str) -> type[KnowloomError]:
     return _SERVER_ERRORS.get(code, Unavailable)
 
 
-def _encode(body: Row) -> bytes:
+def _encode(body: JsonObject) -> bytes:
     try:
         return codec.to_json(body).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"the request cannot be encoded as JSON: {error}") from None
 
 
-@cache
+@cached("client TLS certificates", 1)
 def _ssl_context() -> ssl.SSLContext:
     """Return the context shared by all clients: loading the certificates takes 30 ms."""
     return httpx.create_ssl_context()

@@ -105,6 +105,7 @@ def assemble(
     if sys.stderr.isatty():
         for report in assembly.strategies:
             session.info(
-                f"{report.name}: {report.status}, {report.used} of {report.given} pieces, "
-                f"{report.got:,} of {report.asked:,} tokens"
+                f"{report.name}: {report.status}, "
+                f"{report.used_pieces} of {report.offered_pieces} pieces, "
+                f"{report.used_tokens:,} of {report.offered_tokens:,} tokens"
             )

@@ -42,7 +42,7 @@ class MeasureArguments(TypedDict, total=False):
 def _parse_numbers(text: str) -> tuple[int, ...]:
     with suppress(ValueError):
         return tuple(int(part) for part in text.split(",")) if text else ()
-    raise click.BadParameter(f"must be whole numbers such as 2,5,10, got {text!r}")
+    raise click.BadParameter(f"must be integers such as 2,5,10, got {text!r}")
 
 
 @click.command(

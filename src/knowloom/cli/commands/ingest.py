@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from knowloom.structuring.pipeline import Ingested
 
 
-class IngestArguments(TypedDict, total=False):
+class IngestFlags(TypedDict, total=False):
     """The options passed on to `Engine.ingest`."""
 
     space: str
@@ -79,7 +79,7 @@ def ingest(
     no_vectors: bool,
     llm: str | None = None,
     record_dir: str | None = None,
-    **options: Unpack[IngestArguments],
+    **options: Unpack[IngestFlags],
 ) -> None:
     """Structure free text with an LLM and store it.
 
@@ -138,7 +138,7 @@ def _ingest_texts(
     *,
     llm: LLM,
     record_dir: Path,
-    **options: Unpack[IngestArguments],
+    **options: Unpack[IngestFlags],
 ) -> list[Ingested]:
     """Ingest the texts. Failures are reported and skipped, unless there is only one text."""
     results = []

@@ -1,0 +1,81 @@
+"""Rows of local files, folders and dicts, in batches that a server accepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from knowloom import codec
+from knowloom.loading import readers
+from knowloom.model import Edge
+from knowloom.report import Skipped
+from knowloom.wire import JsonObject
+from knowloom.wire.knowledge import edge_to_json, item_to_json
+
+MAX_ROWS, MAX_BYTES = 500, 4_000_000  # per request
+
+
+@dataclass(frozen=True, slots=True)
+class UploadRow:
+    """A row to send, and its location in the source."""
+
+    where: str
+    row: JsonObject
+    layered: bool = False
+
+
+class UploadSource:
+    """The rows of a source: read `items` to the end, then `edges`, then `skipped`."""
+
+    def __init__(self, source: str | Path | Mapping[str, Any], space: str | None) -> None:
+        self._rows = readers.read_rows(source, space)
+        self._edges: list[UploadRow] = []
+        self.skipped: list[Skipped] = []
+
+    def items(self) -> Iterator[list[UploadRow]]:
+        return _batches(self._read_items())
+
+    def edges(self) -> Iterator[list[UploadRow]]:
+        return _batches(self._edges)
+
+    def _read_items(self) -> Iterator[UploadRow]:
+        seen = readers.SeenItems()
+        for row in self._rows:
+            if isinstance(row, Skipped):
+                self.skipped.append(row)
+                continue
+            parsed = readers.parse_row(row)
+            if isinstance(parsed, Skipped):
+                self.skipped.append(parsed)
+            elif isinstance(parsed, Edge):
+                self._edges.append(UploadRow(row.where, edge_to_json(parsed), row.layered))
+            elif duplicate := seen.add(row, parsed):
+                self.skipped.append(duplicate)
+            else:
+                yield UploadRow(row.where, item_to_json(parsed), row.layered)
+
+
+def _batches(rows: Iterable[UploadRow]) -> Iterator[list[UploadRow]]:
+    """Split the rows into batches; rows of three-layer files are not mixed with others."""
+    batch: list[UploadRow] = []
+    size = 0
+    for row in rows:
+        if batch and batch[0].layered != row.layered:
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += len(codec.to_json(row.row).encode())
+        if len(batch) == MAX_ROWS or size > MAX_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def locate_skipped(skipped: Skipped, batch: Sequence[UploadRow]) -> Skipped:
+    """Replace the row's number in the request by its location in the source."""
+    match = re.search(r"\[([0-9]+)\]$", skipped.where)
+    return replace(skipped, where=batch[int(match[1])].where) if match else skipped
