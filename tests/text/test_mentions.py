@@ -7,17 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowloom import validation
-from knowloom.linking.name_edges import (
+from knowloom.linking.name_edges import build_name_edges
+from knowloom.linking.name_labels import extract_addresses, extract_references
+from knowloom.linking.name_weights import (
     FOREIGN_KEY,
     MAX_HOLDERS,
-    MAX_LINKS,
+    MAX_LINKS_PER_NAME,
     MAX_MENTIONS,
     MENTIONS,
-    REFERS,
+    REFERS_TO,
     SHARES,
-    addresses,
-    links,
-    references,
 )
 from knowloom.model import Edge, Item
 from knowloom.text import mentions as text_names
@@ -30,7 +29,7 @@ def item(id: str, title: str = "", text: str = "", space: str = "all", **more: o
 
 
 def found(items: list[Item]) -> set[tuple[str, str, str]]:
-    return {(edge.source, edge.type, edge.target) for edge in links(items)}
+    return {(edge.source, edge.type, edge.target) for edge in build_name_edges(items)}
 
 
 def test_a_title_is_a_name_with_and_without_its_qualifier():
@@ -223,7 +222,7 @@ def test_a_word_that_begins_thousands_of_sentences_is_looked_at_once(monkeypatch
     honest = text_names._only_begins_sentences
     monkeypatch.setattr(
         text_names,
-        "_begins_only",
+        "_only_begins_sentences",
         lambda text, word, at: looks.append(word) or honest(text, word, at),
     )
     assert capitalised_spans("Zebras run. " * 5000) == ()
@@ -267,7 +266,7 @@ def test_links_from_candidates_are_those_from_all_names(words):
 
 
 def test_an_item_that_names_another_is_linked_to_it():
-    edges = links(
+    edges = build_name_edges(
         [
             item("a", "Lothair II", "His mother was Ermengarde of Tours."),
             item("b", "Ermengarde of Tours", "She died in 851."),
@@ -279,7 +278,12 @@ def test_an_item_that_names_another_is_linked_to_it():
 
 
 def test_links_stay_inside_a_space():
-    assert links([item("a", "A one", "Names B Two."), item("b", "B Two", "x", space="other")]) == []
+    assert (
+        build_name_edges(
+            [item("a", "A one", "Names B Two."), item("b", "B Two", "x", space="other")]
+        )
+        == []
+    )
 
 
 def test_a_rare_shared_name_is_a_weaker_link_and_a_common_one_is_none():
@@ -292,7 +296,7 @@ def test_a_rare_shared_name_is_a_weaker_link_and_a_common_one_is_none():
         for number in range(30)
     ]
     assert found(few) == {("i0", SHARES, "i1"), ("i0", SHARES, "i2"), ("i1", SHARES, "i2")}
-    assert all(edge.weight < 0.5 for edge in links(few))
+    assert all(edge.weight < 0.5 for edge in build_name_edges(few))
     assert found(many) == set()
 
 
@@ -308,7 +312,7 @@ def test_a_name_of_many_items_or_in_many_texts_links_nothing():
 
 def test_parts_of_a_document_that_have_its_title_are_all_linked_and_weigh_as_much_as_one():
     parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
-    edges = links([item("a", "Alpha", "See the Field Manual."), *parts])
+    edges = build_name_edges([item("a", "Alpha", "See the Field Manual."), *parts])
     assert {(edge.source, edge.target) for edge in edges} == {("a", part.id) for part in parts}
     assert sum(edge.weight for edge in edges) == pytest.approx(1.0)
 
@@ -317,7 +321,7 @@ def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
     def made(texts: int) -> int:
         parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
         return len(
-            links(
+            build_name_edges(
                 [
                     *parts,
                     *(
@@ -328,13 +332,13 @@ def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
             )
         )
 
-    assert made(MAX_LINKS // MAX_HOLDERS) == MAX_LINKS
-    assert made(MAX_LINKS // MAX_HOLDERS + 1) == 0
+    assert made(MAX_LINKS_PER_NAME // MAX_HOLDERS) == MAX_LINKS_PER_NAME
+    assert made(MAX_LINKS_PER_NAME // MAX_HOLDERS + 1) == 0
 
 
 def test_a_name_in_more_texts_links_less():
     def weight(texts: int) -> float:
-        return links(
+        return build_name_edges(
             [
                 item("f", "France", "x"),
                 *(item(f"a{n}", f"Alpha {n}", "In France.") for n in range(texts)),
@@ -355,11 +359,11 @@ def test_markdown_and_wiki_links_are_links():
         item("g", "", "guide", source="docs/guide.md"),
         item("b", "Beta page", "x"),
     ]
-    assert found(docs) == {("a", REFERS, "g"), ("a", REFERS, "b"), ("a", MENTIONS, "b")}
-    assert references(item("u", text="[x](https://example.org/p#q)")) == (
-        (REFERS, "https://example.org/p#q"),
+    assert found(docs) == {("a", REFERS_TO, "g"), ("a", REFERS_TO, "b"), ("a", MENTIONS, "b")}
+    assert extract_references(item("u", text="[x](https://example.org/p#q)")) == (
+        (REFERS_TO, "https://example.org/p#q"),
     )
-    assert "docs/guide.md" in addresses(docs[1])
+    assert "docs/guide.md" in extract_addresses(docs[1])
 
 
 def test_foreign_keys_are_links():
@@ -381,7 +385,7 @@ def test_foreign_keys_are_links():
 
 def test_odd_properties_link_nothing_and_break_nothing():
     assert (
-        links(
+        build_name_edges(
             [
                 item("a", "Alpha one", "x", properties={"foreign_keys": 3, "aliases": 7}),
                 item("b", "", "y", properties={"foreign_keys": [None, {}, 5]}),
@@ -397,7 +401,7 @@ def test_links_do_not_depend_on_the_order_of_items_and_may_be_stored():
         item("b", "Teutberga", "Wife of Lothair II."),
         item("c", "Cee", "At Rovers Hall."),
     ]
-    edges = links(items)
-    assert links(items[::-1]) == edges
+    edges = build_name_edges(items)
+    assert build_name_edges(items[::-1]) == edges
     assert [validation.validate_edge(edge) for edge in edges] == edges
     assert all(isinstance(edge, Edge) for edge in edges)

@@ -1,4 +1,7 @@
-"""Why something is not in a context, and what would bring it in. Every remedy was tried before it is told."""
+"""Explain omissions: why an item is not in a context, and what would include it.
+
+Every remedy has been tried before it is reported.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,10 @@ from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import Recipe, Source, search_depth
 from knowloom.retrieval.sources import recipe_filter
 
-BUDGET_FACTORS = (
-    1.05,
-    1.1,
-    1.2,
-    1.35,
-    1.5,
-    1.75,
-    2.0,
-    2.5,
-    3.0,
-    4.0,
-    6.0,
-    8.0,
-)  # budgets tried, as multiples of the one asked for
+# Larger budgets to try, as multiples of the requested one.
+BUDGET_FACTORS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
+MIN_BUDGET_STEP = 50  # tokens
+LIMIT_FACTOR = 3  # growth of the limits, to report the next candidates
 NOT_FOUND_REASONS: dict[Source, str] = {
     "search": "other items match the words and the meaning better",
     "walk": "no link leads to it from what was found",
@@ -34,7 +27,6 @@ NOT_FOUND_REASONS: dict[Source, str] = {
     "profile": "it is not the profile that was asked for",
     "subjects": "it is not about anything that was found",
 }
-LIMIT_FACTOR = 3  # times as many candidates are looked at, to name those that came next
 
 
 def explain_context(
@@ -47,97 +39,97 @@ def explain_context(
     spaces: Sequence[str],
     with_budget: Callable[[int], Sequence[Recipe]],
 ) -> Context:
-    """The context with remedies, with the candidates that came just too late, and with a reason for every id asked about: where else it
-    is, too, if that is one of the `spaces`.
-    `with_budget` gives the recipes of the same request with more tokens, which may take more candidates."""
+    """Return the context with remedies, the next candidates, and a reason for every id.
 
-    usual, _, _ = gather_candidates(context.query, recipes, vector, stores)
+    Ids that are in none of the queried spaces are looked up in all `spaces`. `with_budget` returns
+    the recipes of the same request for a larger budget, which may have more candidates.
+    """
 
-    def parts(budget: int) -> list[SectionCandidates]:
+    def gather(wider: Sequence[Recipe]) -> list[SectionCandidates]:
+        return gather_candidates(context.query, wider, vector, stores)[0]
+
+    sections = gather(recipes)
+
+    def gather_for(budget: int) -> list[SectionCandidates]:
         wider = with_budget(budget)
-        return (
-            usual
-            if wider == recipes
-            else gather_candidates(context.query, wider, vector, stores)[0]
-        )
+        return sections if wider == recipes else gather(wider)
 
-    fitted = tuple(_add_remedies(context, parts, counter))
-    known = {(one.hit.item.key) for one in fitted} | {hit.item.key for hit in context.hits}
+    with_remedies = tuple(_add_remedies(context, gather_for, counter))
+    explained = {entry.hit.item.key for entry in with_remedies}
+    explained |= {hit.item.key for hit in context.hits}
     wide = [
         replace(
             recipe,
-            limit=max(search_depth(recipe), len(part.hits)) * LIMIT_FACTOR,
+            limit=max(search_depth(recipe), len(section.hits)) * LIMIT_FACTOR,
             room=0,
             min_score=0.0,
         )
-        for recipe, part in zip(recipes, usual, strict=True)
+        for recipe, section in zip(recipes, sections, strict=True)
     ]
-    beyond = tuple(
-        _next_candidates(gather_candidates(context.query, wide, vector, stores)[0], recipes, known)
-    )
-    known |= {one.hit.item.key for one in beyond}
-    asked = tuple(_explain_ids(context, recipes, stores, ids, spaces, known))
-    return replace(context, left_out=(*fitted, *beyond, *asked))
+    next_ones = tuple(_next_candidates(gather(wide), recipes, explained))
+    explained |= {entry.hit.item.key for entry in next_ones}
+    by_id = tuple(_explain_ids(context, recipes, stores, ids, spaces, explained))
+    return replace(context, left_out=(*with_remedies, *next_ones, *by_id))
 
 
 def _add_remedies(
-    context: Context, parts: Callable[[int], Sequence[SectionCandidates]], counter: TokenCounter
+    context: Context,
+    gather_for: Callable[[int], Sequence[SectionCandidates]],
+    counter: TokenCounter,
 ) -> Iterator[LeftOut]:
-    """The smallest larger budget, of those tried, that has room for each candidate left out."""
-    found: dict[tuple[str, Key], str] = {}
-    budget = context.query.max_tokens
+    """Add to each omission the smallest larger budget, of those tried, that includes it."""
+    remedies: dict[tuple[str, Key], str] = {}
+    budget, layout = context.query.max_tokens, get_layout(context.query.format)
     if budget is not None and context.left_out:
         for factor in BUDGET_FACTORS:
-            larger = max(int(budget * factor), budget + 50)
-            wider = parts(larger)
-            for fragment in pack(
-                wider, larger, get_layout(context.query.format), counter, tolerance_of(wider)
-            ).fragments:
+            larger = max(int(budget * factor), budget + MIN_BUDGET_STEP)
+            sections = gather_for(larger)
+            packed = pack(sections, larger, layout, counter, tolerance_of(sections))
+            for fragment in packed.fragments:
                 for chosen in fragment.chosen:
-                    found.setdefault(
+                    remedies.setdefault(
                         (fragment.name, chosen.hit.item.key),
                         f"max_tokens={larger} shows it ({chosen.form.value})",
                     )
-    for one in context.left_out:
-        yield replace(
-            one,
-            remedy=found.get(
-                (one.fragment, one.hit.item.key),
-                f"more than {BUDGET_FACTORS[-1]:g} times the tokens",
-            ),
-        )
+    default = f"more than {BUDGET_FACTORS[-1]:g} times the tokens"
+    for entry in context.left_out:
+        remedy = remedies.get((entry.fragment, entry.hit.item.key), default)
+        yield replace(entry, remedy=remedy)
 
 
 def _next_candidates(
-    parts: Sequence[SectionCandidates], recipes: Sequence[Recipe], known: set[Key]
+    sections: Sequence[SectionCandidates], recipes: Sequence[Recipe], explained: set[Key]
 ) -> Iterator[LeftOut]:
-    """Candidates that the limit or the least score of their recipe kept out."""
-    for part, recipe in zip(parts, recipes, strict=True):
-        for place, hit in enumerate(sorted(part.hits, key=_source_order), start=1):
-            if hit.item.key in known:
-                continue
-            known = known | {hit.item.key}
-            reasons, remedies = [], []
-            if hit.score < recipe.min_score:
-                reasons.append(f"scores {hit.score:g}, below min_score {recipe.min_score:g}")
-                remedies.append(f"min_score={hit.score:g}")
-            if place > recipe.limit or (recipe.room and not reasons):
-                enough = (
-                    "those before it have text enough"
-                    if recipe.room and place <= recipe.limit
-                    else f"the limit is {recipe.limit}"
-                )
-                reasons.append(f"number {place} of the candidates, {enough}")
-                remedies.append(f"limit={place}")
-            if not reasons:
-                reasons.append("only links from items that were not found themselves lead to it")
-                remedies.append("a larger limit of what is searched")
-            where = "" if recipe.source == "search" else f" in the recipe {recipe.name!r}"
-            yield LeftOut(hit, recipe.name, "; ".join(reasons), remedy=", ".join(remedies) + where)
+    """Yield the candidates that the limit or the `min_score` of their recipe excluded."""
+    explained = set(explained)
+    for section, recipe in zip(sections, recipes, strict=True):
+        for place, hit in enumerate(sorted(section.hits, key=_source_order), start=1):
+            if hit.item.key not in explained:
+                explained.add(hit.item.key)
+                reason, remedy = _explain_rank(hit, place, recipe)
+                yield LeftOut(hit, recipe.name, reason, remedy=remedy)
+
+
+def _explain_rank(hit: Hit, place: int, recipe: Recipe) -> tuple[str, str]:
+    """Return why a candidate at this place was excluded, and the remedy."""
+    reasons, remedies = [], []
+    if hit.score < recipe.min_score:
+        reasons.append(f"scores {hit.score:g}, below min_score {recipe.min_score:g}")
+        remedies.append(f"min_score={hit.score:g}")
+    if place > recipe.limit or (recipe.room and not reasons):
+        is_surplus = recipe.room and place <= recipe.limit
+        bound = "those before it have text enough" if is_surplus else f"the limit is {recipe.limit}"
+        reasons.append(f"number {place} of the candidates, {bound}")
+        remedies.append(f"limit={place}")
+    if not reasons:
+        reasons.append("only links from items that were not found themselves lead to it")
+        remedies.append("a larger limit of what is searched")
+    where = "" if recipe.source == "search" else f" in the recipe {recipe.name!r}"
+    return "; ".join(reasons), ", ".join(remedies) + where
 
 
 def _source_order(hit: Hit) -> tuple[float, str, str]:
-    """As the source found them, where the limit cuts: before a recipe's weights gave them another order."""
+    """Order hits as their source did, where the limit applies: before a recipe's weights."""
     return (-hit.signals.get("match", hit.score), hit.item.id, hit.item.space)
 
 
@@ -147,36 +139,34 @@ def _explain_ids(
     stores: Stores,
     ids: Sequence[str],
     spaces: Sequence[str],
-    known: set[Key],
+    explained: set[Key],
 ) -> Iterator[LeftOut]:
-    """A reason for each id asked about that is neither in the context nor among its candidates."""
+    """Yield a reason for each id that is neither in the context nor among its candidates."""
     for id in ids:
         items = stores.items.get([(space, id) for space in spaces])
-        here = [item for item in items if item.space in context.query.spaces]
-        if not here:
-            where = (
-                f"it is in space {items[0].space!r}, which was not asked for"
-                if items
-                else "no such item is stored"
-            )
-            # Where it is may be told, what it says may not: that space was not asked for.
-            yield LeftOut(
-                Hit(Item(id, items[0].space if items else ""), 0.0),
-                "",
-                where,
-                remedy=f"spaces=[{items[0].space!r}]" if items else "",
-            )
-        for item in here:
-            if item.key not in known:
-                yield LeftOut(Hit(item, 0.0), "", _reasons(context, recipes, item))
+        queried = [item for item in items if item.space in context.query.spaces]
+        if not queried:
+            yield _explain_other_space(id, items[0].space if items else "")
+        for item in queried:
+            if item.key not in explained:
+                yield LeftOut(Hit(item, 0.0), "", _explain_absence(context, recipes, item))
 
 
-def _reasons(context: Context, recipes: Sequence[Recipe], item: Item) -> str:
-    """For each part of the context why the item is no candidate of it."""
+def _explain_other_space(id: str, space: str) -> LeftOut:
+    """Report the space of an id, but not its content: that space was not queried."""
+    hit = Hit(Item(id, space), 0.0)
+    if not space:
+        return LeftOut(hit, "", "no such item is stored", remedy="")
+    reason = f"it is in space {space!r}, which was not asked for"
+    return LeftOut(hit, "", reason, remedy=f"spaces=[{space!r}]")
+
+
+def _explain_absence(context: Context, recipes: Sequence[Recipe], item: Item) -> str:
+    """Return, for each section, why the item is not a candidate."""
     reasons = {
-        recipe.name: recipe_filter(context.query, recipe).refuses(item)
+        recipe.name: recipe_filter(context.query, recipe).rejection_reason(item)
         or NOT_FOUND_REASONS[recipe.source]
         for recipe in recipes
         if recipe.source != "links"
     }
-    return "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())

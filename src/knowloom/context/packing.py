@@ -1,4 +1,4 @@
-"""Choose what goes into the text: render every candidate in every form, count the bytes, take the best set that fits."""
+"""Pack candidates into a token budget: render every form, count it, and choose the best set."""
 
 from __future__ import annotations
 
@@ -16,130 +16,131 @@ from knowloom.model import Chosen, Form, Fragment, Hit, LeftOut
 from knowloom.ports import TokenCounter
 from knowloom.recipes import Recipe
 
-SCALE = 10**12  # values are whole numbers, so that equal is equal on every machine
-MIN_FORM_VALUE = {
-    Form.WHOLE: 3,
-    Form.SUMMARY: 2,
-    Form.POINTER: 1,
-}  # of the least relevant item, too: more of it is always worth more
+SCALE = 10**12  # values are integers, so that ties are ties on every machine
+# Even of the least relevant item, a longer form is worth more.
+MIN_FORM_VALUE = {Form.WHOLE: 3, Form.SUMMARY: 2, Form.POINTER: 1}
 FORM_WEIGHTS = {Form.WHOLE: 1.0, Form.SUMMARY: 0.35, Form.POINTER: 0.05}
 # Share of the optimum that may be missed where candidates need others: exact solutions take many
 # more tables.
 TOLERANCE = 0.01
-MAX_ATTEMPTS = 12  # of fitting again with a smaller budget, when parts counted one by one came to less than the whole
+# Attempts with smaller budgets, where the whole text has more tokens than its pieces.
+MAX_ATTEMPTS = 12
+CACHED_RENDERINGS = 16_384  # items, about 1 KB each
+MAX_CACHED_CHARACTERS = 5_000  # of one item
+MAX_ADDITIVE_CHARACTERS = 100_000  # counters may estimate the tokens of longer texts
+
+ItemNeeds = tuple[tuple[int, ...], ...]  # of each tuple of hits, one must be included
 
 
 @dataclass(frozen=True, slots=True)
 class SectionCandidates:
-    """The ranked candidates of one recipe."""
+    """The ranked candidates of one recipe, which become one section of the context."""
 
     recipe: Recipe
     hits: tuple[Hit, ...]
-    needs: tuple[
-        tuple[tuple[int, ...], ...], ...
-    ] = ()  # per hit: of each tuple of hits (counted through all parts) one must be in
+    needs: tuple[ItemNeeds, ...] = ()  # by hit; hits are numbered through all sections
+
+
+@dataclass(frozen=True, slots=True)
+class PackingResult:
+    """The packed text, its fragments, and the candidates left out with the reasons."""
+
+    text: str
+    tokens: int
+    fragments: tuple[Fragment, ...]
+    left_out: tuple[LeftOut, ...]
+    gap: float  # 0 if no better set fits
 
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """One candidate in one form, ready to be glued in, and what it costs there."""
+    """One candidate in one form, and its tokens in the document."""
 
     form: Form
     text: str
     tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The candidates of a section with their renderings, fullest form first."""
+
+    candidates: SectionCandidates
+    renderings: list[tuple[Rendering, ...]]  # by hit
+    overhead: int  # tokens of the section before its first block
+
+
+_cache: TwoGenerationCache[tuple[object, ...], tuple[Rendering, ...]] = TwoGenerationCache(
+    "renderings", CACHED_RENDERINGS
+)
+_new_rendering, _new_offer = fast_constructor(Rendering), fast_constructor(Offer)
+_new_chosen, _new_left_out = fast_constructor(Chosen), fast_constructor(LeftOut)
+_new_option: Callable[[tuple[int, int]], Option] = partial(tuple.__new__, Option)
+
+
+def pack(
+    candidates: Sequence[SectionCandidates],
+    max_tokens: int | None,
+    layout: Layout,
+    counter: TokenCounter,
+    tolerance: float = 0.0,
+) -> PackingResult:
+    """Return the best set of candidates whose text has at most `max_tokens` tokens.
+
+    Without a limit, all of them are included whole. Where candidates need others, a set within
+    `tolerance` of the optimum is enough.
+    """
+    sections = [
+        _Section(
+            section,
+            [_render(hit, section.recipe, layout, counter) for hit in section.hits],
+            _count_overhead(section, layout, counter),
+        )
+        for section in candidates
+    ]
+    if max_tokens is None:
+        all_whole = Choice(tuple(0 for section in candidates for _ in section.hits), 0, 0)
+        return _build_result(sections, all_whole, layout, counter, 0)
+    room = budget = max(0, max_tokens - counter.count(layout.start) - counter.count(layout.end))
+    for _ in range(MAX_ATTEMPTS):
+        choice = knapsack.choose(_build_groups(sections, budget), budget, tolerance)
+        result = _build_result(sections, choice, layout, counter, room)
+        if result.tokens <= max_tokens:
+            return result
+        budget = max(0, budget - (result.tokens - max_tokens))
+    nothing = Choice((-1,) * len(choice.options), 0, choice.bound)
+    return _build_result(sections, nothing, layout, counter, room)
+
+
 def relationship_needs(
     hits: Sequence[Hit], sections: Sequence[SectionCandidates]
-) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Return, per relationship, the numbers of its ends, counted through the sections before it."""
+) -> tuple[ItemNeeds, ...]:
+    """Return, by relationship, the numbers of its ends among the hits of earlier sections."""
     keys = (hit.item.key for section in sections for hit in section.hits)
     numbers = {key: number for number, key in enumerate(keys)}
     return tuple(tuple((numbers[key],) for key in dict.fromkeys(hit.path)) for hit in hits)
 
 
 def tolerance_of(sections: Sequence[SectionCandidates]) -> float:
+    """Return the tolerance for `pack`: 0 unless candidates need others."""
     return TOLERANCE if any(section.needs for section in sections) else 0.0
 
 
-Renderings = list[list[tuple[Rendering, ...]]]  # by part and by hit
-
-_made, _chosen, _left_out, _offer_of = (
-    fast_constructor(Rendering),
-    fast_constructor(Chosen),
-    fast_constructor(LeftOut),
-    fast_constructor(Offer),
-)
-_option: Callable[[tuple[int, int]], Option] = partial(tuple.__new__, Option)
-
-CACHED_RENDERINGS = 16_384  # items, about 1 KB each
-MAX_CACHED_CHARACTERS = 5_000  # characters
-MAX_ADDITIVE_CHARACTERS = (
-    100_000  # characters; longer texts may be bounded where blocks are counted
-)
-_cache: TwoGenerationCache[tuple[object, ...], tuple[Rendering, ...]] = TwoGenerationCache(
-    "renderings", CACHED_RENDERINGS
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PackingResult:
-    text: str
-    tokens: int
-    fragments: tuple[Fragment, ...]
-    left_out: tuple[LeftOut, ...]
-    gap: float  # 0: no better set fits
-
-
-def pack(
-    parts: Sequence[SectionCandidates],
-    max_tokens: int | None,
-    layout: Layout,
-    counter: TokenCounter,
-    tolerance: float = 0.0,
-) -> PackingResult:
-    """The best set of candidates whose rendered text has at most `max_tokens` tokens; without a limit, all of them whole. Where
-    candidates need others, a set within `tolerance` of the best is enough."""
-    offered = [
-        [_renderings(hit, part.recipe, layout, counter) for hit in part.hits] for part in parts
-    ]
-    overheads = [_overhead(part, layout, counter) for part in parts]
-    if max_tokens is None:
-        choice = Choice(tuple(0 for hits in offered for _ in hits), 0, 0)
-        return _build_result(parts, offered, overheads, choice, layout, counter, 0)
-    room = budget = max(0, max_tokens - counter.count(layout.start) - counter.count(layout.end))
-    for _ in range(MAX_ATTEMPTS):
-        choice = knapsack.choose(_groups(parts, offered, overheads, budget), budget, tolerance)
-        result = _build_result(parts, offered, overheads, choice, layout, counter, room)
-        if result.tokens <= max_tokens:
-            return result
-        budget = max(0, budget - (result.tokens - max_tokens))
-    return _build_result(
-        parts,
-        offered,
-        overheads,
-        Choice((-1,) * len(choice.options), 0, choice.bound),
-        layout,
-        counter,
-        room,
-    )
-
-
-def _renderings(
+def _render(
     hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter
 ) -> tuple[Rendering, ...]:
-    """The forms a candidate may take. The same items come back in request after request: they are remembered by all they show."""
-    between, item = layout.separators.get(recipe.name, layout.separator), hit.item
+    """Return the renderings of a candidate, cached by everything they show.
+
+    The same items recur in request after request.
+    """
+    separator, item = layout.separators.get(recipe.name, layout.separator), hit.item
     properties = repr(item.properties) if item.properties else ""
-    if (
-        not layout.is_cacheable
-        or len(item.title) + len(item.text) + len(item.summary) + len(properties)
-        > MAX_CACHED_CHARACTERS
-    ):
-        return _render_forms(hit, recipe, layout, between, counter)
-    shown = (
+    length = len(item.title) + len(item.text) + len(item.summary) + len(properties)
+    if not layout.is_cacheable or length > MAX_CACHED_CHARACTERS:
+        return _render_forms(hit, recipe, layout, separator, counter)
+    key = (
         layout.name,
-        between,
+        separator,
         counter,
         recipe.forms,
         item.id,
@@ -152,67 +153,67 @@ def _renderings(
         properties,
         hit.via,
     )
-    found = _cache.get(shown)
-    if found is None:
-        found = _render_forms(hit, recipe, layout, between, counter)
-        _cache.put(shown, found)
-    return found
+    renderings = _cache.get(key)
+    if renderings is None:
+        renderings = _render_forms(hit, recipe, layout, separator, counter)
+        _cache.put(key, renderings)
+    return renderings
 
 
 def _render_forms(
-    hit: Hit, recipe: Recipe, layout: Layout, between: str, counter: TokenCounter
+    hit: Hit, recipe: Recipe, layout: Layout, separator: str, counter: TokenCounter
 ) -> tuple[Rendering, ...]:
-    """The fullest form first; a form that saves nothing is not offered."""
-    found: list[Rendering] = []
+    """Render each form, fullest first, and drop forms that save no tokens."""
+    renderings: list[Rendering] = []
     for form in available_forms(hit.item):
         if form is Form.WHOLE or form in recipe.forms:
             text = layout.block(hit, form)
-            tokens = counter.count(text + between)
-            if not found or tokens < found[-1].tokens:
-                found.append(_made(form, text, tokens))
-    return tuple(found)
+            tokens = counter.count(text + separator)
+            if not renderings or tokens < renderings[-1].tokens:
+                renderings.append(_new_rendering(form, text, tokens))
+    return tuple(renderings)
 
 
-def _overhead(part: SectionCandidates, layout: Layout, counter: TokenCounter) -> int:
-    """What a part costs before its first block."""
-    return counter.count(layout.opening(part.recipe.name)) + counter.count(
-        layout.closing + layout.section_separator
-    )
+def _count_overhead(section: SectionCandidates, layout: Layout, counter: TokenCounter) -> int:
+    """Return the tokens of a section's opening, closing and separator."""
+    opening = counter.count(layout.opening(section.recipe.name))
+    return opening + counter.count(layout.closing + layout.section_separator)
 
 
-def _groups(
-    parts: Sequence[SectionCandidates], offered: Renderings, overheads: Sequence[int], budget: int
-) -> list[OfferGroup]:
-    shares = max(1.0, sum(part.recipe.share for part in parts))
-    return [
-        OfferGroup(
-            tuple(
-                _offer(hit, renderings, part, number)
-                for number, (hit, renderings) in enumerate(zip(part.hits, hits, strict=True))
-            ),
-            guaranteed=int(budget * part.recipe.share / shares),
-            cap=int(budget * part.recipe.most),
-            overhead=overhead,
+def _build_groups(sections: Sequence[_Section], budget: int) -> list[OfferGroup]:
+    shares = max(1.0, sum(section.candidates.recipe.share for section in sections))
+    groups = []
+    for section in sections:
+        recipe = section.candidates.recipe
+        groups.append(
+            OfferGroup(
+                _build_offers(section),
+                guaranteed=int(budget * recipe.share / shares),
+                cap=int(budget * recipe.max_share),
+                overhead=section.overhead,
+            )
         )
-        for part, hits, overhead in zip(parts, offered, overheads, strict=True)
-    ]
+    return groups
 
 
-def _offer(
-    hit: Hit, renderings: tuple[Rendering, ...], part: SectionCandidates, number: int
-) -> Offer:
-    worth = SCALE * hit.relevance**part.recipe.sharpness
-    options = [
-        _option((one.tokens, max(MIN_FORM_VALUE[one.form], round(worth * FORM_WEIGHTS[one.form]))))
-        for one in renderings
-    ]
-    return _offer_of(tuple(options), part.needs[number] if part.needs else ())
+def _build_offers(section: _Section) -> tuple[Offer, ...]:
+    """Return the candidates of a section as offers, valued by relevance and form."""
+    candidates, sharpness = section.candidates, section.candidates.recipe.sharpness
+    needs = candidates.needs or ((),) * len(candidates.hits)
+    offers = []
+    for hit, renderings, item_needs in zip(candidates.hits, section.renderings, needs, strict=True):
+        value = SCALE * hit.relevance**sharpness
+        options = []
+        for rendering in renderings:
+            form_value = round(value * FORM_WEIGHTS[rendering.form])
+            min_value = MIN_FORM_VALUE[rendering.form]
+            options.append(_new_option((rendering.tokens, max(min_value, form_value))))
+        offers.append(_new_offer(tuple(options), item_needs))
+    return tuple(offers)
 
 
 def _build_result(
-    parts: Sequence[SectionCandidates],
-    offered: Renderings,
-    overheads: Sequence[int],
+    sections: Sequence[_Section],
     choice: Choice,
     layout: Layout,
     counter: TokenCounter,
@@ -221,52 +222,52 @@ def _build_result(
     fragments: list[Fragment] = []
     left_out: list[LeftOut] = []
     picks = iter(choice.options)
-    for part, hits, overhead in zip(parts, offered, overheads, strict=True):
+    for section in sections:
+        recipe, overhead = section.candidates.recipe, section.overhead
+        name, cap = recipe.name, int(room * recipe.max_share)
         chosen: list[Chosen] = []
-        name, most = part.recipe.name, int(room * part.recipe.most)
-        for hit, renderings, pick in zip(part.hits, hits, picks, strict=False):
+        for hit, renderings, pick in zip(
+            section.candidates.hits, section.renderings, picks, strict=False
+        ):
             if pick >= 0:
-                one = renderings[pick]
-                chosen.append(_chosen(hit, one.form, one.tokens, one.text))
+                rendering = renderings[pick]
+                chosen.append(_new_chosen(hit, rendering.form, rendering.tokens, rendering.text))
             else:
-                left_out.append(
-                    _left_out(
-                        hit, name, _reason(renderings, overhead, most), renderings[0].tokens, ""
-                    )
-                )
-        text = assemble(layout, [(name, [one.text for one in chosen])])
-        tokens = sum(one.tokens for one in chosen) + (overhead if chosen else 0)
+                reason = _explain_omission(renderings, overhead, cap)
+                left_out.append(_new_left_out(hit, name, reason, renderings[0].tokens, ""))
+        text = assemble(layout, [(name, [block.text for block in chosen])])
+        tokens = sum(block.tokens for block in chosen) + (overhead if chosen else 0)
         fragments.append(Fragment(name, tuple(chosen), tokens, text))
     text = assemble(
-        layout, [(fragment.name, [one.text for one in fragment.chosen]) for fragment in fragments]
+        layout,
+        [(fragment.name, [block.text for block in fragment.chosen]) for fragment in fragments],
     )
-    return PackingResult(
-        text,
-        _count_tokens(text, fragments, layout, counter),
-        tuple(fragments),
-        tuple(left_out),
-        choice.gap,
-    )
+    tokens = _count_tokens(text, fragments, layout, counter)
+    return PackingResult(text, tokens, tuple(fragments), tuple(left_out), choice.gap)
 
 
 def _count_tokens(
     text: str, fragments: Sequence[Fragment], layout: Layout, counter: TokenCounter
 ) -> int:
-    """Of the whole text. Where every block is a run of lines that can be counted by itself, nearly all of it has been: only the last one
-    is counted again, as it ends where the text ends."""
+    """Return the tokens of the whole text.
+
+    Where every block can be counted alone, the counts are added up: only the last block is counted
+    again, as it ends where the text ends.
+    """
     shown = [fragment for fragment in fragments if fragment.chosen]
-    lines = [
-        part
+    pieces = [
+        piece
         for fragment in shown
-        for part in (layout.opening(fragment.name), *(one.text for one in fragment.chosen))
+        for piece in (layout.opening(fragment.name), *(block.text for block in fragment.chosen))
     ]
-    if not (
-        lines
+    is_additive = (
+        pieces
         and layout.is_concatenation
         and counter.additive
         and len(text) <= MAX_ADDITIVE_CHARACTERS
-        and all(map(_is_countable_alone, lines))
-    ):
+        and all(map(_is_countable_alone, pieces))
+    )
+    if not is_additive:
         return counter.count(text)
     last = shown[-1].chosen[-1]
     ending = last.tokens if layout.final_newline else counter.count(last.text.rstrip("\n"))
@@ -274,12 +275,12 @@ def _count_tokens(
 
 
 def _is_countable_alone(text: str) -> bool:
-    """Whether no token goes on from a line before to this, or from this to a line that is like it."""
+    """Return True if no token can span the line break before or after the text."""
     return text[-1:] == "\n" and text[0] != "/" and not text[0].isspace()
 
 
-def _reason(renderings: tuple[Rendering, ...], overhead: int, most: int) -> str:
-    least = renderings[-1].tokens + overhead
-    if least > most:
-        return f"too large: its shortest form needs {least} tokens, the limit is {most}"
+def _explain_omission(renderings: tuple[Rendering, ...], overhead: int, cap: int) -> str:
+    shortest = renderings[-1].tokens + overhead
+    if shortest > cap:
+        return f"too large: its shortest form needs {shortest} tokens, the limit is {cap}"
     return f"outweighed: its {renderings[0].tokens} tokens are worth more spent on others"

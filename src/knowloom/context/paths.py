@@ -1,21 +1,20 @@
-"""The way to an item in words: which links led to it, by the titles of the items on the way."""
+"""Paths in words: the edges that led to an item, with the titles of the items along them."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from knowloom.context.packing import SectionCandidates
+from knowloom.formats.fields import encode_printable
 from knowloom.model import Context, Edge, Hit, Item, Key
 from knowloom.ports import Stores
 from knowloom.text.normalisation import collapse_whitespace
 
-MAX_TITLE = (
-    100  # characters of a title; longer ones end behind a word, with a sign that there is more
-)
-EDGE_PHRASES = {  # by the type of a link, what stands between the titles of its source and its target
+MAX_TITLE = 100  # characters; longer titles are cut after a word and end with an ellipsis
+# By edge type: the phrase between the titles of source and target.
+EDGE_PHRASES = {
     "bridge": "names what is in",
     "example_of": "is an example of",
     "foreign_key": "has a foreign key to",
@@ -28,56 +27,57 @@ EDGE_PHRASES = {  # by the type of a link, what stands between the titles of its
     "similar": "is similar to",
 }
 
-_PLAIN = re.compile(r"[^\W_][\w .-]*")
-_HIDDEN = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_quoted = json.JSONEncoder(
-    ensure_ascii=False
-).encode  # a quotation mark inside cannot be taken for the end
+_PLAIN_TYPE = re.compile(r"[^\W_][\w .-]*")
 
 
-def annotate_paths(parts: Sequence[SectionCandidates], stores: Stores) -> list[SectionCandidates]:
-    """The same candidates; those that links led to say by which."""
-    hits = iter(annotate_hits([hit for part in parts for hit in part.hits], stores))
-    return [replace(part, hits=tuple(next(hits) for _ in part.hits)) for part in parts]
+def annotate_paths(
+    sections: Sequence[SectionCandidates], stores: Stores
+) -> list[SectionCandidates]:
+    """Set `via` on the candidates that edges led to."""
+    hits = iter(annotate_hits([hit for section in sections for hit in section.hits], stores))
+    return [replace(section, hits=tuple(next(hits) for _ in section.hits)) for section in sections]
 
 
 def annotate_context(context: Context, stores: Stores) -> Context:
-    """The same context, whose text stays as it is: what links led to says by which, shown or left out."""
-    hits = iter(annotate_hits([*context.hits, *(one.hit for one in context.left_out)], stores))
+    """Set `via` on the hits of a context, shown or left out, without changing its text."""
+    omitted = [entry.hit for entry in context.left_out]
+    hits = iter(annotate_hits([*context.hits, *omitted], stores))
     fragments = [
-        replace(fragment, chosen=tuple(replace(one, hit=next(hits)) for one in fragment.chosen))
+        replace(fragment, chosen=tuple(replace(block, hit=next(hits)) for block in fragment.chosen))
         if fragment.chosen
         else fragment
         for fragment in context.fragments
     ]
-    return replace(
-        context,
-        fragments=tuple(fragments),
-        left_out=tuple(replace(one, hit=next(hits)) for one in context.left_out),
-    )
+    left_out = tuple(replace(entry, hit=next(hits)) for entry in context.left_out)
+    return replace(context, fragments=tuple(fragments), left_out=left_out)
 
 
 def annotate_hits(hits: Sequence[Hit], stores: Stores) -> list[Hit]:
-    """The hits in the same order, each with its path in words. Items on the way that are not among them are read in one call."""
+    """Return the hits with their paths in words; items missing among them are read in one call."""
     items = {hit.item.key: hit.item for hit in hits}
-    absent = sorted({key for hit in hits if hit.links for key in hit.path if key not in items})
-    items |= {item.key: item for item in (stores.items.get(absent) if absent else ())}
+    missing = sorted({key for hit in hits if hit.links for key in hit.path if key not in items})
+    if missing:
+        items |= {item.key: item for item in stores.items.get(missing)}
     return [replace(hit, via=describe_path(hit.links, items)) if hit.links else hit for hit in hits]
 
 
-def describe_path(links: Sequence[Edge], items: Mapping[Key, Item]) -> str:
-    """`"Refund playbook" mentions "Chargeback"`; each link as it is stored, whichever way it was followed."""
+def describe_path(edges: Sequence[Edge], items: Mapping[Key, Item]) -> str:
+    """Return `"Refund playbook" mentions "Chargeback"`.
+
+    Each edge reads from source to target, in whichever direction it was followed.
+    """
     return "; ".join(
-        f"{_name(edge.source_key, items)} {_verb(edge.type)} {_name(edge.target_key, items)}"
-        for edge in links
+        f"{_quote_title(edge.source_key, items)} {_phrase(edge.type)} "
+        f"{_quote_title(edge.target_key, items)}"
+        for edge in edges
     )
 
 
-def _name(key: Key, items: Mapping[Key, Item]) -> str:
-    title = collapse_whitespace(items[key].name if key in items else key[1]) or collapse_whitespace(
-        key[1]
-    )
-    return _HIDDEN.sub(_escape, _quoted(title if len(title) <= MAX_TITLE else _shorten(title)))
+def _quote_title(key: Key, items: Mapping[Key, Item]) -> str:
+    """Return the title as a JSON string: a quotation mark inside cannot be taken for its end."""
+    title = collapse_whitespace(items[key].name) if key in items else ""
+    title = title or collapse_whitespace(key[1])
+    return encode_printable(title if len(title) <= MAX_TITLE else _shorten(title))
 
 
 def _shorten(title: str) -> str:
@@ -85,13 +85,9 @@ def _shorten(title: str) -> str:
     return f"{start.rpartition(' ')[0] or start[:MAX_TITLE]} …"
 
 
-def _verb(type: str) -> str:
-    return EDGE_PHRASES.get(type) or (
-        type.replace("_", " ")
-        if _PLAIN.fullmatch(type)
-        else _HIDDEN.sub(_escape, _quoted(collapse_whitespace(type)))
-    )
-
-
-def _escape(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _phrase(type: str) -> str:
+    if type in EDGE_PHRASES:
+        return EDGE_PHRASES[type]
+    if _PLAIN_TYPE.fullmatch(type):
+        return type.replace("_", " ")
+    return encode_printable(collapse_whitespace(type))

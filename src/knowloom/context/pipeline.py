@@ -1,4 +1,4 @@
-"""One request through all stages: gather and rank each recipe's candidates, fit them under one budget, say what was left out."""
+"""Build a context: gather and rank candidates per recipe, pack them, and compute the digest."""
 
 from __future__ import annotations
 
@@ -23,116 +23,9 @@ from knowloom.tracing import span
 
 log = logging.getLogger(__name__)
 
-RENDERER_VERSION = 7  # raised whenever the same request on the same knowledge would be answered otherwise: chosen, ranked or written
-
-
-def gather_candidates(
-    query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores
-) -> tuple[list[SectionCandidates], list[SourceResult], list[Problem]]:
-    """Each recipe's ranked candidates; it sees what the ones before it found. A store that is down leaves its part empty."""
-    parts: list[SectionCandidates] = []
-    gathered: list[SourceResult] = []
-    problems: list[Problem] = []
-    found: tuple[Hit, ...] = ()
-    pool: dict[Key, float] = {}
-    for recipe in recipes:
-        # The least score is one of the score that weights make: nothing they may still raise is dropped before.
-        unranked = (
-            recipe
-            if recipe.weights == Weights()
-            else replace(recipe, min_score=0.0, limit=recipe.limit * recipe.consider)
-        )
-        try:
-            with span(recipe.source):
-                result = gather(RetrievalRequest(query, vector, stores, found, pool), unranked)
-        except (Unavailable, Conflict) as error:
-            if recipe.required:
-                raise
-            log.warning("recipe %s left empty: %s", recipe.name, error)
-            problems.append(Problem(recipe.name, str(error), error.code))
-            result = SourceResult()
-        with span("rank"):
-            ranked = [
-                hit
-                for hit in rank(result.hits, query, recipe.weights, recipe.types)
-                if hit.score >= recipe.min_score
-            ]
-            hits = tuple(
-                _limit_properties(hit, recipe)
-                for hit in (ranked[: recipe.limit] if recipe.consider > 1 else ranked)
-            )
-        parts = (
-            [replace(part, hits=_with_walk_scores(part.hits, result.walk_scores)) for part in parts]
-            if result.walk_scores
-            else parts
-        )
-        parts.append(
-            SectionCandidates(
-                recipe, hits, relationship_needs(hits, parts) if recipe.source == "links" else ()
-            )
-        )
-        pool |= result.pool
-        gathered.append(result)
-        found = tuple(hit for part in parts for hit in part.hits)
-    parts = _drop_surplus(parts)
-    return annotate_paths(parts, stores) if query.paths else parts, gathered, problems
-
-
-def _drop_surplus(parts: list[SectionCandidates]) -> list[SectionCandidates]:
-    """Without the hits that search took because the budget might have held them, where better candidates, those that links lead to among them, have text enough
-    to fill it: they would be rendered and counted for nothing. Only parts that get all their tokens by worth are compared."""
-    shared = [part for part in parts if part.recipe.share == 0 and part.hits]
-    room = max([part.recipe.room for part in shared], default=0)
-    if not room or len(shared) == 1 or any(part.needs for part in parts):
-        return parts
-    best: set[Key] = set()
-    left = room
-    for hit in sorted(
-        [hit for part in shared for hit in part.hits],
-        key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space),
-    ):
-        if left <= 0:
-            break
-        best.add(hit.item.key)
-        left -= effective_length(hit.item, room)
-    return [
-        replace(part, hits=_keep_best(part.hits, best))
-        if part.recipe.room and part.recipe.share == 0
-        else part
-        for part in parts
-    ]
-
-
-def _keep_best(hits: Sequence[Hit], best: Container[Key]) -> tuple[Hit, ...]:
-    return tuple(
-        [hit for place, hit in enumerate(hits) if place < MIN_CANDIDATES or hit.item.key in best]
-    )
-
-
-def _with_walk_scores(hits: Sequence[Hit], worth: Mapping[Key, float]) -> tuple[Hit, ...]:
-    """The same candidates, where a walk says how much each matters once it is known what they lead to."""
-    return tuple(
-        [
-            _with_walk_score(hit, worth[key]) if (key := hit.item.key) in worth else hit
-            for hit in hits
-        ]
-    )
-
-
-def _with_walk_score(hit: Hit, worth: float) -> Hit:
-    return with_score(hit, hit.score, {**hit.signals, "walk": worth})
-
-
-def _limit_properties(hit: Hit, recipe: Recipe) -> Hit:
-    """With no more of its properties than the recipe wants."""
-    if len(hit.item.properties) <= recipe.max_properties:
-        return hit
-    return replace(
-        hit,
-        item=replace(
-            hit.item, properties=dict(islice(hit.item.properties.items(), recipe.max_properties))
-        ),
-    )
+# Part of the digest: raised when the same request on the same knowledge gives another context.
+RENDERER_VERSION = 7
+CACHED_RECIPES = 64  # lists of recipes, with dozens of fields each; requests use few
 
 
 def build_context(
@@ -143,51 +36,156 @@ def build_context(
     counter: TokenCounter,
     problems: Sequence[Problem],
 ) -> Context:
-    """The context for a query. `problems` are those that were met before the first stage."""
-    parts, gathered, more = gather_candidates(query, recipes, vector, stores)
-    more += _check_entity(query, stores)
+    """Return the context for a query. `problems` are those that occurred before retrieval."""
+    sections, results, new_problems = gather_candidates(query, recipes, vector, stores)
+    new_problems += _check_entity(query, stores)
+    layout, tolerance = get_layout(query.format), tolerance_of(sections)
     with span("fit"):
-        fitted = pack(
-            parts, query.max_tokens, get_layout(query.format), counter, tolerance_of(parts)
-        )
+        packed = pack(sections, query.max_tokens, layout, counter, tolerance)
     stats = Stats(
-        searched=sum(one.searched for one in gathered),
-        expanded=sum(one.expanded for one in gathered),
-        max_depth=max((one.max_depth for one in gathered), default=0),
-        candidates=sum(len(part.hits) for part in parts),
+        searched=sum(result.searched for result in results),
+        expanded=sum(result.expanded for result in results),
+        max_depth=max((result.max_depth for result in results), default=0),
+        candidates=sum(len(section.hits) for section in sections),
         token_counter=counter.name,
-        optimality_gap=fitted.gap,
+        optimality_gap=packed.gap,
     )
-    failed = {problem.part: problem.reason for problem in more}
+    reasons = {problem.part: problem.reason for problem in new_problems}
     fragments = tuple(
-        replace(fragment, problem=failed.get(fragment.name, "")) for fragment in fitted.fragments
+        replace(fragment, problem=reasons.get(fragment.name, "")) for fragment in packed.fragments
     )
     return Context(
-        text=fitted.text,
-        tokens=fitted.tokens,
+        text=packed.text,
+        tokens=packed.tokens,
         query=query,
         fragments=fragments,
-        left_out=fitted.left_out,
-        degraded=(*problems, *more),
-        digest=digest(query, recipes, vector, stores, counter, more),
+        left_out=packed.left_out,
+        degraded=(*problems, *new_problems),
+        digest=compute_digest(query, recipes, vector, stores, counter, new_problems),
         stats=stats,
     )
 
 
-def _check_entity(query: Query, stores: Stores) -> list[Problem]:
-    """That the request is about an entity of which nothing is stored."""
-    if query.entity is None or not query.spaces or entity_keys(query, stores):
-        return []
+def gather_candidates(
+    query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores
+) -> tuple[list[SectionCandidates], list[SourceResult], list[Problem]]:
+    """Return the ranked candidates of each recipe, which sees the hits of those before it.
+
+    The section of a recipe whose store is unavailable stays empty.
+    """
+    sections: list[SectionCandidates] = []
+    results: list[SourceResult] = []
+    problems: list[Problem] = []
+    request = RetrievalRequest(query, vector, stores)
+    for recipe in recipes:
+        try:
+            with span(recipe.source):
+                result = gather(request, _unranked(recipe))
+        except (Unavailable, Conflict) as error:
+            if recipe.required:
+                raise
+            log.warning("recipe %s left empty: %s", recipe.name, error)
+            problems.append(Problem(recipe.name, str(error), error.code))
+            result = SourceResult()
+        with span("rank"):
+            hits = _rank_hits(result.hits, query, recipe)
+        if scores := result.walk_scores:
+            sections = [
+                replace(section, hits=_with_walk_scores(section.hits, scores))
+                for section in sections
+            ]
+        needs = relationship_needs(hits, sections) if recipe.source == "links" else ()
+        sections.append(SectionCandidates(recipe, hits, needs))
+        results.append(result)
+        earlier_hits = tuple(hit for section in sections for hit in section.hits)
+        request = replace(request, earlier_hits=earlier_hits, pool={**request.pool, **result.pool})
+    sections = _drop_surplus(sections)
+    return annotate_paths(sections, stores) if query.paths else sections, results, problems
+
+
+def _unranked(recipe: Recipe) -> Recipe:
+    """Return the recipe for its source, which scores before the weights of the recipe apply.
+
+    `min_score` is compared with the weighted score, so the source must not drop anything by it.
+    """
+    if recipe.weights == Weights():
+        return recipe
+    return replace(recipe, min_score=0.0, limit=recipe.limit * recipe.consider)
+
+
+def _rank_hits(hits: Sequence[Hit], query: Query, recipe: Recipe) -> tuple[Hit, ...]:
+    ranked = rank(hits, query, recipe.weights, recipe.types)
+    good = [hit for hit in ranked if hit.score >= recipe.min_score]
+    if recipe.consider > 1:
+        good = good[: recipe.limit]
+    return tuple([_limit_properties(hit, recipe) for hit in good])
+
+
+def _limit_properties(hit: Hit, recipe: Recipe) -> Hit:
+    properties = hit.item.properties
+    if len(properties) <= recipe.max_properties:
+        return hit
+    limited = dict(islice(properties.items(), recipe.max_properties))
+    return replace(hit, item=replace(hit.item, properties=limited))
+
+
+def _with_walk_scores(hits: Sequence[Hit], scores: Mapping[Key, float]) -> tuple[Hit, ...]:
+    """Add the scores of a walk, which knows where the hits lead, to their signals."""
+    return tuple(
+        [
+            with_score(hit, hit.score, {**hit.signals, "walk": scores[key]})
+            if (key := hit.item.key) in scores
+            else hit
+            for hit in hits
+        ]
+    )
+
+
+def _drop_surplus(sections: list[SectionCandidates]) -> list[SectionCandidates]:
+    """Drop search hits that better candidates of any section would displace from the budget.
+
+    They would be rendered and counted in vain. Only sections without a guaranteed share compete.
+    """
+    shared = [section for section in sections if section.recipe.share == 0 and section.hits]
+    room = max([section.recipe.room for section in shared], default=0)
+    if not room or len(shared) == 1 or any(section.needs for section in sections):
+        return sections
+    best: set[Key] = set()
+    left = room
+    for hit in sorted(
+        [hit for section in shared for hit in section.hits],
+        key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space),
+    ):
+        if left <= 0:
+            break
+        best.add(hit.item.key)
+        left -= effective_length(hit.item, room)
     return [
-        Problem(
-            "entity",
-            f"no item {query.entity!r} in {', '.join(query.spaces)}: the answer is as for nobody",
-            "unknown_entity",
-        )
+        replace(section, hits=_keep_best(section.hits, best))
+        if section.recipe.room and section.recipe.share == 0
+        else section
+        for section in sections
     ]
 
 
-def digest(
+def _keep_best(hits: Sequence[Hit], best: Container[Key]) -> tuple[Hit, ...]:
+    return tuple(
+        [hit for place, hit in enumerate(hits) if place < MIN_CANDIDATES or hit.item.key in best]
+    )
+
+
+def _check_entity(query: Query, stores: Stores) -> list[Problem]:
+    """Return a problem if the query is about an entity that is not stored."""
+    if query.entity is None or not query.spaces or entity_keys(query, stores):
+        return []
+    reason = (
+        f"entity {query.entity!r} not found in {', '.join(query.spaces)}; "
+        "the context is not personalised"
+    )
+    return [Problem("entity", reason, "unknown_entity")]
+
+
+def compute_digest(
     query: Query,
     recipes: Sequence[Recipe],
     vector: Vector | None,
@@ -195,25 +193,26 @@ def digest(
     counter: TokenCounter,
     problems: Sequence[Problem],
 ) -> str:
-    """Names an answer by all that it depends on: knowledge, request, recipes, renderer, tokens, and what could not be reached.
-    Equal digests, equal bytes, as long as an embedder gives a text one vector only: vectors are named by their embedder."""
-    knowledge = {
-        info.name: (info.digest, info.links_digest) for info in stores.items.spaces(query.spaces)
-    }
+    """Return a hash of everything a context depends on.
+
+    That is knowledge, query, recipes, renderer, token counter, and unavailable stores. Contexts
+    with equal digests have equal bytes if the embedder is deterministic: vectors are identified by
+    their embedder.
+    """
+    spaces = stores.items.spaces(query.spaces)
+    knowledge = {info.name: (info.digest, info.links_digest) for info in spaces}
+    vectors: tuple[object, ...] = ()
+    query_vector = ""
+    if vector is not None:
+        vectors = (stores.vectors.fingerprint(), stores.vectors.count_missing(query.spaces))
+        if query.vector:  # passed by the caller, and not embedded from the text
+            query_vector = hashlib.sha256(vector.tobytes()).hexdigest()
     inputs = (
         repr(RENDERER_VERSION),
         repr(sorted(knowledge.items())),
-        repr(
-            ()
-            if vector is None
-            else (stores.vectors.fingerprint(), stores.vectors.count_missing(query.spaces))
-        ),
+        repr(vectors),
         repr([(problem.part, problem.code) for problem in problems]),
-        repr(
-            ""
-            if vector is None or not query.vector
-            else hashlib.sha256(vector.tobytes()).hexdigest()
-        ),  # one that was given, and not made from the text
+        repr(query_vector),
         repr(replace(query, vector=())),
         _recipes_repr(tuple(recipes)),
         repr(counter.name),
@@ -222,6 +221,4 @@ def digest(
     return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()
 
 
-_recipes_repr: Callable[[tuple[Recipe, ...]], str] = cached("recipe digests", 64)(
-    repr
-)  # the same few in all requests, with dozens of fields each
+_recipes_repr: Callable[[tuple[Recipe, ...]], str] = cached("recipe digests", CACHED_RECIPES)(repr)

@@ -59,7 +59,8 @@ def _search_once(
     if vector is not None:
         result = stores.vectors.search_vector(vector, only, depth)
         vector_scores, considered = dict(result.matches), result.considered
-    vector_matches, term_matches = tuple(vector_scores), ()
+    vector_matches = tuple(vector_scores)
+    term_matches: tuple[Key, ...] = ()
     if vector is None or recipe.mode == "hybrid":
         result = stores.words.search_text(text, only, depth, also=vector_matches)
         term_scores, considered = dict(result.matches), max(considered, result.considered)

@@ -61,7 +61,7 @@ def expand(
         )
         seed_edges = tuple(edges) if seed_edges is None else seed_edges
         if only.created_to is not None:
-            edges = [edge for edge in edges if edge.known_at(only.created_to)]
+            edges = [edge for edge in edges if edge.is_known_at(only.created_to)]
         steps = _best_steps(edges, hops, hop)
         visible = items.visible(list(steps), only)
         scores.update({key: round(steps[key].weight / (hop + recipe.near), 6) for key in visible})

@@ -192,7 +192,7 @@ def gather_relationships(request: RetrievalRequest, recipe: Recipe) -> SourceRes
     hits = [
         _relationship_hit(edge, ends[edge.source_key], ends[edge.target_key])
         for edge in edges
-        if edge.source_key in ends and edge.target_key in ends and edge.known_at(query.as_of)
+        if edge.source_key in ends and edge.target_key in ends and edge.is_known_at(query.as_of)
     ]
     hits.sort(key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
     return SourceResult(tuple(hits[: recipe.limit]))

@@ -71,7 +71,7 @@ class WalkGraph:
             # The keys of both ends, without the cost of two property calls.
             space, weight = edge.space, edge.weight
             source, target = (space, edge.source), (edge.target_space or space, edge.target)
-            if source == target or (until is not None and not edge.known_at(until)):
+            if source == target or (until is not None and not edge.is_known_at(until)):
                 continue
             neighbours = adjacency.get(source)
             if neighbours is not None and weight > neighbours.get(target, NO_EDGE)[0]:

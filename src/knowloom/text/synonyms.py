@@ -1,6 +1,7 @@
-"""Words that mean nearly the same: questions ask for a spouse, texts tell of a wife.
+"""Synonyms of terms: a query may ask for a spouse where a text mentions a wife.
 
-The table was made from the word vectors of the bundled embedder (tools/build_synonyms.py): a line for each stem, with those near to it.
+The table was computed from the word vectors of the bundled embedder (tools/build_synonyms.py); each
+line has a stem and the stems nearest to it.
 """
 
 from __future__ import annotations
@@ -14,17 +15,15 @@ TABLE = Path(__file__).with_name("synonyms.txt")
 
 
 def find_synonyms(stem: str) -> tuple[str, ...]:
-    """The stems that mean nearly the same as this one, nearest first; none for a word that the table does not know."""
-    lines, begins = _lines(), f"{stem}: "
-    place = bisect_left(lines, begins)
-    return (
-        tuple(lines[place].split(" ")[1:])
-        if place < len(lines) and lines[place].startswith(begins)
-        else ()
-    )
+    """Return the synonyms of a stem, nearest first; empty if the table does not have it."""
+    lines, prefix = _read_lines(), f"{stem}: "
+    place = bisect_left(lines, prefix)
+    if place < len(lines) and lines[place].startswith(prefix):
+        return tuple(lines[place].split(" ")[1:])
+    return ()
 
 
 @cached("synonyms", 1)
-def _lines() -> list[str]:
-    """The table as it is, in order: a dictionary of it takes ten times as long to make."""
+def _read_lines() -> list[str]:
+    """Return the sorted lines of the table: building a dictionary takes ten times as long."""
     return TABLE.read_text(encoding="ascii").splitlines()
