@@ -10,22 +10,22 @@ from importlib.metadata import entry_points
 from inspect import Parameter, getattr_static, signature
 from typing import Any
 
-from knowloom.errors import Invalid, MissingExtra, unknown, unnamed
+from knowloom.errors import Invalid, MissingExtra, invalid_store_url, unknown_name
 from knowloom.ports import LLM, Embedder, NameFinder, Stores
-from knowloom.stores.composite import Layers
+from knowloom.stores.composite.store import CompositeStore
 
 # Plug-ins add to these through the entry point groups "knowloom.stores", "knowloom.embedders", "knowloom.llms" and "knowloom.names".
 STORES = {
     "file": "knowloom.stores.file.store:FileStore",
-    "memory": "knowloom.stores.memory:MemoryStore",
+    "memory": "knowloom.stores.memory.store:MemoryStore",
     "networkx": "knowloom.stores.networkx:NetworkxStore",
     "sqlite": "knowloom.stores.sqlite.store:SqliteStore",
 }
 EMBEDDERS = {
     "minilm": "knowloom.embedders.minilm:MiniLM",
-    "openai": "knowloom.embedders.openai:OpenAI",
+    "openai": "knowloom.embedders.openai:OpenAIEmbedder",
 }
-LLMS = {"openai": "knowloom.llms.openai:OpenAI"}
+LLMS = {"openai": "knowloom.llms.openai:OpenAIChat"}
 NAMES = {"spacy": "knowloom.ner.spacy:SpacyNames"}
 ROLES = ("items", "metadata", "words", "vectors", "graph")
 
@@ -36,12 +36,12 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
     """One URL for everything; `metadata=` (profiles), `words=`, `vectors=`, `graph=` move a role elsewhere. Each URL is opened once."""
     for role in roles:
         if role not in ROLES:
-            raise unknown("role", role, ROLES)
+            raise unknown_name("role", role, ROLES)
     where = {role: roles.get(role, url) for role in ROLES}
     where["metadata"] = roles.get("metadata", where["items"])
     for address in where.values():
         if not isinstance(address, str):
-            raise unnamed(address)
+            raise invalid_store_url(address)
     shared = [
         role
         for role in ROLES
@@ -65,7 +65,7 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
     if len(opened) == 1:
         return Stores(*[opened[where["items"]]] * 4)
     apart = opened[where["metadata"]] if where["metadata"] != where["items"] else None
-    layers = Layers(
+    layers = CompositeStore(
         opened[where["items"]],
         opened[where["words"]],
         opened[where["vectors"]],
@@ -81,7 +81,7 @@ def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     scheme, rest = (found[1], url[found.end() :]) if found else ("sqlite", url)
     # As elsewhere: sqlite:///relative.db and sqlite:////absolute.db
     if scheme == "sqlite" and not rest.removeprefix("///").strip():
-        raise unnamed(url)
+        raise invalid_store_url(url)
     adapter = _load("store", "knowloom.stores", STORES, scheme)
     possible = getattr(adapter, "ROLES", ROLES)
     for role in roles:
@@ -136,7 +136,7 @@ def open_embedder(name: str, **settings: Any) -> Embedder:
         if setting not in takes and not any(
             one.kind is Parameter.VAR_KEYWORD for one in takes.values()
         ):
-            raise unknown(f"setting of {scheme}", setting, list(takes)[1:])
+            raise unknown_name(f"setting of {scheme}", setting, list(takes)[1:])
     embedder: Embedder = opener(rest, **settings)
     return embedder
 
@@ -164,7 +164,7 @@ def open_names(name: str) -> NameFinder:
 def _load(what: str, group: str, table: Mapping[str, str], name: str) -> Any:
     known = {point.name: point.value for point in entry_points(group=group)} | dict(table)
     if name not in known:
-        raise unknown(what, name, known)
+        raise unknown_name(what, name, known)
     module, _, attribute = known[name].partition(":")
     try:
         return getattr(import_module(module), attribute)

@@ -26,7 +26,7 @@ from knowloom.files import safe_name
 from knowloom.model import Batch, Filter
 from knowloom.ports import Stores
 from knowloom.registry import open_store, open_stores
-from knowloom.stores.composite import CompositeStore
+from knowloom.stores.composite.store import CompositeStore
 from knowloom.stores.file import folder as files
 from knowloom.stores.file.store import FileStore
 from knowloom.stores.memory.store import MemoryStore
@@ -397,7 +397,7 @@ def test_an_item_in_two_layers_is_reported_and_repaired(tmp_path: Path) -> None:
         with pytest.raises(Unavailable):
             kb.add(maya(kind=Kind.NODE))
         profiles.failing = False
-        assert any("two layers" in problem for problem in kb.verify())
+        assert any("two stores" in problem for problem in kb.verify())
         kb.reindex()
         assert (kb.verify(), [one.kind for one in kb.items()]) == ([], [Kind.NODE])
 
@@ -503,12 +503,12 @@ def test_a_file_that_is_not_json_is_named_and_nothing_is_lost(tmp_path: Path) ->
 
 def test_a_newer_format_and_a_foreign_folder_are_left_alone(tmp_path: Path) -> None:
     FileStore.open(str(tmp_path / "x"))
-    (tmp_path / "x" / files.MARK).write_text('{"format": 99}')
+    (tmp_path / "x" / files.MARKER).write_text('{"format": 99}')
     with pytest.raises(Unavailable, match="newer knowloom") as caught:
         FileStore.open(str(tmp_path / "x"))
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / "letter.txt").write_text("dear")
-    with pytest.raises(Corrupt, match="something else"):
+    with pytest.raises(Corrupt, match="another program"):
         FileStore.open(str(tmp_path / "y"))
     (tmp_path / "g.json").write_text('{"format": 99, "edges": []}')
     with pytest.raises(Unavailable, match="newer knowloom"):
@@ -520,6 +520,35 @@ def test_a_newer_format_and_a_foreign_folder_are_left_alone(tmp_path: Path) -> N
         "newer_version",
         "dear",
     )
+
+
+@pytest.mark.parametrize("marker", [files.LEGACY_MARKER, files.MARKER])
+def test_a_folder_of_a_pre_release_version_is_refused_and_left_untouched(
+    tmp_path: Path, marker: str
+) -> None:
+    contents = {
+        marker: b'{"format": 1}',
+        files.LOG: b'{"number": 1}\n',
+        files.JOURNAL: b'{"files": {}, "log": "", "offset": 0}',
+        files.LOCK: b"",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(Corrupt, match="pre-release version with another file format") as caught:
+        FileStore.open(str(tmp_path))
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == contents
+    assert caught.value.code == "foreign_file"
+
+
+def test_a_graph_file_of_a_pre_release_version_is_refused_and_left_untouched(
+    tmp_path: Path,
+) -> None:
+    content = b'{"format":1,"edges":[]}'
+    (tmp_path / "graph.json").write_bytes(content)
+    with pytest.raises(Corrupt, match="pre-release version with another file format") as caught:
+        NetworkxStore.open(str(tmp_path / "graph.json"))
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"graph.json": content}
+    assert caught.value.code == "foreign_file"
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "foreign", "log"])

@@ -627,6 +627,13 @@ def test_a_file_of_another_program_is_refused_and_left_alone(path: str, version:
     assert refused(path) == "foreign_file"
 
 
+def test_a_file_of_a_pre_release_version_is_refused_and_left_untouched(path: str) -> None:
+    run(path, f"PRAGMA application_id={database.LEGACY_APPLICATION_ID}", "CREATE TABLE item(id)")
+    with pytest.raises(Corrupt, match="pre-release version with another file format"):
+        SqliteStore.open(path)
+    assert refused(path) == "foreign_file"
+
+
 @pytest.mark.parametrize(
     "content",
     [b"hello", random.Random(1).randbytes(9000), b"SQLite format 3\0" + bytes(84)],

@@ -1,11 +1,11 @@
-"""Links in a networkx graph, with a JSON file behind it: for programs that want to run graph algorithms over their knowledge."""
+"""Edges in a networkx graph with a JSON file behind it, for programs that run graph algorithms."""
 
 from __future__ import annotations
 
 import heapq
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -17,26 +17,29 @@ from knowloom.errors import Corrupt, Unavailable
 from knowloom.files import RefreshLock, lock_file, translate_errors, write_atomic
 from knowloom.model import AUTOMATIC, Batch, Edge, EdgeKey, Key
 
-FORMAT = 1
+FORMAT = 2
 
 
 class NetworkxStore:
-    """A MultiDiGraph whose nodes are (space, id) and whose edges have the type as key and the Edge as "edge". Every write writes the file
-    anew, whole or not at all. Without a path the graph is only in memory."""
+    """A MultiDiGraph with nodes (space, id), edge types as keys and the Edge as attribute "edge".
+
+    Each write replaces the file atomically. Without a path the graph is only in memory.
+    """
 
     ROLES = ("graph",)
 
     def __init__(self, path: str) -> None:
         self._path = Path(path) if path else None
         self._graph: Any = networkx.MultiDiGraph()
-        self._seen: tuple[int, int, int] | None = (
-            None  # number, time and size of the file that is in memory
-        )
+        # Inode, modification time and size of the file in memory.
+        self._stamp: tuple[int, int, int] | None = None
         self._guard = RefreshLock(str(self._path), self._refresh)
-        if self._path is not None and not self._path.absolute().parent.is_dir():
-            raise Unavailable(
-                f"cannot create {path!r}: the folder {str(self._path.absolute().parent)!r} does not exist"
-            )
+        if self._path is not None:
+            folder = self._path.absolute().parent
+            if not folder.is_dir():
+                raise Unavailable(
+                    f"cannot create {path!r}: the folder {str(folder)!r} does not exist"
+                )
         with self.reading():
             pass
 
@@ -49,44 +52,40 @@ class NetworkxStore:
 
     @property
     def graph(self) -> Any:
-        """The networkx.MultiDiGraph itself, as it is now. To be read, not to be changed."""
+        """The current networkx.MultiDiGraph, which must not be changed."""
         with self.reading():
             return self._graph
 
     def reading(self) -> AbstractContextManager[None]:
-        """The outermost block looks what other processes wrote; inside it nothing changes."""
+        """Load what other processes wrote; inside the outermost block nothing changes."""
         return self._guard.reading()
 
     def _refresh(self) -> None:
         if self._path is None or not self._path.exists():
             return
         with translate_errors(str(self._path)):
-            with self._path.open(
-                "rb"
-            ) as file:  # one file, opened once: it cannot be replaced between the two looks
-                found = _stamp(file.fileno())
-                if found == self._seen:
+            # Opened once: another process may replace the file between two opens.
+            with self._path.open("rb") as file:
+                stamp = _read_stamp(file.fileno())
+                if stamp == self._stamp:
                     return
                 data = file.read()
-            self._graph = _graph(_edges(self._path, data))
-            self._seen = found
+            self._graph = _build_graph(_decode_edges(self._path, data))
+            self._stamp = stamp
 
     def apply(self, batch: Batch) -> None:
         with self._guard.exclusive():
             if self._path is None:
-                self._graph = _changed(self._graph, batch)
+                self._graph = _apply_batch(self._graph, batch)
                 return
-            with (
-                translate_errors(str(self._path)),
-                lock_file(self._path.with_name(f"{self._path.name}.lock")),
-            ):
+            lock = self._path.with_name(f"{self._path.name}.lock")
+            with translate_errors(str(self._path)), lock_file(lock):
                 self._refresh()
-                changed = _changed(self._graph, batch)
-                rows = [
-                    codec.edge_to_dict(edge)
-                    for edge in sorted(_all(changed), key=lambda one: one.key)
-                ]
-                write_atomic(self._path, codec.to_json({"format": FORMAT, "edges": rows}).encode())
+                changed = _apply_batch(self._graph, batch)
+                edges = sorted(_all_edges(changed), key=lambda edge: edge.key)
+                rows = [codec.edge_to_dict(edge) for edge in edges]
+                text = codec.to_json({"format": FORMAT, "edges": rows})
+                write_atomic(self._path, text.encode())
                 self._refresh()
 
     def edges_of(
@@ -98,37 +97,27 @@ class NetworkxStore:
         min_weight: float = 0.0,
         automatic: bool | None = None,
     ) -> list[Edge]:
-        found: dict[EdgeKey, Edge] = {}
+        result: dict[EdgeKey, Edge] = {}
         with self.reading():
             for key in dict.fromkeys(keys):
                 for edges in (self._graph.out_edges, self._graph.in_edges):
-                    side = (
+                    selected = (
                         edge
                         for *_, edge in edges([key], data="edge")
-                        if edge.space in spaces and edge.target_key[0] in spaces
+                        if edge.space in spaces
+                        and edge.target_key[0] in spaces
+                        and edge.weight >= min_weight
+                        and (not types or edge.type in types)
+                        and _has_origin(edge, automatic)
                     )
-                    whose = (
-                        edge
-                        for edge in side
-                        if automatic is None or automatic == (edge.origin == AUTOMATIC)
-                    )
-                    wanted = (
-                        edge
-                        for edge in whose
-                        if edge.weight >= min_weight and (not types or edge.type in types)
-                    )
-                    found.update(
-                        {edge.key: edge for edge in heapq.nsmallest(limit, wanted, key=_heaviest)}
-                    )
-        return list(map(codec.given, sorted(found.values(), key=_heaviest)))
+                    heaviest = heapq.nsmallest(limit, selected, key=_heaviest_first)
+                    result.update({edge.key: edge for edge in heaviest})
+        return list(map(codec.given, sorted(result.values(), key=_heaviest_first)))
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         with self.reading():
-            return [
-                codec.given(self._graph.edges[key]["edge"])
-                for key in keys
-                if self._graph.has_edge(*key)
-            ]
+            stored = (key for key in keys if self._graph.has_edge(*key))
+            return [codec.given(self._graph.edges[key]["edge"]) for key in stored]
 
     def edges(
         self,
@@ -138,63 +127,74 @@ class NetworkxStore:
         automatic: bool | None = None,
     ) -> list[Edge]:
         with self.reading():
-            owned = (
+            selected = (
                 edge
-                for edge in _all(self._graph)
-                if edge.space in spaces and (after is None or edge.key > after.key)
+                for edge in _all_edges(self._graph)
+                if edge.space in spaces
+                and (after is None or edge.key > after.key)
+                and _has_origin(edge, automatic)
             )
-            wanted = (
-                edge
-                for edge in owned
-                if automatic is None or (edge.origin == AUTOMATIC) is automatic
-            )
-            return list(map(codec.given, heapq.nsmallest(limit, wanted, key=lambda edge: edge.key)))
+            page = heapq.nsmallest(limit, selected, key=lambda edge: edge.key)
+            return list(map(codec.given, page))
 
 
-def _all(graph: Any) -> Iterator[Edge]:
+def _all_edges(graph: Any) -> Iterator[Edge]:
     return (edge for *_, edge in graph.edges(data="edge"))
 
 
-def _graph(edges: Sequence[Edge]) -> Any:
-    made = networkx.MultiDiGraph()
+def _build_graph(edges: Iterable[Edge]) -> Any:
+    graph = networkx.MultiDiGraph()
     for edge in edges:
-        made.add_edge(*edge.key, edge=edge, weight=edge.weight)
-    return made
+        graph.add_edge(*edge.key, edge=edge, weight=edge.weight)
+    return graph
 
 
-def _changed(graph: Any, batch: Batch) -> Any:
-    """A new graph with the batch done; the old one stays as it is, for whoever reads it."""
-    links = {edge.key: edge for edge in _all(graph)}
-    gone = set(batch.deleted)
-    for key in [key for key in links if key[0] in gone or key[1] in gone] + list(
-        batch.deleted_edges
-    ):
-        links.pop(key, None)
+def _apply_batch(graph: Any, batch: Batch) -> Any:
+    """Return a new graph with the batch applied; readers may still use the old one."""
+    edges = {edge.key: edge for edge in _all_edges(graph)}
+    deleted = set(batch.deleted)
+    incident = [key for key in edges if key[0] in deleted or key[1] in deleted]
+    for key in (*incident, *batch.deleted_edges):
+        edges.pop(key, None)
     for edge in batch.edges:
-        links[edge.key] = codec.edge_from_dict(json.loads(codec.to_json(codec.edge_to_dict(edge))))
-    return _graph(list(links.values()))
+        row = json.loads(codec.to_json(codec.edge_to_dict(edge)))
+        edges[edge.key] = codec.edge_from_dict(row)
+    return _build_graph(edges.values())
 
 
-def _edges(path: Path, data: bytes) -> list[Edge]:
+def _decode_edges(path: Path, data: bytes) -> list[Edge]:
     try:
         row = json.loads(data)
-        if row["format"] > FORMAT:
+        version = row["format"]
+        if version > FORMAT:
             raise Unavailable(
-                f"{str(path)!r} was written by a newer knowloom (format {row['format']}, this one knows {FORMAT}): upgrade knowloom",
+                f"{str(path)!r} was written by a newer knowloom (format {version}, "
+                f"this one supports {FORMAT}): upgrade knowloom",
                 "newer_version",
             )
-        return [codec.edge_from_dict(one) for one in row["edges"]]
+        if version < FORMAT:
+            raise Corrupt(
+                f"{str(path)!r} was written by a pre-release version with another file format; "
+                "export it with that version and load it again",
+                "foreign_file",
+            )
+        return [codec.edge_from_dict(edge) for edge in row["edges"]]
     except (ValueError, TypeError, LookupError) as error:
         raise Corrupt(
-            f"{str(path)!r} is not a graph that knowloom wrote ({error}): restore it, or move it away and run reindex",
+            f"{str(path)!r} is not a graph that knowloom wrote ({error}): "
+            "restore it, or move it away and run reindex",
             "corrupt",
         ) from error
 
 
-def _stamp(handle: int) -> tuple[int, int, int]:
-    found = os.fstat(handle)
-    return (found.st_ino, found.st_mtime_ns, found.st_size)
+def _has_origin(edge: Edge, automatic: bool | None) -> bool:
+    return automatic is None or automatic == (edge.origin == AUTOMATIC)
 
 
-def _heaviest(edge: Edge) -> tuple[float, str, str, str, Key, Key]:
+def _read_stamp(handle: int) -> tuple[int, int, int]:
+    status = os.fstat(handle)
+    return (status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def _heaviest_first(edge: Edge) -> tuple[float, str, str, str, Key, Key]:
     return (-edge.weight, edge.source, edge.target, edge.type, edge.source_key, edge.target_key)

@@ -1,1 +1,1 @@
-"""Knowledge in a folder of JSON files. `store` is the adapter; `folder` reads and writes the files."""
+"""Items and edges in a folder: `store` is the adapter, `folder` reads and writes the files."""

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from knowloom.errors import Conflict
-from knowloom.model import Filter, Found, Item, Key
+from knowloom.model import Filter, IndexResult, Item, Key
 from knowloom.ports import Vector
 from knowloom.stores.memory.item_store import MemoryItems, synchronized
 from knowloom.text import words
@@ -27,14 +27,16 @@ class MemoryIndexes(MemoryItems):
             self._spaces[item.space].index(item)
 
     @synchronized
-    def search_text(self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()) -> Found:
+    def search_text(
+        self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()
+    ) -> IndexResult:
         scores = {
             key: score
             for key, score in self._score_text(text, only.spaces).items()
             if self._is_allowed(key, only)
         }
         others = {key: scores[key] for key in also if key in scores}
-        return Found(_top_k(scores, limit), len(scores), others)
+        return IndexResult(_top_k(scores, limit), len(scores), others)
 
     def _score_text(self, text: str, names: Sequence[str]) -> dict[Key, float]:
         """Return the BM25 score of each item with a term of the text, divided by the maximum."""
@@ -112,9 +114,9 @@ class MemoryIndexes(MemoryItems):
         return sum(item.key not in self._vectors for item in items)
 
     @synchronized
-    def search_vector(self, vector: Vector, only: Filter, limit: int) -> Found:
+    def search_vector(self, vector: Vector, only: Filter, limit: int) -> IndexResult:
         allowed = [key for key in self._vectors if self._is_allowed(key, only)]
-        return Found(_top_k(self.score_vectors(vector, allowed), limit), len(allowed))
+        return IndexResult(_top_k(self.score_vectors(vector, allowed), limit), len(allowed))
 
     @synchronized
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:

@@ -9,7 +9,15 @@ import apsw
 import numpy as np
 
 from knowloom import codec
-from knowloom.model import AUTOMATIC, Edge, Item, Links, Marks
+from knowloom.model import (
+    AUTOMATIC,
+    Edge,
+    Item,
+)
+from knowloom.ports import (
+    DirtyItems,
+    LinkUpdate,
+)
 from knowloom.stores.sqlite import label_index, vector_search
 from knowloom.stores.sqlite.id_cache import NO_SLOT
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row, filter_term
@@ -26,20 +34,20 @@ def dirty_ids(connection: apsw.Connection, view: SpaceView) -> list[str]:
 
 def read_marks(
     connection: apsw.Connection, name: str, view: SpaceView, ids: Sequence[str]
-) -> Marks:
+) -> DirtyItems:
     query = """SELECT query.value, dirty.before, item.body FROM json_each(?) AS query
         CROSS JOIN dirty ON dirty.space = ?2 AND dirty.id = query.value
         LEFT JOIN item ON item.space = ?2 AND item.id = query.value"""
     rows = connection.execute(query, (codec.to_json(list(ids)), view.no))
     items = {id: _decode_item(body if before == "" else before, name) for id, before, body in rows}
-    return Marks(view.version, items)
+    return DirtyItems(view.version, items)
 
 
 def _decode_item(body: str | None, space: str) -> Item | None:
     return None if body is None else codec.item_from_dict({**json.loads(body), "space": space})
 
 
-def put_links(connection: apsw.Connection, links: Links) -> bool:
+def put_links(connection: apsw.Connection, links: LinkUpdate) -> bool:
     """Write the update if the space is still at its version; return False otherwise."""
     query = "SELECT no, version FROM space WHERE name = ?"
     spaces = list(connection.execute(query, (links.space,)))
@@ -58,19 +66,19 @@ def put_links(connection: apsw.Connection, links: Links) -> bool:
         ((no, label) for label in links.rare),
     )
     label_index.update_dirty(connection, no, links.stale, links.renewed)
-    if links.entered:
-        label_index.put_labels(connection, no, links.entered)
-    if links.made or links.dropped or links.marked or links.entered or links.stale:
+    if links.labels:
+        label_index.put_labels(connection, no, links.labels)
+    if links.edges or links.deleted or links.marked or links.labels or links.stale:
         _write_edges(connection, links)
     return True
 
 
-def _write_edges(connection: apsw.Connection, links: Links) -> None:
+def _write_edges(connection: apsw.Connection, links: LinkUpdate) -> None:
     writer = BatchWriter(connection, "")
     # Makes a new version of the space, so that updates computed on the old one are refused.
     update = writer.update_of(links.space)
-    dropped = [(source[1], target[1], type) for source, target, type in links.dropped]
-    new = {(edge.source, edge.target, edge.type): edge for edge in links.made}
+    dropped = [(source[1], target[1], type) for source, target, type in links.deleted]
+    new = {(edge.source, edge.target, edge.type): edge for edge in links.edges}
     stored = _read_edges(connection, update.no, links.space, [*dropped, *new])
     automatic = {ends: edge for ends, edge in stored.items() if edge.origin == AUTOMATIC}
     for edge in automatic.values():

@@ -10,7 +10,7 @@ import numpy as np
 
 from knowloom.construction import round_scores
 from knowloom.errors import Conflict, Corrupt
-from knowloom.model import Filter, Found, Item, Key
+from knowloom.model import Filter, IndexResult, Item, Key
 from knowloom.ports import Vector
 from knowloom.stores.sqlite import postings, top_k, vector_search
 from knowloom.stores.sqlite.connections import ReadConnection
@@ -110,11 +110,11 @@ def _slots_by_subject(reader: ReadConnection, view: SpaceView, only: Filter) -> 
 
 def search_text(
     reader: ReadConnection, text: str, only: Filter, limit: int, also: Sequence[Key]
-) -> Found:
+) -> IndexResult:
     _check_analyser(reader)
     views = reader.views(only.spaces)
     if not limit:
-        return Found(others=_score_keys(reader, views, text, only, also))
+        return IndexResult(others=_score_keys(reader, views, text, only, also))
     scores, maximum = postings.score_all(reader.connection, list(views.values()), text)
     matches, considered, others = [], 0, {}
     for (name, view), score in zip(views.items(), scores, strict=True):
@@ -130,7 +130,7 @@ def search_text(
         scored = zip(keys.values(), raw, round_scores(raw), strict=True)
         others.update({key: value for key, exact, value in scored if exact})
     best = tuple(sorted(matches, key=_best_first)[:limit])
-    return Found(best, considered, {key: others[key] for key in also if key in others})
+    return IndexResult(best, considered, {key: others[key] for key in also if key in others})
 
 
 def _score_keys(
@@ -167,7 +167,7 @@ def _check_analyser(reader: ReadConnection) -> None:
         )
 
 
-def search_vector(reader: ReadConnection, vector: Vector, only: Filter, limit: int) -> Found:
+def search_vector(reader: ReadConnection, vector: Vector, only: Filter, limit: int) -> IndexResult:
     candidates = max(vector_search.MIN_CANDIDATES, vector_search.CANDIDATES_PER_HIT * limit)
     matches, considered = [], 0
     for name, view in reader.views(only.spaces).items():
@@ -179,7 +179,7 @@ def search_vector(reader: ReadConnection, vector: Vector, only: Filter, limit: i
         best = _best_with_ties(scores, limit)
         ids = view.ids(reader.connection, list(best))
         matches += [((name, id), cosine) for id, cosine in zip(ids, best.values(), strict=True)]
-    return Found(tuple(sorted(matches, key=_best_first)[:limit]), considered)
+    return IndexResult(tuple(sorted(matches, key=_best_first)[:limit]), considered)
 
 
 def score_vectors(reader: ReadConnection, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:

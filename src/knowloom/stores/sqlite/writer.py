@@ -113,10 +113,10 @@ class BatchWriter:
         if name not in self._updates:
             self._connection.execute("INSERT OR IGNORE INTO space(name) VALUES (?)", (name,))
             query = f"SELECT no, {_COUNTERS} FROM space WHERE name = ?"
-            ((*counts, digest, links_digest),) = self._connection.execute(query, (name,))
-            update = SpaceUpdate(
-                *counts, digest=int(digest, 16), links_digest=int(links_digest, 16)
-            )
+            ((no, *counts, digest, links_digest),) = self._connection.execute(query, (name,))
+            next_slot, items, edges, links, length = counts
+            digests = int(digest, 16), int(links_digest, 16)
+            update = SpaceUpdate(no, next_slot, items, edges, links, length, *digests)
             self._updates[name] = update
             self._names[update.no] = name
         return self._updates[name]

@@ -1,0 +1,1 @@
+"""Several stores behind all roles: `store` is the adapter, `consistency` compares the stores."""

@@ -1,0 +1,341 @@
+"""Several stores behind all roles: profiles apart from other items, indexes and graph elsewhere.
+
+The item stores are authoritative and written first; `repair` rebuilds the others from them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from typing import Protocol
+
+from knowloom import codec
+from knowloom.model import (
+    Batch,
+    Change,
+    Edge,
+    EdgeKey,
+    Filter,
+    IndexResult,
+    Item,
+    Key,
+    Kind,
+    SpaceInfo,
+)
+from knowloom.ports import GraphStore, ItemStore, Store, TextIndex, Vector, VectorIndex
+from knowloom.stores.composite.consistency import (
+    compare_edges,
+    compare_items,
+    merge_logs,
+    scan_changes,
+    scan_items,
+)
+
+UNLIMITED = 1_000_000_000  # edges
+
+
+class PrimaryStore(ItemStore, GraphStore, Protocol):
+    """The store of all items but profiles, and of every edge, even if another plays the graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerMoves:
+    """Items that a batch moves to another store, and the edges that must survive the move."""
+
+    to_metadata: tuple[Key, ...] = ()
+    to_primary: tuple[Key, ...] = ()
+    edges: tuple[Edge, ...] = ()
+
+    def edges_at(self, keys: Sequence[Key]) -> tuple[Edge, ...]:
+        ends = {*keys}
+        return tuple(edge for edge in self.edges if {edge.source_key, edge.target_key} & ends)
+
+
+class CompositeStore:
+    """Plays all roles. Without `metadata`, profiles are stored with all other items."""
+
+    def __init__(
+        self,
+        primary: PrimaryStore,
+        words: TextIndex,
+        vectors: VectorIndex,
+        graph: GraphStore,
+        metadata: ItemStore | None = None,
+    ) -> None:
+        self._primary = primary
+        self._words = words
+        self._vectors = vectors
+        self._graph = graph
+        self._metadata = metadata
+
+    def _stores(self) -> list[Store]:
+        """Return each distinct store once."""
+        roles: list[Store] = [*self._item_stores(), self._words, self._vectors, self._graph]
+        return list({id(store): store for store in roles}.values())
+
+    def _item_stores(self) -> list[ItemStore]:
+        return [self._primary] if self._metadata is None else [self._primary, self._metadata]
+
+    def close(self) -> None:
+        with ExitStack() as stack:  # closes each store, even if closing another fails
+            for store in self._stores():
+                stack.callback(store.close)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for store in self._stores():
+                stack.enter_context(store.reading())
+            yield
+
+    # writing
+
+    def apply(self, batch: Batch) -> None:
+        """Write new profiles, then everything else, then remove items that left the profiles.
+
+        In this order an item that moves is never missing from both stores.
+        """
+        self._validate(batch)
+        moves, expected = self._find_moves(batch), self._expected_profiles(batch)
+        profiles = tuple(item for item in batch.items if self._is_metadata(item))
+        profile_keys = {item.key for item in profiles}
+        if self._metadata is not None and profiles:
+            versions = tuple(pair for pair in expected if pair[0] in profile_keys)
+            self._metadata.apply(Batch(batch.at, profiles, expected=versions))
+        for store in self._stores():
+            if store is not self._metadata:
+                part = self._part_for(batch, store, moves)
+                if self._metadata is None and store is self._primary:
+                    part = replace(part, expected=batch.expected)
+                if part != Batch(batch.at):
+                    store.apply(part)
+        if self._metadata is not None:
+            leaving = dict.fromkeys((*batch.deleted, *moves.to_primary))
+            deleted = tuple(key for key in leaving if key not in profile_keys)
+            if deleted:
+                self._metadata.apply(Batch(batch.at, deleted=deleted))
+
+    def _part_for(self, batch: Batch, store: Store, moves: LayerMoves) -> Batch:
+        """Return the part of a batch for a store other than that of the profiles."""
+        has_items = any(store is role for role in (self._primary, self._words, self._vectors))
+        has_edges = any(store is role for role in (self._primary, self._graph))
+        items: tuple[Item, ...] = ()
+        deleted = batch.deleted
+        if has_items:
+            items = tuple(item for item in batch.items if not self._is_metadata(item))
+            deleted = (*batch.deleted, *moves.to_metadata)
+        if not has_edges:
+            return Batch(batch.at, items, deleted=deleted)
+        surviving = moves.edges_at(moves.to_metadata) if has_items else ()
+        return Batch(batch.at, items, (*surviving, *batch.edges), deleted, batch.deleted_edges)
+
+    def _find_moves(self, batch: Batch) -> LayerMoves:
+        if self._metadata is None:
+            return LayerMoves()
+        deleted = set(batch.deleted)
+        profiles = [item.key for item in batch.items if self._is_metadata(item)]
+        others = [item.key for item in batch.items if not self._is_metadata(item)]
+        to_metadata = [item.key for item in self._primary.get(profiles) if item.key not in deleted]
+        to_primary = [item.key for item in self._metadata.get(others) if item.key not in deleted]
+        moving = [*to_metadata, *to_primary]
+        names = self._space_names() if moving else []
+        touching = self._primary.edges_of(moving, names, limit=UNLIMITED) if moving else []
+        rewritten = {*batch.deleted_edges, *(edge.key for edge in batch.edges)}
+        surviving = tuple(
+            edge
+            for edge in touching
+            if edge.key not in rewritten and not {edge.source_key, edge.target_key} & deleted
+        )
+        return LayerMoves(tuple(to_metadata), tuple(to_primary), surviving)
+
+    def _validate(self, batch: Batch) -> None:
+        """Validate the batch and its expected versions before writing to any store."""
+        for item in batch.items:
+            codec.to_json(codec.item_to_dict(item))
+        for edge in batch.edges:
+            codec.to_json(codec.edge_to_dict(edge))
+        if self._metadata is not None:
+            stored = {item.key: item for item in self.get([key for key, _ in batch.expected])}
+            for key, version in batch.expected:
+                codec.check_version(key, version, stored.get(key))
+
+    def _expected_profiles(self, batch: Batch) -> list[tuple[Key, str]]:
+        """Return the expected versions for the profiles; an item that becomes one is new there."""
+        if self._metadata is None:
+            return []
+        stored = {item.key for item in self._metadata.get([key for key, _ in batch.expected])}
+        return [(key, version if key in stored else "") for key, version in batch.expected]
+
+    def _is_metadata(self, item: Item) -> bool:
+        return self._metadata is not None and item.kind is Kind.PROFILE
+
+    def _space_names(self) -> list[str]:
+        return [info.name for info in self.spaces()]
+
+    # items
+
+    def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
+        spaces: dict[str, SpaceInfo] = {}
+        for info in (info for store in self._item_stores() for info in store.spaces(names)):
+            other = spaces.get(info.name, SpaceInfo(info.name, 0, 0, "0"))
+            digest = codec.sum_text(int(info.digest, 16) + int(other.digest, 16))
+            items, edges = info.items + other.items, info.edges + other.edges
+            spaces[info.name] = SpaceInfo(info.name, items, edges, digest)
+        return [spaces[name] for name in sorted(spaces)]
+
+    def get(self, keys: Sequence[Key]) -> list[Item]:
+        stores = reversed(self._item_stores())
+        items = {item.key: item for store in stores for item in store.get(keys)}
+        return [items[key] for key in keys if key in items]
+
+    def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
+        visible = {key for store in self._item_stores() for key in store.visible(keys, only)}
+        return [key for key in keys if key in visible]
+
+    def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
+        pages = [store.find(only, limit, after) for store in self._item_stores()]
+        return list(islice(heapq.merge(*pages, key=lambda item: item.key), limit))
+
+    def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
+        """Return lines of one log by time, whose numbers are positions in it."""
+        if self._metadata is None:
+            return self._primary.changes(space, after, limit)
+        logs = (list(scan_changes(store, space)) for store in self._item_stores())
+        return merge_logs(*logs)[after : after + limit]
+
+    def changes_of(self, keys: Sequence[Key]) -> list[Change]:
+        if self._metadata is None:
+            return self._primary.changes_of(keys)
+        return merge_logs(*(store.changes_of(keys) for store in self._item_stores()))
+
+    # text and vectors
+
+    def rebuild_words(self, items: Iterable[Item]) -> None:
+        self._words.rebuild_words(item for item in items if not self._is_metadata(item))
+
+    def search_text(
+        self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()
+    ) -> IndexResult:
+        return self._words.search_text(text, only, limit, also)
+
+    def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
+        self._vectors.put_vectors(vectors, fingerprint)
+
+    def forget_vectors(self) -> None:
+        self._vectors.forget_vectors()
+
+    def fingerprint(self) -> str:
+        return self._vectors.fingerprint()
+
+    def dimensions(self) -> int:
+        return self._vectors.dimensions()
+
+    def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
+        return self._vectors.missing_vectors(spaces, limit)
+
+    def count_missing(self, spaces: Sequence[str]) -> int:
+        return self._vectors.count_missing(spaces)
+
+    def search_vector(self, vector: Vector, only: Filter, limit: int) -> IndexResult:
+        return self._vectors.search_vector(vector, only, limit)
+
+    def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
+        return self._vectors.score_vectors(vector, keys)
+
+    # graph
+
+    def edges_of(
+        self,
+        keys: Sequence[Key],
+        spaces: Sequence[str],
+        types: Sequence[str] = (),
+        limit: int = 100,
+        min_weight: float = 0.0,
+        automatic: bool | None = None,
+    ) -> list[Edge]:
+        return self._graph.edges_of(keys, spaces, types, limit, min_weight, automatic)
+
+    def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
+        return self._graph.get_edges(keys)
+
+    def edges(
+        self,
+        spaces: Sequence[str],
+        limit: int,
+        after: Edge | None = None,
+        automatic: bool | None = None,
+    ) -> list[Edge]:
+        return self._graph.edges(spaces, limit, after, automatic)
+
+    # consistency
+
+    def count_unindexed(self, spaces: Sequence[str]) -> int:
+        """Count the items without terms and vectors: profiles in a store of their own."""
+        if self._metadata is None:
+            return 0
+        return sum(info.items for info in self._metadata.spaces(spaces))
+
+    def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
+        with self.reading():
+            names = self._space_names()
+            profiles: list[Key] = []
+            problems: list[str] = []
+            if self._metadata is not None:
+                profiles = [item.key for item in scan_items(self._metadata, names)]
+                problems += self._metadata.verify()
+                problems += [
+                    f"item {id!r} of space {space!r} is in two stores: run reindex"
+                    for space, id in self._find_duplicates()
+                ]
+            for role, store in self._indexes():
+                problems += [
+                    f"item {id!r} of space {space!r} differs between the {role} and the items: "
+                    "run reindex"
+                    for space, id in compare_items(self._primary, store, names)[0]
+                ]
+            problems += [
+                f"the edge {source!r} -[{type}]-> {target!r} of space {space!r} differs between "
+                "the graph and the items: run reindex"
+                for (space, source), (_, target), type in self._differing_edges()
+            ]
+            return [*self._primary.verify([*elsewhere, *profiles]), *problems]
+
+    def repair(self, at: datetime) -> None:
+        """Make the other stores agree with the primary store, which keeps duplicate items."""
+        if self._metadata is not None and (duplicates := self._find_duplicates()):
+            self._metadata.apply(Batch(at, deleted=tuple(duplicates)))
+        names = self._space_names()
+        for _, store in self._indexes():
+            stale, items = compare_items(self._primary, store, names)
+            if stale:
+                is_graph = id(store) == id(self._graph)
+                edges = self._graph.edges_of(stale, names, limit=UNLIMITED) if is_graph else []
+                stored = tuple(items[key] for key in stale if key in items)
+                store.apply(Batch(at, stored, tuple(edges), tuple(stale)))
+        if differing := self._differing_edges():
+            expected = self._primary.get_edges(differing)
+            surplus = {*differing} - {edge.key for edge in expected}
+            batch = Batch(at, edges=tuple(expected), deleted_edges=tuple(sorted(surplus)))
+            self._graph.apply(batch)
+
+    def _indexes(self) -> list[tuple[str, TextIndex | VectorIndex]]:
+        """Return the text and vector indexes outside the primary store, each once."""
+        stores: dict[int, tuple[str, TextIndex | VectorIndex]] = {
+            id(self._vectors): ("vectors", self._vectors),
+            id(self._words): ("words", self._words),
+        }
+        return [stores[number] for number in stores if number != id(self._primary)]
+
+    def _find_duplicates(self) -> list[Key]:
+        assert self._metadata is not None
+        profiles = [item.key for item in scan_items(self._metadata, self._space_names())]
+        return [item.key for item in self._primary.get(profiles)]
+
+    def _differing_edges(self) -> list[EdgeKey]:
+        if self._graph is self._primary:
+            return []
+        return compare_edges(self._primary, self._graph, self._space_names())
