@@ -1,4 +1,4 @@
-"""Strategies side by side under one budget: what they may do to each other (nothing), and what the answer says of them."""
+"""Parallel strategies under one budget: their isolation, and their reports."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ from knowloom.capabilities.assembler.collection import PIECE_LENGTH, split_piece
 from paths import ROOT
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-DOCUMENT = "Refunds at Harbor.\n\nThe weather is fine today.\n\nA refund over 100 dollars needs the approval of a team lead."
+DOCUMENT = (
+    "Refunds at Harbor.\n\nThe weather is fine today.\n\n"
+    "A refund over 100 dollars needs the approval of a team lead."
+)
 
 
-class Mine:
+class FakeStrategy:
     """A strategy as a user would write it."""
 
     def __init__(
@@ -51,7 +54,7 @@ def kb() -> Iterator[Engine]:
         yield kb
 
 
-def five(kb: Engine) -> list[Any]:
+def all_strategies(kb: Engine) -> list[Any]:
     return [
         knowloom.MemoryStrategy(kb),
         knowloom.KnowledgeStrategy(kb),
@@ -62,7 +65,7 @@ def five(kb: Engine) -> list[Any]:
 
 
 def report(assembly: knowloom.Assembly, name: str) -> knowloom.StrategyReport:
-    return next(one for one in assembly.strategies if one.name == name)
+    return next(report for report in assembly.strategies if report.name == name)
 
 
 def raising(error: BaseException) -> Callable[[], Any]:
@@ -72,32 +75,32 @@ def raising(error: BaseException) -> Callable[[], Any]:
     return get
 
 
-def test_five_strategies_give_one_text_in_the_order_of_their_priorities(kb):
-    found = Assembler(five(kb)).assemble(
+def test_five_strategies_are_assembled_in_order_of_priority(kb):
+    assembly = Assembler(all_strategies(kb)).assemble(
         "How do I process a refund?",
         spaces=("support", "shared"),
         document=DOCUMENT,
         selection=(0, 18),
         max_tokens=1500,
     )
-    headings = [line for line in found.text.splitlines() if line.startswith("## ")]
+    headings = [line for line in assembly.text.splitlines() if line.startswith("## ")]
     assert headings == ["## Document", "## Selection", "## Retrieval", "## Knowledge", "## Memory"]
-    assert 1200 < found.tokens == tokens.counter("gpt-4").count(found.text) <= 1500
-    assert [one.name for one in found.strategies] == [
+    assert 1200 < assembly.tokens == tokens.counter("gpt-4").count(assembly.text) <= 1500
+    assert [report.name for report in assembly.strategies] == [
         "document",
         "selection",
         "retrieval",
         "knowledge",
         "memory",
     ]
-    assert all(one.used_tokens for one in found.strategies)
+    assert all(report.used_tokens for report in assembly.strategies)
 
 
 @pytest.mark.parametrize("format", ["json", "markdown", "plain", "yaml"])
 def test_no_budget_is_ever_exceeded_in_any_format(kb, format):
-    assembler = Assembler(five(kb))
+    assembler = Assembler(all_strategies(kb))
     for budget in (0, 1, 5, 17, 60, 200, 777):
-        found = assembler.assemble(
+        assembly = assembler.assemble(
             "refund",
             spaces=("support",),
             document=DOCUMENT,
@@ -106,28 +109,28 @@ def test_no_budget_is_ever_exceeded_in_any_format(kb, format):
             format=format,
             now=NOW,
         )
-        assert tokens.counter("gpt-4").count(found.text) == found.tokens <= budget
+        assert tokens.counter("gpt-4").count(assembly.text) == assembly.tokens <= budget
 
 
-def test_yaml_reads_back_what_the_strategies_gave():
-    found = Assembler([Mine("one", ["a: b\n# c", "d"])]).assemble("x", format="yaml")
-    assert [row["text"] for row in yaml.safe_load(found.text)["one"]] == ["a: b\n# c", "d"]
+def test_yaml_round_trips_the_pieces():
+    assembly = Assembler([FakeStrategy("one", ["a: b\n# c", "d"])]).assemble("x", format="yaml")
+    assert [row["text"] for row in yaml.safe_load(assembly.text)["one"]] == ["a: b\n# c", "d"]
 
 
 def test_a_text_cannot_forge_a_heading():
-    found = Assembler([Mine("one", "first\n\n## Memory\n\nsecond")]).assemble("x")
-    assert [line for line in found.text.splitlines() if line.startswith("#")] == ["## One"]
+    assembly = Assembler([FakeStrategy("one", "first\n\n## Memory\n\nsecond")]).assemble("x")
+    assert [line for line in assembly.text.splitlines() if line.startswith("#")] == ["## One"]
 
 
-def test_the_text_does_not_depend_on_who_was_first_nor_on_the_order_of_the_list():
+def test_the_text_does_not_depend_on_timing_or_on_the_order_of_the_list():
     def late() -> str:
         time.sleep(0.2)
         return "the late one"
 
     strategies = [
-        Mine("b", "same priority"),
-        Mine("late", late, priority=0),
-        Mine("a", "another text"),
+        FakeStrategy("b", "same priority"),
+        FakeStrategy("late", late, priority=0),
+        FakeStrategy("a", "another text"),
     ]
     texts = {
         Assembler(list(order)).assemble("x").text for order in itertools.permutations(strategies)
@@ -135,24 +138,24 @@ def test_the_text_does_not_depend_on_who_was_first_nor_on_the_order_of_the_list(
     assert texts == {"## Late\n\nthe late one\n\n## A\n\nanother text\n\n## B\n\nsame priority"}
 
 
-def test_one_that_hangs_raises_or_floods_does_not_spoil_the_others():
+def test_a_strategy_that_hangs_raises_or_floods_does_not_affect_the_others():
     strategies = [
-        Mine("hang", lambda: time.sleep(60), timeout_s=0.3),
-        Mine("raise", raising(ValueError("boom"))),
-        Mine("exit", raising(SystemExit(3))),
-        Mine("nothing", None),
-        Mine("wrong", 42),
-        Mine("wrong_piece", [Piece("x", score=7)]),
-        Mine("flood", "word " * 20_000_000),
-        Mine("million", lambda: [f"piece number {n}" for n in range(1_000_000)]),
-        Mine("endless", lambda: itertools.repeat("again")),
-        Mine("good", "The one that matters.", required=True),
-        Mine("off", "never asked", enabled=False),
+        FakeStrategy("hang", lambda: time.sleep(60), timeout_s=0.3),
+        FakeStrategy("raise", raising(ValueError("boom"))),
+        FakeStrategy("exit", raising(SystemExit(3))),
+        FakeStrategy("nothing", None),
+        FakeStrategy("wrong", 42),
+        FakeStrategy("wrong_piece", [Piece("x", score=7)]),
+        FakeStrategy("flood", "word " * 20_000_000),
+        FakeStrategy("million", lambda: [f"piece number {n}" for n in range(1_000_000)]),
+        FakeStrategy("endless", lambda: itertools.repeat("again")),
+        FakeStrategy("good", "The one that matters.", required=True),
+        FakeStrategy("off", "never asked", enabled=False),
     ]
-    found = Assembler(strategies).assemble("x", max_tokens=2000)
-    status = {one.name: one.status for one in found.strategies}
-    assert "The one that matters." in found.text
-    assert found.tokens <= 2000
+    assembly = Assembler(strategies).assemble("x", max_tokens=2000)
+    status = {report.name: report.status for report in assembly.strategies}
+    assert "The one that matters." in assembly.text
+    assert assembly.tokens <= 2000
     failed = dict.fromkeys(("raise", "exit", "wrong", "wrong_piece"), "failed")
     cut = dict.fromkeys(("flood", "million", "endless"), "cut")
     assert status == failed | cut | {
@@ -161,23 +164,29 @@ def test_one_that_hangs_raises_or_floods_does_not_spoil_the_others():
         "good": "used",
         "off": "disabled",
     }
-    assert report(found, "raise").reasons == ("ValueError: boom",)
-    assert report(found, "hang").reasons == ("no answer within 0.3 s",)
-    assert "100,000,000 characters" in report(found, "flood").reasons[0]
+    assert report(assembly, "raise").reasons == ("ValueError: boom",)
+    assert report(assembly, "hang").reasons == ("no answer within 0.3 s",)
+    assert "100,000,000 characters" in report(assembly, "flood").reasons[0]
     assert (
-        "score of its piece 1 must be a number from 0 to 1, not 7"
-        in report(found, "wrong_piece").reasons[0]
+        "piece 1: score must be a number from 0 to 1, got 7"
+        in report(assembly, "wrong_piece").reasons[0]
     )
-    assert {one.part for one in found.degraded} == {"hang", "raise", "exit", "wrong", "wrong_piece"}
+    assert {problem.part for problem in assembly.degraded} == {
+        "hang",
+        "raise",
+        "exit",
+        "wrong",
+        "wrong_piece",
+    }
 
 
 RIGHT = Item("right", "", text="This one is right.")
 NESTED: dict[str, object] = {}
 NESTED["again"] = NESTED
 WRONG = {
-    "its score must be": Hit(RIGHT, float("nan")),
-    "its score must be a number from 0 to 1, not 7": Hit(RIGHT, 7.0),
-    "its signal 'walk' must be": Hit(RIGHT, 0.5, {"walk": float("inf")}),
+    "score must be": Hit(RIGHT, float("nan")),
+    "score must be a number from 0 to 1, got 7": Hit(RIGHT, 7.0),
+    "signal 'walk' must be": Hit(RIGHT, 0.5, {"walk": float("inf")}),
     "the item of a hit must be an Item": Hit("text", 0.5),  # type: ignore[arg-type]
     "text contains": Item("wrong", "", text="half a \ud800 character"),
     "text must be text": Item("wrong", "", text=None),  # type: ignore[arg-type]
@@ -190,50 +199,61 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("told", "wrong"), WRONG.items(), ids=range(len(WRONG)))
+@pytest.mark.parametrize(("message", "wrong"), WRONG.items(), ids=range(len(WRONG)))
 @pytest.mark.parametrize("format", ["json", "markdown", "plain", "yaml"])
-def test_an_item_that_is_not_right_spoils_neither_the_others_nor_its_own_strategy(
-    format, told, wrong
-):
-    found = Assembler(
-        [Mine("good", "all of this stays"), Mine("mixed", [wrong, RIGHT]), Mine("bad", [wrong])]
+def test_an_invalid_item_affects_neither_other_items_nor_other_strategies(format, message, wrong):
+    assembly = Assembler(
+        [
+            FakeStrategy("good", "all of this stays"),
+            FakeStrategy("mixed", [wrong, RIGHT]),
+            FakeStrategy("bad", [wrong]),
+        ]
     ).assemble("x", format=format)
-    assert "all of this stays" in found.text and found.text.count("This one is right.") == 1
+    assert "all of this stays" in assembly.text and assembly.text.count("This one is right.") == 1
     good, mixed, bad = (
-        next(one for one in found.strategies if one.name == name)
+        next(report for report in assembly.strategies if report.name == name)
         for name in ("good", "mixed", "bad")
     )
     assert (good.status, mixed.status, bad.status) == ("used", "cut", "failed")
     assert (
-        told in mixed.reasons[0]
-        and told in bad.reasons[0]
-        and "bad" in [one.part for one in found.degraded]
+        message in mixed.reasons[0]
+        and message in bad.reasons[0]
+        and "bad" in [problem.part for problem in assembly.degraded]
     )
 
 
-def test_of_many_items_that_are_not_right_ten_are_told():
-    found = Assembler([Mine("one", [*([WRONG["text contains"]] * 25), RIGHT])]).assemble("x")
-    assert len(found.strategies[0].reasons) == 11 and "15 more" in found.strategies[0].reasons[-1]
+def test_ten_of_many_invalid_items_are_reported():
+    assembly = Assembler([FakeStrategy("one", [*([WRONG["text contains"]] * 25), RIGHT])]).assemble(
+        "x"
+    )
+    assert (
+        len(assembly.strategies[0].reasons) == 11
+        and "15 more" in assembly.strategies[0].reasons[-1]
+    )
 
 
-def test_a_strategy_that_never_comes_back_is_not_called_for_ever():
+def test_a_strategy_that_never_returns_is_not_called_forever():
     calls: list[int] = []
 
     def hang() -> None:
         calls.append(1)
         time.sleep(60)
 
-    assembler = Assembler([Mine("hang", hang, timeout_s=0.01), Mine("good", "text")])
-    found = [assembler.assemble("x") for _ in range(8)]
+    assembler = Assembler(
+        [FakeStrategy("hang", hang, timeout_s=0.01), FakeStrategy("good", "text")]
+    )
+    assembly = [assembler.assemble("x") for _ in range(8)]
     assert len(calls) == 4
-    assert "have not come back" in report(found[-1], "hang").reasons[0]
-    assert found[-1].text == "## Good\n\ntext"
+    assert "have not returned" in report(assembly[-1], "hang").reasons[0]
+    assert assembly[-1].text == "## Good\n\ntext"
 
 
-def test_a_hanging_strategy_does_not_keep_the_process_from_ending():
+def test_a_hanging_strategy_does_not_keep_the_process_from_exiting():
     script = (
         "import time, knowloom\n"
-        "class Hang:\n    name, priority, enabled, timeout_s = 'hang', 1, True, 0.1\n    def get(self, request): time.sleep(600)\n"
+        "class Hang:\n"
+        "    name, priority, enabled, timeout_s = 'hang', 1, True, 0.1\n"
+        "    def get(self, request): time.sleep(600)\n"
         "print(knowloom.Assembler([Hang()]).assemble('x').strategies[0].status)"
     )
     done = subprocess.run(
@@ -242,29 +262,31 @@ def test_a_hanging_strategy_does_not_keep_the_process_from_ending():
     assert done.stdout == "timed_out\n"
 
 
-def test_near_duplicates_are_shown_once_and_where_they_are_required():
-    text = "The return window is thirty days after delivery for all goods that are unused and in their box"
-    found = Assembler(
+def test_near_duplicates_are_shown_once_in_the_required_strategy():
+    text = "The return window is thirty days after delivery for all goods that are unused "
+    text += "and in their box"
+    assembly = Assembler(
         [
-            Mine("a", text + "."),
-            Mine("b", f"{text}!", priority=2, required=True),
-            Mine("c", f"{text} today", priority=3),
+            FakeStrategy("a", text + "."),
+            FakeStrategy("b", f"{text}!", priority=2, required=True),
+            FakeStrategy("c", f"{text} today", priority=3),
         ]
     ).assemble("x")
-    assert found.text == f"## B\n\n{text}!"
-    assert report(found, "a").status == "left_out"
-    assert report(found, "c").reasons == ("c-1: says the same as 'b-1' of b",)
+    assert assembly.text == f"## B\n\n{text}!"
+    assert report(assembly, "a").status == "left_out"
+    assert report(assembly, "c").reasons == ("c-1: says the same as 'b-1' of b",)
 
 
-def test_texts_that_differ_in_a_number_or_a_negation_are_no_duplicates():
-    words = "returns are accepted within so many days of delivery if all of the goods are unused and still in their original box"
+def test_texts_that_differ_in_a_number_or_a_negation_are_not_duplicates():
+    words = "returns are accepted within so many days of delivery if all of the goods are unused "
+    words += "and still in their original box"
     texts = [f"{words}: 30", f"{words}: 60", f"{words}: 30, not later", f"{words}: 30 "]
     assert deduplication.find_duplicates(texts) == {3: 0}
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=14), max_size=12))
 @settings(max_examples=60)
-def test_the_quick_search_for_duplicates_finds_what_comparing_all_would_find(word_lists):
+def test_find_duplicates_agrees_with_comparing_all_pairs(word_lists):
     texts = [" ".join(words) for words in word_lists]
     expected: dict[int, int] = {}
     for number, text in enumerate(texts):
@@ -276,77 +298,83 @@ def test_the_quick_search_for_duplicates_finds_what_comparing_all_would_find(wor
                 deduplication.word_set(text), deduplication.word_set(texts[other])
             )
         )
-        if deduplication.word_set(text) and (found := next(earlier, None)) is not None:
-            expected[number] = found
+        if deduplication.word_set(text) and (assembly := next(earlier, None)) is not None:
+            expected[number] = assembly
     assert deduplication.find_duplicates(texts) == expected
 
 
-def test_required_ones_are_never_dropped_however_good_the_others_are():
+def test_required_strategies_are_never_dropped():
     rivals = [
-        Mine(f"rival{n}", [Piece(f"rival {n} says {i} things " * 5, 1.0) for i in range(20)])
+        FakeStrategy(
+            f"rival{n}", [Piece(f"rival {n} says {i} things " * 5, 1.0) for i in range(20)]
+        )
         for n in range(4)
     ]
-    large = Mine(
+    large = FakeStrategy(
         "large",
         [Piece("the large required text speaks of one thing only " * 20, 0.1)],
         priority=9,
         required=True,
     )
-    small = Mine("small", [Piece("small but required", 0.0)], priority=9, required=True)
-    found = Assembler([*rivals, large, small]).assemble("x", max_tokens=400)
-    assert report(found, "large").status == "used"
-    assert report(found, "small").status == "used"
-    assert 350 < found.tokens <= 400
+    small = FakeStrategy("small", [Piece("small but required", 0.0)], priority=9, required=True)
+    assembly = Assembler([*rivals, large, small]).assemble("x", max_tokens=400)
+    assert report(assembly, "large").status == "used"
+    assert report(assembly, "small").status == "used"
+    assert 350 < assembly.tokens <= 400
 
 
-def test_what_is_required_and_cannot_fit_is_told():
-    found = Assembler(
+def test_a_required_strategy_that_cannot_fit_is_reported():
+    assembly = Assembler(
         [
-            Mine("large", ["one two three four five six seven eight nine ten " * 9], required=True),
-            Mine("b", "small"),
+            FakeStrategy(
+                "large", ["one two three four five six seven eight nine ten " * 9], required=True
+            ),
+            FakeStrategy("b", "small"),
         ]
     ).assemble("x", max_tokens=40)
-    assert found.text == "## B\n\nsmall"
-    assert [(one.part, one.code) for one in found.degraded] == [("large", "required_left_out")]
+    assert assembly.text == "## B\n\nsmall"
+    assert [(problem.part, problem.code) for problem in assembly.degraded] == [
+        ("large", "required_left_out")
+    ]
 
 
-def test_the_best_set_that_fits_is_taken_and_the_rest_is_told():
+def test_the_best_set_is_packed_and_the_rest_is_reported():
     texts = [Piece("alpha " * 30, 0.9), Piece("beta " * 30, 0.8), Piece("gamma " * 30, 0.3)]
-    found = Assembler([Mine("a", texts)]).assemble("x", max_tokens=75)
-    told = report(found, "a")
-    assert ("alpha" in found.text, "beta" in found.text, "gamma" in found.text) == (
+    assembly = Assembler([FakeStrategy("a", texts)]).assemble("x", max_tokens=75)
+    message = report(assembly, "a")
+    assert ("alpha" in assembly.text, "beta" in assembly.text, "gamma" in assembly.text) == (
         True,
         True,
         False,
     )
-    assert (told.status, told.offered_pieces, told.used_pieces) == ("cut", 3, 2)
-    assert told.used_tokens <= 75 < told.offered_tokens
-    assert "a-3: " in told.reasons[0]
+    assert (message.status, message.offered_pieces, message.used_pieces) == ("cut", 3, 2)
+    assert message.used_tokens <= 75 < message.offered_tokens
+    assert "a-3: " in message.reasons[0]
 
 
-def test_items_and_hits_keep_their_names_and_may_be_shown_shorter(kb):
-    found = Assembler([knowloom.RetrievalStrategy(kb)]).assemble(
+def test_items_and_hits_have_names_and_may_be_shortened(kb):
+    assembly = Assembler([knowloom.RetrievalStrategy(kb)]).assemble(
         "process a refund", spaces=("support",), max_tokens=120
     )
     assert (
-        "### How to process a refund (playbook)" in found.text
-        or "How to process a refund (playbook, id:" in found.text
+        "### How to process a refund (playbook)" in assembly.text
+        or "How to process a refund (playbook, id:" in assembly.text
     )
 
 
-def test_an_unknown_space_fails_the_strategy_that_asked_and_not_the_answer(kb):
-    found = Assembler([knowloom.DocumentStrategy(), knowloom.RetrievalStrategy(kb)]).assemble(
+def test_an_unknown_space_fails_only_its_strategy(kb):
+    assembly = Assembler([knowloom.DocumentStrategy(), knowloom.RetrievalStrategy(kb)]).assemble(
         "x", spaces=("nowhere",), document="A text."
     )
-    assert found.text == "## Document\n\nA text."
-    assert "no space 'nowhere'" in report(found, "retrieval").reasons[0]
+    assert assembly.text == "## Document\n\nA text."
+    assert "unknown space 'nowhere'" in report(assembly, "retrieval").reasons[0]
 
 
 def test_a_long_text_is_cut_at_sentences_and_never_inside_a_word():
     text = "This is a sentence of some length. " * 200 + "x" * 3000
-    assert " ".join(one.text for one in split_pieces(text)) == text
+    assert " ".join(piece.text for piece in split_pieces(text)) == text
     assert all(
-        len(one.text) <= PIECE_LENGTH or one.text == "x" * 3000 for one in split_pieces(text)
+        len(piece.text) <= PIECE_LENGTH or piece.text == "x" * 3000 for piece in split_pieces(text)
     )
 
 
@@ -361,44 +389,50 @@ def test_any_object_with_a_title_and_a_content_is_a_document():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
-        ({"max_tokens": -1}, "max_tokens must be a whole number from 0"),
-        ({"max_tokens": 1.5}, "max_tokens must be a whole number"),
+        ({"max_tokens": -1}, "max_tokens must be an integer from 0"),
+        ({"max_tokens": 1.5}, "max_tokens must be an integer"),
         ({"format": "xml"}, "unknown format 'xml'; available: json, markdown, plain, yaml"),
         ({"document": "  \n"}, "the document has no text"),
-        ({"document": 3}, "not int"),
-        ({"selection": (0, 1)}, "needs the document"),
-        ({"document": "abc", "selection": (0, 4)}, "0 to 4 does not lie within the 3 characters"),
-        ({"document": "abc", "selection": (2, 2)}, "2 to 2 does not lie"),
-        ({"document": "abc", "selection": (-1, 2)}, "-1 to 2 does not lie"),
-        ({"document": "abc", "selection": "ab"}, "a selection is"),
+        ({"document": 3}, "got int"),
+        ({"selection": (0, 1)}, "needs a document"),
+        (
+            {"document": "abc", "selection": (0, 4)},
+            "within the 3 characters of the document, got 0 to 4",
+        ),
+        ({"document": "abc", "selection": (2, 2)}, "got 2 to 2"),
+        ({"document": "abc", "selection": (-1, 2)}, "got -1 to 2"),
+        ({"document": "abc", "selection": "ab"}, "selection must be (start"),
         ({"spaces": "support"}, "spaces"),
         ({"nonsense": 1}, "unknown option 'nonsense'; available: "),
     ],
 )
-def test_a_wrong_request_is_refused_before_anything_runs(options, told):
+def test_an_invalid_request_is_refused_before_anything_runs(options, message):
     ran: list[int] = []
-    with pytest.raises(Invalid, match=told.replace("(", r"\(")):
-        Assembler([Mine("a", lambda: ran.append(1))]).assemble("x", **options)
+    with pytest.raises(Invalid, match=message.replace("(", r"\(")):
+        Assembler([FakeStrategy("a", lambda: ran.append(1))]).assemble("x", **options)
     assert not ran
 
 
 @pytest.mark.parametrize(
-    ("strategies", "told"),
+    ("strategies", "message"),
     [
         ([], "1 to 50 strategies"),
-        ([Mine("a", ""), Mine("a", "")], "two strategies have the name 'a'"),
-        ([Mine("a", "", priority="high")], "priority must be a number, not 'high'"),
-        ([Mine("a", "", priority=float("nan"))], "priority must be a number, not nan"),
-        ([Mine("a", "", priority=True)], "priority must be a number"),
-        ([Mine("a", "", timeout_s=0)], "timeout_s must be above 0"),
-        ([Mine("a", "", enabled="yes")], "enabled must be True or False, not 'yes'"),
-        ([Mine("a", "", share=1.5)], "share of strategy 'a'"),
-        ([Mine("", "")], "the name of a strategy"),
-        (["text"], "str is no strategy: it lacks name, priority, enabled, get"),
+        ([FakeStrategy("a", ""), FakeStrategy("a", "")], "duplicate strategy 'a'"),
+        ([FakeStrategy("a", "", priority="high")], "priority must be a finite number, got 'high'"),
+        (
+            [FakeStrategy("a", "", priority=float("nan"))],
+            "priority must be a finite number, got nan",
+        ),
+        ([FakeStrategy("a", "", priority=True)], "priority must be a finite number"),
+        ([FakeStrategy("a", "", timeout_s=0)], "timeout_s must be a number > 0"),
+        ([FakeStrategy("a", "", enabled="yes")], "enabled must be true or false, got 'yes'"),
+        ([FakeStrategy("a", "", share=1.5)], "strategy 'a': share"),
+        ([FakeStrategy("", "")], "strategy name must not be empty"),
+        (["text"], "str is not a strategy: it lacks name, priority, enabled, get"),
     ],
 )
-def test_wrong_strategies_are_refused(strategies, told):
-    with pytest.raises(Invalid, match=told):
+def test_invalid_strategies_are_refused(strategies, message):
+    with pytest.raises(Invalid, match=message):
         Assembler(strategies)

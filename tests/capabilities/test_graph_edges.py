@@ -1,4 +1,4 @@
-"""Graph context, provider and check by the links that count: people's own, known at the time, not forbidden; and an answer's digest."""
+"""Edges used by graph contexts, providers and checks: explicit, current, not forbidden."""
 
 from __future__ import annotations
 
@@ -43,52 +43,32 @@ def entity(id: str, text: str = "", **more: object) -> Item:
     return Item(id, "s", Kind.ENTITY, "System", id.title(), text, **more)  # type: ignore[arg-type]
 
 
-def told(answer: knowloom.GraphAnswer) -> list[tuple[str, str, str]]:
-    return [(one.edge.source, one.edge.type, one.edge.target) for one in answer.relationships]
+def triples(answer: knowloom.GraphAnswer) -> list[tuple[str, str, str]]:
+    return [
+        (relationship.edge.source, relationship.edge.type, relationship.edge.target)
+        for relationship in answer.relationships
+    ]
 
 
-def test_of_an_earlier_time_entities_rules_and_claims_are_shown_as_they_were(
-    kb: Engine, clock: Clock
-) -> None:
-    rule = Item("rule", "s", Kind.RULE, "axiom", "Rule", "Be careful.", subject="System")
-    claim = Item(
-        "claim",
-        "s",
-        Kind.CLAIM,
-        "speed",
-        "",
-        subject="ship",
-        confidence=0.9,
-        properties={"predicate": "speed", "object": "slow"},
-    )
+def test_as_of_shows_entities_rules_and_claims_as_they_were(kb: Engine, clock: Clock) -> None:
+    def rule(text: str) -> Item:
+        return Item("rule", "s", Kind.RULE, "axiom", "Rule", text, subject="System")
+
+    def claim(speed: str) -> Item:
+        properties = {"predicate": "speed", "object": speed}
+        return Item("claim", "s", Kind.CLAIM, "speed", subject="ship", properties=properties)
+
     kb.add(
-        [entity("ship", "It is white."), entity("mast", "It is high."), rule, claim],
+        [entity("ship", "It is white."), entity("mast", "It is high."), rule("Be careful.")],
         [Edge("ship", "mast", "HAS", space="s")],
     )
+    kb.add(claim("slow"))
     clock.now = NOW + 5 * DAY
-    later = [
-        entity("ship", "It is black."),
-        entity("mast", "It is broken."),
-        Item("rule", "s", Kind.RULE, "axiom", "Rule", "Be quick.", subject="System"),
-    ]
-    kb.add(
-        [
-            *later,
-            Item(
-                "claim",
-                "s",
-                Kind.CLAIM,
-                "speed",
-                "",
-                subject="ship",
-                confidence=0.9,
-                properties={"predicate": "speed", "object": "fast"},
-            ),
-        ]
-    )
-    asked = GraphContext(kb, ["s"])
+    kb.add([entity("ship", "It is black."), entity("mast", "It is broken."), rule("Be quick.")])
+    kb.add(claim("fast"))
+    context = GraphContext(kb, ["s"])
     before, after = (
-        asked.for_query("ship", include_claims=True, as_of=time).text
+        context.for_query("ship", include_claims=True, as_of=time).text
         for time in (NOW + DAY, NOW + 6 * DAY)
     )
     for old, new in (
@@ -98,17 +78,17 @@ def test_of_an_earlier_time_entities_rules_and_claims_are_shown_as_they_were(
         ("slow", "fast"),
     ):
         assert old in before and new not in before and new in after and old not in after
-    assert "high" in asked.for_entities(["mast"], as_of=NOW + DAY).text
+    assert "high" in context.for_entities(["mast"], as_of=NOW + DAY).text
 
 
-def test_a_link_that_says_since_when_it_is_known_is_not_shown_before(kb: Engine) -> None:
+def test_an_edge_is_not_shown_before_its_since_date(kb: Engine) -> None:
     since = {SINCE: (NOW + 5 * DAY).isoformat()}
     kb.add(
         [entity("ship"), entity("mast")], [Edge("ship", "mast", "HAS", space="s", properties=since)]
     )
-    asked = GraphContext(kb, ["s"])
-    assert told(asked.for_entities(["ship", "mast"], as_of=NOW + 4 * DAY)) == []
-    assert told(asked.for_entities(["ship", "mast"], as_of=NOW + 6 * DAY)) == [
+    context = GraphContext(kb, ["s"])
+    assert triples(context.for_entities(["ship", "mast"], as_of=NOW + 4 * DAY)) == []
+    assert triples(context.for_entities(["ship", "mast"], as_of=NOW + 6 * DAY)) == [
         ("ship", "HAS", "mast")
     ]
     provider = knowloom.Provider(kb, spaces=["s"], entity_id="ship")
@@ -116,21 +96,21 @@ def test_a_link_that_says_since_when_it_is_known_is_not_shown_before(kb: Engine)
     assert len(provider.retrieve("ship", as_of=NOW + 6 * DAY).graph_context) == 1
 
 
-def test_a_forbidden_link_is_shown_nowhere(kb: Engine) -> None:
+def test_a_forbidden_edge_is_shown_nowhere(kb: Engine) -> None:
     kb.add([entity("ship"), entity("mast")], [Edge("ship", "mast", "HAS", 0.0, "s")])
-    assert told(GraphContext(kb, ["s"]).for_entities(["ship", "mast"])) == []
+    assert triples(GraphContext(kb, ["s"]).for_entities(["ship", "mast"])) == []
     assert (
         knowloom.Provider(kb, spaces=["s"], entity_id="ship").retrieve("ship").graph_context == ()
     )
     assert kb.check("s").relationships == 0
 
 
-def test_a_check_looks_at_what_people_said(kb: Engine) -> None:
+def test_a_check_covers_explicit_edges_only(kb: Engine) -> None:
     kb.add(
         [entity("ship", "The Mast is high."), entity("mast")],
         [Edge("ship", "mast", "HAS", space="s")],
     )
-    assert [edge.type for edge in kb.edges(["s"], made=True)] == ["mentions"]
+    assert [edge.type for edge in kb.edges(["s"], automatic=True)] == ["mentions"]
     rule = {
         "target_kind": "relationship",
         "severity": "error",
@@ -142,40 +122,42 @@ def test_a_check_looks_at_what_people_said(kb: Engine) -> None:
             for type in ("HAS", "mentions")
         ]
     )
-    found = kb.check("s")
-    assert found.relationships == 1 and [one.axiom for one in found.violations] == ["dated-HAS"]
+    check = kb.check("s")
+    assert check.relationships == 1 and [violation.axiom for violation in check.violations] == [
+        "dated-HAS"
+    ]
 
 
-def test_links_that_knowloom_made_take_no_room_from_those_of_people(kb: Engine) -> None:
+def test_automatic_edges_do_not_displace_explicit_ones(kb: Engine) -> None:
     parts = [entity(f"part-{number}", "It belongs to the Ship.") for number in range(40)]
     kb.add([*parts, entity("ship")], [Edge("part-7", "ship", "HAS", 0.1, "s")])
     assert (
-        sum(edge.target == "ship" and edge.weight > 0.1 for edge in kb.edges(["s"], made=True))
+        sum(edge.target == "ship" and edge.weight > 0.1 for edge in kb.edges(["s"], automatic=True))
         == 40
     )
-    assert told(GraphContext(kb, ["s"]).for_entities(["ship", "part-7"], relationship_depth=0)) == [
-        ("part-7", "HAS", "ship")
-    ]
+    assert triples(
+        GraphContext(kb, ["s"]).for_entities(["ship", "part-7"], relationship_depth=0)
+    ) == [("part-7", "HAS", "ship")]
     assert [
-        one.type
-        for one in knowloom.Provider(kb, spaces=["s"], entity_id="ship")
+        relation.type
+        for relation in knowloom.Provider(kb, spaces=["s"], entity_id="ship")
         .retrieve("ship")
         .graph_context
     ] == ["HAS"]
 
 
 class TestDigest:
-    def test_the_same_request_on_the_same_knowledge_has_the_same_one(self, kb: Engine) -> None:
+    def test_the_same_request_on_the_same_knowledge_has_the_same_digest(self, kb: Engine) -> None:
         kb.add([entity("ship", "white"), entity("mast")], [Edge("ship", "mast", "HAS", space="s")])
-        asked = GraphContext(kb, ["s"])
-        first, second = (asked.for_query("ship", now=NOW) for _ in range(2))
+        context = GraphContext(kb, ["s"])
+        first, second = (context.for_query("ship", now=NOW) for _ in range(2))
         assert (
             first.digest == second.digest and len(first.digest) == 64 and first.text == second.text
         )
 
-    def test_whatever_the_text_depends_on_changes_it(self, kb: Engine) -> None:
+    def test_all_inputs_of_the_text_change_the_digest(self, kb: Engine) -> None:
         kb.add([entity("ship", "white"), entity("mast")], [Edge("ship", "mast", "HAS", space="s")])
-        asked = GraphContext(kb, ["s"])
+        context = GraphContext(kb, ["s"])
         document, other = (
             knowloom.Document("d", content=text) for text in ("The ship.", "The mast.")
         )
@@ -187,14 +169,14 @@ class TestDigest:
             {"as_of": NOW},
             {"ranker": "signals"},
         ]
-        seen = [asked.for_query("ship", now=NOW, **one).digest for one in options]
+        seen = [context.for_query("ship", now=NOW, **arguments).digest for arguments in options]
         seen += [
-            asked.for_entities(one, now=NOW).digest
-            for one in (["ship"], ["mast"], ["ship", "mast"])
+            context.for_entities(ids, now=NOW).digest
+            for ids in (["ship"], ["mast"], ["ship", "mast"])
         ]
-        seen += [asked.for_document(one, now=NOW).digest for one in (document, other)]
+        seen += [context.for_document(doc, now=NOW).digest for doc in (document, other)]
         kb.add(entity("ship", "black"))
-        seen.append(asked.for_query("ship", now=NOW).digest)
+        seen.append(context.for_query("ship", now=NOW).digest)
         assert len(set(seen)) == len(seen)
 
 
@@ -205,7 +187,7 @@ class TestMode:
         ("mode", "ways"),
         [("hybrid", {"bm25", "vector"}), ("bm25", {"bm25"}), ("vector", {"vector"})],
     )
-    def test_entities_are_found_by_words_by_meaning_or_by_both(
+    def test_entities_are_found_by_words_by_vectors_or_by_both(
         self, kb: Engine, mode: str, ways: set[str]
     ) -> None:
         kb.add(
@@ -218,13 +200,15 @@ class TestMode:
         answer = GraphContext(kb, ["s"]).for_query(
             "alpha", mode=mode, vector=[1.0, 0.0], ranker="signals"
         )
-        assert {way for one in answer.entities for way in one.hit.found_by} == ways
-        assert ("words" in [one.item.id for one in answer.entities if "bm25" in one.signals]) is (
-            "bm25" in ways
-        )
-        assert ("meaning" in [one.item.id for one in answer.entities]) is ("vector" in ways)
+        assert {way for entity in answer.entities for way in entity.hit.found_by} == ways
+        assert (
+            "words" in [entity.item.id for entity in answer.entities if "bm25" in entity.signals]
+        ) is ("bm25" in ways)
+        assert ("meaning" in [entity.item.id for entity in answer.entities]) is ("vector" in ways)
 
-    def test_walking_is_no_mode_here(self, kb: Engine) -> None:
+    def test_mode_walk_is_refused(self, kb: Engine) -> None:
         kb.add(entity("ship"))
-        with pytest.raises(knowloom.Invalid, match="no mode 'walk'; known: bm25, hybrid, vector"):
+        with pytest.raises(
+            knowloom.Invalid, match="unknown mode 'walk'; available: bm25, hybrid, vector"
+        ):
             GraphContext(kb, ["s"]).for_query("ship", mode="walk")

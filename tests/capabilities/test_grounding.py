@@ -1,4 +1,4 @@
-"""What a check of an answer finds, what it leaves alone, and what it does with odd texts."""
+"""Checks of answers: supported, contradicted and unsupported sentences, and unusual texts."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ LIMITS = Item(
     "limits",
     "s",
     title="Refund approval limits",
-    text="A refund over 100 dollars needs the approval of a team lead. A team lead may approve up to 500 dollars. Above 2,000 dollars a finance "
-    "controller decides. Gift cards are not refundable. The policy began on 21 August 2026.",
+    text="A refund over 100 dollars needs the approval of a team lead. "
+    "A team lead may approve up to 500 dollars. Above 2,000 dollars a finance controller decides. "
+    "Gift cards are not refundable. The policy began on 21 August 2026.",
     properties={"review period": "30 days", "status": "open"},
 )
 GEHRKE = Item(
     "gehrke",
     "s",
     title="Fred Gehrke",
-    text="Fred Gehrke was an American football player. He played for the Los Angeles Rams from 1940 through 1950.",
+    text="Fred Gehrke was an American football player. "
+    "He played for the Los Angeles Rams from 1940 through 1950.",
 )
 
 
 def verdict(text: str, *items: Item) -> tuple[str, str | None]:
-    found = check_answer(text, items or (LIMITS, GEHRKE)).sentences
-    assert len(found) == 1
-    return found[0].verdict, found[0].item.id if found[0].item else None
+    check = check_answer(text, items or (LIMITS, GEHRKE)).sentences
+    assert len(check) == 1
+    return check[0].verdict, check[0].item.id if check[0].item else None
 
 
 @pytest.mark.parametrize(
@@ -52,12 +54,12 @@ def verdict(text: str, *items: Item) -> tuple[str, str | None]:
         "Gehrke played for the Rams from 1940 through 1950.",
     ],
 )
-def test_what_the_context_says_is_supported_however_it_is_written(text):
+def test_statements_of_the_context_are_supported_in_any_spelling(text):
     assert verdict(text)[0] == "supported"
 
 
 @pytest.mark.parametrize(
-    ("text", "item", "said"),
+    ("text", "item", "statement"),
     [
         ("A refund over 200 dollars needs the approval of a team lead.", "limits", "200 dollars"),
         ("A team lead may approve up to 2,000 dollars.", "limits", "2,000 dollars"),
@@ -67,11 +69,11 @@ def test_what_the_context_says_is_supported_however_it_is_written(text):
         ("He played for the Chicago Bears from 1940 through 1950.", "gehrke", "chicago"),
     ],
 )
-def test_another_value_is_a_contradiction_with_the_item_that_says_otherwise(text, item, said):
-    found = check_answer(text, [LIMITS, GEHRKE]).sentences[0]
-    assert (found.verdict, found.item and found.item.id) == ("contradicted", item)
-    assert said in found.missing
-    assert found.evidence
+def test_another_value_contradicts_the_item(text, item, statement):
+    check = check_answer(text, [LIMITS, GEHRKE]).sentences[0]
+    assert (check.verdict, check.item and check.item.id) == ("contradicted", item)
+    assert statement in check.missing
+    assert check.evidence
 
 
 @pytest.mark.parametrize(
@@ -81,12 +83,12 @@ def test_another_value_is_a_contradiction_with_the_item_that_says_otherwise(text
         ("A team lead may not approve up to 500 dollars.", "it denies"),
     ],
 )
-def test_denials_are_noticed_both_ways(text, reason):
-    found = check_answer(text, [LIMITS]).sentences[0]
-    assert (found.verdict, reason in found.reason) == ("contradicted", True)
+def test_negations_contradict_in_both_directions(text, reason):
+    check = check_answer(text, [LIMITS]).sentences[0]
+    assert (check.verdict, reason in check.reason) == ("contradicted", True)
 
 
-def test_a_property_with_another_text_is_a_contradiction():
+def test_another_property_value_is_a_contradiction():
     assert verdict("The status of the refund approval limits is closed.") == (
         "contradicted",
         "limits",
@@ -103,7 +105,7 @@ def test_a_property_with_another_text_is_a_contradiction():
         "A refund takes 17 weeks.",
     ],
 )
-def test_what_no_item_says_is_unsupported_and_not_a_contradiction(text):
+def test_statements_of_no_item_are_unsupported_not_contradicted(text):
     assert verdict(text)[0] == "unsupported"
 
 
@@ -112,17 +114,17 @@ def test_what_no_item_says_is_unsupported_and_not_a_contradiction(text):
     ["Sure!", "Does a team lead approve 900 dollars?", "I hope this helps!", "Please let me know."],
 )
 def test_questions_and_courtesies_need_no_support(text):
-    found = check_answer(text, [LIMITS])
-    assert [one.verdict for one in found.sentences] == ["nothing_to_check"]
-    assert (found.grounded, found.share) == (True, 1.0)
+    check = check_answer(text, [LIMITS])
+    assert [sentence.verdict for sentence in check.sentences] == ["nothing_to_check"]
+    assert (check.grounded, check.share) == (True, 1.0)
 
 
 def test_numbers_and_names_must_be_in_one_item():
-    one, other = (
+    first, other = (
         Item("a", "s", text="The Harbor tent weighs 3 kg."),
         Item("b", "s", text="The Kestrel lamp costs 40 dollars."),
     )
-    assert verdict("The Kestrel lamp weighs 3 kg.", one, other)[0] != "supported"
+    assert verdict("The Kestrel lamp weighs 3 kg.", first, other)[0] != "supported"
 
 
 def test_another_number_elsewhere_in_the_item_does_not_support_a_wrong_one():
@@ -131,7 +133,7 @@ def test_another_number_elsewhere_in_the_item_does_not_support_a_wrong_one():
     assert verdict("Express delivery takes 2 days.", item)[0] == "supported"
 
 
-def test_only_what_a_context_shows_counts():
+def test_only_the_shown_part_of_an_item_counts():
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
             Item(
@@ -151,11 +153,14 @@ def test_only_what_a_context_shows_counts():
     assert not check_answer("Express delivery takes 2 days.", pointer).grounded
 
 
-def test_an_embedder_finds_support_in_other_words_but_never_for_other_numbers():
+def test_an_embedder_supports_paraphrases_but_not_other_numbers():
     embedder = knowloom.registry.open_embedder("minilm")
     item = Item("a", "s", text="Customers can send back their purchase within 30 days.")
-    said = "Buyers can return a purchase within 30 days."
-    assert (verdict(said, item)[0], check_answer(said, [item], embedder=embedder).grounded) == (
+    statement = "Buyers can return a purchase within 30 days."
+    assert (
+        verdict(statement, item)[0],
+        check_answer(statement, [item], embedder=embedder).grounded,
+    ) == (
         "unsupported",
         True,
     )
@@ -178,10 +183,10 @@ def test_an_embedder_finds_support_in_other_words_but_never_for_other_numbers():
         ("", []),
     ],
 )
-def test_sentences_end_where_a_reader_would_end_them(text, expected):
-    found = list(split_sentences(text))
-    assert [one.text for one in found] == expected
-    assert all(text[one.start : one.end] == one.text for one in found)
+def test_sentences_are_split_as_a_reader_would(text, expected):
+    check = list(split_sentences(text))
+    assert [sentence.text for sentence in check] == expected
+    assert all(text[sentence.start : sentence.end] == sentence.text for sentence in check)
 
 
 @pytest.mark.parametrize(
@@ -198,39 +203,41 @@ def test_sentences_end_where_a_reader_would_end_them(text, expected):
         ("order HP-10511907", []),
     ],
 )
-def test_numbers_are_the_same_however_they_are_written(text, expected):
-    assert [(one.value, one.unit) for one in extract_numbers(text)] == expected
+def test_numbers_have_a_canonical_form(text, expected):
+    assert [(number.value, number.unit) for number in extract_numbers(text)] == expected
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
 @settings(max_examples=80, deadline=None)
 def test_any_text_can_be_checked_against_any_text(answer, context):
-    found = check_answer(answer, context)
-    assert all(answer[one.start : one.end] == one.text for one in found.sentences)
-    assert found == check_answer(answer, context)
+    check = check_answer(answer, context)
+    assert all(
+        answer[sentence.start : sentence.end] == sentence.text for sentence in check.sentences
+    )
+    assert check == check_answer(answer, context)
 
 
 def test_a_text_without_sentences_is_cut_at_spaces():
     text = "word " * 2000
-    found = list(split_sentences(text))
-    assert " ".join(one.text for one in found) == text.strip()
-    assert max(len(one.text) for one in found) <= 2000
-    assert [len(one.text) for one in split_sentences("x" * 5000)] == [2000, 2000, 1000]
+    check = list(split_sentences(text))
+    assert " ".join(sentence.text for sentence in check) == text.strip()
+    assert max(len(sentence.text) for sentence in check) <= 2000
+    assert [len(sentence.text) for sentence in split_sentences("x" * 5000)] == [2000, 2000, 1000]
 
 
-def test_wrong_input_is_refused():
-    for answer, context, told in (
-        (3, [], "not int"),
+def test_invalid_input_is_refused():
+    for answer, context, message in (
+        (3, [], "got int"),
         ("x" * 1_000_001, [], "at most 1,000,000"),
-        ("A b c.", [3], "not one of int"),
+        ("A b c.", [3], "got a list with a int"),
     ):
-        with pytest.raises(Invalid, match=told):
+        with pytest.raises(Invalid, match=message):
             check_answer(answer, context)  # type: ignore[arg-type]
     assert check_answer("", "").sentences == ()
     assert check_answer("A refund takes 3 days.", []).unsupported
 
 
-def test_the_shell_checks_answers_against_files_and_knowledge(tmp_path):
+def test_the_cli_checks_answers_against_files_and_knowledge(tmp_path):
     (tmp_path / "c.txt").write_text("Express delivery takes 2 days.")
     with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.add(LIMITS)
@@ -261,8 +268,8 @@ def test_the_shell_checks_answers_against_files_and_knowledge(tmp_path):
             *where,
         ],
     )
-    found = json.loads(bad.stdout)
-    assert (bad.exit_code, found["grounded"], found["sentences"][0]["item"]) == (
+    check = json.loads(bad.stdout)
+    assert (bad.exit_code, check["grounded"], check["sentences"][0]["item"]) == (
         1,
         False,
         {"space": "s", "id": "limits"},
@@ -271,8 +278,8 @@ def test_the_shell_checks_answers_against_files_and_knowledge(tmp_path):
     assert run(cli, ["check-answer", "x", "--context", str(Path("nowhere"))]).exit_code == 1
 
 
-class TestWhatIsAContext:
-    """Whatever a request gave is one: what it shows counts, and nothing else."""
+class TestContexts:
+    """Results of requests are contexts: only what they show counts."""
 
     @pytest.fixture
     def kb(self):
@@ -310,78 +317,84 @@ class TestWhatIsAContext:
             kb.add(items, [Edge("tidewater", "gangway", "CALLS", space="s")])
             yield kb
 
-    def verdicts(self, context, *said):
-        return [knowloom.check_answer(one, context).sentences[0].verdict for one in said]
+    def verdicts(self, context, *statement):
+        return [
+            knowloom.check_answer(statement, context).sentences[0].verdict
+            for statement in statement
+        ]
 
     def test_an_assembly(self, kb):
-        found = knowloom.Assembler(
+        check = knowloom.Assembler(
             [knowloom.KnowledgeStrategy(kb, recipe="search"), knowloom.DocumentStrategy()]
         ).assemble("Gangway refunds", spaces=("s",), document="The harbor opened in 1987.")
-        said = (
+        statement = (
             "Gangway pays refunds within 3 days.",
             "The harbor opened in 1987.",
             "Gangway pays refunds within 9 days.",
         )
-        assert self.verdicts(found, *said) == ["supported", "supported", "contradicted"]
+        assert self.verdicts(check, *statement) == ["supported", "supported", "contradicted"]
 
     def test_a_graph_context(self, kb):
-        found = knowloom.GraphContext(kb, ["s"]).for_query(
+        check = knowloom.GraphContext(kb, ["s"]).for_query(
             "Gangway", include_claims=True, max_properties_per_entity=1
         )
-        said = (
+        statement = (
             "Gangway pays refunds within 3 days.",
             "The owner of Gangway is Ada.",
             "Tidewater calls Gangway.",
             "Every system has exactly 2 owners.",
         )
         assert (
-            self.verdicts(found, *said, "The speed of Gangway is 40 requests.") == ["supported"] * 5
+            self.verdicts(check, *statement, "The speed of Gangway is 40 requests.")
+            == ["supported"] * 5
         )
-        assert self.verdicts(found, "The tier of Gangway is gold.") == [
+        assert self.verdicts(check, "The tier of Gangway is gold.") == [
             "unsupported"
         ]  # it is not shown
         assert (
-            knowloom.check_answer("Gangway pays refunds within 9 days.", found).sentences[0].item.id
+            knowloom.check_answer("Gangway pays refunds within 9 days.", check).sentences[0].item.id
             == "gangway"
         )
 
-    def test_of_an_entity_shown_by_name_its_name_counts(self, kb):
-        found = knowloom.GraphContext(kb, ["s"]).for_entities(
+    def test_a_pointer_supports_only_the_name(self, kb):
+        check = knowloom.GraphContext(kb, ["s"]).for_entities(
             ["gangway"], max_tokens=20, relationship_depth=0
         )
-        assert [one.form.value for one in found.entities] == ["pointer"] and self.verdicts(
-            found, "Gangway pays refunds within 3 days."
+        assert [entity.form.value for entity in check.entities] == ["pointer"] and self.verdicts(
+            check, "Gangway pays refunds within 3 days."
         ) == ["unsupported"]
 
     @pytest.mark.parametrize("wrong", [None, 5, b"bytes", {"a": 1}, [5], object()])
-    def test_anything_else_is_refused(self, wrong):
+    def test_other_values_are_refused(self, wrong):
         with pytest.raises(
             knowloom.Invalid,
-            match="a context is what a request gave, a text, or a list of items and texts, not",
+            match="a context must be the result of a request, a text, or a list of items",
         ):
             knowloom.check_answer("The sky is blue.", wrong)
 
 
-def test_long_numbers_are_compared_to_their_last_digit():
-    found = knowloom.check_answer(
+def test_long_numbers_are_compared_to_the_last_digit():
+    check = knowloom.check_answer(
         f"The account is {'123456789' * 5}1.", [f"The account is {'123456789' * 5}2."]
     )
-    assert [one.verdict for one in found.sentences] == ["contradicted"]
+    assert [sentence.verdict for sentence in check.sentences] == ["contradicted"]
 
 
-def test_what_is_said_twice_is_told_twice_with_its_places():
-    found = knowloom.check_answer(
+def test_repeated_sentences_are_reported_with_their_positions():
+    check = knowloom.check_answer(
         "Gift cards are paid. Gift cards are paid.", ["Gift cards are paid."]
     )
-    assert [(one.start, one.end, one.verdict) for one in found.sentences] == [
+    assert [(sentence.start, sentence.end, sentence.verdict) for sentence in check.sentences] == [
         (0, 20, "supported"),
         (21, 41, "supported"),
     ]
 
 
-def test_the_numbers_of_a_sentence_are_all_looked_at_however_many_there_are():
+def test_all_of_many_numbers_in_a_sentence_are_checked():
     many = ", ".join(str(number) for number in range(400))
-    found = knowloom.check_answer(
+    check = knowloom.check_answer(
         f"The parts are {many}.", [f"The parts are {many.replace(' 399', ' 777')}."]
     )
-    assert [(one.verdict, one.missing) for one in found.sentences] == [("contradicted", ("399",))]
+    assert [(sentence.verdict, sentence.missing) for sentence in check.sentences] == [
+        ("contradicted", ("399",))
+    ]

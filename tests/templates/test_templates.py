@@ -1,4 +1,4 @@
-"""Templates of users: three languages, one substitution, and no way to take more than a template may."""
+"""User templates: three languages, a single substitution, and enforced limits."""
 
 import builtins
 import os
@@ -13,7 +13,7 @@ from knowloom import Limits, Template
 from knowloom.templates import sandbox
 
 VALUES = ("text", "score", "tags")
-SWELLING = "{% set a = 'aaaaaaaaaa' %}" + "{% set a = a|replace('a', a) %}" * 4 + "{{ a|length }}"
+GROWING = "{% set a = 'aaaaaaaaaa' %}" + "{% set a = a|replace('a', a) %}" * 4 + "{{ a|length }}"
 
 
 def render(source: str, engine: str, **values: object) -> str:
@@ -34,7 +34,7 @@ def render(source: str, engine: str, **values: object) -> str:
     "text",
     ["{{score}}", "{{ score }}", "{score}", "{% raw %}", "{{#each}}", "<b> & 'x'", "日本\n🎉"],
 )
-def test_what_a_value_says_is_never_read_as_a_template(engine, source, text):
+def test_values_are_never_evaluated_as_templates(engine, source, text):
     assert render(source, engine, text=text, score=0.5) == f"{text} scores 0.5"
 
 
@@ -51,12 +51,12 @@ def test_handlebars_has_loops_conditions_and_paths():
     assert render(source, "handlebars", tags=[]) == "none"
 
 
-def test_a_format_text_may_round_and_align():
+def test_a_format_string_can_round_and_align():
     assert render("{score:.2f}|{text:>5}", "format", score=1 / 3, text="ab") == "0.33|   ab"
 
 
 @pytest.mark.parametrize(
-    ("engine", "source", "says"),
+    ("engine", "source", "message"),
     [
         ("jinja2", "fine\n{% if %}", r"template 'skills', line 2: syntax error"),
         ("jinja2", "fine\n\n{{ gone }}", r"template 'skills', line 3: undefined value"),
@@ -81,13 +81,13 @@ def test_a_format_text_may_round_and_align():
         (
             "format",
             "fine\n{gone}",
-            r"template 'skills', line 2: no value 'gone'; known: score, tags, text",
+            r"template 'skills', line 2: unknown value 'gone'; available: score, tags, text",
         ),
         ("format", "{text", r"template 'skills': expected '}'"),
     ],
 )
-def test_an_error_names_the_template_and_the_line(engine, source, says):
-    with pytest.raises(knowloom.Invalid, match=says) as raised:
+def test_an_error_names_the_template_and_the_line(engine, source, message):
+    with pytest.raises(knowloom.Invalid, match=message) as raised:
         render(source, engine, text="x", score=1.0, tags=[])
     assert raised.value.code == "template_error"
 
@@ -106,13 +106,13 @@ def test_an_error_names_the_template_and_the_line(engine, source, says):
         "{score:n}",
     ],
 )
-def test_a_format_text_reaches_nothing_but_the_values(source):
+def test_a_format_string_reaches_only_the_values(source):
     with pytest.raises(knowloom.Invalid, match="template 'skills'"):
         render(source, "format", text="x", score=1.0, tags=["a"])
 
 
-def test_a_format_text_is_checked_even_if_nobody_asked_for_it():
-    with pytest.raises(knowloom.Invalid, match=r"no value 'text\.__class__'"):
+def test_a_format_string_is_checked_when_it_is_rendered():
+    with pytest.raises(knowloom.Invalid, match=r"unknown value 'text\.__class__'"):
         Template("{text.__class__}", "format").render("skills", {"text": "x"})
 
 
@@ -125,37 +125,37 @@ def test_a_format_text_is_checked_even_if_nobody_asked_for_it():
         "{{ self.__init__ }}",
     ],
 )
-def test_a_jinja2_template_cannot_climb_out_of_its_values(source):
+def test_a_jinja2_template_cannot_escape_its_values(source):
     with pytest.raises(knowloom.Invalid, match="line 1"):
         render(source, "jinja2", text="x")
 
 
 def test_steps_time_memory_and_output_are_limited():
-    """None of these may be carried out to its end: they would take hours, or all memory there is."""
+    """Templates that would otherwise run for hours or exhaust the memory."""
     loops = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"
     nested = "{{#each @root.tags}}" * 9 + "x" + "{{/each}}" * 9
     quick = Limits(timeout_s=0.5)
-    for template, says in (
+    for template, message in (
         (Template(loops), "line 1: ran out of its 2,000,000 steps"),
         (Template(nested, "handlebars", quick), "takes longer than 0.5 s"),
         (
-            Template(SWELLING, limits=Limits(memory_mb=256, timeout_s=30)),
+            Template(GROWING, limits=Limits(memory_mb=256, timeout_s=30)),
             "ended its process, which has 256 MB",
         ),
         (
             Template("{{ text * 100 }}", limits=Limits(output=1000)),
-            "gives 10,000 characters, the limit is 1,000",
+            "at most 1,000 characters, got 10,000",
         ),
         (
             Template("{{text}}" * 11, "handlebars", Limits(output=1000)),
-            "gives 1,100 characters, the limit is 1,000",
+            "at most 1,000 characters, got 1,100",
         ),
         (
             Template("{text}" * 11, "format", Limits(output=1000)),
-            "gives 1,100 characters, the limit is 1,000",
+            "at most 1,000 characters, got 1,100",
         ),
     ):
-        with pytest.raises(knowloom.Invalid, match=says):
+        with pytest.raises(knowloom.Invalid, match=message):
             template.render("skills", {"text": "x" * 100, "tags": [1] * 100})
     assert render("still {{ text }}", "jinja2", text="here") == "still here"
 
@@ -175,7 +175,7 @@ def test_templates_do_not_see_the_environment(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "not for templates")
     worker = sandbox.TemplateWorker(256)
     try:
-        assert worker.ask(
+        assert worker.run(
             {"engine": "jinja2", "source": "x", "fuel": 100, "output": 10, "values": {}}, 10
         ) == {"text": "x"}
         if sys.platform == "linux":
@@ -187,10 +187,10 @@ def test_templates_do_not_see_the_environment(monkeypatch):
 
 def test_many_threads_render_at_once():
     with ThreadPoolExecutor(8) as threads:
-        found = list(
+        texts = list(
             threads.map(lambda number: render("{{ text }}!", "jinja2", text=number), range(40))
         )
-    assert found == [f"{number}!" for number in range(40)]
+    assert texts == [f"{number}!" for number in range(40)]
 
 
 def test_a_worker_that_died_is_replaced():
@@ -201,8 +201,8 @@ def test_a_worker_that_died_is_replaced():
     assert render("x", "jinja2") == "x"
 
 
-def test_a_missing_package_becomes_advice(tmp_path):
-    """In a process whose packages cannot be imported: an empty folder of that name stands before them."""
+def test_a_missing_package_is_reported_with_advice(tmp_path):
+    """Run in a process whose packages are shadowed by modules that cannot be imported."""
     for package in ("minijinja", "dotpromptz_handlebars"):
         (tmp_path / f"{package}.py").write_text("raise ModuleNotFoundError('gone', name='gone')")
     script = (
@@ -217,22 +217,22 @@ def test_a_missing_package_becomes_advice(tmp_path):
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert shown == [
-        f"{engine} templates need a package that is not installed (gone): pip install 'knowloom[templates]'"
+        f"{engine} templates need a missing package (gone): pip install 'knowloom[templates]'"
         for engine in ("jinja2", "handlebars")
     ]
 
 
 @pytest.mark.parametrize(
-    ("source", "engine", "says"),
+    ("source", "engine", "message"),
     [
-        ("x", "xml", "no template engine 'xml'; known: format, handlebars, jinja2"),
-        (3, "jinja2", "is a text"),
+        ("x", "xml", "unknown template engine 'xml'; available: format, handlebars, jinja2"),
+        (3, "jinja2", "must be a text"),
         ("x" * 100_001, "jinja2", "at most 100,000"),
         ("\ud800", "jinja2", "surrogates"),
     ],
 )
-def test_what_is_no_template_is_refused(source, engine, says):
-    with pytest.raises(knowloom.Invalid, match=says):
+def test_invalid_templates_are_refused(source, engine, message):
+    with pytest.raises(knowloom.Invalid, match=message):
         Template(source, engine)
 
 
@@ -247,18 +247,18 @@ def test_what_is_no_template_is_refused(source, engine, says):
         {"fuel": 10**10},
     ],
 )
-def test_limits_that_make_no_sense_are_refused(limit):
+def test_invalid_limits_are_refused(limit):
     with pytest.raises(knowloom.Invalid, match=f"limits: {next(iter(limit))} must be"):
         Limits(**limit)
 
 
 @pytest.mark.parametrize("values", [{"text": object()}, {"text": {1, 2}}])
-def test_values_that_are_not_plain_are_refused(values):
-    with pytest.raises(knowloom.Invalid, match="template 'skills': the values must be plain JSON"):
+def test_values_that_are_not_json_are_refused(values):
+    with pytest.raises(knowloom.Invalid, match="template 'skills': values must be plain JSON"):
         Template("{{ text }}").render("skills", values)
 
 
-def test_a_value_that_is_not_text_costs_only_its_own_rendering():
+def test_a_value_that_is_not_text_fails_only_its_own_rendering():
     with pytest.raises(knowloom.Invalid, match="template 'skills'"):
         render("{{ text }}", "jinja2", text="\ud800")
     assert render("{{ text }}", "jinja2", text="fine") == "fine"
