@@ -1,4 +1,4 @@
-"""The client and the engine are the same to a program: the same calls, the same values, the same errors, over a real server."""
+"""The client behaves like the engine: the same calls, values and errors, over a real server."""
 
 from __future__ import annotations
 
@@ -40,10 +40,12 @@ from knowloom import (
 from knowloom.codec import to_json
 from knowloom.errors import Corrupt, EmbeddingError, MissingExtra
 from knowloom.model import Chosen, Form, Fragment, Hit, LeftOut, Problem, Query, Stats
-from knowloom.recipes import AS_FITS, RECIPES
+from knowloom.outbound_http import RetryPolicy
+from knowloom.recipes import FIT_BUDGET, RECIPES
 from knowloom.registry import open_stores
 from knowloom.server.auth import Keyring
-from knowloom.wire import decoding, encoding
+from knowloom.wire.contexts import context_from_json, context_to_json, hits_from_json, hits_to_json
+from knowloom.wire.knowledge import report_from_json, report_to_json
 from live_server import BOTH, HARBOR, NOW, Broken, Letters, serving
 from paths import ROOT
 
@@ -51,8 +53,8 @@ Kb = Engine | Client
 
 
 @contextmanager
-def opened(how: str, url: str, embedder: Any = None) -> Iterator[Kb]:
-    """The engine itself, or a client of a server around one like it."""
+def open_kb(how: str, url: str, embedder: Any = None) -> Iterator[Kb]:
+    """Open an engine, or a client of a server around one."""
     with Engine(open_stores(url, {}), embedder, clock=lambda: NOW) as engine:
         if how == "engine":
             yield engine
@@ -73,13 +75,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def kb(how: str, url: str) -> Iterator[Kb]:
-    with opened(how, url, Letters()) as kb:
+    with open_kb(how, url, Letters()) as kb:
         yield kb
 
 
 @pytest.fixture(scope="module")
 def harbor() -> Iterator[tuple[Engine, Client]]:
-    """The example company, asked directly and over HTTP."""
+    """The example company, queried directly and over HTTP."""
     with Engine(open_stores("memory:", {}), Letters(), clock=lambda: NOW) as engine:
         engine.load(HARBOR)
         with serving(engine) as address, Client(address) as client:
@@ -101,7 +103,7 @@ def failure(call: Callable[[], object]) -> tuple[type, str]:
 
 
 class TestWriting:
-    def test_what_is_added_can_be_read_back(self, kb: Kb) -> None:
+    def test_added_items_can_be_read_back(self, kb: Kb) -> None:
         times = {
             "valid_from": NOW - timedelta(days=1, microseconds=3),
             "valid_to": NOW + timedelta(days=9),
@@ -127,7 +129,7 @@ class TestWriting:
         ]
         assert list(kb.edges()) == [Edge("a", "b/../ü?#%", "about", 0.25, "s", properties={"k": 1})]
 
-    def test_a_number_stays_a_number_and_a_space_may_have_any_name(self, kb: Kb) -> None:
+    def test_numbered_ids_and_odd_space_names_are_preserved(self, kb: Kb) -> None:
         kb.add(node("7", space="team/a .. ?", numbered=True))
         assert kb.get("7", space="team/a .. ?") == [
             node("7", space="team/a .. ?", numbered=True, created_at=NOW)
@@ -136,7 +138,7 @@ class TestWriting:
     def test_an_update_expects_the_version_that_was_read(self, kb: Kb) -> None:
         kb.add(node("a"), expected={("s", "a"): ""})
         (read,) = kb.get("a", space="s")
-        version = kb.version(read)
+        version = kb.history.version(read)
         assert kb.add(replace(read, text="new"), expected={read.key: version}) == knowloom.Report(
             updated=1
         )
@@ -149,7 +151,7 @@ class TestWriting:
         )
         assert [item.text for item in kb.items()] == ["new"]
 
-    def test_deleting_counts_what_was_there(self, kb: Kb) -> None:
+    def test_deleting_returns_the_number_deleted(self, kb: Kb) -> None:
         kb.add(
             [node("a"), node("b"), node("c")],
             [Edge("a", "b", space="s"), Edge("b", "c", space="s")],
@@ -168,9 +170,9 @@ class TestWriting:
             for layer in ("metadata", "pieces", "graph")
         ]
         assert (
-            sum(one.added for one in reports),
-            sum(one.edges for one in reports),
-            [one.skipped for one in reports],
+            sum(report.added for report in reports),
+            sum(report.edges for report in reports),
+            [report.skipped for report in reports],
         ) == (7, 2, [()] * 3)
         (maya,) = kb.get("user:maya", space="care")
         assert (maya.kind, maya.title, maya.properties) == (
@@ -199,15 +201,15 @@ class TestWriting:
 
     def test_a_folder_is_loaded_and_loading_again_changes_nothing(self, kb: Kb) -> None:
         seen: list[tuple[str, int, int]] = []
-        report = kb.load(HARBOR, progress=lambda *told: seen.append(told))
+        report = kb.load(HARBOR, progress=lambda *step: seen.append(step))
         assert report.added > 150
         assert report.edges > 150
         assert report.skipped == report.problems == ()
         assert kb.load(str(HARBOR)) == knowloom.Report(unchanged=report.added)
         assert ("items", report.added, report.added) in seen
-        assert kb.stats().without_vector == 0
+        assert kb.maintenance.stats().without_vector == 0
 
-    def test_bad_rows_are_reported_with_their_place(self, kb: Kb, tmp_path: Path) -> None:
+    def test_invalid_rows_are_reported_with_their_location(self, kb: Kb, tmp_path: Path) -> None:
         rows = [
             '{"id": "a", "text": "x"}',
             "nonsense",
@@ -223,26 +225,30 @@ class TestWriting:
         (tmp_path / "rows.jsonl").write_text("\n".join(rows + more))
         report = kb.load(tmp_path / "rows.jsonl", space="s")
         assert (report.added, report.edges) == (2, 1)
-        assert [Path(one.where).name for one in report.skipped] == [
+        assert [Path(row.where).name for row in report.skipped] == [
             f"rows.jsonl:{line}" for line in (2, 4, 5, 3, 7)
         ]
-        assert report.skipped[-1].why == "there is no item 'gone' in space 's'"
+        assert report.skipped[-1].why == "no item 'gone' in space 's'"
         assert kb.load({"items": [{"id": "c", "text": "x"}]}, space="s", embed=False).added == 1
-        assert kb.stats().without_vector == 1
-        assert kb.embed(["s"]) == 1
+        assert kb.maintenance.stats().without_vector == 1
+        assert kb.maintenance.embed(["s"]) == 1
         assert kb.reindex() == 3
         assert kb.verify() == []
 
-    def test_ready_vectors_are_kept_as_they_are(self, how: str, url: str) -> None:
-        with opened(how, url) as kb:
+    def test_supplied_vectors_are_stored_unchanged(self, how: str, url: str) -> None:
+        with open_kb(how, url) as kb:
             kb.add(
                 [node("a"), node("b")],
                 vectors=[[3.0, 4.0, 0.1], np.array([0.1, 0.2, 0.7], np.float32)],
             )  # type: ignore[list-item]
-            assert kb.stats() == knowloom.Statistics(kb.stats().spaces, "given:3", 0, 0, 0)
+            assert kb.maintenance.stats() == knowloom.Statistics(
+                kb.maintenance.stats().spaces, "given:3", 0, 0, 0
+            )
 
-    def test_what_could_not_be_embedded_is_stored_and_said(self, how: str, url: str) -> None:
-        with opened(how, url, Broken()) as kb:
+    def test_items_that_cannot_be_embedded_are_stored_and_reported(
+        self, how: str, url: str
+    ) -> None:
+        with open_kb(how, url, Broken()) as kb:
             assert kb.add(node("a")).problems == (
                 "1 items are stored but not embedded: letters: out of ink",
             )
@@ -251,7 +257,7 @@ class TestWriting:
 
 
 class TestReading:
-    def test_pages_go_through_everything_in_order(self, kb: Kb) -> None:
+    def test_pages_cover_everything_in_order(self, kb: Kb) -> None:
         kb.add(
             [
                 node(f"{n:02}", space=space, type="even" if n % 2 == 0 else "odd")
@@ -267,35 +273,37 @@ class TestReading:
                 for space in "ts"
             ],
         )
-        first = kb.page(["s", "t"], limit=7)
-        assert [item.key for item in kb.page(["s", "t"], limit=7, after=first[-1].key)] == [
+        *_, last = kb.items(["s", "t"], limit=7)
+        assert [item.key for item in kb.items(["s", "t"], limit=7, after=last.key)] == [
             ("t", "02"),
             ("t", "03"),
             ("t", "04"),
         ]
-        assert [item.key for item in kb.page(["t"], types=["odd"], kinds=["node"])] == [
+        assert [item.key for item in kb.items(["t"], types=["odd"], kinds=["node"], limit=100)] == [
             ("t", "01"),
             ("t", "03"),
         ]
         assert [item.key for item in kb.items()] == [
             (space, f"{n:02}") for space in "st" for n in range(5)
         ]
-        edges = kb.edge_page(["s", "t"], limit=4)
-        assert edges + kb.edge_page(["s", "t"], limit=4, after=edges[-1]) == list(kb.edges())
-        assert kb.known(["t", "s", "t"]) == ["t", "s"]
-        assert [(one.name, one.items, one.edges) for one in kb.stats().spaces] == [
+        edges = list(kb.edges(["s", "t"], limit=4))
+        rest = kb.edges(["s", "t"], limit=4, after=edges[-1])
+        assert [*edges, *rest] == list(kb.edges())
+        assert list(kb.items(["t", "s", "t"])) == list(kb.items(["t", "s"]))
+        spaces = kb.maintenance.stats().spaces
+        assert [(space.name, space.items, space.edges) for space in spaces] == [
             ("s", 5, 3),
             ("t", 5, 3),
         ]
 
-    def test_nothing_is_known_of_an_empty_store(self, kb: Kb) -> None:
-        assert (list(kb.items()), list(kb.edges()), kb.stats().spaces, kb.verify()) == (
+    def test_an_empty_store_has_no_spaces(self, kb: Kb) -> None:
+        assert (list(kb.items()), list(kb.edges()), kb.maintenance.stats().spaces, kb.verify()) == (
             [],
             [],
             (),
             [],
         )
-        assert failure(lambda: kb.known(["s"])) == (NotFound, "unknown_space")
+        assert failure(lambda: list(kb.items(["s"]))) == (NotFound, "unknown_space")
 
     @pytest.mark.parametrize(
         "filters",
@@ -319,7 +327,7 @@ class TestReading:
             },
         ],
     )
-    def test_a_search_finds_the_same(
+    def test_search_returns_the_same_hits(
         self, harbor: tuple[Engine, Client], filters: dict[str, Any]
     ) -> None:
         local, remote = [
@@ -358,7 +366,7 @@ OPTIONS: list[dict[str, Any]] = [
                 kinds=(Kind.NODE,),
                 weights=Weights(match=1, recency=0.5),
                 forms=(Form.SUMMARY,),
-                limit=AS_FITS,
+                limit=FIT_BUDGET,
             )
         ],
         "max_tokens": 300,
@@ -398,8 +406,8 @@ class TestContexts:
         assert timeless(remote) == timeless(local)
         assert local.left_out
 
-    def test_a_weaker_answer_says_so(self, how: str, url: str) -> None:
-        with opened(how, url) as kb:
+    def test_a_degraded_context_reports_the_problem(self, how: str, url: str) -> None:
+        with open_kb(how, url) as kb:
             kb.add([node("a"), node("b")], vectors=[[1.0, 0.0], [0.0, 1.0]])
             context = kb.context("some text", spaces=["s"])
         reason = "words only: the stored vectors are of 'given:2', and no embedder was opened"
@@ -420,9 +428,9 @@ class TestErrors:
             (lambda kb: kb.search("x", spaces=["nowhere"]), (NotFound, "unknown_space")),
             (lambda kb: kb.get("a", space="nowhere"), (NotFound, "unknown_space")),
             (lambda kb: kb.delete("a", space="nowhere"), (NotFound, "unknown_space")),
-            (lambda kb: kb.page(["nowhere"]), (NotFound, "unknown_space")),
+            (lambda kb: list(kb.items(["nowhere"], limit=9)), (NotFound, "unknown_space")),
             (lambda kb: list(kb.items(["nowhere"])), (NotFound, "unknown_space")),
-            (lambda kb: kb.embed(["nowhere"]), (NotFound, "unknown_space")),
+            (lambda kb: kb.maintenance.embed(["nowhere"]), (NotFound, "unknown_space")),
             (lambda kb: kb.load("nowhere.jsonl"), (NotFound, "not_found")),
             (lambda kb: kb.context("x", spaces="s"), (Invalid, "invalid")),
             (lambda kb: kb.context("x", spaces=["s"], nonsense=1), (Invalid, "invalid")),
@@ -445,7 +453,7 @@ class TestErrors:
             (lambda kb: kb.search("x", spaces=["s"], mode="magic"), (Invalid, "invalid")),
             (lambda kb: kb.search("x", spaces=["s"], min_score=float("nan")), (Invalid, "invalid")),
             (lambda kb: kb.search("x", spaces=["s"], limit=0), (Invalid, "invalid")),
-            (lambda kb: kb.page(["s"], limit=0), (Invalid, "invalid")),
+            (lambda kb: list(kb.items(["s"], limit=0)), (Invalid, "invalid")),
             (lambda kb: kb.add(Item("", "s", text="x")), (Invalid, "invalid")),
             (lambda kb: kb.add(Item("e", "s")), (Invalid, "invalid")),
             (lambda kb: kb.add("text"), (Invalid, "invalid")),
@@ -458,13 +466,15 @@ class TestErrors:
             ),
         ],
     )
-    def test_what_is_wrong_is_the_same_error(
+    def test_errors_are_the_same(
         self, support: Kb, call: Callable[[Any], object], expected: tuple[type, str]
     ) -> None:
         assert failure(lambda: call(support)) == expected
         assert [item.id for item in support.items()] == ["a", "b"]
 
-    def test_an_unknown_option_names_the_known_ones(self, harbor: tuple[Engine, Client]) -> None:
+    def test_an_unknown_option_lists_the_available_ones(
+        self, harbor: tuple[Engine, Client]
+    ) -> None:
         messages = set()
         for kb in harbor:
             with pytest.raises(Invalid) as caught:
@@ -472,8 +482,8 @@ class TestErrors:
             messages.add(str(caught.value))
         assert len(messages) == 1
 
-    def test_a_request_that_cannot_do_without_vectors_fails(self, how: str, url: str) -> None:
-        with opened(how, url, Broken()) as kb:
+    def test_vector_search_fails_without_an_embedder(self, how: str, url: str) -> None:
+        with open_kb(how, url, Broken()) as kb:
             kb.add(node("a"), vectors=[[1.0] * 26])
             assert failure(lambda: kb.search("x", spaces=["s"], mode="vector")) == (
                 EmbeddingError,
@@ -483,14 +493,14 @@ class TestErrors:
 
 @contextmanager
 def scripted(*answers: tuple[int, dict[str, str], object]) -> Iterator[tuple[str, list[str]]]:
-    """A server that gives these answers in turn, then the last one again; its URL, and the paths it was asked for."""
-    asked: list[str] = []
+    """Serve these answers in turn, then repeat the last; yield the URL and the paths requested."""
+    requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            status, headers, body = answers[min(len(asked), len(answers)) - 1]
+            status, headers, body = answers[min(len(requested), len(answers)) - 1]
             if status == 0:  # hang up
                 self.close_connection = True
                 return
@@ -511,7 +521,7 @@ def scripted(*answers: tuple[int, dict[str, str], object]) -> Iterator[tuple[str
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", requested
         server.shutdown()
         thread.join()
 
@@ -530,58 +540,60 @@ GOOD = (200, {}, {"ok": True, "problems": []})
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waits: list[float] = []
-    monkeypatch.setattr("knowloom.client.transport.time.sleep", waits.append)
+    monkeypatch.setattr(RetryPolicy.run, "__defaults__", (waits.append,))
     return waits
 
 
 class TestServers:
-    def test_a_busy_server_is_asked_again_when_it_says(self, no_waiting: list[float]) -> None:
+    def test_a_busy_server_is_retried_after_the_requested_wait(
+        self, no_waiting: list[float]
+    ) -> None:
         with (
             scripted(problem(429, "rate_limited", "7"), problem(503, "unavailable"), GOOD) as (
                 url,
-                asked,
+                requested,
             ),
             Client(url) as client,
         ):
             assert client.verify() == []
-        assert (len(asked), no_waiting) == (3, [7.0, 0.4])
+        assert (len(requested), no_waiting) == (3, [7.0, 0.4])
 
     def test_a_server_that_stays_busy_is_unavailable(self, no_waiting: list[float]) -> None:
         with (
-            scripted(problem(429, "rate_limited", "1")) as (url, asked),
+            scripted(problem(429, "rate_limited", "1")) as (url, requested),
             Client(url, max_retries=3) as client,
         ):
             assert failure(client.verify) == (Unavailable, "rate_limited")
-        assert len(asked) == 4
+        assert len(requested) == 4
 
-    def test_nobody_waits_longer_than_the_timeout(self, no_waiting: list[float]) -> None:
+    def test_no_wait_exceeds_the_timeout(self, no_waiting: list[float]) -> None:
         with (
-            scripted(problem(429, "rate_limited", "3600"), GOOD) as (url, asked),
+            scripted(problem(429, "rate_limited", "3600"), GOOD) as (url, requested),
             Client(url) as client,
         ):
             assert failure(client.verify) == (Unavailable, "rate_limited")
-        assert (len(asked), no_waiting) == (1, [])
+        assert (len(requested), no_waiting) == (1, [])
 
     @pytest.mark.parametrize("answer", [problem(503, "unavailable"), (0, {}, "")])
     def test_a_write_is_not_sent_twice(self, no_waiting: list[float], answer: Any) -> None:
-        with scripted(answer) as (url, asked), Client(url) as client:
+        with scripted(answer) as (url, requested), Client(url) as client:
             assert failure(lambda: client.add(node("a"))) == (Unavailable, "unavailable")
-        assert len(asked) == 1
+        assert len(requested) == 1
 
-    def test_a_write_that_was_turned_away_is_sent_again(self, no_waiting: list[float]) -> None:
+    def test_a_rate_limited_write_is_retried(self, no_waiting: list[float]) -> None:
         with (
             scripted(
                 problem(429, "rate_limited", "1"),
-                (200, {}, encoding.report(knowloom.Report(added=1))),
+                (200, {}, report_to_json(knowloom.Report(added=1))),
             ) as (url, _),
             Client(url) as client,
         ):
             assert client.add(node("a")) == knowloom.Report(added=1)
 
     def test_a_read_survives_a_lost_connection(self, no_waiting: list[float]) -> None:
-        with scripted((0, {}, ""), GOOD) as (url, asked), Client(url) as client:
+        with scripted((0, {}, ""), GOOD) as (url, requested), Client(url) as client:
             assert client.verify() == []
-        assert len(asked) == 2
+        assert len(requested) == 2
 
     @pytest.mark.parametrize(
         ("answer", "expected"),
@@ -600,7 +612,7 @@ class TestServers:
             ((200, {}, []), (Unavailable, "unavailable")),
         ],
     )
-    def test_every_answer_is_a_value_or_an_error_of_ours(
+    def test_every_response_is_a_value_or_a_knowloom_error(
         self, answer: Any, expected: tuple[type, str]
     ) -> None:
         with scripted(answer) as (url, _), Client(url, max_retries=0) as client:
@@ -624,11 +636,11 @@ class TestServers:
                 Client(url, timeout_s=0.1, max_retries=0) as client,
                 pytest.raises(Unavailable, match=r"0\.1 s"),
             ):
-                client.stats()
+                client.maintenance.stats()
 
 
 class TestKeys:
-    def test_a_key_opens_what_it_may_and_is_never_shown(self, tmp_path: Path) -> None:
+    def test_a_key_grants_its_spaces_and_is_never_shown(self, tmp_path: Path) -> None:
         keyring = Keyring(tmp_path / "keys.json")
         _, secret = keyring.add(
             "reader", reads=["s"], writes=[], role="viewer", tier="teams", now=NOW
@@ -640,22 +652,25 @@ class TestKeys:
                 calls: list[Callable[[], object]] = [
                     lambda: client.get("b", space="secret"),
                     lambda: client.context("x", spaces=["s", "secret"]),
-                    lambda: client.page(["secret"]),
-                    lambda: client.edge_page(["secret"]),
+                    lambda: list(client.items(["secret"], limit=9)),
+                    lambda: list(client.edges(["secret"], limit=9)),
                     lambda: client.add(node("c")),
                     lambda: client.load({"items": [{"id": "c", "text": "x"}]}, space="s"),
                     lambda: client.delete("a", space="s"),
                     lambda: client.delete_edges([Edge("a", "b", space="s")]),
-                    client.stats,
+                    client.maintenance.stats,
                     client.verify,
-                    client.embed,
+                    client.maintenance.embed,
                     client.reindex,
                 ]
                 assert [failure(call) for call in calls] == [(Forbidden, "forbidden")] * len(calls)
                 assert secret not in repr(client) + str(vars(client))
-                assert failure(lambda: client.known(["secret"])) == (NotFound, "unknown_space")
+                assert failure(lambda: list(client.items(["secret"]))) == (
+                    NotFound,
+                    "unknown_space",
+                )
 
-    def test_a_writer_is_kept_to_its_spaces(self, tmp_path: Path) -> None:
+    def test_a_writer_is_restricted_to_its_spaces(self, tmp_path: Path) -> None:
         keyring = Keyring(tmp_path / "keys.json")
         _, secret = keyring.add(
             "writer", reads=[], writes=["s"], role="editor", tier="teams", now=NOW
@@ -685,14 +700,14 @@ class TestKeys:
                 ]
                 assert [failure(call) for call in calls] == [(Forbidden, "forbidden")] * len(calls)
 
-    def test_a_wrong_key_is_refused_without_being_repeated(self, tmp_path: Path) -> None:
+    def test_a_wrong_key_is_rejected_without_being_quoted(self, tmp_path: Path) -> None:
         with (
             Engine(open_stores("memory:", {})) as engine,
             serving(engine, Keyring(tmp_path / "keys.json")) as url,
         ):
             client = Client(url, key="knowloom_0_secret")
             with client, pytest.raises(Forbidden) as caught:
-                client.stats()
+                client.maintenance.stats()
         assert caught.value.code == "key_required"
         assert "knowloom_0_secret" not in str(caught.value) + repr(client)
 
@@ -702,7 +717,7 @@ class TestKeys:
         ) as (url, _):
             client = Client(url, key="knowloom_0_secret")
             with client, pytest.raises(Forbidden, match=r"no access with \[key\]"):
-                client.stats()
+                client.maintenance.stats()
 
     @pytest.mark.parametrize(
         "url",
@@ -715,19 +730,22 @@ class TestKeys:
             7,
         ],
     )
-    def test_an_address_that_is_none_is_refused(self, url: Any) -> None:
+    def test_an_invalid_url_is_rejected(self, url: Any) -> None:
         with pytest.raises(Invalid) as caught:
             Client(url)
         assert "knowloom_0_secret" not in str(caught.value)
 
-    def test_an_odd_key_is_refused_without_being_shown(self) -> None:
+    def test_an_invalid_key_is_rejected_without_being_quoted(self) -> None:
         with pytest.raises(Invalid) as caught:
             Client("http://localhost", key="söcret\n1")
         assert "cret" not in str(caught.value)
 
 
-def test_without_the_package_the_advice_is_what_to_install() -> None:
-    script = "import sys; sys.modules['httpx'] = None\nimport knowloom\ntry: knowloom.Client\nexcept knowloom.MissingExtra as error: print(error)"
+def test_a_missing_package_names_the_extra_to_install() -> None:
+    script = (
+        "import sys; sys.modules['httpx'] = None\nimport knowloom\n"
+        "try: knowloom.Client\nexcept knowloom.MissingExtra as error: print(error)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={"PYTHONPATH": str(ROOT / "src")},
@@ -735,10 +753,7 @@ def test_without_the_package_the_advice_is_what_to_install() -> None:
         text=True,
         check=True,
     )
-    assert (
-        done.stdout
-        == "a package that is not installed is needed (httpx): pip install 'knowloom[client]'\n"
-    )
+    assert done.stdout == "package 'httpx' is not installed: pip install 'knowloom[client]'\n"
 
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
@@ -757,7 +772,7 @@ times_or_none = {
     name: st.none() | times for name in ("created_at", "updated_at", "valid_from", "valid_to")
 }
 texts_or_none = {name: st.none() | words for name in ("subject", "source", "embedding_text")}
-said = {
+item_fields = {
     "kind": st.sampled_from(Kind),
     "properties": properties,
     "tags": st.lists(names, max_size=2).map(tuple),
@@ -767,7 +782,7 @@ items = st.builds(
     Item,
     names,
     names,
-    **said,
+    **item_fields,
     type=words,
     title=words,
     text=words,
@@ -807,7 +822,7 @@ queries = st.builds(
 
 @st.composite
 def contexts(draw: st.DrawFn) -> Context:
-    known = draw(
+    drawn = draw(
         st.lists(items | numbered, min_size=1, max_size=4, unique_by=lambda item: item.key)
     )
     paths = st.lists(st.tuples(names, names), max_size=3).map(tuple)
@@ -818,7 +833,7 @@ def contexts(draw: st.DrawFn) -> Context:
     )
     hits = st.builds(
         Hit,
-        st.sampled_from(known),
+        st.sampled_from(drawn),
         fractions,
         signals,
         found_by,
@@ -850,8 +865,8 @@ class TestWire:
     @settings(max_examples=150, deadline=None)
     @given(contexts())
     def test_a_context_survives_the_wire(self, context: Context) -> None:
-        assert decoding.context(json.loads(to_json(encoding.context(context)))) == context
-        assert decoding.hits(json.loads(to_json(encoding.hits(context.hits)))) == list(context.hits)
+        assert context_from_json(json.loads(to_json(context_to_json(context)))) == context
+        assert hits_from_json(json.loads(to_json(hits_to_json(context.hits)))) == list(context.hits)
 
     @settings(max_examples=50, deadline=None)
     @given(
@@ -863,4 +878,4 @@ class TestWire:
         )
     )
     def test_a_report_survives_the_wire(self, report: knowloom.Report) -> None:
-        assert decoding.report(json.loads(to_json(encoding.report(report)))) == report
+        assert report_from_json(json.loads(to_json(report_to_json(report)))) == report
