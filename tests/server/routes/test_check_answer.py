@@ -1,4 +1,4 @@
-"""Checking answers over HTTP: against texts, against knowledge, within what the key and its tier may see."""
+"""Tests of /api/check_answer: texts, spaces, keys and tiers."""
 
 from __future__ import annotations
 
@@ -42,25 +42,27 @@ def ask(kb: Engine) -> Ask:
     return lambda **body: client.post("/api/check_answer", json=body)
 
 
-def verdicts(answer: Any) -> list[str]:
-    return [one["verdict"] for one in answer.json()["sentences"]]
+def verdicts(response: Any) -> list[str]:
+    return [sentence["verdict"] for sentence in response.json()["sentences"]]
 
 
 @pytest.mark.parametrize("body", EXAMPLES, ids=str)
-def test_every_example_answers(ask: Ask, body: dict[str, Any]) -> None:
+def test_every_example_is_accepted(ask: Ask, body: dict[str, Any]) -> None:
     assert ask(**body).status_code == 200
 
 
-def test_an_answer_is_held_against_texts_and_knowledge(ask: Ask) -> None:
-    said = "The harbor opened in 1987. The harbor opened in 1990. Refunds take 3 days. Whales sing."
-    found = ask(
-        answer=said,
+def test_an_answer_is_checked_against_texts_and_knowledge(ask: Ask) -> None:
+    answer = (
+        "The harbor opened in 1987. The harbor opened in 1990. Refunds take 3 days. Whales sing."
+    )
+    response = ask(
+        answer=answer,
         texts=["Refunds take 3 days."],
         question="When did the harbor open?",
         spaces=["s"],
     )
-    assert verdicts(found) == ["supported", "contradicted", "supported", "unsupported"]
-    row = found.json()
+    assert verdicts(response) == ["supported", "contradicted", "supported", "unsupported"]
+    row = response.json()
     assert row["grounded"] is False and row["share"] == 0.5 and row["degraded"] == []
     assert (
         row["sentences"][1]["item"] == {"space": "s", "id": "note"}
@@ -68,60 +70,62 @@ def test_an_answer_is_held_against_texts_and_knowledge(ask: Ask) -> None:
     )
 
 
-def test_without_a_question_the_answer_itself_is_searched_for(ask: Ask) -> None:
+def test_without_a_question_the_answer_is_the_query(ask: Ask) -> None:
     assert verdicts(ask(answer="The harbor opened in 1987.", spaces=["s"])) == ["supported"]
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "told"),
+    ("body", "status", "detail"),
     [
-        ({"answer": "x"}, 422, "nothing to hold it against"),
-        ({"answer": "x", "spaces": ["nowhere"]}, 404, "no space 'nowhere'"),
-        ({"answer": "x", "spaces": ["s"], "agent": "nobody"}, 422, "no agent 'nobody'"),
-        ({"answer": "x", "spaces": ["s"], "recipe": "cake"}, 422, "no recipe 'cake'"),
-        ({"answer": "x", "texts": ["a"], "meaning": True}, 422, "meaning needs an embedder"),
-        ({"answer": "x", "texts": ["a" * 600_000] * 2}, 422, "1,200,000 characters together"),
+        ({"answer": "x"}, 422, "nothing to check against"),
+        ({"answer": "x", "spaces": ["nowhere"]}, 404, "unknown space 'nowhere'"),
+        ({"answer": "x", "spaces": ["s"], "agent": "nobody"}, 422, "unknown agent 'nobody'"),
+        ({"answer": "x", "spaces": ["s"], "recipe": "cake"}, 422, "unknown recipe 'cake'"),
+        ({"answer": "x", "texts": ["a"], "meaning": True}, 422, "meaning requires an embedder"),
+        ({"answer": "x", "texts": ["a" * 600_000] * 2}, 422, "together, got 1,200,000"),
         ({"answer": "x" * 100_001, "texts": ["a"]}, 422, "answer"),
         ({"texts": ["a"]}, 422, "answer"),
         ({"answer": "x", "texts": ["a"], "more": 1}, 422, "more"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    ask: Ask, body: dict[str, Any], status: int, told: str
+def test_invalid_requests_are_refused(
+    ask: Ask, body: dict[str, Any], status: int, detail: str
 ) -> None:
-    found = ask(**body)
-    assert found.status_code == status and told in found.json()["detail"]
+    response = ask(**body)
+    assert response.status_code == status and detail in response.json()["detail"]
 
 
-def test_a_key_reads_its_spaces_and_its_tier_what_it_may(kb: Engine, tmp_path: Path) -> None:
+def test_the_context_is_limited_by_key_and_tier(kb: Engine, tmp_path: Path) -> None:
     keyring = Keyring(tmp_path / "keys.json")
     client = TestClient(create_app(kb, keyring), base_url="http://127.0.0.1")
 
-    def ask(of_key: str, **body: Any) -> Any:
-        secret = keyring.add(of_key, reads=["s"], writes=[], role="viewer", tier=of_key, now=NOW)[1]
+    def ask(key_tier: str, **body: Any) -> Any:
+        secret = keyring.add(
+            key_tier, reads=["s"], writes=[], role="viewer", tier=key_tier, now=NOW
+        )[1]
         return client.post(
             "/api/check_answer", json=body, headers={"Authorization": f"Bearer {secret}"}
         )
 
-    said = {
+    request = {
         "answer": "The ship has 3 masts. The harbor opened in 1987.",
         "spaces": ["s"],
         "recipe": "search",
     }
-    assert verdicts(ask("teams", **said)) == ["supported", "supported"]
-    assert verdicts(ask("writer_pro", **said)) == ["supported", "unsupported"]
+    assert verdicts(ask("teams", **request)) == ["supported", "supported"]
+    assert verdicts(ask("writer_pro", **request)) == ["supported", "unsupported"]
     assert (
-        verdicts(ask("core", **said)) == ["unsupported", "unsupported"]
-        and ask("core", **said).json()["degraded"][0]["code"] == "tier"
+        verdicts(ask("core", **request)) == ["unsupported", "unsupported"]
+        and ask("core", **request).json()["degraded"][0]["code"] == "tier"
     )
-    assert verdicts(ask("teams", tier="core", **said)) == ["unsupported", "unsupported"]
+    assert verdicts(ask("teams", tier="core", **request)) == ["unsupported", "unsupported"]
     assert verdicts(ask("core", answer="Refunds take 3 days.", texts=["Refunds take 3 days."])) == [
         "supported"
     ]
     assert ask("teams", answer="x", spaces=["other"]).status_code == 403
 
 
-def test_meaning_is_that_of_the_servers_embedder() -> None:
+def test_meaning_uses_the_embedder_of_the_server() -> None:
     with knowloom.open("memory:") as kb:
         client = TestClient(create_app(kb), base_url="http://127.0.0.1")
         body = {
@@ -129,12 +133,12 @@ def test_meaning_is_that_of_the_servers_embedder() -> None:
             "texts": ["Customers can send back their purchase within 30 days."],
         }
         assert [
-            verdicts(client.post("/api/check_answer", json={**body, "meaning": one}))
-            for one in (False, True)
+            verdicts(client.post("/api/check_answer", json={**body, "meaning": meaning}))
+            for meaning in (False, True)
         ] == [["unsupported"], ["supported"]]
 
 
-def test_every_field_is_described_and_has_a_default_but_the_answer() -> None:
-    assert [name for name, one in CheckAnswerRequest.model_fields.items() if one.is_required()] == [
-        "answer"
-    ]
+def test_only_the_answer_is_required() -> None:
+    assert [
+        name for name, field in CheckAnswerRequest.model_fields.items() if field.is_required()
+    ] == ["answer"]

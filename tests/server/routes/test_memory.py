@@ -1,4 +1,4 @@
-"""Memory over HTTP: the answers of the library, problem details, and keys that see only their workspaces."""
+"""Tests of the memory routes: responses, errors, and access by workspace."""
 
 from __future__ import annotations
 
@@ -38,18 +38,20 @@ def client(kb: knowloom.Engine) -> Iterator[TestClient]:
         yield client
 
 
-def tell(client: TestClient, content: str, **fields: Any) -> Any:
-    answer = client.post(
+def remember(client: TestClient, content: str, **fields: Any) -> Any:
+    response = client.post(
         "/api/memory/remember",
         json={"workspace": "home", "content": content, "created_at": "2026-05-01T00:00:00Z"}
         | fields,
     )
-    assert answer.status_code == 201, answer.text
-    return answer.json()
+    assert response.status_code == 201, response.text
+    return response.json()
 
 
-def test_what_is_told_is_found_shown_and_forgotten(kb: knowloom.Engine, client: TestClient) -> None:
-    told = tell(
+def test_a_memory_is_stored_found_rendered_and_deleted(
+    kb: knowloom.Engine, client: TestClient
+) -> None:
+    memory = remember(
         client,
         "Ada drinks tea",
         type="preference",
@@ -58,50 +60,49 @@ def test_what_is_told_is_found_shown_and_forgotten(kb: knowloom.Engine, client: 
         metadata={"cups": 2},
         speaker="Bob",
     )
-    assert (told["workspace"], told["confidence"], told["metadata"], told["title"]) == (
+    assert (memory["workspace"], memory["confidence"], memory["metadata"], memory["title"]) == (
         "home",
         0.9,
         {"speaker": "Bob", "cups": 2},
         "Bob at 12:00 am on 1 May, 2026",
     )
-    asked = {"workspace": "home", "query": "tea", "now": NOW}
-    (found,) = client.post("/api/memory/search", json=asked).json()["memories"]
+    request = {"workspace": "home", "query": "tea", "now": NOW}
+    (result,) = client.post("/api/memory/search", json=request).json()["memories"]
     same = knowloom.Memory(kb, "home").search("tea", now=datetime(2026, 6, 1, tzinfo=UTC))[0]
-    assert (found["memory"]["id"], found["score"], found["rank"]) == (
-        told["id"],
+    assert (result["memory"]["id"], result["score"], result["rank"]) == (
+        memory["id"],
         same.score,
         same.rank,
     )
     context, preview = (
-        client.post(f"/api/memory/{name}", json=asked).json() for name in ("context", "preview")
+        client.post(f"/api/memory/{name}", json=request).json() for name in ("context", "preview")
     )
-    assert (
-        context["context"]
-        == "Relevant context from past conversations:\n\n- Bob at 12:00 am on 1 May, 2026: Ada drinks tea\n"
-    )
+    heading = "Relevant context from past conversations:"
+    line = "- Bob at 12:00 am on 1 May, 2026: Ada drinks tea"
+    assert context["context"] == f"{heading}\n\n{line}\n"
     assert {name: preview[name] for name in context} == context
     assert (
-        preview["memory_ids"] == [told["id"]]
+        preview["memory_ids"] == [memory["id"]]
         and preview["budget_used"] > 0
         and preview["left_out"] == []
     )
     assert client.post(
-        "/api/memory/delete", json={"workspace": "home", "ids": [told["id"], "nobody"]}
+        "/api/memory/delete", json={"workspace": "home", "ids": [memory["id"], "nobody"]}
     ).json() == {"deleted": 1}
-    assert client.post("/api/memory/search", json=asked).json()["memories"] == []
+    assert client.post("/api/memory/search", json=request).json()["memories"] == []
 
 
 def test_every_option_reaches_the_library(client: TestClient) -> None:
-    old = tell(client, "tea is green", type="fact")
-    new = tell(
+    old = remember(client, "tea is green", type="fact")
+    new = remember(
         client,
         "tea is black",
         type="fact",
         created_at="2026-05-20T00:00:00Z",
         supersedes=[old["id"]],
     )
-    cup = tell(client, "a cup of porcelain", type="note", related={new["id"]: "holds"})
-    asked = {
+    cup = remember(client, "a cup of porcelain", type="note", related={new["id"]: "holds"})
+    request = {
         "workspace": "home",
         "query": "tea",
         "now": NOW,
@@ -109,25 +110,25 @@ def test_every_option_reaches_the_library(client: TestClient) -> None:
         "include_relationships": True,
         "min_confidence": 0.5,
     }
-    (found,) = client.post("/api/memory/search", json=asked).json()["memories"]
-    assert found["memory"]["id"] == new["id"] and [
-        one["memory"]["id"] for one in found["relationships"]
+    (result,) = client.post("/api/memory/search", json=request).json()["memories"]
+    assert result["memory"]["id"] == new["id"] and [
+        link["memory"]["id"] for link in result["relationships"]
     ] == [cup["id"]]
     before = client.post(
-        "/api/memory/search", json=asked | {"as_of": "2026-05-10T00:00:00Z"}
+        "/api/memory/search", json=request | {"as_of": "2026-05-10T00:00:00Z"}
     ).json()["memories"]
-    assert [one["memory"]["id"] for one in before] == [old["id"]] and before[0]["memory"][
+    assert [result["memory"]["id"] for result in before] == [old["id"]] and before[0]["memory"][
         "superseded_by"
     ] is None
-    own = {
+    template = {
         "name": "own",
         "header": "<",
         "memory_format": "{{type}}={{content}}",
         "footer": ">",
         "separator": ";",
     }
-    body = asked | {
-        "template": own,
+    body = request | {
+        "template": template,
         "token_budget": 50,
         "ranker": "recency",
         "ranking": {"recency_weight": 1.0},
@@ -163,36 +164,36 @@ def test_every_option_reaches_the_library(client: TestClient) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_a_problem_with_its_code(
+def test_errors_are_problem_details_with_a_code(
     kb: knowloom.Engine, client: TestClient, path: str, body: dict[str, Any], status: int, code: str
 ) -> None:
-    asked = {"workspace": "home"} | ({} if path == "remember" else {"query": "tea"}) | body
-    answer = client.post(f"/api/memory/{path}", json=asked)
-    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
-    assert answer.headers["content-type"] == "application/problem+json" and list(kb.items()) == []
+    request = {"workspace": "home"} | ({} if path == "remember" else {"query": "tea"}) | body
+    response = client.post(f"/api/memory/{path}", json=request)
+    assert (response.status_code, response.json()["code"]) == (status, code), response.text
+    assert response.headers["content-type"] == "application/problem+json" and list(kb.items()) == []
 
 
-def test_a_template_that_is_not_known_is_answered_with_those_that_are(client: TestClient) -> None:
-    answer = client.post(
+def test_an_unknown_template_is_refused_with_the_available_ones(client: TestClient) -> None:
+    response = client.post(
         "/api/memory/context", json={"workspace": "home", "query": "tea", "template": "letter"}
     )
     assert (
-        answer.json()["detail"] == "unknown template 'letter'; available: chat, detailed, summary"
+        response.json()["detail"] == "unknown template 'letter'; available: chat, detailed, summary"
     )
 
 
-def test_an_embedder_that_fails_is_not_an_empty_list() -> None:
+def test_a_failing_embedder_is_an_error_not_an_empty_list() -> None:
     with (
         FakeOpenAI(["ok", "401"]) as fake,
         knowloom.open("memory:", embedder=f"openai:fake@{fake.base_url}") as kb,
         server(kb) as client,
     ):
-        tell(client, "tea")
-        answer = client.post("/api/memory/search", json={"workspace": "home", "query": "coffee"})
-        assert (answer.status_code, answer.json()["code"]) == (503, "embedding_error")
+        remember(client, "tea")
+        response = client.post("/api/memory/search", json={"workspace": "home", "query": "coffee"})
+        assert (response.status_code, response.json()["code"]) == (503, "embedding_error")
 
 
-def test_a_ready_vector_is_enough(kb: knowloom.Engine, client: TestClient) -> None:
+def test_a_precomputed_vector_replaces_the_query(kb: knowloom.Engine, client: TestClient) -> None:
     kb.add(
         [
             knowloom.Item("a", "home", knowloom.Kind.MEMORY, text="tea"),
@@ -201,10 +202,10 @@ def test_a_ready_vector_is_enough(kb: knowloom.Engine, client: TestClient) -> No
         vectors=[[1, 0], [0, 1]],
     )
     for path, name in (("search", "memories"), ("context", "memories"), ("preview", "memories")):
-        found = client.post(
+        results = client.post(
             f"/api/memory/{path}", json={"workspace": "home", "vector": [0.1, 0.9], "limit": 1}
         ).json()[name]
-        assert [one["memory"]["id"] for one in found] == ["b"]
+        assert [result["memory"]["id"] for result in results] == ["b"]
     assert (
         client.post(
             "/api/memory/search", json={"workspace": "home", "vector": [1.0, 2.0, 3.0]}
@@ -253,7 +254,7 @@ def test_a_key_reads_and_writes_only_its_workspaces(kb: knowloom.Engine, tmp_pat
         )
 
 
-def test_the_schema_shows_an_example_of_every_body(client: TestClient) -> None:
+def test_the_schema_has_an_example_of_every_body(client: TestClient) -> None:
     schemas = client.get("/openapi.json").json()["components"]["schemas"]
     for name in ("RememberRequest", "MemorySearchRequest", "MemoryContextRequest", "ForgetRequest"):
         (example,) = schemas[name]["examples"]
@@ -266,13 +267,13 @@ def test_the_schema_shows_an_example_of_every_body(client: TestClient) -> None:
         assert client.post(f"/api/memory/{path}", json=example).status_code in (200, 201)
 
 
-def test_every_option_stands_in_the_docs() -> None:
+def test_every_option_is_documented() -> None:
     from knowloom.server.schemas.memory import MemoryContextRequest, RememberRequest
 
     docs = (ROOT / "docs" / "memory.md").read_text("utf-8")
     assert [
         name
-        for shape in (MemoryContextRequest, RememberRequest)
-        for name in shape.model_fields
+        for model in (MemoryContextRequest, RememberRequest)
+        for name in model.model_fields
         if f"`{name}`" not in docs
     ] == []

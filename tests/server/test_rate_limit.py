@@ -1,0 +1,16 @@
+"""Tests of the rate limiter."""
+
+from __future__ import annotations
+
+import pytest
+
+from knowloom.server.rate_limit import RateLimiter
+
+
+def test_the_bucket_refills_with_time() -> None:
+    now = [0.0]
+    rate = RateLimiter(60, lambda: now[0])
+    assert [rate.wait_s("k") for _ in range(60)] == [0.0] * 60
+    assert rate.wait_s("k") == pytest.approx(1.0)
+    now[0] = 1.0
+    assert rate.wait_s("k") == 0.0
