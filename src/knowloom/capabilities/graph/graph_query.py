@@ -71,7 +71,7 @@ def answer_by_id(graph_query: GraphQuery) -> GraphAnswer:
         if id not in stored
     ]
     refused = [
-        LeftOut(Hit(item, 0.0), ENTITIES, f"not shown: {filter.refuses(item)}")
+        LeftOut(Hit(item, 0.0), ENTITIES, f"not shown: {filter.rejection_reason(item)}")
         for item in items
         if not filter.allows(item)
     ]

@@ -28,7 +28,7 @@ def find_relationships(
     scores = {hit.item.key: hit.score for hit in entities}
     with span("links"):
         edges = _select_inner(_read_edges(request, scores, near), scores)
-        unique = {edge.key: edge for edge in edges if edge.known_at(request.query.as_of)}
+        unique = {edge.key: edge for edge in edges if edge.is_known_at(request.query.as_of)}
     hits = [_edge_hit(edge, scores) for edge in unique.values()]
     return sorted(hits, key=lambda hit: (-hit.score, hit.edge.key if hit.edge else ()))
 
