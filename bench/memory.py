@@ -20,7 +20,7 @@ from typing import Any
 import knowloom
 from bench.retrieval import CachedOnDisk
 from bench.speed import Made, timed
-from knowloom.embedders.cache import Cached
+from knowloom.embedders.cache import CachedEmbedder
 from knowloom.evaluation.questions import read_rows as lines_of
 
 DEPTHS = (5, 10, 25, 50)
@@ -160,7 +160,7 @@ def speed(arguments: argparse.Namespace) -> None:
 def cache(arguments: argparse.Namespace) -> None:
     del arguments
     held, question = (
-        Cached(CachedOnDisk(None)),
+        CachedEmbedder(CachedOnDisk(None)),
         ["How do I get a refund for a parcel that came too late?"],
     )
     held.embed(question)

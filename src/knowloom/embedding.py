@@ -1,67 +1,64 @@
-"""Vectors in a life of an engine: making those that are missing, taking ready ones, and the vector of a question."""
+"""The embedding service of an engine: missing vectors, ready vectors, the vector of a query."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from knowloom import validation
-from knowloom.embedders.cache import Cached, on_disk
+from knowloom.embedders.cache import CachedEmbedder, open_disk_cache
 from knowloom.errors import Conflict, EmbeddingError, Invalid, Unavailable
 from knowloom.model import Item, Key, Problem, Query
 from knowloom.ports import Caching, Embedder, Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.tracing import span
+from knowloom.validation import validate_iterable, validate_vector
 
-PAGE = 4096  # items looked up at a time
-BATCH = 64  # vectors per write
-BUNDLED = "minilm"  # the embedder that works without anybody else
-Progress = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
+PAGE_SIZE = 4096  # items looked up at a time
+BATCH_SIZE = 64  # vectors per write
+BUNDLED = "minilm"  # the embedder that needs no server
+Progress = Callable[[str, int, int], None]
+"""(phase, number done, total)."""
 
 
-class Meaning:
-    """An embedder beside the stores. Without one, words alone are searched."""
+class EmbeddingService:
+    """An embedder and the vectors of the stores. Without an embedder, search uses text only."""
 
     def __init__(
         self, stores: Stores, embedder: Embedder | None, caching: Caching | None = None
     ) -> None:
         caching = caching or Caching()
         self._stores = stores
-        self._opened = embedder
-        self._disk = on_disk(caching)
-        self._embedder = (
-            None
-            if embedder is None
-            else Cached(embedder, caching.max_size, caching.ttl_s, self._disk)
-        )
+        self._inner = embedder
+        self._disk = open_disk_cache(caching)
+        self._embedder = None
+        if embedder is not None:
+            self._embedder = CachedEmbedder(embedder, caching.max_size, caching.ttl_s, self._disk)
 
     def close(self) -> None:
-        """Release what the embedder holds, such as connections to a server."""
-        close = getattr(self._opened, "close", None)
+        """Release the resources of the embedder, such as connections to a server."""
+        close = getattr(self._inner, "close", None)
         if close is not None:
             close()
         if self._disk is not None:
             self._disk.close()
 
     @property
-    def cached(self) -> tuple[int, int, int, int, str]:
-        """Hits and misses of the cache; of its file the vectors, the hits since it was made, and what is wrong with it."""
-        counted = (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
-        return (
-            *counted,
-            *((*self._disk.counts(), self._disk.problem) if self._disk else (0, 0, "")),
-        )
+    def cache_stats(self) -> tuple[int, int, int, int, str]:
+        """Hits and misses of the cache; the vectors, all hits and the problem of its file."""
+        memory = (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
+        disk = (*self._disk.counts(), self._disk.problem) if self._disk else (0, 0, "")
+        return (*memory, *disk)
 
     @property
-    def asks_nobody(self) -> bool:
-        """Whether vectors of questions are made here: an embedder that knowloom does not know may wait for another machine."""
+    def is_cpu_bound(self) -> bool:
+        """True if queries are embedded in this process; other embedders may wait for a server."""
         return self._embedder is None or self._embedder.name == BUNDLED
 
     @property
     def dimensions(self) -> int | None:
         return None if self._embedder is None else self._embedder.dimensions
 
-    def of_texts(self, texts: Sequence[str]) -> list[Vector]:
-        """None without an embedder. What the embedder cannot do is an error of its own kind here."""
+    def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
+        """Return the vectors of texts, none without an embedder; failures are EmbeddingError."""
         if self._embedder is None:
             return []
         try:
@@ -69,99 +66,98 @@ class Meaning:
         except Unavailable as error:
             raise EmbeddingError(str(error)) from error
 
-    def forget(self) -> bool:
-        """Whether all vectors were forgotten, as others can be made: not without an embedder. If it does not work now, an error, and nothing is forgotten."""
+    def forget_vectors(self) -> bool:
+        """Delete all vectors and return True; False, without effect, without an embedder.
+
+        An embedder that does not work now raises its error before anything is deleted.
+        """
         if self._embedder is None:
             return False
-        self._embedder.made(["knowloom"])
+        self._embedder.compute(["knowloom"])
         self._stores.vectors.forget_vectors()
         return True
 
     def embed(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
-        """Make the vectors that are missing; how many were made."""
+        """Embed the items without a vector and return their number."""
         if self._embedder is None:
-            raise Invalid('no embedder was opened; name one: knowloom.open(url, embedder="minilm")')
+            raise Invalid('no embedder: pass one, such as knowloom.open(url, embedder="minilm")')
         total, done = self._stores.vectors.count_missing(spaces), 0
-        while keys := self._stores.vectors.missing_vectors(spaces, PAGE):
-            for start in range(0, len(keys), BATCH):
-                done += self._embed_some(keys[start : start + BATCH])
+        while keys := self._stores.vectors.missing_vectors(spaces, PAGE_SIZE):
+            for start in range(0, len(keys), BATCH_SIZE):
+                done += self._embed_batch(self._embedder, keys[start : start + BATCH_SIZE])
                 if progress is not None:
                     progress("vectors", done, max(total, done))
         return done
 
-    def _embed_some(self, keys: Sequence[Key]) -> int:
-        assert self._embedder is not None
+    def _embed_batch(self, embedder: Embedder, keys: Sequence[Key]) -> int:
         items = self._stores.items.get(keys)
-        made = self._embedder.embed([item.embeddable for item in items])
-        self._stores.vectors.put_vectors(
-            {item.key: vector for item, vector in zip(items, made, strict=True)},
-            self._embedder.fingerprint,
-        )
+        vectors = embedder.embed([item.embeddable for item in items])
+        by_key = {item.key: vector for item, vector in zip(items, vectors, strict=True)}
+        self._stores.vectors.put_vectors(by_key, embedder.fingerprint)
         return len(items)
 
-    def embedded(self, spaces: Sequence[str], progress: Progress | None = None) -> tuple[str, ...]:
-        """Embed what a write left without vectors; what could not be done, in words. What was written stays written."""
+    def embed_pending(
+        self, spaces: Sequence[str], progress: Progress | None = None
+    ) -> tuple[str, ...]:
+        """Embed the items of a write and return the problems; the items stay stored anyway."""
         if self._embedder is None or not spaces:
             return ()
         try:
             self.embed(spaces, progress)
             return ()
         except (Unavailable, Conflict) as error:
-            return (
-                f"{self._stores.vectors.count_missing(spaces)} items are stored but not embedded: {error}",
-            )
+            missing = self._stores.vectors.count_missing(spaces)
+            return (f"{missing} items are stored but not embedded: {error}",)
 
-    def put(self, ready: Mapping[Key, Vector]) -> None:
-        if ready:
-            self._stores.vectors.put_vectors(ready, self._fingerprint(ready))
+    def put_vectors(self, vectors: Mapping[Key, Vector]) -> None:
+        """Store ready vectors."""
+        if vectors:
+            self._stores.vectors.put_vectors(vectors, self._fingerprint(vectors))
 
-    def ready(
+    def validate_vectors(
         self, items: Sequence[Item], vectors: Sequence[Sequence[float]] | None
     ) -> dict[Key, Vector]:
-        given = [] if vectors is None else list(validation.several("vectors", vectors))
-        if vectors is None or not (given or items):
+        """Return the unit vectors of the items by key; Conflict if they do not fit the stored."""
+        rows = [] if vectors is None else list(validate_iterable("vectors", vectors))
+        if vectors is None or not (rows or items):
             return {}
-        if len(given) != len(items):
-            raise Invalid(f"{len(given)} vectors for {len(items)} items: give one for each")
-        size = (
-            self._embedder.dimensions
-            if self._embedder is not None
-            else len(validation.vector(given[0]))
-        )
+        if len(rows) != len(items):
+            raise Invalid(f"vectors must have one entry per item, got {len(rows)} for {len(items)}")
+        size = self.dimensions if self._embedder is not None else len(validate_vector(rows[0]))
         ready = {
-            item.key: validation.vector(vector, size)
-            for item, vector in zip(items, given, strict=True)
+            item.key: validate_vector(row, size) for item, row in zip(items, rows, strict=True)
         }
-        stored = self._stores.vectors.fingerprint()
-        if ready and stored not in ("", self._fingerprint(ready)):
-            way = (
-                "run reindex"
-                if self._embedder is not None
-                else f"give vectors of {self._stores.vectors.dimensions()} numbers, or use a new file"
-            )
-            raise Conflict(
-                f"the stored vectors are of {stored!r}, not of {self._fingerprint(ready)!r}: {way}",
-                "reindex_required",
-            )
+        stored, fingerprint = self._stores.vectors.fingerprint(), self._fingerprint(ready)
+        if stored not in ("", fingerprint):
+            remedy = "run reindex"
+            if self._embedder is None:
+                dimensions = self._stores.vectors.dimensions()
+                remedy = f"pass vectors of {dimensions} dimensions, or use a new file"
+            message = f"the stored vectors are of {stored!r}, not of {fingerprint!r}: {remedy}"
+            raise Conflict(message, "reindex_required")
         return ready
 
-    def of_query(
+    def embed_query(
         self, query: Query, recipes: Sequence[Recipe], strict: bool = False
     ) -> tuple[Vector | None, list[Problem]]:
-        """The query's vector, or why there is none. Only a request that can do without it goes on, and none that is `strict`."""
+        """Return the vector of the query, or None and the reasons.
+
+        Failures are raised if the request needs the vector or is `strict`.
+        """
         modes = {recipe.mode for recipe in recipes if recipe.source == "search"}
         if modes <= {"bm25"} or not query.spaces:
             return None, []
         missing = self._stores.vectors.count_missing(query.spaces)
         try:
             with span("embed"):
-                found = self._embed_query(query, missing, strict)
-            if found is None and missing and "vector" in modes:
+                vector = self._query_vector(query, missing, strict)
+            if vector is None and missing and "vector" in modes:
                 raise Conflict(
-                    f"mode 'vector' finds nothing: none of the {missing} items has a vector; embed them, or use bm25",
+                    f"mode 'vector' needs vectors, but none of the {missing} items has one: "
+                    "embed them, or use bm25",
                     "vectors_pending",
                 )
-            return found, self._pending(query, missing)
+            return vector, self._pending_problems(query, missing)
         except (Unavailable, Conflict) as error:
             if "vector" in modes and isinstance(error, Unavailable):
                 raise EmbeddingError(str(error)) from error
@@ -169,51 +165,39 @@ class Meaning:
                 raise
             return None, [Problem("vectors", f"words only: {error}", error.code)]
 
-    def _fingerprint(self, ready: Mapping[Key, Vector]) -> str:
-        """Of ready vectors: the embedder answers for them, and without one their size does."""
-        return (
-            self._embedder.fingerprint
-            if self._embedder is not None
-            else f"given:{len(next(iter(ready.values())))}"
-        )
+    def _fingerprint(self, vectors: Mapping[Key, Vector]) -> str:
+        """Return the fingerprint of ready vectors: the embedder's, or one of their size."""
+        if self._embedder is not None:
+            return self._embedder.fingerprint
+        return f"given:{len(next(iter(vectors.values())))}"
 
-    def _embed_query(self, query: Query, missing: int, strict: bool) -> Vector | None:
-        """None when no item of the request's spaces has a vector: those of other spaces must not change the scores."""
-        if missing == self._stores.searched(query.spaces):
+    def _query_vector(self, query: Query, missing: int, strict: bool) -> Vector | None:
+        """Return the vector, None if no item of the query's spaces has one.
+
+        Vectors of other spaces must not change the scores.
+        """
+        if missing == self._stores.count_searchable(query.spaces):
             return None
-        stored = self._stores.vectors.fingerprint()
-        dimensions = self._stores.vectors.dimensions()
+        stored, dimensions = self._stores.vectors.fingerprint(), self._stores.vectors.dimensions()
         if query.vector:
-            return validation.vector(query.vector, dimensions)
+            return validate_vector(query.vector, dimensions)
         if self._embedder is None:
             raise Conflict(
                 f"the stored vectors are of {stored!r}, and no embedder was opened",
                 "embedder_required",
             )
-        if stored != self._embedder.fingerprint:
-            raise Conflict(
-                f"the stored vectors are of {stored!r}, the embedder is {self._embedder.fingerprint!r}: run reindex",
-                "reindex_required",
-            )
-        (vector,) = (self.of_texts if strict else self._embedder.embed)([query.text])
+        fingerprint = self._embedder.fingerprint
+        if stored != fingerprint:
+            message = f"the stored vectors are of {stored!r}, the embedder is {fingerprint!r}"
+            raise Conflict(f"{message}: run reindex", "reindex_required")
+        (vector,) = (self.embed_texts if strict else self._embedder.embed)([query.text])
         if len(vector) != dimensions:
-            raise Conflict(
-                f"the stored vectors have {dimensions} dimensions, those of {stored!r} now {len(vector)}: run reindex",
-                "reindex_required",
-            )
+            message = f"the stored vectors have {dimensions} dimensions, those of {stored!r} now"
+            raise Conflict(f"{message} {len(vector)}: run reindex", "reindex_required")
         return vector
 
-    def _pending(self, query: Query, missing: int) -> list[Problem]:
-        if self._embedder is None and not query.vector:
+    def _pending_problems(self, query: Query, missing: int) -> list[Problem]:
+        if not missing or (self._embedder is None and not query.vector):
             return []
-        return (
-            [
-                Problem(
-                    "vectors",
-                    f"{missing} items are not embedded yet: they are found by words only",
-                    "vectors_pending",
-                )
-            ]
-            if missing
-            else []
-        )
+        reason = f"{missing} items are not embedded yet: they are found by words only"
+        return [Problem("vectors", reason, "vectors_pending")]

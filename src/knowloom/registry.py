@@ -1,4 +1,4 @@
-"""Names to adapters. A class is imported only when it is asked for; a missing package becomes advice."""
+"""Names of adapters. A class is imported on first use; a missing package becomes advice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from knowloom.errors import Invalid, MissingExtra, invalid_store_url, unknown_na
 from knowloom.ports import LLM, Embedder, NameFinder, Stores
 from knowloom.stores.composite.store import CompositeStore
 
-# Plug-ins add to these through the entry point groups "knowloom.stores", "knowloom.embedders", "knowloom.llms" and "knowloom.names".
+# Plug-ins add to these through the entry point groups "knowloom.stores", "knowloom.embedders",
+# "knowloom.llms" and "knowloom.names".
 STORES = {
     "file": "knowloom.stores.file.store:FileStore",
     "memory": "knowloom.stores.memory.store:MemoryStore",
@@ -26,149 +27,143 @@ EMBEDDERS = {
     "openai": "knowloom.embedders.openai:OpenAIEmbedder",
 }
 LLMS = {"openai": "knowloom.llms.openai:OpenAIChat"}
-NAMES = {"spacy": "knowloom.ner.spacy:SpacyNames"}
+NAME_FINDERS = {"spacy": "knowloom.ner.spacy:SpacyNames"}
 ROLES = ("items", "metadata", "words", "vectors", "graph")
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):")  # two letters or more: "C:" is a drive
 
 
 def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
-    """One URL for everything; `metadata=` (profiles), `words=`, `vectors=`, `graph=` move a role elsewhere. Each URL is opened once."""
+    """Open one URL for all roles; `metadata` (profiles), `words`, `vectors`, `graph` may differ.
+
+    Each URL is opened once.
+    """
+    urls = _resolve_urls(url, roles)
+    opened: dict[str, Any] = {}
+    with ExitStack() as stack:
+        for store_url in urls.values():
+            if store_url not in opened:
+                played = [role for role in ROLES if urls[role] == store_url]
+                opened[store_url] = open_store(store_url, played)
+                stack.callback(opened[store_url].close)
+        stack.pop_all()
+    stores = {role: opened[store_url] for role, store_url in urls.items()}
+    if len(opened) == 1:
+        return Stores(*[stores["items"]] * 4)
+    profiles = stores["metadata"] if urls["metadata"] != urls["items"] else None
+    composite = CompositeStore(
+        stores["items"], stores["words"], stores["vectors"], stores["graph"], profiles
+    )
+    return Stores(composite, composite, composite, composite, composite)
+
+
+def _resolve_urls(url: str, roles: Mapping[str, str]) -> dict[str, str]:
     for role in roles:
         if role not in ROLES:
             raise unknown_name("role", role, ROLES)
-    where = {role: roles.get(role, url) for role in ROLES}
-    where["metadata"] = roles.get("metadata", where["items"])
-    for address in where.values():
-        if not isinstance(address, str):
-            raise invalid_store_url(address)
-    shared = [
-        role
-        for role in ROLES
-        if where["metadata"] != where["items"]
-        and role != "metadata"
-        and where[role] == where["metadata"]
-    ]
-    if shared:
-        raise Invalid(
-            f"metadata and {shared[0]} cannot both be at {where['metadata']!r}: give the profiles a place of their own, or that of the items"
-        )
-    opened: dict[str, Any] = {}
-    with ExitStack() as stack:
-        for address in where.values():
-            if address not in opened:
-                opened[address] = open_store(
-                    address, [one for one in ROLES if where[one] == address]
-                )
-                stack.callback(opened[address].close)
-        stack.pop_all()
-    if len(opened) == 1:
-        return Stores(*[opened[where["items"]]] * 4)
-    apart = opened[where["metadata"]] if where["metadata"] != where["items"] else None
-    layers = CompositeStore(
-        opened[where["items"]],
-        opened[where["words"]],
-        opened[where["vectors"]],
-        opened[where["graph"]],
-        apart,
-    )
-    return Stores(layers, layers, layers, layers, layers)
+    urls = {role: roles.get(role, url) for role in ROLES}
+    metadata = urls["metadata"] = roles.get("metadata", urls["items"])
+    for store_url in urls.values():
+        if not isinstance(store_url, str):
+            raise invalid_store_url(store_url)
+    if metadata != urls["items"]:
+        for role in ROLES:
+            if role != "metadata" and urls[role] == metadata:
+                remedy = "store the profiles apart, or with the items"
+                raise Invalid(f"metadata and {role} must not both be {metadata!r}: {remedy}")
+    return urls
 
 
 def open_store(url: str, roles: Sequence[str] = ()) -> Any:
-    """Open "knowledge.db", "sqlite:///path", "memory:" or any scheme that an installed plug-in offers, to play these roles."""
-    found = _SCHEME.match(url)
-    scheme, rest = (found[1], url[found.end() :]) if found else ("sqlite", url)
+    """Open "knowledge.db", "sqlite:///path", "memory:" or a scheme of a plug-in for these roles."""
+    match = _SCHEME.match(url)
+    scheme, path = (match[1], url[match.end() :]) if match else ("sqlite", url)
     # As elsewhere: sqlite:///relative.db and sqlite:////absolute.db
-    if scheme == "sqlite" and not rest.removeprefix("///").strip():
+    if scheme == "sqlite" and not path.removeprefix("///").strip():
         raise invalid_store_url(url)
     adapter = _load("store", "knowloom.stores", STORES, scheme)
-    possible = getattr(adapter, "ROLES", ROLES)
+    supported = getattr(adapter, "ROLES", ROLES)
     for role in roles:
-        if role not in possible:
-            raise Invalid(
-                f"{url!r} cannot play {role!r}; a store of this kind plays: {', '.join(possible)}"
-            )
-    return adapter.open(rest.removeprefix("///" if scheme == "sqlite" else "//"))
+        if role not in supported:
+            raise Invalid(f"{url!r} cannot store {role}; it supports: {', '.join(supported)}")
+    return adapter.open(path.removeprefix("///" if scheme == "sqlite" else "//"))
 
 
-def chosen_embedder(
-    given: str | Embedder | None, settings: Mapping[str, Any] | None
+def resolve_embedder(
+    embedder: str | Embedder | None, settings: Mapping[str, Any] | None
 ) -> Embedder | None:
-    """The embedder that a name opens with the settings, or the object itself; None for "none"."""
+    """Return the embedder, opened with the settings if it is a name; None for "none"."""
     if not isinstance(settings, Mapping | None):
-        raise Invalid(f"the settings of an embedder are a dict, not {settings!r}")
-    if isinstance(given, str):
-        return None if given == "none" else open_embedder(given, **(settings or {}))
-    if given is not None and (
-        lacks := _lacking(given, ("name", "dimensions", "fingerprint", "embed"))
+        raise Invalid(f"embedder settings must be a dict, got {settings!r}")
+    if isinstance(embedder, str):
+        return None if embedder == "none" else open_embedder(embedder, **(settings or {}))
+    if embedder is not None and (
+        missing := _missing_attributes(embedder, ("name", "dimensions", "fingerprint", "embed"))
     ):
-        raise Invalid(
-            f"an embedder is a name such as minilm or openai:MODEL, an object that embeds, or None, not {given!r}, which has no {lacks[0]}"
-        )
-    return given
+        rule = "a name such as minilm or openai:MODEL, an Embedder or None"
+        raise Invalid(f"embedder must be {rule}, got {embedder!r} without {missing[0]!r}")
+    return embedder
 
 
-def chosen_names(given: str | NameFinder | None, builtin: str) -> NameFinder | str | None:
-    """What a name opens, or the object itself."""
-    if isinstance(given, str):
-        return given if given == builtin else open_names(given)
-    if given is not None and (lacks := _lacking(given, ("fingerprint", "find"))):
-        raise Invalid(
-            f"names are found by {builtin!r}, by a pipeline such as spacy:en_core_web_sm or by an object, not by {given!r}, which has no {lacks[0]}"
-        )
-    return given
+def resolve_name_finder(finder: str | NameFinder | None, builtin: str) -> NameFinder | str | None:
+    """Return the name finder, opened if it is a name other than `builtin`."""
+    if isinstance(finder, str):
+        return finder if finder == builtin else open_name_finder(finder)
+    if finder is not None and (missing := _missing_attributes(finder, ("fingerprint", "find"))):
+        rule = f"{builtin!r}, a pipeline such as spacy:en_core_web_sm or a NameFinder"
+        raise Invalid(f"names must be {rule}, got {finder!r} without {missing[0]!r}")
+    return finder
 
 
-def _lacking(given: object, needed: Sequence[str]) -> list[str]:
-    """What an object does not have. Nothing is asked for its value: to tell its dimensions, an embedder may ask a server."""
-    if hasattr(type(given), "__getattr__"):  # it may have anything
+def _missing_attributes(value: object, names: Sequence[str]) -> list[str]:
+    """Return the missing attributes without reading any: `dimensions` may send a request."""
+    if hasattr(type(value), "__getattr__"):  # it may have any attribute
         return []
-    return [name for name in needed if getattr_static(given, name, None) is None]
+    return [name for name in names if getattr_static(value, name, None) is None]
 
 
 def open_embedder(name: str, **settings: Any) -> Embedder:
-    """Open "minilm", "openai:model@url" or what a plug-in offers."""
-    scheme, _, rest = name.partition(":")
+    """Open "minilm", "openai:model@url" or an embedder of a plug-in."""
+    scheme, _, address = name.partition(":")
     opener = _load("embedder", "knowloom.embedders", EMBEDDERS, scheme).open
-    takes = signature(opener).parameters
+    parameters = signature(opener).parameters
+    accepts_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     for setting in settings:
-        if setting not in takes and not any(
-            one.kind is Parameter.VAR_KEYWORD for one in takes.values()
-        ):
-            raise unknown_name(f"setting of {scheme}", setting, list(takes)[1:])
-    embedder: Embedder = opener(rest, **settings)
+        if setting not in parameters and not accepts_any:
+            raise unknown_name(f"setting of {scheme}", setting, list(parameters)[1:])
+    embedder: Embedder = opener(address, **settings)
     return embedder
 
 
 def open_llm(name: str, **settings: Any) -> LLM:
-    """Open "openai:model", "openai:model@url" or what a plug-in offers."""
+    """Open "openai:model", "openai:model@url" or an LLM of a plug-in."""
     if not isinstance(name, str) or not name:
-        raise Invalid(f"an LLM is named like openai:model or openai:model@url, not by {name!r}")
-    scheme, _, rest = name.partition(":")
-    llm: LLM = _load("LLM", "knowloom.llms", LLMS, scheme).open(rest, **settings)
+        raise Invalid(f"an LLM must be openai:model or openai:model@url, got {name!r}")
+    scheme, _, address = name.partition(":")
+    llm: LLM = _load("LLM", "knowloom.llms", LLMS, scheme).open(address, **settings)
     return llm
 
 
-def open_names(name: str) -> NameFinder:
-    """Open "spacy:PIPELINE" or what a plug-in offers."""
+def open_name_finder(name: str) -> NameFinder:
+    """Open "spacy:PIPELINE" or a name finder of a plug-in."""
     if not isinstance(name, str) or not name:
-        raise Invalid(
-            f"names are found by 'builtin' or by a pipeline such as spacy:en_core_web_sm, not by {name!r}"
-        )
-    scheme, _, rest = name.partition(":")
-    finder: NameFinder = _load("finder of names", "knowloom.names", NAMES, scheme).open(rest)
+        rule = "'builtin' or a pipeline such as spacy:en_core_web_sm"
+        raise Invalid(f"names must be {rule}, got {name!r}")
+    scheme, _, address = name.partition(":")
+    adapter = _load("name finder", "knowloom.names", NAME_FINDERS, scheme)
+    finder: NameFinder = adapter.open(address)
     return finder
 
 
 def _load(what: str, group: str, table: Mapping[str, str], name: str) -> Any:
-    known = {point.name: point.value for point in entry_points(group=group)} | dict(table)
-    if name not in known:
-        raise unknown_name(what, name, known)
-    module, _, attribute = known[name].partition(":")
+    available = {point.name: point.value for point in entry_points(group=group)} | dict(table)
+    if name not in available:
+        raise unknown_name(what, name, available)
+    module, _, attribute = available[name].partition(":")
     try:
         return getattr(import_module(module), attribute)
     except ImportError as error:
+        remedy = f"pip install 'knowloom[{name}]'"
         raise MissingExtra(
-            f"{what} {name!r} needs a package that is not installed ({error.name}): pip install 'knowloom[{name}]'"
+            f"{what} {name!r} needs a package that is not installed ({error.name}): {remedy}"
         ) from error

@@ -15,9 +15,9 @@ import pytest
 
 import knowloom
 from fake_openai import FakeOpenAI
-from knowloom.embedders.cache import Cached
-from knowloom.embedders.disk_cache import Kept
-from knowloom.embedders.openai import OpenAI
+from knowloom.embedders.cache import CachedEmbedder
+from knowloom.embedders.disk_cache import DiskCache
+from knowloom.embedders.openai import OpenAIEmbedder
 from knowloom.errors import Invalid
 from knowloom.ports import Embedder
 from knowloom.testing import EmbedderContract
@@ -30,15 +30,15 @@ def server() -> Iterator[FakeOpenAI]:
 
 
 @pytest.fixture
-def inner(server: FakeOpenAI) -> Iterator[OpenAI]:
-    with closing(OpenAI(base_url=server.base_url, model="fake", api_key="k")) as embedder:
+def inner(server: FakeOpenAI) -> Iterator[OpenAIEmbedder]:
+    with closing(OpenAIEmbedder(base_url=server.base_url, model="fake", api_key="k")) as embedder:
         yield embedder
 
 
 class TestCachedOnDisk(EmbedderContract):
     @pytest.fixture
-    def embedder(self, inner: OpenAI, tmp_path: Path) -> Embedder:
-        return Cached(inner, max_size=1, disk=Kept(tmp_path / "vectors.db"))
+    def embedder(self, inner: OpenAIEmbedder, tmp_path: Path) -> Embedder:
+        return CachedEmbedder(inner, max_size=1, disk=DiskCache(tmp_path / "vectors.db"))
 
 
 def asked(server: FakeOpenAI) -> list[list[str]]:
@@ -46,40 +46,40 @@ def asked(server: FakeOpenAI) -> list[list[str]]:
 
 
 def test_another_process_does_not_embed_again(
-    server: FakeOpenAI, inner: OpenAI, tmp_path: Path
+    server: FakeOpenAI, inner: OpenAIEmbedder, tmp_path: Path
 ) -> None:
-    with closing(Kept(tmp_path / "vectors.db")) as disk:
-        first = Cached(inner, disk=disk).embed(["a", "b"])
-    with closing(Kept(tmp_path / "vectors.db")) as disk:
-        cache = Cached(inner, disk=disk)
+    with closing(DiskCache(tmp_path / "vectors.db")) as disk:
+        first = CachedEmbedder(inner, disk=disk).embed(["a", "b"])
+    with closing(DiskCache(tmp_path / "vectors.db")) as disk:
+        cache = CachedEmbedder(inner, disk=disk)
         np.testing.assert_array_equal(
             cache.embed(["b", "c", "a"]), [first[1], *inner.embed(["c"]), first[0]]
         )
         assert (cache.hits, cache.misses) == (2, 1)
         assert disk.counts() == (3, 2)
-    with closing(Kept(tmp_path / "vectors.db")) as disk:
+    with closing(DiskCache(tmp_path / "vectors.db")) as disk:
         assert disk.counts() == (3, 2)
     assert asked(server)[:2] == [["a", "b"], ["c"]]
 
 
 def test_vectors_of_another_model_are_not_mixed_up(
-    server: FakeOpenAI, inner: OpenAI, tmp_path: Path
+    server: FakeOpenAI, inner: OpenAIEmbedder, tmp_path: Path
 ) -> None:
-    disk = Kept(tmp_path / "vectors.db")
-    Cached(inner, disk=disk).embed(["a"])
+    disk = DiskCache(tmp_path / "vectors.db")
+    CachedEmbedder(inner, disk=disk).embed(["a"])
     inner.fingerprint = "another"
-    Cached(inner, disk=disk).embed(["a"])
+    CachedEmbedder(inner, disk=disk).embed(["a"])
     assert asked(server) == [["a"], ["a"]] and disk.counts()[0] == 2
 
 
 def test_what_is_too_old_is_embedded_again(
-    server: FakeOpenAI, inner: OpenAI, tmp_path: Path
+    server: FakeOpenAI, inner: OpenAIEmbedder, tmp_path: Path
 ) -> None:
     now = [1000.0]
-    cache = Cached(
+    cache = CachedEmbedder(
         inner,
         ttl_s=60,
-        disk=Kept(tmp_path / "vectors.db", ttl_s=60, clock=lambda: now[0]),
+        disk=DiskCache(tmp_path / "vectors.db", ttl_s=60, clock=lambda: now[0]),
         clock=lambda: now[0],
     )
     for moment in (1000, 1060, 1061, 1100, 1200):
@@ -88,10 +88,10 @@ def test_what_is_too_old_is_embedded_again(
     assert len(asked(server)) == 3
 
 
-def test_the_oldest_go_when_there_are_too_many(inner: OpenAI, tmp_path: Path) -> None:
+def test_the_oldest_go_when_there_are_too_many(inner: OpenAIEmbedder, tmp_path: Path) -> None:
     now = [0.0]
-    disk = Kept(tmp_path / "vectors.db", max_size=10, clock=lambda: now[0])
-    cache = Cached(inner, max_size=1, disk=disk)
+    disk = DiskCache(tmp_path / "vectors.db", max_size=10, clock=lambda: now[0])
+    cache = CachedEmbedder(inner, max_size=1, disk=disk)
     for number in range(25):
         now[0] = number
         cache.embed([f"text {number}"])
@@ -103,11 +103,11 @@ def test_the_oldest_go_when_there_are_too_many(inner: OpenAI, tmp_path: Path) ->
 
 @pytest.mark.parametrize("damage", ["not SQLite", "cut short", "a page of nothing"])
 def test_a_damaged_file_is_reported_put_aside_and_begun_anew(
-    inner: OpenAI, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+    inner: OpenAIEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     file = tmp_path / "vectors.db"
-    with closing(Kept(file)) as disk:
-        Cached(inner, disk=disk).embed([f"text {n}" for n in range(300)])
+    with closing(DiskCache(file)) as disk:
+        CachedEmbedder(inner, disk=disk).embed([f"text {n}" for n in range(300)])
     data = file.read_bytes()
     file.write_bytes(
         {
@@ -116,28 +116,29 @@ def test_a_damaged_file_is_reported_put_aside_and_begun_anew(
             "a page of nothing": data[:1024] + bytes(len(data) - 1024),
         }[damage]
     )
-    with caplog.at_level(logging.WARNING), closing(Kept(file)) as disk:
-        cache = Cached(inner, disk=disk)
+    with caplog.at_level(logging.WARNING), closing(DiskCache(file)) as disk:
+        cache = CachedEmbedder(inner, disk=disk)
         np.testing.assert_array_equal(
             cache.embed(["text 7", "new"]), inner.embed(["text 7", "new"])
         )
-        assert "damaged" in disk.problem and "begun anew" in caplog.text and disk.counts()[0] == 2
+        assert "damaged" in disk.problem and "is replaced" in caplog.text and disk.counts()[0] == 2
     assert (tmp_path / "vectors.db.damaged").exists()
 
 
 def test_a_vector_that_is_none_is_embedded_again(
-    server: FakeOpenAI, inner: OpenAI, tmp_path: Path
+    server: FakeOpenAI, inner: OpenAIEmbedder, tmp_path: Path
 ) -> None:
     file = tmp_path / "vectors.db"
-    with closing(Kept(file)) as disk:
-        Cached(inner, disk=disk).embed(["a", "b", "c"])
+    with closing(DiskCache(file)) as disk:
+        CachedEmbedder(inner, disk=disk).embed(["a", "b", "c"])
     with closing(sqlite3.connect(file)) as raw:
         rows = [row for (row,) in raw.execute("SELECT digest FROM vector ORDER BY digest")]
         for row, data in zip(rows, (b"", b"123", b"\0" * 16), strict=True):
             raw.execute("UPDATE vector SET data = ? WHERE digest = ?", (data, row))
         raw.commit()
     np.testing.assert_array_equal(
-        Cached(inner, disk=Kept(file)).embed(["a", "b", "c"]), inner.embed(["a", "b", "c"])
+        CachedEmbedder(inner, disk=DiskCache(file)).embed(["a", "b", "c"]),
+        inner.embed(["a", "b", "c"]),
     )
     assert len(asked(server)[1]) == 3
 
@@ -148,31 +149,33 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
         other.commit()
     before = (tmp_path / "other.db").read_bytes()
     with pytest.raises(Invalid, match="another program"):
-        Kept(tmp_path / "other.db")
+        DiskCache(tmp_path / "other.db")
     with pytest.raises(Invalid, match="does not exist"):
-        Kept(tmp_path / "nowhere" / "vectors.db")
+        DiskCache(tmp_path / "nowhere" / "vectors.db")
     assert (tmp_path / "other.db").read_bytes() == before
 
 
 def test_a_file_that_cannot_be_written_only_costs_time(
-    inner: OpenAI, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    inner: OpenAIEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "vectors.db"
-    Kept(file).close()
+    DiskCache(file).close()
     with (
         closing(apsw.Connection(str(file))) as blocker,
         caplog.at_level(logging.WARNING),
     ):  # the locks of another SQLite in one process are not seen
         blocker.execute("BEGIN EXCLUSIVE")
         blocker.execute("INSERT INTO count VALUES ('x', 1)")
-        disk = Kept(file)
-        np.testing.assert_array_equal(Cached(inner, disk=disk).embed(["a"]), inner.embed(["a"]))
+        disk = DiskCache(file)
+        np.testing.assert_array_equal(
+            CachedEmbedder(inner, disk=disk).embed(["a"]), inner.embed(["a"])
+        )
         assert disk.problem and "embedding cache" in caplog.text
 
 
-def test_threads_share_one_file(inner: OpenAI, tmp_path: Path) -> None:
+def test_threads_share_one_file(inner: OpenAIEmbedder, tmp_path: Path) -> None:
     cache, texts = (
-        Cached(inner, max_size=2, disk=Kept(tmp_path / "vectors.db")),
+        CachedEmbedder(inner, max_size=2, disk=DiskCache(tmp_path / "vectors.db")),
         ["a", "b", "c", "d", "e"],
     )
     expected = inner.embed(texts)
@@ -181,8 +184,8 @@ def test_threads_share_one_file(inner: OpenAI, tmp_path: Path) -> None:
             np.testing.assert_array_equal(answer, expected)
 
 
-def test_a_cache_can_be_cleared(server: FakeOpenAI, inner: OpenAI, tmp_path: Path) -> None:
-    cache = Cached(inner, disk=Kept(tmp_path / "vectors.db"))
+def test_a_cache_can_be_cleared(server: FakeOpenAI, inner: OpenAIEmbedder, tmp_path: Path) -> None:
+    cache = CachedEmbedder(inner, disk=DiskCache(tmp_path / "vectors.db"))
     cache.embed(["a"])
     cache.clear()
     cache.embed(["a"])
@@ -190,9 +193,9 @@ def test_a_cache_can_be_cleared(server: FakeOpenAI, inner: OpenAI, tmp_path: Pat
 
 
 @pytest.mark.parametrize("ttl", [0, -1])
-def test_a_time_that_makes_no_sense_is_refused(inner: OpenAI, ttl: float) -> None:
+def test_a_time_that_makes_no_sense_is_refused(inner: OpenAIEmbedder, ttl: float) -> None:
     with pytest.raises(Invalid, match="ttl_s"):
-        Cached(inner, ttl_s=ttl)
+        CachedEmbedder(inner, ttl_s=ttl)
 
 
 def test_an_engine_keeps_its_vectors_in_a_file_and_says_so(
@@ -204,7 +207,7 @@ def test_an_engine_keeps_its_vectors_in_a_file_and_says_so(
         ) as kb:
             knowloom.Memory(kb, "home").remember("tea")
             knowloom.Memory(kb, "home").search("cup")
-            stats = kb.stats()
+            stats = kb.maintenance.stats()
             assert (stats.disk_vectors, stats.disk_hits, stats.cache_misses) == (
                 (2, 0, 2),
                 (2, 2, 0),

@@ -17,16 +17,16 @@ import pytest
 import knowloom
 from fake_openai import VECTORS, FakeOpenAI, vector
 from knowloom import registry
-from knowloom.embedders.cache import Cached
+from knowloom.embedders.cache import CachedEmbedder
 from knowloom.embedders.minilm import MiniLM
-from knowloom.embedders.openai import OpenAI
+from knowloom.embedders.openai import OpenAIEmbedder
 from knowloom.errors import Invalid, Unavailable
 from knowloom.ports import Embedder, Vector
 from knowloom.testing import EmbedderContract
 
 KEY = "sk-a-very-secret-key"
 TEXT = "Ms Cooper's card was charged twice in Lisbon"
-Serve = Callable[..., tuple[OpenAI, FakeOpenAI]]
+Serve = Callable[..., tuple[OpenAIEmbedder, FakeOpenAI]]
 
 REFUSALS = [
     "400",
@@ -72,7 +72,7 @@ def serve() -> Iterator[Serve]:
     """Starts a server that follows a script, and an embedder that uses it."""
     with ExitStack() as stack:
 
-        def start(*script: str, **settings: Any) -> tuple[OpenAI, FakeOpenAI]:
+        def start(*script: str, **settings: Any) -> tuple[OpenAIEmbedder, FakeOpenAI]:
             server = stack.enter_context(FakeOpenAI(script))
             usual: dict[str, Any] = {
                 "base_url": server.base_url,
@@ -80,7 +80,7 @@ def serve() -> Iterator[Serve]:
                 "api_key": KEY,
                 "sleep": ignore,
             }
-            embedder = OpenAI(**usual | settings)
+            embedder = OpenAIEmbedder(**usual | settings)
             return stack.enter_context(closing(embedder)), server
 
         yield start
@@ -123,13 +123,13 @@ class TestOpenAIWithDimensions(EmbedderContract):
 class TestCached(EmbedderContract):
     @pytest.fixture
     def embedder(self, serve: Serve) -> Embedder:
-        return Cached(serve()[0])
+        return CachedEmbedder(serve()[0])
 
 
 class TestCachedWithRoomForOne(EmbedderContract):
     @pytest.fixture
     def embedder(self, serve: Serve) -> Embedder:
-        return Cached(serve()[0], max_size=1)
+        return CachedEmbedder(serve()[0], max_size=1)
 
 
 @pytest.fixture(scope="module")
@@ -289,8 +289,8 @@ def test_what_came_in_place_of_numbers_is_not_quoted(serve: Serve) -> None:
         ("bad compression", "unreadable"),
         ("no data", "lacks data"),
         ("no index", "lacks data, index"),
-        ("missing row", "1 embeddings for 2 texts"),
-        ("extra row", "3 embeddings for 2 texts"),
+        ("missing row", "one embedding for each of 2 texts, got 1"),
+        ("extra row", "one embedding for each of 2 texts, got 3"),
         ("nan", "zero, infinite or not all numbers"),
         ("base64", "not a list of numbers"),
     ],
@@ -421,7 +421,9 @@ def test_a_servers_message_is_found_and_shortened(serve: Serve, body: str, said:
 
 def test_a_wrong_path_is_a_refusal(serve: Serve) -> None:
     _, server = serve()
-    with closing(OpenAI(base_url=server.base_url + "/v2", model="fake", sleep=ignore)) as lost:
+    with closing(
+        OpenAIEmbedder(base_url=server.base_url + "/v2", model="fake", sleep=ignore)
+    ) as lost:
         assert "status 404: no such path" in str(failure(lost))
 
 
@@ -463,9 +465,7 @@ def test_a_secret_is_not_left_over_where_a_message_is_cut(
 
 def test_part_of_a_text_is_not_repeated_either(serve: Serve) -> None:
     embedder, _ = serve(f"400 with body bad input: ...{TEXT[5:25]}...")
-    assert str(failure(embedder)).endswith(
-        "status 400: (a message that repeats the text, left out)"
-    )
+    assert str(failure(embedder)).endswith("status 400: (a message that repeats the text, omitted)")
 
 
 def test_an_unrelated_message_is_kept_beside_short_texts(serve: Serve) -> None:
@@ -481,14 +481,14 @@ def test_a_retry_is_logged_with_its_numbers(serve: Serve, caplog: pytest.LogCapt
 
 
 def test_the_key_is_not_in_the_repr(serve: Serve) -> None:
-    assert repr(serve()[0]) == "OpenAI(fake at 127.0.0.1)"
+    assert repr(serve()[0]) == "OpenAIEmbedder(fake at 127.0.0.1)"
 
 
 @pytest.mark.parametrize("key", ["sk-line\nbreak", "sk-kéy", "sk two words"])
 def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
     with pytest.raises(Invalid) as caught:
-        OpenAI(api_key=key)
-    assert "api key" in str(caught.value) and "sk" not in str(caught.value)
+        OpenAIEmbedder(api_key=key)
+    assert "api_key" in str(caught.value) and "sk" not in str(caught.value)
 
 
 # Addresses
@@ -496,7 +496,9 @@ def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
 
 def test_an_address_names_model_and_server(serve: Serve) -> None:
     _, server = serve()
-    with closing(OpenAI.open(f"nomic-embed-text@{server.base_url}/", sleep=ignore)) as embedder:
+    with closing(
+        OpenAIEmbedder.open(f"nomic-embed-text@{server.base_url}/", sleep=ignore)
+    ) as embedder:
         embedder.embed(["a"])
     assert (server.requests[0].body["model"], server.requests[0].path) == (
         "nomic-embed-text",
@@ -519,7 +521,7 @@ def test_an_address_names_model_and_server(serve: Serve) -> None:
     ],
 )
 def test_an_address_is_read_into_a_fingerprint(rest: str, fingerprint: str) -> None:
-    with closing(OpenAI.open(rest, api_key=KEY)) as embedder:
+    with closing(OpenAIEmbedder.open(rest, api_key=KEY)) as embedder:
         assert embedder.fingerprint == fingerprint
 
 
@@ -528,7 +530,7 @@ def test_the_fingerprint_tells_dimensions_apart_and_stays_when_they_are_learned(
 ) -> None:
     (learning, _), (given, _) = serve(), serve(dimensions=5)
     assert learning.dimensions == 8
-    here, there = (one._remote._url.port for one in (learning, given))
+    here, there = (one._transport._url.port for one in (learning, given))
     assert (learning.fingerprint, given.fingerprint) == (
         f"openai:127.0.0.1:{here}:fake:",
         f"openai:127.0.0.1:{there}:fake:5",
@@ -551,13 +553,13 @@ def test_the_fingerprint_tells_dimensions_apart_and_stays_when_they_are_learned(
     ],
 )
 def test_vectors_of_two_servers_on_one_machine_are_told_apart(base_url: str, server: str) -> None:
-    with closing(OpenAI(base_url=base_url, model="m")) as embedder:
+    with closing(OpenAIEmbedder(base_url=base_url, model="m")) as embedder:
         assert embedder.fingerprint == f"openai:{server}:m:"
 
 
 def test_settings_hold_where_the_address_is_silent() -> None:
     with closing(
-        OpenAI.open("bge@http://here/v1", base_url="http://there/v1", dimensions=5)
+        OpenAIEmbedder.open("bge@http://here/v1", base_url="http://there/v1", dimensions=5)
     ) as embedder:
         assert embedder.fingerprint == "openai:here:bge:5"
 
@@ -567,7 +569,7 @@ def test_settings_hold_where_the_address_is_silent() -> None:
 )
 def test_an_address_without_http_is_refused_before_anything_is_sent_elsewhere(rest: str) -> None:
     with pytest.raises(Invalid, match="openai:model@http://host:port/v1") as caught:
-        OpenAI.open(rest)
+        OpenAIEmbedder.open(rest)
     assert "secret" not in str(caught.value)
 
 
@@ -584,7 +586,7 @@ def test_an_address_without_http_is_refused_before_anything_is_sent_elsewhere(re
 )
 def test_a_base_url_that_cannot_work_is_refused(base_url: str) -> None:
     with pytest.raises(Invalid, match="base_url") as caught:
-        OpenAI(base_url=base_url)
+        OpenAIEmbedder(base_url=base_url)
     assert "secret" not in str(caught.value)
 
 
@@ -600,7 +602,7 @@ WRONG_SETTINGS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("settings", WRONG_SETTINGS)
 def test_a_number_that_cannot_work_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=next(iter(settings))):
-        OpenAI(**settings)
+        OpenAIEmbedder(**settings)
 
 
 @pytest.mark.parametrize("open_it", [knowloom.open_llm, registry.open_embedder])
@@ -608,7 +610,8 @@ def test_a_setting_that_nobody_knows_is_refused_with_those_there_are(
     open_it: Callable[..., Any],
 ) -> None:
     with pytest.raises(
-        Invalid, match=r"no setting of openai 'timeout'; known: api_key, base_url, .*timeout_s"
+        Invalid,
+        match=r"unknown setting of openai 'timeout'; available: api_key, base_url, .*timeout_s",
     ):
         open_it("openai:m", timeout=5)
 
@@ -618,33 +621,33 @@ def test_a_setting_that_nobody_knows_is_refused_with_those_there_are(
 
 def test_only_misses_reach_the_embedder_in_one_batch_and_once_each(serve: Serve) -> None:
     inner, server = serve()
-    cache = Cached(inner)
+    cache = CachedEmbedder(inner)
     _ = cache.embed(["a"]), cache.embed(["b", "a", "c", "b"])
     assert [request.texts for request in server.requests] == [["a"], ["b", "c"]]
 
 
 def test_hits_and_misses_are_counted(serve: Serve) -> None:
-    cache = Cached(serve()[0])
+    cache = CachedEmbedder(serve()[0])
     _ = cache.embed(["a"]), cache.embed(["b", "a", "c", "b"])
     assert (cache.hits, cache.misses) == (2, 3)
 
 
 def test_cached_vectors_are_those_of_the_embedder(serve: Serve) -> None:
     inner, _ = serve()
-    cache = Cached(inner)
+    cache = CachedEmbedder(inner)
     for _ in range(2):
         np.testing.assert_array_equal(cache.embed(["a", "b", "a"]), inner.embed(["a", "b", "a"]))
 
 
 def test_the_cache_passes_on_who_it_caches(serve: Serve) -> None:
     inner, _ = serve(dimensions=5)
-    cache = Cached(inner)
+    cache = CachedEmbedder(inner)
     assert (cache.name, cache.dimensions, cache.fingerprint) == ("openai", 5, inner.fingerprint)
 
 
 def test_the_vector_unused_for_longest_is_forgotten_first(serve: Serve) -> None:
     inner, server = serve()
-    cache = Cached(inner, max_size=2)
+    cache = CachedEmbedder(inner, max_size=2)
     for text in ["a", "b", "a", "c", "a", "b"]:
         cache.embed([text])
     assert [request.texts for request in server.requests] == [["a"], ["b"], ["c"], ["b"]]
@@ -653,12 +656,14 @@ def test_the_vector_unused_for_longest_is_forgotten_first(serve: Serve) -> None:
 def test_a_batch_larger_than_the_cache_is_still_answered(serve: Serve) -> None:
     inner, _ = serve()
     texts = ["a", "b", "c", "d", "a"]
-    np.testing.assert_array_equal(Cached(inner, max_size=2).embed(texts), inner.embed(texts))
+    np.testing.assert_array_equal(
+        CachedEmbedder(inner, max_size=2).embed(texts), inner.embed(texts)
+    )
 
 
 def test_vectors_of_another_fingerprint_are_not_mixed_up(serve: Serve) -> None:
     inner, server = serve()
-    cache = Cached(inner)
+    cache = CachedEmbedder(inner)
     cache.embed(["a"])
     inner.fingerprint = "another"
     cache.embed(["a"])
@@ -667,7 +672,7 @@ def test_vectors_of_another_fingerprint_are_not_mixed_up(serve: Serve) -> None:
 
 @pytest.mark.parametrize("round", ["miss", "hit"])
 def test_no_caller_can_change_what_is_remembered(serve: Serve, round: str) -> None:
-    cache = Cached(serve()[0])
+    cache = CachedEmbedder(serve()[0])
     remembered = [cache.embed(["a"])[0] for _ in range(1 + (round == "hit"))][-1]
     with pytest.raises(ValueError, match="read-only"):
         remembered[0] = 7
@@ -675,7 +680,7 @@ def test_no_caller_can_change_what_is_remembered(serve: Serve, round: str) -> No
 
 def test_a_failure_is_not_remembered(serve: Serve) -> None:
     inner, server = serve("nan", "ok")
-    cache = Cached(inner)
+    cache = CachedEmbedder(inner)
     failure(cache, "a", "b")
     assert len(cache.embed(["a", "b"])) == 2
     assert [request.texts for request in server.requests] == [["a", "b"], ["a", "b"]]
@@ -683,21 +688,21 @@ def test_a_failure_is_not_remembered(serve: Serve) -> None:
 
 def test_a_failure_leaves_earlier_vectors_in_place(serve: Serve) -> None:
     inner, server = serve("ok", "401")
-    cache = Cached(inner)
+    cache = CachedEmbedder(inner)
     cache.embed(["a"])
     failure(cache, "a", "b")
     assert len(cache.embed(["a"])) == 1 and len(server.requests) == 2
 
 
 def test_half_a_character_pair_is_cached_apart_from_the_empty_text(serve: Serve) -> None:
-    cache = Cached(serve()[0])
+    cache = CachedEmbedder(serve()[0])
     for text in ["\ud83e", "", "\ud83e"]:
         cache.embed([text])
     assert (cache.hits, cache.misses) == (1, 2)
 
 
 def test_an_embedder_that_reuses_its_memory_does_not_change_what_is_remembered() -> None:
-    cache = Cached(OneBuffer())
+    cache = CachedEmbedder(OneBuffer())
     first = cache.embed(["a"])[0].tolist()
     cache.embed(["b"])
     assert cache.embed(["a"])[0].tolist() == first
@@ -705,7 +710,7 @@ def test_an_embedder_that_reuses_its_memory_does_not_change_what_is_remembered()
 
 def test_threads_share_a_small_cache_and_get_right_answers(serve: Serve) -> None:
     inner, _ = serve()
-    cache, texts = Cached(inner, max_size=3), ["a", "b", "c", "d", "e"]
+    cache, texts = CachedEmbedder(inner, max_size=3), ["a", "b", "c", "d", "e"]
     with ThreadPoolExecutor(8) as pool:
         answers = list(
             pool.map(lambda turn: cache.embed(texts[turn % 5 :] + texts[: turn % 5]), range(100))
@@ -718,7 +723,7 @@ def test_threads_share_a_small_cache_and_get_right_answers(serve: Serve) -> None
 
 def test_a_hit_does_not_wait_for_another_threads_miss(serve: Serve) -> None:
     inner, server = serve("ok", "slow", timeout_s=5, max_retries=0)
-    cache = Cached(inner)
+    cache = CachedEmbedder(inner)
     cache.embed(["a"])
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(cache.embed, ["b"])
@@ -730,11 +735,14 @@ def test_a_hit_does_not_wait_for_another_threads_miss(serve: Serve) -> None:
 
 
 def test_a_hit_costs_at_most_twenty_microseconds(serve: Serve) -> None:
-    cache, question = Cached(serve()[0]), ["How do I get a refund for a parcel that came too late?"]
+    cache, question = (
+        CachedEmbedder(serve()[0]),
+        ["How do I get a refund for a parcel that came too late?"],
+    )
     cache.embed(question)
     assert min(timeit.repeat(lambda: cache.embed(question), number=100, repeat=30)) / 100 < 20e-6
 
 
 def test_a_cache_without_room_is_refused(serve: Serve) -> None:
-    with pytest.raises(Invalid, match="max_size 0"):
-        Cached(serve()[0], max_size=0)
+    with pytest.raises(Invalid, match="max_size must be an integer >= 1, got 0"):
+        CachedEmbedder(serve()[0], max_size=0)

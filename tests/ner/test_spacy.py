@@ -22,7 +22,7 @@ from knowloom.cli.main import cli
 from knowloom.engine import Engine
 from knowloom.linking import name_edges as batch
 from knowloom.linking import name_finders
-from knowloom.linking.linker import Naming
+from knowloom.linking.name_finders import FinderResolver
 from knowloom.ner.spacy import SpacyNames
 
 TRAINED = "en_core_web_sm"
@@ -64,7 +64,7 @@ def item(id: str, text: str, title: str = "") -> Item:
 def made(kb: Engine) -> set[tuple[str, str, str, str]]:
     return {
         (edge.source, edge.type, edge.target, str(edge.properties["name"]))
-        for edge in kb.edges(["s"], made=True)
+        for edge in kb.edges(["s"], automatic=True)
     }
 
 
@@ -139,10 +139,10 @@ def test_step_by_step_is_what_a_rebuild_makes(url, model, tmp_path):
                 kb.delete(id, space="s") if said is None else kb.add(item(id, *said))
                 assert made(kb) == {
                     (one.source, one.type, one.target, one.properties["name"])
-                    for one in batch.links(kb.items(["s"]), finder)
+                    for one in batch.build_name_edges(kb.items(["s"]), finder)
                 }
             before = made(kb)
-            kb.relink()
+            kb.maintenance.relink()
             assert made(kb) == before
 
     check()
@@ -166,7 +166,7 @@ def test_other_rules_in_the_pipeline_link_everything_anew(tmp_path):
         kb.add([item("a", "a night shift"), item("b", "the last night shift")])
         assert made(kb) == set()
     with knowloom.open(path, embedder=None, names=pipeline(folder, PATTERNS[:2])) as kb:
-        kb.link()
+        kb.maintenance.link()
         assert made(kb) == {("a", "shares", "b", "night shift")}
 
 
@@ -200,11 +200,11 @@ def test_what_is_found_is_cleaned_like_titles_are():
                 (40, "ada's desk"),
             ]
 
-    found = name_finders.find(Finder(), "The Ada")
-    assert found == name_finders.Named(("ada's desk", "x" * 200), "ada's desk")
+    found = name_finders.run_finder(Finder(), "The Ada")
+    assert found == name_finders.FinderNames(("ada's desk", "x" * 200), "ada's desk")
     assert (
-        name_finders.remembered(
-            Finder(), "The Ada", ["c:other", name_finders.label("The Ada", found)]
+        name_finders.run_finder_cached(
+            Finder(), "The Ada", ["c:other", name_finders.encode_names("The Ada", found)]
         )
         == found
     )
@@ -214,18 +214,18 @@ def test_a_pipeline_that_is_missing_or_finds_nothing_is_told_with_what_to_instal
     with pytest.raises(MissingExtra, match="python -m spacy download xx_no_such_model"):
         knowloom.open("memory:", embedder=None, names="spacy:xx_no_such_model")
     spacy.blank("en").to_disk(tmp_path / "empty")
-    with pytest.raises(Invalid, match="finds no named entities"):
+    with pytest.raises(Invalid, match="must have one of ner, entity_ruler"):
         knowloom.open("memory:", embedder=None, names=f"spacy:{tmp_path / 'empty'}")
     (tmp_path / "broken").mkdir()
     with pytest.raises(Invalid, match="cannot be loaded"):
         knowloom.open("memory:", embedder=None, names=f"spacy:{tmp_path / 'broken'}")
-    with pytest.raises(Invalid, match="no finder of names 'nltk'; known: spacy"):
+    with pytest.raises(Invalid, match="unknown name finder 'nltk'; available: spacy"):
         knowloom.open("memory:", embedder=None, names="nltk:x")
     for wrong in ("spacy:", "spacy"):
         with pytest.raises(Invalid, match="spacy:en_core_web_sm"):
             knowloom.open("memory:", embedder=None, names=wrong)
     with pytest.raises(Invalid, match="'builtin'"):
-        Naming("capitals")
+        FinderResolver("capitals")
 
 
 def test_without_the_package_the_extra_is_named():
@@ -236,7 +236,7 @@ def test_without_the_package_the_extra_is_named():
     )
     assert (
         done.stdout
-        == "finder of names 'spacy' needs a package that is not installed (spacy): pip install 'knowloom[spacy]'\n"
+        == "name finder 'spacy' needs a package that is not installed (spacy): pip install 'knowloom[spacy]'\n"
     )
 
 
@@ -248,7 +248,7 @@ def test_knowledge_whose_pipeline_is_gone_is_still_written_and_says_what_is_miss
     with knowloom.open(path, embedder=None) as kb:
         report = kb.add(item("c", "no night shift"))
         assert (report.added, len(report.problems)) == (1, 1)
-        assert "links are not up to date: there is no spaCy pipeline" in report.problems[0]
+        assert "links are not up to date: no spaCy pipeline" in report.problems[0]
         assert made(kb) == {("a", "shares", "b", "night shift")}
 
 
@@ -286,5 +286,5 @@ def test_a_trained_pipeline_finds_names(tmp_path):
         )
         assert ("a", "shares", "b", "angela merkel") in made(kb)
         before = made(kb)
-        kb.relink()
+        kb.maintenance.relink()
         assert made(kb) == before

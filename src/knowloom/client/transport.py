@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import re
-import ssl
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
 import httpx
 
 from knowloom import codec
-from knowloom.caching import cached
 from knowloom.errors import (
     Conflict,
     Corrupt,
@@ -25,9 +20,15 @@ from knowloom.errors import (
     SearchError,
     Unavailable,
 )
+from knowloom.outbound_http import (
+    RetryPolicy,
+    TransientError,
+    retry_after_s,
+    ssl_context,
+    validate_key,
+)
+from knowloom.validation import validate_int, validate_positive
 from knowloom.wire import JsonObject
-
-log = logging.getLogger(__name__)
 
 FIRST_WAIT_S = 0.2  # before the first retry; doubled for each further one
 # Below the usual 5 s of servers: a write must not be sent on a connection that is being closed.
@@ -51,12 +52,11 @@ class Transport:
     """Send requests to one server and decode its responses. Safe to share between threads."""
 
     def __init__(self, url: str, key: str, *, timeout_s: float, max_retries: int) -> None:
-        if max_retries < 0:
-            raise Invalid(f"max_retries must be >= 0, got {max_retries}")
-        if not timeout_s > 0:
-            raise Invalid(f"timeout_s must be > 0, got {timeout_s}")
+        validate_int("max_retries", max_retries, 0)
+        validate_positive("timeout_s", timeout_s)
         self.url = _normalize_url(url)
-        self._key, self._timeout_s, self._max_retries = _validate_key(key), timeout_s, max_retries
+        self._retries = RetryPolicy(max_retries, FIRST_WAIT_S, timeout_s)
+        self._key, self._timeout_s = validate_key("key", key), timeout_s
         headers = {"Content-Type": "application/json"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -64,7 +64,7 @@ class Transport:
             headers=headers,
             timeout=timeout_s,
             limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
-            verify=_ssl_context(),
+            verify=ssl_context(),
         )
 
     def close(self) -> None:
@@ -80,37 +80,28 @@ class Transport:
 
     def _send(self, path: str, body: JsonObject | None, is_idempotent: bool) -> httpx.Response:
         content = None if body is None else _encode(body)
-        for retry in range(self._max_retries + 1):
-            try:
-                return self._request(path, content)
-            except _TransientError as failure:
-                wait_s = max(failure.wait_s, FIRST_WAIT_S * 2**retry)
-                can_retry = is_idempotent or failure.was_rejected
-                if retry == self._max_retries or wait_s > self._timeout_s or not can_retry:
-                    error_class = _error_class(503, failure.code)
-                    raise error_class(str(failure), failure.code) from failure.__cause__
-                log.warning(
-                    "%s: %s; retry %d of %d in %.1f s",
-                    *(path, failure.code, retry + 1, self._max_retries, wait_s),
-                )
-                time.sleep(wait_s)
-        raise AssertionError("the last attempt returns or raises")
+        try:
+            return self._retries.run(lambda: self._request(path, content, is_idempotent))
+        except TransientError as failure:
+            error_class = _error_class(503, failure.code)
+            raise error_class(str(failure), failure.code) from failure.__cause__
 
-    def _request(self, path: str, content: bytes | None) -> httpx.Response:
+    def _request(self, path: str, content: bytes | None, is_idempotent: bool) -> httpx.Response:
         method = "GET" if content is None else "POST"
         try:
             response = self._http.request(method, self.url + path, content=content)
         except httpx.TimeoutException as error:
             message = f"{self.url}: no response within {self._timeout_s:g} s"
-            raise _TransientError(message, "timeout") from error
+            raise _transient(path, message, "timeout", is_final=not is_idempotent) from error
         except httpx.HTTPError as error:
             reason = error or type(error).__name__
-            raise _TransientError(f"{self.url}: connection failed: {reason}") from error
+            message = f"{self.url}: connection failed: {reason}"
+            raise _transient(path, message, "", is_final=not is_idempotent) from error
         if not response.is_success:
-            raise self._error(response)
+            raise self._error(response, path, is_idempotent)
         return response
 
-    def _error(self, response: httpx.Response) -> KnowloomError:
+    def _error(self, response: httpx.Response, path: str, is_idempotent: bool) -> KnowloomError:
         """Return the error that the engine would raise, built from the problem details."""
         status = response.status_code
         try:
@@ -121,7 +112,9 @@ class Transport:
         if self._key:
             detail = detail.replace(self._key, "[key]")
         if status in (429, 503):
-            return _TransientError(detail, code, _retry_after_s(response), status == 429)
+            # With 429 the server did nothing, so that retrying a write is safe too.
+            is_final = not is_idempotent and status != 429
+            return _transient(path, detail, code, retry_after_s(response), is_final=is_final)
         return _error_class(status, code)(detail, code)
 
     def _decode(self, response: httpx.Response, decode: Callable[[JsonObject], T]) -> T:
@@ -133,14 +126,12 @@ class Transport:
             ) from error
 
 
-class _TransientError(Unavailable):
-    """A failure worth retrying. `was_rejected`: the server did nothing, so a write is safe too."""
-
-    def __init__(
-        self, message: str, code: str = "", wait_s: float = 0.0, was_rejected: bool = False
-    ) -> None:
-        super().__init__(message, code)
-        self.wait_s, self.was_rejected = wait_s, was_rejected
+def _transient(
+    path: str, message: str, code: str, wait_s: float = 0.0, *, is_final: bool
+) -> TransientError:
+    """Return an error whose log line has no text of the user's."""
+    summary = f"{path}: {code or TransientError.code}"
+    return TransientError(message, code, retry_after_s=wait_s, is_final=is_final, summary=summary)
 
 
 def _error_class(status: int, code: str) -> type[KnowloomError]:
@@ -158,12 +149,6 @@ def _encode(body: JsonObject) -> bytes:
         raise Invalid(f"the request cannot be encoded as JSON: {error}") from None
 
 
-@cached("client TLS certificates", 1)
-def _ssl_context() -> ssl.SSLContext:
-    """Return the context shared by all clients: loading the certificates takes 30 ms."""
-    return httpx.create_ssl_context()
-
-
 def _normalize_url(url: str) -> str:
     try:
         parsed = httpx.URL(url)
@@ -174,19 +159,3 @@ def _normalize_url(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise Invalid(f"a server URL must be http:// or https:// with a host, got {url!r}")
     return str(parsed.copy_with(query=None, fragment=None)).rstrip("/")
-
-
-def _validate_key(key: str) -> str:
-    """Return the key without surrounding blanks; a bad one is not quoted in the error.
-
-    The HTTP client would quote it.
-    """
-    if not re.fullmatch(r"[!-~]*", key.strip()):
-        raise Invalid("key must not contain spaces, line breaks or non-ASCII characters")
-    return key.strip()
-
-
-def _retry_after_s(response: httpx.Response) -> float:
-    """Return the Retry-After header in seconds; 0 if it is absent or a date."""
-    value = response.headers.get("Retry-After", "")
-    return float(value) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) else 0.0

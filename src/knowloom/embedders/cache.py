@@ -1,55 +1,50 @@
-"""An embedder that remembers: texts seen lately are not embedded again, and with a file, not by the next process either."""
+"""An embedder with a cache: in memory, and with a file also across processes."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 
 import numpy as np
 
-from knowloom.embedders.disk_cache import Kept
-from knowloom.errors import Invalid, KnowloomError, Unavailable
+from knowloom.caching import register
+from knowloom.embedders.disk_cache import CacheKey, DiskCache
+from knowloom.errors import KnowloomError, Unavailable
 from knowloom.ports import Caching, Embedder, Vector
+from knowloom.validation import validate_int, validate_positive
 
 FAILED = "embedding_failed"
 
-CacheKey = tuple[str, bytes]
-"""The embedder's fingerprint and the text's digest: the cache holds no text and never answers with another model's vector."""
+
+def open_disk_cache(caching: Caching) -> DiskCache | None:
+    """Open the file of a cache, if it has one."""
+    return DiskCache(caching.path, caching.disk_size, caching.ttl_s) if caching.path else None
 
 
-def on_disk(caching: Caching) -> Kept | None:
-    """The file of a cache, if it has one."""
-    return Kept(caching.path, caching.disk_size, caching.ttl_s) if caching.path else None
+class CachedEmbedder:
+    """Any embedder with an LRU cache of `max_size` vectors, none older than `ttl_s` seconds.
 
-
-class Cached:
-    """The `max_size` vectors used last, none older than `ttl_s` seconds, for any embedder; safe to share between threads. The vectors are
-    read-only. A text asked for twice in one call is a miss and a hit. `disk` is asked for what is not in memory."""
+    Safe to share between threads; the vectors are read-only. A text that occurs twice in one call
+    is a miss and a hit. `disk` is read for vectors that are not in memory.
+    """
 
     def __init__(
         self,
         embedder: Embedder,
         max_size: int = 10_000,
         ttl_s: float | None = None,
-        disk: Kept | None = None,
+        disk: DiskCache | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if max_size < 1:
-            raise Invalid(f"cache: max_size {max_size} must be 1 or more")
-        if ttl_s is not None and not ttl_s > 0:
-            raise Invalid(f"cache: ttl_s {ttl_s} must be above 0")
+        validate_int("cache: max_size", max_size, 1)
+        if ttl_s is not None:
+            validate_positive("cache: ttl_s", ttl_s)
         self.hits = self.misses = 0
-        self._embedder, self._max_size, self._ttl_s, self._disk, self._clock = (
-            embedder,
-            max_size,
-            ttl_s,
-            disk,
-            clock,
-        )
-        self._vectors: OrderedDict[CacheKey, tuple[Vector, float]] = OrderedDict()
+        self._embedder, self._disk = embedder, disk
+        self._memory = _ExpiringCache(max_size, ttl_s, clock)
         self._lock = Lock()
 
     @property
@@ -65,87 +60,103 @@ class Cached:
         return self._embedder.fingerprint
 
     def clear(self) -> None:
-        """Forget every vector, in memory and on disk."""
-        with self._lock:
-            self._vectors.clear()
+        """Delete every vector, in memory and on disk."""
+        self._memory.clear()
         if self._disk is not None:
             self._disk.clear()
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         fingerprint = self.fingerprint
         keys = [(fingerprint, _digest(text)) for text in texts]
-        known = self._recall(keys)
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        vectors = self._memory.get(keys)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if missing and self._disk is not None:
-            found = {key: _frozen(vector) for key, vector in self._disk.get(missing).items()}
-            known |= self._remember(found)
-            missing = {key: text for key, text in missing.items() if key not in found}
+            stored = {key: _freeze(vector) for key, vector in self._disk.get(missing).items()}
+            self._memory.put(stored)
+            vectors |= stored
+            missing = {key: text for key, text in missing.items() if key not in stored}
         self._count(len(texts), len(missing))
         if missing:
             # Outside the lock: other threads go on reading while the model works.
-            fresh = dict(zip(missing, self.made(list(missing.values())), strict=True))
-            known |= self._remember(fresh)
+            fresh = dict(zip(missing, self.compute(list(missing.values())), strict=True))
+            self._memory.put(fresh)
+            vectors |= fresh
             if self._disk is not None:
                 self._disk.put(fresh)
-        return [known[key] for key in keys]
+        return [vectors[key] for key in keys]
 
-    def made(self, texts: list[str]) -> list[Vector]:
-        """What the embedder makes of the texts now, whatever is remembered. Embedders may come from anywhere: one that fails in a way of its own is
-        Unavailable, and what is no vector goes no further."""
+    def compute(self, texts: list[str]) -> list[Vector]:
+        """Embed the texts without the cache.
+
+        Embedders may be plug-ins: an unexpected error becomes Unavailable, and so does a result
+        that is not a list of vectors.
+        """
         try:
-            vectors = [_frozen(vector) for vector in self._embedder.embed(texts)]
+            vectors = [_freeze(vector) for vector in self._embedder.embed(texts)]
         except KnowloomError:
             raise
         except Exception as error:  # its message may repeat a text
-            raise Unavailable(
-                f"embedder {self.name!r} failed: {type(error).__name__}", FAILED
-            ) from error
+            reason = type(error).__name__
+            raise Unavailable(f"embedder {self.name!r} failed: {reason}", FAILED) from error
         if len(vectors) != len(texts):
-            raise Unavailable(
-                f"embedder {self.name!r} gave {len(vectors)} vectors for {len(texts)} texts", FAILED
-            )
+            counts = f"{len(vectors)} vectors for {len(texts)} texts"
+            raise Unavailable(f"embedder {self.name!r} returned {counts}", FAILED)
         for vector in vectors:
             if vector.ndim != 1 or not 0 < float(np.linalg.norm(vector)) < np.inf:
-                raise Unavailable(
-                    f"embedder {self.name!r} gave what is no vector: numbers that are not finite, none, or nothing but 0",
-                    FAILED,
-                )
+                what = "an invalid vector: it must have finite numbers, not all of them 0"
+                raise Unavailable(f"embedder {self.name!r} returned {what}", FAILED)
         return vectors
 
-    def _recall(self, keys: Iterable[CacheKey]) -> dict[CacheKey, Vector]:
-        known = {}
+    def _count(self, texts: int, missing: int) -> None:
+        with self._lock:
+            self.hits += texts - missing
+            self.misses += missing
+
+
+class _ExpiringCache:
+    """An LRU cache of vectors with a time to live, safe to share between threads."""
+
+    def __init__(self, max_size: int, ttl_s: float | None, clock: Callable[[], float]) -> None:
+        self._max_size, self._ttl_s, self._clock = max_size, ttl_s, clock
+        self._vectors: OrderedDict[CacheKey, tuple[Vector, float]] = OrderedDict()
+        self._lock = Lock()
+        register("embeddings", max_size, self)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def get(self, keys: Iterable[CacheKey]) -> dict[CacheKey, Vector]:
+        vectors = {}
         oldest = 0.0 if self._ttl_s is None else self._clock() - self._ttl_s
         with self._lock:
             for key in keys:
                 if key in self._vectors:
-                    vector, at = self._vectors[key]
-                    if self._ttl_s is not None and at < oldest:
+                    vector, time_stored = self._vectors[key]
+                    if self._ttl_s is not None and time_stored < oldest:
                         del self._vectors[key]
                         continue
                     self._vectors.move_to_end(key)
-                    known[key] = vector
-        return known
+                    vectors[key] = vector
+        return vectors
 
-    def _remember(self, fresh: dict[CacheKey, Vector]) -> dict[CacheKey, Vector]:
+    def put(self, vectors: Mapping[CacheKey, Vector]) -> None:
         now = self._clock()
         with self._lock:
-            self._vectors |= {key: (vector, now) for key, vector in fresh.items()}
+            self._vectors |= {key: (vector, now) for key, vector in vectors.items()}
             while len(self._vectors) > self._max_size:
                 self._vectors.popitem(last=False)
-        return fresh
 
-    def _count(self, asked: int, missing: int) -> None:
+    def clear(self) -> None:
         with self._lock:
-            self.hits += asked - missing
-            self.misses += missing
+            self._vectors.clear()
 
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 
-def _frozen(vector: Vector) -> Vector:
-    """A copy, so that neither the caller nor the embedder can change what is remembered."""
+def _freeze(vector: Vector) -> Vector:
+    """Return a read-only copy: neither the caller nor the embedder can change the cached one."""
     copy = np.array(vector, np.float32)
     copy.setflags(write=False)
     return copy

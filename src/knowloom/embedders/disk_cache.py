@@ -1,4 +1,4 @@
-"""Vectors on disk: what was embedded once need not be embedded again by the next process. A cache: whatever is wrong with it, it is only slower."""
+"""A file that caches vectors across processes. A defect of it makes embedding slower, never fail."""
 
 from __future__ import annotations
 
@@ -17,23 +17,38 @@ from knowloom.ports import Vector
 
 log = logging.getLogger(__name__)
 
-APPLICATION = 0x57465643  # "WFVC"
-BUSY_TIMEOUT_MS = 2_000  # longer than that, embedding anew is quicker
-UNIT = 1e-3  # how far from 1 the length of a stored vector may be
-SPARE = 0.1  # of the limit: so much more is deleted at once, to delete seldom
+APPLICATION_ID = 0x57465643
+BUSY_TIMEOUT_MS = 2_000  # embedding again is faster than a longer wait
+MAX_LENGTH_ERROR = 1e-3  # of a stored unit vector
+EVICTED_SHARE = 0.1  # of the limit, deleted at once so that evictions are rare
 SCHEMA = f"""
-    CREATE TABLE IF NOT EXISTS vector(model TEXT, digest BLOB, at REAL NOT NULL, data BLOB NOT NULL, PRIMARY KEY(model, digest)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS vector(
+        model TEXT, digest BLOB, at REAL NOT NULL, data BLOB NOT NULL, PRIMARY KEY(model, digest)
+    ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS vector_at ON vector(at);
     CREATE TABLE IF NOT EXISTS count(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-    PRAGMA application_id={APPLICATION}
+    PRAGMA application_id={APPLICATION_ID}
 """
-Key = tuple[str, bytes]
+_EVICT = """
+    DELETE FROM vector WHERE (model, digest) IN (
+        SELECT model, digest FROM vector ORDER BY at, model, digest LIMIT ?
+    )
+"""
+_SELECT = "SELECT data FROM vector WHERE model = ? AND digest = ? AND at >= ?"
+
+CacheKey = tuple[str, bytes]
+"""The fingerprint of the embedder and the digest of the text.
+
+The cache contains no text and never returns a vector of another model.
+"""
 T = TypeVar("T")
 
 
-class Kept:
-    """An SQLite file of vectors by (model, digest of the text), at most `max_size` of them and none older than `ttl_s`. A damaged file is put
-    aside and begun anew; `problem` says so."""
+class DiskCache:
+    """An SQLite file of at most `max_size` vectors, none older than `ttl_s` seconds.
+
+    A damaged file is moved aside and replaced; `problem` reports it.
+    """
 
     def __init__(
         self,
@@ -49,37 +64,28 @@ class Kept:
         self._hits = 0
         self._lock = Lock()
         self._file: apsw.Connection | None = None
-        self._safely(lambda _: None, None)
+        self._try(lambda _: None, None)
 
-    def get(self, keys: Iterable[Key]) -> dict[Key, Vector]:
-        """Those of the keys that are known."""
-        wanted = list(keys)
+    def get(self, keys: Iterable[CacheKey]) -> dict[CacheKey, Vector]:
+        """Return the stored vectors of the keys; missing ones are left out."""
+        requested = list(keys)
         oldest = self._clock() - self._ttl_s if self._ttl_s is not None else 0.0
 
-        def read(file: apsw.Connection) -> dict[Key, Vector]:
-            rows = [
-                (
-                    key,
-                    file.execute(
-                        "SELECT data FROM vector WHERE model = ? AND digest = ? AND at >= ?",
-                        (*key, oldest),
-                    ).fetchall(),
-                )
-                for key in wanted
-            ]
-            return {
-                key: vector
-                for key, row in rows
-                if row and (vector := _vector(row[0][0])) is not None
-            }
+        def read(file: apsw.Connection) -> dict[CacheKey, Vector]:
+            vectors = {}
+            for key in requested:
+                rows = file.execute(_SELECT, (*key, oldest)).fetchall()
+                if rows and (vector := _decode(rows[0][0])) is not None:
+                    vectors[key] = vector
+            return vectors
 
-        nothing: dict[Key, Vector] = {}
-        found = self._safely(read, nothing)
-        self._hits += len(found)
-        return found
+        default: dict[CacheKey, Vector] = {}
+        vectors = self._try(read, default)
+        self._hits += len(vectors)
+        return vectors
 
-    def put(self, vectors: Mapping[Key, Vector]) -> None:
-        """Remember; the oldest go when there are too many."""
+    def put(self, vectors: Mapping[CacheKey, Vector]) -> None:
+        """Store vectors; the oldest ones are evicted when the file is full."""
         now = self._clock()
         rows = [
             (*key, now, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()
@@ -88,36 +94,33 @@ class Kept:
         def write(file: apsw.Connection) -> None:
             with file:
                 file.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)", rows)
-                self._count(file)
+                self._add_hits(file)
                 ((size,),) = file.execute("SELECT count(*) FROM vector").fetchall()
                 if isinstance(size, int) and size > self._max_size:
-                    extra = size - self._max_size + int(self._max_size * SPARE)
-                    file.execute(
-                        "DELETE FROM vector WHERE (model, digest) IN (SELECT model, digest FROM vector ORDER BY at, model, digest LIMIT ?)",
-                        (extra,),
-                    )
+                    extra = size - self._max_size + int(self._max_size * EVICTED_SHARE)
+                    file.execute(_EVICT, (extra,))
                 if self._ttl_s is not None:
                     file.execute("DELETE FROM vector WHERE at < ?", (now - self._ttl_s,))
 
-        self._safely(write, None)
+        self._try(write, None)
 
     def counts(self) -> tuple[int, int]:
-        """How many vectors there are, and how often one was used, since the file was made."""
+        """Return the number of vectors, and of hits since the file was created."""
 
         def read(file: apsw.Connection) -> tuple[int, int]:
             with file:
-                self._count(file)
+                self._add_hits(file)
             ((size,),) = file.execute("SELECT count(*) FROM vector").fetchall()
-            used = file.execute("SELECT value FROM count WHERE name = 'hits'").fetchall()
-            return int(str(size)), int(str(used[0][0])) if used else 0
+            hits = file.execute("SELECT value FROM count WHERE name = 'hits'").fetchall()
+            return int(str(size)), int(str(hits[0][0])) if hits else 0
 
-        return self._safely(read, (0, 0))
+        return self._try(read, (0, 0))
 
     def clear(self) -> None:
         def write(file: apsw.Connection) -> None:
             file.execute("DELETE FROM vector")
 
-        self._safely(write, None)
+        self._try(write, None)
 
     def close(self) -> None:
         if self._file is not None:
@@ -125,61 +128,65 @@ class Kept:
             self._file.close()
             self._file = None
 
-    def _count(self, file: apsw.Connection) -> None:
-        file.execute(
-            "INSERT INTO count VALUES ('hits', ?1) ON CONFLICT DO UPDATE SET value = value + ?1",
-            (self._hits,),
+    def _add_hits(self, file: apsw.Connection) -> None:
+        upsert = (
+            "INSERT INTO count VALUES ('hits', ?1) ON CONFLICT DO UPDATE SET value = value + ?1"
         )
+        file.execute(upsert, (self._hits,))
         self._hits = 0
 
-    def _safely(self, work: Callable[[apsw.Connection], T], instead: T) -> T:
-        """What the work gives; nothing that happens to a cache is fatal. A damaged file is tried again once, as a new one."""
+    def _try(self, work: Callable[[apsw.Connection], T], default: T) -> T:
+        """Return the result of the work, or the default: no failure of a cache is fatal.
+
+        Work on a damaged file is retried once, on a new file.
+        """
         with self._lock:
             for _ in range(2):
                 try:
-                    self._file = self._file or self._opened()
+                    self._file = self._file or self._open()
                     return work(self._file)
                 except (apsw.CorruptError, apsw.NotADBError) as error:
-                    self._put_aside(str(error))
+                    self._move_aside(str(error))
                 except apsw.Error as error:
                     self.problem = f"embedding cache {str(self.path)!r}: {error}"
                     log.warning("%s", self.problem)
-                    return instead
-        return instead
+                    return default
+        return default
 
-    def _opened(self) -> apsw.Connection:
+    def _open(self) -> apsw.Connection:
         file = apsw.Connection(str(self.path))
         file.set_busy_timeout(BUSY_TIMEOUT_MS)
         ((tables,),) = file.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        if tables and file.pragma("application_id") != APPLICATION:
+        if tables and file.pragma("application_id") != APPLICATION_ID:
             file.close()
             raise Invalid(
                 f"embedding cache: {str(self.path)!r} is an SQLite file of another program"
             )
         file.execute("PRAGMA journal_mode=WAL").fetchall()
-        file.execute("PRAGMA synchronous=OFF")  # what a power cut damages is embedded again
+        file.execute("PRAGMA synchronous=OFF")  # vectors lost in a power cut are embedded again
         if not tables:
             file.execute(SCHEMA)
         return file
 
-    def _put_aside(self, reason: str) -> None:
+    def _move_aside(self, reason: str) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
-        aside = self.path.with_name(f"{self.path.name}.damaged")
-        self.problem = f"embedding cache {str(self.path)!r} was damaged ({reason}) and is begun anew; the old file is {str(aside)!r}"
+        target = self.path.with_name(f"{self.path.name}.damaged")
+        outcome = f"was damaged ({reason}) and is replaced; the old file is {str(target)!r}"
+        self.problem = f"embedding cache {str(self.path)!r} {outcome}"
         log.warning("%s", self.problem)
         try:
-            self.path.replace(aside)
-            for end in ("-wal", "-shm"):
-                self.path.with_name(f"{self.path.name}{end}").unlink(missing_ok=True)
+            self.path.replace(target)
+            for suffix in ("-wal", "-shm"):
+                self.path.with_name(f"{self.path.name}{suffix}").unlink(missing_ok=True)
         except OSError as error:
-            log.warning("embedding cache: %s cannot be put aside: %s", self.path, error.strerror)
+            log.warning("embedding cache: cannot move %s aside: %s", self.path, error.strerror)
 
 
-def _vector(data: object) -> Vector | None:
-    """A stored vector, if it is one."""
+def _decode(data: object) -> Vector | None:
+    """Return a stored vector, None for bytes that are not a unit vector."""
     if not isinstance(data, bytes) or not data or len(data) % 4:
         return None
     vector = np.frombuffer(data, np.float32)
-    return vector if abs(float(np.linalg.norm(vector)) - 1) < UNIT else None
+    return vector if abs(float(np.linalg.norm(vector)) - 1) < MAX_LENGTH_ERROR else None

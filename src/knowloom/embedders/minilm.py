@@ -1,4 +1,4 @@
-"""The bundled embedder: all-MiniLM-L6-v2 as int8 ONNX, on the CPU, from files inside the package."""
+"""The bundled embedder: all-MiniLM-L6-v2 as int8 ONNX, on the CPU, from files of the package."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import onnxruntime
 from tokenizers import Tokenizer
 
+from knowloom.ports import Vector
+
 FILES = Path(__file__).parent / "minilm_files"
-MAX_WORD_PIECES = 256  # the length the model was trained with
+MAX_WORD_PIECES = 256  # the length that the model was trained with
 
 
 class MiniLM:
-    """Unit vectors of 384 numbers, about 3 ms for a question and 18 ms for a paragraph."""
+    """Unit vectors of 384 dimensions, in about 3 ms for a question and 18 ms for a paragraph."""
 
     name = "minilm"
     dimensions = 384
@@ -28,19 +29,18 @@ class MiniLM:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Names the model by its bytes: vectors of another build are not comparable."""
+        """A digest of the model: vectors of another build are not comparable."""
         with (FILES / "model.onnx").open("rb") as model:
             return "minilm:" + hashlib.file_digest(model, "sha256").hexdigest()[:16]
 
-    def embed(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        # One text at a time: dynamic int8 scales by the whole batch, so a vector would depend on its neighbours.
-        return [self._embed_one(text) for text in texts]
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        # No batches: dynamic int8 scales by the whole batch, so that a vector would depend on it.
+        return [self._embed_text(text) for text in texts]
 
-    def _embed_one(self, text: str) -> npt.NDArray[np.float32]:
+    def _embed_text(self, text: str) -> Vector:
         pieces = np.array([self._tokenizer.encode(text).ids], np.int64)
-        vector: npt.NDArray[np.float32] = self._session.run(
-            ["embedding"], {"input_ids": pieces, "attention_mask": np.ones_like(pieces)}
-        )[0][0]
+        inputs = {"input_ids": pieces, "attention_mask": np.ones_like(pieces)}
+        vector: Vector = self._session.run(["embedding"], inputs)[0][0]
         return vector
 
     @cached_property
@@ -53,9 +53,8 @@ class MiniLM:
     @cached_property
     def _session(self) -> onnxruntime.InferenceSession:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = (
-            1  # requests run side by side; threads inside one only fight for the cores
-        )
+        # Requests run concurrently; threads inside one would only compete for the cores.
+        options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         return onnxruntime.InferenceSession(

@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible /chat/completions endpoint: OpenAI, Ollama, vLLM, LiteLLM, llama.cpp."""
+"""Chat models of any OpenAI-compatible server: OpenAI, Ollama, vLLM, LiteLLM, llama.cpp."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from knowloom import openai_http
 from knowloom.errors import Invalid
+from knowloom.openai_http import OPENAI_URL, OpenAITransport, resolve_settings
 from knowloom.ports import Completion, Message
 
 
-class OpenAI:
-    """Answers of a chat model, at temperature 0 unless told otherwise (`temperature=None` sends none, for models that refuse it).
-    `retries` are for servers that are busy or away; what a good answer is, the caller knows."""
+class OpenAIChat:
+    """A chat model behind the /chat/completions endpoint of a server.
+
+    `temperature=None` sends none, for models that reject it. `retries` are for servers that are
+    busy or down; the caller judges the answer.
+    """
 
     def __init__(
         self,
         *,
         model: str = "",
-        base_url: str = openai_http.OPENAI,
+        base_url: str = OPENAI_URL,
         api_key: str | None = None,
         temperature: float | None = 0.0,
         timeout_s: float = 120,
@@ -28,9 +31,9 @@ class OpenAI:
     ) -> None:
         if not model:
             raise Invalid(
-                "openai: no model; write openai:model or openai:model@http://host:port/v1"
+                "openai: model is missing: use openai:model or openai:model@http://host:port/v1"
             )
-        self._remote = openai_http.Remote(
+        self._transport = OpenAITransport(
             base_url,
             "/chat/completions",
             model,
@@ -40,37 +43,39 @@ class OpenAI:
             code="llm_failed",
             sleep=sleep,
         )
-        self._asked: dict[str, object] = {"model": model} | (
-            {} if temperature is None else {"temperature": temperature}
-        )
-        self.name = f"openai:{model}@{self._remote.host}"
+        self._body: dict[str, object] = {"model": model}
+        if temperature is not None:
+            self._body["temperature"] = temperature
+        self.name = f"openai:{model}@{self._transport.host}"
 
     @classmethod
-    def open(cls, rest: str = "", **settings: Any) -> OpenAI:
-        """From what stands behind `openai:`, such as `llama3@http://127.0.0.1:11434/v1`. What the address says wins over the settings."""
-        return cls(**openai_http.settings(cls, settings, rest))
+    def open(cls, address: str = "", **settings: Any) -> OpenAIChat:
+        """Open the model of an address such as `llama3@http://127.0.0.1:11434/v1`.
+
+        The settings are the arguments of the constructor; the address takes precedence.
+        """
+        return cls(**resolve_settings(cls, settings, address))
 
     def __repr__(self) -> str:
-        return f"OpenAI({self._remote.where})"
+        return f"OpenAIChat({self._transport.description})"
 
     def close(self) -> None:
-        self._remote.close()
+        self._transport.close()
 
     def complete(self, messages: Sequence[Message]) -> Completion:
-        if self._remote.closed:
-            raise self._remote.failed("the LLM was closed")
-        sent = [{"role": one.role, "content": one.text} for one in messages]
-        response = self._remote.ask(
-            self._asked | {"messages": sent}, [one.text for one in messages]
-        )
+        if self._transport.is_closed:
+            raise self._transport.error("the LLM is closed")
+        texts = [message.text for message in messages]
+        rows = [{"role": message.role, "content": message.text} for message in messages]
+        response = self._transport.post(self._body | {"messages": rows}, texts)
         try:
             choice = response.json()["choices"][0]
-            said = choice["message"]
-            text = said.get("content") or said.get("refusal") or ""
+            answer = choice["message"]
+            text = answer.get("content") or answer.get("refusal") or ""
         except (ValueError, RecursionError) as error:
-            raise self._remote.failed("the answer is not JSON") from error
+            raise self._transport.error("the answer is not JSON") from error
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise self._remote.failed("the answer lacks choices, message or content") from error
+            raise self._transport.error("the answer lacks choices, message or content") from error
         if not isinstance(text, str):
-            raise self._remote.failed(f"the content is not text but {type(text).__name__}")
+            raise self._transport.error(f"the content must be text, got {type(text).__name__}")
         return Completion(text, cut=choice.get("finish_reason") == "length")

@@ -1,4 +1,4 @@
-"""Named entities of a spaCy pipeline, as names for links."""
+"""Named entities of a spaCy pipeline, as names for automatic edges."""
 
 from __future__ import annotations
 
@@ -15,67 +15,70 @@ from spacy.language import Language
 
 from knowloom.errors import Invalid, MissingExtra
 
-NUMBERS = frozenset(
-    ("CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME")
-)  # of entities: they name nothing
-FINDING = ("ner", "entity_ruler", "span_ruler")  # components that may find entities
-NEEDED = (
-    "tok2vec",
-    "transformer",
-    "ner",
-)  # all that statistical ones need; a ruler may need any component
-RULES = ("entity_ruler", "span_ruler")
+# Entity labels that name nothing.
+NUMERIC_LABELS = frozenset("CARDINAL DATE MONEY ORDINAL PERCENT QUANTITY TIME".split())
+RULERS = ("entity_ruler", "span_ruler")
+RECOGNISERS = ("ner", *RULERS)  # components that may recognise entities
+STATISTICAL = ("tok2vec", "transformer", "ner")  # all that `ner` needs; a ruler may need any other
 
 
 class SpacyNames:
-    """Texts are read one by one: what a pipeline finds must not depend on the texts beside it, or a rebuild would give other links."""
+    """A name finder that reads texts one by one.
+
+    In a batch the entities of a text could depend on the others, and a rebuild would give other
+    edges.
+    """
 
     def __init__(self, pipeline: Language, name: str) -> None:
-        finding = [one for one in pipeline.pipe_names if one in FINDING]
-        if not finding:
+        names = pipeline.pipe_names
+        recognisers = [component for component in names if component in RECOGNISERS]
+        if not recognisers:
             raise Invalid(
-                f"the spaCy pipeline {name!r} finds no named entities: it has {', '.join(pipeline.pipe_names) or 'nothing'}, none of {FINDING}"
+                f"the spaCy pipeline {name!r} must have one of {', '.join(RECOGNISERS)}, "
+                f"got {', '.join(names) or 'no components'}"
             )
-        if not set(finding) & set(RULES):
-            pipeline.select_pipes(enable=[one for one in pipeline.pipe_names if one in NEEDED])
+        if not set(recognisers) & set(RULERS):
+            pipeline.select_pipes(enable=[part for part in names if part in STATISTICAL])
         self._pipeline, self._lock = pipeline, Lock()
-        self.fingerprint = f"spacy:{quote(name)}@{_told(pipeline)}"
+        self.fingerprint = f"spacy:{quote(name)}@{_digest(pipeline)}"
 
     @classmethod
     def open(cls, model: str) -> Self:
-        """A pipeline that is installed as a package, or lies in a folder."""
+        """Open a pipeline that is installed as a package, or stored in a folder."""
         if not model:
             raise Invalid(
-                "a spaCy pipeline is named like spacy:en_core_web_sm, or by a folder: spacy:models/mine"
+                "a spaCy pipeline must be a package or a folder, "
+                "such as spacy:en_core_web_sm or spacy:models/mine"
             )
-        if not Path(model).is_dir() and (
-            not model.isidentifier() or importlib.util.find_spec(model) is None
-        ):
+        is_package = model.isidentifier() and importlib.util.find_spec(model) is not None
+        if not Path(model).is_dir() and not is_package:
             raise MissingExtra(
-                f"there is no spaCy pipeline {model!r}, installed or as a folder: python -m spacy download {model}"
+                f"no spaCy pipeline {model!r}, neither installed nor as a folder: "
+                f"python -m spacy download {model}"
             )
         try:
             return cls(spacy.load(model), model)
         except (OSError, ValueError, ImportError) as error:
-            raise Invalid(
-                f"the spaCy pipeline {model!r} cannot be loaded: {' '.join(str(error).split())[:300]}"
-            ) from error
+            reason = " ".join(str(error).split())[:300]
+            raise Invalid(f"cannot load the spaCy pipeline {model!r}: {reason}") from error
 
     def find(self, text: str) -> list[tuple[int, str]]:
         with self._lock:
-            found = self._pipeline(text)
-            return [(one.start_char, one.text) for one in found.ents if one.label_ not in NUMBERS]
+            entities = self._pipeline(text).ents
+            return [
+                (entity.start_char, entity.text)
+                for entity in entities
+                if entity.label_ not in NUMERIC_LABELS
+            ]
 
 
-def _told(pipeline: Language) -> str:
-    """What the entities depend on: the version of spaCy and of the pipeline, its parts, and the patterns of rulers."""
+def _digest(pipeline: Language) -> str:
+    """Return a digest of all that entities depend on: versions, components, ruler patterns."""
     meta = {name: pipeline.meta.get(name) for name in ("lang", "name", "version")}
-    rulers: list[Any] = [pipeline.get_pipe(name) for name in pipeline.pipe_names if name in RULES]
+    rulers: list[Any] = [pipeline.get_pipe(name) for name in pipeline.pipe_names if name in RULERS]
     patterns = [
-        sorted(json.dumps(one, sort_keys=True, default=str) for one in ruler.patterns)
+        sorted(json.dumps(pattern, sort_keys=True, default=str) for pattern in ruler.patterns)
         for ruler in rulers
     ]
-    said = json.dumps(
-        [spacy.about.__version__, meta, pipeline.pipe_names, patterns], sort_keys=True
-    )
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    parts = [spacy.about.__version__, meta, pipeline.pipe_names, patterns]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
