@@ -49,7 +49,7 @@ def test_neither_argument_is_changed_and_names_keep_their_order():
 @pytest.mark.parametrize("strategy", ["merge", "", "REPLACE", None])
 def test_an_unknown_strategy_is_refused_with_the_known_ones(strategy):
     with pytest.raises(
-        knowloom.Invalid, match=r"no strategy .*; known: ATTRIBUTE_ONLY, FEED_ONLY, MERGE"
+        knowloom.Invalid, match=r"unknown strategy .*; available: ATTRIBUTE_ONLY, FEED_ONLY, MERGE"
     ):
         knowloom.merge_feed(FEED, KNOWLEDGE, strategy)
 
@@ -59,9 +59,9 @@ def test_an_unknown_strategy_is_refused_with_the_known_ones(strategy):
     [
         (None, {}, "feed must be a mapping"),
         ({}, "text", "knowledge must be a mapping"),
-        ({1: "x"}, {}, "named by text, not by 1"),
-        ({}, {"context": 3}, "'context' must be text, not int"),
-        ({"context": ["a"]}, {"context": "b"}, "'context' holds list"),
+        ({1: "x"}, {}, "must be a string, got 1"),
+        ({}, {"context": 3}, "'context' must be a string, got int"),
+        ({"context": ["a"]}, {"context": "b"}, "'context' is of type list"),
     ],
 )
 def test_what_cannot_be_merged_is_refused(feed, knowledge, says):

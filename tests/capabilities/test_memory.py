@@ -30,7 +30,7 @@ from knowloom import (
     tokens,
 )
 from knowloom.capabilities.memory import conversion
-from knowloom.capabilities.memory.options import ContextOptions, SearchOptions
+from knowloom.capabilities.memory.options import MemoryContextOptions, MemorySearchOptions
 from knowloom.capabilities.memory.ranking import by_score
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -108,9 +108,9 @@ class TestRemembering:
 
     def test_telling_it_again_changes_nothing(self, kb: Engine, memory: Memory) -> None:
         before = memory.remember("Ada drinks tea", created_at=NOW)
-        digest = kb.stats().spaces
+        digest = kb.maintenance.stats().spaces
         assert memory.remember("Ada drinks tea", created_at=NOW) == before
-        assert kb.stats().spaces == digest
+        assert kb.maintenance.stats().spaces == digest
 
     def test_another_memory_of_the_same_id_is_refused(self, memory: Memory) -> None:
         memory.remember("Ada drinks tea", id="m")
@@ -187,7 +187,7 @@ class TestRemembering:
 
 class TestSearching:
     def test_the_defaults_are_those_that_are_documented(self) -> None:
-        options = ContextOptions()
+        options = MemoryContextOptions()
         assert (
             options.limit,
             options.include_relationships,
@@ -250,7 +250,7 @@ class TestSearching:
 
     def test_text_and_vector_take_one_path(self, meaning: Memory) -> None:
         question = "what is somebody allergic to"
-        vector = meaning._kb.embed_texts([question])[0].tolist()
+        vector = meaning._kb.reader.embed_texts([question])[0].tolist()
         assert meaning.search(question, mode="vector", now=NOW) == meaning.search_by_vector(
             vector, now=NOW
         )
@@ -312,7 +312,9 @@ class TestSearching:
             memory.search("tea", **bad)
 
     def test_an_unknown_option_is_answered_with_the_known_ones(self, memory: Memory) -> None:
-        with pytest.raises(Invalid, match=r"no option 'colour'; known: .*conversation_id.*limit"):
+        with pytest.raises(
+            Invalid, match=r"unknown option 'colour'; available: .*conversation_id.*limit"
+        ):
             memory.search("tea", colour="red")
 
     @pytest.mark.parametrize("query", ["", "  \n", None, 7, "\ud800"])
@@ -343,7 +345,7 @@ class TestSearching:
         self, meaning: Memory, kb: Engine
     ) -> None:
         assert Memory(meaning._kb, "home", expected_dimensions=384)
-        with pytest.raises(Invalid, match="1536 dimensions are expected; the embedder's have 384"):
+        with pytest.raises(Invalid, match="expected vectors of 1536 dimensions, got 384"):
             Memory(meaning._kb, "home", expected_dimensions=1536)
         with pytest.raises(Invalid, match="there is no embedder"):
             Memory(kb, "home", expected_dimensions=384)
@@ -504,10 +506,10 @@ class TestRanking:
             ),
             (lambda results, options: 1 / 0, "ZeroDivisionError"),
             (lambda results, options: None, "TypeError"),
-            (lambda results, options: [1, 2], "int values"),
+            (lambda results, options: [1, 2], "search results, got int"),
             (
                 lambda results, options: [replace(one, rank=math.nan) for one in results],
-                "not a number",
+                "must be finite",
             ),
             (lambda: None, "TypeError"),
         ],
@@ -598,7 +600,8 @@ class TestTemplates:
     def test_an_unknown_template_is_answered_with_the_known_ones(self, memory: Memory) -> None:
         memory.register_template("own", knowloom.MemoryTemplate("own"))
         with pytest.raises(
-            TemplateNotFound, match="no template 'letter'; known: chat, detailed, own, summary"
+            TemplateNotFound,
+            match="unknown template 'letter'; available: chat, detailed, own, summary",
         ):
             memory.build_context("tea", template="letter")
 
@@ -892,10 +895,10 @@ class TestConversations:
 
     def test_telling_it_again_and_going_on(self, kb: Engine, memory: Memory) -> None:
         first = memory.add_conversation(self.TURNS, conversation="c1")
-        digests = kb.stats().spaces
+        digests = kb.maintenance.stats().spaces
         assert (
             memory.add_conversation(self.TURNS, conversation="c1") == first
-            and kb.stats().spaces == digests
+            and kb.maintenance.stats().spaces == digests
         )
         more = memory.add_conversation(
             [{"role": "Bob", "content": "And a garden?", "at": "2025-05-08T13:59:00Z"}],
@@ -990,9 +993,9 @@ class TestTime:
         old = memory.remember("one", created_at=NOW - 10 * DAY)
         new = memory.remember("two", created_at=NOW - 5 * DAY, supersedes=old.id)
         assert memory.remember("two", created_at=NOW - 5 * DAY, supersedes=old.id) == new
-        with pytest.raises(Conflict, match="superseded already"):
+        with pytest.raises(Conflict, match="already superseded"):
             memory.remember("three", created_at=NOW, supersedes=old.id)
-        with pytest.raises(Invalid, match="must be newer"):
+        with pytest.raises(Invalid, match="must start later"):
             memory.remember("zero", created_at=NOW - 20 * DAY, supersedes=new.id)
         assert sorted(one.content for one in memory.get([old.id, new.id])) == ["one", "two"]
 
@@ -1098,11 +1101,13 @@ class TestTime:
 
 
 def test_every_option_of_a_search_is_one_of_a_context() -> None:
-    assert set(SearchOptions.__dataclass_fields__) < set(ContextOptions.__dataclass_fields__)
+    assert set(MemorySearchOptions.__dataclass_fields__) < set(
+        MemoryContextOptions.__dataclass_fields__
+    )
 
 
 def test_titles_are_in_english_whatever_the_machine_speaks() -> None:
     assert (
-        conversion.turn_title("Ada", datetime(2023, 12, 5, 0, 4, tzinfo=UTC))
+        conversion.format_turn_title("Ada", datetime(2023, 12, 5, 0, 4, tzinfo=UTC))
         == "Ada at 12:04 am on 5 December, 2023"
     )

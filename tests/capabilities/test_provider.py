@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 import knowloom
 from knowloom import Edge, Item, Provider, Template, tokens
-from knowloom.capabilities.provider.retrieval import merged
+from knowloom.capabilities.provider.retrieval import merge_hits
 from knowloom.engine import Engine
 from knowloom.errors import Unavailable
 from knowloom.model import Hit
 from knowloom.ports import Stores
-from knowloom.stores.memory import MemoryStore
+from knowloom.stores.memory.store import MemoryStore
 from paths import ROOT
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -146,7 +146,7 @@ class TestRetrieve:
             Hit(Item(id, S, text="x"), score)
             for id, score in (("b", 0.5), ("a", 0.5), ("c", 0.9), ("b", 0.2), ("a", 0.7))
         ]
-        assert [(hit.item.id, hit.score) for hit in merged(hits)] == [
+        assert [(hit.item.id, hit.score) for hit in merge_hits(hits)] == [
             ("c", 0.9),
             ("a", 0.7),
             ("b", 0.5),
@@ -278,7 +278,7 @@ def test_a_failing_layer_is_flagged_and_the_others_answer(role, method, layer, c
 def test_layers_that_saw_different_states_are_read_again_together(lab):
     """A write comes in when the first layer is done and before the second begins: every layer of the answer must know it, or none."""
     provider = maya(lab)
-    reading, calls, first_done = lab.reading, [], Event()
+    reading, calls, first_done = lab.reader.snapshot, [], Event()
 
     @contextmanager
     def interrupted():
@@ -293,7 +293,7 @@ def test_layers_that_saw_different_states_are_read_again_together(lab):
         if number == 1:
             first_done.set()
 
-    lab.reading = interrupted
+    lab.reader.snapshot = interrupted
     found = provider.retrieve(QUESTION)
     assert (found.metadata[0].properties["team"] == "changed") == any(
         one.type == "CHANGED" for one in found.graph_context
@@ -387,7 +387,7 @@ class TestProvide:
         ("form", "says"),
         [
             (lambda entries: 1 / 0, "ZeroDivisionError: division by zero"),
-            (lambda entries: None, "gave NoneType, not text"),
+            (lambda entries: None, "returned NoneType, not str"),
             (Template("{{ entries[0].gone }}"), "template 'skills', line 1: undefined value"),
             (
                 Template(
@@ -646,37 +646,37 @@ def test_closing_the_engine_closes_what_the_provider_uses(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"top_k": 0}, "top_k must be a whole number from 1 to 10,000, not 0"),
+        ({"top_k": 0}, "top_k must be an integer from 1 to 10,000, got 0"),
         ({"top_k": -1}, "top_k must be"),
         ({"top_k": True}, "top_k must be"),
         (
             {"graph_traversal_depth": 11},
-            "graph_traversal_depth must be a whole number from 0 to 10",
+            "graph_traversal_depth must be an integer from 0 to 10",
         ),
         ({"graph_limit": 0}, "graph_limit must be"),
         ({"max_tokens": -1}, "max_tokens must be"),
         ({"max_tokens": "many"}, "max_tokens must be"),
         ({"caps": {"context": -1}}, "the cap of 'context' must be"),
-        ({"caps": [3]}, "caps must be a mapping of sections to tokens, not list"),
+        ({"caps": [3]}, "caps must be a mapping of sections to tokens, got list"),
         (
             {"formats": {"context": 3}},
-            "'context' must be a .format text, a Template or a function, not int",
+            "'context' must be a .format string, a Template or a function, got int",
         ),
-        ({"formats": {3: "x"}}, "named by text, not by 3"),
+        ({"formats": {3: "x"}}, "must be a string, got 3"),
         ({"formats": "x"}, "formats must be a mapping"),
         (
             {"formats": {"context": "{gone}"}},
-            "template 'context', line 1: no value 'gone'; known: content, id",
+            "template 'context', line 1: unknown value 'gone'; available: content, id",
         ),
         (
             {"formats": {"context": Template("a\n{% for %}")}},
             "template 'context', line 2: syntax error",
         ),
-        ({"scope": "mine"}, "no scope 'mine'; known: all, entity"),
-        ({"mode": "magic"}, "no mode 'magic'; known: bm25, hybrid, vector"),
+        ({"scope": "mine"}, "unknown scope 'mine'; available: all, entity"),
+        ({"mode": "magic"}, "unknown mode 'magic'; available: bm25, hybrid, vector"),
         ({"min_score": 2}, "min_score must be"),
         ({"types": "fact"}, "types must be a list of names"),
-        ({"colour": 1}, "no option 'colour'; known: as_of"),
+        ({"colour": 1}, "unknown option 'colour'; available: as_of"),
         ({"now": "yesterday"}, "now must be a time"),
         ({"spaces": []}, "spaces must name at least one space"),
         ({"spaces": S}, "spaces must be a list"),
@@ -691,7 +691,7 @@ def test_bad_options_are_refused_at_once(lab, options, says):
 
 
 def test_an_unknown_space_is_refused_with_the_known_ones(lab):
-    with pytest.raises(knowloom.NotFound, match="no space 'moon'; known: lab"):
+    with pytest.raises(knowloom.NotFound, match="unknown space 'moon'; available: lab"):
         Provider(lab, spaces=["moon"])
 
 
@@ -702,7 +702,7 @@ def test_what_is_no_question_is_refused(lab, query):
 
 
 def test_a_provider_needs_an_engine():
-    with pytest.raises(knowloom.Invalid, match="not str"):
+    with pytest.raises(knowloom.Invalid, match="got str"):
         Provider("knowledge.db", spaces=[S])
 
 
@@ -711,10 +711,10 @@ def test_the_only_space_needs_no_name_and_among_several_none_is_chosen(kb):
     assert first(QUESTION) == Provider(kb, entity_id=MAYA, spaces=[S])(QUESTION)
     kb.add(Item("secret-plan", "board", text="LES simulation of the merger"))
     assert "merger" not in str(first(QUESTION))
-    with pytest.raises(knowloom.Invalid, match="spaces must be named; known: board, lab"):
+    with pytest.raises(knowloom.Invalid, match="spaces is required; available: board, lab"):
         Provider(kb, entity_id=MAYA)
     with (
         knowloom.open("memory:", embedder=None) as empty,
-        pytest.raises(knowloom.Invalid, match="known: none yet"),
+        pytest.raises(knowloom.Invalid, match="available: none"),
     ):
         Provider(empty)

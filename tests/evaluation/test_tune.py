@@ -14,9 +14,14 @@ from click.testing import CliRunner, Result
 import knowloom
 from knowloom.cli.main import cli
 from knowloom.errors import Invalid
-from knowloom.evaluation.tune import DEFAULTS, LEAST, TABLE
-from knowloom.options import NAMES, RetrievalSettings, known, load
+from knowloom.evaluation.tune import DEFAULTS, MIN_QUESTIONS, TABLE
 from knowloom.recipes import KNOWLEDGE
+from knowloom.retrieval_settings import (
+    SETTING_NAMES,
+    RetrievalSettings,
+    load_settings,
+    resolve_settings,
+)
 
 TOPICS = 24
 
@@ -86,11 +91,13 @@ def test_better_numbers_are_found_kept_and_written_and_the_patch_gives_what_was_
     kb, tmp_path: Path
 ):
     found = knowloom.tune(kb, QUESTIONS, measure="recall@1")
-    assert found.adopted and found.found["vector_weight"] > KNOWLEDGE[0].vector_weight
+    assert found.adopted and found.changes["vector_weight"] > KNOWLEDGE[0].vector_weight
     assert found.after > found.before + 0.2
     path = tmp_path / "patch.toml"
     path.write_text(found.patch())
-    assert load(path) == known(found.numbers) == RetrievalSettings(**found.found)
+    assert (
+        load_settings(path) == resolve_settings(found.numbers) == RetrievalSettings(**found.changes)
+    )
     with knowloom.open(str(tmp_path / "k.db"), embedder=Marked(), retrieval=path) as patched:
         assert knowloom.evaluate(patched, QUESTIONS, ks=(1,), budgets=()).mean(
             "recall@1"
@@ -116,7 +123,7 @@ def test_what_helps_by_chance_is_not_kept(kb):
         and "[retrieval]\n" in found.patch()
         and "=" not in found.patch().partition("[retrieval]")[2]
     )
-    assert "stays" in found.verdict or "Nothing to change" in found.verdict
+    assert "settings stay" in found.verdict or "Nothing to change" in found.verdict
 
 
 def test_noise_is_rarely_kept_whatever_the_seed(uneven):
@@ -143,7 +150,7 @@ def test_noise_is_rarely_kept_whatever_the_seed(uneven):
 def test_what_was_set_before_is_the_start_and_stays_in_the_patch(kb):
     own = kb.with_retrieval(RetrievalSettings(walk_onward=0.4, bm25_weight=0.9))
     found = knowloom.tune(own, QUESTIONS, measure="recall@1")
-    assert found.set_before == {"walk_onward": 0.4, "bm25_weight": 0.9}
+    assert found.current == {"walk_onward": 0.4, "bm25_weight": 0.9}
     assert found.numbers["walk_onward"] == 0.4 and found.numbers["bm25_weight"] < 0.9
 
 
@@ -157,8 +164,8 @@ def test_numbers_of_the_options_are_in_the_patch_as_all_was_measured_with_them(k
         mode="walk",
         walk_onward=0.02,
     )
-    assert found.set_before == {"sharpness": 4.0, "walk_onward": 0.02} and found.found
-    assert tomllib.loads(found.patch()) == {"retrieval": {**found.set_before, **found.found}}
+    assert found.current == {"sharpness": 4.0, "walk_onward": 0.02} and found.changes
+    assert tomllib.loads(found.patch()) == {"retrieval": {**found.current, **found.changes}}
 
 
 def test_where_other_numbers_are_set_those_of_knowloom_are_tried_too(kb):
@@ -167,7 +174,7 @@ def test_where_other_numbers_are_set_those_of_knowloom_are_tried_too(kb):
     own = kb.with_retrieval(RetrievalSettings(bm25_weight=0.1, vector_weight=0.9))
     table = {"shares": [{"bm25_weight": 0.2, "vector_weight": 0.8}]}
     found = knowloom.tune(own, words, measure="recall@1", table=table)
-    assert found.adopted and found.found == {
+    assert found.adopted and found.changes == {
         "bm25_weight": KNOWLEDGE[0].bm25_weight,
         "vector_weight": KNOWLEDGE[0].vector_weight,
     }
@@ -177,8 +184,8 @@ def test_where_other_numbers_are_set_those_of_knowloom_are_tried_too(kb):
 
 
 def test_the_defaults_are_those_of_the_default_recipe():
-    assert set(DEFAULTS) == set(NAMES)
-    assert [known(DEFAULTS).applied(one) for one in KNOWLEDGE[:2]] == [
+    assert set(DEFAULTS) == set(SETTING_NAMES)
+    assert [resolve_settings(DEFAULTS).apply(one) for one in KNOWLEDGE[:2]] == [
         replace(KNOWLEDGE[0], depth=KNOWLEDGE[1].depth),
         KNOWLEDGE[1],
     ]
@@ -193,9 +200,7 @@ def test_the_same_seed_tunes_the_same(kb):
 def test_numbers_that_cannot_matter_are_not_tried(kb):
     plain = knowloom.tune(kb, QUESTIONS, measure="recall@1")
     assert plain.tried <= 1 + len(TABLE["shares"]), "a search without links has only its shares"
-    with pytest.raises(
-        Invalid, match="no number that can be tuned changes a search with mode=bm25"
-    ):
+    with pytest.raises(Invalid, match="no setting affects a search with mode=bm25"):
         knowloom.tune(kb, QUESTIONS, measure="recall@1", mode="bm25")
 
 
@@ -212,14 +217,14 @@ def test_contexts_can_be_tuned(kb):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"measure": "speed"}, "no measure 'speed'; known: all-found@K, evidence@TOKENS"),
-        ({"measure": "recall@many"}, "no measure 'recall@many'"),
-        ({"measure": "nDCG@5"}, "no measure 'nDCG@5'"),
-        ({"measure": "facts@100"}, "0 questions that have facts@100 are too few"),
-        ({"folds": 1}, "folds must be a whole number from 2 to 24, not 1"),
+        ({"measure": "speed"}, "unknown measure 'speed'; available: all-found@K, evidence@TOKENS"),
+        ({"measure": "recall@many"}, "unknown measure 'recall@many'"),
+        ({"measure": "nDCG@5"}, "unknown measure 'nDCG@5'"),
+        ({"measure": "facts@100"}, "tuning facts@100 needs at least 12 questions, got 0"),
+        ({"folds": 1}, "folds must be an integer from 2 to 24, got 1"),
         ({"table": {"mine": ({"walk_onward": 5},)}}, "walk_onward must be a number from 0 to 1"),
-        ({"bm25_weight": 0.3}, "bm25_weight is both given and in the row 'shares'"),
-        ({"colour": 1}, "no option 'colour'"),
+        ({"bm25_weight": 0.3}, "bm25_weight is both an option and in the row 'shares'"),
+        ({"colour": 1}, "unknown option 'colour'"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(kb, options, message):
@@ -229,15 +234,15 @@ def test_what_cannot_be_tuned_is_refused(kb, options, message):
 
 
 def test_too_few_questions_are_refused(kb):
-    with pytest.raises(Invalid, match=f"11 questions .* at least {LEAST} are needed"):
+    with pytest.raises(Invalid, match=f"needs at least {MIN_QUESTIONS} questions, got 11"):
         knowloom.tune(kb, QUESTIONS[:11])
 
 
 def test_every_number_of_the_table_may_be_set_and_differs_from_the_default():
-    plain = [RetrievalSettings().applied(one) for one in KNOWLEDGE]
+    plain = [RetrievalSettings().apply(one) for one in KNOWLEDGE]
     for choices in TABLE.values():
         for choice in choices:
-            assert [known(choice).applied(one) for one in KNOWLEDGE] != plain
+            assert [resolve_settings(choice).apply(one) for one in KNOWLEDGE] != plain
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ class Memory:
     ) -> None:
         if not isinstance(workspace, str) or not workspace:
             raise Invalid(f"workspace must be a non-empty name, got {workspace!r}")
-        self.workspace = validation.validate_name("workspace", workspace)
+        self.workspace = validation.validate_name("space", workspace)
         self._kb, self._tier = kb, tier
         self._repository = MemoryRepository(kb, self.workspace)
         self._templates, self._rankers = dict(TEMPLATES), dict(RANKERS)

@@ -13,6 +13,7 @@ from knowloom.capabilities.memory.templates import MemoryTemplate
 from knowloom.errors import Invalid, unknown_name
 from knowloom.model import Filter, Kind
 from knowloom.recipes import Mode
+from knowloom.retrieval_settings import MAX_LIMIT
 
 MAX_DEPTH = 10
 MAX_BUDGET = 100_000_000
@@ -159,7 +160,7 @@ def _defer(_: str, value: Any) -> Any:
 
 
 VALIDATORS: dict[str, Validator] = {
-    "limit": _int_range(1, options.MAX_LIMIT),
+    "limit": _int_range(1, MAX_LIMIT),
     "memory_types": validation.validate_names,
     "date_from": validation.validate_time,
     "date_to": validation.validate_time,
