@@ -90,7 +90,7 @@ def define_agent(name: str, **options: Unpack[AgentArguments]) -> Agent:
     values = _resolve_aliases(name, options)
     for option in values:
         if option not in AGENT_OPTIONS:
-            raise unknown_name(f"option of agent {name!r}", option, AGENT_OPTIONS)
+            raise unknown_name("agent option", option, AGENT_OPTIONS)
     return build_agent(name, AgentOptions(**values))
 
 

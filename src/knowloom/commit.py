@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from knowloom.embedding import Meaning, Progress
+from knowloom.embedding import EmbeddingService, Progress
 from knowloom.linking.linker import Linker
 from knowloom.linking.rules import find_dirty_items
 from knowloom.loading import diff
@@ -19,7 +19,11 @@ class Committer:
     """Applies batches to the stores and brings vectors and automatic edges up to date."""
 
     def __init__(
-        self, stores: Stores, embedding: Meaning, linker: Linker, clock: Callable[[], datetime]
+        self,
+        stores: Stores,
+        embedding: EmbeddingService,
+        linker: Linker,
+        clock: Callable[[], datetime],
     ) -> None:
         self._stores = stores
         self._embedding = embedding
@@ -34,8 +38,8 @@ class Committer:
     ) -> Report:
         """Store what differs from the stored items and edges, if the expected versions match."""
         now = self._clock()
-        changed, report = diff.changed_items(items, now, self._stores)
-        changed_edges = diff.changed_edges(edges, self._stores)
+        changed, report = diff.find_changed_items(items, now, self._stores)
+        changed_edges = diff.find_changed_edges(edges, self._stores)
         if changed or changed_edges or expected:
             versions = tuple((expected or {}).items())
             self.apply(Batch(now, tuple(changed), tuple(changed_edges), expected=versions))
@@ -45,7 +49,7 @@ class Committer:
         """Write to the item store first: if it refuses the batch, no store has changed."""
         touched = find_dirty_items([*(edge.key for edge in batch.edges), *batch.deleted_edges])
         batch = replace(batch, marked=tuple(touched))
-        for store in self._stores.each():
+        for store in self._stores.unique():
             store.apply(batch)
             batch = replace(batch, expected=())
 
@@ -59,5 +63,5 @@ class Committer:
     ) -> tuple[str, ...]:
         """Embed and link what is pending in the spaces; return what could not be done."""
         pending = spaces if embed_spaces is None else embed_spaces
-        problems = self._embedding.embedded(pending, progress) if embed else ()
+        problems = self._embedding.embed_pending(pending, progress) if embed else ()
         return problems + self._linker.catch_up(spaces, progress)

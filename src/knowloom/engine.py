@@ -16,7 +16,7 @@ from knowloom.axioms.checker import Checked, check_spaces
 from knowloom.commit import Committer
 from knowloom.context import explain, paths
 from knowloom.context.pipeline import build_context
-from knowloom.embedding import Meaning, Progress
+from knowloom.embedding import EmbeddingService, Progress
 from knowloom.errors import Invalid
 from knowloom.history import History
 from knowloom.linking.linker import Linker
@@ -51,7 +51,7 @@ from knowloom.secrets.scanner import SecretScanner
 from knowloom.structuring import pipeline
 from knowloom.structuring.pipeline import IngestArguments, Ingested
 from knowloom.tiers import check_full, resolve_tier
-from knowloom.tracing import span, traced
+from knowloom.tracing import collect_timings, span
 from knowloom.validation import (
     find_duplicates,
     validate_edge_keys,
@@ -89,7 +89,7 @@ class Engine:
         self.agents = agents  # by name
         self.retrieval = retrieval
         self._scanner = builtin_scanner() if secrets is None else secrets
-        self._embedding = Meaning(stores, embedder, caching)
+        self._embedding = EmbeddingService(stores, embedder, caching)
         self._records = records  # default folder of check-in records
         linker = Linker(stores, links, naming)
         self._commits = Committer(stores, self._embedding, linker, clock)
@@ -138,13 +138,13 @@ class Engine:
             self._scanner.validate_edge(edge) for edge in validate_iterable("edges", edges)
         ]
         _reject_duplicates(new, new_edges)
-        ready = self._embedding.ready(new, vectors)
+        ready = self._embedding.validate_vectors(new, vectors)
         dangling = diff.find_dangling_edges(new_edges, {item.key for item in new}, self._stores)
         for number, reason in dangling.items():
             edge = new_edges[number]
             raise Invalid(f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r}: {reason}")
         report = self._commits.write(new, new_edges, expected)
-        self._embedding.put(ready)
+        self._embedding.put_vectors(ready)
         spaces = {item.space for item in new}
         problems = self._commits.catch_up(
             sorted(spaces | {edge.space for edge in new_edges}),
@@ -255,7 +255,7 @@ class Engine:
             self._stores.composite.repair(self.reader.now())
         spaces = [info.name for info in self._stores.items.spaces()]
         self._stores.words.rebuild_words(self._iterate_items(Filter(tuple(spaces)), None, None))
-        return self.maintenance.embed(progress=progress) if self._embedding.forget() else 0
+        return self.maintenance.embed(progress=progress) if self._embedding.forget_vectors() else 0
 
     # Reading
 
@@ -378,10 +378,10 @@ class Engine:
         explained_ids: Sequence[str] | None = None,
     ) -> Context:
         recipes = options.resolve_recipes(self.retrieval)
-        counter = tokens.counter(options.model)
+        counter = tokens.get_counter(options.model)
         notes = resolve_tier(options.tier).notes
         with (
-            traced() as timings,
+            collect_timings() as timings,
             span("total"),
             self.reader.request(text, spaces=spaces, recipes=recipes, options=options) as request,
         ):

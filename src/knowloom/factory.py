@@ -13,7 +13,7 @@ from knowloom.files import RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
 from knowloom.ports import Caching, Embedder, NameFinder
 from knowloom.recipes import Agent
-from knowloom.registry import chosen_embedder, chosen_names, open_names, open_stores
+from knowloom.registry import open_name_finder, open_stores, resolve_embedder, resolve_name_finder
 from knowloom.retrieval_settings import RetrievalSettings, resolve_settings
 from knowloom.secrets.rules import open_scanner
 
@@ -45,8 +45,8 @@ def open(
     """
     scanner = open_scanner(secrets, secret_rules)
     known_agents, settings = resolve_agents(agents), resolve_settings(retrieval)
-    opened_embedder = chosen_embedder(embedder, embedder_settings)
-    finder = FinderResolver(chosen_names(names, BUILTIN), open_names)
+    opened_embedder = resolve_embedder(embedder, embedder_settings)
+    finder = FinderResolver(resolve_name_finder(names, BUILTIN), open_name_finder)
     caching = _resolve_caching(cache)
     where = str(url) if isinstance(url, PurePath) else url
     return Engine(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from knowloom.embedding import Meaning, Progress
+from knowloom.embedding import EmbeddingService, Progress
 from knowloom.linking.linker import Linker
 from knowloom.model import SpaceInfo
 from knowloom.reader import Reader
@@ -28,7 +28,7 @@ class Statistics:
 class Maintenance:
     """Use it as `kb.maintenance`. Spaces default to all."""
 
-    def __init__(self, reader: Reader, embedding: Meaning, linker: Linker) -> None:
+    def __init__(self, reader: Reader, embedding: EmbeddingService, linker: Linker) -> None:
         self._reader = reader
         self._embedding = embedding
         self._linker = linker
@@ -53,4 +53,4 @@ class Maintenance:
             spaces = tuple(self._reader.spaces())
             missing = stores.vectors.count_missing([info.name for info in spaces])
             fingerprint = stores.vectors.fingerprint()
-            return Statistics(spaces, fingerprint, missing, *self._embedding.cached)
+            return Statistics(spaces, fingerprint, missing, *self._embedding.cache_stats)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 
-from knowloom.embedding import Meaning
+from knowloom.embedding import EmbeddingService
 from knowloom.errors import NotFound
 from knowloom.formats.layout import get_layout
 from knowloom.model import Query, SpaceInfo
@@ -31,7 +31,9 @@ DEFAULTS = QueryOptions()
 class Reader:
     """Snapshots of the stores, and queries that are validated and embedded."""
 
-    def __init__(self, stores: Stores, embedding: Meaning, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, stores: Stores, embedding: EmbeddingService, clock: Callable[[], datetime]
+    ) -> None:
         self._stores = stores
         self._embedding = embedding
         self._clock = clock
@@ -40,7 +42,7 @@ class Reader:
     def snapshot(self) -> Iterator[Stores]:
         """Hold one state of every store for the block and this thread; may be nested."""
         with ExitStack() as stack:
-            for store in self._stores.each():
+            for store in self._stores.unique():
                 stack.enter_context(store.reading())
             yield self._stores
 
@@ -61,7 +63,7 @@ class Reader:
         """
         with self.snapshot() as stores:
             query = self._query(text, spaces, options)
-            vector, problems = self._embedding.of_query(query, recipes, strict)
+            vector, problems = self._embedding.embed_query(query, recipes, strict)
             stores = stores_as_of(stores, query.as_of)
             yield RetrievalRequest(query, vector, stores, problems=tuple(problems))
 
@@ -83,7 +85,7 @@ class Reader:
 
     def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
         """Embed and cache texts in one batch; empty without an embedder."""
-        return self._embedding.of_texts(texts)
+        return self._embedding.embed_texts(texts)
 
     def now(self) -> datetime:
         return self._clock()
@@ -96,14 +98,14 @@ class Reader:
     @property
     def is_cpu_bound(self) -> bool:
         """True if queries make no network calls."""
-        return self._embedding.asks_nobody
+        return self._embedding.is_cpu_bound
 
     def _query(self, text: str, spaces: Sequence[str], options: QueryOptions) -> Query:
         now, as_of, entity = options.now, options.as_of, options.entity
         vector = options.vector
         return Query(
             validate_query(text),
-            tuple(self.resolve_spaces(spaces)),
+            tuple(self.resolve_spaces(validate_names("spaces", spaces))),
             validate_time("now", self._clock() if now is None else now),
             validate_budget(options.max_tokens),
             get_layout(validate_name("format", options.format)).name,

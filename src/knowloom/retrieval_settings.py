@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from knowloom.caching import cached
-from knowloom.errors import Invalid, NotFound, Unavailable, unknown_name
+from knowloom.errors import Invalid, unknown_name
+from knowloom.files import read_toml
 from knowloom.model import Form, Kind
 from knowloom.recipes import RECIPES, Mode, Recipe, Source, Walk, resolve_limit
 from knowloom.validation import (
@@ -215,16 +215,7 @@ def parse_settings(table: Mapping[str, Any]) -> RetrievalSettings:
 
 def load_settings(path: str | Path) -> RetrievalSettings:
     """Read the table [retrieval] of a TOML file; other tables are ignored."""
-    try:
-        tables = tomllib.loads(Path(path).read_text("utf-8"))
-    except FileNotFoundError:
-        raise NotFound(
-            f"no file {str(path)!r} with a table [{SETTINGS_TABLE}]", "no_file"
-        ) from None
-    except OSError as error:
-        raise Unavailable(f"{str(path)!r} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path}: not TOML: {error}") from None
+    tables = read_toml(path)
     if not isinstance(tables.get(SETTINGS_TABLE), Mapping):
         available = ", ".join(SETTING_NAMES)
         raise Invalid(f"{path}: no table [{SETTINGS_TABLE}]; available settings: {available}")
