@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import knowloom
-from knowloom.axioms import files, parsing
+from knowloom.axioms import axiom_files, parsing
 from knowloom.axioms.checker import AxiomChecker, find_contradictions
 from knowloom.axioms.model import AxiomFact
 from knowloom.cli.main import cli
@@ -299,13 +299,13 @@ def write_file(folder: Path, name: str, text: str) -> Path:
 
 def test_mistakes_in_a_yaml_file_have_line_numbers(tmp_path):
     path = write_file(tmp_path, "rules.yaml", YAML)
-    check = list(files.read_axioms(path))
-    assert [entry.axiom.id for entry in check if isinstance(entry, files.ParsedAxiom)] == [
+    check = list(axiom_files.read_axioms(path))
+    assert [entry.axiom.id for entry in check if isinstance(entry, axiom_files.ParsedAxiom)] == [
         "sku",
         "since",
     ]
     assert [
-        (entry.where, entry.what) for entry in check if isinstance(entry, files.RejectedAxiom)
+        (entry.where, entry.what) for entry in check if isinstance(entry, axiom_files.RejectedAxiom)
     ] == [
         (f"{path}:20", "broken"),
         (f"{path}:21", "just text"),
@@ -313,7 +313,7 @@ def test_mistakes_in_a_yaml_file_have_line_numbers(tmp_path):
     ]
     assert (
         "duplicate id"
-        in [entry for entry in check if isinstance(entry, files.RejectedAxiom)][-1].why
+        in [entry for entry in check if isinstance(entry, axiom_files.RejectedAxiom)][-1].why
     )
 
 
@@ -324,7 +324,7 @@ def test_mistakes_in_a_json_file_have_line_numbers(tmp_path):
         '[\n\t{"id": "a", "target_type": "T", "name": "\\ud83d\\ude00"},\n'
         '\t{"id": "b", "target_type": "T",\n\t "severity": "bad"}\n]',
     )
-    good, bad = files.read_axioms(path)
+    good, bad = axiom_files.read_axioms(path)
     assert good.axiom.name == "😀" and bad.where == f"{path}:4"
 
 
@@ -344,16 +344,16 @@ def test_mistakes_in_a_json_file_have_line_numbers(tmp_path):
 )
 def test_an_unreadable_file_is_refused_with_the_reason(tmp_path, name, text, message):
     with pytest.raises(Invalid) as refused:
-        list(files.read_axioms(write_file(tmp_path, name, text)))
+        list(axiom_files.read_axioms(write_file(tmp_path, name, text)))
     assert message in str(refused.value)
 
 
 def test_missing_and_non_utf8_files_are_refused(tmp_path):
     with pytest.raises(NotFound):
-        list(files.read_axioms(tmp_path / "none.yaml"))
+        list(axiom_files.read_axioms(tmp_path / "none.yaml"))
     (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Invalid, match="must be UTF-8 text"):
-        list(files.read_axioms(tmp_path / "a.yaml"))
+        list(axiom_files.read_axioms(tmp_path / "a.yaml"))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from knowloom.axioms.files import RejectedAxiom, read_axioms
+from knowloom.axioms.axiom_files import RejectedAxiom, read_axioms
 from knowloom.axioms.parsing import axiom_to_item
 from knowloom.engine import Engine
 from knowloom.errors import Invalid

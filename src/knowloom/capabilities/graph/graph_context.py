@@ -29,7 +29,7 @@ from knowloom.errors import Invalid
 from knowloom.options import QueryOptions, validate_ids
 from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.tiers import Tier, TierArgument, check_custom, resolve_tier
-from knowloom.tracing import traced
+from knowloom.tracing import collect_timings
 from knowloom.validation import MAX_QUERY, validate_names
 
 NO_TEXT = QueryText("", (), "")
@@ -180,7 +180,7 @@ class GraphContext:
     ) -> Iterator[tuple[RetrievalRequest, dict[str, float]]]:
         recipes = [entity_recipe(options)] if text and options.max_entities else []
         with (
-            traced() as timings,
+            collect_timings() as timings,
             kb.reader.request(
                 text, spaces=self._spaces, recipes=recipes, options=query_options
             ) as request,

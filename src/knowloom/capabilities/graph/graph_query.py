@@ -151,7 +151,7 @@ def compute_digest(graph_query: GraphQuery, problems: Sequence[Problem]) -> str:
     A custom ranker counts by its `repr`; without one, digests are comparable in one process only.
     """
     request, options = graph_query.retrieval, graph_query.options
-    counter = tokens.counter(options.model)
+    counter = tokens.get_counter(options.model)
     knowledge = pipeline.compute_digest(
         request.query, (), request.vector, request.stores, counter, problems
     )

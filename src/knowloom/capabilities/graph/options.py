@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict, get_args
 
-from knowloom.capabilities.graph.rankers import RANKERS, Ranker
+from knowloom.capabilities.graph.rankers import RANKERS, EntityRanker
 from knowloom.errors import Invalid, unknown_name
 from knowloom.formats.layout import get_layout
 from knowloom.options import validate_budget
@@ -34,7 +34,7 @@ INTEGER_BOUNDS = {
 
 @dataclass(frozen=True, slots=True)
 class GraphOptions:
-    """How a graph context is gathered, ranked and written."""
+    """Options of gathering, ranking and writing a graph context."""
 
     max_tokens: int | None = 2000  # None: no limit
     max_entities: int = 20
@@ -54,7 +54,7 @@ class GraphOptions:
     include_property_descriptions: bool = False
     include_entity_ids: bool = False
     entity_separator: str = "\n"  # between two entities, in markdown and plain text
-    ranker: str | Ranker = "terms"
+    ranker: str | EntityRanker = "terms"
     preferred_types: tuple[str, ...] = ()  # for rankers that use them
     mode: Mode = "hybrid"
     model: str = "gpt-4"
@@ -81,7 +81,7 @@ class GraphArguments(TypedDict, total=False):
     include_property_descriptions: bool
     include_entity_ids: bool
     entity_separator: str
-    ranker: str | Ranker
+    ranker: str | EntityRanker
     preferred_types: Collection[str]
     mode: Mode
     model: str
@@ -134,7 +134,7 @@ def validate_options(options: GraphOptions) -> GraphOptions:
     )
 
 
-def resolve_ranker(options: GraphOptions) -> Ranker:
+def resolve_ranker(options: GraphOptions) -> EntityRanker:
     """Return the ranker with the name in the options, or the object itself."""
     ranker = options.ranker
     if isinstance(ranker, str):

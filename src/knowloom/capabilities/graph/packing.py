@@ -40,7 +40,7 @@ def build_answer(
 ) -> GraphAnswer:
     """Pack the neighbourhood within the budget of the options."""
     sections = _sections(neighbourhood, options)
-    counter = tokens.counter(options.model)
+    counter = tokens.get_counter(options.model)
     layout = graph_layout(options.format, options.entity_separator)
     with span("fit"):
         result = pack(sections, options.max_tokens, layout, counter, TOLERANCE)

@@ -42,7 +42,7 @@ class EntityScore:
 _entity_score = fast_constructor(EntityScore)
 
 
-class Ranker(Protocol):
+class EntityRanker(Protocol):
     """The interface of rankers. One with `uses_vectors = False` gets no `semantic` scores, which
     saves the time to compute them."""
 
@@ -181,4 +181,4 @@ def _count_occurrences(name: str, text: str) -> int:
     return count
 
 
-RANKERS: dict[str, Ranker] = {"signals": SignalRanker(), "terms": TermRanker()}
+RANKERS: dict[str, EntityRanker] = {"signals": SignalRanker(), "terms": TermRanker()}
