@@ -1,14 +1,12 @@
-"""What every context keeps to, whatever is stored and asked: the budget, whole items, formats that read back, reasons for the rest."""
+"""Invariants of every context: the budget, whole items, formats that read back, and reasons."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -16,204 +14,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knowloom
-from knowloom import Context, Edge, Hit, Item, Kind, Recipe, Weights
+from knowloom import Context, Hit, Item, Recipe
 from knowloom.caching import TwoGenerationCache
-from knowloom.context import packing as stage
+from knowloom.context import packing
 from knowloom.context.packing import SectionCandidates, pack
-from knowloom.embedders import minilm
 from knowloom.formats.layout import FORMATS, assemble, get_layout
 from knowloom.model import Form
-from knowloom.tokens import counter
+from knowloom.tokens import get_counter
+from random_requests import (
+    MINILM,
+    MODELS,
+    RECIPES,
+    SPECIALS,
+    VOCABULARY,
+    Case,
+    cases,
+    random_item,
+    random_text,
+)
 
 EXAMPLES = int(os.environ.get("KNOWLOOM_EXAMPLES", "300"))
 REQUESTS_PER_STORE = 20
-MINILM = str(Path(minilm.FILES) / "tokenizer.json")
-MODELS = ["gpt-4", "gpt-4o", MINILM, "some-other-model"]
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-NOW = "2026-03-01T12:00:00Z"
-
-VOCABULARY = [
-    "refund",
-    "order",
-    "customer",
-    "invoice",
-    "payment",
-    "shipping",
-    "policy",
-    "agent",
-    "ticket",
-    "approve",
-    "the",
-    "a",
-    "of",
-    "to",
-]
-VOCABULARY += ["返金", "注文", "возврат", "заказ", "استرداد", "🙂", "café", "naïve", "42"]
-SPECIALS = [
-    "# x",
-    "- y",
-    "* z",
-    "> q",
-    "```",
-    "~~~",
-    "---",
-    "===",
-    "...",
-    "key: value",
-    "a #b",
-    "[a]: /u",
-    "<!--",
-    "-->",
-    "<div>",
-    "{{score}}",
-]
-SPECIALS += [
-    '"',
-    "'",
-    "\\",
-    "%",
-    "&a",
-    "*a",
-    "!t",
-    "@",
-    "`c`",
-    "null",
-    "yes",
-    "1e3",
-    "/",
-    "//",
-    "| a | b |",
-]
-SPECIALS += [
-    "\t",
-    "\n",
-    "\n\n",
-    "\r\n",
-    "\u2028",
-    "\x85",
-    "\ufeff",
-    "  ",
-    "e\u0301",
-    "👩\u200d👩\u200d👧",
-]
-LENGTHS = [0, 1, 3, 10, 10, 40, 40, 40, 150, 400]
-RECIPES: list[str | tuple[Recipe, ...]] = [
-    "search",
-    "knowledge",
-    "memories",
-    "profile",
-    (
-        Recipe("first", limit=30, share=0.5, most=0.6),
-        Recipe("linked", "neighbours", depth=3, share=0.2, most=0.5),
-    ),
-    (
-        Recipe("only whole", limit=40, forms=(Form.WHOLE,)),
-        Recipe("rest", "neighbours", depth=1, forms=(Form.POINTER,)),
-    ),
-    (
-        Recipe("a: b", limit=15, sharpness=1.0, weights=Weights(match=1, recency=1)),
-        Recipe("# c", "subjects", limit=5),
-    ),
-]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One request, what it was asked with, and what came back."""
-
-    kb: knowloom.Engine
-    text: str
-    options: dict[str, Any]
-    context: Context
-
-    def ask(self, **options: Any) -> Context:
-        return self.kb.context(self.text, spaces=["s"], **self.options | options)
-
-
-def babble(chance: random.Random, length: int) -> str:
-    words = [
-        chance.choice(SPECIALS) if chance.random() < 0.15 else chance.choice(VOCABULARY)
-        for _ in range(length)
-    ]
-    return "".join(word + chance.choice([" ", " ", " ", " ", "\n", ", ", ""]) for word in words)
-
-
-def some_item(chance: random.Random, number: int) -> Item:
-    names = [babble(chance, 1).strip() or "name" for _ in range(chance.choice([0, 0, 1, 3]))]
-    return Item(
-        id=chance.choice(["i{}", "# i{}", "yes {}", "i: {}", "項目{}", "🙂{}"]).format(number),
-        space="s",
-        kind=chance.choice(list(Kind)),
-        type=chance.choice(["", "faq", "a: b", "# t", "手順"]),
-        title=title
-        if (title := babble(chance, chance.choice([0, 1, 3, 8, 60]))).strip()
-        else "untitled",
-        text=babble(chance, 4000 if chance.random() < 0.01 else chance.choice(LENGTHS)),
-        summary=babble(chance, chance.choice([0, 0, 2, 8])),
-        properties={
-            name: chance.choice(
-                [1, 2.5e30, True, None, [1, "x"], {"a": babble(chance, 2)}, babble(chance, 4)]
-            )
-            for name in names
-        },
-        tags=tuple(f"t{n}" for n in range(chance.choice([0, 0, 2]))),
-        subject=chance.choice([None, "i1", "i2"]),
-        confidence=chance.choice([None, 0.1, 0.9]),
-    )
-
-
-def some_knowledge(chance: random.Random) -> knowloom.Engine:
-    kb = knowloom.open("memory:", embedder=None)
-    items = [some_item(chance, number) for number in range(chance.choice([1, 5, 20, 60]))]
-    links = {
-        (chance.choice(items).id, chance.choice(items).id): chance.choice([0.1, 0.5, 1.0])
-        for _ in items
-    }
-    kb.add(
-        items,
-        [
-            Edge(source, target, weight=weight, space="s")
-            for (source, target), weight in links.items()
-        ],
-    )
-    return kb
-
-
-def some_budget(chance: random.Random) -> int | None:
-    return chance.choice(
-        [
-            None,
-            0,
-            chance.randint(1, 30),
-            chance.randint(30, 300),
-            chance.randint(300, 1000),
-            chance.randint(300, 4000),
-            100_000,
-        ]
-    )
-
-
-def cases(seed: int, many: int) -> Iterator[Case]:
-    """Requests to one store of random knowledge. The same seed, the same requests."""
-    chance = random.Random(seed)
-    kb = some_knowledge(chance)
-    for _ in range(many):
-        options = {
-            "recipe": chance.choice(RECIPES),
-            "format": chance.choice(list(FORMATS)),
-            "model": chance.choice(MODELS),
-        }
-        options |= {
-            "max_tokens": some_budget(chance),
-            "now": NOW,
-            "entity": chance.choice([None, "i1"]),
-        }
-        text = " ".join(chance.choices(VOCABULARY, k=chance.choice([1, 3, 8])))
-        yield Case(kb, text, options, kb.context(text, spaces=["s"], **options))
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[Case]:
+def random_cases() -> list[Case]:
     stores = range(max(1, EXAMPLES // REQUESTS_PER_STORE))
     return [case for seed in stores for case in cases(seed, REQUESTS_PER_STORE)]
 
@@ -234,23 +60,23 @@ def ids(context: Context) -> dict[str, list[str]]:
     }
 
 
-def test_the_text_never_has_more_tokens_than_asked_for(asked):
-    for case in asked:
-        assert case.context.tokens == counter(case.context.query.model).count(case.context.text)
+def test_the_text_never_has_more_tokens_than_asked_for(random_cases):
+    for case in random_cases:
+        assert case.context.tokens == get_counter(case.context.query.model).count(case.context.text)
         assert (
             case.context.query.max_tokens is None
             or case.context.tokens <= case.context.query.max_tokens
         )
 
 
-def test_no_tokens_give_no_text(asked):
-    for case in asked[:: max(1, len(asked) // 50)]:
-        context = case.ask(max_tokens=0)
+def test_no_tokens_give_no_text(random_cases):
+    for case in random_cases[:: max(1, len(random_cases) // 50)]:
+        context = case.request(max_tokens=0)
         assert (context.text, context.tokens, context.hits) == ("", 0, ())
 
 
-def test_without_a_limit_every_candidate_is_shown_whole(asked):
-    for case in asked:
+def test_without_a_limit_every_candidate_is_shown_whole(random_cases):
+    for case in random_cases:
         if case.context.query.max_tokens is None:
             assert all(
                 chosen.form is Form.WHOLE
@@ -260,20 +86,20 @@ def test_without_a_limit_every_candidate_is_shown_whole(asked):
             assert case.context.left_out == ()
 
 
-def test_a_budget_with_room_for_everything_shows_everything_whole(asked):
-    for case in asked:
+def test_a_budget_with_room_for_everything_shows_everything_whole(random_cases):
+    for case in random_cases:
         if case.context.query.max_tokens is None and case.options["recipe"] in (
             "search",
             RECIPES[5],
         ):
             assert (
-                case.ask(max_tokens=2 * case.context.tokens + 100, limit=200).text
-                == case.ask(limit=200).text
+                case.request(max_tokens=2 * case.context.tokens + 100, limit=200).text
+                == case.request(limit=200).text
             )
 
 
-def test_every_candidate_is_either_shown_or_left_out_with_a_reason(asked):
-    for case in asked:
+def test_every_candidate_is_either_shown_or_left_out_with_a_reason(random_cases):
+    for case in random_cases:
         context = case.context
         keys = [hit.item.key for hit in context.hits] + [
             one.hit.item.key for one in context.left_out
@@ -286,8 +112,8 @@ def ids_of_parts(context: Context) -> list[str]:
     return [fragment.name for fragment in context.fragments]
 
 
-def test_items_are_never_cut(asked):
-    for case in asked:
+def test_items_are_never_cut(random_cases):
+    for case in random_cases:
         context = case.context
         assert context.text == assemble(get_layout(context.query.format), blocks(context))
         assert [[chosen.text for chosen in fragment.chosen] for fragment in context.fragments] == [
@@ -295,8 +121,8 @@ def test_items_are_never_cut(asked):
         ]
 
 
-def test_json_and_yaml_read_back_as_the_chosen_items_in_order(asked):
-    for case in asked:
+def test_json_and_yaml_read_back_as_the_chosen_items_in_order(random_cases):
+    for case in random_cases:
         if case.context.text and case.context.query.format in ("json", "yaml"):
             read = (
                 json.loads(case.context.text)
@@ -308,9 +134,9 @@ def test_json_and_yaml_read_back_as_the_chosen_items_in_order(asked):
             )
 
 
-def test_the_same_request_gives_the_same_bytes(asked):
-    for case in asked[:: max(1, len(asked) // 200)]:
-        again = case.ask()
+def test_the_same_request_gives_the_same_bytes(random_cases):
+    for case in random_cases[:: max(1, len(random_cases) // 200)]:
+        again = case.request()
         assert (again.text, again.digest, again.left_out) == (
             case.context.text,
             case.context.digest,
@@ -318,15 +144,15 @@ def test_the_same_request_gives_the_same_bytes(asked):
         )
 
 
-def test_what_is_called_too_large_does_not_fit_alone_and_what_is_outweighed_does(asked):
-    for case in asked[:: max(1, len(asked) // 200)]:
+def test_what_is_called_too_large_does_not_fit_alone_and_what_is_outweighed_does(random_cases):
+    for case in random_cases[:: max(1, len(random_cases) // 200)]:
         query = case.context.query
         for one in case.context.left_out[:5]:
             alone = pack(
                 [SectionCandidates(recipe_of(case, one.fragment), (one.hit,))],
                 query.max_tokens,
                 get_layout(query.format),
-                counter(query.model),
+                get_counter(query.model),
             )
             assert one.reason.startswith("outweighed" if alone.text else "too large")
 
@@ -347,7 +173,10 @@ def test_a_tight_budget_is_used_to_the_last_few_tokens(name, model):
             for number in range(budget // 10)
         )
         fitted = pack(
-            [SectionCandidates(Recipe("one"), paragraphs)], budget, get_layout(name), counter(model)
+            [SectionCandidates(Recipe("one"), paragraphs)],
+            budget,
+            get_layout(name),
+            get_counter(model),
         )
         assert 0.97 * budget <= fitted.tokens <= budget
 
@@ -360,8 +189,8 @@ def paragraph(chance: random.Random, number: int) -> Item:
     return Item(f"i{number}", "s", title=title, text=text, summary=summary)
 
 
-def test_no_part_has_more_than_the_most_it_may_have(asked):
-    for case in asked:
+def test_no_part_has_more_than_the_most_it_may_have(random_cases):
+    for case in random_cases:
         if case.options["recipe"] == RECIPES[4] and case.context.query.max_tokens is not None:
             most = {"first": 0.6, "linked": 0.5}
             assert all(
@@ -379,7 +208,7 @@ def test_the_most_a_part_may_have_is_a_share_of_the_budget_not_of_what_there_is(
         [SectionCandidates(Recipe("half", most=0.5), hits)],
         10_000,
         get_layout("markdown"),
-        counter("gpt-4"),
+        get_counter("gpt-4"),
     )
     assert fitted.left_out == ()
 
@@ -392,7 +221,7 @@ def test_a_share_is_kept_for_a_part_whose_items_are_worth_less():
         SectionCandidates(Recipe("good", share=0.5), good),
         SectionCandidates(Recipe("poor", share=0.5), poor),
     ]
-    fitted = pack(parts, 800, get_layout("markdown"), counter("gpt-4"))
+    fitted = pack(parts, 800, get_layout("markdown"), get_counter("gpt-4"))
     assert fitted.fragments[1].tokens > 0.4 * 800
 
 
@@ -402,7 +231,7 @@ def test_what_a_part_leaves_unused_goes_to_the_others():
         SectionCandidates(Recipe("rich", share=0.1), hits),
         SectionCandidates(Recipe("empty", share=0.9), ()),
     ]
-    assert pack(parts, 800, get_layout("plain"), counter("gpt-4")).tokens > 0.95 * 800
+    assert pack(parts, 800, get_layout("plain"), get_counter("gpt-4")).tokens > 0.95 * 800
 
 
 def test_a_better_item_is_preferred_to_a_worse_one_of_the_same_size():
@@ -414,7 +243,7 @@ def test_a_better_item_is_preferred_to_a_worse_one_of_the_same_size():
         [SectionCandidates(Recipe("one", forms=(Form.WHOLE,)), hits)],
         45,
         get_layout("markdown"),
-        counter("gpt-4"),
+        get_counter("gpt-4"),
     )
     assert [chosen.hit.item.id for chosen in fitted.fragments[0].chosen] == ["i1"]
 
@@ -422,7 +251,7 @@ def test_a_better_item_is_preferred_to_a_worse_one_of_the_same_size():
 def test_a_summary_is_shown_where_the_whole_does_not_fit():
     hit = Hit(Item("i", "s", title="Refunds", text="word " * 500, summary="In short."), 1.0)
     fitted = pack(
-        [SectionCandidates(Recipe("one"), (hit,))], 60, get_layout("markdown"), counter("gpt-4")
+        [SectionCandidates(Recipe("one"), (hit,))], 60, get_layout("markdown"), get_counter("gpt-4")
     )
     assert "In short." in fitted.text
 
@@ -430,7 +259,7 @@ def test_a_summary_is_shown_where_the_whole_does_not_fit():
 def test_a_pointer_is_shown_where_nothing_else_fits():
     hit = Hit(Item("the-id", "s", title="Refunds", text="word " * 500), 1.0)
     fitted = pack(
-        [SectionCandidates(Recipe("one"), (hit,))], 30, get_layout("markdown"), counter("gpt-4")
+        [SectionCandidates(Recipe("one"), (hit,))], 30, get_layout("markdown"), get_counter("gpt-4")
     )
     assert "the-id" in fitted.text and "word" not in fitted.text
 
@@ -442,7 +271,7 @@ def test_what_needs_another_item_is_not_shown_without_it():
     )
     part = SectionCandidates(Recipe("one", forms=(Form.WHOLE,)), hits, needs=(((1,),), ()))
     small, large = (
-        pack([part], budget, get_layout("markdown"), counter("gpt-4")) for budget in (60, 200)
+        pack([part], budget, get_layout("markdown"), get_counter("gpt-4")) for budget in (60, 200)
     )
     assert small.text == ""
     assert [chosen.hit.item.id for chosen in large.fragments[0].chosen] == ["link", "end"]
@@ -479,8 +308,8 @@ def test_no_text_however_strange_makes_a_context_too_long(found, budget, name, m
         SectionCandidates(Recipe(f"part{number}", share=0.4), tuple(many))
         for number, many in enumerate(found)
     ]
-    fitted = pack(parts, budget, get_layout(name), counter(model))
-    assert fitted.tokens == counter(model).count(fitted.text) <= budget
+    fitted = pack(parts, budget, get_layout(name), get_counter(model))
+    assert fitted.tokens == get_counter(model).count(fitted.text) <= budget
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -492,8 +321,8 @@ def test_each_token_more_is_kept_to(name, model):
         SectionCandidates(Recipe("two", share=0.5), found(chance, 8)),
     ]
     for budget in range(0, 400, 7):
-        fitted = pack(parts, budget, get_layout(name), counter(model))
-        assert fitted.tokens == counter(model).count(fitted.text) <= budget
+        fitted = pack(parts, budget, get_layout(name), get_counter(model))
+        assert fitted.tokens == get_counter(model).count(fitted.text) <= budget
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -504,15 +333,16 @@ def test_where_counts_add_up_the_first_solution_fits(name, model, monkeypatch):
         SectionCandidates(Recipe("one", share=0.5), found(chance, 8)),
         SectionCandidates(Recipe("two", share=0.5), found(chance, 8)),
     ]
-    monkeypatch.setattr(stage, "MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(packing, "MAX_ATTEMPTS", 1)
     assert all(
-        pack(parts, budget, get_layout(name), counter(model)).text for budget in range(200, 600, 7)
+        pack(parts, budget, get_layout(name), get_counter(model)).text
+        for budget in range(200, 600, 7)
     )
 
 
 def found(chance: random.Random, many: int) -> tuple[Hit, ...]:
     return tuple(
-        Hit(replace(some_item(chance, number), text=babble(chance, 20)), chance.random())
+        Hit(replace(random_item(chance, number), text=random_text(chance, 20)), chance.random())
         for number in range(many)
     )
 
@@ -524,7 +354,8 @@ def test_a_text_of_a_megabyte_is_left_out_of_a_small_context_and_shown_in_a_larg
         )
     ]
     small, large = (
-        pack(parts, budget, get_layout("markdown"), counter("gpt-4")) for budget in (1000, 300_000)
+        pack(parts, budget, get_layout("markdown"), get_counter("gpt-4"))
+        for budget in (1000, 300_000)
     )
     assert small.left_out[0].tokens > 200_000
     assert large.tokens <= 300_000 and large.text.count("word") == 200_000
@@ -557,17 +388,17 @@ def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, mo
         Hit(Item(f"i{number}", "s", title="t", text=text), 1.0) for number, text in enumerate(texts)
     )
     fitted = pack(
-        [SectionCandidates(Recipe("one", forms=(Form.WHOLE,)), hits)], 100, bare, counter(model)
+        [SectionCandidates(Recipe("one", forms=(Form.WHOLE,)), hits)], 100, bare, get_counter(model)
     )
     assert len(fitted.fragments[0].chosen) == 2
-    assert fitted.tokens == counter(model).count(fitted.text)
+    assert fitted.tokens == get_counter(model).count(fitted.text)
 
 
 @pytest.mark.parametrize("field", ["title", "text", "summary", "properties"])
 def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
     kept = TwoGenerationCache("test", 100)
-    monkeypatch.setattr(stage, "_cache", kept)
-    for size in (10, stage.MAX_CACHED_CHARACTERS + 5):
+    monkeypatch.setattr(packing, "_cache", kept)
+    for size in (10, packing.MAX_CACHED_CHARACTERS + 5):
         large = "word " * (size // 5)
         item = Item(
             f"i{size}", "s", **{field: {"notes": large} if field == "properties" else large}
@@ -576,6 +407,6 @@ def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
             [SectionCandidates(Recipe("one"), (Hit(item, 1.0),))],
             100,
             get_layout("markdown"),
-            counter("gpt-4"),
+            get_counter("gpt-4"),
         )
     assert [key[4] for key in kept] == ["i10"]

@@ -14,8 +14,6 @@ from click.testing import CliRunner
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_formats import PARSER, any_text, headings, items, tricky
-from test_packing import MODELS, cases
 
 import knowloom
 from knowloom import Client, Edge, Hit, Invalid, Item, Kind, Recipe
@@ -26,10 +24,12 @@ from knowloom.formats.layout import FORMATS
 from knowloom.integrations.langchain import KnowloomRetriever
 from knowloom.model import Form
 from knowloom.server import app
-from knowloom.server.settings import Limits
-from knowloom.tokens import counter
+from knowloom.server.settings import ServerLimits
+from knowloom.tokens import get_counter
 from knowloom.wire.contexts import context_from_json, context_to_json, describe_match
 from live_server import serving
+from random_requests import MODELS, cases
+from text_strategies import PARSER, any_text, headings, items, tricky
 
 ASK = "refund request"
 FIRST = '"Refund playbook" mentions "Chargeback"'
@@ -266,17 +266,17 @@ def test_no_path_however_strange_makes_a_context_too_long(
         for number, one in enumerate(found)
     )
     fitted = pack(
-        [SectionCandidates(Recipe("linked"), hits)], budget, FORMATS[name], counter(model)
+        [SectionCandidates(Recipe("linked"), hits)], budget, FORMATS[name], get_counter(model)
     )
-    assert counter(model).count(fitted.text) == fitted.tokens <= budget
+    assert get_counter(model).count(fitted.text) == fitted.tokens <= budget
 
 
 def test_no_request_overruns_its_budget_with_paths():
     paths = 0
     for seed in range(14):
         for case in cases(seed, 12):
-            context = case.ask(paths=True)
-            assert context.tokens == counter(context.query.model).count(context.text)
+            context = case.request(paths=True)
+            assert context.tokens == get_counter(context.query.model).count(context.text)
             assert context.query.max_tokens is None or context.tokens <= context.query.max_tokens
             assert all(bool(hit.via) == (len(hit.path) > 1) for hit in context.hits)
             paths += sum(bool(hit.via) for hit in context.hits)
@@ -290,7 +290,7 @@ def test_the_same_item_with_another_path_is_not_taken_from_memory():
             [SectionCandidates(Recipe("linked"), (replace(hit, via=via),))],
             100,
             FORMATS["plain"],
-            counter("gpt-4"),
+            get_counter("gpt-4"),
         ).text
         for via in ("", '"x"', '"y"')
     }
@@ -332,7 +332,9 @@ def test_a_client_gets_what_the_engine_gives(kb):
 
 @pytest.fixture
 def http(kb: knowloom.Engine) -> Iterator[TestClient]:
-    with TestClient(app.create(kb, limits=Limits()), base_url="http://localhost") as client:
+    with TestClient(
+        app.create_app(kb, limits=ServerLimits()), base_url="http://localhost"
+    ) as client:
         yield client
 
 

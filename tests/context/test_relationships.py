@@ -21,8 +21,8 @@ from knowloom.cli.main import cli
 from knowloom.errors import Unavailable
 from knowloom.model import SINCE
 from knowloom.ports import Stores
-from knowloom.server.app import create
-from knowloom.stores.memory import MemoryStore
+from knowloom.server.app import create_app
+from knowloom.stores.memory.store import MemoryStore
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 FORMATS = ("json", "markdown", "plain", "yaml")
@@ -124,7 +124,7 @@ def test_within_every_budget_a_link_has_both_of_its_ends(kb: Engine, format: str
         shown = {hit.item.key for hit in found.hits}
         links = [hit for hit in found.hits if hit.found_by == ("link",)]
         assert all({hit.edge.source_key, hit.edge.target_key} <= shown for hit in links if hit.edge)
-        assert found.tokens == tokens.counter("gpt-4").count(found.text) <= budget
+        assert found.tokens == tokens.get_counter("gpt-4").count(found.text) <= budget
         seen += len(links)
     assert seen
 
@@ -229,7 +229,7 @@ def test_a_graph_that_is_down_leaves_an_answer_that_says_so() -> None:
 
 
 def test_the_server_tells_them_and_explain_says_why(kb: Engine) -> None:
-    client = TestClient(create(kb), base_url="http://127.0.0.1")
+    client = TestClient(create_app(kb), base_url="http://127.0.0.1")
     asking = {"query": "alpha harbor beta harbor", "agent": "copilot", "format": "markdown"}
     answer = client.post("/api/context", json={**asking, "tenant_ids": ["s"]}).json()
     assert "- alpha harbor --[USES]--> beta harbor" in answer["text"]
@@ -291,8 +291,8 @@ def test_rules_are_told_in_words_not_as_they_are_run(kb: Engine) -> None:
 def test_an_assembly_for_an_unknown_agent_is_refused_over_http_and_in_the_shell(
     kb: Engine, tmp_path: Path
 ) -> None:
-    told = "no agent 'nobody'; known: copilot, editor, simplifier, summarizer, tuning"
-    answer = TestClient(create(kb), base_url="http://127.0.0.1").post(
+    told = "unknown agent 'nobody'; available: copilot, editor, simplifier, summarizer, tuning"
+    answer = TestClient(create_app(kb), base_url="http://127.0.0.1").post(
         "/api/assemble", json={"query": "x", "agent": "nobody"}
     )
     assert (answer.status_code, answer.json()["detail"]) == (422, told)

@@ -12,101 +12,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from knowloom.errors import Invalid
 from knowloom.formats.fields import available_forms, format_value, quote_name
 from knowloom.formats.layout import FORMATS, assemble, get_layout
 from knowloom.formats.markdown_escape import escape_body
 from knowloom.model import Edge, Form, Hit, Item, Kind
-
-PARSER = MarkdownIt("commonmark")
-
-PIECES = [*"#=-`~<>!?*+_.:[]()\"'\\|&%@ \t\n\r\v\f\x00\x7f\x85\xa0\u2028\u2029\ufeffab1", "🦊", "é"]
-PIECES += [
-    "\n",
-    "\n\n",
-    "\n  ",
-    "\n    ",
-    "\n> ",
-    "\n- ",
-    "\n1. ",
-    "\n# x",
-    "\n```\n",
-    "\n~~~\n",
-    "\n---\n",
-    "\n===\n",
-    "\r\n",
-    "    ",
-]
-PIECES += [
-    "```",
-    "<!--",
-    "-->",
-    "<pre>",
-    "</pre>",
-    "<script>",
-    "<?",
-    "<!X",
-    "<![CDATA[",
-    "<div>",
-    "<b>",
-    "[a]: /u",
-    "- - - - - - - - -",
-]
-TRICKY = [
-    "yes",
-    "No",
-    "on",
-    "null",
-    "~",
-    "1e3",
-    "12",
-    "0x1f",
-    "1:30",
-    "2024-01-01",
-    "=",
-    "<<",
-    "-",
-    "?",
-    "a: b",
-    "a #b",
-    ".inf",
-]
-nasty = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
-any_text = nasty | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-tricky = st.sampled_from(TRICKY)
-leaf = (
-    any_text
-    | tricky
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.booleans()
-    | st.none()
-)
-value = st.recursive(
-    leaf,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(any_text | tricky, inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-
-
-def items(text: st.SearchStrategy[str]) -> st.SearchStrategy[Item]:
-    return st.builds(
-        Item,
-        id=text.filter(bool),
-        space=st.just("s"),
-        kind=st.sampled_from(Kind),
-        type=text,
-        title=text,
-        text=text,
-        summary=text,
-        properties=st.dictionaries(text, value, max_size=3),
-        tags=st.lists(text, max_size=2).map(tuple),
-    )
-
+from text_strategies import PARSER, SCALARS, any_text, headings, items, nasty, tricky
 
 shown = st.tuples(items(any_text | tricky), st.sampled_from(Form))
 documents = st.dictionaries(
@@ -155,16 +67,6 @@ def one_line(text: str) -> str:
 
 def name_of(item: Item) -> str:
     return one_line(item.title) or one_line(item.id)
-
-
-def headings(markdown: str) -> list[tuple[str, int, str]]:
-    """Tag, depth and source text of every heading a parser sees."""
-    tokens = PARSER.parse(markdown)
-    return [
-        (token.tag, token.level, tokens[at + 1].content)
-        for at, token in enumerate(tokens)
-        if token.type == "heading_open"
-    ]
 
 
 def kept_hashes(text: str) -> str:
@@ -307,7 +209,9 @@ class TestEveryFormat:
         assert FORMATS[name].block(linked, form) == block(name, item("text"), form)
 
     def test_an_unknown_format_is_refused_by_name(self) -> None:
-        with pytest.raises(Invalid, match="no format 'xml'; known: json, markdown, plain, yaml"):
+        with pytest.raises(
+            Invalid, match="unknown format 'xml'; available: json, markdown, plain, yaml"
+        ):
             get_layout("xml")
 
     def test_a_known_format_is_found(self) -> None:
@@ -665,7 +569,7 @@ TEXTS_LIKE_SYNTAX = [
     "a:b",
 ]
 TEXTS_LIKE_SYNTAX += [
-    *TRICKY,
+    *SCALARS,
     "Yes",
     "NO",
     "n",
