@@ -77,14 +77,12 @@ class WithProfiles:
 
     @pytest.fixture(autouse=True)
     def profiles(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import knowloom.testing.graph as graph
-        import knowloom.testing.history as history
-        import knowloom.testing.items as items
+        from knowloom.testing import changes, filters, graph, items, spaces
 
         def profile(id: str, text: str = "", *, space: str = "acme", **fields: Any) -> Item:
             return item(id, text, space=space, **{"kind": Kind.PROFILE, **fields})
 
-        for module in (items, history, graph):
+        for module in (changes, filters, graph, items, spaces):
             monkeypatch.setattr(module, "item", profile)
 
 
@@ -111,7 +109,7 @@ class TestProfilesInFiles(ItemStoreContract, HistoryContract, GraphStoreContract
 class TestOnlyProfilesInFiles(WithProfiles, ItemStoreContract, GraphStoreContract):
     """Batches of the same microsecond in two logs have no order: what the contract tells with one clock time is told below with several."""
 
-    test_the_change_log_tells_what_happened_and_what_was_there_before = None  # type: ignore[assignment]
+    test_the_change_log_records_each_action_and_the_state_before = None  # type: ignore[assignment]
     test_a_deleted_items_edges_are_logged_in_the_order_of_their_keys = None  # type: ignore[assignment]
     test_an_unlinked_edge_is_logged = None  # type: ignore[assignment]
 

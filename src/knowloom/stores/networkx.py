@@ -112,12 +112,12 @@ class NetworkxStore:
                     )
                     heaviest = heapq.nsmallest(limit, selected, key=_heaviest_first)
                     result.update({edge.key: edge for edge in heaviest})
-        return list(map(codec.given, sorted(result.values(), key=_heaviest_first)))
+        return list(map(codec.copy_value, sorted(result.values(), key=_heaviest_first)))
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         with self.reading():
             stored = (key for key in keys if self._graph.has_edge(*key))
-            return [codec.given(self._graph.edges[key]["edge"]) for key in stored]
+            return [codec.copy_value(self._graph.edges[key]["edge"]) for key in stored]
 
     def edges(
         self,
@@ -135,7 +135,7 @@ class NetworkxStore:
                 and _has_origin(edge, automatic)
             )
             page = heapq.nsmallest(limit, selected, key=lambda edge: edge.key)
-            return list(map(codec.given, page))
+            return list(map(codec.copy_value, page))
 
 
 def _all_edges(graph: Any) -> Iterator[Edge]:

@@ -1,18 +1,19 @@
-"""Contract suites: what every adapter promises. Shipped for plug-ins: subclass one and give it a fixture.
+"""Contract suites for adapters: subclass the contract of a port and override its fixture.
 
     class TestMyStore(StoreContract):
         @pytest.fixture
         def store(self, tmp_path):
             return MyStore.open(str(tmp_path / "knowledge"))
 
-They need pytest and hypothesis: pip install 'knowloom[testing]'.
+An adapter that passes the contracts of its ports can replace a built-in one. Each test needs a new,
+empty store. The suites need pytest and hypothesis: pip install 'knowloom[testing]'.
 """
 
 from __future__ import annotations
 
+from knowloom.testing.changes import HistoryContract
 from knowloom.testing.embedders import EmbedderContract
 from knowloom.testing.graph import GraphStoreContract
-from knowloom.testing.history import HistoryContract
 from knowloom.testing.items import ItemStoreContract
 from knowloom.testing.links import LinkStoreContract
 from knowloom.testing.texts import TextIndexContract
@@ -33,4 +34,7 @@ __all__ = [
 class StoreContract(
     ItemStoreContract, HistoryContract, TextIndexContract, VectorIndexContract, GraphStoreContract
 ):
-    """For a store that plays all four roles: override `store`."""
+    """The contracts of a store that plays all four roles: override the fixture `store`.
+
+    A store that also implements `LinkStore` adds `LinkStoreContract`.
+    """

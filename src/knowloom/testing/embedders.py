@@ -1,4 +1,4 @@
-"""What every embedder promises."""
+"""The contract of embedders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ ODD_TEXTS = {
 
 
 class EmbedderContract:
-    """Override `embedder`; everything else is inherited."""
+    """The promises of `ports.Embedder`: override the fixture `embedder`.
+
+    Any text gives a finite float32 unit vector of the announced dimensions. The same text gives the
+    same vector, whatever texts are embedded with it and in whatever order. `TEXTS` may be replaced
+    if the embedder cannot tell these apart.
+    """
 
     TEXTS = (
         "How do I get a refund?",
@@ -54,14 +59,14 @@ class EmbedderContract:
         self, embedder: Embedder
     ) -> None:
         together = embedder.embed(self.TEXTS)
-        one_by_one = [embedder.embed([text])[0] for text in self.TEXTS]
-        np.testing.assert_allclose(together, one_by_one, atol=1e-5)
+        separately = [embedder.embed([text])[0] for text in self.TEXTS]
+        np.testing.assert_allclose(together, separately, atol=1e-5)
 
     def test_the_order_of_the_texts_changes_no_vector(self, embedder: Embedder) -> None:
         forwards, backwards = embedder.embed(self.TEXTS), embedder.embed(self.TEXTS[::-1])
         np.testing.assert_allclose(forwards, backwards[::-1], atol=1e-5)
 
-    def test_a_text_asked_for_twice_is_answered_twice(self, embedder: Embedder) -> None:
+    def test_a_repeated_text_gets_a_vector_each_time(self, embedder: Embedder) -> None:
         first, other, again = embedder.embed(["refund", "shipping", "refund"])
         np.testing.assert_allclose(first, again, atol=1e-5)
         assert not np.allclose(first, other, atol=1e-5)
@@ -77,10 +82,7 @@ class EmbedderContract:
         assert vector.dtype == np.float32 and np.isfinite(vector).all()
         assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
 
-    def test_an_odd_text_leaves_its_neighbours_alone(self, embedder: Embedder) -> None:
+    def test_an_odd_text_does_not_affect_other_texts(self, embedder: Embedder) -> None:
         alone = embedder.embed(["refund"])[0]
         among = embedder.embed([*ODD_TEXTS.values(), "refund"])[-1]
         np.testing.assert_allclose(among, alone, atol=1e-5)
-
-
-# Stores. The builders fill in what a test does not care about.

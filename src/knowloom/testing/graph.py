@@ -1,4 +1,4 @@
-"""What every graph store promises."""
+"""The contract of graph stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ from knowloom.testing.knowledge import (
 
 
 class GraphStoreContract:
-    """Override `store`; everything else is inherited."""
+    """The promises of `ports.GraphStore`: override the fixture `store` with an empty store.
+
+    `edges_of` returns, for each key and direction, the heaviest edges whose ends are both in the
+    given spaces; limits count only edges that are selected. `edges` pages by key. Deleting an item
+    deletes its edges.
+    """
 
     @pytest.fixture
     def store(self) -> GraphStore:
@@ -34,20 +39,18 @@ class GraphStoreContract:
             store.edges_of([("acme", "ä")], ["acme", "zoo"]) == store.edges(["acme"], 10) == [full]
         )
 
-    def test_what_a_caller_does_to_an_edge_he_was_given_is_not_stored(
-        self, store: GraphStore
-    ) -> None:
-        known = [edge("a", "b", 2, properties={"since": {"years": [2020]}}), edge("a", "c")]
-        link(store, *known)
+    def test_changes_to_returned_edges_are_not_stored(self, store: GraphStore) -> None:
+        edges = [edge("a", "b", 2, properties={"since": {"years": [2020]}}), edge("a", "c")]
+        link(store, *edges)
         reads: list[Callable[[], list[Edge]]] = [
             lambda: store.edges_of([("acme", "a")], ["acme"]),
             lambda: store.edges(["acme"], 10),
-            lambda: store.get_edges([one.key for one in known]),
+            lambda: store.get_edges([edge.key for edge in edges]),
         ]
         for read in reads:
-            for one in read():
-                spoil(one)
-            assert [again() for again in reads] == [known] * len(reads)
+            for value in read():
+                spoil(value)
+            assert [again() for again in reads] == [edges] * len(reads)
 
     def test_edges_are_found_from_both_ends(self, store: GraphStore) -> None:
         link(store, edge("a", "b"), edge("c", "a"), edge("b", "c"))
@@ -69,7 +72,7 @@ class GraphStoreContract:
 
     def test_edges_of_many_keys_come_once_each(self, store: GraphStore) -> None:
         link(store, edge("a", "b", 3), edge("b", "c", 2), edge("x", "y"))
-        asked = [
+        keys = [
             ("acme", "a"),
             ("acme", "b"),
             ("acme", "c"),
@@ -77,16 +80,14 @@ class GraphStoreContract:
             ("acme", "unknown"),
             ("nowhere", "a"),
         ]
-        assert store.edges_of(asked, ["acme"]) == [edge("a", "b", 3), edge("b", "c", 2)]
+        assert store.edges_of(keys, ["acme"]) == [edge("a", "b", 3), edge("b", "c", 2)]
 
-    def test_all_edges_of_many_keys_are_found_however_many_there_are(
-        self, store: GraphStore
-    ) -> None:
-        known = [edge(f"s{number}", f"t{far}") for number in range(60) for far in range(10)]
-        link(store, *known)
+    def test_all_edges_of_many_keys_are_returned(self, store: GraphStore) -> None:
+        edges = [edge(f"s{number}", f"t{far}") for number in range(60) for far in range(10)]
+        link(store, *edges)
         assert store.edges_of(
             [("acme", f"s{number}") for number in range(60)], ["acme"], limit=10
-        ) == sorted(known, key=lambda one: one.key)
+        ) == sorted(edges, key=lambda edge: edge.key)
 
     def test_no_keys_or_no_spaces_give_no_edges(self, store: GraphStore) -> None:
         link(store, edge("a", "b"))
@@ -97,7 +98,7 @@ class GraphStoreContract:
             == []
         )
 
-    def test_an_edge_replaces_the_one_of_its_key(self, store: GraphStore) -> None:
+    def test_an_edge_replaces_the_stored_edge_with_its_key(self, store: GraphStore) -> None:
         link(store, edge("a", "b", 1, item_id="why"), edge("a", "b", 5, type="other"))
         store.apply(batch(edges=[edge("a", "b", 2, target_space="acme")]))
         assert store.edges_of([("acme", "a")], ["acme"]) == [
@@ -113,7 +114,7 @@ class GraphStoreContract:
             == [edge("a", "a")]
         )
 
-    def test_a_deleted_edge_is_gone_and_its_sisters_stay(self, store: GraphStore) -> None:
+    def test_a_deleted_edge_leaves_parallel_edges_in_place(self, store: GraphStore) -> None:
         link(store, edge("a", "b"), edge("a", "b", type="other"), edge("b", "a"))
         store.apply(batch(deleted_edges=[edge("a", "b").key]))
         assert store.edges_of([("acme", "b")], ["acme"]) == [
@@ -121,7 +122,7 @@ class GraphStoreContract:
             edge("b", "a"),
         ]
 
-    def test_deleting_edges_that_are_not_there_is_harmless(self, store: GraphStore) -> None:
+    def test_deleting_missing_edges_is_harmless(self, store: GraphStore) -> None:
         link(store, edge("a", "b"))
         store.apply(
             batch(
@@ -131,7 +132,7 @@ class GraphStoreContract:
         )
         assert store.edges(["acme"], 10) == [edge("a", "b")]
 
-    def test_a_deleted_item_takes_its_edges_along(self, store: GraphStore) -> None:
+    def test_deleting_an_item_deletes_its_edges(self, store: GraphStore) -> None:
         link(
             store,
             edge("a", "b"),
@@ -151,7 +152,7 @@ class GraphStoreContract:
         store.apply(batch([item("a", "new")]))
         assert store.edges_of([("acme", "a")], ["acme"]) == [edge("a", "b"), edge("b", "a")]
 
-    def test_a_batch_that_fails_leaves_the_edges_alone(self, store: GraphStore) -> None:
+    def test_a_batch_that_fails_changes_no_edge(self, store: GraphStore) -> None:
         link(store, edge("a", "b"))
         with pytest.raises((TypeError, KnowloomError)):
             store.apply(
@@ -162,7 +163,7 @@ class GraphStoreContract:
             )
         assert store.edges(["acme"], 10) == [edge("a", "b")]
 
-    def test_only_the_types_asked_for_are_shown(self, store: GraphStore) -> None:
+    def test_only_edges_of_the_given_types_are_returned(self, store: GraphStore) -> None:
         link(store, edge("a", "b", type="x"), edge("a", "b", type="y"), edge("c", "a", type="z"))
         assert store.edges_of([("acme", "a")], ["acme"], ["z", "x", "unknown"]) == [
             edge("a", "b", type="x"),
@@ -171,9 +172,9 @@ class GraphStoreContract:
 
     def test_an_edge_into_a_space_that_is_not_named_is_invisible(self, store: GraphStore) -> None:
         link(store, edge("a", "b", target_space="zoo"))
-        asked = [("acme", "a"), ("zoo", "b")]
-        assert store.edges_of(asked, ["acme"]) == store.edges_of(asked, ["zoo"]) == []
-        for key in asked:
+        keys = [("acme", "a"), ("zoo", "b")]
+        assert store.edges_of(keys, ["acme"]) == store.edges_of(keys, ["zoo"]) == []
+        for key in keys:
             assert store.edges_of([key], ["zoo", "acme"]) == [edge("a", "b", target_space="zoo")]
 
     def test_the_same_id_in_another_space_has_other_edges(self, store: GraphStore) -> None:
@@ -182,17 +183,15 @@ class GraphStoreContract:
 
     def test_a_hub_shows_its_heaviest_edges_in_each_direction(self, store: GraphStore) -> None:
         out = [edge("hub", f"{number:03}", number % 50) for number in range(500)]
-        link(store, *out, *(edge(one.target, "hub", one.weight) for one in out))
-        found = store.edges_of([("acme", "hub")], ["acme"], limit=15)
-        expected = sorted(out, key=lambda one: (-one.weight, one.target))[:15]
-        assert [one for one in found if one.source == "hub"] == expected
-        assert [one.source for one in found if one.target == "hub"] == [
-            one.target for one in expected
+        link(store, *out, *(edge(out_edge.target, "hub", out_edge.weight) for out_edge in out))
+        hub_edges = store.edges_of([("acme", "hub")], ["acme"], limit=15)
+        expected = sorted(out, key=lambda edge: (-edge.weight, edge.target))[:15]
+        assert [edge for edge in hub_edges if edge.source == "hub"] == expected
+        assert [edge.source for edge in hub_edges if edge.target == "hub"] == [
+            edge.target for edge in expected
         ]
 
-    def test_the_limit_holds_for_each_key_and_counts_only_what_may_be_seen(
-        self, store: GraphStore
-    ) -> None:
+    def test_the_limit_is_per_key_and_counts_only_selected_edges(self, store: GraphStore) -> None:
         hidden = [edge("a", name, 9, target_space="zoo") for name in "xyz"]
         link(
             store,
@@ -202,11 +201,14 @@ class GraphStoreContract:
             edge("a", "q", 1),
             edge("b", "q", 0.5),
         )
-        found = store.edges_of([("acme", "a"), ("acme", "b")], ["acme"], ["related"], limit=1)
-        assert found == [edge("a", "p", 2), edge("b", "q", 0.5)]
+        keys = [("acme", "a"), ("acme", "b")]
+        assert store.edges_of(keys, ["acme"], ["related"], limit=1) == [
+            edge("a", "p", 2),
+            edge("b", "q", 0.5),
+        ]
         assert store.edges_of([("acme", "a")], ["acme"], limit=0) == []
 
-    def test_edges_lighter_than_asked_are_left_out(self, store: GraphStore) -> None:
+    def test_edges_below_the_minimum_weight_are_left_out(self, store: GraphStore) -> None:
         link(
             store,
             edge("a", "b", 0.5),
@@ -219,35 +221,33 @@ class GraphStoreContract:
             edge("a", "b", 0.5),
         ]
 
-    def test_those_of_knowloom_or_of_people_alone_are_counted_alone(
-        self, store: GraphStore
-    ) -> None:
-        own = [replace(edge("a", name, 0.9), origin=AUTOMATIC) for name in "xyz"]
-        link(store, *own, edge("a", "p", 0.5), edge("q", "a", 0.4))
+    def test_automatic_and_explicit_edges_are_limited_separately(self, store: GraphStore) -> None:
+        automatic = [replace(edge("a", name, 0.9), origin=AUTOMATIC) for name in "xyz"]
+        link(store, *automatic, edge("a", "p", 0.5), edge("q", "a", 0.4))
         assert store.edges_of([("acme", "a")], ["acme"], limit=1, automatic=False) == [
             edge("a", "p", 0.5),
             edge("q", "a", 0.4),
         ]
-        assert store.edges_of([("acme", "a")], ["acme"], limit=2, automatic=True) == own[:2]
+        assert store.edges_of([("acme", "a")], ["acme"], limit=2, automatic=True) == automatic[:2]
         assert len(store.edges_of([("acme", "a")], ["acme"], limit=2)) == 3
 
-    def test_edges_asked_for_by_key_come_in_the_order_asked(self, store: GraphStore) -> None:
-        one, two, three = (
+    def test_edges_by_key_come_in_the_order_of_the_keys(self, store: GraphStore) -> None:
+        first, second, third = (
             edge("a", "b", 0.5),
             edge("a", "b", type="x", properties={"x": 1}),
             edge("a", "b", target_space="zoo"),
         )
-        link(store, one, two, three)
+        link(store, first, second, third)
         unknown = [
             edge("b", "a").key,
             edge("a", "b", type="y").key,
             edge("a", "b", space="nowhere").key,
         ]
-        assert store.get_edges([three.key, *unknown, one.key, two.key, one.key]) == [
-            three,
-            one,
-            two,
-            one,
+        assert store.get_edges([third.key, *unknown, first.key, second.key, first.key]) == [
+            third,
+            first,
+            second,
+            first,
         ]
         assert store.get_edges([]) == []
 
@@ -262,33 +262,33 @@ class GraphStoreContract:
                 edge("b", "a", space=space, target_space="acme"),
             )
         cut = store.edges_of([("acme", "a")], ["acme", *spaces], limit=2)
-        assert [one.target_space for one in cut if one.source == "a"] == ["k", "l"]
-        assert [one.space for one in cut if one.source == "b"] == ["k", "l"]
+        assert [edge.target_space for edge in cut if edge.source == "a"] == ["k", "l"]
+        assert [edge.space for edge in cut if edge.source == "b"] == ["k", "l"]
 
     @pytest.mark.parametrize("page", [1, 2, 3, 100])
-    def test_edges_are_walked_exactly_once_in_the_order_of_keys(
+    def test_edges_pages_through_all_edges_exactly_once_by_key(
         self, store: GraphStore, page: int
     ) -> None:
         ends = [(source, target) for source in "cab" for target in "bac"]
-        own = [edge(source, target, type=type) for source, target in ends for type in ("y", "x")]
+        local = [edge(source, target, type=type) for source, target in ends for type in ("y", "x")]
         cross = [
             edge("b", "a", target_space="zoo"),
             edge("b", "a", target_space="aaa"),
             edge("a", "a", space="zoo"),
         ]
-        link(store, *own, *cross, edge("a", "b", space="other"))
-        found: list[Edge] = []
-        while part := store.edges(["zoo", "acme"], page, found[-1] if found else None):
-            found += part
-        assert found == sorted([*own, *cross], key=lambda one: one.key)
+        link(store, *local, *cross, edge("a", "b", space="other"))
+        edges: list[Edge] = []
+        while part := store.edges(["zoo", "acme"], page, edges[-1] if edges else None):
+            edges += part
+        assert edges == sorted([*local, *cross], key=lambda edge: edge.key)
 
-    def test_edges_go_on_behind_one_that_is_not_there(self, store: GraphStore) -> None:
+    def test_edges_continues_after_an_edge_that_does_not_exist(self, store: GraphStore) -> None:
         link(store, edge("a", "a"), edge("a", "c"), edge("b", "a"))
         assert store.edges(["acme"], 10, edge("a", "b")) == [edge("a", "c"), edge("b", "a")]
         assert store.edges(["acme"], 0) == []
 
 
 def link(store: GraphStore, *edges: Edge) -> None:
-    """The edges and the items at their ends."""
-    ends = sorted({end for one in edges for end in (one.source_key, one.target_key)})
+    """Write the edges and the items at their ends."""
+    ends = sorted({end for edge in edges for end in (edge.source_key, edge.target_key)})
     store.apply(batch([item(id, space=space) for space, id in ends], edges))

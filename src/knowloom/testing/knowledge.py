@@ -1,4 +1,4 @@
-"""Small pieces of knowledge that the contracts are told in: items, edges, batches, vectors, filters, and a plain BM25."""
+"""Builders and random examples for the contracts: items, edges, batches, vectors, filters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -34,34 +34,49 @@ SCRIPTS = {
     "full width": "\uff52\uff45\uff46\uff55\uff4e\uff44",  # refund
 }
 NASTY = [
-    *(
-        '"',
-        "'",
-        "*",
-        "(",
-        ")",
-        "^a",
-        "-a",
-        "%_%",
-        "\\",
-        "\0",
-        "AND",
-        "NEAR(",
-        "NOT NEAR(a b, 3)",
-        "{a b}:c",
-        "\x01type=",
-    ),
-    *('refund" OR "', "refund AND", "title:refund", "ref*", "'; DROP TABLE item;--"),
-    *("\ud800", "🧵👩‍👩‍👧 🇮🇱", "מ\u202eת", "a\u0301" * 40, "x" * 5000, "y " * 2500),
+    *('"', "'", "*", "(", ")", "^a", "-a", "%_%", "\\", "\0", "AND", "NEAR(", "\x01type="),
+    *("NOT NEAR(a b, 3)", "{a b}:c", 'refund" OR "', "refund AND", "title:refund", "ref*"),
+    *("'; DROP TABLE item;--", "\ud800", "🧵👩‍👩‍👧 🇮🇱", "מ\u202eת", "a\u0301" * 40, "x" * 5000),
+    "y " * 2500,
 ]
 
 
-def item(id: str, text: str = "", *, space: str = "acme", **fields: Any) -> Item:
-    return Item(id, space, text=text, **{"created_at": NOW, **fields})
+class ItemFields(TypedDict, total=False):
+    """The fields of an item beside `id`, `space` and `text`."""
+
+    kind: Kind
+    type: str
+    title: str
+    summary: str
+    properties: Mapping[str, Any]
+    tags: tuple[str, ...]
+    section: str
+    subject: str | None
+    confidence: float | None
+    created_at: datetime | None
+    updated_at: datetime | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+    source: str | None
+    embedding_text: str | None
+
+
+class EdgeFields(TypedDict, total=False):
+    """The fields of an edge beside its ends, type, weight and space."""
+
+    item_id: str | None
+    properties: Mapping[str, Any]
+    target_space: str
+    origin: str
+
+
+def item(id: str, text: str = "", *, space: str = "acme", **fields: Unpack[ItemFields]) -> Item:
+    """Return an item created at NOW."""
+    return replace(Item(id, space, text=text, created_at=NOW), **fields)
 
 
 def spoil(value: Item | Edge) -> None:
-    """Change the properties of a value that a store gave, as careless callers do, down to what is inside of them."""
+    """Change the properties of a returned value in place, nested ones too."""
     assert isinstance(value.properties, dict)
     for inside in value.properties.values():
         if isinstance(inside, dict):
@@ -78,7 +93,7 @@ def edge(
     *,
     type: str = "related",
     space: str = "acme",
-    **fields: Any,
+    **fields: Unpack[EdgeFields],
 ) -> Edge:
     return Edge(source, target, type, weight, space, **fields)
 
@@ -97,19 +112,19 @@ def batch(
 
 
 def unit(*numbers: float) -> Vector:
-    """The unit vector in this direction."""
+    """Return the unit vector in this direction."""
     vector = np.array(numbers, np.float32)
     return vector / np.linalg.norm(vector).astype(np.float32)
 
 
 def directions(count: int, dimensions: int, seed: int = 1) -> list[Vector]:
-    """Random unit vectors, the same for the same seed."""
+    """Return random unit vectors, the same for the same seed."""
     numbers = np.random.default_rng(seed).normal(size=(count, dimensions))
     return [unit(*row) for row in numbers]
 
 
 def babble(count: int, seed: int) -> list[str]:
-    """Random texts of 1 to 20 words that have no other forms, the same for the same seed."""
+    """Return random texts of 1 to 20 words without inflections, the same for the same seed."""
     chance = random.Random(seed)
     return [
         " ".join(
@@ -128,23 +143,25 @@ def matches(result: IndexResult) -> list[str]:
 
 
 def bm25(query: str, documents: Mapping[Key, str]) -> dict[Key, float]:
-    """The formula, as plainly as it can be written; words are what blanks separate."""
+    """Compute BM25 by its formula; terms are separated by blanks."""
     texts = {key: Counter(text.split()) for key, text in documents.items()}
-    mean = sum(words.total() for words in texts.values()) / len(texts)
-    holding = {word: sum(word in words for words in texts.values()) for word in query.split()}
-    rarity = {
-        word: math.log(1 + (len(texts) - held + 0.5) / (held + 0.5))
-        for word, held in holding.items()
+    mean_length = sum(terms.total() for terms in texts.values()) / len(texts)
+    frequencies = {term: sum(term in terms for terms in texts.values()) for term in query.split()}
+    idf = {
+        term: math.log(1 + (len(texts) - frequency + 0.5) / (frequency + 0.5))
+        for term, frequency in frequencies.items()
     }
-    norm = {key: 1.2 * (1 - 0.75 + 0.75 * words.total() / mean) for key, words in texts.items()}
+    norms = {
+        key: 1.2 * (1 - 0.75 + 0.75 * terms.total() / mean_length) for key, terms in texts.items()
+    }
     scores = {
-        key: sum(rarity[word] * words[word] / (words[word] + norm[key]) for word in rarity)
-        for key, words in texts.items()
+        key: sum(idf[term] * terms[term] / (terms[term] + norms[key]) for term in idf)
+        for key, terms in texts.items()
     }
-    return {key: score / sum(rarity.values()) for key, score in scores.items() if score}
+    return {key: score / sum(idf.values()) for key, score in scores.items() if score}
 
 
-# Random knowledge. Every example lives in spaces of its own, so that one store serves them all.
+# Random examples. Each uses spaces of its own (`settle`), so that one store serves them all.
 
 _numbers = itertools.count(1)
 _days = st.sampled_from(
@@ -193,11 +210,11 @@ _restrictions: dict[str, st.SearchStrategy[Any]] = {
     "valid_at": _days,
     "min_confidence": _confidences,
 }
-# Two restrictions at most: with more, next to nothing is allowed and next to nothing is tested.
+# At most two restrictions: more would allow, and test, next to nothing.
 some_filters = st.lists(st.sampled_from(list(_restrictions)), max_size=2).flatmap(
     lambda names: st.builds(Filter, spaces=_spaces, **{name: _restrictions[name] for name in names})
 )
-_unconcerned = [
+_suppressed = [
     HealthCheck.function_scoped_fixture,
     HealthCheck.differing_executors,
     HealthCheck.too_slow,
@@ -207,12 +224,12 @@ few_examples = settings(
     deadline=None,
     derandomize=True,
     database=None,
-    suppress_health_check=_unconcerned,
+    suppress_health_check=_suppressed,
 )
 
 
 def settle(items: Iterable[Item], only: Filter = BOTH) -> tuple[list[Item], Filter]:
-    """The items and the filter, moved to spaces nobody has used before."""
+    """Return the items and the filter, moved to spaces that no other example uses."""
     number = next(_numbers)
     moved = [replace(item, space=f"{item.space}-{number}") for item in items]
     return moved, replace(only, spaces=tuple(f"{space}-{number}" for space in only.spaces))

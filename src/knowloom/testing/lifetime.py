@@ -1,4 +1,4 @@
-"""What every item store promises about its life: reading blocks, and that nothing is answered or stored once it is closed."""
+"""The contract of item stores about reading blocks and closing."""
 
 from __future__ import annotations
 
@@ -25,18 +25,23 @@ CALLS: dict[str, Callable[[ItemStore], object]] = {
 
 
 class LifetimeContract:
-    """Override `store`; everything else is inherited."""
+    """Reading blocks nest and survive errors; a closed store raises Unavailable with code "closed".
+
+    It is part of `ItemStoreContract`.
+    """
 
     @pytest.fixture
     def store(self) -> ItemStore:
         raise NotImplementedError("override the fixture `store`")
 
-    def test_reads_inside_a_reading_block_answer_as_usual(self, store: ItemStore) -> None:
+    def test_reads_inside_nested_reading_blocks_return_the_usual_results(
+        self, store: ItemStore
+    ) -> None:
         store.apply(batch([item("a")]))
         with store.reading(), store.reading():
             assert store.get([("acme", "a")]) == store.find(ACME, 10) == [item("a")]
 
-    def test_an_error_inside_a_reading_block_does_no_harm(self, store: ItemStore) -> None:
+    def test_an_error_inside_a_reading_block_is_harmless(self, store: ItemStore) -> None:
         with pytest.raises(KeyError), store.reading():
             raise KeyError("a")
         store.apply(batch([item("a")]))
@@ -48,7 +53,7 @@ class LifetimeContract:
         store.close()
 
     @pytest.mark.parametrize("call", CALLS)
-    def test_a_closed_store_answers_and_stores_nothing(self, store: ItemStore, call: str) -> None:
+    def test_each_call_to_a_closed_store_is_refused(self, store: ItemStore, call: str) -> None:
         store.apply(batch([item("a")]))
         store.close()
         with pytest.raises(Unavailable) as caught:

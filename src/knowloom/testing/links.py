@@ -1,45 +1,45 @@
-"""What every store promises in which knowloom makes links itself."""
+"""The contract of link stores, which keep the state of automatic edges."""
 
 from __future__ import annotations
 
 import pytest
 
 from knowloom.linking.ports import LinkStore
-from knowloom.model import (
-    AUTOMATIC,
-    Edge,
-)
-from knowloom.ports import (
-    LinkUpdate,
-)
+from knowloom.model import AUTOMATIC, Edge
+from knowloom.ports import LinkUpdate
 from knowloom.testing.knowledge import batch, edge, item, unit
 
 
 class LinkStoreContract:
-    """Override `store`; everything else is inherited."""
+    """The promises of `LinkStore`: override the fixture `store` with an empty store.
+
+    Each write marks the items whose automatic edges it may change, with their state before. An
+    update is written only if the space is still at the version it was computed from. Automatic
+    edges are counted apart, are not logged, and never replace explicit ones.
+    """
 
     @pytest.fixture
     def store(self) -> LinkStore:
         raise NotImplementedError("override the fixture `store`")
 
-    def test_what_is_written_is_marked_with_what_it_was_before(self, store: LinkStore) -> None:
+    def test_written_items_are_dirty_with_their_state_before(self, store: LinkStore) -> None:
         old, new = item("a", "old"), item("a", "new")
         store.apply(batch([old, item("b", space="zoo")]))
         assert store.dirty_ids("acme") == ["a"] and store.dirty_items(
             "acme", ["a", "b"]
         ).before == {"a": None}
-        done(store, "acme")
+        mark_clean(store, "acme")
         store.apply(batch([new]))
         store.apply(batch([item("a", "newer")]))
         assert store.dirty_items("acme", ["a"]).before == {"a": old}
         assert store.dirty_ids("nowhere") == [] and store.dirty_items("nowhere", ["a"]).before == {}
 
-    def test_a_deleted_item_is_marked_and_so_are_the_targets_of_its_links(
+    def test_a_deleted_item_and_the_targets_of_its_automatic_edges_are_dirty(
         self, store: LinkStore
     ) -> None:
         store.apply(batch([item(id) for id in "abcd"], [edge("a", "d")]))
-        put(store, own("a", "b"), own("b", "c"))
-        done(store, "acme")
+        put_links(store, automatic("a", "b"), automatic("b", "c"))
+        mark_clean(store, "acme")
         store.apply(batch(deleted=[("acme", "b")]))
         assert store.dirty_items("acme", ["a", "b", "c", "d"]).before == {
             "b": item("b"),
@@ -47,23 +47,21 @@ class LinkStoreContract:
         }
         assert store.edges(["acme"], 10) == [edge("a", "d")]
 
-    def test_a_mark_alone_keeps_the_item_as_it_is_until_it_changes(self, store: LinkStore) -> None:
+    def test_a_marked_item_is_dirty_with_its_current_state(self, store: LinkStore) -> None:
         store.apply(batch([item("a", "old")]))
-        done(store, "acme")
+        mark_clean(store, "acme")
         store.apply(batch(marked=[("acme", "a"), ("acme", "unknown"), ("nowhere", "a")]))
         assert store.dirty_items("acme", ["a", "unknown"]).before == {"a": item("a", "old")}
         store.apply(batch([item("a", "new")]))
         assert store.dirty_items("acme", ["a"]).before == {"a": item("a", "old")}
 
-    def test_links_are_written_once_the_state_fits_and_counted_apart(
-        self, store: LinkStore
-    ) -> None:
+    def test_an_update_is_written_at_its_version_and_counted_apart(self, store: LinkStore) -> None:
         store.apply(batch([item("a"), item("b")], [edge("b", "a")]))
         before, (plain,) = store.dirty_items("acme", []).version, store.spaces()
         store.apply(batch([item("c")]))
-        assert not store.put_links(LinkUpdate("acme", before, (own("a", "b"),), done=("a",)))
+        assert not store.put_links(LinkUpdate("acme", before, (automatic("a", "b"),), done=("a",)))
         assert not store.put_links(LinkUpdate("nowhere", before, done=("a",)))
-        put(store, own("a", "b"))
+        put_links(store, automatic("a", "b"))
         (info,) = store.spaces()
         assert (info.edges, info.links, plain.links) == (
             1,
@@ -71,31 +69,31 @@ class LinkStoreContract:
             0,
         ) and info.links_digest != plain.links_digest
         assert [change.action for change in store.changes("acme")] == ["add", "add", "link", "add"]
-        put(store, dropped=[own("a", "b")])
+        put_links(store, dropped=[automatic("a", "b")])
         assert store.spaces()[0].links_digest == plain.links_digest and store.edges(
             ["acme"], 10
         ) == [edge("b", "a")]
 
-    def test_a_persons_edge_replaces_knowlooms_and_is_not_replaced_or_dropped(
+    def test_an_explicit_edge_replaces_an_automatic_one_and_never_the_reverse(
         self, store: LinkStore
     ) -> None:
-        mine = edge("a", "b", 0.5, type="similar")
+        explicit = edge("a", "b", 0.5, type="similar")
         store.apply(batch([item("a"), item("b")]))
-        put(store, own("a", "b"))
+        put_links(store, automatic("a", "b"))
         assert (
-            store.edges(["acme"], 10, automatic=True) == [own("a", "b")]
+            store.edges(["acme"], 10, automatic=True) == [automatic("a", "b")]
             and store.edges(["acme"], 10, automatic=False) == []
         )
-        store.apply(batch(edges=[mine]))
-        put(store, own("a", "b"))
-        put(store, dropped=[own("a", "b")])
-        assert store.edges(["acme"], 10) == store.edges(["acme"], 10, automatic=False) == [mine]
+        store.apply(batch(edges=[explicit]))
+        put_links(store, automatic("a", "b"))
+        put_links(store, dropped=[automatic("a", "b")])
+        assert store.edges(["acme"], 10) == store.edges(["acme"], 10, automatic=False) == [explicit]
         assert store.changes("acme")[-1].before is None and store.verify() == []
 
-    def test_forgetting_drops_all_links_and_marks_all_items(self, store: LinkStore) -> None:
+    def test_forgetting_deletes_automatic_edges_and_marks_all_items(self, store: LinkStore) -> None:
         store.apply(batch([item("a"), item("b"), item("c", space="zoo")], [edge("b", "a")]))
-        put(store, own("a", "b"), common=["x"])
-        done(store, "acme")
+        put_links(store, automatic("a", "b"), common=["x"])
+        mark_clean(store, "acme")
         assert store.link_rules() == ""
         store.forget_links("similar/1")
         assert store.link_rules() == "similar/1" and store.common_labels("acme", ["x"]) == set()
@@ -104,22 +102,22 @@ class LinkStoreContract:
 
     def test_labels_are_common_in_their_space_until_they_are_rare(self, store: LinkStore) -> None:
         store.apply(batch([item("a"), item("z", space="zoo")]))
-        put(store, common=["x", "y"])
+        put_links(store, common=["x", "y"])
         assert (
             store.common_labels("acme", ["x", "y", "z"]) == {"x", "y"}
             and store.common_labels("zoo", ["x"]) == set()
         )
-        put(store, rare=["x"])
+        put_links(store, rare=["x"])
         assert (
             store.common_labels("acme", ["x", "y"]) == {"y"}
             and store.common_labels("nowhere", ["y"]) == set()
         )
 
-    def test_entries_are_replaced_whole_and_found_by_their_labels_in_order(
+    def test_labels_are_replaced_as_a_whole_and_list_their_items_in_order(
         self, store: LinkStore
     ) -> None:
         store.apply(batch([item("a"), item("b"), item("c"), item("a", space="zoo")]))
-        enter(store, b=("x", "y"), a=("y", "x"), c=("x",))
+        put_labels(store, b=("x", "y"), a=("y", "x"), c=("x",))
         assert store.labels_of("acme", ["b", "a", "unknown"]) == {"b": ("x", "y"), "a": ("y", "x")}
         assert store.label_holders("acme", ["x", "y", "z"], 9) == {
             "x": ["a", "b", "c"],
@@ -128,7 +126,7 @@ class LinkStoreContract:
         assert store.label_holders("acme", ["x"], 2) == {"x": ["a", "b"]} and store.label_holders(
             "acme", ["y"], 1
         ) == {"y": ["a"]}
-        enter(store, b=("z",), c=())
+        put_labels(store, b=("z",), c=())
         assert store.labels_of("acme", ["b", "c"]) == {"b": ("z",)}
         assert (
             store.label_holders("acme", ["x", "z"], 9) == {"x": ["a"], "z": ["b"]}
@@ -139,11 +137,9 @@ class LinkStoreContract:
         )
         assert store.labels_of("zoo", ["a"]) == store.labels_of("nowhere", ["a"]) == {}
 
-    def test_entries_stay_until_they_are_put_anew_or_all_are_forgotten(
-        self, store: LinkStore
-    ) -> None:
+    def test_labels_stay_until_they_are_replaced_or_forgotten(self, store: LinkStore) -> None:
         store.apply(batch([item("a"), item("b")]))
-        enter(store, a=("x",), b=("x",))
+        put_labels(store, a=("x",), b=("x",))
         store.apply(batch([item("a", "new")], deleted=[("acme", "b")]))
         assert store.label_holders("acme", ["x"], 9) == {"x": ["a", "b"]} and store.verify() == []
         store.forget_links("similar/1")
@@ -152,7 +148,7 @@ class LinkStoreContract:
             and store.labels_of("acme", ["a", "b"]) == {}
         )
 
-    def test_new_entries_and_stale_items_are_a_new_state_of_the_space(
+    def test_new_labels_and_stale_items_make_a_new_version_of_the_space(
         self, store: LinkStore
     ) -> None:
         store.apply(batch([item("a")]))
@@ -169,7 +165,7 @@ class LinkStoreContract:
         )
         assert store.stale_ids("acme") == ["b"]
 
-    def test_carriers_of_a_tag_come_in_order_unless_they_are_none_or_too_many(
+    def test_holders_of_a_tag_come_in_order_unless_there_are_none_or_too_many(
         self, store: LinkStore
     ) -> None:
         store.apply(
@@ -191,40 +187,44 @@ class LinkStoreContract:
         assert store.tag_holders("acme", ["x", "y"], 2) == {"x": ["b"]}
         assert store.tag_holders("acme", [], 2) == store.tag_holders("nowhere", ["x"], 2) == {}
 
-    def test_all_that_is_alike_is_found_and_marked_by_its_vector(self, store: LinkStore) -> None:
+    def test_all_similar_items_are_found_and_new_vectors_mark_their_items(
+        self, store: LinkStore
+    ) -> None:
         near = {f"{number:02}": unit(1, 0.01 * number, 0, 0) for number in range(40)}
         far = {"x": unit(0, 0, 1, 0), "y": unit(0, 0, 1, 0.1)}
         store.apply(batch([item(id) for id in ("bare", *near, *far)] + [item("00", space="zoo")]))
-        done(store, "acme")
+        mark_clean(store, "acme")
         vectors = {("acme", id): vector for id, vector in (near | far).items()}
         vectors[("zoo", "00")] = unit(1, 0, 0, 0)
         store.put_vectors(vectors, "four")  # type: ignore[attr-defined]
         assert store.dirty_ids("acme") == sorted([*near, *far])
-        found = store.similar_items("acme", ["00", "x", "bare", "unknown"], 0.85)
+        similar = store.similar_items("acme", ["00", "x", "bare", "unknown"], 0.85)
         assert (
-            sorted(found) == ["00", "x"] and sorted(id for _, id in found["00"]) == sorted(near)[1:]
+            sorted(similar) == ["00", "x"]
+            and sorted(id for _, id in similar["00"]) == sorted(near)[1:]
         )
-        assert [(round(cosine, 2), id) for cosine, id in found["x"]] == [(1.0, "y")]
+        assert [(round(cosine, 2), id) for cosine, id in similar["x"]] == [(1.0, "y")]
         assert store.similar_items("nowhere", ["00"], 0.85) == {}
 
 
-def own(source: str, target: str, weight: float = 0.9) -> Edge:
+def automatic(source: str, target: str, weight: float = 0.9) -> Edge:
     return Edge(source, target, "similar", weight, "acme", origin=AUTOMATIC)
 
 
-def put(
+def put_links(
     store: LinkStore,
-    *made: Edge,
+    *edges: Edge,
     dropped: list[Edge] | None = None,
     common: list[str] | None = None,
     rare: list[str] | None = None,
 ) -> None:
-    keys = tuple(one.key for one in dropped or [])
+    """Write an update of "acme" at its current version."""
+    keys = tuple(edge.key for edge in dropped or [])
     assert store.put_links(
         LinkUpdate(
             "acme",
             store.dirty_items("acme", []).version,
-            made,
+            edges,
             keys,
             tuple(common or []),
             tuple(rare or []),
@@ -232,13 +232,13 @@ def put(
     )
 
 
-def enter(store: LinkStore, **entered: tuple[str, ...]) -> None:
-    assert store.put_links(
-        LinkUpdate("acme", store.dirty_items("acme", []).version, labels=entered)
-    )
+def put_labels(store: LinkStore, **labels: tuple[str, ...]) -> None:
+    """Set the labels of items of "acme"."""
+    assert store.put_links(LinkUpdate("acme", store.dirty_items("acme", []).version, labels=labels))
 
 
-def done(store: LinkStore, space: str) -> None:
+def mark_clean(store: LinkStore, space: str) -> None:
+    """Complete an update that leaves no item of the space dirty."""
     assert store.put_links(
         LinkUpdate(space, store.dirty_items(space, []).version, done=tuple(store.dirty_ids(space)))
     )

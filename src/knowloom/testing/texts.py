@@ -1,4 +1,4 @@
-"""What every word index promises."""
+"""The contract of text indexes."""
 
 from __future__ import annotations
 
@@ -34,25 +34,22 @@ from knowloom.text.words import extract_terms
 
 
 class TextIndexContract:
-    """Override `store`; everything else is inherited."""
+    """The promises of `ports.TextIndex`: override the fixture `store` with an empty store.
+
+    Scores are BM25 over the statistics of the filter's spaces, divided by the maximum of any text.
+    Ties are ordered by (id, space). Any text is a valid query. The order of writes is irrelevant.
+    """
 
     @pytest.fixture
     def store(self) -> TextIndex:
         raise NotImplementedError("override the fixture `store`")
 
-    def test_items_that_share_a_word_are_found_best_first(self, store: TextIndex) -> None:
-        store.apply(
-            batch(
-                [
-                    item("a", "refund"),
-                    item("b", "refund policy"),
-                    item("c", "parcel and a lot of other words"),
-                ]
-            )
-        )
+    def test_items_that_share_a_term_are_found_best_first(self, store: TextIndex) -> None:
+        texts = {"a": "refund", "b": "refund policy", "c": "parcel and a lot of other words"}
+        store.apply(batch(item(id, text) for id, text in texts.items()))
         assert matches(store.search_text("refund policy", ACME, 10)) == ["b", "a"]
 
-    def test_scores_are_between_nothing_and_one(self, store: TextIndex) -> None:
+    def test_scores_are_between_0_and_1(self, store: TextIndex) -> None:
         store.apply(
             batch(
                 [
@@ -65,11 +62,11 @@ class TextIndexContract:
         scores = [score for _, score in store.search_text("refund", ACME, 10).matches]
         assert len(scores) == 2 and 1 > scores[0] > scores[1] > 0
 
-    def test_scores_are_those_of_the_formula(self, store: TextIndex) -> None:
+    def test_scores_match_the_bm25_formula(self, store: TextIndex) -> None:
         texts = {("acme", f"{number}"): text for number, text in enumerate(babble(60, seed=7))}
         store.apply(batch(item(id, text) for (_, id), text in texts.items()))
-        found = store.search_text("zeta tau psi sigma", ACME, 100)
-        assert dict(found.matches) == pytest.approx(bm25("zeta tau psi sigma", texts), abs=2e-6)
+        result = store.search_text("zeta tau psi sigma", ACME, 100)
+        assert dict(result.matches) == pytest.approx(bm25("zeta tau psi sigma", texts), abs=2e-6)
 
     def test_words_of_the_title_count_twice(self, store: TextIndex) -> None:
         store.apply(batch([item("a", "kappa tau", title="zeta rho"), item("b", "kappa zeta")]))
@@ -83,7 +80,7 @@ class TextIndexContract:
         scores = dict(store.search_text("refund", ACME, 10).matches)
         assert scores["acme", "a"] == scores["acme", "b"]
 
-    def test_a_word_said_twice_in_the_question_counts_once(self, store: TextIndex) -> None:
+    def test_a_repeated_query_term_counts_once(self, store: TextIndex) -> None:
         store.apply(batch([item("a", "refund"), item("b", "parcel"), item("c", "water")]))
         assert store.search_text("refund parcel refund refunds", ACME, 10) == store.search_text(
             "refund parcel", ACME, 10
@@ -104,7 +101,7 @@ class TextIndexContract:
         assert best == [("zoo", "a"), ("acme", "b"), ("zoo", "b"), ("acme", "c")]
 
     @pytest.mark.parametrize("limit", range(6))
-    def test_the_limit_cuts_ties_in_their_order(self, store: TextIndex, limit: int) -> None:
+    def test_the_limit_cuts_ties_in_order(self, store: TextIndex, limit: int) -> None:
         store.apply(batch([item("z", "refund refund"), *(item(name, "refund") for name in "dbca")]))
         assert (
             matches(store.search_text("refund", ACME, limit)) == ["z", "a", "b", "c", "d"][:limit]
@@ -153,7 +150,7 @@ class TextIndexContract:
         ]
 
     @pytest.mark.parametrize("text", NASTY, ids=lambda text: ascii(text)[:20])
-    def test_no_text_is_syntax(self, store: TextIndex, text: str) -> None:
+    def test_no_text_is_query_syntax(self, store: TextIndex, text: str) -> None:
         store.apply(batch([item("a", "refund"), item("b", "parcel", type="faq"), item("c")]))
         alone, among = (
             store.search_text(text, ACME, 10),
@@ -170,7 +167,7 @@ class TextIndexContract:
     def test_an_empty_store_finds_nothing(self, store: TextIndex) -> None:
         assert store.search_text("refund", ACME, 10) == IndexResult()
 
-    def test_no_space_finds_nothing(self, store: TextIndex) -> None:
+    def test_a_filter_without_spaces_finds_nothing(self, store: TextIndex) -> None:
         store.apply(batch([item("a", "refund")]))
         assert store.search_text("refund", NOBODY, 10, also=[("acme", "a")]) == IndexResult()
 
@@ -192,7 +189,7 @@ class TextIndexContract:
         store.apply(batch([item("a", "refund")]))
         assert store.search_text("refund", ACME, 10) == before
 
-    def test_a_batch_that_fails_leaves_no_words_behind(self, store: TextIndex) -> None:
+    def test_a_batch_that_fails_indexes_nothing(self, store: TextIndex) -> None:
         store.apply(batch([item("a", "refund")]))
         before = store.search_text("refund", ACME, 10)
         with pytest.raises((TypeError, KnowloomError)):
@@ -207,7 +204,7 @@ class TextIndexContract:
             )
         assert store.search_text("refund", ACME, 10) == before
 
-    def test_asked_for_none_the_others_alone_are_scored(self, store: Any) -> None:
+    def test_with_a_limit_of_0_only_the_named_keys_are_scored(self, store: Any) -> None:
         items = [
             item(
                 str(number),
@@ -220,38 +217,34 @@ class TextIndexContract:
             batch([*items, *(item(str(number), "refund", space="zoo") for number in range(3))])
         )
         store.apply(batch([item("7", "refund again")], deleted=[("acme", "9")]))
-        asked = [
+        keys = [
             ("zoo", "1"),
             *(("acme", str(number)) for number in (30, 2, 7, 9, 11, 99)),
             ("nowhere", "1"),
         ]
         for only in (ACME, BOTH, replace(BOTH, types=("faq",))):
             for text in ("refund", "parcel refund nothing", "", "unknown"):
-                found = store.search_text(text, only, 0, also=asked)
-                assert found.matches == ()
-                assert found.others == store.search_text(text, only, 1000, also=asked).others
-                assert list(found.others) == list(
-                    store.search_text(text, only, 1000, also=asked).others
+                result = store.search_text(text, only, 0, also=keys)
+                assert result.matches == ()
+                assert result.others == store.search_text(text, only, 1000, also=keys).others
+                assert list(result.others) == list(
+                    store.search_text(text, only, 1000, also=keys).others
                 )
 
-    def test_items_asked_about_by_name_get_the_score_they_would_rank_with(
-        self, store: TextIndex
-    ) -> None:
+    def test_named_keys_get_the_score_they_would_rank_with(self, store: TextIndex) -> None:
         store.apply(
             batch(item(f"{number}", "refund " * number + "parcel " * 9) for number in range(1, 10))
         )
         everyone = dict(store.search_text("refund", ACME, 100).matches)
-        found = store.search_text(
+        result = store.search_text(
             "refund", ACME, 2, also=[("acme", "1"), ("acme", "9"), ("acme", "x"), ("nowhere", "1")]
         )
-        assert (matches(found), found.others) == (
+        assert (matches(result), result.others) == (
             ["9", "8"],
             {key: everyone[key] for key in (("acme", "1"), ("acme", "9"))},
         )
 
-    def test_items_asked_about_by_name_must_share_a_word_and_pass_the_filter(
-        self, store: TextIndex
-    ) -> None:
+    def test_named_keys_must_share_a_term_and_pass_the_filter(self, store: TextIndex) -> None:
         store.apply(
             batch(
                 [
@@ -262,9 +255,9 @@ class TextIndexContract:
                 ]
             )
         )
-        asked = [("acme", "a"), ("acme", "b"), ("acme", "c"), ("zoo", "d")]
+        keys = [("acme", "a"), ("acme", "b"), ("acme", "c"), ("zoo", "d")]
         assert list(
-            store.search_text("refund", replace(ACME, types=("faq",)), 10, also=asked).others
+            store.search_text("refund", replace(ACME, types=("faq",)), 10, also=keys).others
         ) == [("acme", "b")]
 
     def test_a_score_too_small_to_show_is_still_a_match(self, store: TextIndex) -> None:
@@ -277,10 +270,10 @@ class TextIndexContract:
             )
         )
         question = "zeta " + " ".join(f"w{number}" for number in range(500))
-        found = store.search_text(question, ACME, 1000, also=[("acme", "a")])
-        assert dict(found.matches)["acme", "a"] == found.others["acme", "a"] < 1e-5
+        result = store.search_text(question, ACME, 1000, also=[("acme", "a")])
+        assert dict(result.matches)["acme", "a"] == result.others["acme", "a"] < 1e-5
 
-    def test_it_counts_the_items_it_considered(self, store: TextIndex) -> None:
+    def test_matching_items_are_counted(self, store: TextIndex) -> None:
         store.apply(
             batch(
                 [
@@ -297,35 +290,40 @@ class TextIndexContract:
 
     @few_examples
     @given(some_items, some_filters, st.integers(1, 30))
-    def test_text_search_shows_what_the_filter_allows(
+    def test_text_search_returns_what_the_filter_allows(
         self, store: TextIndex, items: list[Item], only: Filter, limit: int
     ) -> None:
         items, only = settle(items, only)
         store.apply(batch(items))
         expected = allowed(items, only)
-        found = store.search_text("shared", only, limit, also=[one.key for one in items])
-        assert {key for key, _ in found.matches} <= expected == set(found.others)
-        assert (len(found.matches), found.considered) == (min(limit, len(expected)), len(expected))
+        result = store.search_text("shared", only, limit, also=[item.key for item in items])
+        assert {key for key, _ in result.matches} <= expected == set(result.others)
+        assert (len(result.matches), result.considered) == (
+            min(limit, len(expected)),
+            len(expected),
+        )
         assert (
-            list(found.matches)
-            == sorted(found.others.items(), key=lambda pair: (-pair[1], pair[0][1], pair[0][0]))[
+            list(result.matches)
+            == sorted(result.others.items(), key=lambda pair: (-pair[1], pair[0][1], pair[0][0]))[
                 :limit
             ]
         )
 
     @few_examples
     @given(some_items, some_items)
-    def test_a_space_that_is_not_named_changes_nothing(
+    def test_spaces_outside_the_filter_change_nothing(
         self, store: TextIndex, items: list[Item], others: list[Item]
     ) -> None:
         items, only = settle(items, Filter(("one", "two")))
         elsewhere, _ = settle(others)
         store.apply(batch(items))
-        before = store.search_text("refund shared anna", only, 10, also=[one.key for one in items])
+        before = store.search_text(
+            "refund shared anna", only, 10, also=[item.key for item in items]
+        )
         store.apply(batch(elsewhere))
         assert (
             store.search_text(
-                "refund shared anna", only, 10, also=[one.key for one in [*items, *elsewhere]]
+                "refund shared anna", only, 10, also=[item.key for item in [*items, *elsewhere]]
             )
             == before
         )
@@ -336,9 +334,9 @@ class TextIndexContract:
         self, store: TextIndex, items: list[Item]
     ) -> None:
         items, only = settle(items, Filter(("one", "two")))
-        store.apply(batch(replace(one, tags=()) for one in items))
-        texts = {one.key: analysed(f"{one.title} {one.title} {one.text}") for one in items}
-        question = analysed("refund shared anna")
+        store.apply(batch(replace(item, tags=()) for item in items))
+        texts = {item.key: analyse(f"{item.title} {item.title} {item.text}") for item in items}
+        question = analyse("refund shared anna")
         assert dict(store.search_text("refund shared anna", only, 100).matches) == pytest.approx(
             bm25(question, texts), abs=2e-6
         )
@@ -358,21 +356,21 @@ class TextIndexContract:
         stored = [item(f"{number}", text) for number, text in enumerate(babble(50, seed))]
         store.apply(batch(stored))
         before = store.search_text("zeta tau", ACME, 7, also=[("acme", "5")])
-        store.apply(batch(deleted=[one.key for one in stored]))
-        for one in random.Random(seed).sample(stored, len(stored)):
-            store.apply(batch([one]))
+        store.apply(batch(deleted=[item.key for item in stored]))
+        for value in random.Random(seed).sample(stored, len(stored)):
+            store.apply(batch([value]))
         assert store.search_text("zeta tau", ACME, 7, also=[("acme", "5")]) == before
 
-    def test_rebuilt_words_answer_as_before(self, store: TextIndex) -> None:
+    def test_a_rebuilt_index_returns_the_same_results(self, store: TextIndex) -> None:
         stored = [
             item(f"{number}", "refund " * number + "parcel", type="faq") for number in range(20)
         ]
         store.apply(batch([*stored, item("z", "refund", space="zoo")]))
         before = store.search_text("refund", replace(BOTH, types=("faq",)), 10)
-        store.rebuild_words(one for one in [item("z", "refund", space="zoo"), *stored[::-1]])
+        store.rebuild_words(iter([item("z", "refund", space="zoo"), *stored[::-1]]))
         assert store.search_text("refund", replace(BOTH, types=("faq",)), 10) == before
 
-    def test_rebuilding_forgets_the_words_of_items_left_out(self, store: TextIndex) -> None:
+    def test_rebuilding_removes_the_terms_of_omitted_items(self, store: TextIndex) -> None:
         store.apply(
             batch([item("a", "refund"), item("b", "refund"), item("c", "refund", space="zoo")])
         )
@@ -394,5 +392,5 @@ class TextIndexContract:
         assert matches(store.search_text("refund", ACME, 10)) == ["c"]
 
 
-def analysed(text: str) -> str:
+def analyse(text: str) -> str:
     return " ".join(extract_terms(text))

@@ -1,4 +1,4 @@
-"""What every vector index promises."""
+"""The contract of vector indexes."""
 
 from __future__ import annotations
 
@@ -32,23 +32,28 @@ from knowloom.testing.knowledge import (
 
 
 class VectorIndexContract:
-    """Override `store`; everything else is inherited. Scores may be off by 0.002: a store may keep 16-bit numbers."""
+    """The promises of `ports.VectorIndex`: override the fixture `store` with an empty store.
+
+    Scores are cosines, negative ones as 0, within 0.002 of the exact value: a store may keep 16-bit
+    numbers. Ties are ordered by (id, space). Vectors of another embedder or of other dimensions are
+    a Conflict until the stored ones are forgotten.
+    """
 
     @pytest.fixture
     def store(self) -> VectorIndex:
         raise NotImplementedError("override the fixture `store`")
 
-    def test_the_nearest_come_first_and_opposites_count_as_nothing(
+    def test_the_nearest_come_first_and_negative_cosines_count_as_0(
         self, store: VectorIndex
     ) -> None:
         embed(store, [unit(1, 1), unit(1, 0), unit(-1, 0), unit(-1, 0.1)])
-        found = store.search_vector(unit(1, 0), ACME, 10)
-        assert matches(found) == ["00001", "00000", "00002", "00003"]
-        assert [score for _, score in found.matches] == pytest.approx([1, 0.5**0.5, 0, 0], abs=2e-3)
+        result = store.search_vector(unit(1, 0), ACME, 10)
+        assert matches(result) == ["00001", "00000", "00002", "00003"]
+        assert [score for _, score in result.matches] == pytest.approx(
+            [1, 0.5**0.5, 0, 0], abs=2e-3
+        )
 
-    def test_what_the_caller_does_to_a_vector_afterwards_is_not_stored(
-        self, store: VectorIndex
-    ) -> None:
+    def test_later_changes_to_a_callers_vector_are_not_stored(self, store: VectorIndex) -> None:
         store.apply(batch([item("a")]))
         vector = unit(1, 0)
         store.put_vectors({("acme", "a"): vector}, "e1")
@@ -58,16 +63,14 @@ class VectorIndexContract:
         }
 
     @pytest.mark.parametrize("limit", range(1, 5))
-    def test_opposites_are_equally_far_however_much_they_differ(
-        self, store: VectorIndex, limit: int
-    ) -> None:
+    def test_negative_cosines_are_ties(self, store: VectorIndex, limit: int) -> None:
         embed(store, [unit(-1, 0), unit(-1, 2), unit(1, 1), unit(-1, 5)])
         assert (
             matches(store.search_vector(unit(1, 0), ACME, limit))
             == ["00002", "00000", "00001", "00003"][:limit]
         )
 
-    def test_similarities_are_between_nothing_and_one(self, store: VectorIndex) -> None:
+    def test_similarities_are_between_0_and_1(self, store: VectorIndex) -> None:
         some = directions(50, 24)
         embed(store, some)
         scores = [
@@ -86,12 +89,12 @@ class VectorIndexContract:
         ]
 
     @pytest.mark.parametrize("limit", [0, 1, 3, 10])
-    def test_it_gives_no_more_than_asked_and_counts_what_it_considered(
+    def test_results_are_limited_and_all_candidates_counted(
         self, store: VectorIndex, limit: int
     ) -> None:
         embed(store, [unit(1, number) for number in range(5)])
-        found = store.search_vector(unit(1, 0), ACME, limit)
-        assert (matches(found), found.considered) == (
+        result = store.search_vector(unit(1, 0), ACME, limit)
+        assert (matches(result), result.considered) == (
             ["00000", "00001", "00002", "00003", "00004"][:limit],
             5,
         )
@@ -104,17 +107,17 @@ class VectorIndexContract:
             store.count_missing(["acme"]),
         ) == ("", [], 0)
 
-    def test_no_space_finds_no_vector(self, store: VectorIndex) -> None:
+    def test_a_filter_without_spaces_finds_no_vector(self, store: VectorIndex) -> None:
         embed(store, [unit(1, 0)])
         assert store.search_vector(unit(1, 0), NOBODY, 10) == IndexResult()
 
     def test_an_item_without_a_vector_is_not_found(self, store: VectorIndex) -> None:
         embed(store, [unit(1, 0)])
         store.apply(batch([item("new")]))
-        found = store.search_vector(unit(1, 0), ACME, 10)
-        assert (matches(found), found.considered) == (["00000"], 1)
+        result = store.search_vector(unit(1, 0), ACME, 10)
+        assert (matches(result), result.considered) == (["00000"], 1)
 
-    def test_the_filter_is_inside_the_search(self, store: VectorIndex) -> None:
+    def test_the_filter_is_applied_before_the_limit(self, store: VectorIndex) -> None:
         some = directions(2000, 64)
         order = np.argsort([-(some[0] @ vector) for vector in some]).tolist()
         store.apply(
@@ -126,24 +129,30 @@ class VectorIndexContract:
         store.put_vectors(
             {("acme", f"{place:05}"): vector for place, vector in enumerate(some)}, "e1"
         )
-        found = store.search_vector(some[0], replace(ACME, types=("rare",)), 10)
-        assert sorted(matches(found)) == sorted(f"{place:05}" for place in order[-10:])
+        result = store.search_vector(some[0], replace(ACME, types=("rare",)), 10)
+        assert sorted(matches(result)) == sorted(f"{place:05}" for place in order[-10:])
 
     @few_examples
     @given(some_items, some_filters, st.integers(1, 30))
-    def test_vector_search_shows_what_the_filter_allows(
+    def test_vector_search_returns_what_the_filter_allows(
         self, store: VectorIndex, items: list[Item], only: Filter, limit: int
     ) -> None:
         items, only = settle(items, only)
         store.apply(batch(items))
         store.put_vectors(
-            {one.key: vector for one, vector in zip(items, directions(len(items), 8), strict=True)},
+            {
+                item.key: vector
+                for item, vector in zip(items, directions(len(items), 8), strict=True)
+            },
             "e1",
         )
-        found = store.search_vector(unit(*[1] * 8), only, limit)
+        result = store.search_vector(unit(*[1] * 8), only, limit)
         expected = allowed(items, only)
-        assert {key for key, _ in found.matches} <= expected
-        assert (len(found.matches), found.considered) == (min(limit, len(expected)), len(expected))
+        assert {key for key, _ in result.matches} <= expected
+        assert (len(result.matches), result.considered) == (
+            min(limit, len(expected)),
+            len(expected),
+        )
 
     def test_the_ten_nearest_of_three_thousand_are_the_ten_nearest(
         self, store: VectorIndex
@@ -160,7 +169,7 @@ class VectorIndexContract:
                 score for _, score in store.search_vector(question, ACME, 10).matches
             ] == pytest.approx(exact, abs=2e-3)
 
-    def test_the_score_of_a_named_item_is_that_of_the_search(self, store: VectorIndex) -> None:
+    def test_named_keys_get_the_score_of_the_search(self, store: VectorIndex) -> None:
         some = directions(40, 24)
         embed(store, some)
         searched = dict(store.search_vector(some[3], ACME, 40).matches)
@@ -169,14 +178,14 @@ class VectorIndexContract:
     def test_only_items_with_a_vector_have_a_score(self, store: VectorIndex) -> None:
         embed(store, [unit(1, 0)])
         store.apply(batch([item("new"), item("z", space="zoo")]))
-        asked = [
+        keys = [
             ("acme", "new"),
             ("acme", "00000"),
             ("acme", "x"),
             ("nowhere", "00000"),
             ("zoo", "z"),
         ]
-        assert store.score_vectors(unit(1, 0), asked) == pytest.approx(
+        assert store.score_vectors(unit(1, 0), keys) == pytest.approx(
             {("acme", "00000"): 1.0}, abs=2e-3
         )
         assert store.score_vectors(unit(1, 0), []) == {}
@@ -208,7 +217,7 @@ class VectorIndexContract:
             1,
         )
 
-    def test_an_item_that_says_something_else_loses_its_vector(self, store: VectorIndex) -> None:
+    def test_an_item_whose_text_changes_loses_its_vector(self, store: VectorIndex) -> None:
         store.apply(batch([item("a", "old"), item("b", "old")]))
         store.put_vectors({("acme", "a"): unit(1, 0), ("acme", "b"): unit(0, 1)}, "e1")
         store.apply(batch([item("a", "new")]))
@@ -220,7 +229,7 @@ class VectorIndexContract:
             ("acme", "b")
         ]
 
-    def test_an_item_that_says_the_same_keeps_its_vector(self, store: VectorIndex) -> None:
+    def test_an_item_whose_text_stays_keeps_its_vector(self, store: VectorIndex) -> None:
         store.apply(batch([item("a", "same")]))
         store.put_vectors({("acme", "a"): unit(1, 0)}, "e1")
         store.apply(batch([item("a", "same", tags=("vip",), confidence=0.5)]))
@@ -236,7 +245,7 @@ class VectorIndexContract:
         store.apply(batch([item("00000")]))
         assert store.missing_vectors(["acme"], 10) == [("acme", "00000")]
 
-    def test_a_batch_that_fails_takes_no_vectors_away(self, store: VectorIndex) -> None:
+    def test_a_batch_that_fails_deletes_no_vector(self, store: VectorIndex) -> None:
         store.apply(batch([item("a", "old")]))
         store.put_vectors({("acme", "a"): unit(1, 0)}, "e1")
         with pytest.raises((TypeError, KnowloomError)):
@@ -264,7 +273,7 @@ class VectorIndexContract:
         embed(store, [unit(1, 0, 0)])
         assert store.dimensions() == 3
 
-    def test_no_vectors_are_no_write(self, store: VectorIndex) -> None:
+    def test_putting_no_vectors_changes_nothing(self, store: VectorIndex) -> None:
         embed(store, [unit(1, 0)])
         store.put_vectors({}, "e2")
         assert store.fingerprint() == "e1"
@@ -299,7 +308,7 @@ class VectorIndexContract:
         assert (store.fingerprint(), store.count_missing(["acme"])) == ("", 2)
 
     @pytest.mark.parametrize("dimensions", [2, 3, 100])
-    def test_after_forgetting_another_embedder_is_welcome(
+    def test_after_forgetting_another_embedder_is_accepted(
         self, store: VectorIndex, dimensions: int
     ) -> None:
         embed(store, [unit(1, 0), unit(1, 1)])
@@ -316,7 +325,7 @@ class VectorIndexContract:
         ] > 0.998
 
     @pytest.mark.parametrize("dimensions", [2, 100])
-    def test_when_every_vector_is_gone_another_embedder_is_welcome(
+    def test_when_all_vectors_are_deleted_another_embedder_is_accepted(
         self, store: VectorIndex, dimensions: int
     ) -> None:
         embed(store, directions(1200, 2))
@@ -341,7 +350,7 @@ class VectorIndexContract:
 
 
 def embed(store: VectorIndex, vectors: Sequence[Vector], fingerprint: str = "e1") -> None:
-    """Items 00000, 00001, … with these vectors."""
+    """Write items 00000, 00001, … with these vectors."""
     store.apply(batch(item(f"{place:05}") for place in range(len(vectors))))
     store.put_vectors(
         {("acme", f"{place:05}"): vector for place, vector in enumerate(vectors)}, fingerprint

@@ -182,7 +182,7 @@ class CompositeStore:
         spaces: dict[str, SpaceInfo] = {}
         for info in (info for store in self._item_stores() for info in store.spaces(names)):
             other = spaces.get(info.name, SpaceInfo(info.name, 0, 0, "0"))
-            digest = codec.sum_text(int(info.digest, 16) + int(other.digest, 16))
+            digest = codec.format_digest(int(info.digest, 16) + int(other.digest, 16))
             items, edges = info.items + other.items, info.edges + other.edges
             spaces[info.name] = SpaceInfo(info.name, items, edges, digest)
         return [spaces[name] for name in sorted(spaces)]

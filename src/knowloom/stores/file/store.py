@@ -166,13 +166,13 @@ class FileStore:
             existing = self._totals if names is None else self._totals.keys() & set(names)
             totals = ((name, self._totals[name]) for name in sorted(existing))
             return [
-                SpaceInfo(name, total.items, total.edges, codec.sum_text(total.digest))
+                SpaceInfo(name, total.items, total.edges, codec.format_digest(total.digest))
                 for name, total in totals
             ]
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self.reading():
-            return [codec.given(self._items[key]) for key in keys if key in self._items]
+            return [codec.copy_value(self._items[key]) for key in keys if key in self._items]
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
         with self.reading():
@@ -186,12 +186,12 @@ class FileStore:
                 if (after is None or key > after) and only.allows(item)
             )
             page = heapq.nsmallest(limit, allowed, key=lambda item: item.key)
-            return list(map(codec.given, page))
+            return list(map(codec.copy_value, page))
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         with self.reading():
             changes = [change for change in self._log[after:] if change.space == space]
-            return list(map(codec.given_change, changes[:limit]))
+            return list(map(codec.copy_change, changes[:limit]))
 
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
         selected = set(keys)
@@ -202,7 +202,7 @@ class FileStore:
                 if (change.space, change.id) in selected
                 or (change.link is not None and change.link[1] in selected)
             )
-            return list(map(codec.given_change, changes))
+            return list(map(codec.copy_change, changes))
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
         """Read every file again and compare it with the log."""
@@ -274,11 +274,11 @@ class FileStore:
                     side = (edge for edge in selected if getattr(edge, end) == key)
                     heaviest = heapq.nsmallest(limit, side, key=_heaviest_first)
                     result.update({edge.key: edge for edge in heaviest})
-        return list(map(codec.given, sorted(result.values(), key=_heaviest_first)))
+        return list(map(codec.copy_value, sorted(result.values(), key=_heaviest_first)))
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         with self.reading():
-            return [codec.given(self._edges[key]) for key in keys if key in self._edges]
+            return [codec.copy_value(self._edges[key]) for key in keys if key in self._edges]
 
     def edges(
         self,
@@ -296,7 +296,7 @@ class FileStore:
                 and _has_origin(edge, automatic)
             )
             page = heapq.nsmallest(limit, selected, key=lambda edge: edge.key)
-            return list(map(codec.given, page))
+            return list(map(codec.copy_value, page))
 
 
 def _keys(changes: Iterable[Change], actions: Sequence[str]) -> list[Key]:

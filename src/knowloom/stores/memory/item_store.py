@@ -159,7 +159,7 @@ class MemoryItems:
     @synchronized
     def get(self, keys: Sequence[Key]) -> list[Item]:
         items = (self._item(key) for key in keys)
-        return [codec.given(item) for item in items if item is not None]
+        return [codec.copy_value(item) for item in items if item is not None]
 
     @synchronized
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
@@ -168,14 +168,16 @@ class MemoryItems:
     @synchronized
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         allowed = (item for item in self._allowed(only) if after is None or item.key > after)
-        return list(map(codec.given, heapq.nsmallest(limit, allowed, key=lambda item: item.key)))
+        return list(
+            map(codec.copy_value, heapq.nsmallest(limit, allowed, key=lambda item: item.key))
+        )
 
     @synchronized
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         changes = [
             change for change in self._changes if change.space == space and change.number > after
         ]
-        return list(map(codec.given_change, changes[:limit]))
+        return list(map(codec.copy_change, changes[:limit]))
 
     @synchronized
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
@@ -186,7 +188,7 @@ class MemoryItems:
             if (change.space, change.id) in selected
             or (change.link is not None and change.link[1] in selected)
         )
-        return list(map(codec.given_change, changes))
+        return list(map(codec.copy_change, changes))
 
     @synchronized
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
@@ -219,11 +221,11 @@ class MemoryItems:
                 side = [edge for edge in selected if getattr(edge, end) == key]
                 heaviest = heapq.nsmallest(limit, side, key=_heaviest_first)
                 result.update({edge.key: edge for edge in heaviest})
-        return list(map(codec.given, sorted(result.values(), key=_heaviest_first)))
+        return list(map(codec.copy_value, sorted(result.values(), key=_heaviest_first)))
 
     @synchronized
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
-        return [codec.given(self._edges[key]) for key in keys if key in self._edges]
+        return [codec.copy_value(self._edges[key]) for key in keys if key in self._edges]
 
     @synchronized
     def edges(
@@ -240,7 +242,9 @@ class MemoryItems:
             and edge.space in spaces
             and (after is None or edge.key > after.key)
         )
-        return list(map(codec.given, heapq.nsmallest(limit, selected, key=lambda edge: edge.key)))
+        return list(
+            map(codec.copy_value, heapq.nsmallest(limit, selected, key=lambda edge: edge.key))
+        )
 
     # helpers of all roles
 
@@ -263,7 +267,10 @@ class MemoryItems:
 
 
 def _space_info(name: str, space: MemorySpace) -> SpaceInfo:
-    digest, links_digest = codec.sum_text(space.digest), codec.sum_text(space.links_digest)
+    digest, links_digest = (
+        codec.format_digest(space.digest),
+        codec.format_digest(space.links_digest),
+    )
     return SpaceInfo(name, len(space.items), space.edges, digest, space.links, links_digest)
 
 

@@ -168,7 +168,7 @@ def decode_float16(data: bytes) -> npt.NDArray[np.float32]:
 
 def copy_properties(value: Item | Edge) -> Mapping[str, Any]:
     """Return a deep copy of the properties; one shared value for the many that have none."""
-    return codec.apart(value.properties) if value.properties else _NO_PROPERTIES
+    return codec.copy_properties(value.properties) if value.properties else _NO_PROPERTIES
 
 
 def with_properties(value: T, properties: Mapping[str, Any]) -> T:
@@ -177,4 +177,4 @@ def with_properties(value: T, properties: Mapping[str, Any]) -> T:
     Cached values are shared between callers, since constructing them dominates a read. Only their
     properties are mutable, so the caches keep a copy of these and compare it on each read.
     """
-    return replace(value, properties=codec.apart(properties))
+    return replace(value, properties=codec.copy_properties(properties))

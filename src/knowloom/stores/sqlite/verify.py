@@ -165,9 +165,9 @@ def _check_totals(
         "live records": (live, totals.items),
         "edges": (edges, totals.edges),
         "length": (length, totals.length),
-        "digest": (digest.zfill(32), codec.sum_text(totals.digest)),
+        "digest": (digest.zfill(32), codec.format_digest(totals.digest)),
         "links": (links, totals.links),
-        "digest of links": (links_digest.zfill(32), codec.sum_text(totals.links_digest)),
+        "digest of links": (links_digest.zfill(32), codec.format_digest(totals.links_digest)),
     }
     for counter, (stored, expected) in pairs.items():
         if stored != expected:

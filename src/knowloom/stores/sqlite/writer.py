@@ -102,7 +102,7 @@ class BatchWriter:
             self._write_records(update)
             self._write_dirty(update)
             counts = (update.next_slot, update.items, update.edges, update.links, update.length)
-            digests = (codec.sum_text(update.digest), codec.sum_text(update.links_digest))
+            digests = (codec.format_digest(update.digest), codec.format_digest(update.links_digest))
             self._connection.execute(query, (*counts, *digests, self.version, update.no))
 
     def has_space(self, name: str) -> bool:

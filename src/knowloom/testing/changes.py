@@ -1,4 +1,4 @@
-"""What every item store promises about the past: the log by item, which edge each link was, and that nobody changes it afterwards."""
+"""The contract of item stores about the change log by item."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from knowloom.testing.knowledge import ACME, batch, edge, item, spoil
 
 
 class HistoryContract:
-    """Override `store`; everything else is inherited."""
+    """The promises of `changes_of`, and of values that callers change: override `store`.
+
+    Each line identifies the edge it is about, an item's log includes the edges that touch it, and
+    nothing that a caller does to a returned value is stored or logged.
+    """
 
     @pytest.fixture
     def store(self) -> ItemStore:
         raise NotImplementedError("override the fixture `store`")
 
-    def test_the_log_names_the_edge_of_every_link(self, store: ItemStore) -> None:
+    def test_the_log_identifies_the_edge_of_each_link(self, store: ItemStore) -> None:
         new, other = edge("a", "b", type="x"), edge("a", "b", target_space="zoo")
         store.apply(batch([item("a"), item("b"), item("b", space="zoo")], [new, other]))
         store.apply(batch(edges=[edge("a", "b", 2, type="x")], deleted_edges=[other.key]))
-        assert [(one.action, one.link) for one in store.changes("acme") if one.link] == [
+        changes = store.changes("acme")
+        assert [(change.action, change.link) for change in changes if change.link] == [
             ("link", new.key),
             ("link", other.key),
             ("unlink", other.key),
             ("link", new.key),
         ]
-        assert {one.link for one in store.changes("acme") if one.action == "add"} == {None}
+        assert {change.link for change in changes if change.action == "add"} == {None}
 
-    def test_an_item_has_its_own_log_and_that_of_the_links_that_touch_it(
-        self, store: ItemStore
-    ) -> None:
+    def test_the_log_of_an_item_includes_the_edges_that_touch_it(self, store: ItemStore) -> None:
         store.apply(
             batch(
                 [item("a"), item("b"), item("c")],
@@ -41,7 +44,7 @@ class HistoryContract:
             )
         )
         store.apply(batch([item("b", "new")], deleted=[("acme", "a")]))
-        assert [(one.id, one.action) for one in store.changes_of([("acme", "a")])] == [
+        assert [(change.id, change.action) for change in store.changes_of([("acme", "a")])] == [
             ("a", "add"),
             ("a", "link"),
             ("c", "link"),
@@ -52,51 +55,52 @@ class HistoryContract:
             ("a", "delete"),
         ]
 
-    def test_a_link_from_another_space_belongs_to_the_log_of_its_target(
-        self, store: ItemStore
-    ) -> None:
+    def test_an_edge_from_another_space_is_in_the_log_of_its_target(self, store: ItemStore) -> None:
         store.apply(
             batch(
                 [item("a"), item("z", space="zoo"), item("a", space="zoo")],
                 [edge("z", "a", space="zoo", target_space="acme")],
             )
         )
-        assert [(one.space, one.id, one.action) for one in store.changes_of([("acme", "a")])] == [
+        changes = store.changes_of([("acme", "a")])
+        assert [(change.space, change.id, change.action) for change in changes] == [
             ("acme", "a", "add"),
             ("zoo", "z", "link"),
         ]
 
-    def test_the_logs_of_several_items_are_one_log(self, store: ItemStore) -> None:
+    def test_the_logs_of_several_items_are_merged(self, store: ItemStore) -> None:
         store.apply(batch([item("a"), item("b"), item("c")], [edge("a", "b")]))
-        found = store.changes_of(
+        changes = store.changes_of(
             [("acme", "b"), ("acme", "a"), ("acme", "b"), ("acme", "x"), ("nowhere", "a")]
         )
-        assert _unnumbered(found) == _unnumbered(
-            one for one in store.changes("acme") if one.id in ("a", "b")
+        assert _unnumbered(changes) == _unnumbered(
+            change for change in store.changes("acme") if change.id in ("a", "b")
         )
         assert store.changes_of([]) == []
 
-    def test_what_a_caller_does_to_what_he_was_given_is_neither_stored_nor_logged(
+    def test_changes_to_returned_values_are_neither_stored_nor_logged(
         self, store: ItemStore
     ) -> None:
-        said, keys = {"plan": "gold", "limits": {"seats": [1, 2]}}, [("acme", "a"), ("acme", "b")]
-        store.apply(batch([item("a", properties=said), item("b")]))
-        known = store.spaces()
-        for one in [*store.get(keys), *store.find(ACME, 10)]:
-            spoil(one)
+        properties = {"plan": "gold", "limits": {"seats": [1, 2]}}
+        keys = [("acme", "a"), ("acme", "b")]
+        store.apply(batch([item("a", properties=properties), item("b")]))
+        before = store.spaces()
+        for value in [*store.get(keys), *store.find(ACME, 10)]:
+            spoil(value)
         assert (
-            [one.properties for one in store.get(keys)]
-            == [one.properties for one in store.find(ACME, 10)]
-            == [said, {}]
+            [item.properties for item in store.get(keys)]
+            == [item.properties for item in store.find(ACME, 10)]
+            == [properties, {}]
         )
-        assert store.spaces() == known
+        assert store.spaces() == before
         store.apply(batch(deleted=keys))
         for log in (store.changes("acme"), store.changes_of(keys)):
             for change in log:
                 if change.before is not None:
                     spoil(change.before)
         for log in (store.changes("acme"), store.changes_of(keys)):
-            assert [one.before.properties for one in log if one.before is not None] == [said, {}]
+            states = [change.before for change in log if change.before is not None]
+            assert [state.properties for state in states] == [properties, {}]
         assert store.spaces()[0].digest == "0" * 32
 
 
