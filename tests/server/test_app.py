@@ -114,7 +114,7 @@ def test_generated_requests_get_documented_responses(described: Any, mode: Any) 
     for operation in described.get_all_operations():
 
         @FEW
-        @hypothesis.id(case=operation.ok().as_strategy(generation_mode=mode))
+        @hypothesis.given(case=operation.ok().as_strategy(generation_mode=mode))
         def call(case: Any) -> None:
             case.call_and_validate(checks=CHECKS)
 

@@ -25,7 +25,7 @@ class JsonLineFormatter(logging.Formatter):
         return json.dumps(row | fields)
 
 
-class WarningCollector(logging.Handler):
+class RequestWarningHandler(logging.Handler):
     """Appends the engine's warnings to the list of the current request."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -34,7 +34,7 @@ class WarningCollector(logging.Handler):
             messages.append(record.getMessage())
 
 
-COLLECTOR = WarningCollector(logging.WARNING)
+COLLECTOR = RequestWarningHandler(logging.WARNING)
 
 
 @contextmanager
