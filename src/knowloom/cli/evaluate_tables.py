@@ -14,7 +14,13 @@ from knowloom.cli.console import (
     replace_control,
     share_bar,
 )
-from knowloom.evaluation.compare import Change, Comparison, format_count, format_p, format_points
+from knowloom.evaluation.compare import (
+    Comparison,
+    QuestionChange,
+    format_count,
+    format_p,
+    format_points,
+)
 from knowloom.evaluation.results import Evaluation, QuestionResult
 from knowloom.evaluation.significance import Difference
 from knowloom.evaluation.tune import DEFAULTS, Tuning
@@ -112,7 +118,7 @@ def _render_worse(comparison: Comparison) -> list[RenderableType]:
     return ["", table, *hidden_rows(worse, "--html and --json list all", MAX_QUESTIONS)]
 
 
-def _format_places(change: Change) -> str:
+def _format_places(change: QuestionChange) -> str:
     """Return text such as: refund-policy 1 → 4, refund-request not found → 2."""
     return ", ".join(
         f"{key[1]} {_format_place(change.before, key)} → {_format_place(change.after, key)}"

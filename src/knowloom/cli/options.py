@@ -76,10 +76,25 @@ def parse_selection(text: str) -> tuple[int, int]:
 # Options
 
 
-def repeated(flag: str, name: str, metavar: str, help: str, **settings: Any) -> Decorator:
+def repeated(
+    flag: str,
+    name: str,
+    metavar: str,
+    help: str,
+    *,
+    type: Callable[[str], Any] = str,
+    required: bool = False,
+) -> Decorator:
     """Return an option that may be repeated."""
-    help = f"{help} May be repeated."
-    return click.option(flag, name, multiple=True, metavar=metavar, help=help, **settings)
+    return click.option(
+        flag,
+        name,
+        type=type,
+        required=required,
+        multiple=True,
+        metavar=metavar,
+        help=f"{help} May be repeated.",
+    )
 
 
 def max_tokens_option(default: str, help: str = "Token budget; none for no limit.") -> Decorator:

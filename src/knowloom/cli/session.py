@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from knowloom.capabilities.memory.analytics import Analytics
-    from knowloom.embedding import Progress
     from knowloom.engine import Engine
     from knowloom.model import Problem
-    from knowloom.ports import Caching
+    from knowloom.ports import Caching, Progress
 
 PART_SETTINGS = ("metadata", "words", "vectors", "graph")  # parts that may be in another store
 
@@ -267,7 +266,7 @@ def token_warnings(options: Mapping[str, Any]) -> list[str]:
     from knowloom import tokens
 
     is_unlimited = options.get("max_tokens", 0) is None
-    if is_unlimited or tokens.counter(options["model"]).name != tokens.UPPER_BOUND:
+    if is_unlimited or tokens.get_counter(options["model"]).name != tokens.UPPER_BOUND:
         return []
     encodings = ", ".join(sorted(tokens.PIECES))
     return [

@@ -24,10 +24,10 @@ from knowloom.client.requests import (
 )
 from knowloom.client.transport import Transport
 from knowloom.client.upload import UploadSource, locate_skipped
-from knowloom.embedding import Progress
 from knowloom.errors import NotFound
 from knowloom.model import Context, Edge, Hit, Item, Key
 from knowloom.options import ContextArguments, SearchArguments
+from knowloom.ports import Progress
 from knowloom.report import Report
 from knowloom.wire import JsonObject
 from knowloom.wire.contexts import context_from_json, hits_from_json

@@ -7,8 +7,8 @@ from typing import Any
 
 from knowloom.client.requests import encode_names
 from knowloom.client.transport import Transport
-from knowloom.embedding import Progress
 from knowloom.maintenance import Statistics
+from knowloom.ports import Progress
 from knowloom.wire.knowledge import statistics_from_json
 
 

@@ -70,11 +70,11 @@ def _expand_agent(agent: Agent, options: Mapping[str, Any]) -> JsonObject:
 def _encode_recipes(recipe: object) -> object:
     if isinstance(recipe, str):
         return recipe
-    is_list = bool(recipe) and isinstance(recipe, list | tuple)
-    if not is_list or not all(isinstance(part, Recipe) for part in recipe):  # type: ignore[attr-defined]
+    parts = recipe if isinstance(recipe, list | tuple) else ()
+    if not parts or not all(isinstance(part, Recipe) for part in parts):
         names = ", ".join(sorted(RECIPES))
         raise Invalid(f"recipe must be one of {names} or a list of Recipe, got {recipe!r}")
-    return [asdict(part) for part in recipe]  # type: ignore[attr-defined]
+    return [asdict(part) for part in parts]
 
 
 def select_route(public: str, full: str, body: JsonObject) -> str:

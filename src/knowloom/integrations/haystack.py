@@ -1,4 +1,4 @@
-"""knowloom as a Haystack component: a text retriever for pipelines, which can be saved when it knows its knowledge by address."""
+"""A Haystack retriever; pipelines with it can be saved if the knowledge is given by address."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any, Self, Unpack
 
 import knowloom
 from knowloom import validation
-from knowloom.errors import Invalid, unknown
-from knowloom.integrations.lookup import Knowledge, Lookup, Options, missing
+from knowloom.errors import Invalid, unknown_name
+from knowloom.integrations.lookup import KnowledgeBase, Lookup, LookupArguments, missing_extra
 from knowloom.model import Context, Hit
+from knowloom.options import ContextArguments, SearchArguments
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
     from haystack.utils import Secret
 except ImportError as error:
-    raise missing("haystack", error) from error
+    raise missing_extra("haystack", error) from error
 
-# Which option narrows a field of the metadata: with "==" and "in", with "!=" and "not in".
+# The option that filters a metadata field, by operator.
 _ONLY = {"meta.kind": "kinds", "meta.space": "spaces", "meta.tags": "tags", "meta.type": "types"}
 _NOT = {"meta.type": "exclude_types"}
 _OPERATORS = {"==": _ONLY, "in": _ONLY, "!=": _NOT, "not in": _NOT}
@@ -30,22 +31,27 @@ _TIMES = ("as_of", "now")
 
 @component
 class HaystackRetriever:
-    """Without `max_tokens`: the `top_k` best items, 10 unless told. With it: the blocks of one context, which together fit the budget,
-    and `top_k` is the most candidates to look at. `kb` is an engine, a client, or an address that is opened when the pipeline warms up
-    and closed with it: a path for `knowloom.open` with `embedder`, or the URL of a server for `knowloom.Client` with `key`."""
+    """Retrieves the `top_k` best items (default: 10) or the blocks of one context.
+
+    With `max_tokens` it retrieves the blocks, which fit the budget together; `top_k` is then the
+    maximum number of candidates. `kb` is an engine, a client, or an address that is opened when the
+    pipeline warms up and closed with it: a path for `knowloom.open` with `embedder`, or the URL of
+    a server for `knowloom.Client` with `key`.
+    """
 
     def __init__(
         self,
-        kb: Knowledge | str,
+        kb: KnowledgeBase | str,
         *,
         spaces: Sequence[str],
         top_k: int | None = None,
         embedder: str | None = "minilm",
         key: Secret | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[LookupArguments],
     ) -> None:
         self._address = _Address(kb, embedder, key) if isinstance(kb, str) else None
-        self._lookup = Lookup.of(self._address or kb, spaces, top_k, options)  # type: ignore[arg-type]
+        source: Any = self._address or kb
+        self._lookup = Lookup.create(source, spaces, top_k, options)
         self._options = dict(options)
 
     def warm_up(self) -> None:
@@ -53,55 +59,64 @@ class HaystackRetriever:
             self._address.open()
 
     def close(self) -> None:
-        """Closes what it has opened itself."""
+        """Close the knowledge if it was opened by address."""
         if self._address is not None:
             self._address.close()
 
     def to_dict(self) -> dict[str, Any]:
         if self._address is None:
             raise Invalid(
-                "a pipeline with an open engine or client cannot be saved: give the retriever its path or URL as kb"
+                "a pipeline with an open engine or client cannot be saved: pass a path or URL as kb"
             )
         if not isinstance(self._lookup.recipe, str):
-            raise Invalid(
-                f"a pipeline can be saved with a recipe by name only, not with {self._lookup.recipe!r}"
-            )
-        said = {name: _plain(value) for name, value in self._options.items()}
-        where = {
+            raise Invalid(f"recipe must be a name in a saved pipeline, got {self._lookup.recipe!r}")
+        options = {name: _to_yaml(value) for name, value in self._options.items()}
+        address = {
             "kb": self._address.url,
             "embedder": self._address.embedder,
             "key": self._address.key,
         }
         return default_to_dict(
-            self, **where, spaces=_plain(self._lookup.spaces), top_k=self._lookup.limit, **said
+            self,
+            **address,
+            spaces=_to_yaml(self._lookup.spaces),
+            top_k=self._lookup.limit,
+            **options,
         )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        given = data.get("init_parameters", {})
+        parameters = data.get("init_parameters", {})
         times = {
-            name: validation.time(name, given[name])
+            name: validation.validate_time(name, parameters[name])
             for name in _TIMES
-            if given.get(name) is not None
+            if parameters.get(name) is not None
         }
-        return default_from_dict(cls, data | {"init_parameters": given | times})
+        return default_from_dict(cls, data | {"init_parameters": parameters | times})
 
     @component.output_types(documents=list[Document])
     def run(
         self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """`filters` are Haystack's, on meta.space, meta.kind, meta.type and meta.tags; they narrow what the retriever
-        finds anyway. In a context they hold for what search finds; its links may lead on to other types and kinds, never to other spaces."""
-        lookup = narrowed(
-            self._lookup if top_k is None else replace(self._lookup, limit=top_k), filters or {}
-        )
-        found = [] if lookup is None else lookup.passages(query)
-        return {
-            "documents": [
-                Document(id=one.key, content=one.text, meta=one.metadata, score=one.score)
-                for one in found
-            ]
-        }
+        """Retrieve documents.
+
+        `filters` are Haystack's, on meta.space, meta.kind, meta.type and meta.tags, in addition to
+        the retriever's options. In a context they apply to searches; links may lead to other types
+        and kinds, but not to other spaces.
+        """
+        base = self._lookup if top_k is None else replace(self._lookup, limit=top_k)
+        lookup = apply_filters(base, filters or {})
+        passages = [] if lookup is None else lookup.passages(query)
+        documents = [
+            Document(
+                id=passage.key,
+                content=passage.text,
+                meta=passage.metadata,
+                score=passage.score,
+            )
+            for passage in passages
+        ]
+        return {"documents": documents}
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -111,7 +126,7 @@ class HaystackRetriever:
 
 
 class _Address:
-    """Knowledge by its address, opened when it is needed."""
+    """Knowledge given by its address, opened on first use."""
 
     def __init__(self, url: str, embedder: str | None, key: Secret | None) -> None:
         self.url, self.embedder, self.key = url, embedder, key
@@ -135,64 +150,68 @@ class _Address:
                 self._kb.close()
             self._kb = None
 
-    def search(self, query: str, **options: Any) -> list[Hit]:
-        return self.open().search(query, **options)
+    def search(
+        self, query: str, *, spaces: Sequence[str], **options: Unpack[SearchArguments]
+    ) -> list[Hit]:
+        return self.open().search(query, spaces=spaces, **options)
 
-    def context(self, query: str, **options: Any) -> Context:
-        return self.open().context(query, **options)
+    def context(
+        self, query: str, *, spaces: Sequence[str], **options: Unpack[ContextArguments]
+    ) -> Context:
+        return self.open().context(query, spaces=spaces, **options)
 
     def _secret(self) -> str:
         return (self.key and self.key.resolve_value()) or ""
 
 
-def _plain(value: Any) -> Any:
-    """As YAML can keep it: times as text, names in a list."""
+def _to_yaml(value: Any) -> Any:
+    """Return a value that YAML can store: times as text, names in a list."""
     if isinstance(value, datetime):
         return value.isoformat()
-    return [str(one) for one in value] if isinstance(value, list | tuple) else value
+    return [str(name) for name in value] if isinstance(value, list | tuple) else value
 
 
-def narrowed(lookup: Lookup, filters: Mapping[str, Any]) -> Lookup | None:
-    """The lookup with Haystack's filters; None when nothing can pass them."""
-    for condition in _conditions(filters):
-        option, values = _restriction(condition)
+def apply_filters(lookup: Lookup, filters: Mapping[str, Any]) -> Lookup | None:
+    """Return the lookup restricted by Haystack's filters; None if nothing can match."""
+    for condition in _flatten(filters):
+        option, values = _parse_condition(condition)
         before: Sequence[str] = getattr(lookup, option)
         if option == "tags" and before:
-            raise Invalid(f"tags can be filtered once; {list(before)} are asked for already")
-        kept: Any = (
+            raise Invalid(f"tags can be filtered only once, got {values} beside {list(before)}")
+        allowed: Any = (
             [*before, *values]
             if option == "exclude_types"
             else [value for value in values if value in before or not before]
         )
-        if not kept:
+        if not allowed:
             return None
-        lookup = replace(lookup, **{option: kept})
+        lookup = replace(lookup, **{option: allowed})
     return lookup
 
 
-def _conditions(filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _flatten(filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not isinstance(filters, Mapping):
-        raise Invalid(f"a filter is a dict with field, operator and value, not {filters!r}")
+        raise Invalid(f"a filter must be a dict with field, operator and value, got {filters!r}")
     if not filters or "field" in filters:
         return [filters] if filters else []
     if filters.get("operator") != "AND":
-        raise unknown("operator between filters", filters.get("operator"), ["AND"])
+        raise unknown_name("operator between filters", filters.get("operator"), ["AND"])
     if not isinstance(filters.get("conditions"), list):
-        raise Invalid(f"AND takes a list of conditions, not {filters.get('conditions')!r}")
-    return [one for part in filters["conditions"] for one in _conditions(part)]
+        raise Invalid(f"AND needs a list of conditions, got {filters.get('conditions')!r}")
+    return [condition for part in filters["conditions"] for condition in _flatten(part)]
 
 
-def _restriction(condition: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The option of knowloom that a condition sets, and its values."""
+def _parse_condition(condition: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the option that a condition sets, and its values."""
     operator, name = str(condition.get("operator")), str(condition["field"])
     value: Any = condition.get("value")
     if operator not in _OPERATORS:
-        raise unknown("operator in a filter", operator, _OPERATORS)
-    fields, whole = _OPERATORS[operator], name if name.startswith("meta.") else f"meta.{name}"
-    if whole not in fields:
-        raise unknown(f"field to filter with {operator!r}", name, fields)
+        raise unknown_name("operator in a filter", operator, _OPERATORS)
+    fields = _OPERATORS[operator]
+    path = name if name.startswith("meta.") else f"meta.{name}"
+    if path not in fields:
+        raise unknown_name(f"field to filter with {operator!r}", name, fields)
     if isinstance(value, list) != operator.endswith("in"):
-        raise Invalid(
-            f"a filter with {operator!r} takes {'a list' if operator.endswith('in') else 'one value'}, not {value!r}"
-        )
-    return fields[whole], value if isinstance(value, list) else [value]
+        rule = "a list" if operator.endswith("in") else "a single value"
+        raise Invalid(f"the value of a filter with {operator!r} must be {rule}, got {value!r}")
+    return fields[path], value if isinstance(value, list) else [value]

@@ -1,11 +1,11 @@
-"""knowloom as a LangChain retriever: what a chain gets is what fits the budget, each piece with the reason why."""
+"""A LangChain retriever: documents within a token budget, each with the reason for it."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import datetime
 
-from knowloom.integrations.lookup import OPTIONS, Knowledge, Lookup, missing
+from knowloom.integrations.lookup import OPTIONS, KnowledgeBase, Lookup, missing_extra
 from knowloom.recipes import Mode
 
 try:
@@ -16,14 +16,17 @@ try:
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
 except ImportError as error:
-    raise missing("langchain", error) from error
+    raise missing_extra("langchain", error) from error
 
 
 class KnowloomRetriever(BaseRetriever):
-    """Without `max_tokens`: the `k` best items, each as its title and text. With it: the blocks of one context, which together fit
-    the budget; `recipe`, `format`, `model`, `entity` and `paths` are those of the context, and `k` is the most candidates to look at."""
+    """Retrieves the `k` best items or, with `max_tokens`, the blocks of one context.
 
-    kb: Knowledge
+    The blocks fit the budget together; `k` is then the maximum number of candidates, and `recipe`,
+    `format`, `model`, `entity` and `paths` are options of the context.
+    """
+
+    kb: KnowledgeBase
     spaces: list[str]
     max_tokens: int | None = None
     k: int | None = None
@@ -44,18 +47,17 @@ class KnowloomRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return self._found(query)
+        return self._retrieve(query)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return await asyncio.to_thread(self._found, query)
+        return await asyncio.to_thread(self._retrieve, query)
 
-    def _found(self, query: str) -> list[Document]:
-        lookup = Lookup(
-            self.kb, self.spaces, limit=self.k, **{name: getattr(self, name) for name in OPTIONS}
-        )
+    def _retrieve(self, query: str) -> list[Document]:
+        options = {name: getattr(self, name) for name in OPTIONS}
+        lookup = Lookup(self.kb, self.spaces, limit=self.k, **options)
         return [
-            Document(page_content=one.text, id=one.key, metadata=one.metadata)
-            for one in lookup.passages(query)
+            Document(page_content=passage.text, id=passage.key, metadata=passage.metadata)
+            for passage in lookup.passages(query)
         ]

@@ -1,4 +1,4 @@
-"""What the adapters for agent frameworks share: one way to ask an engine or a client, and passages that say where they come from."""
+"""Queries and results that the adapters for agent frameworks share."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from datetime import datetime
 from typing import Any, Protocol, Self, TypedDict, runtime_checkable
 
 from knowloom import validation
-from knowloom.errors import Invalid, MissingExtra, unknown
-from knowloom.model import Chosen, Context, Hit
+from knowloom.errors import Invalid, MissingExtra, unknown_name
+from knowloom.model import Context, Hit, Item
 from knowloom.recipes import Mode, Recipe
-from knowloom.wire import encoding
+from knowloom.wire.contexts import describe_match, problem_to_json
 
 log = logging.getLogger(__name__)
 
-LIMIT = 10  # passages of a search that does not say how many
+DEFAULT_LIMIT = 10  # passages of a search
 
-# What a model is told about a tool, and what a tool gives unless told otherwise.
+# The description of a tool for a model, and its default options.
 NAME = "search_knowledge"
-DESCRIPTION = "Look up what the organisation knows. Use it before answering a question about its rules, people, products, systems or data."
+DESCRIPTION = (
+    "Look up what the organisation knows. "
+    "Use it before answering a question about its rules, people, products, systems or data."
+)
 QUERY = "What you need to know, as a full question."
-TOOL: dict[str, Any] = {"max_tokens": 2000, "format": "markdown"}
+TOOL_DEFAULTS: dict[str, Any] = {"max_tokens": 2000, "format": "markdown"}
 
 
 @runtime_checkable
-class Knowledge(Protocol):
-    """What an Engine and a Client have in common here."""
+class KnowledgeBase(Protocol):
+    """The calls of an Engine and a Client that adapters use."""
 
     @property
     def search(self) -> Callable[..., list[Hit]]: ...
@@ -36,8 +39,8 @@ class Knowledge(Protocol):
     def context(self) -> Callable[..., Context]: ...
 
 
-class Options(TypedDict, total=False):
-    """What every adapter takes by these names; how many to look at has a name of its own in each framework."""
+class LookupArguments(TypedDict, total=False):
+    """Options of every adapter; the limit is named differently in each framework."""
 
     max_tokens: int | None
     mode: Mode | None
@@ -55,12 +58,12 @@ class Options(TypedDict, total=False):
     paths: bool
 
 
-OPTIONS = tuple(Options.__annotations__)
+OPTIONS = tuple(LookupArguments.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of text for a framework. `key` is "space/id"; the metadata are plain values."""
+    """A text for a framework. `key` is "space/id"; the metadata have JSON values."""
 
     key: str
     text: str
@@ -70,9 +73,9 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What an adapter remembers between questions. What does not restrict is not sent, so that the recipe decides."""
+    """The knowledge and the options of an adapter. Unset options are left to the recipe."""
 
-    kb: Knowledge
+    kb: KnowledgeBase
     spaces: Sequence[str]
     max_tokens: int | None = None
     limit: int | None = None
@@ -91,103 +94,88 @@ class Lookup:
     paths: bool = False
 
     def __post_init__(self) -> None:
-        """What can be known to be wrong before the first question is refused at once."""
-        if not isinstance(self.kb, Knowledge):
+        if not isinstance(self.kb, KnowledgeBase):
             raise Invalid(
-                f"kb must be an engine (knowloom.open) or a knowloom.Client, not {self.kb!r}"
+                f"kb must be an engine (knowloom.open) or a knowloom.Client, got {self.kb!r}"
             )
-        if not validation.names("spaces", self.spaces):
-            raise Invalid("spaces must name at least one space, not []")
+        if not validation.validate_names("spaces", self.spaces):
+            raise Invalid("spaces must name at least one space, got []")
 
     @classmethod
-    def of(
-        cls, kb: Knowledge, spaces: Sequence[str], limit: int | None, options: Mapping[str, Any]
+    def create(
+        cls, kb: KnowledgeBase, spaces: Sequence[str], limit: int | None, options: Mapping[str, Any]
     ) -> Self:
         for name in options:
             if name not in OPTIONS:
-                raise unknown("option", name, OPTIONS)
+                raise unknown_name("option", name, OPTIONS)
         return cls(kb, spaces, limit=limit, **options)
 
     def passages(self, query: str) -> list[Passage]:
-        """Without `max_tokens` the best items, each as its title and text; with it the blocks of one context, which together fit the budget."""
+        """Return the best items, or with `max_tokens` the blocks of one context in the budget."""
         if self.max_tokens is None:
             hits = self.kb.search(
                 query,
-                limit=LIMIT if self.limit is None else self.limit,
+                limit=DEFAULT_LIMIT if self.limit is None else self.limit,
                 kinds=self.kinds,
                 **self._filters(),
             )
-            return [_passage(hit, _text(hit)) for hit in hits]
+            return [_build_passage(hit, _format_item(hit.item)) for hit in hits]
         context = self.context(query)
-        return [
-            _block(one, fragment.name, context)
-            for fragment in context.fragments
-            for one in fragment.chosen
-        ]
+        return _build_passages(context)
 
     def context(self, query: str) -> Context:
-        how = {
-            "max_tokens": self.max_tokens,
-            "recipe": self.recipe,
-            "format": self.format,
-            "model": self.model,
-            "entity": self.entity,
-        }
-        narrower = {"limit": self.limit, "kinds": self.kinds or None, "paths": self.paths or None}
-        context = self.kb.context(
-            query,
-            **how,
-            **self._filters(),
-            **{name: value for name, value in narrower.items() if value is not None},
-        )
+        names = ("max_tokens", "recipe", "format", "model", "entity")
+        options = {name: getattr(self, name) for name in names} | self._filters()
+        if self.limit is not None:
+            options["limit"] = self.limit
+        if self.kinds:
+            options["kinds"] = self.kinds
+        if self.paths:
+            options["paths"] = True
+        context = self.kb.context(query, **options)
         for problem in context.degraded:
             log.warning("context %s: %s", problem.part, problem.reason)
         return context
 
     def _filters(self) -> dict[str, Any]:
-        """What a search and a context both take."""
-        given = {
-            name: getattr(self, name)
-            for name in ("mode", "types", "exclude_types", "tags", "min_score", "as_of", "now")
-        }
-        return {"spaces": self.spaces} | {name: value for name, value in given.items() if value}
+        """Return the options of both a search and a context that are set."""
+        names = ("mode", "types", "exclude_types", "tags", "min_score", "as_of", "now")
+        values = {name: getattr(self, name) for name in names}
+        return {"spaces": self.spaces} | {name: value for name, value in values.items() if value}
 
 
-def provenance(context: Context) -> dict[str, Any]:
-    """What a context is made of, block by block, for the program that shows or logs where an answer came from."""
-    sources = [
-        _block(one, fragment.name, context).metadata
-        for fragment in context.fragments
-        for one in fragment.chosen
-    ]
+def describe_sources(context: Context) -> dict[str, Any]:
+    """Return the metadata of every block of a context, for display and logs."""
     return {
-        "sources": sources,
+        "sources": [passage.metadata for passage in _build_passages(context)],
         "tokens": context.tokens,
         "digest": context.digest,
-        "degraded": [encoding.problem(one) for one in context.degraded],
+        "degraded": [problem_to_json(problem) for problem in context.degraded],
     }
 
 
-def missing(extra: str, error: ImportError) -> MissingExtra:
-    return MissingExtra(
-        f"a package that is not installed is needed ({error.name}): pip install 'knowloom[{extra}]'"
-    )
+def missing_extra(extra: str, error: ImportError) -> MissingExtra:
+    return MissingExtra(f"package {error.name!r} is not installed: pip install 'knowloom[{extra}]'")
 
 
-def _block(one: Chosen, part: str, context: Context) -> Passage:
-    return _passage(
-        one.hit,
-        one.text.strip("\n"),
-        part=part,
-        form=one.form.value,
-        tokens=one.tokens,
-        digest=context.digest,
-    )
+def _build_passages(context: Context) -> list[Passage]:
+    return [
+        _build_passage(
+            chosen.hit,
+            chosen.text.strip("\n"),
+            part=fragment.name,
+            form=chosen.form.value,
+            tokens=chosen.tokens,
+            digest=context.digest,
+        )
+        for fragment in context.fragments
+        for chosen in fragment.chosen
+    ]
 
 
-def _passage(hit: Hit, text: str, **more: object) -> Passage:
+def _build_passage(hit: Hit, text: str, **block: object) -> Passage:
     item = hit.item
-    said = {
+    metadata = {
         "id": item.id,
         "space": item.space,
         "kind": item.kind.value,
@@ -195,22 +183,16 @@ def _passage(hit: Hit, text: str, **more: object) -> Passage:
         "title": item.title,
         "tags": list(item.tags),
         "source": item.source,
-    }
-    match = {
         "score": hit.score,
         "match_source": hit.match_source,
-        "why": encoding.why(hit),
+        "why": describe_match(hit),
         "path": [f"{space}/{id}" for space, id in hit.path],
     }
-    return Passage(f"{item.space}/{item.id}", text, hit.score, said | match | more)
+    return Passage(f"{item.space}/{item.id}", text, hit.score, metadata | block)
 
 
-def _text(hit: Hit) -> str:
-    """What the item says; one that has only properties says those."""
-    item = hit.item
-    said = (
-        item.text
-        or item.summary
-        or "\n".join(f"{name}: {value}" for name, value in item.properties.items())
-    )
-    return "\n\n".join(part for part in (item.title, said) if part)
+def _format_item(item: Item) -> str:
+    """Return the title and the text of an item, or its properties if it has no text."""
+    properties = "\n".join(f"{name}: {value}" for name, value in item.properties.items())
+    text = item.text or item.summary or properties
+    return "\n\n".join(part for part in (item.title, text) if part)

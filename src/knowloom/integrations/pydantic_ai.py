@@ -1,4 +1,4 @@
-"""knowloom as a tool for Pydantic AI: the model asks in its own words and gets what fits the budget, the program gets the sources."""
+"""A tool for Pydantic AI: contexts for the model, their sources for the program."""
 
 from __future__ import annotations
 
@@ -9,41 +9,46 @@ from knowloom.integrations.lookup import (
     DESCRIPTION,
     NAME,
     QUERY,
-    TOOL,
-    Knowledge,
+    TOOL_DEFAULTS,
+    KnowledgeBase,
     Lookup,
-    Options,
-    missing,
-    provenance,
+    LookupArguments,
+    describe_sources,
+    missing_extra,
 )
 
 try:
     from pydantic_ai import Tool, ToolReturn
 except ImportError as error:
-    raise missing("pydantic-ai", error) from error
+    raise missing_extra("pydantic-ai", error) from error
 
 
 def pydantic_ai_tool(
-    kb: Knowledge,
+    kb: KnowledgeBase,
     *,
     spaces: Sequence[str],
     limit: int | None = None,
     name: str = NAME,
     description: str = DESCRIPTION,
     settings: Mapping[str, Any] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[LookupArguments],
 ) -> Tool[Any]:
-    """A tool with one argument, the query. It gives a context of at most 2,000 tokens in Markdown, unless `max_tokens` and `format` say
-    otherwise; its metadata, which the model does not see, are `sources`, `tokens`, `digest` and `degraded`. `settings` are those of `Tool`,
-    such as `timeout` or `requires_approval`. An error of knowloom ends the run."""
-    lookup = Lookup.of(kb, spaces, limit, TOOL | options)
+    """Return a tool whose only argument is the query.
 
-    def asked(query: str) -> ToolReturn[str]:
+    It returns a context of at most 2,000 tokens in Markdown, unless `max_tokens` and `format` are
+    set. Its metadata, which the model does not see, are `sources`, `tokens`, `digest` and
+    `degraded`. `settings` are those of `Tool`, such as `timeout` or `requires_approval`. Errors end
+    the run.
+    """
+    lookup = Lookup.create(kb, spaces, limit, TOOL_DEFAULTS | options)
+
+    def look_up(query: str) -> ToolReturn[str]:
         context = lookup.context(query)
-        return ToolReturn(context.text, metadata=provenance(context))
+        return ToolReturn(context.text, metadata=describe_sources(context))
 
-    asked.__doc__ = (
-        f"{description}\n\nArgs:\n    query: {QUERY}"  # Pydantic AI reads it, and tells the model
+    # Pydantic AI passes it on to the model.
+    look_up.__doc__ = f"{description}\n\nArgs:\n    query: {QUERY}"
+    arguments: dict[str, Any] = {"takes_ctx": False, "docstring_format": "google"} | dict(
+        settings or {}
     )
-    how: dict[str, Any] = {"takes_ctx": False, "docstring_format": "google"} | dict(settings or {})
-    return Tool(asked, name=name, description=description, **how)
+    return Tool(look_up, name=name, description=description, **arguments)

@@ -25,9 +25,9 @@ from knowloom.cli.streams import open_output
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from knowloom.embedding import Progress
     from knowloom.evaluation.compare import Comparison
     from knowloom.evaluation.results import Evaluation
+    from knowloom.ports import Progress
 
 
 class MeasureArguments(TypedDict, total=False):

@@ -17,9 +17,9 @@ from knowloom.cli.session import Session
 from knowloom.errors import Invalid, NotFound, Unavailable, unknown_name
 
 if TYPE_CHECKING:
-    from knowloom.embedding import Progress
     from knowloom.engine import Engine
     from knowloom.evaluation.questions import Question
+    from knowloom.ports import Progress
 
 # Suffixes of files that are loaded; other files are stores.
 LOADABLE = [".jsonl", ".ndjson", ".json", ".md", ".markdown", ".txt", ".rst"]

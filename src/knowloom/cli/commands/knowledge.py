@@ -25,8 +25,8 @@ from knowloom.wire import JsonObject
 from knowloom.wire.knowledge import edge_to_json, item_to_json, items_to_json, report_to_json
 
 if TYPE_CHECKING:
-    from knowloom.embedding import Progress
     from knowloom.engine import Engine
+    from knowloom.ports import Progress
     from knowloom.report import Report
 
 

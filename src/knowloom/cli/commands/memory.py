@@ -33,7 +33,7 @@ workspace_option = click.option(
 )
 
 
-class MemoryFields(TypedDict, total=False):
+class RememberArguments(TypedDict, total=False):
     """The fields of a memory that `knowloom remember` passes on unchanged."""
 
     conversation: str
@@ -94,7 +94,7 @@ def remember(
     content: str,
     workspace: str,
     metadata: Sequence[tuple[str, Any]] = (),
-    **fields: Unpack[MemoryFields],
+    **fields: Unpack[RememberArguments],
 ) -> None:
     """Store a memory; - reads it from standard input."""
     from knowloom.capabilities.memory.memory import Memory
