@@ -1,4 +1,4 @@
-"""Values made fast are the values of the ordinary constructor."""
+"""Fast construction gives the values of the ordinary constructor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from knowloom.construction import maker, opened
+from knowloom.construction import fast_constructor, open_twin
 from knowloom.model import Edge, Hit, Item, Kind
 
 ITEM = Item(
@@ -22,31 +22,33 @@ VALUES = [
 ]
 
 
-def made(value: Any) -> Any:
-    return maker(type(value))(*(getattr(value, one.name) for one in fields(value)))
+def field_values(value: Any) -> list[Any]:
+    return [getattr(value, field.name) for field in fields(value)]
+
+
+def construct_fast(value: Any) -> Any:
+    return fast_constructor(type(value))(*field_values(value))
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_value_made_fast_is_that_of_the_constructor(value: Any) -> None:
-    found = made(value)
-    assert (type(found), found, repr(found)) == (type(value), value, repr(value))
-    assert pickle.loads(pickle.dumps(found)) == copy.deepcopy(found) == value
+def test_a_fast_value_equals_that_of_the_constructor(value: Any) -> None:
+    fast = construct_fast(value)
+    assert (type(fast), fast, repr(fast)) == (type(value), value, repr(value))
+    assert pickle.loads(pickle.dumps(fast)) == copy.deepcopy(fast) == value
 
 
-def test_a_value_made_fast_is_frozen() -> None:
+def test_a_fast_value_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
-        made(ITEM).title = "B"
+        construct_fast(ITEM).title = "B"
 
 
-def test_no_field_is_forgotten() -> None:
+def test_a_missing_field_is_an_error() -> None:
     with pytest.raises(TypeError):
-        maker(Edge)("a", "b")
+        fast_constructor(Edge)("a", "b")
 
 
-def test_many_made_at_once_are_those_of_the_constructor() -> None:
-    twin, all_made = opened(Edge)
+def test_twins_frozen_together_equal_values_of_the_constructor() -> None:
+    twin, freeze = open_twin(Edge)
     edges = [Edge("a", str(number), space="acme") for number in range(3)]
-    found = all_made(
-        [*(twin(*(getattr(edge, one.name) for one in fields(edge))) for edge in edges), edges[0]]
-    )
-    assert found == [*edges, edges[0]] and {type(one) for one in found} == {Edge}
+    frozen = freeze([*(twin(*field_values(edge)) for edge in edges), edges[0]])
+    assert frozen == [*edges, edges[0]] and {type(edge) for edge in frozen} == {Edge}

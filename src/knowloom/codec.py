@@ -1,4 +1,4 @@
-"""Values to JSON and back, and copies of them: the one place that knows how an item or an edge looks outside of Python."""
+"""Items and edges as JSON and back, their copies, fingerprints and versions."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
-from knowloom.construction import maker
+from knowloom.construction import fast_constructor
 from knowloom.errors import Conflict
 from knowloom.model import Change, Edge, Item, Key, Kind
 
 T = TypeVar("T", bound=Item | Edge)
 
+DIGEST_LIMIT = 2**128  # sums of fingerprints wrap around here
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
-# Made once: `json.dumps` makes an encoder on every call that wants more than the defaults, a third of the time for a short value.
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_in_order = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+# `json.dumps` constructs an encoder per call for any other than its defaults: a third of the time
+# of a short value.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_encode_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
 def item_to_dict(item: Item) -> dict[str, Any]:
-    """Every field that differs from its default, as JSON would hold it."""
-    row = _changed(item, _ITEM_DEFAULTS)
+    """Return every field that differs from its default, as JSON values."""
+    row = _without_defaults(item, _ITEM_DEFAULTS)
     for name in _TIMES:
         if name in row:
             row[name] = time_to_text(row[name])
@@ -37,7 +39,7 @@ def item_to_dict(item: Item) -> dict[str, Any]:
 
 
 def item_from_dict(row: Mapping[str, Any]) -> Item:
-    """The inverse of `item_to_dict`; the row is trusted (see ingest/check for rows of users)."""
+    """Invert `item_to_dict`; the row is trusted (`validation` has rows of users)."""
     values = {**_ITEM_DEFAULTS, "properties": {}, **row}
     for name in _TIMES:
         if name in row:
@@ -46,119 +48,112 @@ def item_from_dict(row: Mapping[str, Any]) -> Item:
         values["kind"] = Kind(values["kind"])
     if "tags" in row:
         values["tags"] = tuple(values["tags"])
-    return _item(*values.values())
+    return _new_item(*values.values())
 
 
 def edge_to_dict(edge: Edge) -> dict[str, Any]:
-    row = _changed(edge, _EDGE_DEFAULTS)
+    """Return every field that differs from its default."""
+    row = _without_defaults(edge, _EDGE_DEFAULTS)
     if "weight" in row:
-        row["weight"] = float(
-            row["weight"]
-        )  # 2 and 2.0 are the same weight, and stores give back the latter
+        row["weight"] = float(row["weight"])  # 1 and 1.0 are the same weight; stores return 1.0
     return row
 
 
 def edge_from_dict(row: Mapping[str, Any]) -> Edge:
+    """Invert `edge_to_dict`."""
     return Edge(**row)
 
 
-def apart(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The same properties, which no change to these can change."""
-    return (
-        {
-            name: deepcopy(value) if isinstance(value, dict | list) else value
-            for name, value in properties.items()
-        }
-        if properties
-        else {}
-    )
+def copy_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a deep copy."""
+    return {
+        name: deepcopy(value) if isinstance(value, dict | list) else value
+        for name, value in properties.items()
+    }
 
 
-def given(value: T) -> T:
-    """The same item or edge, for somebody who may change its properties: nobody else has these."""
-    made, fields_of, place = _GIVEN[type(value)]
-    values = list(fields_of(value))
-    values[place] = apart(values[place])
-    return cast(T, made(*values))
+def copy_value(value: T) -> T:
+    """Return an equal item or edge whose properties the caller may change."""
+    construct, field_values, index = _COPYING[type(value)]
+    values = list(field_values(value))
+    values[index] = copy_properties(values[index])
+    return cast(T, construct(*values))
 
 
-def given_change(change: Change) -> Change:
-    return change if change.before is None else replace(change, before=given(change.before))
+def copy_change(change: Change) -> Change:
+    """Return an equal change whose item or edge the caller may change."""
+    return change if change.before is None else replace(change, before=copy_value(change.before))
 
 
 def to_json(value: object) -> str:
-    """Compact, stable, and readable in any script."""
-    return _compact(value)
+    """Return compact JSON, with non-ASCII characters as they are."""
+    return _encode(value)
 
 
 def time_to_text(time: datetime) -> str:
-    """UTC with a Z, microseconds only when there are any."""
+    """Return ISO 8601 in UTC with a Z, with microseconds only if there are any."""
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def text_to_time(text: str) -> datetime:
-    """ISO 8601; a time without a zone is taken as UTC."""
+    """Parse ISO 8601; a time without a zone is UTC."""
     time = datetime.fromisoformat(text)
-    if time.tzinfo is UTC:  # as knowloom writes them
+    if time.tzinfo is UTC:  # as `time_to_text` writes them
         return time
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def fingerprint(row: Mapping[str, Any]) -> int:
-    """A 128-bit number for one row. A set of rows is named by the sum of its numbers, so it can be kept up to date row by row."""
-    text = _in_order(row)
+    """Return a 128-bit hash of a row.
+
+    The digest of a set of rows is the sum of their fingerprints, so it can be updated row by row.
+    """
+    text = _encode_sorted(row)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest())
 
 
 def content_fingerprint(item: Item) -> int:
-    """The number of what an item says, without the times at which it was written."""
-    return fingerprint(
-        {
-            name: value
-            for name, value in item_to_dict(item).items()
-            if name not in ("created_at", "updated_at")
-        }
-    )
+    """Return the fingerprint of an item without the times of its writes."""
+    row = item_to_dict(item)
+    row.pop("created_at", None)
+    row.pop("updated_at", None)
+    return fingerprint(row)
 
 
 def version(item: Item | None) -> str:
-    """Names the stored state of an item; "" for one that is not there."""
+    """Return the version of the stored state of an item; "" for a missing one."""
     return "" if item is None else f"{fingerprint(item_to_dict(item)):032x}"[:16]
 
 
 def check_version(key: Key, expected: str, stored: Item | None) -> None:
-    """A Conflict when the stored item is not in the expected state."""
-    if version(stored) != expected:
-        found = f"has the version {version(stored)!r}" if stored else "does not exist"
-        wanted = f"not {expected!r}" if expected else "yet it must be new"
-        raise Conflict(f"item {key[1]!r} of space {key[0]!r} {found}, {wanted}", "version_mismatch")
+    """Raise Conflict if the stored item does not have the expected version."""
+    actual = version(stored)
+    if actual != expected:
+        state = f"has version {actual!r}" if stored else "does not exist"
+        rule = f"expected {expected!r}" if expected else "but must be new"
+        raise Conflict(f"item {key[1]!r} in space {key[0]!r} {state}, {rule}", "version_mismatch")
 
 
-SUM_LIMIT = 2**128  # sums of fingerprints wrap around here
+def format_digest(digest: int) -> str:
+    """Return a sum of fingerprints as it is stored and shown."""
+    return f"{digest % DIGEST_LIMIT:032x}"
 
 
-def sum_text(digest: int) -> str:
-    """A sum of fingerprints as it is stored and shown."""
-    return f"{digest % SUM_LIMIT:032x}"
-
-
-def _changed(value: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _without_defaults(value: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     row = {name: getattr(value, name) for name in defaults}
-    return {name: found for name, found in row.items() if found != defaults[name]}
+    return {name: item for name, item in row.items() if item != defaults[name]}
 
 
-def _default(one: Field[Any]) -> Any:
-    if one.default is not MISSING:
-        return one.default
-    return one.default_factory() if one.default_factory is not MISSING else MISSING
+def _default(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return field.default_factory() if field.default_factory is not MISSING else MISSING
 
 
-_ITEM_DEFAULTS = {one.name: _default(one) for one in fields(Item)}
-_item = maker(Item)
-_EDGE_DEFAULTS = {one.name: _default(one) for one in fields(Edge)}
-_GIVEN: dict[
-    type, tuple[Any, Any, int]
-] = {  # how to make one, to read its fields, and the place of its properties among them
-    Item: (_item, attrgetter(*_ITEM_DEFAULTS), list(_ITEM_DEFAULTS).index("properties")),
-    Edge: (maker(Edge), attrgetter(*_EDGE_DEFAULTS), list(_EDGE_DEFAULTS).index("properties")),
+_ITEM_DEFAULTS = {field.name: _default(field) for field in fields(Item)}
+_EDGE_DEFAULTS = {field.name: _default(field) for field in fields(Edge)}
+_new_item, _new_edge = fast_constructor(Item), fast_constructor(Edge)
+_COPYING: dict[type, tuple[Any, Any, int]] = {  # constructor, fields, index of the properties
+    Item: (_new_item, attrgetter(*_ITEM_DEFAULTS), list(_ITEM_DEFAULTS).index("properties")),
+    Edge: (_new_edge, attrgetter(*_EDGE_DEFAULTS), list(_EDGE_DEFAULTS).index("properties")),
 }

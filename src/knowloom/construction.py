@@ -1,4 +1,4 @@
-"""Make frozen values, and round numbers, fast, where a request does it hundreds of times."""
+"""Fast construction of frozen values and fast rounding, for the hot paths of a request."""
 
 from __future__ import annotations
 
@@ -11,38 +11,42 @@ import numpy.typing as npt
 
 T = TypeVar("T")
 
-DIGITS = 6  # of a score: what differs by less is a tie, on every machine
+SCORE_DIGITS = 6  # scores that differ by less are a tie, on every machine
 
 
 def round_scores(values: Sequence[float] | npt.NDArray[np.float64]) -> list[float]:
-    """The numbers with six digits; `round` takes six times as long for each."""
-    found: list[float] = (
-        np.asarray(values).round(DIGITS).tolist()
-    )  # by the method: `np.round` takes twice as long for few
-    return found
+    """Round to SCORE_DIGITS, in a sixth of the time of `round`."""
+    # The method: `np.round` takes twice as long for few values.
+    scores: list[float] = np.asarray(values).round(SCORE_DIGITS).tolist()
+    return scores
 
 
 def open_twin(cls: type[T]) -> tuple[Callable[..., Any], Callable[[list[Any]], list[T]]]:
-    """An open twin of a frozen dataclass with slots, and what turns the twins in a list into values of the class, in place. A twin wants
-    every field, in order. A frozen class sets each field by a call; an open one that has the same slots can be given the class afterwards."""
-    twin: Any = make_dataclass(f"Open{cls.__name__}", [one.name for one in fields(cls)], slots=True)  # type: ignore[arg-type]
+    """Return a mutable twin of a frozen dataclass with slots, and a function that freezes twins.
 
-    def made(twins: list[Any]) -> list[T]:
+    A frozen dataclass sets each field by a call. A mutable one with the same slots is constructed
+    in a third of the time and can be given the frozen class afterwards. The twin takes every field,
+    in order; the function freezes the twins of a list in place.
+    """
+    names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+    twin: Any = make_dataclass(f"Open{cls.__name__}", names, slots=True)
+
+    def freeze(twins: list[Any]) -> list[T]:
         for value in twins:
             if value.__class__ is twin:
                 value.__class__ = cls
         return twins
 
-    return twin, made
+    return twin, freeze
 
 
 def fast_constructor(cls: type[T]) -> Callable[..., T]:
-    """A constructor of a frozen dataclass with slots that wants every field, in order, and takes a third of the time (see `opened`)."""
+    """Return a fast constructor of a frozen dataclass with slots; it takes all fields in order."""
     twin, _ = open_twin(cls)
 
-    def make(*values: Any) -> T:
+    def construct(*values: Any) -> T:
         value = twin(*values)
         value.__class__ = cls
         return value  # type: ignore[no-any-return]
 
-    return make
+    return construct

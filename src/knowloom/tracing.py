@@ -1,4 +1,4 @@
-"""How long each step of a request took. Spans add up by name and come back in the answer's stats."""
+"""Timings of the steps of a request. Spans of one name add up and are part of its stats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _timings: ContextVar[dict[str, float] | None] = ContextVar("timings", default=No
 
 
 @contextmanager
-def traced() -> Iterator[dict[str, float]]:
+def collect_timings() -> Iterator[dict[str, float]]:
     """Collect the spans of the block, in milliseconds by name."""
     timings: dict[str, float] = {}
     token = _timings.set(timings)
@@ -23,7 +23,7 @@ def traced() -> Iterator[dict[str, float]]:
 
 @contextmanager
 def span(name: str) -> Iterator[None]:
-    """Time a step; costs next to nothing when nobody is collecting."""
+    """Time a step; it costs next to nothing outside of `collect_timings`."""
     timings = _timings.get()
     started = perf_counter()
     try:
