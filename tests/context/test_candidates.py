@@ -35,25 +35,29 @@ def hits(name: str, count: int, best: float) -> tuple[Hit, ...]:
 
 
 def test_what_was_found_is_left_out_where_links_lead_to_text_enough_that_is_worth_more() -> None:
-    found, led = hits("f", 40, 0.5), hits("l", 20, 0.9)
-    kept, others = _drop_surplus([SectionCandidates(FOUND, found), SectionCandidates(LED, led)])
-    assert kept.hits == found[:16] and others.hits == led
+    searched, led = hits("f", 40, 0.5), hits("l", 20, 0.9)
+    trimmed, others = _drop_surplus(
+        [SectionCandidates(FOUND, searched), SectionCandidates(LED, led)]
+    )
+    assert trimmed.hits == searched[:16] and others.hits == led
 
 
 def test_the_best_of_what_was_found_stay_however_much_links_lead_to() -> None:
-    found, led = hits("f", 40, 0.5), hits("l", 60, 0.9)
-    kept, others = _drop_surplus([SectionCandidates(FOUND, found), SectionCandidates(LED, led)])
-    assert kept.hits == found[:MIN_CANDIDATES] and others.hits == led
+    searched, led = hits("f", 40, 0.5), hits("l", 60, 0.9)
+    trimmed, others = _drop_surplus(
+        [SectionCandidates(FOUND, searched), SectionCandidates(LED, led)]
+    )
+    assert trimmed.hits == searched[:MIN_CANDIDATES] and others.hits == led
 
 
 def test_what_is_found_and_worth_more_than_what_links_lead_to_stays() -> None:
-    found, led = hits("f", 40, 0.9), hits("l", 20, 0.5)
+    searched, led = hits("f", 40, 0.9), hits("l", 20, 0.5)
     assert (
-        _drop_surplus([SectionCandidates(FOUND, found), SectionCandidates(LED, led)])[0].hits
-        == found[:36]
+        _drop_surplus([SectionCandidates(FOUND, searched), SectionCandidates(LED, led)])[0].hits
+        == searched[:36]
     )
     revalued = tuple(
-        replace(hit, signals={"walk": 0.95}) if n > 30 else hit for n, hit in enumerate(found)
+        replace(hit, signals={"walk": 0.95}) if n > 30 else hit for n, hit in enumerate(searched)
     )
     assert _drop_surplus([SectionCandidates(FOUND, revalued), SectionCandidates(LED, led)])[
         0
@@ -64,31 +68,31 @@ def test_what_is_found_and_worth_more_than_what_links_lead_to_stays() -> None:
 
 
 def test_limits_shares_and_needs_that_were_asked_for_are_kept() -> None:
-    found, led = (
+    searched, led = (
         SectionCandidates(FOUND, hits("f", 40, 0.5)),
         SectionCandidates(LED, hits("l", 60, 0.9)),
     )
-    sure = replace(found, recipe=replace(FOUND, share=0.5))
-    limited = replace(found, recipe=replace(FOUND, limit=40, room=0))
+    sure = replace(searched, recipe=replace(FOUND, share=0.5))
+    limited = replace(searched, recipe=replace(FOUND, limit=40, room=0))
     needing = replace(led, needs=(((0,),),) * len(led.hits))
     for parts in (
-        [found],
-        [found, SectionCandidates(LED, ())],
+        [searched],
+        [searched, SectionCandidates(LED, ())],
         [sure, led],
         [limited, led],
-        [found, needing],
+        [searched, needing],
         [],
     ):
         assert _drop_surplus(parts) == parts
 
 
 def test_parts_that_are_sure_of_a_share_neither_lose_hits_nor_make_others_lose_them() -> None:
-    found, led = (
+    searched, led = (
         SectionCandidates(FOUND, hits("f", 40, 0.5)),
         SectionCandidates(LED, hits("l", 20, 0.9)),
     )
     sure = SectionCandidates(replace(FOUND, name="sure", share=0.5), hits("s", 40, 0.95))
-    assert _drop_surplus([sure, found, led]) == [sure, *_drop_surplus([found, led])]
+    assert _drop_surplus([sure, searched, led]) == [sure, *_drop_surplus([searched, led])]
 
 
 def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
@@ -112,10 +116,10 @@ def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
             [Item(f"l{n:02}", "s", text=f"quay {filler}") for n in range(20)],
             [Edge("f00", f"l{n:02}", space="s") for n in range(20)],
         )
-        found = kb.explain("refund policy deadline", spaces=["s"], max_tokens=2000)
-        assert 2000 * CHARACTERS_PER_TOKEN // 250 < found.stats.candidates < 60
-        (told,) = [one for one in found.left_out if one.hit.item.id == "f39"]
-        assert "those before it have text enough" in told.reason
+        context = kb.explain("refund policy deadline", spaces=["s"], max_tokens=2000)
+        assert 2000 * CHARACTERS_PER_TOKEN // 250 < context.stats.candidates < 60
+        (omission,) = [entry for entry in context.left_out if entry.hit.item.id == "f39"]
+        assert "those before it have text enough" in omission.reason
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -185,8 +189,8 @@ def test_there_is_a_limit_to_candidates_and_who_is_behind_it_is_told_so(
     monkeypatch.setattr("knowloom.recipes.MAX_CANDIDATES", 120)
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item(f"f{n:03}", "s", text="refund") for n in range(150)])
-        told = kb.explain("refund", spaces=["s"], max_tokens=4000, recipe="search")
-        assert told.stats.candidates == 120
-        assert [one.reason for one in told.left_out if one.hit.item.id == "f130"] == [
+        context = kb.explain("refund", spaces=["s"], max_tokens=4000, recipe="search")
+        assert context.stats.candidates == 120
+        assert [entry.reason for entry in context.left_out if entry.hit.item.id == "f130"] == [
             "number 131 of the candidates, the limit is 120"
         ]

@@ -64,8 +64,8 @@ def problems(
 
 
 def needed(size: int) -> st.SearchStrategy[tuple[Picks, ...]]:
-    one = st.lists(st.integers(0, size - 1), min_size=1, max_size=2).map(tuple)
-    return st.lists(one, max_size=2).map(tuple)
+    need = st.lists(st.integers(0, size - 1), min_size=1, max_size=2).map(tuple)
+    return st.lists(need, max_size=2).map(tuple)
 
 
 def cost(group: OfferGroup, picks: Sequence[int]) -> int:
@@ -112,10 +112,10 @@ def best(groups: Sequence[OfferGroup], budget: int) -> int:
     """The most value, when what a group made of its share counts as spent and the rest may go to any group."""
     totals = {0: 0}  # tokens spent, the best value for them
     for group in groups:
-        own = alone(group)[1]
+        used = alone(group)[1]
         reachable: dict[int, int] = {}
         for picks in ways(group):
-            spent = max(own, cost(group, picks))
+            spent = max(used, cost(group, picks))
             reachable[spent] = max(reachable.get(spent, 0), worth(group, picks))
         joined: dict[int, int] = {}
         for (before, gained), (spent, value) in product(totals.items(), reachable.items()):
@@ -126,19 +126,19 @@ def best(groups: Sequence[OfferGroup], budget: int) -> int:
 
 
 def best_with_needs(groups: Sequence[OfferGroup], budget: int) -> int:
-    every = product(*(list(ways(group)) for group in groups))
+    combinations = product(*(list(ways(group)) for group in groups))
     return max(
         sum(worth(group, picks) for group, picks in zip(groups, parts, strict=True))
-        for parts in every
+        for parts in combinations
         if sum(cost(group, picks) for group, picks in zip(groups, parts, strict=True)) <= budget
         and not broken(groups, [pick for picks in parts for pick in picks])
     )
 
 
 def broken(groups: Sequence[OfferGroup], picks: Sequence[int]) -> bool:
-    every = [offer for group in groups for offer in group.offers]
+    offers = [offer for group in groups for offer in group.offers]
     taken = {number for number, pick in enumerate(picks) if pick >= 0}
-    return any(not taken & set(need) for number in taken for need in every[number].needs)
+    return any(not taken & set(need) for number in taken for need in offers[number].needs)
 
 
 def assert_possible(groups: Sequence[OfferGroup], budget: int, choice: Choice) -> None:
@@ -413,15 +413,15 @@ def some_offer(chance: random.Random, worth: int) -> Offer:
         Option(tokens * chance.randint(10, 90) // 100, max(2, worth * 35 // 100)),
         Option(chance.randint(0, 15), max(1, worth // 20)),
     ]
-    found = [
+    options = [
         Option(tokens, max(3, worth)),
         *(option for option in shorter if chance.random() < 0.6),
     ]
     return Offer(
         tuple(
-            chance.sample(found, len(found))
+            chance.sample(options, len(options))
             if chance.random() < 0.1
-            else found
+            else options
             if chance.random() < 0.9
             else ()
         )

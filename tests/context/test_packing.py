@@ -47,7 +47,7 @@ def random_cases() -> list[Case]:
 def blocks(context: Context) -> list[tuple[str, list[str]]]:
     shown = get_layout(context.query.format)
     return [
-        (fragment.name, [shown.block(one.hit, one.form) for one in fragment.chosen])
+        (fragment.name, [shown.block(block.hit, block.form) for block in fragment.chosen])
         for fragment in context.fragments
     ]
 
@@ -102,10 +102,12 @@ def test_every_candidate_is_either_shown_or_left_out_with_a_reason(random_cases)
     for case in random_cases:
         context = case.context
         keys = [hit.item.key for hit in context.hits] + [
-            one.hit.item.key for one in context.left_out
+            entry.hit.item.key for entry in context.left_out
         ]
         assert len(keys) == len(set(keys)) == context.stats.candidates
-        assert all(one.reason and one.fragment in ids_of_parts(context) for one in context.left_out)
+        assert all(
+            entry.reason and entry.fragment in ids_of_parts(context) for entry in context.left_out
+        )
 
 
 def ids_of_parts(context: Context) -> list[str]:
@@ -147,14 +149,14 @@ def test_the_same_request_gives_the_same_bytes(random_cases):
 def test_what_is_called_too_large_does_not_fit_alone_and_what_is_outweighed_does(random_cases):
     for case in random_cases[:: max(1, len(random_cases) // 200)]:
         query = case.context.query
-        for one in case.context.left_out[:5]:
+        for entry in case.context.left_out[:5]:
             alone = pack(
-                [SectionCandidates(recipe_of(case, one.fragment), (one.hit,))],
+                [SectionCandidates(recipe_of(case, entry.fragment), (entry.hit,))],
                 query.max_tokens,
                 get_layout(query.format),
                 get_counter(query.model),
             )
-            assert one.reason.startswith("outweighed" if alone.text else "too large")
+            assert entry.reason.startswith("outweighed" if alone.text else "too large")
 
 
 def recipe_of(case: Case, name: str) -> Recipe:
@@ -192,9 +194,9 @@ def paragraph(chance: random.Random, number: int) -> Item:
 def test_no_part_has_more_than_the_most_it_may_have(random_cases):
     for case in random_cases:
         if case.options["recipe"] == RECIPES[4] and case.context.query.max_tokens is not None:
-            most = {"first": 0.6, "linked": 0.5}
+            caps = {"first": 0.6, "linked": 0.5}
             assert all(
-                fragment.tokens <= most[fragment.name] * case.context.query.max_tokens
+                fragment.tokens <= caps[fragment.name] * case.context.query.max_tokens
                 for fragment in case.context.fragments
             )
 
@@ -303,10 +305,10 @@ hits = st.builds(
     st.sampled_from(list(FORMATS)),
     st.sampled_from(MODELS),
 )
-def test_no_text_however_strange_makes_a_context_too_long(found, budget, name, model):
+def test_no_text_however_strange_makes_a_context_too_long(sections, budget, name, model):
     parts = [
         SectionCandidates(Recipe(f"part{number}", share=0.4), tuple(many))
-        for number, many in enumerate(found)
+        for number, many in enumerate(sections)
     ]
     fitted = pack(parts, budget, get_layout(name), get_counter(model))
     assert fitted.tokens == get_counter(model).count(fitted.text) <= budget
@@ -317,8 +319,8 @@ def test_no_text_however_strange_makes_a_context_too_long(found, budget, name, m
 def test_each_token_more_is_kept_to(name, model):
     chance = random.Random(7)
     parts = [
-        SectionCandidates(Recipe("one", share=0.5), found(chance, 8)),
-        SectionCandidates(Recipe("two", share=0.5), found(chance, 8)),
+        SectionCandidates(Recipe("one", share=0.5), random_hits(chance, 8)),
+        SectionCandidates(Recipe("two", share=0.5), random_hits(chance, 8)),
     ]
     for budget in range(0, 400, 7):
         fitted = pack(parts, budget, get_layout(name), get_counter(model))
@@ -330,8 +332,8 @@ def test_each_token_more_is_kept_to(name, model):
 def test_where_counts_add_up_the_first_solution_fits(name, model, monkeypatch):
     chance = random.Random(7)
     parts = [
-        SectionCandidates(Recipe("one", share=0.5), found(chance, 8)),
-        SectionCandidates(Recipe("two", share=0.5), found(chance, 8)),
+        SectionCandidates(Recipe("one", share=0.5), random_hits(chance, 8)),
+        SectionCandidates(Recipe("two", share=0.5), random_hits(chance, 8)),
     ]
     monkeypatch.setattr(packing, "MAX_ATTEMPTS", 1)
     assert all(
@@ -340,7 +342,7 @@ def test_where_counts_add_up_the_first_solution_fits(name, model, monkeypatch):
     )
 
 
-def found(chance: random.Random, many: int) -> tuple[Hit, ...]:
+def random_hits(chance: random.Random, many: int) -> tuple[Hit, ...]:
     return tuple(
         Hit(replace(random_item(chance, number), text=random_text(chance, 20)), chance.random())
         for number in range(many)
@@ -396,8 +398,8 @@ def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, mo
 
 @pytest.mark.parametrize("field", ["title", "text", "summary", "properties"])
 def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
-    kept = TwoGenerationCache("test", 100)
-    monkeypatch.setattr(packing, "_cache", kept)
+    cache = TwoGenerationCache("test", 100)
+    monkeypatch.setattr(packing, "_cache", cache)
     for size in (10, packing.MAX_CACHED_CHARACTERS + 5):
         large = "word " * (size // 5)
         item = Item(
@@ -409,4 +411,4 @@ def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
             get_layout("markdown"),
             get_counter("gpt-4"),
         )
-    assert [key[4] for key in kept] == ["i10"]
+    assert [key[4] for key in cache] == ["i10"]

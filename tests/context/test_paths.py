@@ -61,14 +61,14 @@ def kb() -> Iterator[knowloom.Engine]:
         yield engine
 
 
-def told(kb: knowloom.Engine, **options: Any) -> dict[str, str]:
+def paths_of(kb: knowloom.Engine, **options: Any) -> dict[str, str]:
     return {
         hit.item.id: hit.via for hit in kb.context(ASK, spaces=["s"], paths=True, **options).hits
     }
 
 
 def test_every_linked_item_tells_its_chain_by_titles_and_a_found_one_tells_none(kb):
-    assert told(kb) == {"playbook": "", "chargeback": FIRST, "desk": BOTH}
+    assert paths_of(kb) == {"playbook": "", "chargeback": FIRST, "desk": BOTH}
 
 
 def test_markdown_has_one_heading_for_it_and_plain_one_line_that_is_not_indented(kb):
@@ -88,9 +88,9 @@ def test_markdown_has_one_heading_for_it_and_plain_one_line_that_is_not_indented
 
 @pytest.mark.parametrize(("name", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_json_and_yaml_have_a_field_for_it(kb, name, read):
-    found = read(kb.context(ASK, spaces=["s"], paths=True, format=name).text)["context"]
-    assert [one["via"] for one in found] == [FIRST, BOTH]
-    assert found[0]["properties"] == {"via": "a phone"}
+    rows = read(kb.context(ASK, spaces=["s"], paths=True, format=name).text)["context"]
+    assert [row["via"] for row in rows] == [FIRST, BOTH]
+    assert rows[0]["properties"] == {"via": "a phone"}
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -101,8 +101,8 @@ def test_every_form_tells_it(kb, name):
             Recipe("linked", "walk", depth=2, limit=9, forms=(form,)),
         ]
         context = kb.context(ASK, spaces=["s"], paths=True, format=name, recipe=recipe)
-        for one in context.fragments[1].chosen:
-            text = FORMATS[name].block(one.hit, form)
+        for block in context.fragments[1].chosen:
+            text = FORMATS[name].block(block.hit, form)
             assert (json.dumps(FIRST)[1:-1] if name in ("json", "yaml") else FIRST) in text
 
 
@@ -165,11 +165,11 @@ def test_what_has_no_title_is_told_by_its_id_and_a_long_title_is_shortened():
         ("s", "a"): Item("a", "s", title="word " * 2000),
         ("s", "b"): Item("b", "s", title="\n"),
     }
-    said = describe_path([edge], items)
-    assert said.endswith(' is similar to "b"')
-    assert said.startswith('"word word')
-    assert "wor …" not in said
-    assert len(said) < 150
+    path = describe_path([edge], items)
+    assert path.endswith(' is similar to "b"')
+    assert path.startswith('"word word')
+    assert "wor …" not in path
+    assert len(path) < 150
     assert len(describe_path([edge], {("s", "a"): Item("a", "s", title="漢" * 10_000)})) < 150
 
 
@@ -187,12 +187,12 @@ def test_a_title_cannot_forge_a_link(name):
         [Edge("a", "b", 'x" y', space="s")],
         {("s", "a"): Item("a", "s", title=forged), ("s", "b"): Item("b", "s", title="B\\")},
     )
-    assert [json.loads(one) for one in re.findall(r'"(?:[^"\\]|\\.)*"', linked)] == [
+    assert [json.loads(text) for text in re.findall(r'"(?:[^"\\]|\\.)*"', linked)] == [
         forged,
         'x" y',
         "B\\",
     ]
-    found = Hit(
+    hit = Hit(
         Item(
             "f",
             "s",
@@ -201,7 +201,7 @@ def test_a_title_cannot_forge_a_link(name):
         ),
         1.0,
     )
-    text = FORMATS[name].block(found, Form.WHOLE)
+    text = FORMATS[name].block(hit, Form.WHOLE)
     assert (
         not [line for line in text.splitlines() if line.startswith(("via:", "#### via:"))]
         or name == "markdown"
@@ -259,11 +259,11 @@ def test_however_strange_titles_and_types_are_the_path_is_one_line_of_its_own(
 )
 @settings(deadline=None, max_examples=60)
 def test_no_path_however_strange_makes_a_context_too_long(
-    found: list[Item], budget: int, name: str, model: str, chain: list[Edge]
+    found_items: list[Item], budget: int, name: str, model: str, chain: list[Edge]
 ) -> None:
     hits = tuple(
-        Hit(one, 0.5, via=describe_path(chain[: number + 1], {("s", "a"): one}))
-        for number, one in enumerate(found)
+        Hit(item, 0.5, via=describe_path(chain[: number + 1], {("s", "a"): item}))
+        for number, item in enumerate(found_items)
     )
     fitted = pack(
         [SectionCandidates(Recipe("linked"), hits)], budget, FORMATS[name], get_counter(model)
@@ -297,10 +297,10 @@ def test_the_same_item_with_another_path_is_not_taken_from_memory():
     assert len(texts) == 3
 
 
-@pytest.mark.parametrize("given", [1, "yes", None])
-def test_what_is_neither_true_nor_false_is_refused(kb, given):
-    with pytest.raises(Invalid, match="paths must be True or False"):
-        kb.context(ASK, spaces=["s"], paths=given)
+@pytest.mark.parametrize("value", [1, "yes", None])
+def test_what_is_neither_true_nor_false_is_refused(kb, value):
+    with pytest.raises(Invalid, match="paths must be true or false"):
+        kb.context(ASK, spaces=["s"], paths=value)
 
 
 def test_explain_tells_titles_beside_a_text_without_paths(kb):
@@ -308,7 +308,7 @@ def test_explain_tells_titles_beside_a_text_without_paths(kb):
     assert describe_match(context.hits[2]) == f"{BOTH} (weight 1.0)"
     assert context.text == kb.context(ASK, spaces=["s"]).text
     small = kb.explain(ASK, spaces=["s"], max_tokens=30)
-    assert {one.hit.item.id: one.hit.via for one in small.left_out}["desk"] == BOTH
+    assert {entry.hit.item.id: entry.hit.via for entry in small.left_out}["desk"] == BOTH
 
 
 def test_contexts_with_paths_go_over_the_wire_whole(kb):
@@ -323,8 +323,8 @@ def test_a_client_gets_what_the_engine_gives(kb):
     with serving(kb) as url, Client(url) as client:
         for more in ({}, {"bm25_weight": 1.0}):
             here, there = (
-                one.context(ASK, spaces=["s"], paths=True, now="2026-01-01T00:00:00Z", **more)
-                for one in (kb, client)
+                source.context(ASK, spaces=["s"], paths=True, now="2026-01-01T00:00:00Z", **more)
+                for source in (kb, client)
             )
             assert (there.text, there.digest, there.hits) == (here.text, here.digest, here.hits)
             assert FIRST in there.text
@@ -338,18 +338,18 @@ def http(kb: knowloom.Engine) -> Iterator[TestClient]:
         yield client
 
 
-def asked(http: TestClient, **more: Any) -> dict[str, Any]:
+def post(http: TestClient, **more: Any) -> dict[str, Any]:
     answer = http.post("/api/context", json={"query": ASK, "tenant_ids": ["s"]} | more)
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 def test_the_service_tells_paths_on_request(http):
-    assert "via" not in asked(http)["context"][0]
-    found = asked(http, paths=True, format="markdown")
-    assert [one["via"] for one in found["context"]] == [FIRST, BOTH]
-    assert f"#### via: {FIRST}\n" in found["text"]
+    assert "via" not in post(http)["context"][0]
+    body = post(http, paths=True, format="markdown")
+    assert [row["via"] for row in body["context"]] == [FIRST, BOTH]
+    assert f"#### via: {FIRST}\n" in body["text"]
     answer = http.post("/api/context", json={"query": ASK, "tenant_ids": ["s"], "paths": "yes"})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "paths")
 
@@ -364,7 +364,7 @@ def test_an_agent_of_the_service_tells_paths_too(kb, http):
     )
     assert (
         '"Refund request" uses "Ledger"'
-        in asked(http, agent="copilot", paths=True, format="plain")["text"]
+        in post(http, agent="copilot", paths=True, format="plain")["text"]
     )
 
 
@@ -381,38 +381,39 @@ def test_a_walk_of_the_service_leads_towards_the_question_and_tells_the_document
     )
     kb.add([], [weight("far"), *[weight(f"n{n}") for n in range(3)]])
     usual, walked = (
-        asked(http, entry_types=["faq"], expansion=one)["context"] for one in ("neighbours", "walk")
+        post(http, entry_types=["faq"], expansion=expansion)["context"]
+        for expansion in ("neighbours", "walk")
     )
     assert (
-        {one["id"] for one in usual}
-        == {one["id"] for one in walked}
+        {row["id"] for row in usual}
+        == {row["id"] for row in walked}
         == {"far", "n0", "n1", "n2", "chargeback", "desk"}
     )
-    for one in (*usual, *walked):
-        assert one["path"][0] == "playbook"
-        assert one["distance"] == len(one["path"]) - 1
+    for row in (*usual, *walked):
+        assert row["path"][0] == "playbook"
+        assert row["distance"] == len(row["path"]) - 1
     scores = [
-        {one["id"]: (one["score"], one["edge_type"]) for one in found} for found in (usual, walked)
+        {row["id"]: (row["score"], row["edge_type"]) for row in rows} for rows in (usual, walked)
     ]
     assert scores[0] == scores[1]
     assert scores[1]["far"] == (0.1, "related")
     assert [
-        one["id"]
-        for one in asked(http, entry_types=["faq"], expansion="walk", context_limit=1)["context"]
+        row["id"]
+        for row in post(http, entry_types=["faq"], expansion="walk", context_limit=1)["context"]
     ] != [usual[-1]["id"]]
-    assert asked(http, entry_types=["faq"])["context"] == usual  # the default
+    assert post(http, entry_types=["faq"])["context"] == usual  # the default
 
 
 def test_a_walk_of_the_service_keeps_to_depth_types_and_switch(kb, http):
     for expansion in ("neighbours", "walk"):
         assert {
-            one["id"]
-            for one in asked(http, expansion=expansion, entry_types=["faq"], max_depth=1)["context"]
+            row["id"]
+            for row in post(http, expansion=expansion, entry_types=["faq"], max_depth=1)["context"]
         } == {"chargeback"}
-        assert asked(http, expansion=expansion, expand=False)["context"] == []
-        assert asked(http, expansion=expansion, max_depth=0)["context"] == []
+        assert post(http, expansion=expansion, expand=False)["context"] == []
+        assert post(http, expansion=expansion, max_depth=0)["context"] == []
         assert (
-            asked(http, expansion=expansion, entry_types=["faq"], expansion_types=["none such"])[
+            post(http, expansion=expansion, entry_types=["faq"], expansion_types=["none such"])[
                 "context"
             ]
             == []

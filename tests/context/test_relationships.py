@@ -56,13 +56,13 @@ def kb() -> Iterator[Engine]:
         yield kb
 
 
-def asked(kb: Engine, **options: Any) -> Context:
+def build(kb: Engine, **options: Any) -> Context:
     return kb.context(
         "alpha harbor beta harbor", spaces=["s"], **({"agent": "copilot", "now": NOW} | options)
     )
 
 
-def told(context: Context) -> list[str]:
+def relationship_ids(context: Context) -> list[str]:
     return [
         hit.item.id
         for fragment in context.fragments
@@ -73,7 +73,7 @@ def told(context: Context) -> list[str]:
 
 def test_links_between_what_is_shown_are_told_by_name_in_every_format(kb: Engine) -> None:
     expected = [("alpha harbor", "USES", "beta harbor"), ("beta harbor", "FEEDS", "gamma harbor")]
-    texts = {format: asked(kb, format=format).text for format in FORMATS}
+    texts = {format: build(kb, format=format).text for format in FORMATS}
     for source, type, target in expected:
         assert (
             f"- {source} --[{type}]--> {target}" in texts["markdown"]
@@ -108,11 +108,11 @@ def test_what_knowloom_noticed_what_is_forbidden_and_what_came_later_is_no_relat
             )
         ],
     )
-    found = kb.context(
+    context = kb.context(
         "alpha beta ship mast harbor", spaces=["s"], agent="copilot", as_of=NOW + timedelta(days=5)
     )
-    assert {"ship", "mast", "alpha", "gamma"} <= {hit.item.id for hit in found.hits}
-    types = {id.split("[")[1].split("]")[0] for id in told(found)}
+    assert {"ship", "mast", "alpha", "gamma"} <= {hit.item.id for hit in context.hits}
+    types = {id.split("[")[1].split("]")[0] for id in relationship_ids(context)}
     assert types == {"USES", "FEEDS", "CALLS"}
 
 
@@ -120,11 +120,11 @@ def test_what_knowloom_noticed_what_is_forbidden_and_what_came_later_is_no_relat
 def test_within_every_budget_a_link_has_both_of_its_ends(kb: Engine, format: str) -> None:
     seen = 0
     for budget in range(0, 260, 7):
-        found = asked(kb, max_tokens=budget, format=format)
-        shown = {hit.item.key for hit in found.hits}
-        links = [hit for hit in found.hits if hit.found_by == ("link",)]
+        context = build(kb, max_tokens=budget, format=format)
+        shown = {hit.item.key for hit in context.hits}
+        links = [hit for hit in context.hits if hit.found_by == ("link",)]
         assert all({hit.edge.source_key, hit.edge.target_key} <= shown for hit in links if hit.edge)
-        assert found.tokens == tokens.get_counter("gpt-4").count(found.text) <= budget
+        assert context.tokens == tokens.get_counter("gpt-4").count(context.text) <= budget
         seen += len(links)
     assert seen
 
@@ -150,9 +150,9 @@ def test_yaml_and_json_give_back_what_was_stored(
             [entity("a", source, "harbor"), entity("b", target, "harbor")],
             [Edge("a", "b", type, space="s", properties=properties)],
         )
-        own = agents.define_agent("own", min_score=0.0)
+        agent = agents.define_agent("own", min_score=0.0)
         for format, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-            row = read(kb.context("harbor", spaces=["s"], agent=own, format=format).text)[
+            row = read(kb.context("harbor", spaces=["s"], agent=agent, format=format).text)[
                 "relationships"
             ][0]
             assert row == {"from": source, "type": type, "to": target} | (
@@ -166,9 +166,9 @@ def test_no_name_can_forge_a_line(kb: Engine) -> None:
         [Edge("odd", "alpha", "X]--> beta harbor --[Y", 1.0, "s")],
     )
     for format in ("markdown", "plain"):
-        lines = asked(kb, format=format).text.split("\n")
+        lines = build(kb, format=format).text.split("\n")
         assert not any(line.startswith("- alpha harbor --[OWNS]") for line in lines)
-    assert '- "odd harbor' in asked(kb, format="plain").text
+    assert '- "odd harbor' in build(kb, format="plain").text
 
 
 @pytest.mark.parametrize(
@@ -178,13 +178,15 @@ def test_no_name_can_forge_a_line(kb: Engine) -> None:
 def test_a_request_says_how_many_links_its_agent_follows(
     kb: Engine, depth: int | None, reached: set[str]
 ) -> None:
-    own = agents.define_agent("own", min_score=0.35, weights=knowloom.Weights(match=0.0, title=1.0))
-    found = kb.context(
-        "beta", spaces=["s"], agent=own, now=NOW, **({} if depth is None else {"depth": depth})
+    agent = agents.define_agent(
+        "own", min_score=0.35, weights=knowloom.Weights(match=0.0, title=1.0)
+    )
+    context = kb.context(
+        "beta", spaces=["s"], agent=agent, now=NOW, **({} if depth is None else {"depth": depth})
     )
     ids = {
         hit.item.id
-        for fragment in found.fragments
+        for fragment in context.fragments
         for hit in fragment.hits
         if fragment.name == "related"
     }
@@ -192,26 +194,26 @@ def test_a_request_says_how_many_links_its_agent_follows(
 
 
 def test_recipes_with_depths_of_their_own_keep_them(kb: Engine) -> None:
-    own = Agent("own", knowloom.recipes.KNOWLEDGE)
+    agent = Agent("own", knowloom.recipes.KNOWLEDGE)
     by_agent, by_recipe = (
-        kb.context("far", spaces=["s"], depth=3, now=NOW, max_tokens=999, format="json", **one)
-        for one in ({"agent": own}, {"recipe": "knowledge"})
+        kb.context("far", spaces=["s"], depth=3, now=NOW, max_tokens=999, format="json", **options)
+        for options in ({"agent": agent}, {"recipe": "knowledge"})
     )
     assert by_agent.digest == by_recipe.digest
 
 
 @pytest.mark.parametrize("depth", [-1, 11, "2", 1.5, True])
 def test_a_depth_that_makes_no_sense_is_refused(kb: Engine, depth: object) -> None:
-    with pytest.raises(Invalid, match="depth must be a whole number from 0 to 10"):
-        asked(kb, depth=depth)
+    with pytest.raises(Invalid, match="depth must be an integer from 0 to 10"):
+        build(kb, depth=depth)
 
 
 def test_tiers_without_links_are_told_none(kb: Engine) -> None:
     assert (
-        "--[" not in asked(kb, tier="writer_pro", format="markdown").text
-        and asked(kb, tier="core").text == ""
+        "--[" not in build(kb, tier="writer_pro", format="markdown").text
+        and build(kb, tier="core").text == ""
     )
-    assert told(asked(kb, tier="teams")) == told(asked(kb))
+    assert relationship_ids(build(kb, tier="teams")) == relationship_ids(build(kb))
 
 
 def test_a_graph_that_is_down_leaves_an_answer_that_says_so() -> None:
@@ -222,9 +224,9 @@ def test_a_graph_that_is_down_leaves_an_answer_that_says_so() -> None:
     truth = MemoryStore()
     with Engine(Stores(truth, truth, truth, Down())) as kb:  # type: ignore[arg-type]
         kb.add([entity("alpha")])
-        found = asked(kb)
-    assert [hit.item.id for hit in found.hits] == ["alpha"] and {"related", "relationships"} == {
-        one.part for one in found.degraded
+        context = build(kb)
+    assert [hit.item.id for hit in context.hits] == ["alpha"] and {"related", "relationships"} == {
+        problem.part for problem in context.degraded
     }
 
 
@@ -233,7 +235,7 @@ def test_the_server_tells_them_and_explain_says_why(kb: Engine) -> None:
     asking = {"query": "alpha harbor beta harbor", "agent": "copilot", "format": "markdown"}
     answer = client.post("/api/context", json={**asking, "tenant_ids": ["s"]}).json()
     assert "- alpha harbor --[USES]--> beta harbor" in answer["text"]
-    row = next(one for one in answer["context"] if one["node_type"] == "USES")
+    row = next(row for row in answer["context"] if row["node_type"] == "USES")
     assert (row["edge_type"], row["path"], row["content"]["from"]) == (
         "USES",
         ["alpha", "beta"],
@@ -243,13 +245,13 @@ def test_the_server_tells_them_and_explain_says_why(kb: Engine) -> None:
         "/api/explain", json={**asking, "spaces": ["s"], "max_tokens": 60}
     ).json()
     assert any(
-        one["fragment"] == "relationships" and one["remedy"].startswith("max_tokens=")
-        for one in explained["left_out"]
+        entry["fragment"] == "relationships" and entry["remedy"].startswith("max_tokens=")
+        for entry in explained["left_out"]
     )
     whys = {
-        one["id"]: one["why"]
+        block["id"]: block["why"]
         for fragment in asked_whole(client, asking)["fragments"]
-        for one in fragment["chosen"]
+        for block in fragment["chosen"]
     }
     assert whys["alpha -[USES]-> beta"] == "links alpha to beta (weight .90)"
 
@@ -262,10 +264,10 @@ def asked_whole(client: TestClient, asking: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_a_link_says_supports_an_answer(kb: Engine) -> None:
-    found = knowloom.check_answer("Alpha harbor uses beta harbor.", asked(kb))
-    assert found.grounded and [one.item.id for one in found.sentences if one.item] == [
-        "alpha -[USES]-> beta"
-    ]
+    check = knowloom.check_answer("Alpha harbor uses beta harbor.", build(kb))
+    assert check.grounded and [
+        sentence.item.id for sentence in check.sentences if sentence.item
+    ] == ["alpha -[USES]-> beta"]
 
 
 def test_rules_are_told_in_words_not_as_they_are_run(kb: Engine) -> None:
@@ -282,7 +284,7 @@ def test_rules_are_told_in_words_not_as_they_are_run(kb: Engine) -> None:
             properties=rules,
         )
     )
-    text = asked(kb, format="markdown").text
+    text = build(kb, format="markdown").text
     assert (
         "Every system has an owner." in text and "constraint" not in text and "severity" not in text
     )
@@ -291,11 +293,11 @@ def test_rules_are_told_in_words_not_as_they_are_run(kb: Engine) -> None:
 def test_an_assembly_for_an_unknown_agent_is_refused_over_http_and_in_the_shell(
     kb: Engine, tmp_path: Path
 ) -> None:
-    told = "unknown agent 'nobody'; available: copilot, editor, simplifier, summarizer, tuning"
+    message = "unknown agent 'nobody'; available: copilot, editor, simplifier, summarizer, tuning"
     answer = TestClient(create_app(kb), base_url="http://127.0.0.1").post(
         "/api/assemble", json={"query": "x", "agent": "nobody"}
     )
-    assert (answer.status_code, answer.json()["detail"]) == (422, told)
+    assert (answer.status_code, answer.json()["detail"]) == (422, message)
     with knowloom.open(str(tmp_path / "k.db"), embedder=None) as file:
         file.add(entity("alpha"))
     shell = CliRunner().invoke(
@@ -311,7 +313,7 @@ def test_an_assembly_for_an_unknown_agent_is_refused_over_http_and_in_the_shell(
             "none",
         ],
     )
-    assert shell.exit_code == 1 and told in shell.stderr
+    assert shell.exit_code == 1 and message in shell.stderr
 
 
 def test_an_agent_understands_the_names_of_graph_options(tmp_path: Path) -> None:

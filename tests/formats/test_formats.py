@@ -69,7 +69,7 @@ def name_of(item: Item) -> str:
     return one_line(item.title) or one_line(item.id)
 
 
-def kept_hashes(text: str) -> str:
+def escape_hashes(text: str) -> str:
     """A heading's source text: hashes at its end need a backslash to be seen."""
     return re.sub(r"(^| )(#+)$", r"\1\\\2", text)
 
@@ -85,13 +85,15 @@ def section_title(name: str) -> str:
 
 
 def our_headings(sections: Document) -> list[tuple[str, int, str]]:
-    found = []
+    headings_of = []
     for name, pairs in sections.items():
-        found += [("h2", 0, kept_hashes(section_title(name)))] if pairs else []
-        found += [
-            ("h3", 0, kept_hashes(titled(item))) for item, form in pairs if form is not Form.POINTER
+        headings_of += [("h2", 0, escape_hashes(section_title(name)))] if pairs else []
+        headings_of += [
+            ("h3", 0, escape_hashes(titled(item)))
+            for item, form in pairs
+            if form is not Form.POINTER
         ]
-    return found
+    return headings_of
 
 
 def after(text: str) -> str:
@@ -189,10 +191,12 @@ class TestEveryFormat:
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_a_document_is_the_sum_of_its_parts(self, name: str) -> None:
-        parts, (one, two) = FORMATS[name], (block(name, item("one")), block(name, item("two")))
-        expected = parts.start + parts.opening("a") + one + parts.separator + two + parts.closing
-        expected += parts.section_separator + parts.opening("b") + one + parts.closing + parts.end
-        assert assemble(parts, [("a", [one, two]), ("none", []), ("b", [one])]).rstrip(
+        parts, (first, second) = FORMATS[name], (block(name, item("one")), block(name, item("two")))
+        expected = (
+            parts.start + parts.opening("a") + first + parts.separator + second + parts.closing
+        )
+        expected += parts.section_separator + parts.opening("b") + first + parts.closing + parts.end
+        assert assemble(parts, [("a", [first, second]), ("none", []), ("b", [first])]).rstrip(
             "\n"
         ) == expected.rstrip("\n")
 
@@ -379,12 +383,12 @@ class TestMarkdown:
     @settings(deadline=None, max_examples=100)
     def test_only_backslashes_and_one_fence_are_ever_added(self, text: str) -> None:
         text = text.replace("\r", "\n").rstrip()
-        kept = (
+        escaped = (
             re.sub(r"\n(`+|~+)\Z", "", escape_body(text))
             if escape_body(text).count("\n") > text.count("\n")
             else escape_body(text)
         )
-        assert re.sub(r"[\\ \t]", "", kept) == re.sub(r"[\\ \t]", "", text)
+        assert re.sub(r"[\\ \t]", "", escaped) == re.sub(r"[\\ \t]", "", text)
 
     @pytest.mark.parametrize(
         "title",
@@ -407,7 +411,7 @@ class TestMarkdown:
         whole = (item("text", title=title), Form.WHOLE)
         assert (
             headings(document("markdown", {"a": [whole, whole]}))
-            == [("h2", 0, "A")] + [("h3", 0, kept_hashes(one_line(title)))] * 2
+            == [("h2", 0, "A")] + [("h3", 0, escape_hashes(one_line(title)))] * 2
         )
 
     def test_hashes_at_the_end_of_a_title_are_not_dropped(self) -> None:
@@ -636,8 +640,8 @@ class TestYaml:
         "number", [1e16, 1.5e-7, -1e300, 5e-324, 0.1, -0.0, 10**30, -1, True, None]
     )
     def test_numbers_are_read_back_with_their_type(self, number: float | None) -> None:
-        found = yaml.safe_load(block("yaml", item(properties={"n": number})))[0]["properties"]["n"]
-        assert (repr(found), type(found)) == (repr(number), type(number))
+        value = yaml.safe_load(block("yaml", item(properties={"n": number})))[0]["properties"]["n"]
+        assert (repr(value), type(value)) == (repr(number), type(number))
 
     def test_texts_of_several_lines_are_not_quoted(self) -> None:
         assert "text: |-\n    # one: 'two'\n    \"three\" \n\n    four\n" in block(
@@ -666,8 +670,8 @@ class TestJson:
 
     def test_other_objects_are_written_as_their_text(self) -> None:
         facts = {"day": date(2024, 1, 2), "kind": Kind.NODE, "pair": (1, date(2024, 1, 3))}
-        found = json.loads(block("json", item(properties=facts)))["properties"]
-        assert found == {"day": "2024-01-02", "kind": "node", "pair": [1, "2024-01-03"]}
+        values = json.loads(block("json", item(properties=facts)))["properties"]
+        assert values == {"day": "2024-01-02", "kind": "node", "pair": [1, "2024-01-03"]}
 
 
 @pytest.mark.parametrize("name", ["markdown", "plain"])

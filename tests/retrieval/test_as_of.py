@@ -94,7 +94,7 @@ def test_profiles_and_rules_are_shown_as_they_were(kb: Engine, clock: Clock) -> 
         Item("rule", "s", Kind.RULE, text="one cup", subject="ada"),
     )
     write(kb, clock, 0, *first)
-    write(kb, clock, 5, *(replace(one, text="changed") for one in first))
+    write(kb, clock, 5, *(replace(item, text="changed") for item in first))
     text = kb.context("tea", spaces=["s"], recipe="profile", entity="ada", as_of=START + DAY).text
     assert "likes tea" in text and "one cup" in text and "changed" not in text
 
@@ -206,7 +206,7 @@ def test_an_entity_that_came_later_leads_nowhere(kb: Engine, clock: Clock) -> No
 def test_nothing_written_later_shows(writes: list[tuple[int, str, str]], moment: int) -> None:
     """The items found at a moment are, field by field, those that an engine knows to which nothing was written since."""
 
-    def known(upto: int) -> list[Item]:
+    def items_at(upto: int) -> list[Item]:
         clock = Clock()
         with Engine(open_stores("memory:", {}), None, clock) as kb:
             write(kb, clock, 0, Item("x", "s", text="tea"))
@@ -223,4 +223,4 @@ def test_nothing_written_later_shows(writes: list[tuple[int, str, str]], moment:
                 key=lambda item: item.id,
             )
 
-    assert known(99) == known(moment)
+    assert items_at(99) == items_at(moment)

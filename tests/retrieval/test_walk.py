@@ -85,8 +85,8 @@ def test_a_small_context_has_both_pieces(kb):
 def test_found_and_linked_items_are_valued_in_one_measure(kb):
     context = kb.context(QUESTION, spaces=["s"])
     worth = {hit.item.id: hit.relevance for hit in context.hits}
-    found = {hit.item.id: hit.score for hit in kb.search(QUESTION, spaces=["s"], limit=10)}
-    assert worth["lothair"] == found["lothair"] == max(worth.values())
+    scores = {hit.item.id: hit.score for hit in kb.search(QUESTION, spaces=["s"], limit=10)}
+    assert worth["lothair"] == scores["lothair"] == max(worth.values())
     assert worth["lothair"] > worth["ermengarde"] > worth["mother-3"]
 
 
@@ -107,7 +107,7 @@ def test_linked_items_get_more_the_nearer_they_are_and_one_without_a_vector_is_n
             "e1",
         )
         (start,) = kb._stores.items.get([("s", "start")])
-        found = walk(
+        result = walk(
             "refund",
             unit(1, 0),
             [Hit(start, 1.0)],
@@ -116,7 +116,7 @@ def test_linked_items_get_more_the_nearer_they_are_and_one_without_a_vector_is_n
             Recipe("linked", source="walk", depth=1),
             stores=kb._stores,
         )
-        worth = {hit.item.id: hit.signals["walk"] for hit in found.hits}
+        worth = {hit.item.id: hit.signals["walk"] for hit in result.hits}
         assert worth["near"] > worth["far"] > worth["bare"] > 0
 
 
@@ -134,9 +134,9 @@ def test_without_links_search_stays_as_it_is():
 def test_limit_filters_and_least_score_hold(kb):
     assert len(kb.search(QUESTION, spaces=["s"], limit=2, mode="walk")) == 2
     hits = kb.search(QUESTION, spaces=["s"], limit=20, mode="walk")
-    least = hits[1].score
-    assert kb.search(QUESTION, spaces=["s"], limit=20, mode="walk", min_score=least) == [
-        hit for hit in hits if hit.score >= least
+    threshold = hits[1].score
+    assert kb.search(QUESTION, spaces=["s"], limit=20, mode="walk", min_score=threshold) == [
+        hit for hit in hits if hit.score >= threshold
     ]
     assert all(0 <= hit.score <= 1 for hit in hits)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -273,13 +273,15 @@ def test_where_texts_only_share_names_the_order_of_search_stays():
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(turns)
         assert {edge.type for edge in kb.edges(["s"], automatic=True)} == {"shares"}
-        found = [(hit.item.id, hit.score) for hit in kb.search("Who went for cake?", spaces=["s"])]
+        expected = [
+            (hit.item.id, hit.score) for hit in kb.search("Who went for cake?", spaces=["s"])
+        ]
         assert [
             (hit.item.id, hit.score)
             for hit in kb.search("Who went for cake?", spaces=["s"], mode="walk")
-        ] == found
+        ] == expected
         assert [hit.relevance for hit in kb.context("Who went for cake?", spaces=["s"]).hits] == [
-            score for _, score in found
+            score for _, score in expected
         ]
 
 
@@ -294,9 +296,9 @@ def test_how_far_knowledge_is_linked_is_said_by_most_starts_or_by_the_best_one()
 def test_an_item_is_worth_less_by_what_it_repeats_of_the_best():
     keys, worth = [("s", "c"), ("s", "b"), ("s", "a")], [0.6, 0.6, 0.8]
     common = {"a": 0.5, "b": 0.5, "c": 0.0}
-    told = penalise_repetition(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 1.0)
-    assert told == [0.6, pytest.approx(0.6 * (1 - REPETITION_PENALTY * 0.5**2 * 0.5)), 0.8]
-    assert told[1] < told[0]
+    scores = penalise_repetition(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 1.0)
+    assert scores == [0.6, pytest.approx(0.6 * (1 - REPETITION_PENALTY * 0.5**2 * 0.5)), 0.8]
+    assert scores[1] < scores[0]
     assert (
         penalise_repetition(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 0.0)
         == worth
@@ -308,8 +310,10 @@ def test_an_item_is_worth_less_by_what_it_repeats_of_the_best():
 
 def test_of_equals_the_first_by_id_is_the_best_that_others_repeat():
     keys = [("t", "b"), ("t", "a"), ("s", "a"), ("s", "z")]
-    told = penalise_repetition(keys, [0.5, 0.5, 0.5, 0.4], lambda _, keys: [0.5 for _ in keys], 1.0)
-    assert [one == 0.5 for one in told] == [False, False, True, False]
+    scores = penalise_repetition(
+        keys, [0.5, 0.5, 0.5, 0.4], lambda _, keys: [0.5 for _ in keys], 1.0
+    )
+    assert [score == 0.5 for score in scores] == [False, False, True, False]
 
 
 def test_what_may_be_shown_is_found_behind_much_that_may_not():
@@ -339,4 +343,4 @@ def test_what_may_be_shown_is_found_behind_much_that_may_not():
         )
         people = [KNOWLEDGE[0], Recipe("people", "walk", kinds=(Kind.ENTITY,), limit=2, depth=1)]
         shown = kb.context("Who was Lothair?", spaces=["s"], recipe=people).fragments[1]
-    assert sorted(one.hit.item.id for one in shown.chosen) == ["person-0", "person-1"]
+    assert sorted(block.hit.item.id for block in shown.chosen) == ["person-0", "person-1"]

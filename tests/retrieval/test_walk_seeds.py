@@ -42,7 +42,7 @@ def hit(id: str, score: float, title: str = "") -> Hit:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("query", "text"),
     [
         ("spouse", "wife"),
         ("film", "movie"),
@@ -51,8 +51,8 @@ def hit(id: str, score: float, title: str = "") -> Hit:
         ("wrote", "written"),
     ],
 )
-def test_synonyms_are_found_by_stem(asked, told):
-    assert extract_terms(told)[0] in find_synonyms(extract_terms(asked)[0])
+def test_synonyms_are_found_by_stem(query, text):
+    assert extract_terms(text)[0] in find_synonyms(extract_terms(query)[0])
 
 
 @pytest.mark.parametrize(
@@ -71,22 +71,23 @@ def test_every_line_of_the_table_is_a_stem_and_others_that_do_not_begin_alike():
     for stem, *others in ([row[0].removesuffix(":"), *row[1:]] for row in rows):
         assert 1 <= len(set(others)) == len(others) <= 5
         assert all(
-            len(one) > 2 and not one.startswith(stem) and not stem.startswith(one) for one in others
+            len(other) > 2 and not other.startswith(stem) and not stem.startswith(other)
+            for other in others
         )
 
 
-def new(sight, source, targets):
+def new(coverage, source, targets):
     """How much of the question each target has and the source has not, told by links of weight 1 to items that are all as near."""
     links = {target: (1.0, Edge(source[1], target[1], space=source[0])) for target in targets}
     return [
         pull - MIN_COVERAGE
-        for pull in sight.transition_weights(source, links, dict.fromkeys(targets, 1.0))
+        for pull in coverage.transition_weights(source, links, dict.fromkeys(targets, 1.0))
     ]
 
 
 def test_a_synonym_counts_half_of_the_word_itself():
-    sight = QueryCoverage("Who is the spouse of Ann?")
-    sight.add(
+    coverage = QueryCoverage("Who is the spouse of Ann?")
+    coverage.add(
         [
             item("none", "a hut"),
             item("near", "his wife"),
@@ -94,16 +95,16 @@ def test_a_synonym_counts_half_of_the_word_itself():
             item("ann", "Ann sings"),
         ]
     )
-    near, same, other = new(sight, ("s", "none"), [("s", "near"), ("s", "same"), ("s", "none")])
+    near, same, other = new(coverage, ("s", "none"), [("s", "near"), ("s", "same"), ("s", "none")])
     assert 0 < near == pytest.approx(same / 2)
     assert other == 0
-    assert new(sight, ("s", "near"), [("s", "same")]) == [pytest.approx(same / 2)]
+    assert new(coverage, ("s", "near"), [("s", "same")]) == [pytest.approx(same / 2)]
 
 
 def test_names_in_a_question_have_no_synonyms():
     small, capital = QueryCoverage("the city of gold"), QueryCoverage("the City of gold")
-    for sight in (small, capital):
-        sight.add([item("none", "a hut"), item("near", "an old town")])
+    for coverage in (small, capital):
+        coverage.add([item("none", "a hut"), item("near", "an old town")])
     assert new(small, ("s", "none"), [("s", "near")])[0] > 0
     assert new(capital, ("s", "none"), [("s", "near")]) == [0]
 
@@ -152,9 +153,9 @@ def test_a_name_that_many_hits_have_tells_less():
 
 def test_the_starts_share_the_worth_and_those_that_are_named_come_first():
     best = [hit("a", 0.5), hit("b", 0.4, "Mercia"), hit("c", 0.0)]
-    found = weigh_seeds(best, {("s", "b"): {"mercia": 1.0}}, Walk())
-    assert list(found) == [("s", "b"), ("s", "a")]
-    assert sum(found.values()) == pytest.approx(1)
+    seeds = weigh_seeds(best, {("s", "b"): {"mercia": 1.0}}, Walk())
+    assert list(seeds) == [("s", "b"), ("s", "a")]
+    assert sum(seeds.values()) == pytest.approx(1)
     assert list(weigh_seeds(best, {}, Walk(starts=1))) == [("s", "a")]
 
 
@@ -200,18 +201,21 @@ def test_one_rare_name_in_common_counts_as_much_as_many_usual_ones():
         ("s", "other"): " paris x",
         ("s", "none"): " x",
     }
-    found = score_full_names(["kariba", "london", "paris"], texts)
-    assert found[("s", "rare")] > found[("s", "one")]
-    assert found[("s", "many")] > found[("s", "one")]
-    assert ("s", "none") not in found
-    assert all(0 < one <= 1 for one in found.values())
+    scores = score_full_names(["kariba", "london", "paris"], texts)
+    assert scores[("s", "rare")] > scores[("s", "one")]
+    assert scores[("s", "many")] > scores[("s", "one")]
+    assert ("s", "none") not in scores
+    assert all(0 < score <= 1 for score in scores.values())
     assert score_full_names(["kariba"], {}) == score_full_names([], texts) == {}
 
 
 def test_a_start_that_holds_the_names_of_the_question_starts_with_more():
     best = [hit("a", 0.5), hit("b", 0.4)]
-    found = boost_by_names(best, {("s", "b"): 0.5}, 0.8)
-    assert [one.score for one in found] == [0.5, pytest.approx(0.4 + QUERY_NAME_BOOST * 0.4)]
+    boosted = boost_by_names(best, {("s", "b"): 0.5}, 0.8)
+    assert [boosted_hit.score for boosted_hit in boosted] == [
+        0.5,
+        pytest.approx(0.4 + QUERY_NAME_BOOST * 0.4),
+    ]
     assert boost_by_names(best, {("s", "b"): 1.0}, 0.0) == best
 
 
@@ -230,8 +234,8 @@ def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatc
         for holding in (QUERY_NAME_BOOST, 0.0):
             monkeypatch.setattr(walk_seeds, "QUERY_NAME_BOOST", holding)
             scores = {
-                one.item.id: one.score
-                for one in kb.search(
+                hit.item.id: hit.score
+                for hit in kb.search(
                     "What road or river that a poet crossed, or Ada Lovelace?",
                     spaces=["s"],
                     mode="walk",
@@ -255,9 +259,9 @@ def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
     ]
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([start, *others])
-        texts = {one.key: prepare_text(one) for one in [start, *others]}
+        texts = {item.key: prepare_text(item) for item in [start, *others]}
         question = "Where is the Bubye River?"
-        found = score_shared_names(
+        scores = score_shared_names(
             start.key,
             names_beyond_query(start.text, question),
             question,
@@ -266,7 +270,7 @@ def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
             kb._stores.words,
             Filter(("s",)),
         )
-    assert found == {("s", "falls"): pytest.approx(2)}
+    assert scores == {("s", "falls"): pytest.approx(2)}
     assert names_beyond_query(start.text, start.text) == []
 
 
@@ -274,7 +278,7 @@ def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_b
     None
 ):
     far = "x " * MAX_SCANNED_SYNONYMS
-    sight = QueryCoverage("Who is the spouse of Rey?")
+    coverage = QueryCoverage("Who is the spouse of Rey?")
     items = [
         Item(name, "s", text=text)
         for name, text in (
@@ -284,11 +288,14 @@ def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_b
             ("like", f"{far} wife"),
         )
     ]
-    sight.add(items)
+    coverage.add(items)
     assert "wife" in find_synonyms("spous")
-    none, word, near, like = new(sight, ("s", "none"), [item.key for item in items])
+    none, word, near, like = new(coverage, ("s", "none"), [item.key for item in items])
     assert none == like == 0 < word == near
-    assert sight.overlap(("s", "word"), [("s", "near"), ("s", "like")]) == [pytest.approx(word), 0]
+    assert coverage.overlap(("s", "word"), [("s", "near"), ("s", "like")]) == [
+        pytest.approx(word),
+        0,
+    ]
 
 
 def test_what_was_looked_at_before_is_not_counted_again() -> None:
@@ -301,19 +308,19 @@ def test_what_was_looked_at_before_is_not_counted_again() -> None:
         QueryCoverage("Who is the spouse of Rey?"),
         QueryCoverage("Who is the spouse of Rey?"),
     )
-    for sight, looked in ((once, items), (twice, [*items, items[1], items[1]])):
-        sight.add(looked)
+    for coverage, looked in ((once, items), (twice, [*items, items[1], items[1]])):
+        coverage.add(looked)
     assert new(once, ("s", "c"), [("s", "b")]) == new(twice, ("s", "c"), [("s", "b")]) != [0]
 
 
 def test_of_a_very_long_question_the_first_words_are_looked_for() -> None:
-    sight = QueryCoverage(" ".join(f"q{number}z" for number in range(2 * MAX_QUERY_TERMS)))
-    sight.add(
+    coverage = QueryCoverage(" ".join(f"q{number}z" for number in range(2 * MAX_QUERY_TERMS)))
+    coverage.add(
         [
             Item("none", "s", text="nothing"),
             Item("last", "s", text=f"q{MAX_QUERY_TERMS - 1}z"),
             Item("beyond", "s", text=f"q{MAX_QUERY_TERMS}z"),
         ]
     )
-    last, beyond = new(sight, ("s", "none"), [("s", "last"), ("s", "beyond")])
+    last, beyond = new(coverage, ("s", "none"), [("s", "last"), ("s", "beyond")])
     assert beyond == 0 < last

@@ -28,7 +28,7 @@ def item(id: str, title: str = "", text: str = "", space: str = "all", **more: o
     return Item(id, space, title=title, text=text, **more)  # type: ignore[arg-type]
 
 
-def found(items: list[Item]) -> set[tuple[str, str, str]]:
+def edges_of(items: list[Item]) -> set[tuple[str, str, str]]:
     return {(edge.source, edge.type, edge.target) for edge in build_name_edges(items)}
 
 
@@ -57,7 +57,7 @@ def test_a_title_is_a_name_without_its_article_if_two_words_are_left():
         "rolling stones",
     )
     assert collect_names(item("w", "The Wall")) == ("the wall",)
-    assert ("a", MENTIONS, "r") in found(
+    assert ("a", MENTIONS, "r") in edges_of(
         [item("a", "Mick", "He sang with the Rolling Stones."), item("r", "The Rolling Stones")]
     )
 
@@ -86,8 +86,10 @@ def test_only_texts_are_aliases():
 def test_two_letters_are_no_name_but_two_signs_or_syllables_are():
     for title in ("AI", "EU", "Go"):
         assert collect_names(item("a", title)) == (), title
-    assert found([item("a", "", "그는 서울 에 산다"), item("s", "서울")]) == {("a", MENTIONS, "s")}
-    assert found([item("a", "", "他在北京工作"), item("b", "北京")]) == {("a", MENTIONS, "b")}
+    assert edges_of([item("a", "", "그는 서울 에 산다"), item("s", "서울")]) == {
+        ("a", MENTIONS, "s")
+    }
+    assert edges_of([item("a", "", "他在北京工作"), item("b", "北京")]) == {("a", MENTIONS, "b")}
     assert collect_names(item("h", "서")) == ()
 
 
@@ -245,9 +247,9 @@ def test_a_long_text_is_not_searched_for_a_word_that_stands_inside_a_sentence():
 
 @given(st.text(max_size=300))
 def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
-    every = set(candidate_names(text))
-    known = set(list(every)[::2])
-    assert set(find_names(text, known)) <= known
+    candidates = set(candidate_names(text))
+    names = set(list(candidates)[::2])
+    assert set(find_names(text, names)) <= names
     assert capitalised_spans(text) == capitalised_spans(text)
     title = collect_names(item("a", text[:200]))
     assert all(name and name == name.lower() for name in title)
@@ -261,8 +263,8 @@ def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
 )
 def test_links_from_candidates_are_those_from_all_names(words):
     text = " ".join(words)
-    known = {"new york", "ada", "bank of england", "find_all", "york and ada"}
-    assert find_names(text, known & set(candidate_names(text))) == find_names(text, known)
+    names = {"new york", "ada", "bank of england", "find_all", "york and ada"}
+    assert find_names(text, names & set(candidate_names(text))) == find_names(text, names)
 
 
 def test_an_item_that_names_another_is_linked_to_it():
@@ -295,19 +297,19 @@ def test_a_rare_shared_name_is_a_weaker_link_and_a_common_one_is_none():
         item(f"i{number}", f"Title number {number}", "Played for the Rovers of Delft.")
         for number in range(30)
     ]
-    assert found(few) == {("i0", SHARES, "i1"), ("i0", SHARES, "i2"), ("i1", SHARES, "i2")}
+    assert edges_of(few) == {("i0", SHARES, "i1"), ("i0", SHARES, "i2"), ("i1", SHARES, "i2")}
     assert all(edge.weight < 0.5 for edge in build_name_edges(few))
-    assert found(many) == set()
+    assert edges_of(many) == set()
 
 
 def test_a_name_of_many_items_or_in_many_texts_links_nothing():
     namesakes = [item(f"j{number}", "John Smith", "x") for number in range(MAX_HOLDERS + 1)]
-    assert found([item("a", "Alpha", "John Smith came."), *namesakes]) == set()
+    assert edges_of([item("a", "Alpha", "John Smith came."), *namesakes]) == set()
     crowd = [
         item(f"a{number}", f"Alpha {number}", "Back in France.")
         for number in range(MAX_MENTIONS + 1)
     ]
-    assert found([item("f", "France", "x"), *crowd]) == set()
+    assert edges_of([item("f", "France", "x"), *crowd]) == set()
 
 
 def test_parts_of_a_document_that_have_its_title_are_all_linked_and_weigh_as_much_as_one():
@@ -318,7 +320,7 @@ def test_parts_of_a_document_that_have_its_title_are_all_linked_and_weigh_as_muc
 
 
 def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
-    def made(texts: int) -> int:
+    def count_edges(texts: int) -> int:
         parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
         return len(
             build_name_edges(
@@ -332,8 +334,8 @@ def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
             )
         )
 
-    assert made(MAX_LINKS_PER_NAME // MAX_HOLDERS) == MAX_LINKS_PER_NAME
-    assert made(MAX_LINKS_PER_NAME // MAX_HOLDERS + 1) == 0
+    assert count_edges(MAX_LINKS_PER_NAME // MAX_HOLDERS) == MAX_LINKS_PER_NAME
+    assert count_edges(MAX_LINKS_PER_NAME // MAX_HOLDERS + 1) == 0
 
 
 def test_a_name_in_more_texts_links_less():
@@ -359,7 +361,7 @@ def test_markdown_and_wiki_links_are_links():
         item("g", "", "guide", source="docs/guide.md"),
         item("b", "Beta page", "x"),
     ]
-    assert found(docs) == {("a", REFERS_TO, "g"), ("a", REFERS_TO, "b"), ("a", MENTIONS, "b")}
+    assert edges_of(docs) == {("a", REFERS_TO, "g"), ("a", REFERS_TO, "b"), ("a", MENTIONS, "b")}
     assert extract_references(item("u", text="[x](https://example.org/p#q)")) == (
         (REFERS_TO, "https://example.org/p#q"),
     )
@@ -380,7 +382,7 @@ def test_foreign_keys_are_links():
         item("s", "singer", "x", properties={"table": "singer"}),
         item("t", "stadium", "x", properties={"table": "stadium"}),
     ]
-    assert found(tables) == {("c", FOREIGN_KEY, "s"), ("c", FOREIGN_KEY, "t")}
+    assert edges_of(tables) == {("c", FOREIGN_KEY, "s"), ("c", FOREIGN_KEY, "t")}
 
 
 def test_odd_properties_link_nothing_and_break_nothing():

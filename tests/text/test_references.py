@@ -15,15 +15,17 @@ from knowloom.linking import name_edges as batch
 X = "https://example.org/b"
 
 
-def made(items: list[Item], edges: list[Edge] | None = None) -> set[tuple[str, str, str]]:
+def automatic_edges(
+    items: list[Item], edges: list[Edge] | None = None
+) -> set[tuple[str, str, str]]:
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(items, edges or [])
-        found = {(edge.source, edge.type, edge.target) for edge in kb.edges(["s"], automatic=True)}
+        edges = {(edge.source, edge.type, edge.target) for edge in kb.edges(["s"], automatic=True)}
     if not edges:
-        assert found == {
+        assert edges == {
             (edge.source, edge.type, edge.target) for edge in batch.build_name_edges(items)
         }
-    return found
+    return edges
 
 
 def item(id: str, title: str = "", text: str = "text", **more: Any) -> Item:
@@ -58,7 +60,7 @@ def item(id: str, title: str = "", text: str = "text", **more: Any) -> Item:
 )
 def test_every_shape_of_a_reference_leads_to_what_it_means(text, more):
     target = item(**{"id": "b", **more})
-    assert ("a", "refers_to", target.id) in made(
+    assert ("a", "refers_to", target.id) in automatic_edges(
         [item("a", "First page", text, source="docs/a.md"), target]
     )
 
@@ -79,7 +81,9 @@ def test_what_only_looks_like_a_reference_leads_nowhere(text):
         item(id, properties={"table": id})
         for id in ("the", "x", "42", "and/or", "1/2", "and", "e.g", "http:")
     ]
-    assert not [one for one in made([item("a", "First page", text), *others]) if one[0] == "a"]
+    assert not [
+        edge for edge in automatic_edges([item("a", "First page", text), *others]) if edge[0] == "a"
+    ]
 
 
 def test_a_link_to_a_part_of_a_loaded_page_leads_to_that_part(tmp_path: Path) -> None:
@@ -129,17 +133,21 @@ def test_links_whose_targets_a_page_names_at_its_end_lead_there_from_every_secti
     ],
 )
 def test_names_in_scripts_without_capitals_or_spaces_are_found(title, text):
-    assert ("a", "mentions", "b") in made([item("a", "First page", text), item("b", title)])
+    assert ("a", "mentions", "b") in automatic_edges(
+        [item("a", "First page", text), item("b", title)]
+    )
 
 
 def test_a_long_run_of_signs_is_no_name():
-    assert made([item("a", "First page", "漢" * 300), item("b", "漢" * 25)]) == set()
+    assert automatic_edges([item("a", "First page", "漢" * 300), item("b", "漢" * 25)]) == set()
 
 
 @pytest.mark.parametrize("again", ["relink", "re-add", "change"])
 def test_what_people_forbid_or_say_stays_in_one_space_through_rebuilds_and_new_versions(again):
     pair = [item("a", "First page", "Ask the Fraud Desk."), item("b", "Fraud Desk")]
-    elsewhere = [Item(one.id, "t", title=one.title, text=one.text) for one in pair]
+    elsewhere = [
+        Item(original.id, "t", title=original.title, text=original.text) for original in pair
+    ]
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add([*pair, *elsewhere], [Edge("a", "b", "mentions", 0, "s")])
         if again == "relink":
@@ -176,7 +184,7 @@ def test_knowledge_linked_by_older_rules_is_linked_anew(tmp_path: Path) -> None:
         kb.add(
             [item("a", "First page", "See `orders`."), item("b", properties={"table": "orders"})]
         )
-        store: Any = kb._linker._store
+        store: Any = kb.maintenance._linker._store
         store.forget_links(store.link_rules().replace("refers_to/2", "refers_to/1"))
         assert linked(kb) == 0
     with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
