@@ -85,7 +85,7 @@ def test_five_strategies_are_assembled_in_order_of_priority(kb):
     )
     headings = [line for line in assembly.text.splitlines() if line.startswith("## ")]
     assert headings == ["## Document", "## Selection", "## Retrieval", "## Knowledge", "## Memory"]
-    assert 1200 < assembly.tokens == tokens.counter("gpt-4").count(assembly.text) <= 1500
+    assert 1200 < assembly.tokens == tokens.get_counter("gpt-4").count(assembly.text) <= 1500
     assert [report.name for report in assembly.strategies] == [
         "document",
         "selection",
@@ -109,7 +109,7 @@ def test_no_budget_is_ever_exceeded_in_any_format(kb, format):
             format=format,
             now=NOW,
         )
-        assert tokens.counter("gpt-4").count(assembly.text) == assembly.tokens <= budget
+        assert tokens.get_counter("gpt-4").count(assembly.text) == assembly.tokens <= budget
 
 
 def test_yaml_round_trips_the_pieces():
@@ -188,7 +188,7 @@ WRONG = {
     "score must be a number from 0 to 1, got 7": Hit(RIGHT, 7.0),
     "signal 'walk' must be": Hit(RIGHT, 0.5, {"walk": float("inf")}),
     "the item of a hit must be an Item": Hit("text", 0.5),  # type: ignore[arg-type]
-    "text contains": Item("wrong", "", text="half a \ud800 character"),
+    "text must be storable text": Item("wrong", "", text="half a \ud800 character"),
     "text must be text": Item("wrong", "", text=None),  # type: ignore[arg-type]
     "id must be text": Item(5, "", text="a number for a name"),  # type: ignore[arg-type]
     "tags must be": Item("wrong", "", text="words", tags=5),  # type: ignore[arg-type]
@@ -223,9 +223,9 @@ def test_an_invalid_item_affects_neither_other_items_nor_other_strategies(format
 
 
 def test_ten_of_many_invalid_items_are_reported():
-    assembly = Assembler([FakeStrategy("one", [*([WRONG["text contains"]] * 25), RIGHT])]).assemble(
-        "x"
-    )
+    assembly = Assembler(
+        [FakeStrategy("one", [*([WRONG["text must be storable text"]] * 25), RIGHT])]
+    ).assemble("x")
     assert (
         len(assembly.strategies[0].reasons) == 11
         and "15 more" in assembly.strategies[0].reasons[-1]

@@ -49,7 +49,7 @@ class TestQuery:
             ("are-wool-blanket", "axiom-product-origin")
         ]
         assert answer.query == "Åre wool blanket" and answer.degraded == () and not answer.truncated
-        assert answer.tokens == tokens.counter("gpt-4").count(answer.text) <= 2000
+        assert answer.tokens == tokens.get_counter("gpt-4").count(answer.text) <= 2000
 
     def test_a_query_without_matches_returns_an_empty_answer(self, harbor):
         answer = GraphContext(harbor, ["shared"]).for_query("zzz qqq")

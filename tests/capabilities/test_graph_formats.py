@@ -182,7 +182,7 @@ class TestBudget:
                     include_violations=True,
                     relationship_depth=2,
                 )
-                assert answer.tokens == tokens.counter(model).count(answer.text) <= budget
+                assert answer.tokens == tokens.get_counter(model).count(answer.text) <= budget
 
     @pytest.mark.parametrize("separator", ["", " | ", "\n---\n", "/", "\n\n\n"])
     def test_a_separator_counts_as_well(self, harbor, separator):
@@ -190,7 +190,7 @@ class TestBudget:
             answer = GraphContext(harbor, ["shared"]).for_query(
                 "Tidewater refund", max_tokens=budget, entity_separator=separator
             )
-            assert answer.tokens == tokens.counter("gpt-4").count(answer.text) <= budget
+            assert answer.tokens == tokens.get_counter("gpt-4").count(answer.text) <= budget
 
     @pytest.mark.parametrize("budget", [30, 60, 90, 120, 200, 400])
     def test_relationships_axioms_and_claims_come_with_their_entities(self, harbor, budget):

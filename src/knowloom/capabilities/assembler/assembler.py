@@ -69,7 +69,7 @@ class Assembler:
             fragments=packed.fragments,
             left_out=(*duplicates, *packed.left_out),
             degraded=(*problems, *_unmet_requirements(reports)),
-            token_counter=tokens.counter(request.model).name,
+            token_counter=tokens.get_counter(request.model).name,
             optimality_gap=packed.gap,
             timings={
                 name: round(result.seconds * 1000, 3)
@@ -80,7 +80,7 @@ class Assembler:
 
 
 def _packer(request: AssemblyRequest) -> PackSections:
-    layout, counter = assembly_layout(request.format), tokens.counter(request.model)
+    layout, counter = assembly_layout(request.format), tokens.get_counter(request.model)
     return lambda sections, budget: pack(sections, budget, layout, counter)
 
 

@@ -50,7 +50,7 @@ def validate_request(request: AssemblyRequest) -> AssemblyRequest:
     validate_query(request.text)
     validate_budget(request.max_tokens)
     get_layout(validate_name("format", request.format))
-    tokens.counter(request.model)
+    tokens.get_counter(request.model)
     if request.document is not None:
         _validate_document(request)
     if request.selection is not None:

@@ -36,7 +36,7 @@ def find_contradiction(
 ) -> Contradiction | None:
     """Return the first contradiction of a sentence; `lines` come best first."""
     for line in lines:
-        if line.frame and (contradiction := _other_property(facts, line)):
+        if line.frame and (contradiction := _find_other_property(facts, line)):
             return contradiction
     matches = [
         _LineMatch(evidence.coverage(facts.all_stems, line.stems), line)
@@ -44,14 +44,14 @@ def find_contradiction(
         if not line.frame
     ]
     matches.sort(key=lambda match: -match.coverage)  # stable: ties stay best first
-    contradiction = _other_number(facts, evidence, matches, supported)
-    contradiction = contradiction or _negation(facts, evidence, matches)
+    contradiction = _find_other_number(facts, evidence, matches, supported)
+    contradiction = contradiction or _find_negation(facts, evidence, matches)
     if contradiction or supported:
         return contradiction
-    return _other_name(facts, evidence, matches)
+    return _find_other_name(facts, evidence, matches)
 
 
-def _other_number(
+def _find_other_number(
     facts: SentenceFacts, evidence: Evidence, matches: Sequence[_LineMatch], supported: bool
 ) -> Contradiction | None:
     """Contradict a number that no fitting line has, if a close line has another of its kind."""
@@ -100,7 +100,7 @@ def _kind_of(number: Number) -> tuple[str, bool]:
     return number.unit, number.unit == "" and bool(_YEAR.fullmatch(number.value))
 
 
-def _negation(
+def _find_negation(
     facts: SentenceFacts, evidence: Evidence, matches: Sequence[_LineMatch]
 ) -> Contradiction | None:
     """Contradict if only one of the sentence and the best line, of the same words, is negated."""
@@ -118,7 +118,7 @@ def _negation(
     return Contradiction(line, reason, ())
 
 
-def _other_name(
+def _find_other_name(
     facts: SentenceFacts, evidence: Evidence, matches: Sequence[_LineMatch]
 ) -> Contradiction | None:
     """Contradict if a close line is the same sentence with another name in it."""
@@ -156,7 +156,7 @@ def _reverse_coverage(
     return evidence.coverage(stems, facts.all_stems | line.stems - line.facts.all_stems)
 
 
-def _other_property(facts: SentenceFacts, line: EvidenceLine) -> Contradiction | None:
+def _find_other_property(facts: SentenceFacts, line: EvidenceLine) -> Contradiction | None:
     """Contradict if the sentence names the property but has another value for it."""
     if not line.frame <= facts.all_stems or facts.is_negated != line.facts.is_negated:
         return None
