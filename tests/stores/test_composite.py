@@ -1,4 +1,4 @@
-"""Layers on different backends: the contract for each backend and role, folders that survive kills and odd ids, stores that fail."""
+"""Stores that share the roles: contracts of each backend, folders after kills, failing stores."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TestNetworkxInMemoryAsGraph(GraphStoreContract):
 
 
 def layers(url: str, **roles: str) -> Any:
-    """Profiles in a layer of their own are not searched, so only stores without such a layer keep the contracts of words and vectors."""
+    """Open stores; profiles in a store of their own are not indexed and not searched."""
     return open_stores(url, roles).items
 
 
@@ -73,7 +73,7 @@ class TestProfilesInMemory(ItemStoreContract, HistoryContract, GraphStoreContrac
 
 
 class WithProfiles:
-    """The contracts of items and links, told with profiles: everything goes through the other layer."""
+    """Run the contracts with profiles only, so that everything uses the other store."""
 
     @pytest.fixture(autouse=True)
     def profiles(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,10 +107,10 @@ class TestProfilesInFiles(ItemStoreContract, HistoryContract, GraphStoreContract
 
 
 class TestOnlyProfilesInFiles(WithProfiles, ItemStoreContract, GraphStoreContract):
-    """Batches of the same microsecond in two logs have no order: what the contract tells with one clock time is told below with several."""
+    """Batches of the same microsecond in two logs have no order; see the test below."""
 
     test_the_change_log_records_each_action_and_the_state_before = None  # type: ignore[assignment]
-    test_a_deleted_items_edges_are_logged_in_the_order_of_their_keys = None  # type: ignore[assignment]
+    test_edges_of_a_deleted_item_are_logged_by_key = None  # type: ignore[assignment]
     test_an_unlinked_edge_is_logged = None  # type: ignore[assignment]
 
     def test_the_logs_of_both_layers_are_one(self, store: Any) -> None:
@@ -122,13 +122,12 @@ class TestOnlyProfilesInFiles(WithProfiles, ItemStoreContract, GraphStoreContrac
             ]
         ):
             store.apply(replace(step, at=NOW + timedelta(minutes=minute)))
-        told = [(one.number, one.id, one.action) for one in store.changes("acme")]
-        assert [one[1:] for one in told] == [
+        assert [(change.id, change.action) for change in store.changes("acme")] == [
             *[("a", "add"), ("p", "add"), ("p", "link")],
             *[("p", "delete"), ("p", "add"), ("q", "add")],
             *[("p", "unlink"), ("a", "delete"), ("p", "delete"), ("p", "add")],
         ]
-        assert [one.number for one in store.changes("acme", after=4, limit=3)] == [5, 6, 7]
+        assert [change.number for change in store.changes("acme", after=4, limit=3)] == [5, 6, 7]
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Any]:
@@ -198,7 +197,7 @@ def test_a_profile_is_in_its_folder_and_nowhere_else(kb: Engine, tmp_path: Path)
     ]
     with SqliteStore.open(str(tmp_path / "k.db")).reading() as reader:
         assert [row[0] for row in reader.connection.execute("SELECT id FROM item")] == ["a"]
-    assert [one.id for one in kb.items()] == ["a", "maya"] and kb.get("maya", space="s")[
+    assert [item.id for item in kb.items()] == ["a", "maya"] and kb.get("maya", space="s")[
         0
     ].properties == {"plan": "gold"}
     assert (kb.verify(), [info.items for info in kb.maintenance.stats().spaces]) == ([], [2])
@@ -206,8 +205,8 @@ def test_a_profile_is_in_its_folder_and_nowhere_else(kb: Engine, tmp_path: Path)
 
 def test_the_same_knowledge_has_the_same_digest_wherever_it_lies(kb: Engine) -> None:
     with Engine(open_stores("memory:", {}), None, clock=lambda: NOW) as plain:
-        for one in (kb, plain):
-            one.add(
+        for engine in (kb, plain):
+            engine.add(
                 [maya(created_at=NOW), node("a", created_at=NOW)], [Edge("maya", "a", space="s")]
             )
         assert kb.maintenance.stats().spaces == plain.maintenance.stats().spaces
@@ -245,7 +244,7 @@ def test_an_item_whose_kind_changes_moves_and_keeps_its_links(
     if there_and_back:
         kb.add(maya())
     profiles = FileStore.open(str(tmp_path / "profiles"))
-    assert [one.id for one in profiles.find(Filter(("s",)), 9)] == (
+    assert [item.id for item in profiles.find(Filter(("s",)), 9)] == (
         ["maya"] if there_and_back else []
     )
     assert [hit.item.id for hit in kb.search("refund", spaces=["s"], mode="bm25")] == (
@@ -315,10 +314,10 @@ def test_layers_answer_and_roll_back_as_one_store_does(
                     if kind is None and kb.maintenance.stats().spaces:
                         kb.delete(id, space="s")
                     elif kind is not None:
-                        known = {one.id for one in kb.items()} | {id}
+                        existing = {item.id for item in kb.items()} | {id}
                         kb.add(
                             Item(id, "s", kind, text=text),
-                            [Edge(id, other, space="s")] if other in known else [],
+                            [Edge(id, other, space="s")] if other in existing else [],
                         )
             assert everything(plain) == everything(split)
             moments.append((now, everything(split)))
@@ -340,7 +339,7 @@ def everything(kb: Engine) -> list[Any]:
 
 
 class Failing(MemoryStore):
-    """A real store, until it is told to fail."""
+    """A memory store that fails on demand."""
 
     failing = False
     closed = 0
@@ -378,12 +377,12 @@ def test_a_store_that_failed_behind_the_truth_is_reported_and_repaired(
         with pytest.raises(Unavailable):
             kb.delete("b", space="s")
         failing.failing = False
-        assert [one.id for one in kb.items()] == ["a", "c"]
+        assert [item.id for item in kb.items()] == ["a", "c"]
         assert [problem for problem in kb.verify() if "run reindex" in problem]
         kb.reindex()
         assert kb.verify() == []
         assert [hit.item.id for hit in kb.search("parcel", spaces=["s"], mode="bm25")] == ["a", "c"]
-        assert [one.source for one in kb.edges()] == ["c"]
+        assert [edge.source for edge in kb.edges()] == ["c"]
 
 
 def test_an_item_in_two_layers_is_reported_and_repaired(tmp_path: Path) -> None:
@@ -397,7 +396,7 @@ def test_an_item_in_two_layers_is_reported_and_repaired(tmp_path: Path) -> None:
         profiles.failing = False
         assert any("two stores" in problem for problem in kb.verify())
         kb.reindex()
-        assert (kb.verify(), [one.kind for one in kb.items()]) == ([], [Kind.NODE])
+        assert (kb.verify(), [item.kind for item in kb.items()]) == ([], [Kind.NODE])
 
 
 def test_a_profile_is_never_lost_between_the_layers(tmp_path: Path) -> None:
@@ -409,7 +408,7 @@ def test_a_profile_is_never_lost_between_the_layers(tmp_path: Path) -> None:
         with pytest.raises(Unavailable):
             kb.add(maya())
         profiles.failing = False
-        assert ([one.kind for one in kb.items()], kb.verify()) == ([Kind.NODE], [])
+        assert ([item.kind for item in kb.items()], kb.verify()) == ([Kind.NODE], [])
 
 
 def test_closing_closes_every_store_once_even_if_one_fails() -> None:
@@ -603,9 +602,9 @@ ODD = [
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(st.lists(st.text(max_size=400) | st.sampled_from(ODD), unique=True, min_size=2, max_size=12))
 def test_no_name_escapes_its_folder_and_no_two_collide(names: list[str]) -> None:
-    made = [safe_name("i", name) for name in names]
-    assert len({name.casefold() for name in made}) == len(names)
-    for name in made:
+    file_names = [safe_name("i", name) for name in names]
+    assert len({name.casefold() for name in file_names}) == len(names)
+    for name in file_names:
         assert (
             name.startswith("i-")
             and len(name.encode()) < 200
@@ -625,9 +624,9 @@ def test_odd_ids_and_spaces_come_back_from_the_folder(tmp_path: Path) -> None:
         batch(stored, [edge(names[0], id) for id in names])
     )
     store = FileStore.open(str(tmp_path / "inside" / "it"))
-    found = store.find(Filter(("acme", "../zoo", "ACME")), 1000)
-    assert (found, len(store.edges(["acme"], 1000)), store.verify()) == (
-        sorted(stored, key=lambda one: one.key),
+    items = store.find(Filter(("acme", "../zoo", "ACME")), 1000)
+    assert (items, len(store.edges(["acme"], 1000)), store.verify()) == (
+        sorted(stored, key=lambda item: item.key),
         len(names),
         [],
     )
@@ -648,7 +647,8 @@ print("ready", flush=True)
 for number in range(int(sys.argv[3])):
     ids = [f"{name}-{number}-{part}" for part in range(3)]
     items = tuple(Item(id, "acme", text="x" * 2000) for id in ids)
-    store.apply(Batch(datetime.now(UTC), items, tuple(Edge(ids[0], id, space="acme") for id in ids)))
+    edges = tuple(Edge(ids[0], id, space="acme") for id in ids)
+    store.apply(Batch(datetime.now(UTC), items, edges))
 """
 
 
@@ -698,7 +698,7 @@ def test_two_writers_lose_nothing_and_readers_see_what_they_wrote(
     if scheme == "file":
         assert (
             len(reader.find(ACME, 1000)),
-            [one.number for one in reader.changes("acme", limit=1000)],
+            [change.number for change in reader.changes("acme", limit=1000)],
             reader.verify(),
         ) == (90, list(range(1, 181)), [])
 
@@ -722,20 +722,20 @@ def test_a_write_that_stops_anywhere_is_finished_or_never_was(
             patch.setattr(files, "os", None)  # the log cannot be brought to the disk
         store.apply(batch([item("a", "new"), item("b", "new")]))
     after = FileStore.open(str(tmp_path))
-    assert ([one.text for one in after.find(ACME, 9)], after.verify()) == (
+    assert ([item.text for item in after.find(ACME, 9)], after.verify()) == (
         ["old", ""] if step == "journal" else ["new", "new"],
         [],
     )
 
 
 def test_a_reading_block_of_a_file_store_sees_one_state(tmp_path: Path) -> None:
-    one, two = FileStore.open(str(tmp_path)), FileStore.open(str(tmp_path))
-    one.apply(batch([item("a")]))
-    with two.reading():
-        before = two.find(ACME, 9)
-        one.apply(batch([item("b")]))
-        assert two.find(ACME, 9) == before
-    assert [found.id for found in two.find(ACME, 9)] == ["a", "b"]
+    first, second = FileStore.open(str(tmp_path)), FileStore.open(str(tmp_path))
+    first.apply(batch([item("a")]))
+    with second.reading():
+        before = second.find(ACME, 9)
+        first.apply(batch([item("b")]))
+        assert second.find(ACME, 9) == before
+    assert [item.id for item in second.find(ACME, 9)] == ["a", "b"]
 
 
 def test_the_graph_is_a_networkx_graph(tmp_path: Path) -> None:
@@ -756,7 +756,8 @@ class TestSettings:
             monkeypatch.delenv(name)
         monkeypatch.chdir(tmp_path)
         (tmp_path / "knowloom.toml").write_text(
-            'store = "k.db"\nembedder = "none"\nmetadata = "file:profiles"\ngraph = "networkx:graph.json"\n'
+            'store = "k.db"\nembedder = "none"\n'
+            'metadata = "file:profiles"\ngraph = "networkx:graph.json"\n'
         )
 
     def run(self, *args: str, **environ: str) -> Result:

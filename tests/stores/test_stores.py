@@ -1,4 +1,4 @@
-"""Stores: the contract for each, and what is particular to SQLite: processes, damage, full disks, and that it answers as memory does."""
+"""Memory and SQLite stores: contracts, equal results, processes, damage and full disks."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ Store = MemoryStore | SqliteStore
 
 
 def folder() -> tempfile.TemporaryDirectory[str]:
-    """In memory if possible, because hundreds of files would mostly wait for the disk."""
+    """Return a temporary folder, in memory if possible: it is faster."""
     return tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
 @pytest.fixture
 def path() -> Iterator[str]:
-    """Where a file may be made."""
-    with folder() as made:
-        yield f"{made}/knowloom.db"
+    """The path of a new file."""
+    with folder() as parent:
+        yield f"{parent}/knowloom.db"
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ _write = st.fixed_dictionaries(
         "items": st.lists(_item, max_size=4),
         "edges": st.lists(_edge, max_size=4),
         "deleted": st.lists(_keys, max_size=2),
-        "deleted_edges": st.lists(_edge.map(lambda one: one.key), max_size=2),
+        "deleted_edges": st.lists(_edge.map(lambda edge: edge.key), max_size=2),
     }
 )
 _embed = st.dictionaries(_keys, st.integers(0, 19), max_size=8)
@@ -165,7 +165,7 @@ _steps = st.lists(
 )
 
 
-class TestSqliteAnswersAsMemoryDoes:
+class TestSqliteMatchesMemory:
     @pytest.mark.usefixtures("small")
     def test_whatever_was_written(self) -> None:
         self.check_random_steps()
@@ -173,10 +173,10 @@ class TestSqliteAnswersAsMemoryDoes:
     @settings(max_examples=30, deadline=None, derandomize=True, database=None)
     @given(_steps)
     def check_random_steps(self, steps: list[Any]) -> None:
-        with folder() as made:
-            memory, sqlite = MemoryStore(), SqliteStore.open(f"{made}/knowloom.db")
+        with folder() as parent:
+            memory, sqlite = MemoryStore(), SqliteStore.open(f"{parent}/knowloom.db")
             for step in steps:
-                sqlite = take(step, memory, sqlite, f"{made}/knowloom.db")
+                sqlite = take(step, memory, sqlite, f"{parent}/knowloom.db")
                 compare(memory, sqlite)
             assert sqlite.verify() == []
             sqlite.close()
@@ -196,7 +196,7 @@ class TestSqliteAnswersAsMemoryDoes:
 
 
 def take(step: Any, memory: MemoryStore, sqlite: SqliteStore, path: str) -> SqliteStore:
-    """One step on both stores; SQLite's may be another object afterwards."""
+    """Apply one step to both stores; return the SQLite store, which may be reopened."""
     if step == "reopen":
         sqlite.close()
         return SqliteStore.open(path)
@@ -206,10 +206,12 @@ def take(step: Any, memory: MemoryStore, sqlite: SqliteStore, path: str) -> Sqli
         elif step == "rebuild":
             store.rebuild_words(memory.find(Filter(("acme", "zoo", "ark")), 1000))
         elif "items" in step:
-            known = {one.key for one in step["items"]} | {
+            existing = {item.key for item in step["items"]} | {
                 key for key in KEYS if store.get([key]) and key not in step["deleted"]
             }
-            edges = [one for one in step["edges"] if {one.source_key, one.target_key} <= known]
+            edges = [
+                edge for edge in step["edges"] if {edge.source_key, edge.target_key} <= existing
+            ]
             store.apply(batch(step["items"], edges, step["deleted"], step["deleted_edges"]))
         else:
             store.put_vectors({key: VECTORS[number] for key, number in step.items()}, "e1")
@@ -257,8 +259,8 @@ def test_text_is_ranked_as_by_an_independent_bm25() -> None:
     reference.index([text.split() for text in texts], show_progress=False)
     store = MemoryStore()
     store.apply(batch(item(f"{number}", text) for number, text in enumerate(texts)))
-    found = dict(store.search_text("zeta tau", ACME, 200).matches)
-    scores = np.array([found.get(("acme", f"{number}"), 0.0) for number in range(200)])
+    matched = dict(store.search_text("zeta tau", ACME, 200).matches)
+    scores = np.array([matched.get(("acme", f"{number}"), 0.0) for number in range(200)])
     expected = reference.get_scores(question)
     assert scores / scores.max() == pytest.approx(expected / expected.max(), abs=1e-5)
 
@@ -311,23 +313,23 @@ def pair(number: int) -> Batch:
 
 
 def consistent(store: Store) -> bool:
-    """Whether every batch of `pair` is there as a whole, by every index."""
+    """Return True if each index has every batch of `pair` as a whole."""
     with store.reading():
-        found = store.find(ACME, 1000)
+        stored = store.find(ACME, 1000)
         counts = {
-            len(found),
+            len(stored),
             store.search_text("refund", ACME, 5).considered,
             2 * len(store.edges(["acme"], 1000)),
         }
         embedded = store.search_vector(unit(1, 1), ACME, 5).considered
         return (
             len(counts) == 1
-            and embedded + store.count_missing(["acme"]) == len(found)
+            and embedded + store.count_missing(["acme"]) == len(stored)
             and not embedded % 2
         )
 
 
-def test_a_reader_that_was_interrupted_starts_over(
+def test_an_interrupted_refresh_starts_over(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqlite.apply(batch([item("a", "refund")]))
@@ -343,25 +345,23 @@ def interrupted(*_: object) -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_what_a_caller_does_to_an_item_stays_with_him(sqlite: SqliteStore, nested: bool) -> None:
+def test_changes_to_a_returned_item_are_not_shared(sqlite: SqliteStore, nested: bool) -> None:
     sqlite.apply(batch([item("a", properties={"size": ["small"] if nested else "small"})]))
     for _ in range(3):
-        (found,) = sqlite.get([("acme", "a")])
-        assert found.properties == {"size": ["small"] if nested else "small"}
-        assert isinstance(found.properties, dict)
-        found.properties["size"] = "large"
+        (read,) = sqlite.get([("acme", "a")])
+        assert read.properties == {"size": ["small"] if nested else "small"}
+        assert isinstance(read.properties, dict)
+        read.properties["size"] = "large"
 
 
-def test_items_kept_in_memory_are_those_of_the_file(
-    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_items_match_the_file(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(space_view, "MAX_CACHED_ITEMS", 2)
     items = [
         item(id, text=f"{id} first", title=id.upper(), tags=("x",), confidence=0.5) for id in "abc"
     ]
     sqlite.apply(batch(items))
     for _ in range(2):
-        assert [one.text for one in sqlite.get([("acme", id) for id in "cab"])] == [
+        assert [item.text for item in sqlite.get([("acme", id) for id in "cab"])] == [
             "c first",
             "a first",
             "b first",
@@ -369,14 +369,14 @@ def test_items_kept_in_memory_are_those_of_the_file(
     other = SqliteStore.open(sqlite._path)
     other.apply(batch([replace(items[0], text="second")]))
     other.close()
-    assert [one.text for one in sqlite.get([("acme", id) for id in "abc"])] == [
+    assert [item.text for item in sqlite.get([("acme", id) for id in "abc"])] == [
         "second",
         "b first",
         "c first",
     ]
 
 
-def test_words_kept_in_memory_are_those_of_the_file(
+def test_cached_postings_match_the_file(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(space_view, "MAX_CACHED_POSTINGS", 3 * space_view.TERM_OVERHEAD)
@@ -417,7 +417,7 @@ def test_words_kept_in_memory_are_those_of_the_file(
     other.close()
 
 
-def test_a_reader_does_not_remember_every_filter_it_ever_saw(sqlite: SqliteStore) -> None:
+def test_the_mask_cache_is_bounded(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a", "refund")]))
     for number in range(200):
         sqlite.find(replace(ACME, created_to=NOW + timedelta(seconds=number)), 10)
@@ -443,7 +443,7 @@ def say(*words):
 
 @pytest.fixture
 def start(path: str) -> Iterator[Start]:
-    """Runs a script in another Python; it knows `path` and the words given here."""
+    """Run a script in another Python process, with `path` and these arguments."""
     running: list[subprocess.Popen[str]] = []
 
     def run(script: str, *arguments: str) -> subprocess.Popen[str]:
@@ -464,7 +464,7 @@ def start(path: str) -> Iterator[Start]:
 
 
 def answer(process: subprocess.Popen[str], question: str = "") -> str:
-    """What the process says next, after it was asked something."""
+    """Return the next line of the process, after sending it a line."""
     assert process.stdin is not None and process.stdout is not None
     if question:
         process.stdin.write(f"{question}\n")
@@ -534,7 +534,8 @@ def test_a_killed_writer_loses_only_its_batch(path: str, start: Start) -> None:
                 time.sleep(60)
         store = SqliteStore.open(path)
         put("a")
-        many = tuple(Item(f"{number}", "acme", text="refund " * 50, created_at=NOW) for number in range(3000))
+        text = "refund " * 50
+        many = tuple(Item(f"{n}", "acme", text=text, created_at=NOW) for n in range(3000))
         store.apply(Batch(NOW, (*many, Item("slow", "acme", properties=Slow(x=1), created_at=NOW))))
         """)
     assert answer(writer) == "in the middle"
@@ -608,7 +609,9 @@ def test_knowledge_is_still_there_after_closing(path: str) -> None:
     [lambda store: store.find(ACME, 1), lambda store: store.apply(batch([item("a")]))],
     ids=["read", "write"],
 )
-def test_a_closed_store_says_so(sqlite: SqliteStore, use: Callable[[SqliteStore], None]) -> None:
+def test_a_closed_store_raises_unavailable(
+    sqlite: SqliteStore, use: Callable[[SqliteStore], None]
+) -> None:
     sqlite.close()
     with pytest.raises(Unavailable) as caught:
         use(sqlite)
@@ -645,7 +648,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: str, content
 
 
 def refused(path: str) -> str:
-    """Why the file cannot be opened; it must not be changed by the attempt."""
+    """Return the error code of opening the file, which must stay untouched."""
     before = Path(path).read_bytes()
     with pytest.raises(Unavailable) as caught:
         SqliteStore.open(path)
@@ -728,7 +731,7 @@ def test_words_of_another_analyser_must_be_rebuilt(sqlite: SqliteStore, path: st
 
 DAMAGE = {
     "a lost posting": "DELETE FROM posting WHERE id = (SELECT min(id) FROM posting)",
-    "a surplus posting": "INSERT INTO posting(space, term, block, data) VALUES (1, 'zebra', 0, x'000001')",
+    "a surplus posting": "INSERT INTO posting VALUES (999, 1, 'zebra', 0, x'000001')",
     "a changed posting": "UPDATE posting SET data = x'000007' WHERE term = 'refund'",
     "a posting that is no posting": "UPDATE posting SET data = 'x' WHERE term = 'refund'",
     "a lost waiting word": "DELETE FROM delta",
@@ -746,7 +749,8 @@ DAMAGE = {
     "an orphan vector": "INSERT INTO vector SELECT row + 100, data FROM vector LIMIT 1",
     "a lost vector": "DELETE FROM vector WHERE row = (SELECT min(row) FROM vector)",
     "a cut vector": "UPDATE vector SET data = substr(data, 1, 7)",
-    "a vector of someone else": "UPDATE vector SET data = (SELECT data FROM vector ORDER BY row DESC LIMIT 1)",
+    "a vector of another item": """UPDATE vector
+        SET data = (SELECT data FROM vector ORDER BY row DESC LIMIT 1)""",
     "lost signs": "DELETE FROM sign",
     "wrong signs": "UPDATE sign SET data = zeroblob(length(data))",
     "a dangling edge": """INSERT INTO edge VALUES (1, 'a', 1, 'ghost', 'related', 1.0, NULL, '')""",
@@ -854,7 +858,7 @@ def some_knowledge(path: str) -> SqliteStore:
 
 
 def problems(path: str) -> list[str]:
-    """What verify says, or why it cannot even begin."""
+    """Return the problems of verify, or the code of the error that prevents it."""
     try:
         store = SqliteStore.open(path)
     except Unavailable as error:
@@ -876,7 +880,7 @@ def items(path: str) -> list[Item]:
 
 
 def run(path: str, *statements: str) -> None:
-    """Raw SQL, as nobody should."""
+    """Execute raw SQL."""
     connection = apsw.Connection(path)
     for statement in statements:
         connection.execute(statement).fetchall()

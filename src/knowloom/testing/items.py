@@ -205,9 +205,7 @@ class ItemStoreContract(LifetimeContract, SpaceContract, FilterContract):
             edge("a", "b", 0.25, properties={"why": "ü"}),
         )
 
-    def test_a_deleted_items_edges_are_logged_in_the_order_of_their_keys(
-        self, store: ItemStore
-    ) -> None:
+    def test_edges_of_a_deleted_item_are_logged_by_key(self, store: ItemStore) -> None:
         edges = [
             edge("c", "a", 9),
             edge("a", "b", 1),

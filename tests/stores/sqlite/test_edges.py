@@ -1,4 +1,4 @@
-"""Links that a reader keeps must be those of the file, whatever was asked before and whoever changed it."""
+"""Cached edges must match the file, whatever was read before and whoever changed it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPACES = ("acme", "beta")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_links_are_those_that_memory_knows(
+def test_edges_match_those_of_the_memory_store(
     sqlite: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (seed,))
@@ -38,7 +38,7 @@ def test_links_are_those_that_memory_knows(
     for _ in range(60):
         if chance.random() < 0.3:
             near, far = chance.sample(SPACES, 2)
-            given = edge(
+            changed_edge = edge(
                 chance.choice(IDS),
                 chance.choice(IDS),
                 chance.choice((0.0, 0.2, 0.5, 1.0)),
@@ -47,24 +47,24 @@ def test_links_are_those_that_memory_knows(
                 target_space=chance.choice(("", far)),
             )
             change = (
-                Batch(NOW, edges=(given,))
+                Batch(NOW, edges=(changed_edge,))
                 if chance.random() < 0.7
-                else Batch(NOW, deleted_edges=(given.key,))
+                else Batch(NOW, deleted_edges=(changed_edge.key,))
             )
             memory.apply(change)
             chance.choice((sqlite, other)).apply(change)
         keys = [(chance.choice(SPACES), chance.choice(IDS)) for _ in range(chance.randint(0, 6))]
-        asked = (
+        arguments = (
             chance.sample(SPACES, chance.randint(1, 2)),
             chance.choice(((), ("knows",))),
             chance.choice((1, 2, 100)),
             chance.choice((0.0, 5e-324, 0.3)),
         )
-        assert sqlite.edges_of(keys, *asked) == memory.edges_of(keys, *asked)
+        assert sqlite.edges_of(keys, *arguments) == memory.edges_of(keys, *arguments)
     other.close()
 
 
-def test_what_was_read_is_not_read_again(sqlite: SqliteStore) -> None:
+def test_cached_edges_are_not_read_again(sqlite: SqliteStore) -> None:
     sqlite.apply(
         batch([item(id) for id in IDS], [edge("a", "b"), edge("a", "c", 0.2), edge("c", "d")])
     )
@@ -74,7 +74,7 @@ def test_what_was_read_is_not_read_again(sqlite: SqliteStore) -> None:
         sqlite.edges_of([("acme", "e"), ("acme", "a")], ["acme"], min_weight=MIN_EDGE_WEIGHT)
         == first
     )
-    assert [one.target for one in sqlite.edges_of([("acme", "a")], ["acme"], min_weight=0.5)] == [
+    assert [edge.target for edge in sqlite.edges_of([("acme", "a")], ["acme"], min_weight=0.5)] == [
         "b"
     ]
     assert not [sql for sql in seen if "edge" in sql]
@@ -82,37 +82,38 @@ def test_what_was_read_is_not_read_again(sqlite: SqliteStore) -> None:
     assert [sql for sql in seen if "edge" in sql]
 
 
-def test_of_links_read_down_to_a_weight_only_lighter_ones_are_read_again(
+def test_edges_below_the_cached_weight_are_read_again(
     sqlite: SqliteStore,
 ) -> None:
     sqlite.apply(
         batch([item(id) for id in IDS], [edge("a", "b"), edge("a", "c", 0.5), edge("a", "d", 0.2)])
     )
 
-    def found(least: float) -> list[str]:
-        return [one.target for one in sqlite.edges_of([("acme", "a")], ["acme"], min_weight=least)]
+    def targets(min_weight: float) -> list[str]:
+        return [
+            edge.target
+            for edge in sqlite.edges_of([("acme", "a")], ["acme"], min_weight=min_weight)
+        ]
 
-    assert found(0.5) == ["b", "c"]
+    assert targets(0.5) == ["b", "c"]
     seen = statements(sqlite)
-    assert (found(0.5), found(0.7)) == (["b", "c"], ["b"])
+    assert (targets(0.5), targets(0.7)) == (["b", "c"], ["b"])
     assert not [sql for sql in seen if "edge" in sql]
-    assert found(0.1) == ["b", "c", "d"]
+    assert targets(0.1) == ["b", "c", "d"]
     assert [sql for sql in seen if "edge" in sql]
 
 
-def test_a_reader_does_not_remember_every_link_it_ever_saw(
-    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_edge_cache_is_bounded(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (10,))
     sqlite.apply(batch([item(str(number)) for number in range(200)]))
     with sqlite.reading() as reader:
         reader.edges = edges.EdgeCache()
         for number in range(200):
             sqlite.edges_of([("acme", str(number))], ["acme"])
-            assert sum(len(known) for known in reader.edges._edges.values()) <= 12
+            assert sum(len(cached) for cached in reader.edges._edges.values()) <= 12
 
 
-def test_all_links_of_a_hub_are_not_kept(
+def test_a_hub_larger_than_the_cache_is_not_cached(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (10,))
@@ -126,21 +127,25 @@ def test_all_links_of_a_hub_are_not_kept(
         reader.edges = edges.EdgeCache()
         assert len(sqlite.edges_of([("acme", "0")], ["acme"], limit=1000)) == 50
         assert (
-            sum(len(pairs) for known in reader.edges._edges.values() for _, pairs in known.values())
+            sum(
+                len(pairs)
+                for cached in reader.edges._edges.values()
+                for _, pairs in cached.values()
+            )
             <= 10
         )
 
 
-def test_what_a_caller_does_to_a_link_is_not_given_to_the_next(sqlite: SqliteStore) -> None:
+def test_changes_to_a_returned_edge_are_not_cached(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a"), item("b")], [edge("a", "b", properties={"since": "2020"})]))
     for _ in range(3):
-        (found,) = sqlite.edges_of([("acme", "a")], ["acme"])
-        assert found.properties == {"since": "2020"}
-        assert isinstance(found.properties, dict)
-        found.properties["since"] = "2021"
+        (read,) = sqlite.edges_of([("acme", "a")], ["acme"])
+        assert read.properties == {"since": "2020"}
+        assert isinstance(read.properties, dict)
+        read.properties["since"] = "2021"
 
 
-def test_what_a_caller_does_to_an_item_is_not_given_to_the_next(sqlite: SqliteStore) -> None:
+def test_changes_to_a_returned_item_are_not_cached(sqlite: SqliteStore) -> None:
     sqlite.apply(
         batch([item("a", properties={"plan": "gold", "limits": {"seats": [1, 2]}}), item("b")])
     )
@@ -155,13 +160,13 @@ def test_what_a_caller_does_to_an_item_is_not_given_to_the_next(sqlite: SqliteSt
         second.properties["plan"] = "none"
 
 
-def test_a_reader_asks_the_file_nothing_twice_until_somebody_writes(
+def test_repeated_reads_use_the_caches_until_another_connection_writes(
     sqlite: SqliteStore, tmp_path: Path
 ) -> None:
     sqlite.apply(batch([item("a")]))
     other = SqliteStore.open(str(tmp_path / "knowloom.db"))
 
-    def told() -> tuple[object, ...]:
+    def read_all() -> tuple[object, ...]:
         return (
             sqlite.spaces(),
             sqlite.spaces(["acme"]),
@@ -170,31 +175,31 @@ def test_a_reader_asks_the_file_nothing_twice_until_somebody_writes(
             sqlite.edges_of([("acme", "a")], ["acme"]),
         )
 
-    before = told()
+    before = read_all()
     seen = statements(sqlite)
-    assert told() == before
+    assert read_all() == before
     assert {sql.split(" ")[0] for sql in seen} <= {"BEGIN", "PRAGMA", "ROLLBACK"}
     other.apply(batch([item("a", "new"), item("b")], [edge("a", "b")]))
     other.put_vectors({("acme", "a"): np.array([1.0, 0.0], np.float32)}, "other")
-    after = told()
-    assert all(one != another for one, another in zip(before, after, strict=True))
+    after = read_all()
+    assert all(value != other for value, other in zip(before, after, strict=True))
     other.close()
 
 
-def test_a_block_sees_one_state_from_its_first_moment_on(
-    sqlite: SqliteStore, tmp_path: Path
-) -> None:
+def test_a_reading_block_sees_the_state_at_its_start(sqlite: SqliteStore, tmp_path: Path) -> None:
     sqlite.apply(batch([item("a", "old")]))
     other = SqliteStore.open(str(tmp_path / "knowloom.db"))
     for text, before in (("newer", "old"), ("newest", "newer")):
         with sqlite.reading():
             other.apply(batch([item("a", text)]))
-            assert [one.text for one in sqlite.get([("acme", "a")])] == [before]
-        assert [one.text for one in sqlite.get([("acme", "a")])] == [text]
+            assert [item.text for item in sqlite.get([("acme", "a")])] == [before]
+        assert [item.text for item in sqlite.get([("acme", "a")])] == [text]
     other.close()
 
 
-def test_what_is_large_is_not_kept(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_items_and_edges_are_not_cached(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     large = {"notes": "x" * MAX_CACHED_LENGTH}
     sqlite.apply(
         batch(
@@ -206,19 +211,23 @@ def test_what_is_large_is_not_kept(sqlite: SqliteStore, monkeypatch: pytest.Monk
     with sqlite.reading() as reader:
         reader.edges = edges.EdgeCache()
         for _ in range(2):
-            assert [one.properties for one in sqlite.get([("acme", "a"), ("acme", "b")])] == [
+            assert [item.properties for item in sqlite.get([("acme", "a"), ("acme", "b")])] == [
                 {},
                 large,
             ]
             assert len(sqlite.edges_of([("acme", "a")], ["acme"])) == 1
         assert list(reader.views(["acme"])["acme"]._decoded) == ["a"]
         assert (
-            sum(len(pairs) for known in reader.edges._edges.values() for _, pairs in known.values())
+            sum(
+                len(pairs)
+                for cached in reader.edges._edges.values()
+                for _, pairs in cached.values()
+            )
             == 0
         )
 
 
-def test_a_reader_does_not_remember_every_answer(sqlite: SqliteStore) -> None:
+def test_the_result_cache_is_bounded(sqlite: SqliteStore) -> None:
     sqlite.apply(batch([item("a")]))
     with sqlite.reading() as reader:
         for number in range(3 * MAX_CACHED_RESULTS):

@@ -1,4 +1,4 @@
-"""What a reader knows of ids and places must be what the file says, whether it was asked one by one or read as a whole."""
+"""Cached ids must match the file, whether they were looked up or read as a whole."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from watched import statements
 SPACE = "acme"
 
 
-def seen(store: SqliteStore, names: list[str]) -> list[str]:
+def visible_ids(store: SqliteStore, names: list[str]) -> list[str]:
     return [id for _, id in store.visible([(SPACE, id) for id in names], Filter((SPACE,)))]
 
 
-def read_whole(statements: list[str]) -> bool:
+def has_full_scan(statements: list[str]) -> bool:
     return any("FROM item WHERE space" in sql for sql in statements)
 
 
-def test_all_ids_are_read_once_looking_for_so_many_would_have_taken_as_long(
+def test_all_ids_are_read_once_lookups_have_cost_as_much(
     sqlite: SqliteStore,
 ) -> None:
     names = [f"n{number}" for number in range(60)]
     sqlite.apply(batch([item(id) for id in names]))
-    asked = statements(sqlite)
-    assert seen(sqlite, names[:9]) == names[:9]
-    assert not read_whole(asked)
-    assert seen(sqlite, names[9:10]) == names[9:10]
-    assert read_whole(asked)
-    asked.clear()
-    assert seen(sqlite, names) == names
-    assert not [sql for sql in asked if "item" in sql]
+    executed = statements(sqlite)
+    assert visible_ids(sqlite, names[:9]) == names[:9]
+    assert not has_full_scan(executed)
+    assert visible_ids(sqlite, names[9:10]) == names[9:10]
+    assert has_full_scan(executed)
+    executed.clear()
+    assert visible_ids(sqlite, names) == names
+    assert not [sql for sql in executed if "item" in sql]
 
 
 def test_ids_of_a_very_large_space_are_never_all_read(
@@ -45,17 +45,17 @@ def test_ids_of_a_very_large_space_are_never_all_read(
     monkeypatch.setattr(id_cache, "MAX_CACHED_IDS", 59)
     names = [f"n{number}" for number in range(60)]
     sqlite.apply(batch([item(id) for id in names]))
-    asked = statements(sqlite)
-    assert seen(sqlite, names) == names
-    assert not read_whole(asked)
+    executed = statements(sqlite)
+    assert visible_ids(sqlite, names) == names
+    assert not has_full_scan(executed)
 
 
-@pytest.mark.parametrize("at_once", [1, 10_000])
+@pytest.mark.parametrize("speedup", [1, 10_000])
 @pytest.mark.parametrize("seed", range(5))
-def test_items_are_found_where_they_are_after_any_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
+def test_lookups_match_the_stored_items_after_any_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, speedup: int
 ) -> None:
-    monkeypatch.setattr(id_cache, "SEQUENTIAL_SPEEDUP", at_once)
+    monkeypatch.setattr(id_cache, "SEQUENTIAL_SPEEDUP", speedup)
     chance, path = random.Random(seed), str(tmp_path / "knowloom.db")
     reader, writer = SqliteStore.open(path), SqliteStore.open(path)
     names = [f"n{number}" for number in range(30)]
@@ -69,12 +69,14 @@ def test_items_are_found_where_they_are_after_any_change(
                 stored[id] = f"text{number}"
                 writer.apply(batch([item(id, text=stored[id])]))
         some = chance.sample(names, 12)
-        assert seen(reader, some) == [id for id in some if id in stored]
-        assert {one.id: one.text for one in reader.get([(SPACE, id) for id in some])} == {
+        assert visible_ids(reader, some) == [id for id in some if id in stored]
+        assert {item.id: item.text for item in reader.get([(SPACE, id) for id in some])} == {
             id: stored[id] for id in some if id in stored
         }
-        wanted = f"text{number}"
-        found = {id for (_, id), _ in reader.search_text(wanted, Filter((SPACE,)), 50).matches}
-        assert found == {id for id, text in stored.items() if text == wanted}
+        text_of_round = f"text{number}"
+        matching_ids = {
+            id for (_, id), _ in reader.search_text(text_of_round, Filter((SPACE,)), 50).matches
+        }
+        assert matching_ids == {id for id, text in stored.items() if text == text_of_round}
     reader.close()
     writer.close()

@@ -1,4 +1,4 @@
-"""Finding the best of many numbers by way of a sample must find what sorting them all finds."""
+"""Top-k selection by a sample must select what sorting selects."""
 
 import numpy as np
 import pytest
@@ -7,22 +7,22 @@ from knowloom.stores.sqlite.top_k import ROUNDING, SAMPLE_STEP, k_largest, k_sma
 
 
 def sorted_largest(scores, limit):
-    above = [(value, place) for place, value in enumerate(scores.tolist()) if value > 0]
-    least = (
+    above = [(value, index) for index, value in enumerate(scores.tolist()) if value > 0]
+    last = (
         sorted((value for value, _ in above), reverse=True)[limit - 1] - ROUNDING
         if 0 < limit < len(above)
         else 0
     )
     return (
-        [place for value, place in above if value >= least],
-        [round(value, 6) for value, _ in above if value >= least],
+        [index for value, index in above if value >= last],
+        [round(value, 6) for value, _ in above if value >= last],
         len(above),
     )
 
 
-def sorted_smallest(distances, wanted):
-    least = sorted(distances.tolist())[wanted - 1]
-    return [place for place, value in enumerate(distances.tolist()) if value <= least]
+def sorted_smallest(distances, limit):
+    last = sorted(distances.tolist())[limit - 1]
+    return [index for index, value in enumerate(distances.tolist()) if value <= last]
 
 
 SCORES = {
@@ -45,15 +45,15 @@ SCORES = {
 
 @pytest.mark.parametrize("size", [1, 5, 200, 5000])
 @pytest.mark.parametrize("limit", [1, 3, 100])
-@pytest.mark.parametrize("made", SCORES.values(), ids=SCORES)
-def test_the_largest_are_those_that_sorting_finds(made, limit, size):
-    scores = made(np.random.default_rng(size + limit), size)
+@pytest.mark.parametrize("generate", SCORES.values(), ids=SCORES)
+def test_the_largest_match_those_of_sorting(generate, limit, size):
+    scores = generate(np.random.default_rng(size + limit), size)
     assert k_largest(scores, limit) == sorted_largest(scores, limit)
 
 
 @pytest.mark.parametrize("size", [200, 5000])
-@pytest.mark.parametrize("wanted", [1, 3, 100])
-@pytest.mark.parametrize("made", SCORES.values(), ids=SCORES)
-def test_the_smallest_are_those_that_sorting_finds(made, wanted, size):
-    distances = (made(np.random.default_rng(size + wanted), size) * 384).astype(np.uint16)
-    assert k_smallest(distances, wanted).tolist() == sorted_smallest(distances, wanted)
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("generate", SCORES.values(), ids=SCORES)
+def test_the_smallest_match_those_of_sorting(generate, limit, size):
+    distances = (generate(np.random.default_rng(size + limit), size) * 384).astype(np.uint16)
+    assert k_smallest(distances, limit).tolist() == sorted_smallest(distances, limit)

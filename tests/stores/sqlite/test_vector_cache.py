@@ -1,4 +1,4 @@
-"""Vectors that are kept must be the ones that are stored, whatever was asked before and however little room there is."""
+"""Cached vectors must match the file, whatever was read before and however small the cache."""
 
 import apsw
 import numpy as np
@@ -18,20 +18,20 @@ def all_of(size):
 
 
 class Stored:
-    """What a file holds, and which places were read from it."""
+    """The vectors of a file, which records the slots that were read."""
 
     def __init__(self, size):
         self.vectors = np.random.default_rng(size).random((size, DIMENSIONS)).astype(np.float32)
         self.read = []
 
-    def __call__(self, places):
-        self.read += places.tolist()
-        return self.vectors[places]
+    def __call__(self, slots):
+        self.read += slots.tolist()
+        return self.vectors[slots]
 
 
 @pytest.mark.parametrize("room", [0, 1, 7, 30, 1000])
-def test_what_is_asked_for_is_what_is_stored(room):
-    chance, stored, kept = (
+def test_cached_vectors_match_the_stored_ones(room):
+    chance, stored, cache = (
         np.random.default_rng(room),
         Stored(40),
         VectorCache(room * DIMENSIONS * 4),
@@ -40,66 +40,68 @@ def test_what_is_asked_for_is_what_is_stored(room):
         if chance.random() < 0.2:
             first = int(chance.integers(0, 40))
             stored.vectors[first : first + 5] += 1
-            kept.forget(first, first + 5)
+            cache.forget(first, first + 5)
         size = int(chance.integers(30, 41))
-        places = chance.permutation(size)[: chance.integers(1, 20)]
-        assert np.array_equal(kept.get(places, all_of(size), stored), stored.vectors[places])
+        slots = chance.permutation(size)[: chance.integers(1, 20)]
+        assert np.array_equal(cache.get(slots, all_of(size), stored), stored.vectors[slots])
 
 
-def test_what_was_read_is_not_read_again():
-    stored, kept = Stored(10), VectorCache()
-    for asked in ([1, 2], [2, 1, 5], [5], [1, 2, 5]):
-        kept.get(np.array(asked), all_of(10), stored)
+def test_cached_vectors_are_not_read_again():
+    stored, cache = Stored(10), VectorCache()
+    for requested in ([1, 2], [2, 1, 5], [5], [1, 2, 5]):
+        cache.get(np.array(requested), all_of(10), stored)
     assert stored.read == [1, 2, 5]
 
 
-def test_only_what_changed_is_read_again():
-    stored, kept = Stored(10), VectorCache()
-    kept.get(np.arange(10), all_of(10), stored)
-    kept.forget(3, 5)
-    kept.get(np.arange(10), all_of(10), stored)
+def test_only_changed_vectors_are_read_again():
+    stored, cache = Stored(10), VectorCache()
+    cache.get(np.arange(10), all_of(10), stored)
+    cache.forget(3, 5)
+    cache.get(np.arange(10), all_of(10), stored)
     assert stored.read == [*range(10), 3, 4]
 
 
-def test_all_are_read_when_half_of_them_were_asked_for_one_by_one():
-    stored, kept, held = Stored(10), VectorCache(), all_of(10)
-    held[9] = False
-    for asked in ([0, 1], [2, 3], [4]):
-        kept.get(np.array(asked), held, stored)
+def test_all_vectors_are_read_once_half_of_them_were_read_singly():
+    stored, cache, has_vector = Stored(10), VectorCache(), all_of(10)
+    has_vector[9] = False
+    for requested in ([0, 1], [2, 3], [4]):
+        cache.get(np.array(requested), has_vector, stored)
     assert stored.read == [0, 1, 2, 3, *range(4, 9)]  # and none where there is none
     stored.vectors[6] += 1
-    kept.forget(6, 7)
-    assert np.array_equal(kept.get(np.array([8, 6, 5]), held, stored), stored.vectors[[8, 6, 5]])
+    cache.forget(6, 7)
+    assert np.array_equal(
+        cache.get(np.array([8, 6, 5]), has_vector, stored), stored.vectors[[8, 6, 5]]
+    )
     assert stored.read[9:] == [6]
 
 
-def test_what_has_no_room_for_all_is_never_read_as_a_whole():
-    stored, kept = Stored(10), VectorCache(9 * DIMENSIONS * 4)
-    for place in range(9):
-        kept.get(np.array([place]), all_of(10), stored)
+def test_a_cache_too_small_for_the_space_never_reads_all():
+    stored, cache = Stored(10), VectorCache(9 * DIMENSIONS * 4)
+    for slot in range(9):
+        cache.get(np.array([slot]), all_of(10), stored)
     assert stored.read == [*range(9)]
 
 
-def test_when_it_is_full_it_begins_anew():
-    stored, kept = Stored(10), VectorCache(4 * DIMENSIONS * 4)
-    for asked in ([0, 1, 2], [2, 3, 4], [2, 3, 4]):
-        kept.get(np.array(asked), all_of(10), stored)
+def test_a_full_cache_is_emptied():
+    stored, cache = Stored(10), VectorCache(4 * DIMENSIONS * 4)
+    for requested in ([0, 1, 2], [2, 3, 4], [2, 3, 4]):
+        cache.get(np.array(requested), all_of(10), stored)
     assert stored.read == [0, 1, 2, 3, 4, 2, 3, 4]
 
 
 def test_vectors_of_another_width_are_no_error():
-    kept = VectorCache()
-    kept.get(np.array([1]), all_of(10), lambda places: np.ones((len(places), 3), np.float32))
-    kept.forget(0, 10)
+    cache = VectorCache()
+    cache.get(np.array([1]), all_of(10), lambda slots: np.ones((len(slots), 3), np.float32))
+    cache.forget(0, 10)
     assert (
-        kept.get(
-            np.array([2, 1]), all_of(10), lambda places: np.full((len(places), 5), 2.0, np.float32)
+        cache.get(
+            np.array([2, 1]), all_of(10), lambda slots: np.full((len(slots), 5), 2.0, np.float32)
         ).tolist()
         == [[2.0] * 5] * 2
     )
 
 
-def test_every_short_float_is_read_as_the_number_it_is():
+def test_every_finite_float16_is_decoded_exactly():
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     halves = halves[np.isfinite(halves)]
     read = decode_float16(halves.tobytes())
@@ -117,19 +119,19 @@ def test_every_short_float_is_read_as_the_number_it_is():
         "DELETE FROM vector WHERE row = (SELECT min(row) FROM vector)",
     ],
 )
-def test_vectors_that_are_cut_off_or_missing_are_told_and_never_taken_for_others(tmp_path, damage):
+def test_truncated_or_missing_vectors_are_reported(tmp_path, damage):
     path = str(tmp_path / "knowloom.db")
-    asked = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
+    query = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
     store = SqliteStore.open(path)
     store.apply(batch([item(str(number)) for number in range(6)]))
-    store.put_vectors({("acme", str(number)): asked for number in range(6)}, "some")
+    store.put_vectors({("acme", str(number)): query for number in range(6)}, "some")
     apsw.Connection(path).execute(damage)
     for ask in (
-        lambda: store.search_vector(asked, ACME, 3),
-        lambda: store.score_vectors(asked, [("acme", "0"), ("acme", "1")]),
+        lambda: store.search_vector(query, ACME, 3),
+        lambda: store.score_vectors(query, [("acme", "0"), ("acme", "1")]),
     ):
         with pytest.raises(Corrupt, match="`knowloom reindex` rebuilds all of them"):
             ask()
     store.forget_vectors()
-    assert store.search_vector(asked, ACME, 3).matches == ()
+    assert store.search_vector(query, ACME, 3).matches == ()
     store.close()
