@@ -1,4 +1,4 @@
-"""Which candidates a budget is shared out among."""
+"""Candidates that compete for a budget."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hits(name: str, count: int, best: float) -> tuple[Hit, ...]:
     )
 
 
-def test_what_was_found_is_left_out_where_links_lead_to_text_enough_that_is_worth_more() -> None:
+def test_search_hits_are_dropped_where_better_walked_items_fill_the_budget() -> None:
     searched, led = hits("f", 40, 0.5), hits("l", 20, 0.9)
     trimmed, others = _drop_surplus(
         [SectionCandidates(FOUND, searched), SectionCandidates(LED, led)]
@@ -42,7 +42,7 @@ def test_what_was_found_is_left_out_where_links_lead_to_text_enough_that_is_wort
     assert trimmed.hits == searched[:16] and others.hits == led
 
 
-def test_the_best_of_what_was_found_stay_however_much_links_lead_to() -> None:
+def test_the_best_search_hits_stay_however_many_items_the_walk_reaches() -> None:
     searched, led = hits("f", 40, 0.5), hits("l", 60, 0.9)
     trimmed, others = _drop_surplus(
         [SectionCandidates(FOUND, searched), SectionCandidates(LED, led)]
@@ -50,7 +50,7 @@ def test_the_best_of_what_was_found_stay_however_much_links_lead_to() -> None:
     assert trimmed.hits == searched[:MIN_CANDIDATES] and others.hits == led
 
 
-def test_what_is_found_and_worth_more_than_what_links_lead_to_stays() -> None:
+def test_search_hits_that_outrank_walked_items_stay() -> None:
     searched, led = hits("f", 40, 0.9), hits("l", 20, 0.5)
     assert (
         _drop_surplus([SectionCandidates(FOUND, searched), SectionCandidates(LED, led)])[0].hits
@@ -67,7 +67,7 @@ def test_what_is_found_and_worth_more_than_what_links_lead_to_stays() -> None:
     )
 
 
-def test_limits_shares_and_needs_that_were_asked_for_are_kept() -> None:
+def test_requested_limits_shares_and_needs_prevent_dropping() -> None:
     searched, led = (
         SectionCandidates(FOUND, hits("f", 40, 0.5)),
         SectionCandidates(LED, hits("l", 60, 0.9)),
@@ -95,7 +95,7 @@ def test_parts_that_are_sure_of_a_share_neither_lose_hits_nor_make_others_lose_t
     assert _drop_surplus([sure, searched, led]) == [sure, *_drop_surplus([searched, led])]
 
 
-def test_an_item_left_out_for_what_links_lead_to_is_explained() -> None:
+def test_an_item_dropped_for_walked_items_is_explained() -> None:
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         filler = " ".join(["harbor"] * 30)
         kb.add(
@@ -172,7 +172,7 @@ def test_a_budget_is_filled_however_short_items_are_and_however_large_it_is(
         assert context.stats.optimality_gap < 0.002
 
 
-def test_what_may_be_looked_at_is_not_more_because_items_are_short() -> None:
+def test_short_items_do_not_raise_an_explicit_limit() -> None:
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item(f"f{n:03}", "s", text=f"refund number {n}") for n in range(650)])
         assert kb.context("refund", spaces=["s"], max_tokens=4000, limit=20).stats.candidates == 20
@@ -183,7 +183,7 @@ def test_what_may_be_looked_at_is_not_more_because_items_are_short() -> None:
         assert kb.context("refund", spaces=["s"], max_tokens=0).stats.candidates == MIN_CANDIDATES
 
 
-def test_there_is_a_limit_to_candidates_and_who_is_behind_it_is_told_so(
+def test_candidates_are_limited_and_items_beyond_the_limit_are_explained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("knowloom.recipes.MAX_CANDIDATES", 120)

@@ -36,7 +36,7 @@ offers = st.builds(Offer, options=st.lists(options, min_size=1, max_size=3).map(
     ids=["settled before", "tables of all"],
 )
 def small(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The problems here are small: they are solved both with tables of all offers, and with tables of those that bounds do not settle."""
+    """Solve the small problems here with full tables, and with bounds and reduced tables."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(knapsack, "SMALL_TABLE", request.param)
         yield
@@ -91,7 +91,7 @@ def split(groups: Sequence[OfferGroup], picks: Sequence[int]) -> list[Sequence[i
 
 
 def ways(group: OfferGroup) -> Iterator[Picks]:
-    """Every choice of a group that stays within the most it may have."""
+    """Yield every choice of a group that stays within its cap."""
     for picks in product(*(range(-1, len(offer.options)) for offer in group.offers)):
         if cost(group, picks) <= group.cap:
             yield picks
@@ -109,7 +109,7 @@ def alone(group: OfferGroup) -> tuple[int, int]:
 
 
 def best(groups: Sequence[OfferGroup], budget: int) -> int:
-    """The most value, when what a group made of its share counts as spent and the rest may go to any group."""
+    """Return the best value; tokens that a group uses of its share are spent, others are free."""
     totals = {0: 0}  # tokens spent, the best value for them
     for group in groups:
         used = alone(group)[1]
@@ -164,7 +164,7 @@ def test_without_shares_and_needs_no_choice_is_better(problem):
 
 @MANY
 @given(problems(shares=True))
-def test_with_shares_no_choice_is_better_that_leaves_each_group_what_it_made_of_its_share(problem):
+def test_the_choice_is_optimal_under_the_guaranteed_shares(problem):
     groups, budget = problem
     choice = choose(groups, budget)
     assert_possible(groups, budget, choice)
@@ -174,7 +174,7 @@ def test_with_shares_no_choice_is_better_that_leaves_each_group_what_it_made_of_
 
 @MANY
 @given(problems(shares=True))
-def test_every_group_has_at_least_what_it_could_do_alone_with_its_share(problem):
+def test_every_group_gets_at_least_the_value_of_its_share(problem):
     groups, budget = problem
     parts = split(groups, choose(groups, budget).options)
     assert all(
@@ -220,7 +220,7 @@ def test_dependencies_and_shares_go_together(problem):
 
 @MANY
 @given(problems(needs=True), st.integers(0, 3))
-def test_when_there_is_no_time_for_the_best_the_gap_says_how_far_it_may_be(problem, nodes):
+def test_without_enough_nodes_the_gap_bounds_the_distance_to_the_optimum(problem, nodes):
     groups, budget = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(knapsack, "MAX_NODES", nodes)
@@ -247,7 +247,7 @@ def test_with_a_tolerance_a_choice_that_keeps_dependencies_is_nearly_the_best(pr
 
 @MANY
 @given(problems(), st.integers(1, 60))
-def test_a_coarse_table_still_fits_and_bounds_what_it_may_have_missed(problem, cells):
+def test_a_coarse_table_fits_and_bounds_the_missed_value(problem, cells):
     groups, budget = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(knapsack_table, "MAX_CELLS", cells)
@@ -259,7 +259,7 @@ def test_a_coarse_table_still_fits_and_bounds_what_it_may_have_missed(problem, c
 
 @MANY
 @given(problems(), st.integers(1, 60))
-def test_what_a_coarse_table_leaves_is_used_up(problem, cells):
+def test_tokens_left_by_a_coarse_table_are_spent(problem, cells):
     groups, budget = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(knapsack_table, "MAX_CELLS", cells)
@@ -340,12 +340,12 @@ def test_nothing_on_offer_is_nothing_chosen(groups):
     assert choose(groups, 10) == Choice((), 0, 0)
 
 
-def test_without_tokens_only_what_is_free_is_taken():
+def test_without_tokens_only_free_options_are_taken():
     group = OfferGroup((Offer((Option(1, 9),)), Offer((Option(0, 2),))), guaranteed=0, cap=0)
     assert choose([group], 0) == Choice((-1, 0), 2, 2)
 
 
-def test_a_heading_is_paid_for_what_is_free_too():
+def test_free_options_pay_for_their_heading():
     group = OfferGroup((Offer((Option(0, 2),)),), guaranteed=0, cap=9, overhead=3)
     assert [choose([group], budget).options for budget in (2, 3)] == [(-1,), (0,)]
 
@@ -389,7 +389,7 @@ def test_two_offers_that_need_each_other_come_together_or_not_at_all():
     assert [choose([group], budget).options for budget in (5, 6)] == [(-1, -1, 0), (0, 0, -1)]
 
 
-def test_a_worthless_offer_comes_along_when_a_good_one_needs_it():
+def test_a_worthless_offer_is_taken_when_a_good_one_needs_it():
     groups = [
         OfferGroup((Offer((Option(2, 9),), needs=((1,),)),), 0, 9),
         OfferGroup((Offer((Option(2, 0),)),), 0, 9, overhead=1),
@@ -451,7 +451,7 @@ def some_problem(seed: int) -> tuple[list[OfferGroup], int]:
     return groups, budget
 
 
-def test_what_is_settled_before_is_what_tables_of_all_offers_would_choose(monkeypatch):
+def test_fixed_variables_agree_with_the_full_tables(monkeypatch):
     monkeypatch.setattr(knapsack, "SMALL_TABLE", 0)
     for seed in range(max(300, EXAMPLES)):
         groups, budget = some_problem(seed)
@@ -474,7 +474,7 @@ def test_most_of_a_large_problem_is_settled_before_any_table_is_made():
     assert sum(len(part.rest.offers) for part in parts) < 30
 
 
-def test_a_problem_too_large_for_exact_tables_is_solved_exactly_when_what_is_left_of_it_is_small(
+def test_a_large_problem_is_solved_exactly_when_its_reduction_is_small(
     monkeypatch,
 ):
     chance = random.Random(3)
@@ -486,7 +486,7 @@ def test_a_problem_too_large_for_exact_tables_is_solved_exactly_when_what_is_lef
     assert choose([group], 2000) == exact
 
 
-def test_what_is_taken_before_leaves_the_rest_its_room(monkeypatch):
+def test_fixed_picks_leave_room_for_the_rest(monkeypatch):
     monkeypatch.setattr(knapsack, "SMALL_TABLE", 0)
     large = [Offer((Option(400, 0), Option(1, 1)))]
     sure = Offer((Option(300, 10**9),))

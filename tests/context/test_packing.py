@@ -60,7 +60,7 @@ def ids(context: Context) -> dict[str, list[str]]:
     }
 
 
-def test_the_text_never_has_more_tokens_than_asked_for(random_cases):
+def test_the_text_never_exceeds_max_tokens(random_cases):
     for case in random_cases:
         assert case.context.tokens == get_counter(case.context.query.model).count(case.context.text)
         assert (
@@ -75,7 +75,7 @@ def test_no_tokens_give_no_text(random_cases):
         assert (context.text, context.tokens, context.hits) == ("", 0, ())
 
 
-def test_without_a_limit_every_candidate_is_shown_whole(random_cases):
+def test_without_a_budget_every_candidate_is_included_whole(random_cases):
     for case in random_cases:
         if case.context.query.max_tokens is None:
             assert all(
@@ -86,7 +86,7 @@ def test_without_a_limit_every_candidate_is_shown_whole(random_cases):
             assert case.context.left_out == ()
 
 
-def test_a_budget_with_room_for_everything_shows_everything_whole(random_cases):
+def test_a_large_budget_includes_everything_whole(random_cases):
     for case in random_cases:
         if case.context.query.max_tokens is None and case.options["recipe"] in (
             "search",
@@ -98,7 +98,7 @@ def test_a_budget_with_room_for_everything_shows_everything_whole(random_cases):
             )
 
 
-def test_every_candidate_is_either_shown_or_left_out_with_a_reason(random_cases):
+def test_every_candidate_is_included_or_left_out_with_a_reason(random_cases):
     for case in random_cases:
         context = case.context
         keys = [hit.item.key for hit in context.hits] + [
@@ -146,7 +146,7 @@ def test_the_same_request_gives_the_same_bytes(random_cases):
         )
 
 
-def test_what_is_called_too_large_does_not_fit_alone_and_what_is_outweighed_does(random_cases):
+def test_too_large_items_do_not_fit_alone_and_outweighed_ones_do(random_cases):
     for case in random_cases[:: max(1, len(random_cases) // 200)]:
         query = case.context.query
         for entry in case.context.left_out[:5]:
@@ -191,7 +191,7 @@ def paragraph(chance: random.Random, number: int) -> Item:
     return Item(f"i{number}", "s", title=title, text=text, summary=summary)
 
 
-def test_no_part_has_more_than_the_most_it_may_have(random_cases):
+def test_no_section_exceeds_its_cap(random_cases):
     for case in random_cases:
         if case.options["recipe"] == RECIPES[4] and case.context.query.max_tokens is not None:
             caps = {"first": 0.6, "linked": 0.5}
@@ -201,7 +201,7 @@ def test_no_part_has_more_than_the_most_it_may_have(random_cases):
             )
 
 
-def test_the_most_a_part_may_have_is_a_share_of_the_budget_not_of_what_there_is():
+def test_a_cap_is_a_share_of_the_budget_not_of_the_candidates():
     hits = tuple(
         Hit(Item(f"i{number}", "s", title="A title", text="word " * 50), 0.5)
         for number in range(10)
@@ -215,7 +215,7 @@ def test_the_most_a_part_may_have_is_a_share_of_the_budget_not_of_what_there_is(
     assert fitted.left_out == ()
 
 
-def test_a_share_is_kept_for_a_part_whose_items_are_worth_less():
+def test_a_section_of_less_relevant_items_gets_its_share():
     text = "word " * 30
     good = tuple(Hit(Item(f"good{number}", "s", text=text), 1.0) for number in range(20))
     poor = tuple(Hit(Item(f"poor{number}", "s", text=text), 0.1) for number in range(20))
@@ -227,7 +227,7 @@ def test_a_share_is_kept_for_a_part_whose_items_are_worth_less():
     assert fitted.fragments[1].tokens > 0.4 * 800
 
 
-def test_what_a_part_leaves_unused_goes_to_the_others():
+def test_tokens_unused_by_a_section_go_to_the_others():
     hits = tuple(Hit(Item(f"i{number}", "s", text="word " * 30), 1.0) for number in range(40))
     parts = [
         SectionCandidates(Recipe("rich", share=0.1), hits),
@@ -250,7 +250,7 @@ def test_a_better_item_is_preferred_to_a_worse_one_of_the_same_size():
     assert [chosen.hit.item.id for chosen in fitted.fragments[0].chosen] == ["i1"]
 
 
-def test_a_summary_is_shown_where_the_whole_does_not_fit():
+def test_a_summary_is_used_where_the_whole_item_does_not_fit():
     hit = Hit(Item("i", "s", title="Refunds", text="word " * 500, summary="In short."), 1.0)
     fitted = pack(
         [SectionCandidates(Recipe("one"), (hit,))], 60, get_layout("markdown"), get_counter("gpt-4")
@@ -258,7 +258,7 @@ def test_a_summary_is_shown_where_the_whole_does_not_fit():
     assert "In short." in fitted.text
 
 
-def test_a_pointer_is_shown_where_nothing_else_fits():
+def test_a_pointer_is_used_where_nothing_else_fits():
     hit = Hit(Item("the-id", "s", title="Refunds", text="word " * 500), 1.0)
     fitted = pack(
         [SectionCandidates(Recipe("one"), (hit,))], 30, get_layout("markdown"), get_counter("gpt-4")
@@ -266,7 +266,7 @@ def test_a_pointer_is_shown_where_nothing_else_fits():
     assert "the-id" in fitted.text and "word" not in fitted.text
 
 
-def test_what_needs_another_item_is_not_shown_without_it():
+def test_an_item_that_needs_another_is_not_included_without_it():
     hits = (
         Hit(Item("link", "s", text="link"), 1.0),
         Hit(Item("end", "s", text="word " * 100), 0.1),
@@ -316,7 +316,7 @@ def test_no_text_however_strange_makes_a_context_too_long(sections, budget, name
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("model", MODELS)
-def test_each_token_more_is_kept_to(name, model):
+def test_every_budget_is_respected_token_by_token(name, model):
     chance = random.Random(7)
     parts = [
         SectionCandidates(Recipe("one", share=0.5), random_hits(chance, 8)),
@@ -363,7 +363,7 @@ def test_a_text_of_a_megabyte_is_left_out_of_a_small_context_and_shown_in_a_larg
     assert large.tokens <= 300_000 and large.text.count("word") == 200_000
 
 
-def test_what_hardly_matters_is_still_shown_whole_where_there_is_room():
+def test_irrelevant_items_are_included_whole_where_there_is_room():
     kb = knowloom.open("memory:", embedder=None)
     kb.add(Item("a", "one", title="Refunds", text="A refund takes five days. " * 3))
     hardly = [Recipe("entry_points", sharpness=100.0)]

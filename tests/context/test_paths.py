@@ -1,4 +1,4 @@
-"""Paths on request: the text says by which links an item came, by titles; nothing stored can forge it, and the budget holds."""
+"""Paths on request: titles of the items along them, which no text can forge, within the budget."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_asking_gives_another_digest_and_the_same_bytes_each_time(kb):
     assert once.digest != without.digest
 
 
-def test_a_link_is_told_as_it_is_stored_whichever_way_it_is_followed():
+def test_an_edge_reads_from_source_to_target_in_either_direction():
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add(
             [Item("a", "s", title="Alpha", text="zebra"), Item("b", "s", title="Beta")],
@@ -137,7 +137,7 @@ def test_a_link_is_told_as_it_is_stored_whichever_way_it_is_followed():
         )
 
 
-def test_an_item_on_the_way_that_is_not_shown_is_told_by_its_title():
+def test_an_intermediate_item_is_named_by_its_title():
     between = [
         Item("a", "s", title="Alpha plan", text="The zebra plan."),
         Item("hub", "s", Kind.ENTITY, title="Omega"),
@@ -159,7 +159,7 @@ def test_an_item_on_the_way_that_is_not_shown_is_told_by_its_title():
             assert ways["b"] == '"Alpha plan" is related to "Omega"; "Omega" is related to "Beta"'
 
 
-def test_what_has_no_title_is_told_by_its_id_and_a_long_title_is_shortened():
+def test_an_untitled_item_is_named_by_its_id_and_a_long_title_is_shortened():
     edge = Edge("a", "b", "similar", space="s")
     items = {
         ("s", "a"): Item("a", "s", title="word " * 2000),
@@ -173,7 +173,7 @@ def test_what_has_no_title_is_told_by_its_id_and_a_long_title_is_shortened():
     assert len(describe_path([edge], {("s", "a"): Item("a", "s", title="漢" * 10_000)})) < 150
 
 
-def test_every_type_of_link_that_knowloom_makes_has_words_for_it():
+def test_every_automatic_edge_type_has_a_phrase():
     from knowloom.linking.rules import RULES
     from knowloom.retrieval.walk_constants import BRIDGE
 
@@ -298,12 +298,12 @@ def test_the_same_item_with_another_path_is_not_taken_from_memory():
 
 
 @pytest.mark.parametrize("value", [1, "yes", None])
-def test_what_is_neither_true_nor_false_is_refused(kb, value):
+def test_a_non_boolean_value_is_refused(kb, value):
     with pytest.raises(Invalid, match="paths must be true or false"):
         kb.context(ASK, spaces=["s"], paths=value)
 
 
-def test_explain_tells_titles_beside_a_text_without_paths(kb):
+def test_explain_names_paths_without_changing_the_text(kb):
     context = kb.explain(ASK, spaces=["s"])
     assert describe_match(context.hits[2]) == f"{BOTH} (weight 1.0)"
     assert context.text == kb.context(ASK, spaces=["s"]).text
@@ -311,7 +311,7 @@ def test_explain_tells_titles_beside_a_text_without_paths(kb):
     assert {entry.hit.item.id: entry.hit.via for entry in small.left_out}["desk"] == BOTH
 
 
-def test_contexts_with_paths_go_over_the_wire_whole(kb):
+def test_contexts_with_paths_survive_the_wire(kb):
     for options in ({"paths": True}, {"paths": False}):
         context = kb.context(ASK, spaces=["s"], **options)
         assert context_from_json(context_to_json(context)) == replace(
@@ -319,7 +319,7 @@ def test_contexts_with_paths_go_over_the_wire_whole(kb):
         )
 
 
-def test_a_client_gets_what_the_engine_gives(kb):
+def test_a_client_returns_the_same_context_as_the_engine(kb):
     with serving(kb) as url, Client(url) as client:
         for more in ({}, {"bm25_weight": 1.0}):
             here, there = (
@@ -345,7 +345,7 @@ def post(http: TestClient, **more: Any) -> dict[str, Any]:
     return body
 
 
-def test_the_service_tells_paths_on_request(http):
+def test_the_server_returns_paths_on_request(http):
     assert "via" not in post(http)["context"][0]
     body = post(http, paths=True, format="markdown")
     assert [row["via"] for row in body["context"]] == [FIRST, BOTH]
@@ -354,7 +354,7 @@ def test_the_service_tells_paths_on_request(http):
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "paths")
 
 
-def test_an_agent_of_the_service_tells_paths_too(kb, http):
+def test_an_agent_of_the_server_returns_paths(kb, http):
     kb.add(
         [
             Item("e", "s", Kind.ENTITY, "Feature", title="Refund request"),

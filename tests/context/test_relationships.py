@@ -1,4 +1,4 @@
-"""Relationships of an agent's context: one line each, with both ends, in every format and within every budget."""
+"""Relationships of an agent's context: one line each, in every format, within every budget."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def relationship_ids(context: Context) -> list[str]:
     ]
 
 
-def test_links_between_what_is_shown_are_told_by_name_in_every_format(kb: Engine) -> None:
+def test_relationships_between_hits_are_named_in_every_format(kb: Engine) -> None:
     expected = [("alpha harbor", "USES", "beta harbor"), ("beta harbor", "FEEDS", "gamma harbor")]
     texts = {format: build(kb, format=format).text for format in FORMATS}
     for source, type, target in expected:
@@ -88,7 +88,7 @@ def test_links_between_what_is_shown_are_told_by_name_in_every_format(kb: Engine
     assert "(since: 2020)" in texts["markdown"]
 
 
-def test_what_knowloom_noticed_what_is_forbidden_and_what_came_later_is_no_relationship(
+def test_automatic_forbidden_and_later_edges_are_no_relationships(
     kb: Engine,
 ) -> None:
     kb.add([entity("ship", "Ship harbor", "The Mast is near."), entity("mast", "Mast")])
@@ -141,7 +141,7 @@ name = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_s
         name, st.one_of(st.text(max_size=20), st.integers(-9, 9), st.booleans()), max_size=2
     ),
 )
-def test_yaml_and_json_give_back_what_was_stored(
+def test_yaml_and_json_read_back_the_stored_relationship(
     source: str, target: str, type: str, properties: dict[str, Any]
 ) -> None:
     properties = {name: value for name, value in properties.items() if not str(value).count("\x00")}
@@ -175,7 +175,7 @@ def test_no_name_can_forge_a_line(kb: Engine) -> None:
     ("depth", "reached"),
     [(None, {"gamma"}), (0, set()), (1, {"gamma"}), (2, {"gamma", "far"}), (3, {"gamma", "far"})],
 )
-def test_a_request_says_how_many_links_its_agent_follows(
+def test_a_request_can_set_the_depth_of_its_agent(
     kb: Engine, depth: int | None, reached: set[str]
 ) -> None:
     agent = agents.define_agent(
@@ -203,12 +203,12 @@ def test_recipes_with_depths_of_their_own_keep_them(kb: Engine) -> None:
 
 
 @pytest.mark.parametrize("depth", [-1, 11, "2", 1.5, True])
-def test_a_depth_that_makes_no_sense_is_refused(kb: Engine, depth: object) -> None:
+def test_an_invalid_depth_is_refused(kb: Engine, depth: object) -> None:
     with pytest.raises(Invalid, match="depth must be an integer from 0 to 10"):
         build(kb, depth=depth)
 
 
-def test_tiers_without_links_are_told_none(kb: Engine) -> None:
+def test_tiers_without_edges_get_no_relationships(kb: Engine) -> None:
     assert (
         "--[" not in build(kb, tier="writer_pro", format="markdown").text
         and build(kb, tier="core").text == ""
@@ -216,7 +216,7 @@ def test_tiers_without_links_are_told_none(kb: Engine) -> None:
     assert relationship_ids(build(kb, tier="teams")) == relationship_ids(build(kb))
 
 
-def test_a_graph_that_is_down_leaves_an_answer_that_says_so() -> None:
+def test_an_unavailable_graph_gives_a_degraded_context() -> None:
     class Down(MemoryStore):
         def edges_of(self, *_: Any, **__: Any) -> Sequence[Edge]:  # type: ignore[override]
             raise Unavailable("the graph is down")
@@ -230,7 +230,7 @@ def test_a_graph_that_is_down_leaves_an_answer_that_says_so() -> None:
     }
 
 
-def test_the_server_tells_them_and_explain_says_why(kb: Engine) -> None:
+def test_the_server_returns_and_explains_relationships(kb: Engine) -> None:
     client = TestClient(create_app(kb), base_url="http://127.0.0.1")
     asking = {"query": "alpha harbor beta harbor", "agent": "copilot", "format": "markdown"}
     answer = client.post("/api/context", json={**asking, "tenant_ids": ["s"]}).json()
@@ -263,14 +263,14 @@ def asked_whole(client: TestClient, asking: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def test_what_a_link_says_supports_an_answer(kb: Engine) -> None:
+def test_a_relationship_supports_an_answer(kb: Engine) -> None:
     check = knowloom.check_answer("Alpha harbor uses beta harbor.", build(kb))
     assert check.grounded and [
         sentence.item.id for sentence in check.sentences if sentence.item
     ] == ["alpha -[USES]-> beta"]
 
 
-def test_rules_are_told_in_words_not_as_they_are_run(kb: Engine) -> None:
+def test_rules_are_rendered_in_words(kb: Engine) -> None:
     rules = {"rules": [{"property": "owner", "constraint": "required"}], "severity": "error"}
     kb.add(
         Item(
@@ -333,7 +333,8 @@ def test_an_agent_understands_the_names_of_graph_options(tmp_path: Path) -> None
     }
     assert agents.define_agent("own", **long) == agents.define_agent("own", **short)
     (tmp_path / "agents.toml").write_text(
-        '[agents.own]\ninclude_entity_types = ["A"]\nexclude_entity_types = ["B"]\nmin_relevance_score = 0.3\n'
+        '[agents.own]\ninclude_entity_types = ["A"]\nexclude_entity_types = ["B"]\n'
+        "min_relevance_score = 0.3\n"
         "relationship_depth = 2\nmax_properties_per_entity = 4\n"
     )
     assert agents.load_agents(tmp_path / "agents.toml") == (agents.define_agent("own", **short),)

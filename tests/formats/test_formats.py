@@ -43,7 +43,7 @@ def document(name: str, sections: Document) -> str:
 
 
 def expected(item: Item, form: Form) -> dict[str, Any]:
-    """What JSON and YAML must say of an item."""
+    """Return the JSON and YAML fields of an item."""
     whole = form is Form.WHOLE
     fields = {
         "id": item.id,
@@ -97,7 +97,7 @@ def our_headings(sections: Document) -> list[tuple[str, int, str]]:
 
 
 def after(text: str) -> str:
-    """A document in which the text is followed by a property, a pointer, a second item and a section."""
+    """Return a document: the text, then a property, a pointer, another item and a section."""
     first = item(text, title="One", properties={"owner": "ann"})
     return document(
         "markdown",
@@ -283,10 +283,13 @@ class TestMarkdown:
     @pytest.mark.parametrize(
         "prose",
         [
-            "Plain words, with #hashtags, C# and a -- dash.\n\nA second paragraph; 3 < 4 > 2, a*b and snake_case.",
-            "A list:\n- one\n- two\n  - nested\n    more\n\n1. first\n2. second\n\n> quoted\nand lazily continued",
+            "Plain words, with #hashtags, C# and a -- dash.\n\n"
+            "A second paragraph; 3 < 4 > 2, a*b and snake_case.",
+            "A list:\n- one\n- two\n  - nested\n    more\n\n1. first\n2. second\n\n"
+            "> quoted\nand lazily continued",
             "#hashtag at the start\n#1 of 3\n####### seven is no heading",
-            "[a link](https://example.org) begins the line\n[x] done\n[note]: several words after it\n\n[note]: call(x) first",
+            "[a link](https://example.org) begins the line\n[x] done\n"
+            "[note]: several words after it\n\n[note]: call(x) first",
             "a | b\n--|--\n1 | 2",
             "Before a rule\n\n---\n\nafter it\n\n***\n\n= a = b =",
             "Use `<br>` or <b>bold</b>.\n<b>Bold</b> begins this one\n<https://example.org> too",
@@ -616,10 +619,13 @@ class TestYaml:
             },
         )
         assert text == (
-            'entry_points:\n- id: the-id\n  type: faq\n  title: "Refunds: how"\n  text: |\n    Thirty days.\n\n      # Then ask: now.\n'
+            'entry_points:\n- id: the-id\n  type: faq\n  title: "Refunds: how"\n'
+            "  text: |\n    Thirty days.\n\n      # Then ask: now.\n"
             "  properties:\n    owner: ann\n    limits:\n      eu: 30\n      open: true\n"
-            '    steps:\n      - a\n      - b: null\n    none: []\n  tags:\n    - money\n    - "no"\n'
-            '"on":\n- id: the-id\n  title: Title\n  text: |-\n    one\n    two\n- id: the-id\n  title: "Refunds: how"\n'
+            "    steps:\n      - a\n      - b: null\n    none: []\n"
+            '  tags:\n    - money\n    - "no"\n'
+            '"on":\n- id: the-id\n  title: Title\n  text: |-\n    one\n    two\n'
+            '- id: the-id\n  title: "Refunds: how"\n'
         )
 
     @pytest.mark.parametrize(
@@ -659,7 +665,8 @@ class TestJson:
             },
         )
         assert text == (
-            '{\n"entry_points": [\n{"id": "the-id", "title": "Title", "text": "é"},\n{"id": "the-id", "title": "Title"}\n],\n'
+            '{\n"entry_points": [\n{"id": "the-id", "title": "Title", "text": "é"},\n'
+            '{"id": "the-id", "title": "Title"}\n],\n'
             '"b": [\n{"id": "the-id", "title": "Title", "text": "y"}\n]\n}'
         )
 

@@ -1,4 +1,4 @@
-"""Asking about an earlier time: nothing that was written later shows, in any search or context of the engine."""
+"""Queries as of an earlier time: later changes show in no search and no context."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def texts(kb: Engine, day: float, **options: Any) -> list[str]:
     ]
 
 
-def test_what_was_changed_in_place_is_shown_as_it_was(kb: Engine, clock: Clock) -> None:
+def test_an_updated_item_is_returned_as_it_was(kb: Engine, clock: Clock) -> None:
     for day, text in enumerate(["tea is green", "tea is black", "tea is red"]):
         write(kb, clock, day, Item("a", "s", text=text))
     assert [texts(kb, day) for day in (-1, 0, 0.5, 1, 1.5, 2, 9)] == [
@@ -74,7 +74,7 @@ def test_what_was_changed_in_place_is_shown_as_it_was(kb: Engine, clock: Clock) 
     assert "green" in kb.context("tea", **then).text and "red" not in kb.explain("tea", **then).text
 
 
-def test_what_links_lead_to_is_shown_as_it_was(kb: Engine, clock: Clock) -> None:
+def test_a_linked_item_is_returned_as_it_was(kb: Engine, clock: Clock) -> None:
     write(
         kb,
         clock,
@@ -88,7 +88,7 @@ def test_what_links_lead_to_is_shown_as_it_was(kb: Engine, clock: Clock) -> None
     assert "broken" in kb.context("tea", spaces=["s"], as_of=START + 6 * DAY).text
 
 
-def test_profiles_and_rules_are_shown_as_they_were(kb: Engine, clock: Clock) -> None:
+def test_profiles_and_rules_are_returned_as_they_were(kb: Engine, clock: Clock) -> None:
     first = (
         Item("ada", "s", Kind.PROFILE, text="likes tea"),
         Item("rule", "s", Kind.RULE, text="one cup", subject="ada"),
@@ -107,7 +107,7 @@ def test_the_end_of_a_validity_that_was_set_later_does_not_show(kb: Engine, cloc
     assert kb.search("tea", spaces=["s"], now=START + 9 * DAY) == []
 
 
-def test_what_came_with_an_earlier_date_is_believed(kb: Engine, clock: Clock) -> None:
+def test_a_backdated_item_counts_from_its_date(kb: Engine, clock: Clock) -> None:
     write(kb, clock, 5, Item("a", "s", text="tea was green", created_at=START))
     assert texts(kb, 1) == ["tea was green"]
 
@@ -131,7 +131,7 @@ TEA, CUP, POT = (
 )
 
 
-def test_links_that_people_made_later_are_not_followed(kb: Engine, clock: Clock) -> None:
+def test_later_explicit_edges_are_not_followed(kb: Engine, clock: Clock) -> None:
     write(kb, clock, 0, TEA, CUP, POT, edges=(Edge("tea", "cup", weight=0.5, space="s"),))
     write(
         kb, clock, 5, edges=(Edge("tea", "pot", space="s"), Edge("tea", "cup", weight=0, space="s"))
@@ -139,7 +139,7 @@ def test_links_that_people_made_later_are_not_followed(kb: Engine, clock: Clock)
     assert [linked(kb, day) for day in (1, 6)] == [["cup"], ["pot"]]
 
 
-def test_links_that_people_took_away_since_are_followed(kb: Engine, clock: Clock) -> None:
+def test_explicit_edges_deleted_since_are_followed(kb: Engine, clock: Clock) -> None:
     edge = Edge("tea", "cup", space="s")
     write(kb, clock, 0, TEA, CUP, edges=(edge,))
     clock.now = START + 5 * DAY
@@ -171,9 +171,7 @@ def test_names_that_an_item_got_later_lead_nowhere(kb: Engine, clock: Clock) -> 
     assert [linked(kb, day) for day in (1, 6)] == [[], ["cup"]]
 
 
-def test_links_of_what_came_later_with_an_earlier_date_are_believed(
-    kb: Engine, clock: Clock
-) -> None:
+def test_edges_of_a_backdated_item_are_followed(kb: Engine, clock: Clock) -> None:
     old = [
         replace(item, created_at=START)
         for item in (replace(TEA, text="tea in the White Cup"), CUP, POT)
@@ -204,7 +202,7 @@ def test_an_entity_that_came_later_leads_nowhere(kb: Engine, clock: Clock) -> No
     moment=st.integers(0, 10),
 )
 def test_nothing_written_later_shows(writes: list[tuple[int, str, str]], moment: int) -> None:
-    """The items found at a moment are, field by field, those that an engine knows to which nothing was written since."""
+    """The hits at a time equal those of an engine that has received no later writes."""
 
     def items_at(upto: int) -> list[Item]:
         clock = Clock()

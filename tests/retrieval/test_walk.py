@@ -1,4 +1,4 @@
-"""The walk: from what search finds along links to what it cannot find."""
+"""The walk: from search hits along edges to items that search cannot find."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ FAMILY = [
         "lothair",
         "s",
         title="Lothair II",
-        text="Lothair II was king of Lotharingia. His parents were Lothair I and Ermengarde of Tours.",
+        text="Lothair II was king of Lotharingia. "
+        "His parents were Lothair I and Ermengarde of Tours.",
     ),
     Item(
         "ermengarde",
@@ -67,7 +68,7 @@ def test_the_second_piece_is_found_by_its_link_and_not_by_search(kb):
     ]
 
 
-def test_a_hit_says_by_which_path_and_link_it_came(kb):
+def test_a_hit_has_its_path_and_edge(kb):
     hit = next(
         hit for hit in kb.search(QUESTION, spaces=["s"], mode="walk") if hit.item.id == "ermengarde"
     )
@@ -82,7 +83,7 @@ def test_a_small_context_has_both_pieces(kb):
     assert context.tokens <= 120
 
 
-def test_found_and_linked_items_are_valued_in_one_measure(kb):
+def test_hits_and_walked_items_share_one_scale(kb):
     context = kb.context(QUESTION, spaces=["s"])
     worth = {hit.item.id: hit.relevance for hit in context.hits}
     scores = {hit.item.id: hit.score for hit in kb.search(QUESTION, spaces=["s"], limit=10)}
@@ -131,7 +132,7 @@ def test_without_links_search_stays_as_it_is():
         ]
 
 
-def test_limit_filters_and_least_score_hold(kb):
+def test_limit_filters_and_min_score_apply(kb):
     assert len(kb.search(QUESTION, spaces=["s"], limit=2, mode="walk")) == 2
     hits = kb.search(QUESTION, spaces=["s"], limit=20, mode="walk")
     threshold = hits[1].score
@@ -150,7 +151,7 @@ def test_other_spaces_change_nothing(kb):
     assert kb.search(QUESTION, spaces=["s"], mode="walk") == before
 
 
-def test_a_link_into_a_space_that_was_not_asked_for_is_not_followed(kb):
+def test_an_edge_into_another_space_is_not_followed(kb):
     kb.add(
         Item("secret", "t", title="Secret", text="mother of kings"),
         [Edge("lothair", "secret", space="s", target_space="t")],
@@ -173,7 +174,7 @@ def test_a_hub_is_harmless(kb):
     assert ids(kb.search(QUESTION, spaces=["s"], mode="walk"))[:2] == ["lothair", "ermengarde"]
 
 
-def test_a_walk_may_pass_through_what_it_may_not_show():
+def test_a_walk_may_pass_through_items_it_must_not_return():
     items = [
         Item("a", "s", title="Alpha plan", text="The zebra plan."),
         Item("hub", "s", Kind.ENTITY, title="Omega", text="x"),
@@ -205,7 +206,7 @@ def test_depth_0_follows_no_links_and_depth_1_only_those_of_hits(kb):
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_a_context_says_how_far_it_went_and_how_much_it_reached(depth):
+def test_a_context_reports_depth_and_items_reached(depth):
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add(
             [
@@ -218,14 +219,14 @@ def test_a_context_says_how_far_it_went_and_how_much_it_reached(depth):
         assert (stats.max_depth, stats.expanded) == (depth, depth)
 
 
-def test_explain_tells_the_path_and_the_worth(kb):
+def test_explain_returns_the_signals_of_the_walk(kb):
     context = kb.explain(QUESTION, spaces=["s"])
     signals = {hit.item.id: hit.signals for hit in context.hits}
     assert {"graph", "walk"} <= set(signals["ermengarde"])
     assert {"bm25", "walk"} <= set(signals["lothair"])
 
 
-def test_a_graph_that_is_down_gives_an_answer_that_says_so(kb, monkeypatch):
+def test_an_unavailable_graph_gives_a_degraded_context(kb, monkeypatch):
     def down(*_: object, **__: object) -> list[Edge]:
         raise Unavailable("the graph is down")
 
@@ -285,7 +286,7 @@ def test_where_texts_only_share_names_the_order_of_search_stays():
         ]
 
 
-def test_how_far_knowledge_is_linked_is_said_by_most_starts_or_by_the_best_one():
+def test_density_is_that_of_most_seeds_or_of_the_best_ones():
     assert name_edge_density([]) == 0
     assert name_edge_density([(0.9, 0.0), (0.1, 0.0)]) == 0
     assert name_edge_density([(1.0, 0.2), (0.0, 0.2)]) == pytest.approx(0.2 / FULLY_LINKED)
@@ -293,7 +294,7 @@ def test_how_far_knowledge_is_linked_is_said_by_most_starts_or_by_the_best_one()
     assert name_edge_density([(0.9, 0.0), *[(0.01, 3.0)] * 10]) == 1  # so are many that matter less
 
 
-def test_an_item_is_worth_less_by_what_it_repeats_of_the_best():
+def test_an_item_that_repeats_the_best_one_scores_less():
     keys, worth = [("s", "c"), ("s", "b"), ("s", "a")], [0.6, 0.6, 0.8]
     common = {"a": 0.5, "b": 0.5, "c": 0.0}
     scores = penalise_repetition(keys, worth, lambda _, keys: [common[key[1]] for key in keys], 1.0)
@@ -316,7 +317,7 @@ def test_of_equals_the_first_by_id_is_the_best_that_others_repeat():
     assert [score == 0.5 for score in scores] == [False, False, True, False]
 
 
-def test_what_may_be_shown_is_found_behind_much_that_may_not():
+def test_a_visible_item_is_found_behind_many_hidden_ones():
     with knowloom.open("memory:", embedder=None, links=[]) as kb:
         kb.add([Item("start", "s", title="Lothair", text="Lothair was king.")])
         kb.add(

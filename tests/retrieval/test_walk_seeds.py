@@ -1,4 +1,4 @@
-"""What a walk takes from words and names: synonyms, where it starts, and which hits hold what another names."""
+"""Query coverage, seeds and bridges of the walk."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_synonyms_are_found_by_stem(query, text):
 @pytest.mark.parametrize(
     "stem", ["", " ", "xylqz", "spous husband", "spous: husband", "\n", "of", "zzzz"]
 )
-def test_what_is_no_word_of_the_table_has_no_synonyms(stem):
+def test_words_outside_the_table_have_no_synonyms(stem):
     assert find_synonyms(stem) == ()
 
 
@@ -77,7 +77,7 @@ def test_every_line_of_the_table_is_a_stem_and_others_that_do_not_begin_alike():
 
 
 def new(coverage, source, targets):
-    """How much of the question each target has and the source has not, told by links of weight 1 to items that are all as near."""
+    """Return the share of the query that each target covers and the source lacks."""
     links = {target: (1.0, Edge(source[1], target[1], space=source[0])) for target in targets}
     return [
         pull - MIN_COVERAGE
@@ -131,7 +131,7 @@ def test_of_two_linked_items_the_one_that_answers_in_other_words_comes_first():
         ("がく", "がく"),
     ],
 )
-def test_a_question_names_a_hit_whatever_its_accents(typed, title):
+def test_a_query_names_a_hit_regardless_of_accents(typed, title):
     assert list(
         names_in_query(f"Where is {typed} ?", [hit("a", 0.5, title), hit("b", 0.4, "Nile")])
     ) == [("s", "a")]
@@ -142,7 +142,7 @@ def test_only_accents_are_taken_off():
     assert strip_accents("が 서울 हिन्दी ß ł") == "が 서울 हिन्दी ß ł"
 
 
-def test_a_name_that_many_hits_have_tells_less():
+def test_a_name_shared_by_many_hits_is_less_specific():
     names = names_in_query(
         "Who ruled Mercia?",
         [hit("a", 0.5, "Mercia"), hit("b", 0.5, "Mercia (kingdom)"), hit("c", 0.5, "Offa")],
@@ -151,7 +151,7 @@ def test_a_name_that_many_hits_have_tells_less():
     assert ("s", "c") not in names
 
 
-def test_the_starts_share_the_worth_and_those_that_are_named_come_first():
+def test_seed_weights_add_up_to_one_and_named_seeds_come_first():
     best = [hit("a", 0.5), hit("b", 0.4, "Mercia"), hit("c", 0.0)]
     seeds = weigh_seeds(best, {("s", "b"): {"mercia": 1.0}}, Walk())
     assert list(seeds) == [("s", "b"), ("s", "a")]
@@ -159,7 +159,7 @@ def test_the_starts_share_the_worth_and_those_that_are_named_come_first():
     assert list(weigh_seeds(best, {}, Walk(starts=1))) == [("s", "a")]
 
 
-def test_a_name_that_many_texts_hold_says_little_of_where_to_start():
+def test_a_name_in_many_texts_makes_a_poor_seed():
     germany, tekeze = ("s", "germany"), ("s", "tekeze")
     names = {germany: {"germany": 1.0}, tekeze: {"tekeze river": 0.5}}
     links = {
@@ -209,7 +209,7 @@ def test_one_rare_name_in_common_counts_as_much_as_many_usual_ones():
     assert score_full_names(["kariba"], {}) == score_full_names([], texts) == {}
 
 
-def test_a_start_that_holds_the_names_of_the_question_starts_with_more():
+def test_a_seed_with_names_of_the_query_is_boosted():
     best = [hit("a", 0.5), hit("b", 0.4)]
     boosted = boost_by_names(best, {("s", "b"): 0.5}, 0.8)
     assert [boosted_hit.score for boosted_hit in boosted] == [
@@ -219,7 +219,7 @@ def test_a_start_that_holds_the_names_of_the_question_starts_with_more():
     assert boost_by_names(best, {("s", "b"): 1.0}, 0.0) == best
 
 
-def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatch):
+def test_the_walk_prefers_seeds_with_names_of_the_query(monkeypatch):
     river = Item(
         "river", "s", title="Bubye", text="A river that Ada Lovelace crossed. See Kariba Dam."
     )
@@ -245,12 +245,12 @@ def test_the_walk_starts_rather_where_the_names_of_the_question_stand(monkeypatc
     assert worth[0] > worth[1]
 
 
-def test_names_are_looked_for_without_the_signs_beside_them():
+def test_names_are_searched_without_adjacent_punctuation():
     assert " st louis" in prepare_text(item("a", '("St. Louis", once)'))
     assert " saxon court" in prepare_text(item("a", "an Anglo-Saxon\ncourt"))
 
 
-def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
+def test_only_names_missing_in_the_query_build_bridges():
     start = item("river", "The Bubye River flows through Zimbabwe.", "Bubye River")
     others = [
         item("falls", "Victoria Falls, in Zimbabwe."),
@@ -274,9 +274,7 @@ def test_only_what_the_question_does_not_name_is_looked_for_in_other_hits():
     assert names_beyond_query(start.text, start.text) == []
 
 
-def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_beginning_alone() -> (
-    None
-):
+def test_query_terms_match_far_into_a_text_and_synonyms_at_its_start_only() -> None:
     far = "x " * MAX_SCANNED_SYNONYMS
     coverage = QueryCoverage("Who is the spouse of Rey?")
     items = [
@@ -298,7 +296,7 @@ def test_a_word_of_the_question_counts_far_into_a_text_and_its_synonyms_at_the_b
     ]
 
 
-def test_what_was_looked_at_before_is_not_counted_again() -> None:
+def test_a_visited_item_is_not_counted_again() -> None:
     items = [
         Item("a", "s", text="the spouse of Rey"),
         Item("b", "s", text="a spouse"),
@@ -313,7 +311,7 @@ def test_what_was_looked_at_before_is_not_counted_again() -> None:
     assert new(once, ("s", "c"), [("s", "b")]) == new(twice, ("s", "c"), [("s", "b")]) != [0]
 
 
-def test_of_a_very_long_question_the_first_words_are_looked_for() -> None:
+def test_only_the_first_terms_of_a_very_long_query_count() -> None:
     coverage = QueryCoverage(" ".join(f"q{number}z" for number in range(2 * MAX_QUERY_TERMS)))
     coverage.add(
         [

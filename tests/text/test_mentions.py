@@ -1,4 +1,4 @@
-"""Names of items, names in texts, and the links that the two make."""
+"""Names of items, names in texts, and the automatic edges they create."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_common_words_letters_numbers_and_questions_are_no_names():
         assert collect_names(item("a", title)) == (), title
 
 
-def test_an_item_without_a_useful_title_is_called_by_what_it_defines():
+def test_an_item_without_a_useful_title_is_named_by_its_definition():
     assert collect_names(item("a", "", "The Treaty of Delft (1607) was a treaty.")) == (
         "treaty of delft",
     )
@@ -231,7 +231,7 @@ def test_a_word_that_begins_thousands_of_sentences_is_looked_at_once(monkeypatch
     assert looks == ["Zebras"]
 
 
-def test_a_long_text_is_not_searched_for_a_word_that_stands_inside_a_sentence():
+def test_a_long_text_is_not_searched_for_a_word_inside_a_sentence():
     begins: list[int] = []
 
     class Watched(str):
@@ -246,7 +246,7 @@ def test_a_long_text_is_not_searched_for_a_word_that_stands_inside_a_sentence():
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
+def test_candidates_of_any_text_include_every_mention(text):
     candidates = set(candidate_names(text))
     names = set(list(candidates)[::2])
     assert set(find_names(text, names)) <= names
@@ -261,7 +261,7 @@ def test_any_text_is_safe_and_its_candidates_hold_every_mention(text):
         max_size=12,
     )
 )
-def test_links_from_candidates_are_those_from_all_names(words):
+def test_candidates_suffice_to_find_all_names(words):
     text = " ".join(words)
     names = {"new york", "ada", "bank of england", "find_all", "york and ada"}
     assert find_names(text, names & set(candidate_names(text))) == find_names(text, names)
@@ -319,7 +319,7 @@ def test_parts_of_a_document_that_have_its_title_are_all_linked_and_weigh_as_muc
     assert sum(edge.weight for edge in edges) == pytest.approx(1.0)
 
 
-def test_a_name_of_several_items_in_many_texts_makes_not_too_many_links():
+def test_a_name_of_several_items_in_many_texts_creates_few_edges():
     def count_edges(texts: int) -> int:
         parts = [item(f"j{number}", "Field Manual", "x") for number in range(MAX_HOLDERS)]
         return len(

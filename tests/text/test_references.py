@@ -1,4 +1,4 @@
-"""What a reader takes for a reference is one: links of every shape, files, code, URLs, parts of pages; and names in every script."""
+"""References in texts: links of every shape, files, code, URLs, anchors; names in all scripts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def item(id: str, title: str = "", text: str = "text", **more: Any) -> Item:
         ),
     ],
 )
-def test_every_shape_of_a_reference_leads_to_what_it_means(text, more):
+def test_every_shape_of_reference_leads_to_its_target(text, more):
     target = item(**{"id": "b", **more})
     assert ("a", "refers_to", target.id) in automatic_edges(
         [item("a", "First page", text, source="docs/a.md"), target]
@@ -76,7 +76,7 @@ def test_every_shape_of_a_reference_leads_to_what_it_means(text, more):
         "[a]: ",
     ],
 )
-def test_what_only_looks_like_a_reference_leads_nowhere(text):
+def test_text_that_only_looks_like_a_reference_creates_no_edge(text):
     others = [
         item(id, properties={"table": id})
         for id in ("the", "x", "42", "and/or", "1/2", "and", "e.g", "http:")
@@ -102,11 +102,12 @@ def test_a_link_to_a_part_of_a_loaded_page_leads_to_that_part(tmp_path: Path) ->
     assert linked["a", "a#more"] == "a#more"
 
 
-def test_links_whose_targets_a_page_names_at_its_end_lead_there_from_every_section(
+def test_link_definitions_at_the_end_of_a_page_apply_to_every_section(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.md").write_text(
-        "# Alpha\nSee [it][1].\n\n## More\nAnd [Bee][] again, with [site].\n\n[1]: b.md\n[bee]: <b.md> 'B'\n[site]: https://x.org/\n[no]: n.md\n"
+        "# Alpha\nSee [it][1].\n\n## More\nAnd [Bee][] again, with [site].\n\n"
+        "[1]: b.md\n[bee]: <b.md> 'B'\n[site]: https://x.org/\n[no]: n.md\n"
     )
     (tmp_path / "b.md").write_text("# Bee\nIntro.\n")
     with knowloom.open("memory:", embedder=None) as kb:
@@ -143,7 +144,7 @@ def test_a_long_run_of_signs_is_no_name():
 
 
 @pytest.mark.parametrize("again", ["relink", "re-add", "change"])
-def test_what_people_forbid_or_say_stays_in_one_space_through_rebuilds_and_new_versions(again):
+def test_explicit_edges_survive_rebuilds_and_new_versions(again):
     pair = [item("a", "First page", "Ask the Fraud Desk."), item("b", "Fraud Desk")]
     elsewhere = [
         Item(original.id, "t", title=original.title, text=original.text) for original in pair
@@ -176,7 +177,7 @@ def test_where_a_person_takes_a_link_back_knowloom_may_make_it_and_all_is_well(
         assert kb.verify() == []
 
 
-def test_knowledge_linked_by_older_rules_is_linked_anew(tmp_path: Path) -> None:
+def test_knowledge_linked_by_older_rules_is_relinked(tmp_path: Path) -> None:
     def linked(kb: Engine) -> int:
         return len(list(kb.edges(["s"], automatic=True)))
 
