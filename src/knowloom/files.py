@@ -1,4 +1,4 @@
-"""Reading users' files, and writing our own so that they survive a kill: atomically, under locks."""
+"""Reading users' files, and writing our own so that they survive a kill."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ class Query:
 
 
 class Form(StrEnum):
-    """How much of an item is shown."""
+    """The part of an item that is shown."""
 
     WHOLE = "whole"
     SUMMARY = "summary"

@@ -151,7 +151,8 @@ def find_duplicates(keys: Iterable[object]) -> list[object]:
 def validate_time(name: str, value: object) -> datetime:
     """Return a datetime or ISO 8601 text as a time in UTC, which is also the default zone."""
     try:
-        time = value if isinstance(value, datetime) else codec.text_to_time(value)  # type: ignore[arg-type]
+        text: Any = value
+        time = text if isinstance(text, datetime) else codec.text_to_time(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         example = "2026-01-31T12:00:00Z"

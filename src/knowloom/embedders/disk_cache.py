@@ -1,4 +1,4 @@
-"""A file that caches vectors across processes. A defect of it makes embedding slower, never fail."""
+"""A file that caches vectors across processes. Its defects slow embedding down, no more."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import resources
 from typing import Any
 
+from knowloom.caching import cached
 from knowloom.errors import Invalid, Unavailable
 from knowloom.ports import LLM, Message
 from knowloom.report import Skipped
@@ -139,7 +139,7 @@ def _split_half(text: str) -> list[str]:
     return split_chunks(text, len(text) * 3 // 5) if len(text) > MIN_CHARS else [text]
 
 
-@cache
+@cached("structuring prompt", 1)
 def read_prompt() -> str:
     return resources.files("knowloom.structuring").joinpath("prompt.md").read_text("utf-8")
 
