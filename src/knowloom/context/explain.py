@@ -146,13 +146,13 @@ def _explain_ids(
         items = stores.items.get([(space, id) for space in spaces])
         queried = [item for item in items if item.space in context.query.spaces]
         if not queried:
-            yield _explain_other_space(id, items[0].space if items else "")
+            yield explain_other_space(id, items[0].space if items else "")
         for item in queried:
             if item.key not in explained:
                 yield LeftOut(Hit(item, 0.0), "", _explain_absence(context, recipes, item))
 
 
-def _explain_other_space(id: str, space: str) -> LeftOut:
+def explain_other_space(id: str, space: str) -> LeftOut:
     """Report the space of an id, but not its content: that space was not queried."""
     hit = Hit(Item(id, space), 0.0)
     if not space:

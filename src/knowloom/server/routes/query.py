@@ -8,7 +8,8 @@ from typing import cast
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from knowloom.model import Context, Hit, Item, LeftOut
+from knowloom.context.explain import explain_other_space
+from knowloom.model import Context
 from knowloom.options import ContextArguments
 from knowloom.server.access_log import collect_warnings
 from knowloom.server.auth import ApiKey
@@ -72,7 +73,7 @@ def _redact(context: Context, key: ApiKey) -> Context:
     left_out = tuple(
         omission
         if not omission.hit.item.space or key.visible([omission.hit.item.space])
-        else LeftOut(Hit(Item(omission.hit.item.id, ""), 0.0), "", "no such item is stored")
+        else explain_other_space(omission.hit.item.id, "")
         for omission in context.left_out
     )
     return replace(context, left_out=left_out)
