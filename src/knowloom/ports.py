@@ -6,7 +6,7 @@ passes it can be trusted with users' knowledge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from knowloom.model import Batch, Change, Edge, EdgeKey, Filter, IndexResult, Item, Key, SpaceInfo
 
 Vector = npt.NDArray[np.float32]
+Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 class Store(Protocol):

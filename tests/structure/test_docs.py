@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens: every Python snippet runs, and prints what stands below it."""
+"""The documentation: snippets print what they show, links resolve, the map is complete."""
 
 import contextlib
 import io
@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from paths import ROOT
+from source_tree import FILES, module_name
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
+LISTED_FOLDERS = ("cli.commands.", "server.routes.", "server.schemas.", "testing.")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
 
 def snippets(page: Path) -> list[tuple[str, str]]:
-    """(code, what it prints) for each Python block; the text block behind it, if there is one, is its output."""
+    """Return (code, output) of each Python block; a text block right after it is its output."""
     blocks = [
-        (found[1], found[2], found.start(), found.end())
-        for found in _FENCE.finditer(page.read_text("utf-8"))
+        (match[1], match[2], match.start(), match.end())
+        for match in _FENCE.finditer(page.read_text("utf-8"))
     ]
     pairs = []
     for number, (language, code, _, end) in enumerate(blocks):
@@ -32,7 +35,7 @@ def snippets(page: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_snippet_prints_what_the_page_shows(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     names: dict[str, object] = {}
@@ -43,7 +46,7 @@ def test_every_snippet_prints_what_the_page_shows(page, monkeypatch):
         assert _trimmed(printed.getvalue()) == _trimmed(shown)
 
 
-def test_links_between_pages_lead_somewhere():
+def test_links_between_pages_resolve():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
@@ -51,3 +54,16 @@ def test_links_between_pages_lead_somewhere():
 
 def _trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def test_the_architecture_page_is_a_map_of_every_module():
+    text = ARCHITECTURE.read_text("utf-8")
+    lines = text.splitlines()
+    assert len(lines) <= 250 and max(map(len, lines)) <= 100
+    modules = [name for file in FILES if (name := module_name(file)) and file.stem[0] != "_"]
+    listed = [name for name in modules if not name.startswith(LISTED_FOLDERS)]
+    assert [name for name in listed if not re.search(rf"\b{name.split('.')[-1]}\b", text)] == []
+    packages = {file.parent for file in FILES if file.stem == "__init__"}
+    folders = {module_name(folder / "__init__.py").replace(".", "/") for folder in packages}
+    linked = set(re.findall(r"src/knowloom/([\w/]+)", text))
+    assert {f for f in folders if f and not any(p.startswith(f) for p in linked)} == set()

@@ -18,7 +18,10 @@ VAGUE = frozenset("utils util helpers common manager base core misc".split())
 
 # A capability has modules of the same name in the packages that expose it.
 SURFACES = frozenset(("cli", "server", "wire", "client", "capabilities"))
-SHARED_MODULE_NAMES = frozenset(("model", "options", "store", "openai", "packing", "formats"))
+# Roles that a module has within its package.
+SHARED_MODULE_NAMES = frozenset(
+    "model options store openai packing formats ports rules pipeline markdown".split()
+)
 
 
 def bindings(tree: ast.Module) -> Iterator[tuple[str, int]]:
