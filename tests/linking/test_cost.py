@@ -1,4 +1,4 @@
-"""What a change must not cost: texts that cannot hold a new name are not read, postings are not taken apart, links wait for no disk."""
+"""Bounds on the cost of a change: texts read again, lookups, and writes that wait for the disk."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ postings = st.dictionaries(places, st.integers(1, 255), max_size=30)
 changes = st.dictionaries(places, st.sampled_from([0, 0, 1, 3, 999]), min_size=1, max_size=6)
 
 
-def packed(counts: dict[int, int]) -> bytes:
-    kept = sorted(
+def pack_postings(counts: dict[int, int]) -> bytes:
+    counted = sorted(
         (place, min(count, words.words.MAX_TERM_FREQUENCY))
         for place, count in counts.items()
         if count
     )
-    return struct.pack(f"<{len(kept)}H", *(place for place, _ in kept)) + bytes(
-        count for _, count in kept
+    return struct.pack(f"<{len(counted)}H", *(place for place, _ in counted)) + bytes(
+        count for _, count in counted
     )
 
 
 @given(postings, changes)
 @settings(max_examples=500, deadline=None)
-def test_a_posting_changes_as_a_table_of_places_would(
+def test_a_posting_list_is_updated_like_a_dictionary(
     stored: dict[int, int], changed: dict[int, int]
 ) -> None:
-    old = packed(stored)
+    old = pack_postings(stored)
     before = dict(
         zip(
             struct.unpack(f"<{len(old) // 3}H", old[: len(old) // 3 * 2]),
@@ -52,7 +52,7 @@ def test_a_posting_changes_as_a_table_of_places_would(
             strict=True,
         )
     )
-    assert words._update(old, dict(sorted(changed.items()))) == packed({**before, **changed})
+    assert words._update(old, dict(sorted(changed.items()))) == pack_postings({**before, **changed})
 
 
 PARTS = [
@@ -75,10 +75,10 @@ PARTS = [
     "\n\n",
     "x_y",
 ]
-written = st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map(" ".join)
+texts_of_parts = st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map(" ".join)
 
 
-@given(written, written)
+@given(texts_of_parts, texts_of_parts)
 @settings(max_examples=500, deadline=None)
 def test_a_text_that_mentions_a_name_has_all_its_words(text: str, title: str) -> None:
     for name in collect_names(Item("a", "s", title=title)):
@@ -86,34 +86,36 @@ def test_a_text_that_mentions_a_name_has_all_its_words(text: str, title: str) ->
             assert may_mention(fold_text(text), [name])
 
 
-def test_very_many_names_are_not_looked_for_one_by_one():
+def test_very_many_names_are_not_searched_individually():
     assert may_mention("", ["absent"] * (MAX_PREFILTERED + 1))
     assert not may_mention("", ["absent"] * MAX_PREFILTERED)
 
 
-def test_texts_without_spaces_are_not_asked_for_every_run_of_signs(monkeypatch):
-    signs = "กขคงจฉชซญฎฏฐ"
-    chance = random.Random(1)
-    asked: list[str] = []
-    honest = MemoryStore.label_holders
+def test_unspaced_texts_do_not_look_up_every_run_of_characters(monkeypatch):
+    characters = "กขคงจฉชซญฎฏฐ"
+    rng = random.Random(1)
+    queries: list[str] = []
+    original = MemoryStore.label_holders
     monkeypatch.setattr(
         MemoryStore,
         "label_holders",
-        lambda self, space, labels, most: asked.extend(labels) or honest(self, space, labels, most),
+        lambda self, space, labels, limit: (
+            queries.extend(labels) or original(self, space, labels, limit)
+        ),
     )
-    titles = {"".join(chance.choices(signs, k=5)) for _ in range(200)}
-    texts = ["".join(chance.choices(signs, k=400)) for _ in range(20)] + [
+    titles = {"".join(rng.choices(characters, k=5)) for _ in range(200)}
+    texts = ["".join(rng.choices(characters, k=400)) for _ in range(20)] + [
         f"กขค{title}" for title in titles
     ]
     with knowloom.open("memory:", embedder=None, links=["mentions"]) as kb:
         kb.add([Item(f"t{n}", "s", text=text) for n, text in enumerate(texts)])
-        asked.clear()
+        queries.clear()
         kb.add([Item(title, "s", title=title, text="-") for title in titles])
         assert {edge.target for edge in kb.edges(["s"], automatic=True)} == titles
-        assert len(asked) < 3 * sum(map(len, texts))
+        assert len(queries) < 3 * sum(map(len, texts))
 
 
-def test_a_text_without_spaces_is_read_again_only_if_the_signs_of_a_new_name_stand_side_by_side_in_it(
+def test_an_unspaced_text_is_read_again_only_if_it_has_the_characters_of_a_new_name_in_a_row(
     monkeypatch,
 ):
     read: list[str] = []
@@ -139,13 +141,13 @@ def test_a_text_without_spaces_is_read_again_only_if_the_signs_of_a_new_name_sta
         }
 
 
-def test_a_page_ends_when_its_texts_are_long(monkeypatch):
+def test_a_page_of_long_texts_has_fewer_items(monkeypatch):
     pages: list[int] = []
-    honest = MemoryStore.put_links
+    original = MemoryStore.put_links
     monkeypatch.setattr(
         MemoryStore,
         "put_links",
-        lambda self, links: pages.append(len(links.labels)) or honest(self, links),
+        lambda self, links: pages.append(len(links.labels)) or original(self, links),
     )
     monkeypatch.setattr(space_linker, "PAGE_SIZE", 100)
     with knowloom.open("memory:", embedder=None) as kb:
@@ -154,7 +156,7 @@ def test_a_page_ends_when_its_texts_are_long(monkeypatch):
 
 
 @pytest.mark.parametrize("url", ["memory:", "file"])
-def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_path, monkeypatch):
+def test_a_new_name_rereads_only_texts_that_may_mention_it(url, tmp_path, monkeypatch):
     read: list[str] = []
     monkeypatch.setattr(
         space_linker, "KeyedText", lambda text: read.append(text) or KeyedText(text)
@@ -187,13 +189,13 @@ def test_a_new_name_has_only_those_texts_read_again_that_may_hold_it(url, tmp_pa
         assert not [edge for edge in kb.edges(["s"], automatic=True) if edge.target == "new"]
 
 
-def test_links_are_made_once_when_a_name_goes_that_texts_hold(monkeypatch):
+def test_edges_are_computed_once_when_a_mentioned_name_is_deleted(monkeypatch):
     renewed: list[str] = []
-    honest = space_linker.SpaceLinker._compute_name_edges
+    original = space_linker.SpaceLinker._compute_name_edges
     monkeypatch.setattr(
         space_linker.SpaceLinker,
         "_compute_name_edges",
-        lambda self, page: renewed.extend(page) or honest(self, page),
+        lambda self, page: renewed.extend(page) or original(self, page),
     )
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
@@ -207,7 +209,7 @@ def test_links_are_made_once_when_a_name_goes_that_texts_hold(monkeypatch):
         assert sorted(renewed) == ["t0", "t1", "t2"]
 
 
-def test_knowledge_waits_for_the_disk_and_links_do_not(
+def test_writes_of_items_wait_for_the_disk_and_writes_of_edges_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels: list[int] = []
@@ -229,15 +231,15 @@ def test_knowledge_waits_for_the_disk_and_links_do_not(
     assert levels.count(full) == 2 + 1  # two writes, and the choice of rules at first
 
 
-def test_links_of_a_page_are_looked_up_together(
+def test_edges_of_a_page_are_looked_up_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    queries: list[str] = []
     real = sqlite.connect
 
     def watched(path: str, cache_kb: int) -> Any:
         connection = real(path, cache_kb)
-        connection.exec_trace = lambda _, sql, __: asked.append(sql) or True
+        connection.exec_trace = lambda _, sql, __: queries.append(sql) or True
         return connection
 
     monkeypatch.setattr(sqlite, "connect", watched)
@@ -251,18 +253,18 @@ def test_links_of_a_page_are_looked_up_together(
                 ],
                 embed=False,
             )
-            asked.clear()
+            queries.clear()
             kb.maintenance.relink()
             assert kb.maintenance.stats().spaces[0].links == count - 1
-            return sum(sql.lstrip().startswith("SELECT") for sql in asked)
+            return sum(sql.lstrip().startswith("SELECT") for sql in queries)
 
     assert 0 < lookups(10) == lookups(40)
 
 
-def test_what_is_kept_is_made_once_and_forgotten_when_it_is_too_much(
+def test_a_memo_dict_computes_once_and_is_emptied_when_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[str] = []
-    table = MemoDict("test", lambda text: made.append(text) or len(text), bound=2)
+    computed: list[str] = []
+    table = MemoDict("test", lambda text: computed.append(text) or len(text), bound=2)
     assert [table[word] for word in ("a", "bb", "a", "ccc", "a")] == [1, 2, 1, 3, 1]
-    assert made == ["a", "bb", "ccc", "a"] and len(table) <= 2
+    assert computed == ["a", "bb", "ccc", "a"] and len(table) <= 2

@@ -1,4 +1,4 @@
-"""Links that knowloom makes itself: what they are, that they stay true, whose word counts more, and what they leave alone."""
+"""Automatic edges by tags and vectors, explicit edges that override them, and interrupted runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def vector(angle: float) -> list[float]:
     return [float(np.cos(angle)), float(np.sin(angle))]
 
 
-def made(kb: Engine, space: str = "s") -> Keys:
+def edge_rows(kb: Engine, space: str = "s") -> Keys:
     return {
         (edge.source, edge.target, edge.type, round(edge.weight, 2))
         for edge in kb.edges([space], automatic=True)
@@ -80,7 +80,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(space_linker, "PAGE_ITEMS", 3)
 
 
-def test_items_with_two_common_tags_are_linked_by_a_fifth_for_each(kb):
+def test_each_shared_tag_of_two_or_more_weighs_a_fifth(kb):
     kb.add(
         [
             item("b", TAGS[:2]),
@@ -90,7 +90,7 @@ def test_items_with_two_common_tags_are_linked_by_a_fifth_for_each(kb):
             item("e", TAGS),
         ]
     )
-    assert {(s, t): w for s, t, type, w in made(kb) if type == "shared_tag"} == {
+    assert {(s, t): w for s, t, type, w in edge_rows(kb) if type == "shared_tag"} == {
         ("a", "b"): 0.4,
         ("a", "d"): 0.4,
         ("a", "e"): 0.4,
@@ -102,21 +102,21 @@ def test_items_with_two_common_tags_are_linked_by_a_fifth_for_each(kb):
     }
 
 
-def test_items_of_one_meaning_are_linked_by_their_cosine(kb):
+def test_similar_items_are_linked_by_their_cosine(kb):
     kb.add([item("b"), item("a"), item("c")], vectors=[vector(0), vector(0.2), vector(0.7)])
-    assert made(kb) == {("a", "b", "similar", 0.98), ("a", "c", "similar", 0.88)}
+    assert edge_rows(kb) == {("a", "b", "similar", 0.98), ("a", "c", "similar", 0.88)}
 
 
-def test_links_follow_every_change(kb):
+def test_edges_follow_every_change(kb):
     kb.add([item("a", TAGS[:3]), item("b", TAGS[:3])])
-    assert made(kb) == {("a", "b", "shared_tag", 0.6)}
+    assert edge_rows(kb) == {("a", "b", "shared_tag", 0.6)}
     kb.add(item("b", TAGS[:2]))
-    assert made(kb) == {("a", "b", "shared_tag", 0.4)}
+    assert edge_rows(kb) == {("a", "b", "shared_tag", 0.4)}
     kb.add(item("b", TAGS[:1]))
-    assert made(kb) == set()
+    assert edge_rows(kb) == set()
     kb.add(item("b", TAGS))
     kb.delete("a", space="s")
-    assert made(kb) == set() and kb.maintenance.stats().spaces[0].links == 0
+    assert edge_rows(kb) == set() and kb.maintenance.stats().spaces[0].links == 0
 
 
 def test_another_space_is_never_touched(kb):
@@ -128,37 +128,37 @@ def test_another_space_is_never_touched(kb):
     assert list(kb.edges(["two"], automatic=None)) == before
 
 
-def test_a_persons_link_wins_and_stays_when_tags_change(kb):
-    mine = Edge("a", "b", "shared_tag", 0.1, "s", properties={"why": "I said so"})
+def test_an_explicit_edge_wins_and_stays_when_tags_change(kb):
+    explicit = Edge("a", "b", "shared_tag", 0.1, "s", properties={"why": "I said so"})
     kb.add([item("a", TAGS), item("b", TAGS)])
-    kb.add([], [mine])
+    kb.add([], [explicit])
     kb.add(item("b"))
     kb.maintenance.relink()
-    assert list(kb.edges(automatic=None)) == [mine]
+    assert list(kb.edges(automatic=None)) == [explicit]
     kb.add(item("b", TAGS))
-    assert list(kb.edges(automatic=None)) == [mine]
-    kb.delete_edges([mine])
-    assert made(kb) == {("a", "b", "shared_tag", 1.0)}
+    assert list(kb.edges(automatic=None)) == [explicit]
+    kb.delete_edges([explicit])
+    assert edge_rows(kb) == {("a", "b", "shared_tag", 1.0)}
 
 
-def test_a_persons_link_in_the_other_direction_settles_the_pair_too(kb):
+def test_an_explicit_edge_in_the_other_direction_wins_too(kb):
     kb.add([item("a", TAGS), item("b", TAGS)], [Edge("b", "a", "shared_tag", 0.5, "s")])
-    assert made(kb) == set()
+    assert edge_rows(kb) == set()
     kb.delete_edges([Edge("b", "a", "shared_tag", space="s")])
-    assert made(kb) == {("a", "b", "shared_tag", 1.0)}
+    assert edge_rows(kb) == {("a", "b", "shared_tag", 1.0)}
 
 
-def test_a_forbidden_link_is_gone_stays_gone_and_leads_nowhere(kb):
+def test_a_forbidden_edge_is_deleted_and_not_followed(kb):
     kb.add([item("a", TAGS, text="zebra"), item("b", TAGS, text="other")])
     assert [hit.item.id for hit in kb.context("zebra", spaces=["s"]).hits] == ["a", "b"]
     kb.add([], [Edge("b", "a", "shared_tag", 0, "s")])
     kb.add(item("b", TAGS[:4], text="other"))
     kb.maintenance.relink()
-    assert made(kb) == set()
+    assert edge_rows(kb) == set()
     assert [hit.item.id for hit in kb.context("zebra", spaces=["s"]).hits] == ["a"]
 
 
-def test_a_link_knowloom_made_is_neither_given_nor_deleted_by_people(kb):
+def test_an_automatic_edge_can_be_neither_added_nor_deleted(kb):
     kb.add([item("a", TAGS), item("b", TAGS)])
     (link,) = kb.edges(automatic=True)
     with pytest.raises(Invalid, match="made by knowloom alone"):
@@ -167,30 +167,30 @@ def test_a_link_knowloom_made_is_neither_given_nor_deleted_by_people(kb):
         kb.delete_edges([link])
 
 
-def test_links_are_no_knowledge_but_change_the_digest_of_an_answer(kb):
+def test_automatic_edges_change_the_digest_of_a_context_but_not_of_a_space(kb):
     kb.add([item("a", TAGS), item("b", TAGS)], embed=False)
     with knowloom.open("memory:", embedder=None, links=[]) as plain:
-        plain.add([item(one.id, one.tags, created_at=one.created_at) for one in kb.items()])
+        plain.add([item(each.id, each.tags, created_at=each.created_at) for each in kb.items()])
         ours, theirs = kb.maintenance.stats().spaces[0], plain.maintenance.stats().spaces[0]
         assert (ours.digest, ours.edges, ours.links, theirs.links) == (theirs.digest, 0, 1, 0)
         now = next(iter(kb.items())).created_at
-        asked = [one.context("text", spaces=["s"], now=now).digest for one in (kb, plain)]
-    assert asked[0] != asked[1]
+        digests = [engine.context("text", spaces=["s"], now=now).digest for engine in (kb, plain)]
+    assert digests[0] != digests[1]
     assert [change.action for change in kb._stores.items.changes("s")] == ["add", "add"]
 
 
-def test_rules_can_be_chosen_and_turned_off_and_are_remembered(tmp_path):
+def test_rules_can_be_selected_and_are_stored(tmp_path):
     path = str(tmp_path / "knowloom.db")
     with knowloom.open(path, embedder=None) as kb:
         kb.add([item("a", TAGS), item("b", TAGS)], vectors=[vector(0), vector(0)])
-        assert {type for _, _, type, _ in made(kb)} == {"shared_tag", "similar"}
+        assert {type for _, _, type, _ in edge_rows(kb)} == {"shared_tag", "similar"}
     for chosen in (["similar"], [], ["shared_tag"]):
         with knowloom.open(path, embedder=None, links=chosen) as kb:
             kb.maintenance.link()
-            assert sorted({type for _, _, type, _ in made(kb)}) == chosen
+            assert sorted({type for _, _, type, _ in edge_rows(kb)}) == chosen
     with knowloom.open(path, embedder=None) as kb:
         kb.add(item("c", TAGS))
-        assert {type for _, _, type, _ in made(kb)} == {"shared_tag"}
+        assert {type for _, _, type, _ in edge_rows(kb)} == {"shared_tag"}
         assert kb.verify() == []
     with pytest.raises(Invalid, match="no link rule 'similr'"):
         knowloom.open(path, embedder=None, links=["similr"])
@@ -204,21 +204,21 @@ def test_an_item_is_linked_to_the_nearest_few_before_it(kb, monkeypatch):
         [item(id, TAGS[:count]) for id, count in (("a", 5), ("b", 2), ("c", 4), ("d", 3))]
         + [item("z", TAGS[:5])]
     )
-    assert {(source, weight) for source, target, _, weight in made(kb) if target == "z"} == {
+    assert {(source, weight) for source, target, _, weight in edge_rows(kb) if target == "z"} == {
         ("a", 1.0),
         ("c", 0.8),
     }
     kb.delete("a", space="s")
-    assert {(source, weight) for source, target, _, weight in made(kb) if target == "z"} == {
+    assert {(source, weight) for source, target, _, weight in edge_rows(kb) if target == "z"} == {
         ("c", 0.8),
         ("d", 0.6),
     }
 
 
-def test_of_equally_near_items_those_closest_before_are_kept(kb, monkeypatch):
+def test_ties_go_to_the_closest_ids_before(kb, monkeypatch):
     monkeypatch.setattr(nearest_rules, "MAX_NEAREST", 2)
     kb.add([item(id, TAGS) for id in "eadcb"])
-    assert {(source, target) for source, target, _, _ in made(kb)} == {
+    assert {(source, target) for source, target, _, _ in edge_rows(kb)} == {
         ("a", "b"),
         ("a", "c"),
         ("b", "c"),
@@ -229,40 +229,40 @@ def test_of_equally_near_items_those_closest_before_are_kept(kb, monkeypatch):
     }
 
 
-def test_a_tag_that_too_many_carry_links_nobody_until_fewer_do(kb, small):
+def test_a_tag_of_too_many_items_links_none_until_it_is_rarer(kb, small):
     kb.add([item(id, TAGS[:2]) for id in "abc"])
-    assert len(made(kb)) == 3
+    assert len(edge_rows(kb)) == 3
     kb.add(item("d", TAGS[:1]))
-    assert made(kb) == set()
+    assert edge_rows(kb) == set()
     kb.add(item("d", TAGS[1:2]))
-    assert made(kb) == set()
+    assert edge_rows(kb) == set()
     kb.delete("d", space="s")
-    assert len(made(kb)) == 3
+    assert len(edge_rows(kb)) == 3
 
 
 def test_links_wait_for_vectors_that_come_later(kb):
     kb.add([item("a"), item("b")], embed=False)
-    assert made(kb) == set()
+    assert edge_rows(kb) == set()
     kb._stores.vectors.put_vectors(
         {("s", "a"): np.array(vector(0), np.float32), ("s", "b"): np.array(vector(0), np.float32)},
         "given:2",
     )
     assert kb.maintenance.link() == 2
-    assert made(kb) == {("a", "b", "similar", 1.0)}
+    assert edge_rows(kb) == {("a", "b", "similar", 1.0)}
     assert kb.maintenance.link() == 0
 
 
-def test_an_interrupted_write_is_caught_up_with(kb, monkeypatch):
+def test_the_next_write_catches_up_after_an_interruption(kb, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(linker.Linker, "catch_up", lambda *_: ())  # the process ends after the write
         kb.add([item("a", TAGS), item("b", TAGS), item("c", TAGS)])
         kb.delete("b", space="s")
-    assert made(kb) == set()
+    assert edge_rows(kb) == set()
     kb.add(item("d"))
-    assert made(kb) == {("a", "c", "shared_tag", 1.0)}
+    assert edge_rows(kb) == {("a", "c", "shared_tag", 1.0)}
 
 
-def test_loading_the_same_again_does_not_lift_what_was_forbidden_since(kb, tmp_path):
+def test_loading_again_does_not_restore_a_forbidden_edge(kb, tmp_path):
     file = tmp_path / "known.jsonl"
     rows = [
         codec.item_to_dict(item("a")),
@@ -279,7 +279,7 @@ def test_loading_the_same_again_does_not_lift_what_was_forbidden_since(kb, tmp_p
     ]  # the source says something new
 
 
-def test_an_interrupted_load_is_caught_up_with_by_loading_again(kb, monkeypatch, tmp_path):
+def test_loading_again_catches_up_after_an_interruption(kb, monkeypatch, tmp_path):
     file = tmp_path / "known.jsonl"
     file.write_text(
         "".join(codec.to_json(codec.item_to_dict(item(id, TAGS))) + "\n" for id in "ab")
@@ -287,38 +287,38 @@ def test_an_interrupted_load_is_caught_up_with_by_loading_again(kb, monkeypatch,
     with monkeypatch.context() as broken:
         broken.setattr(linker.Linker, "catch_up", lambda *_: ())  # the process ends after the write
         kb.load(file)
-    assert made(kb) == set()
+    assert edge_rows(kb) == set()
     assert kb.load(file).unchanged == 2
-    assert made(kb) == {("a", "b", "shared_tag", 1.0)}
+    assert edge_rows(kb) == {("a", "b", "shared_tag", 1.0)}
 
 
-def test_a_page_worked_out_on_an_older_state_is_refused_and_made_again(kb, monkeypatch):
+def test_a_page_computed_on_an_outdated_snapshot_is_computed_again(kb, monkeypatch):
     kb.add([item("a", TAGS), item("b")])
     once = iter([True])
-    honest = space_linker.SpaceLinker._compute_page
+    original = space_linker.SpaceLinker._compute_page
 
     def interrupted(self: Any, *args: Any) -> Any:
-        links = honest(self, *args)
+        links = original(self, *args)
         if next(once, False):
             self._store.apply(batch([item("a")]))  # somebody else, in between
         return links
 
     monkeypatch.setattr(space_linker.SpaceLinker, "_compute_page", interrupted)
     kb.add(item("b", TAGS))
-    assert made(kb) == set()
+    assert edge_rows(kb) == set()
 
 
-def test_a_space_that_never_rests_is_reported_and_linked_later(kb, monkeypatch):
+def test_a_space_that_changes_too_fast_is_reported_and_linked_later(kb, monkeypatch):
     with monkeypatch.context() as busy:
         busy.setattr(space_linker, "MAX_ATTEMPTS", 0)
         report = kb.add([item("a", TAGS), item("b", TAGS)])
         with pytest.raises(Conflict, match="changes too fast"):
             kb.maintenance.link()
     assert report.added == 2 and "links are not up to date" in report.problems[0]
-    assert kb.maintenance.link() == 2 and made(kb) == {("a", "b", "shared_tag", 1.0)}
+    assert kb.maintenance.link() == 2 and edge_rows(kb) == {("a", "b", "shared_tag", 1.0)}
 
 
-# What is made step by step is what would be made at once, and what a plain reading of the rules says
+# Incremental linking gives the edges of a rebuild and of a plain implementation of the rules.
 
 _tags = st.lists(st.sampled_from(TAGS), max_size=4, unique=True)
 _angle = st.none() | st.sampled_from(ANGLES)
@@ -351,9 +351,9 @@ _steps = st.lists(
 )
 
 
-def do(kb: Engine, step: tuple[str, Any], number: int) -> None:
+def run_step(kb: Engine, step: tuple[str, Any], number: int) -> None:
     what, rows = step
-    known = {one.id for one in kb.items()}
+    ids = {each.id for each in kb.items()}
     if what == "add":
         with_vector = [(id, tags, angle) for id, tags, angle in rows if angle is not None]
         bare = [
@@ -364,7 +364,7 @@ def do(kb: Engine, step: tuple[str, Any], number: int) -> None:
             vectors=[vector(angle) for *_, angle in with_vector],
         )
         kb.add([*bare, item("other", TAGS, "elsewhere")], embed=False)
-    elif what == "delete" and known:
+    elif what == "delete" and ids:
         kb.delete(rows, space="s")
     elif what == "link":
         kb.add(
@@ -372,60 +372,60 @@ def do(kb: Engine, step: tuple[str, Any], number: int) -> None:
             [
                 Edge(source, target, type, weight, "s")
                 for source, target, type, weight in rows
-                if {source, target} <= known
+                if {source, target} <= ids
             ],
         )
-    elif what == "unlink" and known:
-        asked = [Edge(source, target, type, space="s") for source, target, type, _ in rows]
+    elif what == "unlink" and ids:
+        edges = [Edge(source, target, type, space="s") for source, target, type, _ in rows]
         stored = {edge.key for edge in kb.edges(["s"])}
-        kb.delete_edges([edge for edge in asked if edge.key in stored])
+        kb.delete_edges([edge for edge in edges if edge.key in stored])
     elif what == "forget":
         kb._stores.vectors.forget_vectors()
         kb.maintenance.link()
 
 
-def expected(kb: Engine) -> Keys:
+def expected_rows(kb: Engine) -> Keys:
     """The rules, as plainly as they can be written."""
     items = (
         list(kb.items(["s"]))
         if any(info.name == "s" for info in kb.maintenance.stats().spaces)
         else []
     )
-    carried = {tag: sum(tag in one.tags for one in items) for tag in TAGS}
-    people = {(frozenset((edge.source, edge.target)), edge.type) for edge in kb.edges()}
+    carriers = {tag: sum(tag in each.tags for each in items) for tag in TAGS}
+    explicit = {(frozenset((edge.source, edge.target)), edge.type) for edge in kb.edges()}
     cosines = _cosines(kb, items)
     near: dict[tuple[str, str], list[tuple[float, str]]] = {}
-    for one, two in itertools.combinations(sorted(items, key=lambda each: each.id), 2):
+    for first, second in itertools.combinations(sorted(items, key=lambda each: each.id), 2):
         shared = sum(
-            carried[tag] <= space_linker.COMMON_LABEL for tag in set(one.tags) & set(two.tags)
+            carriers[tag] <= space_linker.COMMON_LABEL for tag in set(first.tags) & set(second.tags)
         )
         weights = {
             "shared_tag": min(1.0, shared / 5) if shared >= 2 else 0.0,
-            "similar": cosines.get((one.id, two.id), 0.0),
+            "similar": cosines.get((first.id, second.id), 0.0),
         }
         for type, weight in weights.items():
             if (
                 weight >= {"shared_tag": 0.4, "similar": 0.85}[type]
-                and (frozenset((one.id, two.id)), type) not in people
+                and (frozenset((first.id, second.id)), type) not in explicit
             ):
-                near.setdefault((two.id, type), []).append((weight, one.id))
-    kept = {
-        key: sorted(found, reverse=True)[: nearest_rules.MAX_NEAREST] for key, found in near.items()
+                near.setdefault((second.id, type), []).append((weight, first.id))
+    nearest = {
+        key: sorted(pairs, reverse=True)[: nearest_rules.MAX_NEAREST] for key, pairs in near.items()
     }
     return {
         (source, target, type, round(weight, 2))
-        for (target, type), found in kept.items()
-        for weight, source in found
+        for (target, type), pairs in nearest.items()
+        for weight, source in pairs
     }
 
 
 def _cosines(kb: Engine, items: Sequence[Item]) -> dict[tuple[str, str], float]:
     store: Any = kb._stores.vectors
-    found = {}
-    for one, two in itertools.combinations(items, 2):
-        for id, pairs in store.similar_items("s", [one.id], 0.0).items():
-            found.update({(id, other): cosine for cosine, other in pairs if other == two.id})
-    return found
+    cosines = {}
+    for first, second in itertools.combinations(items, 2):
+        for id, pairs in store.similar_items("s", [first.id], 0.0).items():
+            cosines.update({(id, other): cosine for cosine, other in pairs if other == second.id})
+    return cosines
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -435,7 +435,7 @@ def _cosines(kb: Engine, items: Sequence[Item]) -> dict[tuple[str, str], float]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=_steps)
-def test_step_by_step_gives_what_a_rebuild_and_a_plain_reading_give(store, small, steps):
+def test_incremental_linking_equals_a_rebuild_and_the_plain_rules(store, small, steps):
     folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
     with (
         folder as path,
@@ -444,34 +444,34 @@ def test_step_by_step_gives_what_a_rebuild_and_a_plain_reading_give(store, small
         ) as kb,
     ):
         for number, step in enumerate(steps):
-            do(kb, step, number)
+            run_step(kb, step, number)
             if not kb.maintenance.stats().spaces or kb.maintenance.stats().spaces[-1].name != "s":
                 continue
-            found, links = made(kb), kb.maintenance.stats()
-            assert found == expected(kb)
+            rows, links = edge_rows(kb), kb.maintenance.stats()
+            assert rows == expected_rows(kb)
             kb.maintenance.relink()
-            assert made(kb) == found and kb.maintenance.stats() == links
+            assert edge_rows(kb) == rows and kb.maintenance.stats() == links
             assert kb.verify() == []
 
 
-def test_memory_and_file_agree_on_what_is_alike(tmp_path):
-    chance = np.random.default_rng(3)
-    centres = chance.normal(size=(5, 24))
-    rows = (centres[chance.integers(0, 5, 60)] + 0.35 * chance.normal(size=(60, 24))).tolist()
-    found = []
+def test_memory_and_file_agree_on_similar_items(tmp_path):
+    rng = np.random.default_rng(3)
+    centres = rng.normal(size=(5, 24))
+    vectors = (centres[rng.integers(0, 5, 60)] + 0.35 * rng.normal(size=(60, 24))).tolist()
+    pairs = []
     for url in ("memory:", str(tmp_path / "knowloom.db")):
         with knowloom.open(url, embedder=None) as kb:
-            kb.add([item(f"{number:02}") for number in range(60)], vectors=rows)
-            found.append({(source, target) for source, target, _, _ in made(kb)})
-    assert found[0] == found[1] and len(found[0]) > 50
-    units = [np.array(row, np.float32) / np.linalg.norm(row).astype(np.float32) for row in rows]
+            kb.add([item(f"{number:02}") for number in range(60)], vectors=vectors)
+            pairs.append({(source, target) for source, target, _, _ in edge_rows(kb)})
+    assert pairs[0] == pairs[1] and len(pairs[0]) > 50
+    units = [np.array(row, np.float32) / np.linalg.norm(row).astype(np.float32) for row in vectors]
     assert all(
-        cosine_similarity(units[int(one)], units[int(two)]) >= nearest_rules.MIN_SIMILARITY
-        for one, two in found[0]
+        cosine_similarity(units[int(first)], units[int(second)]) >= nearest_rules.MIN_SIMILARITY
+        for first, second in pairs[0]
     )
 
 
-def test_only_the_origin_says_who_made_a_link(kb):
+def test_the_origin_distinguishes_automatic_edges(kb):
     kb.add([item("a", TAGS), item("b", TAGS)], [Edge("a", "b", "related", 1.0, "s")])
     assert [(edge.type, edge.origin) for edge in kb.edges(automatic=None)] == [
         ("related", ""),
@@ -479,7 +479,7 @@ def test_only_the_origin_says_who_made_a_link(kb):
     ]
 
 
-def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
+def test_edges_are_listed_added_forbidden_and_rebuilt_on_the_command_line(tmp_path):
     path = str(tmp_path / "knowloom.db")
     with knowloom.open(path, embedder=None) as kb:
         kb.add([item("a", TAGS), item("b", TAGS), item("c")])
@@ -508,26 +508,28 @@ def test_links_are_shown_added_forbidden_and_rebuilt_in_the_shell(tmp_path):
     assert refused.exit_code == 2 and "knowloom links forbid" in refused.output
 
 
-def test_an_export_has_peoples_links_alone_and_loads_to_the_same(tmp_path):
+def test_an_export_has_explicit_edges_only_and_loads_to_the_same(tmp_path):
     path = str(tmp_path / "knowloom.db")
     with knowloom.open(path, embedder=None) as kb:
         kb.add(
             [item("a", TAGS), item("b", TAGS), item("c", TAGS)],
             [Edge("a", "b", "shared_tag", 0, "s")],
         )
-        links, stats = made(kb), kb.maintenance.stats()
+        links, stats = edge_rows(kb), kb.maintenance.stats()
     out = tmp_path / "out.jsonl"
     assert CliRunner().invoke(cli, ["export", "--db", path, "-o", str(out)]).exit_code == 0
     assert "knowloom" not in out.read_text().replace("knowloom.db", "")
     with knowloom.open("memory:", embedder=None) as again:
         again.load(out)
         assert (
-            made(again) == links == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
+            edge_rows(again)
+            == links
+            == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
         )
         assert again.maintenance.stats() == stats
 
 
-def test_forbidding_and_adding_hold_in_both_directions(tmp_path):
+def test_forbidding_and_adding_apply_in_both_directions(tmp_path):
     file = str(tmp_path / "k.db")
     with knowloom.open(file, embedder=None) as kb:
         kb.add([item("a"), item("b")], [Edge("a", "b", "likes", 0.8, space="s")])

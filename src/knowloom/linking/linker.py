@@ -10,9 +10,10 @@ from knowloom.linking.name_finders import FinderResolver
 from knowloom.linking.name_rules import NameRule
 from knowloom.linking.ports import LinkStore
 from knowloom.linking.rules import LinkRule, format_rules, parse_finder, parse_rules, select_rules
-from knowloom.linking.space_linker import Progress, SpaceLinker
+from knowloom.linking.space_linker import SpaceLinker
 from knowloom.ports import (
     NameFinder,
+    Progress,
     Stores,
 )
 

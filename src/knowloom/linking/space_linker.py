@@ -32,6 +32,7 @@ from knowloom.model import (
 from knowloom.ports import (
     LinkUpdate,
     NameFinder,
+    Progress,
 )
 
 PAGE_ITEMS = 512  # items per write
@@ -40,7 +41,6 @@ PAGE_ITEMS = 512  # items per write
 PAGE_SIZE = 1_000_000
 ROUND_SIZE = 4 * PAGE_SIZE
 MAX_ATTEMPTS = 100  # to write a page while other processes change the space
-Progress = Callable[[str, int, int], None]
 _edge = fast_constructor(Edge)
 
 

@@ -12,12 +12,11 @@ from datetime import datetime
 from typing import TypeVar
 
 from knowloom import codec, validation
-from knowloom.embedding import Progress
 from knowloom.loading import diff, provenance, three_layer
 from knowloom.loading.provenance import Claim, Claims
 from knowloom.loading.readers import SeenItems, SourcePart, SourceRow
 from knowloom.model import Batch, Edge, EdgeKey, Item, Key, Kind
-from knowloom.ports import Stores
+from knowloom.ports import Progress, Stores
 from knowloom.report import Report, Skipped
 
 K = TypeVar("K", Key, EdgeKey)
