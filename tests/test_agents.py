@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 import knowloom
-from knowloom import Edge, Engine, Invalid, Item, Kind, NotFound, agents, tokens
-from knowloom.agents import AGENTS, AgentOptions, agent
+from knowloom import Edge, Engine, Invalid, Item, Kind, agents, tokens
+from knowloom.agents import AGENTS, AgentOptions, define_agent
 from knowloom.cli.main import cli
 from knowloom.model import Hit, Query
 from knowloom.recipes import RELEVANCE
 from knowloom.retrieval.ranking import rank
-from knowloom.server.app import create
+from knowloom.server.app import create_app
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 OLD = NOW - timedelta(days=400)
@@ -151,8 +151,8 @@ def test_no_more_properties_are_given_than_the_agent_wants(kb):
     shown = {
         name: kb.context("create order", spaces=["api"], agent=own, now=NOW).hits[0].item.properties
         for name, own in (
-            ("some", agent("some", max_properties=3)),
-            ("none", agent("none", include_properties=False)),
+            ("some", define_agent("some", max_properties=3)),
+            ("none", define_agent("none", include_properties=False)),
             ("usual", "tuning"),
         )
     }
@@ -167,7 +167,7 @@ def test_a_request_may_say_budget_and_format_itself(kb):
     found = kb.context(
         "create order", spaces=["api"], agent="tuning", max_tokens=40, format="markdown", now=NOW
     )
-    assert tokens.counter("gpt-4").count(found.text) <= 40
+    assert tokens.get_counter("gpt-4").count(found.text) <= 40
     assert found.query.format == "markdown"
 
 
@@ -199,7 +199,7 @@ def test_without_a_vector_the_other_signals_count_for_all():
 
 
 def test_users_define_agents_in_code(kb):
-    mine = agent(
+    mine = define_agent(
         "mine",
         include_types=("Concept",),
         min_score=0.1,
@@ -230,7 +230,7 @@ YAML = "agents:\n  reviewer:\n    max_entities: 5\n    include_types: [Endpoint]
 @pytest.mark.parametrize(("name", "text"), [("a.toml", TOML), ("a.yaml", YAML), ("a.yml", YAML)])
 def test_users_define_agents_in_a_file(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    table = agents.known(tmp_path / name)
+    table = agents.resolve_agents(tmp_path / name)
     reviewer = table["reviewer"]
     assert (reviewer.recipes[0].limit, reviewer.recipes[0].types, reviewer.format) == (
         5,
@@ -246,15 +246,18 @@ def test_users_define_agents_in_a_file(tmp_path, name, text):
     [
         (
             "[agents.x]\nmax_entity = 3",
-            "no option of the agent 'x' 'max_entity'; known: depth, description",
+            "unknown agent option 'max_entity'; available: depth, description",
         ),
-        ("[agents.x]\nmax_entities = 0", "max_entities must be a whole number from 1"),
-        ("[agents.x]\nmin_score = 2", "min_score must be a number from 0 to 1, not 2"),
+        ("[agents.x]\nmax_entities = 0", "max_entities must be an integer from 1"),
+        ("[agents.x]\nmin_score = 2", "min_score must be a number from 0 to 1, got 2"),
         ("[agents.x]\ninclude_types = 'Endpoint'", "include_types must be a list of names"),
-        ("[agents.x]\ninclude_axioms = 'yes'", "include_axioms must be true or false, not 'yes'"),
-        ("[agents.x]\nweights = { semantik = 1 }", "no weight of the agent 'x' 'semantik'"),
+        ("[agents.x]\ninclude_axioms = 'yes'", "include_axioms must be true or false, got 'yes'"),
+        ("[agents.x]\nweights = { semantik = 1 }", "unknown weight 'semantik'"),
         ("[agents.x]\nweights = { title = 0 }", "weights must not all be 0"),
-        ("[agents.x]\nformat = 'xml'", "no format 'xml'; known: json, markdown, plain, yaml"),
+        (
+            "[agents.x]\nformat = 'xml'",
+            "unknown format 'xml'; available: json, markdown, plain, yaml",
+        ),
         ("agents = 3", "agents must be a table"),
         ("[agents", "neither TOML nor YAML"),
     ],
@@ -262,28 +265,29 @@ def test_users_define_agents_in_a_file(tmp_path, name, text):
 def test_a_wrong_file_of_agents_is_refused(tmp_path, text, told):
     (tmp_path / "a.toml").write_text(text)
     with pytest.raises(Invalid, match=told):
-        agents.known(tmp_path / "a.toml")
-    with pytest.raises(NotFound, match="no file"):
-        agents.known(tmp_path / "b.toml")
+        agents.resolve_agents(tmp_path / "a.toml")
+    with pytest.raises(Invalid, match="no file"):
+        agents.resolve_agents(tmp_path / "b.toml")
 
 
 def test_wrong_agents_are_refused(kb):
     with pytest.raises(
-        Invalid, match="no agent 'editr'; known: copilot, editor, simplifier, summarizer, tuning"
+        Invalid,
+        match="unknown agent 'editr'; available: copilot, editor, simplifier, summarizer, tuning",
     ):
         kb.context("x", spaces=["api"], agent="editr")
-    with pytest.raises(Invalid, match="an agent or a recipe, not both"):
+    with pytest.raises(Invalid, match="agent and recipe exclude each other"):
         kb.context("x", spaces=["api"], agent="editor", recipe="search")
-    with pytest.raises(Invalid, match="two agents have the name 'editor'"):
+    with pytest.raises(Invalid, match="duplicate agent name 'editor'"):
         knowloom.open("memory:", embedder=None, agents=[AGENTS["editor"], AGENTS["editor"]])
-    with pytest.raises(Invalid, match="agents are Agent values"):
+    with pytest.raises(Invalid, match="agents must be Agent values"):
         knowloom.open("memory:", embedder=None, agents=[AgentOptions()])  # type: ignore[list-item]
-    with pytest.raises(Invalid, match="no format 'xml'"):
+    with pytest.raises(Invalid, match="unknown format 'xml'"):
         kb.context("x", spaces=["api"], agent=replace(AGENTS["editor"], format="xml"))
 
 
 def test_the_server_takes_agents_by_name(kb):
-    client = TestClient(create(kb), base_url="http://localhost")
+    client = TestClient(create_app(kb), base_url="http://localhost")
     found = client.post(
         "/api/context",
         json={
@@ -304,12 +308,15 @@ def test_the_server_takes_agents_by_name(kb):
     wrong = client.post(
         "/api/context", json={"query": "x", "tenant_ids": ["api"], "agent": "nobody"}
     )
-    assert (wrong.status_code, "known: copilot, editor" in wrong.json()["detail"]) == (422, True)
+    assert (wrong.status_code, "available: copilot, editor" in wrong.json()["detail"]) == (
+        422,
+        True,
+    )
     both = client.post(
         "/api/context",
         json={"query": "x", "tenant_ids": ["api"], "agent": "tuning", "entry_limit": 3},
     )
-    assert "entry_limit: the agent 'tuning' has its own" in both.json()["detail"]
+    assert "agent 'tuning' defines entry_limit" in both.json()["detail"]
     assert {one["name"] for one in client.get("/api/agents").json()["agents"]} == set(AGENTS)
 
 
@@ -327,7 +334,7 @@ def test_the_shell_lists_agents_and_asks_as_them(tmp_path, monkeypatch):
     found = run(cli, ["context", "create order", "--space", "s", "--agent", "reviewer"])
     assert json.loads(found.stdout)["entities"][0]["id"] == "a"
     assert (
-        "no agent 'nobody'"
+        "unknown agent 'nobody'"
         in run(cli, ["context", "x", "--space", "s", "--agent", "nobody"]).stderr
     )
     assembled = run(

@@ -22,7 +22,7 @@ from knowloom.cli.main import cli
 from knowloom.registry import open_stores
 from knowloom.server import app as application
 from knowloom.server.auth import Keyring
-from knowloom.server.middleware import Limits
+from knowloom.server.settings import ServerLimits
 from live_server import serving
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,7 +95,7 @@ class TestHistory:
         kb.add(node("a"))
         with pytest.raises(NotFound, match="'x' was ever in space 's'"):
             kb.history.states("x", space="s")
-        with pytest.raises(NotFound, match="no space 'nowhere'"):
+        with pytest.raises(NotFound, match="unknown space 'nowhere'"):
             kb.history.states("a", space="nowhere")
 
 
@@ -142,7 +142,7 @@ class TestRestore:
         assert (report.added, report.edges, [one.why for one in report.skipped]) == (
             1,
             0,
-            ["there is no item 'b' in space 's'"],
+            ["no item 'b' in space 's'"],
         )
 
     def test_links_made_since_stay(self, kb: Engine) -> None:
@@ -167,11 +167,11 @@ class TestRestore:
         kb.add(node("a"))
         version = kb.history.states("a", space="s")[0].version
         for options, error, words in (
-            ({}, Invalid, "is not deleted: name the state"),
-            ({"at": moment(0), "version": version}, Invalid, "not both"),
+            ({}, Invalid, "is not deleted: pass at or version"),
+            ({"at": moment(0), "version": version}, Invalid, "exclude each other"),
             ({"at": "yesterday"}, Invalid, "'yesterday'"),
             ({"at": moment(-1)}, NotFound, "did not exist then"),
-            ({"version": "abc"}, NotFound, f"never had the version 'abc'; it had: {version}"),
+            ({"version": "abc"}, NotFound, f"has no version 'abc'; available: {version}"),
         ):
             with pytest.raises(error, match=words):
                 kb.history.restore("a", space="s", **options)
@@ -225,7 +225,7 @@ class TestRollback:
         done = kb.history.rollback(moment(0), spaces=["s"])
         assert (done.steps, [one.why for one in done.skipped]) == (
             (),
-            ["there is no item 'z' in space 'zoo'"],
+            ["no item 'z' in space 'zoo'"],
         )
         assert kb.maintenance.stats().spaces[1] == zoo
 
@@ -255,7 +255,7 @@ class TestRollback:
         kb.add(node("a"))
         with pytest.raises(Invalid, match="to must be a time"):
             kb.history.rollback("yesterday")  # type: ignore[arg-type]
-        with pytest.raises(NotFound, match="no space 'x'"):
+        with pytest.raises(NotFound, match="unknown space 'x'"):
             kb.history.rollback(moment(0), spaces=["x"])
 
 
@@ -338,13 +338,13 @@ def test_a_write_between_plan_and_rollback_is_a_conflict(
     with engine(str(tmp_path / "k.db")) as kb, engine(str(tmp_path / "k.db")) as other:
         kb.add(node("a", "one"))
         kb.add(node("a", "two"))
-        apply = kb._apply
+        apply = kb._commits.apply
 
         def late(batch: Any) -> None:
             other.add(node("a", "three"))
             apply(batch)
 
-        monkeypatch.setattr(kb, "_apply", late)
+        monkeypatch.setattr(kb._commits, "apply", late)
         with pytest.raises(Conflict):
             kb.history.rollback(moment(0))
         assert kb.get("a", space="s")[0].text == "three"
@@ -437,7 +437,7 @@ def served() -> Iterator[tuple[Engine, TestClient, Keyring]]:
     with engine("memory:") as kb, tempfile.TemporaryDirectory() as folder:
         keys = Keyring(Path(folder) / "keys.json")
         keys.add("admin", reads=(), writes=("*",), role="admin", tier="teams", now=START)
-        with TestClient(application.create(kb, keys, Limits(hosts=("*",)))) as client:
+        with TestClient(application.create_app(kb, keys, ServerLimits(hosts=("*",)))) as client:
             yield kb, client, keys
 
 

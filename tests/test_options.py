@@ -1,19 +1,36 @@
-"""Numbers of retrieval from a file, a table or a value: what they change, what they leave alone, what is refused."""
+"""Typed options of requests, and retrieval settings from a file, a table or a value."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import knowloom
 from knowloom import config
-from knowloom.errors import Invalid, NotFound
-from knowloom.options import NAMES, RetrievalSettings, known, load
+from knowloom.errors import Invalid
+from knowloom.evaluation import evaluate
+from knowloom.integrations import lookup
+from knowloom.options import (
+    CONTEXT_OPTIONS,
+    SEARCH_OPTIONS,
+    ContextArguments,
+    ContextOptions,
+    SearchArguments,
+    SearchOptions,
+)
 from knowloom.recipes import KNOWLEDGE, SEARCH, Recipe, Walk
+from knowloom.retrieval_settings import (
+    SETTING_NAMES,
+    RetrievalSettings,
+    load_settings,
+    resolve_settings,
+)
+from knowloom.server.schemas.client_api import ClientContextRequest, ClientSearchRequest
 from knowloom.tiers import TIERS
-from knowloom.wire import decoding
+from knowloom.wire.contexts import recipe_from_json
 
 ITEMS = [
     knowloom.Item(
@@ -50,12 +67,12 @@ def found_by(context: knowloom.Context) -> set[str]:
 
 
 def test_without_numbers_recipes_stay_as_they_are():
-    assert [RetrievalSettings().applied(one) for one in KNOWLEDGE] == list(KNOWLEDGE)
+    assert [RetrievalSettings().apply(one) for one in KNOWLEDGE] == list(KNOWLEDGE)
 
 
 def test_every_number_of_a_walk_may_be_set():
     assert {f"walk_{one.name}" for one in fields(Walk)} == {
-        name for name in NAMES if name.startswith("walk_")
+        name for name in SETTING_NAMES if name.startswith("walk_")
     }
 
 
@@ -63,7 +80,7 @@ def test_each_recipe_takes_what_it_has_a_use_for():
     search, walk, entities = (
         RetrievalSettings(
             bm25_weight=0.1, vector_weight=0.9, sharpness=2, depth=3, walk_starts=4, walk_onward=0.7
-        ).applied(one)
+        ).apply(one)
         for one in KNOWLEDGE
     )
     assert (search.bm25_weight, search.vector_weight, search.sharpness) == (0.1, 0.9, 2)
@@ -94,7 +111,7 @@ def test_a_search_along_links_takes_the_numbers_of_the_walk(kings):
 
 def test_a_request_wins_over_the_numbers(kings):
     other = kings.with_retrieval(RetrievalSettings(sharpness=1))
-    query = {"spaces": ["kings"], "now": kings.now()}
+    query = {"spaces": ["kings"], "now": kings.reader.now()}
     assert other.context(ASKED, **query).digest != kings.context(ASKED, **query).digest
     assert (
         other.context(ASKED, recipe=SEARCH, **query).digest
@@ -116,10 +133,10 @@ def test_a_file_a_table_and_a_value_say_the_same(tmp_path: Path):
     path.write_text("[retrieval]\nbm25_weight = 0.3\nwalk_starts = 20\n")
     expected = RetrievalSettings(bm25_weight=0.3, walk_starts=20)
     assert (
-        known(path)
-        == known(str(path))
-        == known({"bm25_weight": 0.3, "walk_starts": 20})
-        == known(expected)
+        resolve_settings(path)
+        == resolve_settings(str(path))
+        == resolve_settings({"bm25_weight": 0.3, "walk_starts": 20})
+        == resolve_settings(expected)
         == expected
     )
     with knowloom.open("memory:", embedder=None, retrieval=path) as kb:
@@ -128,7 +145,7 @@ def test_a_file_a_table_and_a_value_say_the_same(tmp_path: Path):
 
 def test_knowloom_toml_may_hold_the_table_or_name_the_file(tmp_path: Path):
     (tmp_path / "knowloom.toml").write_text('store = "x.db"\n[retrieval]\nsharpness = 3.0\n')
-    assert known(config.load({}, tmp_path).retrieval) == RetrievalSettings(sharpness=3.0)
+    assert resolve_settings(config.load({}, tmp_path).retrieval) == RetrievalSettings(sharpness=3.0)
     (tmp_path / "knowloom.toml").write_text('retrieval = "patch.toml"\n')
     assert config.load({}, tmp_path).retrieval == "patch.toml"
     assert config.load({"KNOWLOOM_RETRIEVAL": "other.toml"}, tmp_path).retrieval == "other.toml"
@@ -139,35 +156,35 @@ def test_knowloom_toml_may_hold_the_table_or_name_the_file(tmp_path: Path):
     [
         (
             "[retrieval]\nbm26_weight = 1",
-            "no number of retrieval 'bm26_weight'; known: bm25_weight, depth",
+            "unknown retrieval setting 'bm26_weight'; available: bm25_weight, depth",
         ),
         (
             "[retrieval]\nbm25_weight = -1",
-            "bm25_weight must be a number that is not negative, not -1",
+            "bm25_weight must be a number >= 0, got -1",
         ),
         ("[retrieval]\nbm25_weight = 0\nvector_weight = 0", "must not both be 0"),
         (
             "[retrieval]\nsharpness = 'much'",
-            "sharpness must be a number that is not negative, not 'much'",
+            "sharpness must be a number >= 0, got 'much'",
         ),
-        ("[retrieval]\ndepth = 11", "depth must be a whole number from 0 to 10, not 11"),
-        ("[retrieval]\ndepth = 1.5", "depth must be a whole number"),
+        ("[retrieval]\ndepth = 11", "depth must be an integer from 0 to 10, got 11"),
+        ("[retrieval]\ndepth = 1.5", "depth must be an integer"),
         (
             "[retrieval]\nwalk_starts = 0",
-            "walk_starts must be a whole number from 1 to 1,000, not 0",
+            "walk_starts must be an integer from 1 to 1,000, got 0",
         ),
-        ("[retrieval]\nwalk_onward = 1.5", "walk_onward must be a number from 0 to 1, not 1.5"),
+        ("[retrieval]\nwalk_onward = 1.5", "walk_onward must be a number from 0 to 1, got 1.5"),
         (
             "[retrieval]\nwalk_sharpness = 0",
-            "walk_sharpness must be a number from 0.1 to 100, not 0",
+            "walk_sharpness must be a number from 0.1 to 100, got 0",
         ),
         (
             "[retrieval]\nwalk_sharpness = nan",
-            "walk_sharpness must be a number from 0.1 to 100, not nan",
+            "walk_sharpness must be a number from 0.1 to 100, got nan",
         ),
-        ("[retrieval]\nwalk_named = true", "walk_named must be a number from 0 to 1, not True"),
-        ("[other]\nx = 1", "has no table [retrieval]"),
-        ("retrieval = 5", "has no table [retrieval]"),
+        ("[retrieval]\nwalk_named = true", "walk_named must be a number from 0 to 1, got True"),
+        ("[other]\nx = 1", "no table [retrieval]"),
+        ("retrieval = 5", "no table [retrieval]"),
         ("retrieval = [", "not TOML"),
     ],
 )
@@ -177,46 +194,74 @@ def test_numbers_that_make_no_sense_are_refused_with_the_file(
     path = tmp_path / "patch.toml"
     path.write_text(content)
     with pytest.raises(Invalid) as caught:
-        load(path)
+        load_settings(path)
     assert message in str(caught.value) and "patch.toml" in str(caught.value)
 
 
 def test_a_file_that_is_not_there_and_values_of_other_kinds_are_refused(kings):
-    with pytest.raises(NotFound, match=r"no file 'nowhere.toml'"):
+    with pytest.raises(Invalid, match=r"no file 'nowhere.toml'"):
         knowloom.open("memory:", embedder=None, retrieval="nowhere.toml")
     with pytest.raises(
-        Invalid, match="retrieval is a file, a table of numbers or a RetrievalSettings, not int"
+        Invalid, match="retrieval must be a file, a mapping or a RetrievalSettings, got int"
     ):
-        known(5)  # type: ignore[arg-type]
-    with pytest.raises(Invalid, match="walk_bridge must be a number from 0 to 1, not 2"):
+        resolve_settings(5)  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match="walk_bridge must be a number from 0 to 1, got 2"):
         kings.with_retrieval(RetrievalSettings(walk_bridge=2))
 
 
 def test_a_recipe_that_a_program_sends_keeps_its_walk():
     sent = Recipe("x", "walk", walk=Walk(starts=3))
-    assert decoding.recipe(asdict(sent)).walk == Walk(starts=3)
-    with pytest.raises(Invalid, match="no field of a Walk 'stars'"):
-        decoding.recipe({"name": "x", "walk": {"stars": 3}})
+    assert recipe_from_json(asdict(sent)).walk == Walk(starts=3)
+    with pytest.raises(Invalid, match="unknown field of a Walk 'stars'"):
+        recipe_from_json({"name": "x", "walk": {"stars": 3}})
 
 
 def test_a_server_uses_its_numbers_unless_a_request_says_others():
     pytest.importorskip("fastapi")
-    from knowloom.server.routes.context import answer
-    from knowloom.server.schemas import ContextRequest
+    from knowloom.server.routes.context import build_context
+    from knowloom.server.schemas.context import ContextRequest
 
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(ITEMS)
         at = {"query": ASKED, "tenant_ids": ["kings"], "now": "2026-01-01T00:00:00Z"}
         other = kb.with_retrieval(RetrievalSettings(bm25_weight=0.9, vector_weight=0.1))
         digests = [
-            answer(one, ContextRequest(**at, **said), TIERS["enterprise"])[1]["digest"]
+            build_context(one, ContextRequest(**at, **said), TIERS["enterprise"]).digest
             for one, said in (
                 (kb, {}),
                 (other, {}),
                 (other, {"bm25_weight": 0.6, "vector_weight": 0.4}),
             )
         ]
-        said = answer(
+        said = build_context(
             kb, ContextRequest(**at, bm25_weight=0.6, vector_weight=0.4), TIERS["enterprise"]
-        )[1]["digest"]
+        ).digest
     assert digests[0] != digests[1] and digests[2] == said
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"), [(ContextOptions, ContextArguments), (SearchOptions, SearchArguments)]
+)
+def test_options_and_their_keyword_arguments_agree(options, arguments):
+    assert get_type_hints(options) == get_type_hints(arguments)
+
+
+@pytest.mark.parametrize("call", ["context", "explain", "search"])
+def test_an_unknown_option_is_refused_with_the_available_ones(kings, call):
+    with pytest.raises(Invalid, match="unknown option 'limits'; available: .*limit, .*mode"):
+        getattr(kings, call)(ASKED, spaces=["kings"], limits=3)
+
+
+def test_option_lists_of_other_surfaces_agree():
+    assert set(evaluate.SEARCH_OPTIONS) <= set(SEARCH_OPTIONS) & set(CONTEXT_OPTIONS)
+    assert set(evaluate.OPTIONS) <= {*CONTEXT_OPTIONS, *SETTING_NAMES}
+    assert set(lookup.OPTIONS) <= set(CONTEXT_OPTIONS)
+    context = set(ClientContextRequest.model_fields) - {"query", "spaces", "ids", "remedies"}
+    assert context == set(CONTEXT_OPTIONS)
+    assert set(ClientSearchRequest.model_fields) - {"query", "spaces"} == set(SEARCH_OPTIONS)
+
+
+@pytest.mark.parametrize("call", ["context", "search"])
+def test_a_query_names_its_spaces(kings, call):
+    with pytest.raises(Invalid, match="spaces must be a list of names, got None"):
+        getattr(kings, call)(ASKED, spaces=None)
