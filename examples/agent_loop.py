@@ -1,4 +1,4 @@
-"""From what an expert says to an agent that acts on it, in ten steps, with a scripted language model behind real HTTP.
+"""From an expert's note to an agent that acts on it, in ten steps, with a scripted model.
 
 Run it: python examples/agent_loop.py        Needs: pip install 'knowloom[openai,templates]'
 Use your own model: replace `llm.base_url` by its address and `ask` by your client.
@@ -13,7 +13,10 @@ from scripted_llm import ScriptedLLM, ask
 import knowloom
 
 SPACE, EXPERT = "support", "user:maya"
-SAID = "Freeze the payout of the seller before you refund a marketplace order: it prevents a loss in nine of ten disputes."
+NOTE = (
+    "Freeze the payout of the seller before you refund a marketplace order: "
+    "it prevents a loss in nine of ten disputes."
+)
 REQUEST = "Refund marketplace order 4711"
 PROMPT = """\
 # Who you work for
@@ -63,7 +66,7 @@ STRUCTURED = {
     },
 }
 RULES = (
-    (("The notes:", SAID), json.dumps(STRUCTURED)),
+    (("The notes:", NOTE), json.dumps(STRUCTURED)),
     (
         ("# Rules to obey", "Freeze the seller's payout"),
         "1. Freeze the seller's payout. 2. Refund order 4711. 3. Tell the customer.",
@@ -74,10 +77,10 @@ RULES = (
 
 def main() -> None:
     with ScriptedLLM(RULES) as llm, knowloom.open("memory:", embedder=None) as kb:
-        step(1, "The expert says", SAID)
+        step(1, "The expert says", NOTE)
         model = knowloom.open_llm(f"openai:scripted@{llm.base_url}")
         structured = kb.ingest(
-            SAID, llm=model, space=SPACE, entity=EXPERT, record_dir=None, dry_run=True
+            NOTE, llm=model, space=SPACE, entity=EXPERT, record_dir=None, dry_run=True
         ).layers
         step(
             2,
@@ -89,17 +92,19 @@ def main() -> None:
         step(4, "The agent is asked", REQUEST)
         provider = knowloom.Provider(kb, entity_id=EXPERT, spaces=[SPACE], max_tokens=200)
         step(5, "The provider is called", f"entity {EXPERT}, at most 200 tokens")
-        found = provider.retrieve(REQUEST)
+        retrieval = provider.retrieve(REQUEST)
         pieces = ", ".join(
-            f"{hit.item.id} {hit.score:.2f} ({'+'.join(hit.found_by)})" for hit in found.pieces
+            f"{hit.item.id} {hit.score:.2f} ({'+'.join(hit.found_by)})" for hit in retrieval.pieces
         )
         links = ", ".join(
-            f"{one.type} {one.edge.target} at depth {one.depth}" for one in found.graph_context
+            f"{relation.type} {relation.edge.target} at depth {relation.depth}"
+            for relation in retrieval.graph_context
         )
         step(
             6,
             "Three layers answer",
-            f"metadata: {', '.join(sorted(found.metadata[0].properties))}\npieces: {pieces}\ngraph: {links}",
+            f"metadata: {', '.join(sorted(retrieval.metadata[0].properties))}\n"
+            f"pieces: {pieces}\ngraph: {links}",
         )
         knowledge = provider(REQUEST)
         step(7, "By section", json.dumps(knowledge, indent=2))

@@ -1,6 +1,7 @@
-"""A chat that remembers. What you tell it is there when you start it again: python examples/chat.py --file chat.db
+"""A chat with a memory that survives restarts: python examples/chat.py --file chat.db
 
-It answers by rules and from memory, without a language model: the context it prints with --show is what a model would be given.
+It answers by rules and from memory, without a language model; --show prints the context that a
+model would receive.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ class Chat:
         self._memory, self._conversation, self._show = memory, conversation, show
         self._last: str | None = None
 
-    def answer(self, said: str) -> str:
-        asks = bool(ASKS.search(said))
+    def answer(self, text: str) -> str:
+        asks = bool(ASKS.search(text))
         reply = (
-            self._recalled(said)
+            self._recall(text)
             if asks
             else "I will remember that."
-            if ABOUT_ME.search(said)
+            if ABOUT_ME.search(text)
             else "I see."
         )
-        self._keep(said, reply, is_fact=not asks and bool(ABOUT_ME.search(said)))
+        self._store(text, reply, is_fact=not asks and bool(ABOUT_ME.search(text)))
         return reply
 
-    def _recalled(self, question: str) -> str:
+    def _recall(self, question: str) -> str:
         context = self._memory.build_context(
             question, memory_types=["fact"], token_budget=300, limit=3
         )
@@ -45,17 +46,17 @@ class Chat:
             print(context.context, file=sys.stderr)
         if not context.memories:
             return "You have not told me."
-        best = max(context.memories, key=lambda one: (one.score, one.memory.id)).memory
+        best = max(context.memories, key=lambda result: (result.score, result.memory.id)).memory
         when = best.created_at or datetime.now(UTC)
         return f'On {when:%Y-%m-%d} you told me: "{best.content}"'
 
-    def _keep(self, said: str, reply: str, is_fact: bool) -> None:
-        turns = [knowloom.Turn("user", said), knowloom.Turn("assistant", reply)]
-        facts = [knowloom.Fact(said, turns=(0,), confidence=0.9)] if is_fact else []
-        kept = self._memory.add_conversation(
+    def _store(self, text: str, reply: str, is_fact: bool) -> None:
+        turns = [knowloom.Turn("user", text), knowloom.Turn("assistant", reply)]
+        facts = [knowloom.Fact(text, turns=(0,), confidence=0.9)] if is_fact else []
+        memories = self._memory.add_conversation(
             turns, conversation=self._conversation, facts=facts, after=self._last
         )
-        self._last = kept[1].id
+        self._last = memories[1].id
 
 
 def main() -> None:
@@ -75,8 +76,8 @@ def main() -> None:
             arguments.show,
         )
         for line in sys.stdin:
-            if said := line.strip():
-                print(chat.answer(said), flush=True)
+            if text := line.strip():
+                print(chat.answer(text), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""knowloom in a Haystack pipeline that is saved and loaded again: prints the prompt that a model would get, within 500 tokens of knowledge."""
+"""Save and load a Haystack pipeline with knowloom, and print the prompt for a model."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def main() -> None:
         with knowloom.open(str(path), embedder=None) as kb:
             kb.load(EXAMPLE)
         pipeline = Pipeline.loads(saved(path), allowed_modules=["knowloom.integrations.haystack"])
-        asked = {"knowledge": {"query": QUESTION}, "prompt": {"question": QUESTION}}
-        answer = pipeline.run(asked, include_outputs_from={"knowledge"})
+        inputs = {"knowledge": {"query": QUESTION}, "prompt": {"question": QUESTION}}
+        answer = pipeline.run(inputs, include_outputs_from={"knowledge"})
         pipeline.close()
 
     print(answer["prompt"]["prompt"])
     print("\nwhere it came from:")
     for document in answer["knowledge"]["documents"]:
-        said = document.meta
-        print(f"  {said['tokens']:>4} tokens  {said['part']:<12}  {document.id}: {said['why']}")
+        meta = document.meta
+        print(f"  {meta['tokens']:>4} tokens  {meta['part']:<12}  {document.id}: {meta['why']}")
 
 
 if __name__ == "__main__":

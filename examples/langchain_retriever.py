@@ -1,4 +1,4 @@
-"""knowloom in a LangChain chain: prints the prompt that a model would get, with its knowledge chosen to fit 500 tokens."""
+"""Use knowloom in a LangChain chain, and print the prompt: 500 tokens of knowledge."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def main() -> None:
         print(chain.invoke("How do I process a refund request?"))
         print("\nwhere it came from:")
         for document in retriever.invoke("How do I process a refund request?"):
-            said = document.metadata
-            print(f"  {said['tokens']:>4} tokens  {said['part']:<12}  {document.id}")
+            metadata = document.metadata
+            print(f"  {metadata['tokens']:>4} tokens  {metadata['part']:<12}  {document.id}")
 
 
 if __name__ == "__main__":

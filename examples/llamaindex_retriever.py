@@ -1,4 +1,4 @@
-"""knowloom in a LlamaIndex query engine: prints the prompt that a model would get, with its knowledge chosen to fit 500 tokens."""
+"""Use knowloom in a LlamaIndex query engine, and print the prompt: 500 tokens of knowledge."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def main() -> None:
     print(answer)
     print("\nwhere it came from:")
     for node in answer.source_nodes:
-        said = node.metadata
-        print(f"  {said['tokens']:>4} tokens  {said['part']:<12}  {node.node_id}: {said['why']}")
+        metadata = node.metadata
+        place = f"{metadata['tokens']:>4} tokens  {metadata['part']:<12}"
+        print(f"  {place}  {node.node_id}: {metadata['why']}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""knowloom as a tool of an agent of the OpenAI Agents SDK. No key and no network: a scripted server on loopback takes the model's place."""
+"""A tool for the OpenAI Agents SDK, with a scripted local server in place of the model."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def main() -> None:
     print(f"{QUESTION}\n\n{result.final_output}\n\nwhat the model was given:")
     for item in result.new_items:
         if isinstance(item, ToolCallOutputItem) and item.custom_data:
-            for one in item.custom_data["sources"]:
+            for source in item.custom_data["sources"]:
                 print(
-                    f"  {one['tokens']:>4} tokens  {one['part']:<12}  {one['space']}/{one['id']}: {one['why']}"
+                    f"  {source['tokens']:>4} tokens  {source['part']:<12}  "
+                    f"{source['space']}/{source['id']}: {source['why']}"
                 )
 
 

@@ -1,4 +1,4 @@
-"""knowloom as a tool of a Pydantic AI agent. No key and no network: a function takes the model's place."""
+"""A tool for a Pydantic AI agent, with a function in place of the model."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ def main() -> None:
         for part in message.parts
         if isinstance(part, ToolReturnPart)
     ):
-        for one in part.metadata["sources"]:
+        for source in part.metadata["sources"]:
             print(
-                f"  {one['tokens']:>4} tokens  {one['part']:<12}  {one['space']}/{one['id']}: {one['why']}"
+                f"  {source['tokens']:>4} tokens  {source['part']:<12}  "
+                f"{source['space']}/{source['id']}: {source['why']}"
             )
 
 

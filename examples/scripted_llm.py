@@ -1,4 +1,4 @@
-"""A language model that says what a script tells it to: an OpenAI-compatible chat endpoint on loopback, for examples without a key."""
+"""A scripted OpenAI-compatible chat endpoint on loopback, for examples without an API key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 
 class ScriptedLLM:
-    """Answers POST /v1/chat/completions with the reply of the first rule all of whose words stand in the messages.
+    """A server that replies with the first rule whose words are all in the messages.
 
     with ScriptedLLM([(("hello",), "Hello!")]) as llm:
         ask(llm.base_url, "hello there")
@@ -40,9 +40,9 @@ class ScriptedLLM:
         self._server.server_close()
 
     def reply(self, messages: Sequence[dict[str, Any]]) -> str:
-        said = "\n".join(str(message["content"]) for message in messages)
+        prompt = "\n".join(str(message["content"]) for message in messages)
         return next(
-            (reply for words, reply in self.rules if all(word in said for word in words)),
+            (reply for words, reply in self.rules if all(word in prompt for word in words)),
             "I do not know.",
         )
 
@@ -80,5 +80,5 @@ def ask(base_url: str, text: str, model: str = "scripted") -> str:
     ).encode()
     request = Request(f"{base_url}/chat/completions", body, {"content-type": "application/json"})
     with urlopen(request, timeout=30) as answer:
-        said: str = json.load(answer)["choices"][0]["message"]["content"]
-    return said
+        reply: str = json.load(answer)["choices"][0]["message"]["content"]
+    return reply

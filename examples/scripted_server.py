@@ -1,4 +1,4 @@
-"""A stand-in for a paid model: an OpenAI-compatible chat server on loopback, which looks the question up once and answers from what it got."""
+"""An OpenAI-compatible chat server on loopback that calls a tool once and answers from it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def scripted_server() -> Iterator[str]:
 
 class _Chat(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         body = json.dumps(
             {
                 "id": "1",
                 "object": "chat.completion",
                 "created": 0,
-                "model": asked["model"],
-                "choices": [_choice(asked)],
+                "model": body["model"],
+                "choices": [_choice(body)],
             }
         ).encode()
         self.send_response(200)
@@ -48,8 +48,8 @@ class _Chat(BaseHTTPRequestHandler):
         """Silent."""
 
 
-def _choice(asked: Row) -> Row:
-    last = asked["messages"][-1]
+def _choice(body: Row) -> Row:
+    last = body["messages"][-1]
     if last["role"] == "tool":
         return {
             "index": 0,
@@ -57,7 +57,7 @@ def _choice(asked: Row) -> Row:
             "message": {"role": "assistant", "content": answer(last["content"])},
         }
     function = {
-        "name": asked["tools"][0]["function"]["name"],
+        "name": body["tools"][0]["function"]["name"],
         "arguments": json.dumps({"query": last["content"]}),
     }
     call = {"id": "call-1", "type": "function", "function": function}
@@ -69,5 +69,5 @@ def _choice(asked: Row) -> Row:
 
 
 def answer(knowledge: str) -> str:
-    """What a model would put in its own words: the first piece of knowledge."""
+    """Return the first piece of knowledge, which a model would rephrase."""
     return knowledge.split("\n### ")[1].strip()

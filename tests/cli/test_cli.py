@@ -1,4 +1,4 @@
-"""The command line, as people and scripts use it: what it prints, where, and how it ends."""
+"""The command line: output, streams and exit status."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ NOT_RUN = (
     "knowloom replay",
 )  # a server never ends, that key is no one's, no LLM is here
 ASK = ("How do I process a refund request?", "--space", "support", "--space", "shared")
+UNKNOWN_SPACE = "unknown space 'suport'; available: analytics, finance, purchasing, shared, support"
 NOW = ("--now", "2026-06-01T12:00:00Z")
 
 
@@ -168,7 +169,7 @@ class TestLoading:
     def test_a_path_that_does_not_exist_is_wrong_usage(self) -> None:
         assert run("load", "nowhere").exit_code == 2
 
-    def test_vectors_can_be_made_later(self, tmp_path: Path) -> None:
+    def test_items_can_be_embedded_later(self, tmp_path: Path) -> None:
         rows(tmp_path, '{"id": "a", "text": "x"}', '{"id": "b", "text": "y"}')
         run("load", "rows.jsonl", "--space", "s", "--no-vectors", embedder="minilm")
         assert answer("embed", db="knowledge.db", embedder="minilm") == {"vectors": 2}
@@ -185,8 +186,9 @@ def rows(folder: Path, *lines: str) -> None:
 
 
 class TestAdding:
-    def test_an_item_keeps_what_every_option_says(self) -> None:
-        words = "--kind claim --type fact --title T --summary S --tag a --tag b --section skills --subject x --confidence 0.5 --source me"
+    def test_every_option_is_stored_in_the_item(self) -> None:
+        words = "--kind claim --type fact --title T --summary S --tag a --tag b "
+        words += "--section skills --subject x --confidence 0.5 --source me"
         run(
             "add",
             "--space",
@@ -203,7 +205,7 @@ class TestAdding:
         )
         (item,) = answer("get", "i", "--space", "s", db="knowledge.db")["items"]
         assert item.pop("created_at").endswith("Z")
-        said = {
+        fields = {
             "id": "i",
             "space": "s",
             "kind": "claim",
@@ -213,7 +215,7 @@ class TestAdding:
             "summary": "S",
             "tags": ["a", "b"],
         }
-        assert item == said | {
+        assert item == fields | {
             "section": "skills",
             "subject": "x",
             "confidence": 0.5,
@@ -238,7 +240,7 @@ class TestAdding:
             == 1
         )
 
-    def test_a_wrong_kind_names_the_good_ones(self) -> None:
+    def test_an_unknown_kind_lists_the_available_ones(self) -> None:
         result = run("add", "--space", "s", "--id", "i", "--text", "x", "--kind", "thing")
         assert result.exit_code == 1
         assert "claim, entity, memory, node, profile, rule" in result.stderr
@@ -248,7 +250,7 @@ class TestAdding:
             run("add", "--space", "s", "--id", "i", "--text", "x", "--property", "n").exit_code == 2
         )
 
-    def test_text_that_is_not_utf_8_is_refused(self) -> None:
+    def test_text_that_is_not_utf_8_is_rejected(self) -> None:
         result = run("add", "--space", "s", "--id", "i", "--text", "-", stdin=b"\xff\xfe")
         assert (result.exit_code, "not UTF-8" in result.stderr) == (1, True)
 
@@ -282,8 +284,9 @@ class TestSearching:
         assert result.stderr == ""
 
     def test_every_filter_reaches_the_engine(self, store: Path) -> None:
-        given = "--kind node --type faq --type playbook --exclude-type playbook --tag refunds --limit 3 --mode bm25 --min-score 0.01"
-        hits = answer("search", "refund", "--space", "support", *given.split(), db=store)["hits"]
+        filters = "--kind node --type faq --type playbook --exclude-type playbook "
+        filters += "--tag refunds --limit 3 --mode bm25 --min-score 0.01"
+        hits = answer("search", "refund", "--space", "support", *filters.split(), db=store)["hits"]
         assert len(hits) == 3
         assert all(
             hit["item"]["type"] == "faq" and "refunds" in hit["item"]["tags"] for hit in hits
@@ -333,11 +336,11 @@ class TestSearching:
         assert ids[0] == "refund-approval-limit-2024"
         assert "refund-approval-limits" not in ids
 
-    def test_nothing_found_is_an_answer(self, store: Path) -> None:
+    def test_no_hits_is_not_an_error(self, store: Path) -> None:
         result = run("search", "zyzzyva", "--space", "support", db=store)
         assert (result.exit_code, result.stdout) == (0, "nothing found\n")
 
-    def test_a_search_by_words_only_says_so_when_vectors_are_there(self, embedded: Path) -> None:
+    def test_a_keyword_search_warns_if_there_are_vectors(self, embedded: Path) -> None:
         result = run("search", "refund", "--space", "support", db=embedded)
         assert result.stderr.startswith("warning: search vectors: words only")
         assert answer("search", "refund", "--space", "support", db=embedded)["notes"]
@@ -381,12 +384,14 @@ class TestContext:
 
     def test_the_answer_keeps_the_budget_and_says_why(self, embedded: Path) -> None:
         context = answer("context", *ASK, "--max-tokens", "400", db=embedded, embedder="minilm")
-        chosen = [one for fragment in context["fragments"] for one in fragment["chosen"]]
+        chosen = [entry for fragment in context["fragments"] for entry in fragment["chosen"]]
         assert 300 < context["tokens"] <= 400
-        assert any(one["why"].startswith("found by words and meaning (bm25 .") for one in chosen)
         assert any(
-            re.match(r"link(ed from|s to) \S+ by \S+ \(weight (\.\d\d|1\.0)\)$", one["why"])
-            for one in chosen
+            entry["why"].startswith("found by words and meaning (bm25 .") for entry in chosen
+        )
+        assert any(
+            re.match(r"link(ed from|s to) \S+ by \S+ \(weight (\.\d\d|1\.0)\)$", entry["why"])
+            for entry in chosen
         )
 
     @pytest.mark.parametrize(
@@ -396,7 +401,9 @@ class TestContext:
             ("pear", "links to b by uses (weight .50)"),
         ],
     )
-    def test_a_link_is_told_in_its_direction(self, text: str, why: str, tmp_path: Path) -> None:
+    def test_a_link_is_described_in_its_direction(
+        self, text: str, why: str, tmp_path: Path
+    ) -> None:
         rows(
             tmp_path,
             '{"id": "a", "text": "apple"}',
@@ -407,16 +414,17 @@ class TestContext:
         linked = answer("context", text, "--space", "s", db="knowledge.db")["fragments"][1][
             "chosen"
         ]
-        assert [one["why"] for one in linked] == [why]
+        assert [entry["why"] for entry in linked] == [why]
 
     def test_every_option_reaches_the_engine(self, store: Path) -> None:
-        given = "--max-tokens none --recipe profile --format yaml --model gpt-4o --entity user:maya --type faq --exclude-type x --tag refunds"
+        options = "--max-tokens none --recipe profile --format yaml --model gpt-4o "
+        options += "--entity user:maya --type faq --exclude-type x --tag refunds"
         more = "--limit 3 --depth 1 --mode bm25 --min-score 0.01 --as-of 2026-05-01"
-        context = answer("context", *ASK, *given.split(), *more.split(), *NOW, db=store)
-        wanted = {"max_tokens": None, "format": "yaml", "model": "gpt-4o", "entity": "user:maya"}
+        context = answer("context", *ASK, *options.split(), *more.split(), *NOW, db=store)
+        expected = {"max_tokens": None, "format": "yaml", "model": "gpt-4o", "entity": "user:maya"}
         assert (
             context["query"].items()
-            >= (wanted | {"now": "2026-06-01T12:00:00Z", "as_of": "2026-05-01T00:00:00Z"}).items()
+            >= (expected | {"now": "2026-06-01T12:00:00Z", "as_of": "2026-05-01T00:00:00Z"}).items()
         )
         assert context["stats"]["token_counter"] == "o200k_base"
         assert [fragment["name"] for fragment in context["fragments"]] == [
@@ -425,7 +433,7 @@ class TestContext:
             "context",
             "rules",
         ]
-        assert {one["type"] for one in context["fragments"][1]["chosen"]} == {"faq"}
+        assert {entry["type"] for entry in context["fragments"][1]["chosen"]} == {"faq"}
 
     def test_settings_are_the_defaults(self, store: Path, tmp_path: Path) -> None:
         (tmp_path / "knowloom.toml").write_text(
@@ -445,18 +453,18 @@ class TestContext:
     )
 
     @pytest.mark.parametrize("args", BUDGETS, ids=lambda args: args[0])
-    def test_a_model_whose_tokens_nobody_can_count_is_a_warning(
+    def test_a_model_without_a_tokenizer_is_a_warning(
         self, args: tuple[str, ...], store: Path
     ) -> None:
         for form in ((), ("--json",)):
-            told = run(*args, *form, "--model", "gpt4", db=store).stderr
+            stderr = run(*args, *form, "--model", "gpt4", db=store).stderr
             assert (
-                "warning: no tokenizer is known for the model 'gpt4': every byte" in told,
-                "cl100k_base, o200k_base" in told,
+                "warning: no tokenizer for model 'gpt4': each byte" in stderr,
+                "cl100k_base, o200k_base" in stderr,
             ) == (True, True)
             assert "tokenizer" not in run(*args, *form, "--model", "gpt-4", db=store).stderr
 
-    def test_without_a_limit_nothing_is_said_of_the_model(self, store: Path) -> None:
+    def test_without_a_limit_there_is_no_warning_about_the_model(self, store: Path) -> None:
         assert (
             run("context", *ASK, "--model", "gpt4", "--max-tokens", "none", db=store).stderr == ""
         )
@@ -465,7 +473,7 @@ class TestContext:
         run("add", "--space", "s", "--id", "i", "--text", "word \x1b[31mred\x1b[0m")
         assert "\x1b[31mred\x1b[0m" in run("context", "word", "--space", "s").stdout
 
-    def test_a_weaker_answer_is_a_warning(self, embedded: Path) -> None:
+    def test_a_degraded_context_is_a_warning(self, embedded: Path) -> None:
         result = run("context", *ASK, db=embedded)
         assert result.exit_code == 0
         assert result.stderr.startswith("warning: vectors: words only")
@@ -474,35 +482,37 @@ class TestContext:
         assert run("context", *ASK, "--max-tokens", "many", db=store).exit_code == 2
         assert run("context", *ASK, "--max-tokens", "-1", db=store).exit_code == 2
 
-    def test_a_time_that_is_none_is_wrong_usage(self, store: Path) -> None:
+    def test_an_invalid_time_is_wrong_usage(self, store: Path) -> None:
         result = run("context", *ASK, "--now", "tomorrow", db=store)
         assert (result.exit_code, "2026-01-31T12:00:00Z" in result.stderr) == (2, True)
 
-    @pytest.mark.parametrize(("option", "known"), [("--format", FORMATS), ("--recipe", RECIPES)])
-    def test_a_wrong_name_shows_the_good_ones(
-        self, option: str, known: Sequence[str], store: Path
+    @pytest.mark.parametrize(("option", "names"), [("--format", FORMATS), ("--recipe", RECIPES)])
+    def test_an_unknown_name_lists_the_available_ones(
+        self, option: str, names: Sequence[str], store: Path
     ) -> None:
         result = run("context", *ASK, option, "nonsense", db=store)
         assert result.exit_code == 1
-        assert ", ".join(sorted(known)) in result.stderr
+        assert ", ".join(sorted(names)) in result.stderr
 
 
 class TestExplaining:
     def test_it_shows_what_is_in_and_what_is_not(self, embedded: Path) -> None:
         shown = run("explain", *ASK, "--max-tokens", "500", db=embedded, embedder="minilm").stdout
         assert re.match(
-            r"tokens █+░* \d{3} of 500 \(cl100k_base\)\nentry_points: \d+ items?, \d+ tokens · context: ",
+            r"tokens █+░* \d{3} of 500 \(cl100k_base\)\n"
+            r"entry_points: \d+ items?, \d+ tokens · context: ",
             shown,
         )
         assert re.search(
-            r"process-a-refund +(whole|summary) +\d+ +\.\d\d +words and meaning \(bm25 \.\d\d, vector \.\d\d, walk \.\d\d\)",
+            r"process-a-refund +(whole|summary) +\d+ +\.\d\d +words and meaning "
+            r"\(bm25 \.\d\d, vector \.\d\d, walk \.\d\d\)",
             shown,
         )
         assert re.search(
             r" \d+ +\.\d\d outweighed +--max-tokens \d+ \((whole|summary|pointer)\)", shown
         )
 
-    def test_an_item_can_be_asked_about(self, store: Path) -> None:
+    def test_a_single_item_can_be_explained(self, store: Path) -> None:
         shown = run("explain", *ASK, "--item", "orders-orders", db=store).stdout
         assert "Nothing in the text of what was asked about" in shown
         assert re.search(r"orders-orders .*it is in space 'analytics'.* --space analytics", shown)
@@ -514,7 +524,9 @@ class TestExplaining:
         )
         assert (context["text"], context["digest"]) == (explained["text"], explained["digest"])
         assert all(
-            one["remedy"] for one in explained["left_out"] if one["reason"].startswith("outweighed")
+            entry["remedy"]
+            for entry in explained["left_out"]
+            if entry["reason"].startswith("outweighed")
         )
 
     def test_without_a_limit_there_is_no_bar(self, store: Path) -> None:
@@ -525,12 +537,12 @@ class TestExplaining:
 
 
 class TestKeeping:
-    def test_get_shows_items_in_the_order_asked(self, store: Path) -> None:
+    def test_get_shows_items_in_the_given_order(self, store: Path) -> None:
         shown = run("get", "warranty-policy", "refund-policy", "--space", "shared", db=store).stdout
         assert 0 < shown.index("warranty-policy") < shown.index("refund-policy")
         assert "30 days" in shown
 
-    def test_get_says_what_is_missing(self, store: Path) -> None:
+    def test_get_warns_about_missing_items(self, store: Path) -> None:
         result = run("get", "refund-policy", "nothing", "--space", "shared", db=store)
         assert (result.exit_code, result.stderr) == (
             0,
@@ -543,7 +555,7 @@ class TestKeeping:
         }
 
     @pytest.mark.parametrize("args", [("get",), ("delete", "--yes")], ids=lambda args: args[0])
-    def test_it_is_an_error_when_none_of_the_items_is_there(
+    def test_it_is_an_error_if_none_of_the_items_exists(
         self, args: tuple[str, ...], store: Path
     ) -> None:
         for form in ((), ("--json",)):
@@ -565,10 +577,10 @@ class TestKeeping:
         ]
         assert all(
             re.search(
-                rf"{one['name']} +{one['items']} +{one['edges']} +{one['links']} +{one['digest']}",
+                " +".join(str(entry[key]) for key in ("name", "items", "edges", "links", "digest")),
                 shown,
             )
-            for one in spaces
+            for entry in spaces
         )
 
     def test_a_good_file_is_verified_with_a_tick(self, store: Path) -> None:
@@ -625,12 +637,12 @@ class TestKeeping:
             "missing": ["gift-card-refunds"],
         }
 
-    def test_deleting_where_nobody_can_be_asked_needs_yes(self, store: Path) -> None:
+    def test_deleting_without_a_terminal_needs_yes(self, store: Path) -> None:
         result = run("delete", "gift-card-refunds", "--space", "support", db=store)
-        assert (result.exit_code, "--yes is required" in result.stderr) == (2, True)
+        assert (result.exit_code, "not a terminal: pass --yes" in result.stderr) == (2, True)
         assert answer("get", "gift-card-refunds", "--space", "support", db=store)["items"]
 
-    def test_reindex_makes_words_and_vectors_anew(self, tmp_path: Path) -> None:
+    def test_reindex_rebuilds_keywords_and_vectors(self, tmp_path: Path) -> None:
         rows(tmp_path, '{"id": "a", "text": "x"}')
         run("load", "rows.jsonl", "--space", "s")
         assert answer("reindex", db="knowledge.db", embedder="minilm") == {"vectors": 1}
@@ -660,14 +672,14 @@ class TestErrors:
 
     @pytest.mark.parametrize("args", READING, ids=lambda args: args[0])
     @pytest.mark.parametrize("url", ["x.db", "sqlite:///x.db"])
-    def test_a_file_that_is_not_there_is_an_error_and_is_not_made(
+    def test_a_missing_file_is_an_error_and_is_not_created(
         self, args: tuple[str, ...], url: str
     ) -> None:
         result = run(*args, "--db", url)
         assert (result.exit_code, result.stdout) == (1, "")
         assert (
             result.stderr
-            == f"error: no file 'x.db'; load something into it first: knowloom load PATH --db {url}\n"
+            == f"error: no file 'x.db'; load some first: knowloom load PATH --db {url}\n"
         )
         assert not Path("x.db").exists()
 
@@ -675,8 +687,9 @@ class TestErrors:
     def test_an_empty_file_holds_no_knowledge_and_stays_empty(self, args: tuple[str, ...]) -> None:
         Path("x.db").touch()
         result = run(*args, "--db", "x.db")
-        told = "error: no knowledge in 'x.db' yet, it is empty; load something into it first: knowloom load PATH --db x.db\n"
-        assert (result.exit_code, result.stderr) == (1, told)
+        reason = "no knowledge in 'x.db': the file is empty"
+        error = f"error: {reason}; load some first: knowloom load PATH --db x.db\n"
+        assert (result.exit_code, result.stderr) == (1, error)
         assert (
             answer(*args, "--db", "x.db", db="x.db")["error"]["code"],
             Path("x.db").stat().st_size,
@@ -703,18 +716,18 @@ class TestErrors:
             result.stderr.startswith("error: a store is named by a path or a URL, such as"),
         ) == (1, True)
 
-    def test_a_wrong_space_shows_the_known_ones(self, store: Path) -> None:
+    def test_an_unknown_space_lists_the_available_ones(self, store: Path) -> None:
         result = run("search", "refund", "--space", "suport", db=store)
         assert (result.exit_code, result.stderr) == (
             1,
-            "error: no space 'suport'; known: analytics, finance, purchasing, shared, support\n",
+            f"error: {UNKNOWN_SPACE}\n",
         )
 
     def test_an_error_in_json_has_code_message_and_status(self, store: Path) -> None:
         error = answer("search", "refund", "--space", "suport", db=store)["error"]
         assert error == {
             "code": "unknown_space",
-            "message": "no space 'suport'; known: analytics, finance, purchasing, shared, support",
+            "message": UNKNOWN_SPACE,
             "status": 404,
         }
 
@@ -823,7 +836,7 @@ class TestTheProgram:
             )
         assert (
             done.returncode,
-            re.sub("standard output cannot be written: ", "", done.stderr),
+            re.sub("cannot write to standard output: ", "", done.stderr),
         ) == (1, "error: No space left on device\n")
 
     def test_a_terminal_sees_the_tokens_while_the_file_gets_the_text(
@@ -885,7 +898,7 @@ def imported(*args: str) -> set[str]:
 def on_terminal(
     *args: str, typed: bytes = b"", stdout: Path | None = None, **environ: str
 ) -> tuple[str, int]:
-    """What a terminal shows, and the exit status."""
+    """Return the output of a terminal and the exit status."""
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     environment = {
@@ -966,11 +979,11 @@ class TestTeaching:
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_the_docs_have_every_command_and_option(self, name: str) -> None:
-        found = re.search(rf"^## knowloom {name}\n(.*?)(?=^## |\Z)", DOCS, re.S | re.M)
+        section = re.search(rf"^## knowloom {name}\n(.*?)(?=^## |\Z)", DOCS, re.S | re.M)
         shared = re.search(r"^## Options of every command\n(.*?)(?=^## )", DOCS, re.S | re.M)
-        assert found and shared, f"docs/cli.md has no part about {name}"
-        said = re.findall(
-            r"--?[a-z][a-z-]*", re.sub(r"```.*?```", "", found[1] + shared[1], flags=re.S)
+        assert section and shared, f"docs/cli.md has no part about {name}"
+        documented = re.findall(
+            r"--?[a-z][a-z-]*", re.sub(r"```.*?```", "", section[1] + shared[1], flags=re.S)
         )
         options = [
             opt
@@ -978,7 +991,7 @@ class TestTeaching:
             if isinstance(param, click.Option)
             for opt in param.opts
         ]
-        assert set(options) <= set(said)
+        assert set(options) <= set(documented)
 
     def test_the_version_is_the_package_s(self) -> None:
         import knowloom

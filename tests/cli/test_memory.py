@@ -1,4 +1,4 @@
-"""Memory at work: the commands, the example that remembers from run to run, and analytics that keep no text unless asked."""
+"""The memory commands, the chat example, and analytics that store no text unless enabled."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def answer(*args: str, **settings: str) -> Any:
 
 class TestCommands:
     def test_what_is_remembered_is_recalled(self) -> None:
-        told = answer(
+        memory = answer(
             "remember",
             "--workspace",
             "maya",
@@ -65,13 +65,17 @@ class TestCommands:
             "2026-05-01T09:30:00Z",
             "I moved to Hamburg",
         )
-        assert (told["conversation"], told["confidence"], told["workspace"]) == ("c1", 0.5, "maya")
+        assert (memory["conversation"], memory["confidence"], memory["workspace"]) == (
+            "c1",
+            0.5,
+            "maya",
+        )
         shown = run("recall", "Hamburg", "--workspace", "maya", "--now", "2026-06-01")
         assert (
-            shown.stdout
-            == "Relevant context from past conversations:\n\n- Ada at 9:30 am on 1 May, 2026: I moved to Hamburg\n"
+            shown.stdout == "Relevant context from past conversations:\n\n"
+            "- Ada at 9:30 am on 1 May, 2026: I moved to Hamburg\n"
         )
-        made = answer(
+        preview = answer(
             "recall",
             "Hamburg",
             "--workspace",
@@ -81,7 +85,7 @@ class TestCommands:
             "--token-budget",
             "5",
         )
-        assert made["context"] == "" and made["left_out"][0]["id"] == told["id"]
+        assert preview["context"] == "" and preview["left_out"][0]["id"] == memory["id"]
 
     def test_options_reach_the_memory(self) -> None:
         old = answer(
@@ -100,7 +104,7 @@ class TestCommands:
             "--pinned",
             "tea is black",
         )
-        asked = (
+        query = (
             "recall",
             "tea",
             "--workspace",
@@ -114,8 +118,8 @@ class TestCommands:
             "--ranker",
             "recency",
         )
-        assert run(*asked).stdout.endswith("- tea is black\n")
-        assert run(*asked, "--as-of", "2026-05-05").stdout.endswith("- tea is green\n")
+        assert run(*query).stdout.endswith("- tea is black\n")
+        assert run(*query, "--as-of", "2026-05-05").stdout.endswith("- tea is green\n")
 
     def test_what_is_wrong_is_one_line_and_status_one(self) -> None:
         assert run("recall", "tea", "--workspace", "w").exit_code == 1
@@ -142,8 +146,8 @@ class TestCommands:
         run("remember", "--workspace", "w", "tea")
         for query in ("tea", "tea", "coffee"):
             run("recall", query, "--workspace", "w", KNOWLOOM_ANALYTICS="beside")
-        (asked,) = answer("stats", KNOWLOOM_ANALYTICS="beside")["asked"]
-        assert (asked["workspace"], asked["operation"], asked["count"], asked["found_nothing"]) == (
+        (usage,) = answer("stats", KNOWLOOM_ANALYTICS="beside")["asked"]
+        assert (usage["workspace"], usage["operation"], usage["count"], usage["found_nothing"]) == (
             "w",
             "preview",
             3,
@@ -177,8 +181,8 @@ class TestCommands:
                 ).exit_code
                 == 0
             )
-        found = answer("stats", KNOWLOOM_EMBEDDING_CACHE="beside")
-        assert (found["disk_vectors"], found["disk_hits"]) == (1, 1)
+        stats = answer("stats", KNOWLOOM_EMBEDDING_CACHE="beside")
+        assert (stats["disk_vectors"], stats["disk_hits"]) == (1, 1)
         assert "1 vectors, used 1 times" in run("stats", KNOWLOOM_EMBEDDING_CACHE="beside").stdout
 
 
@@ -205,15 +209,16 @@ class TestAnalytics:
         )
         with pytest.raises(knowloom.SearchError):
             memory.search("tea", ranker=lambda results, options: [])
-        found = {one.operation: one for one in analytics.summaries()}
+        summaries = {summary.operation: summary for summary in analytics.summaries()}
         assert {
-            name: (one.count, one.found_nothing, one.failed) for name, one in found.items()
+            name: (summary.count, summary.found_nothing, summary.failed)
+            for name, summary in summaries.items()
         } == {
             "context": (1, 0, 0),
             "preview": (1, 1, 0),
             "search": (3, 1, 1),
         }
-        assert all(0 < one.p50_ms <= one.p95_ms for one in found.values())
+        assert all(0 < summary.p50_ms <= summary.p95_ms for summary in summaries.values())
 
     def test_questions_are_kept_if_asked_for(self, counted: tuple[Memory, Analytics]) -> None:
         memory, analytics = counted
@@ -254,11 +259,11 @@ class TestAnalytics:
         assert "analytics" in caplog.text
 
 
-def chat(file: Path, *said: str) -> list[str]:
+def chat(file: Path, *lines: str) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / "chat.py", "--file", file],
-        input="\n".join(said),
+        input="\n".join(lines),
         env=environment,
         capture_output=True,
         text=True,

@@ -16,7 +16,7 @@ import knowloom
 from knowloom.cli.main import cli
 from knowloom.server import app as application
 from knowloom.server.auth import Keyring
-from knowloom.server.middleware import Limits
+from knowloom.server.settings import ServerLimits
 from paths import ROOT
 
 QUESTION = "How do I process a refund request?"
@@ -44,12 +44,14 @@ def run(file, *args):
 
 
 def client(kb, keyring=None):
-    return TestClient(application.create(kb, keyring, Limits()), base_url="http://localhost")
+    return TestClient(
+        application.create_app(kb, keyring, ServerLimits()), base_url="http://localhost"
+    )
 
 
 class TestCommand:
     def test_it_prints_what_the_provider_gives(self, file, kb):
-        asked = (
+        options = (
             QUESTION,
             "--entity",
             "user:maya",
@@ -60,19 +62,21 @@ class TestCommand:
             "--now",
             NOW,
         )
-        shown = json.loads(run(file, *asked, "--json").stdout)
-        found = knowloom.Provider(
+        shown = json.loads(run(file, *options, "--json").stdout)
+        provision = knowloom.Provider(
             kb, entity_id="user:maya", spaces=["support"], max_tokens=300
         ).provide(QUESTION, now=NOW)
-        assert shown["sections"] == dict(found.sections) and list(shown["sections"]) == list(
-            found.sections
+        assert shown["sections"] == dict(provision.sections) and list(shown["sections"]) == list(
+            provision.sections
         )
         assert (shown["tokens"], shown["token_counter"]) == (
-            found.tokens,
+            provision.tokens,
             "cl100k_base",
-        ) and found.tokens <= 300
+        ) and provision.tokens <= 300
         assert (
-            {one["id"] for one in shown["left_out"]} == {one.id for one in found.left_out} != set()
+            {row["id"] for row in shown["left_out"]}
+            == {row.id for row in provision.left_out}
+            != set()
         )
 
     def test_a_table_shows_every_section(self, file):
@@ -105,16 +109,19 @@ class TestCommand:
 
     def test_an_unknown_entity_is_a_warning(self, file):
         result = run(file, QUESTION, "--space", "support", "--entity", "user:nobody")
-        assert result.exit_code == 0 and "warning: metadata: no item 'user:nobody'" in result.stderr
+        assert (
+            result.exit_code == 0
+            and "warning: metadata: entity 'user:nobody' not found" in result.stderr
+        )
 
     @pytest.mark.parametrize(
         ("wrong", "status", "says"),
         [
-            (("--top-k", "0"), 1, "top_k must be a whole number from 1"),
+            (("--top-k", "0"), 1, "top_k must be an integer from 1"),
             (("--depth", "11"), 1, "graph_traversal_depth must be"),
-            (("--max-tokens", "-1"), 2, "neither a whole number nor none"),
+            (("--max-tokens", "-1"), 2, "must be an integer or none"),
             (("--scope", "mine"), 2, "'mine' is not one of"),
-            (("--space", "moon"), 1, "no space 'moon'"),
+            (("--space", "moon"), 1, "unknown space 'moon'"),
         ],
     )
     def test_bad_options_end_with_one_line(self, file, wrong, status, says):
@@ -135,13 +142,13 @@ class TestRoute:
                     "now": NOW,
                 },
             )
-        found = knowloom.Provider(
+        provision = knowloom.Provider(
             kb, entity_id="user:maya", spaces=["support"], max_tokens=300
         ).provide(QUESTION, now=NOW)
         assert answer.status_code == 200, answer.text
         assert (
-            answer.json()["sections"] == dict(found.sections)
-            and answer.json()["tokens"] == found.tokens
+            answer.json()["sections"] == dict(provision.sections)
+            and answer.json()["tokens"] == provision.tokens
         )
 
     def test_caps_and_an_unlimited_budget_are_passed_on(self, kb):
@@ -229,8 +236,8 @@ def test_the_agent_of_the_example_acts_on_what_the_expert_said():
     assert [line.split(".")[0] for line in steps] == [f"== {number}" for number in range(1, 11)]
     prompt = shown[0].partition("== 9.")[2].partition("== 10.")[0]
     assert (
-        "# Rules to obey\n[procedure] Freeze the seller's payout before refunding a marketplace order\n"
-        in prompt
+        "# Rules to obey\n"
+        "[procedure] Freeze the seller's payout before refunding a marketplace order\n" in prompt
     )
     assert (
         shown[0]

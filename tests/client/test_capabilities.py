@@ -1,4 +1,4 @@
-"""The same program with an engine and with a client: graph contexts, assemblies, provisions and checks are the same values."""
+"""Graph contexts, assemblies, provisions and checks are the same with an engine and a client."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ def harbor() -> Iterator[tuple[Engine, Client]]:
             yield engine, client
 
 
-def same(one: knowloom.GraphAnswer) -> knowloom.GraphAnswer:
-    """Without times, and with the names alone of what was left out."""
+def same(answer: knowloom.GraphAnswer) -> knowloom.GraphAnswer:
+    """Remove the timings and reduce what was left out to its names."""
     left_out = tuple(
         (left.hit.item.id, left.hit.item.space, left.reason, left.fragment, left.tokens)
-        for left in one.left_out
+        for left in answer.left_out
     )
-    return replace(one, stats=replace(one.stats, timings={}), left_out=left_out)
+    return replace(answer, stats=replace(answer.stats, timings={}), left_out=left_out)
 
 
-ASKED: list[tuple[str, Any, dict[str, Any]]] = [
+REQUESTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("for_query", "Kestrel tent warranty", {"include_claims": True, "include_violations": True}),
     (
         "for_query",
@@ -106,7 +106,7 @@ ASKED: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "about", "options"), ASKED, ids=str)
+@pytest.mark.parametrize(("call", "about", "options"), REQUESTS, ids=str)
 def test_a_graph_context_is_the_same(
     harbor: tuple[Engine, Client], call: str, about: Any, options: dict[str, Any]
 ) -> None:
@@ -130,34 +130,34 @@ def test_axioms_come_back_with_their_rules(harbor: tuple[Engine, Client]) -> Non
 
 
 def test_options_of_the_object_are_those_of_its_requests(harbor: tuple[Engine, Client]) -> None:
-    told = GraphContext(
+    graph = GraphContext(
         harbor[1], ["shared"], knowloom.GraphOptions(max_entities=1, relationship_depth=0)
     ).for_query("Gangway")
-    assert len(told.entities) == 1
+    assert len(graph.entities) == 1
 
 
-def test_a_ready_vector_is_sent() -> None:
+def test_a_supplied_vector_is_sent() -> None:
     with knowloom.open("memory:", embedder=None) as engine:
         engine.add(
             [Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")],
             vectors=[[0.0, 1.0], [1.0, 0.0]],
         )
         with serving(engine) as url, Client(url) as client:
-            asked = {"vector": [1.0, 0.0], "mode": "vector", "ranker": "signals", "now": NOW}
+            options = {"vector": [1.0, 0.0], "mode": "vector", "ranker": "signals", "now": NOW}
             here, there = (
-                GraphContext(kb, ["s"]).for_query("omega", **asked) for kb in (engine, client)
+                GraphContext(kb, ["s"]).for_query("omega", **options) for kb in (engine, client)
             )
             assert same(here) == same(there) and there.entities[0].item.id == "b"
-            with pytest.raises(Invalid, match="a vector goes with a query"):
+            with pytest.raises(Invalid, match="vector requires a query or a document"):
                 client.graph(spaces=["s"], entities=["a"], vector=[1.0, 0.0])
 
 
-def test_what_cannot_be_asked_of_a_server_is_refused(harbor: tuple[Engine, Client]) -> None:
-    told = GraphContext(harbor[1], ["shared"])
-    with pytest.raises(Invalid, match="a ranker of one's own cannot be sent"):
-        told.for_query("Gangway", ranker=TermRanker(name=2.0))
-    with pytest.raises(Invalid, match="no option 'foo'"):
-        told.for_query("Gangway", foo=1)
+def test_unsupported_requests_are_rejected(harbor: tuple[Engine, Client]) -> None:
+    graph = GraphContext(harbor[1], ["shared"])
+    with pytest.raises(Invalid, match="a ranker object cannot be sent"):
+        graph.for_query("Gangway", ranker=TermRanker(name=2.0))
+    with pytest.raises(Invalid, match="unknown option 'foo'"):
+        graph.for_query("Gangway", foo=1)
     with pytest.raises(Invalid, match="exactly one of query, entities and document"):
         harbor[1].graph(spaces=["shared"])
     with pytest.raises(NotFound):
@@ -185,17 +185,19 @@ def test_what_cannot_be_asked_of_a_server_is_refused(harbor: tuple[Engine, Clien
     ids=str,
 )
 def test_an_assembly_is_the_same(harbor: tuple[Engine, Client], options: dict[str, Any]) -> None:
-    from knowloom.capabilities.assembler.strategies import usual
+    from knowloom.capabilities.assembler.strategies import build_assembler
 
-    here = usual(harbor[0], {}).assemble("How are gift cards refunded?", now=NOW, **options)
+    here = build_assembler(harbor[0], {}).assemble(
+        "How are gift cards refunded?", now=NOW, **options
+    )
     there = harbor[1].assemble("How are gift cards refunded?", now=NOW, **options)
     plain = [
         replace(
-            one,
+            assembly,
             timings={},
-            left_out=tuple((left.hit.item.id, left.reason) for left in one.left_out),
+            left_out=tuple((left.hit.item.id, left.reason) for left in assembly.left_out),
         )
-        for one in (here, there)
+        for assembly in (here, there)
     ]
     assert plain[0] == plain[1]
     assert (
@@ -205,32 +207,38 @@ def test_an_assembly_is_the_same(harbor: tuple[Engine, Client], options: dict[st
 
 
 def test_strategies_are_changed_by_name(harbor: tuple[Engine, Client]) -> None:
-    told = harbor[1].assemble(
+    assembly = harbor[1].assemble(
         "refund", spaces=("support",), strategies={"retrieval": {"enabled": False}}
     )
-    assert next(one for one in told.strategies if one.name == "retrieval").status == "disabled"
-    for wrong, said in (({"cake": {}}, "no strategy 'cake'"), ({"memory": {"taste": 1}}, "taste")):
-        with pytest.raises(Invalid, match=said):
+    assert (
+        next(report for report in assembly.strategies if report.name == "retrieval").status
+        == "disabled"
+    )
+    for wrong, message in (
+        ({"cake": {}}, "unknown strategy 'cake'"),
+        ({"memory": {"taste": 1}}, "taste"),
+    ):
+        with pytest.raises(Invalid, match=message):
             harbor[1].assemble("refund", strategies=wrong)
     with pytest.raises(Invalid, match="does not lie within"):
         harbor[1].assemble("refund", document="short", selection=(2, 99))
-    with pytest.raises(Invalid, match="no option 'cake'"):
+    with pytest.raises(Invalid, match="unknown option 'cake'"):
         harbor[1].assemble("refund", cake=1)
-    with pytest.raises(Invalid, match="options go with a text"):
+    with pytest.raises(Invalid, match="options are allowed with a text"):
         harbor[1].assemble(AssemblyRequest("refund"), spaces=("support",))
 
 
 def test_a_provision_is_the_same(harbor: tuple[Engine, Client]) -> None:
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "spaces": ["support", "shared"],
         "entity_id": "user:maya",
         "max_tokens": 600,
         "top_k": 5,
     }
-    here = knowloom.Provider(harbor[0], **asked).provide(
+    here = knowloom.Provider(harbor[0], **options).provide(
         "How do I process a refund request?", now=NOW
     )
-    there = harbor[1].provide("How do I process a refund request?", now=NOW, **asked)
+    there = harbor[1].provide("How do I process a refund request?", now=NOW, **options)
     assert (here.sections, here.tokens, here.token_counter, here.left_out, here.degraded) == (
         there.sections,
         there.tokens,
@@ -241,13 +249,13 @@ def test_a_provision_is_the_same(harbor: tuple[Engine, Client]) -> None:
     assert [hit.item.key for hit in here.retrieval.pieces] == [
         hit.item.key for hit in there.retrieval.pieces
     ]
-    assert [(one.type, one.score) for one in here.retrieval.graph_context] == [
-        (one.type, one.score) for one in there.retrieval.graph_context
+    assert [(relation.type, relation.score) for relation in here.retrieval.graph_context] == [
+        (relation.type, relation.score) for relation in there.retrieval.graph_context
     ]
 
 
 def test_a_provision_asks_for_a_lower_tier(harbor: tuple[Engine, Client]) -> None:
-    with pytest.raises(Forbidden, match="the provider needs the tier"):
+    with pytest.raises(Forbidden, match="the provider needs tier"):
         harbor[1].provide("refund", spaces=["support"], tier="core")
 
 
@@ -269,11 +277,11 @@ def test_the_tier_of_the_key_is_in_force(tmp_path: Path) -> None:
             [Edge("a", "b", space="s")],
         )
         with serving(engine, keyring) as url, Client(url, key=secret) as client:
-            found = GraphContext(client, ["s"]).for_entities(["a", "b"], tier="enterprise")
+            answer = GraphContext(client, ["s"]).for_entities(["a", "b"], tier="enterprise")
             assert (
-                [one.item.id for one in found.entities] == ["a", "b"]
-                and not found.relationships
-                and found.degraded[0].code == "tier"
+                [entity.item.id for entity in answer.entities] == ["a", "b"]
+                and not answer.relationships
+                and answer.degraded[0].code == "tier"
             )
             for call in (lambda: client.provide("x", spaces=["s"]), lambda: client.check("s")):
                 with pytest.raises(Forbidden):

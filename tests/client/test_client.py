@@ -374,7 +374,7 @@ OPTIONS: list[dict[str, Any]] = [
     {
         "recipe": (
             *RECIPES["profile"],
-            Recipe("more", "neighbours", edge_types=("related",), depth=1, most=0.2),
+            Recipe("more", "neighbours", edge_types=("related",), depth=1, max_share=0.2),
         ),
         "entity": "user:maya",
     },

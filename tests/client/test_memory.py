@@ -35,7 +35,7 @@ def there(kb: Engine) -> Iterator[RemoteMemory]:
         yield client.memory("maya")
 
 
-def told(memory: RemoteMemory) -> list[knowloom.Remembered]:
+def remember_three(memory: RemoteMemory) -> list[knowloom.Remembered]:
     first = memory.remember(
         "Ada lives in Kiel",
         type="fact",
@@ -60,14 +60,14 @@ def told(memory: RemoteMemory) -> list[knowloom.Remembered]:
     return [first, second, third]
 
 
-def without_hits(found: Any) -> Any:
-    def bare(one: SearchResult) -> SearchResult:
-        return replace(one, hit=None)
+def without_hits(results: Any) -> Any:
+    def bare(result: SearchResult) -> SearchResult:
+        return replace(result, hit=None)
 
     return (
-        [bare(one) for one in found]
-        if isinstance(found, list)
-        else replace(found, memories=tuple(bare(one) for one in found.memories))
+        [bare(result) for result in results]
+        if isinstance(results, list)
+        else replace(results, memories=tuple(bare(result) for result in results.memories))
     )
 
 
@@ -88,8 +88,8 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
-def test_what_is_told_comes_back_as_the_engine_knows_it(here: Memory, there: RemoteMemory) -> None:
-    first, second, third = told(there)
+def test_stored_memories_are_those_of_the_engine(here: Memory, there: RemoteMemory) -> None:
+    first, second, third = remember_three(there)
     assert here.get([second.id, third.id]) == [second, third]
     assert (second.pinned, second.metadata, third.conversation) == (
         True,
@@ -108,16 +108,18 @@ def test_what_is_told_comes_back_as_the_engine_knows_it(here: Memory, there: Rem
 def test_a_search_finds_the_same(
     here: Memory, there: RemoteMemory, options: dict[str, Any]
 ) -> None:
-    told(there)
-    found = there.search("Where does Ada live?", now=NOW, **options)
-    assert found and found == without_hits(here.search("Where does Ada live?", now=NOW, **options))
+    remember_three(there)
+    results = there.search("Where does Ada live?", now=NOW, **options)
+    assert results and results == without_hits(
+        here.search("Where does Ada live?", now=NOW, **options)
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_context_and_its_preview_are_the_same(
     here: Memory, there: RemoteMemory, shape: dict[str, Any]
 ) -> None:
-    told(there)
+    remember_three(there)
     assert there.build_context("Ada", now=NOW, **shape) == without_hits(
         here.build_context("Ada", now=NOW, **shape)
     )
@@ -126,8 +128,8 @@ def test_a_context_and_its_preview_are_the_same(
     )
 
 
-def test_a_ready_vector_is_taken(here: Memory, there: RemoteMemory) -> None:
-    told(there)
+def test_a_supplied_vector_is_used(here: Memory, there: RemoteMemory) -> None:
+    remember_three(there)
     vector = Letters().embed(["tea"])[0].tolist()
     assert there.search_by_vector(vector, now=NOW) == without_hits(
         here.search_by_vector(vector, now=NOW)
@@ -144,7 +146,7 @@ def test_a_ready_vector_is_taken(here: Memory, there: RemoteMemory) -> None:
     "wrong", [{"colour": 1}, {"ranker": len}, {"limit": 0}, {"template": "none"}]
 )
 def test_what_makes_no_sense_is_refused(there: RemoteMemory, wrong: dict[str, Any]) -> None:
-    told(there)
+    remember_three(there)
     with pytest.raises(Invalid):
         there.build_context("Ada", **wrong)
 

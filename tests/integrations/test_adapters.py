@@ -1,4 +1,4 @@
-"""The adapters in the real frameworks, called and awaited, on an engine and on a server: each gives what the engine gives."""
+"""The adapters in the real frameworks, sync and async, on an engine and on a server."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def kb(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Kb]:
 
 
 def blocks(context: knowloom.Context) -> list[str]:
-    return [one.text.strip("\n") for fragment in context.fragments for one in fragment.chosen]
+    return [chosen.text.strip("\n") for fragment in context.fragments for chosen in fragment.chosen]
 
 
 # LlamaIndex
@@ -117,10 +117,10 @@ def test_llamaindex_awaited_and_in_a_query_engine(kb: Kb) -> None:
 # Haystack
 
 
-def found(retriever: Any, **asked: Any) -> list[Document]:
+def retrieve(retriever: Any, **inputs: Any) -> list[Document]:
     pipeline = Pipeline()
     pipeline.add_component("knowloom", retriever)
-    return list(pipeline.run({"knowloom": {"query": ASK} | asked})["knowloom"]["documents"])
+    return list(pipeline.run({"knowloom": {"query": ASK} | inputs})["knowloom"]["documents"])
 
 
 def where(field: str, operator: str, value: object) -> dict[str, Any]:
@@ -128,20 +128,20 @@ def where(field: str, operator: str, value: object) -> dict[str, Any]:
 
 
 def test_haystack_gets_the_best_items(kb: Kb) -> None:
-    documents = found(
+    documents = retrieve(
         knowloom.HaystackRetriever(kb, spaces=BOTH, types=["faq", "playbook"], mode="bm25"), top_k=3
     )
     hits = kb.search(ASK, spaces=BOTH, limit=3, types=["faq", "playbook"], mode="bm25")
-    assert [(one.id, one.score) for one in documents] == [
+    assert [(document.id, document.score) for document in documents] == [
         ("/".join(hit.item.key), hit.score) for hit in hits
     ]
     assert documents[0].meta.keys() == SAID
-    assert len(found(knowloom.HaystackRetriever(kb, spaces=BOTH, top_k=2))) == 2
+    assert len(retrieve(knowloom.HaystackRetriever(kb, spaces=BOTH, top_k=2))) == 2
 
 
 def test_haystack_with_a_budget_gets_the_blocks_of_one_context(kb: Kb) -> None:
-    documents = found(knowloom.HaystackRetriever(kb, spaces=BOTH, max_tokens=500, now=NOW))
-    assert [one.content for one in documents] == blocks(
+    documents = retrieve(knowloom.HaystackRetriever(kb, spaces=BOTH, max_tokens=500, now=NOW))
+    assert [document.content for document in documents] == blocks(
         kb.context(ASK, spaces=BOTH, max_tokens=500, format="plain", now=NOW)
     )
 
@@ -150,8 +150,9 @@ def test_haystack_awaited_and_inside_another_retriever(kb: Kb) -> None:
     retriever = knowloom.HaystackRetriever(kb, spaces=BOTH, top_k=4)
     assert asyncio.run(retriever.run_async(ASK)) == retriever.run(ASK)
     assert {
-        one.id for one in MultiQueryTextRetriever(retriever=retriever).run([ASK])["documents"]
-    } == {one.id for one in retriever.run(ASK)["documents"]}
+        document.id
+        for document in MultiQueryTextRetriever(retriever=retriever).run([ASK])["documents"]
+    } == {document.id for document in retriever.run(ASK)["documents"]}
 
 
 @pytest.mark.parametrize(
@@ -175,9 +176,9 @@ def test_haystack_awaited_and_inside_another_retriever(kb: Kb) -> None:
 def test_filters_of_haystack_are_those_of_a_search(
     engine: Engine, filters: dict[str, Any], same: dict[str, Any]
 ) -> None:
-    documents = found(knowloom.HaystackRetriever(engine, spaces=BOTH), filters=filters)
+    documents = retrieve(knowloom.HaystackRetriever(engine, spaces=BOTH), filters=filters)
     assert documents
-    assert [one.meta["id"] for one in documents] == [
+    assert [document.meta["id"] for document in documents] == [
         hit.item.id for hit in engine.search(ASK, **({"spaces": BOTH} | same))
     ]
 
@@ -194,27 +195,34 @@ def test_filters_of_haystack_only_narrow(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
-        (where("meta.type", ">", "faq"), "no operator in a filter '>'; known: !=, ==, in, not in"),
+        (
+            where("meta.type", ">", "faq"),
+            "unknown operator in a filter '>'; available: !=, ==, in, not in",
+        ),
         (
             where("meta.price", "==", 3),
-            "no field to filter with '==' 'meta.price'; known: meta.kind, meta.space, meta.tags, meta.type",
+            "unknown field to filter with '==' 'meta.price'; "
+            "available: meta.kind, meta.space, meta.tags, meta.type",
         ),
         (
             where("meta.kind", "!=", "node"),
-            "no field to filter with '!=' 'meta.kind'; known: meta.type",
+            "unknown field to filter with '!=' 'meta.kind'; available: meta.type",
         ),
-        (where("meta.type", "in", "faq"), "takes a list, not 'faq'"),
-        (where("meta.type", "==", ["faq"]), "takes one value, not ['faq']"),
-        ({"operator": "OR", "conditions": []}, "no operator between filters 'OR'; known: AND"),
+        (where("meta.type", "in", "faq"), "must be a list, got 'faq'"),
+        (where("meta.type", "==", ["faq"]), "must be a single value, got ['faq']"),
+        (
+            {"operator": "OR", "conditions": []},
+            "unknown operator between filters 'OR'; available: AND",
+        ),
         (
             {"operator": "AND", "conditions": [where("tags", "==", "a"), where("tags", "==", "b")]},
-            "['a'] are asked for already",
+            "tags can be filtered only once",
         ),
-        ({"operator": "AND", "conditions": ["faq"]}, "a filter is a dict"),
+        ({"operator": "AND", "conditions": ["faq"]}, "a filter must be a dict"),
         ({"operator": "AND"}, "a list of conditions"),
     ],
 )
-def test_filters_that_knowloom_has_not_are_refused(
+def test_unsupported_filters_are_rejected(
     engine: Engine, filters: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(Invalid) as error:
@@ -226,7 +234,7 @@ def test_a_pipeline_is_saved_and_loaded_with_a_path(tmp_path: Path) -> None:
     path = str(tmp_path / "knowledge.db")
     with knowloom.open(path, embedder=None) as kb:
         kb.load(HARBOR)
-        expected = found(
+        expected = retrieve(
             knowloom.HaystackRetriever(kb, spaces=BOTH, max_tokens=300, now=NOW, tags=["refunds"])
         )
     assert expected
@@ -249,7 +257,7 @@ def test_a_pipeline_is_saved_and_loaded_with_a_path(tmp_path: Path) -> None:
     again = Pipeline.loads(pipeline.dumps(), allowed_modules=["knowloom.integrations.haystack"])
     for _ in range(2):  # closed, it opens again
         assert again.run({"knowloom": {"query": ASK}})["prompt"]["prompt"] == "".join(
-            str(one.content) for one in expected
+            str(document.content) for document in expected
         )
         again.close()
     assert again.dumps() == pipeline.dumps()
@@ -271,16 +279,16 @@ def test_a_pipeline_is_saved_with_a_server_and_never_with_its_key(
         )
         assert secret not in pipeline.dumps()
         again = Pipeline.loads(pipeline.dumps(), allowed_modules=["knowloom.integrations.haystack"])
-        assert again.run({"knowloom": {"query": ASK}})["knowloom"]["documents"] == found(
+        assert again.run({"knowloom": {"query": ASK}})["knowloom"]["documents"] == retrieve(
             knowloom.HaystackRetriever(engine, spaces=BOTH, top_k=3)
         )
         again.close()
 
 
-def test_what_cannot_be_saved_says_so(engine: Engine) -> None:
+def test_a_pipeline_that_cannot_be_saved_is_an_error(engine: Engine) -> None:
     with pytest.raises(Invalid, match="cannot be saved"):
         knowloom.HaystackRetriever(engine, spaces=BOTH).to_dict()
-    with pytest.raises(Invalid, match="by name only"):
+    with pytest.raises(Invalid, match="recipe must be a name"):
         knowloom.HaystackRetriever(
             "knowledge.db", spaces=BOTH, recipe=[knowloom.Recipe("search")]
         ).to_dict()
@@ -299,11 +307,11 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 @pytest.fixture
 def loop() -> Iterator[None]:
     """For `run_sync`, which would leave one of its own open."""
-    made = asyncio.new_event_loop()
-    asyncio.set_event_loop(made)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
     yield
     asyncio.set_event_loop(None)
-    made.close()
+    loop.close()
 
 
 @pytest.mark.usefixtures("loop")
@@ -325,9 +333,9 @@ def test_pydantic_ai_shows_the_model_a_context_and_the_program_its_sources(kb: K
             context.tokens,
             context.digest,
         )
-        assert [(one["space"], one["id"], one["score"]) for one in part.metadata["sources"]] == [
-            (*hit.item.key, hit.score) for hit in context.hits
-        ]
+        assert [
+            (source["space"], source["id"], source["score"]) for source in part.metadata["sources"]
+        ] == [(*hit.item.key, hit.score) for hit in context.hits]
         assert part.metadata["sources"][0].keys() > SAID
 
 
@@ -385,12 +393,12 @@ def test_openai_agents_show_the_model_a_context_and_the_program_its_sources(kb: 
     context = kb.context(ASK, spaces=BOTH, max_tokens=400, now=NOW)
     assert item.raw_item["output"] == item.output == context.text
     assert result.final_output.startswith(context.hits[0].item.title)
-    said = item.custom_data
-    assert (said["tokens"], said["digest"]) == (context.tokens, context.digest)
-    assert [(one["space"], one["id"], one["score"]) for one in said["sources"]] == [
+    data = item.custom_data
+    assert (data["tokens"], data["digest"]) == (context.tokens, context.digest)
+    assert [(source["space"], source["id"], source["score"]) for source in data["sources"]] == [
         (*hit.item.key, hit.score) for hit in context.hits
     ]
-    assert said["sources"][0].keys() > SAID
+    assert data["sources"][0].keys() > SAID
 
 
 def test_openai_agents_tell_the_model_what_the_tool_is_for(engine: Engine) -> None:
@@ -412,18 +420,18 @@ def test_openai_agents_tell_the_model_what_the_tool_is_for(engine: Engine) -> No
     )
 
 
-def test_an_error_of_knowloom_ends_a_run_of_openai_agents_unless_the_model_is_to_be_told(
+def test_an_error_ends_a_run_of_openai_agents_unless_a_handler_is_set(
     kb: Kb,
 ) -> None:
     with pytest.raises(UserError) as error:
         openai_run(knowloom.openai_agents_tool(kb, spaces=["nowhere"]))
     assert isinstance(error.value.__cause__, NotFound)
-    told = knowloom.openai_agents_tool(
+    tool = knowloom.openai_agents_tool(
         kb,
         spaces=["nowhere"],
         settings={"failure_error_function": lambda _, error: f"x\n### {error}"},
     )
-    assert openai_run(told).final_output.startswith("no space 'nowhere'")
+    assert openai_run(tool).final_output.startswith("unknown space 'nowhere'")
 
 
 # all of them
@@ -445,8 +453,8 @@ def test_what_went_wrong_in_a_context_is_logged_and_told_to_the_program(
             if isinstance(part, ToolReturnPart)
         )
         assert (
-            [one["reason"] for one in part.metadata["degraded"]]
-            == [one.reason for one in kb.context(ASK, spaces=["s"]).degraded]
+            [source["reason"] for source in part.metadata["degraded"]]
+            == [source.reason for source in kb.context(ASK, spaces=["s"]).degraded]
             != []
         )
         caplog.clear()
@@ -459,29 +467,27 @@ def test_what_went_wrong_in_a_context_is_logged_and_told_to_the_program(
 
 def test_a_recipe_keeps_its_mode_unless_another_is_asked_for(engine: Engine) -> None:
     recipe = [knowloom.Recipe("words", mode="bm25")]
-    for given in ({}, {"mode": "hybrid"}):
+    for options in ({}, {"mode": "hybrid"}):
         nodes = knowloom.LlamaIndexRetriever(
-            engine, spaces=BOTH, max_tokens=300, recipe=recipe, now=NOW, **given
+            engine, spaces=BOTH, max_tokens=300, recipe=recipe, now=NOW, **options
         ).retrieve(ASK)
         assert {node.metadata["digest"] for node in nodes} == {
             engine.context(
-                ASK, spaces=BOTH, max_tokens=300, recipe=recipe, format="plain", now=NOW, **given
+                ASK, spaces=BOTH, max_tokens=300, recipe=recipe, format="plain", now=NOW, **options
             ).digest
         }
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_what_is_wrong_before_the_first_question_is_refused_at_once(
-    name: str, engine: Engine
-) -> None:
-    for given, message in (
+def test_invalid_arguments_are_rejected_at_construction(name: str, engine: Engine) -> None:
+    for arguments, message in (
         ({"kb": 7}, "kb must be an engine"),
         ({"spaces": []}, "at least one space"),
-        ({"spaces": "support"}, "must be a list of names, not 'support'"),
-        ({"max_token": 9}, "no option 'max_token'; known: as_of, entity, "),
+        ({"spaces": "support"}, "must be a list of names, got 'support'"),
+        ({"max_token": 9}, "unknown option 'max_token'; available: as_of, entity, "),
     ):
         with pytest.raises(Invalid, match=message):
-            MAKERS[name](**({"kb": engine, "spaces": BOTH} | given))
+            MAKERS[name](**({"kb": engine, "spaces": BOTH} | arguments))
 
 
 @pytest.mark.parametrize(
@@ -496,7 +502,10 @@ def test_what_is_wrong_before_the_first_question_is_refused_at_once(
 def test_without_its_package_an_adapter_says_what_to_install(
     name: str, package: str, extra: str
 ) -> None:
-    script = f"import sys; sys.modules['{package}'] = None\nimport knowloom\ntry: knowloom.{name}\nexcept knowloom.MissingExtra as error: print(error)"
+    script = (
+        f"import sys; sys.modules['{package}'] = None\nimport knowloom\n"
+        f"try: knowloom.{name}\nexcept knowloom.MissingExtra as error: print(error)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={"PYTHONPATH": str(Path(knowloom.__file__).parents[1])},

@@ -1,4 +1,4 @@
-"""The retriever in real LangChain: alone and in a chain, called and awaited, on an engine and on a server."""
+"""The retriever in LangChain: alone and in a chain, sync and async, on an engine and a server."""
 
 from __future__ import annotations
 
@@ -60,8 +60,10 @@ def test_a_search_gives_the_best_items_with_title_and_text(kb: Engine | Client) 
 def test_a_budget_gives_the_blocks_of_one_context(kb: Engine | Client) -> None:
     documents = retriever(kb, max_tokens=1500, now=NOW).invoke(ASK)
     context = kb.context(ASK, spaces=BOTH, max_tokens=1500, format="plain", now=NOW)
-    chosen = [one for fragment in context.fragments for one in fragment.chosen]
-    assert [document.page_content for document in documents] == [one.text.strip() for one in chosen]
+    chosen = [block for fragment in context.fragments for block in fragment.chosen]
+    assert [document.page_content for document in documents] == [
+        block.text.strip() for block in chosen
+    ]
     assert sum(document.metadata["tokens"] for document in documents) <= 1500
     assert {document.metadata["digest"] for document in documents} == {context.digest}
     linked = next(document for document in documents if document.metadata["part"] == "context")
@@ -106,7 +108,11 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_the_package_the_advice_is_what_to_install() -> None:
-    script = "import sys; sys.modules['langchain_core'] = None\nimport knowloom\ntry: import knowloom.integrations.langchain\nexcept knowloom.MissingExtra as error: print(error)"
+    script = (
+        "import sys; sys.modules['langchain_core'] = None\nimport knowloom\n"
+        "try: import knowloom.integrations.langchain\n"
+        "except knowloom.MissingExtra as error: print(error)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={"PYTHONPATH": str(Path(knowloom.__file__).parents[1])},
