@@ -1188,8 +1188,8 @@ REFUSED_ITEMS: list[tuple[Any, str]] = [
     (node("a", None), "text must be text, got NoneType"),
     (node("a", "x" * 2_000_000), "text must have at most 1,000,000 characters, got 2,000,000"),
     (node("a", title="t" * 10_001), "title must have at most 10,000 characters, got 10,001"),
-    (node("a", "nul \0"), r"contains '\x00' at character 4"),
-    (node("a", "lone \ud800"), r"contains '\ud800' at character 5"),
+    (node("a", "nul \0"), r"must be storable text, got '\x00' at character 4"),
+    (node("a", "lone \ud800"), r"must be storable text, got '\ud800' at character 5"),
     (node("a", embedding_text="\0"), "embedding_text must be storable text"),
     (
         node("a", kind="animal"),
@@ -1347,8 +1347,8 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ),
     ({"format": "xml"}, Invalid, "unknown format 'xml'; available: json, markdown, plain, yaml"),
     ({"format": ["json"]}, Invalid, "format must be text, got list"),
-    ({"model": ""}, Invalid, "no model ''"),
-    ({"model": None}, Invalid, "no model 'None'"),
+    ({"model": ""}, Invalid, "model must be an OpenAI model"),
+    ({"model": None}, Invalid, "for a bound, got 'None'"),
     ({"model": "nowhere.json"}, Invalid, "no tokenizer file 'nowhere.json'"),
     (
         {"recipe": "soup"},
@@ -1386,7 +1386,11 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
         Invalid,
         "share must be a number from 0 to 1, got -0.5",
     ),
-    ({"recipe": [Recipe("x", most=2)]}, Invalid, "most must be a number from 0 to 1, got 2"),
+    (
+        {"recipe": [Recipe("x", max_share=2)]},
+        Invalid,
+        "max_share must be a number from 0 to 1, got 2",
+    ),
     (
         {"recipe": [Recipe("x", sharpness=-1)]},
         Invalid,

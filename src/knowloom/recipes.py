@@ -76,7 +76,7 @@ class Recipe:
     named: bool = False  # source "neighbours": add items that the query names, linked or not
     weights: Weights = field(default_factory=Weights)
     share: float = 1.0  # of the budget: reserved for this part as far as it can use it
-    most: float = 1.0  # of the budget: the maximum for this part
+    max_share: float = 1.0  # of the budget: the maximum for this part
     sharpness: float = 6.0  # packing values an item at score ** sharpness
     forms: tuple[Form, ...] = (Form.WHOLE, Form.SUMMARY, Form.POINTER)
     walk: Walk = field(default_factory=Walk)

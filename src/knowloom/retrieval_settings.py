@@ -98,7 +98,7 @@ def validate_recipe(recipe: Recipe) -> Recipe:
             raise unknown_name(name, getattr(recipe, name), choices)
     for name, (minimum, maximum) in INTEGER_BOUNDS.items():
         validate_int(name, getattr(recipe, name), minimum, maximum)
-    for name in ("min_score", "share", "most"):
+    for name in ("min_score", "share", "max_share"):
         validate_fraction(name, getattr(recipe, name))
     for name in ("bm25_weight", "vector_weight", "sharpness"):
         validate_number(name, getattr(recipe, name), 0)

@@ -207,7 +207,7 @@ def test_a_cap_is_a_share_of_the_budget_not_of_the_candidates():
         for number in range(10)
     )
     fitted = pack(
-        [SectionCandidates(Recipe("half", most=0.5), hits)],
+        [SectionCandidates(Recipe("half", max_share=0.5), hits)],
         10_000,
         get_layout("markdown"),
         get_counter("gpt-4"),

@@ -189,7 +189,7 @@ def _build_groups(sections: Sequence[_Section], budget: int) -> list[OfferGroup]
             OfferGroup(
                 _build_offers(section),
                 guaranteed=int(budget * recipe.share / shares),
-                cap=int(budget * recipe.most),
+                cap=int(budget * recipe.max_share),
                 overhead=section.overhead,
             )
         )
@@ -224,7 +224,7 @@ def _build_result(
     picks = iter(choice.options)
     for section in sections:
         recipe, overhead = section.candidates.recipe, section.overhead
-        name, cap = recipe.name, int(room * recipe.most)
+        name, cap = recipe.name, int(room * recipe.max_share)
         chosen: list[Chosen] = []
         for hit, renderings, pick in zip(
             section.candidates.hits, section.renderings, picks, strict=False
