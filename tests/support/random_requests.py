@@ -32,8 +32,8 @@ RECIPES: list[str | tuple[Recipe, ...]] = [
     "memories",
     "profile",
     (
-        Recipe("first", limit=30, share=0.5, most=0.6),
-        Recipe("linked", "neighbours", depth=3, share=0.2, most=0.5),
+        Recipe("first", limit=30, share=0.5, max_share=0.6),
+        Recipe("linked", "neighbours", depth=3, share=0.2, max_share=0.5),
     ),
     (
         Recipe("only whole", limit=40, forms=(Form.WHOLE,)),
