@@ -349,7 +349,7 @@ def test_an_unreadable_file_is_refused_with_the_reason(tmp_path, name, text, mes
 
 
 def test_missing_and_non_utf8_files_are_refused(tmp_path):
-    with pytest.raises(NotFound):
+    with pytest.raises(Invalid, match="no file"):
         list(axiom_files.read_axioms(tmp_path / "none.yaml"))
     (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Invalid, match="must be UTF-8 text"):
