@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from knowloom.embedders.cache import CachedEmbedder, open_disk_cache
 from knowloom.errors import Conflict, EmbeddingError, Invalid, Unavailable
 from knowloom.model import Item, Key, Problem, Query
-from knowloom.ports import Caching, Embedder, Stores, Vector
+from knowloom.ports import Caching, Embedder, Progress, Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.tracing import span
 from knowloom.validation import validate_iterable, validate_vector
@@ -15,7 +15,6 @@ from knowloom.validation import validate_iterable, validate_vector
 PAGE_SIZE = 4096  # items looked up at a time
 BATCH_SIZE = 64  # vectors per write
 BUNDLED = "minilm"  # the embedder that needs no server
-Progress = Callable[[str, int, int], None]
 """(phase, number done, total)."""
 
 
