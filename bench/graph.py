@@ -122,7 +122,8 @@ def timed(call: Callable[[int], object], count: int) -> str:
     said = []
     for name, values in zip(("wall", "cpu"), np.array(spans).T, strict=True):
         said.append(
-            f"{name} p50 {np.percentile(values, 50):6.2f}  p95 {np.percentile(values, 95):6.2f}  p99 {np.percentile(values, 99):6.2f} ms"
+            f"{name} p50 {np.percentile(values, 50):6.2f}  p95 {np.percentile(values, 95):6.2f} "
+            f" p99 {np.percentile(values, 99):6.2f} ms"
         )
     return "   ".join(said)
 
@@ -210,11 +211,12 @@ def near_hub(kb: knowloom.Engine, requests: int) -> None:
     """The hub is the start: its best neighbours must be in the answer, whatever else it is linked to."""
     graph = knowloom.GraphContext(kb, ["one"])
     print(
-        f"  hub of 1,000,000 links   {timed(lambda _: graph.for_entities([HUB], relationship_depth=2), requests)}",
+        "  hub of 1,000,000 links  "
+        f" {timed(lambda _: graph.for_entities([HUB], relationship_depth=2), requests)}",
         flush=True,
     )
     answer = graph.for_entities([HUB], relationship_depth=1, max_tokens=None)
-    heaviest = kb._stores.graph.edges_of([(("one"), HUB)], ["one"], (), HUB_CAP)
+    heaviest = kb._stores.graph.edges_of([("one", HUB)], ["one"], (), HUB_CAP)
     best = list(dict.fromkeys(edge.target for edge in heaviest if edge.source == HUB))[
         : len(answer.entities) - 1
     ]

@@ -165,7 +165,8 @@ def _report(name: str, tallies: dict[str, Counter[str]], seconds: float) -> None
     hits = sum(tally[verdict] for tally in wrong.values() for verdict in FLAGGED)
     alarms = sum(tallies[kind][verdict] for kind in ("true", "shortened") for verdict in FLAGGED)
     print(
-        f"  flagged: precision {hits / max(1, hits + alarms):.1%}, recall {hits / sum(sum(tally.values()) for tally in wrong.values()):.1%}"
+        f"  flagged: precision {hits / max(1, hits + alarms):.1%}, recall"
+        f" {hits / sum(sum(tally.values()) for tally in wrong.values()):.1%}"
     )
 
 

@@ -188,10 +188,12 @@ def main() -> None:
             spans, checks = measured(port, arguments.connections, arguments.seconds, bodies)
             p50, p95, p99 = np.percentile(spans, [50, 95, 99])
             print(
-                f"  {len(spans) / arguments.seconds:.1f} contexts/s   p50 {p50:.0f} ms   p95 {p95:.0f} ms   p99 {p99:.0f} ms"
+                f"  {len(spans) / arguments.seconds:.1f} contexts/s   p50 {p50:.0f} ms   p95"
+                f" {p95:.0f} ms   p99 {p99:.0f} ms"
             )
             print(
-                f"  /healthz meanwhile: p95 {np.percentile(checks, 95):.1f} ms of {len(checks)};  memory {memory_mb(pid):.0f} MB",
+                f"  /healthz meanwhile: p95 {np.percentile(checks, 95):.1f} ms of {len(checks)}; "
+                f" memory {memory_mb(pid):.0f} MB",
                 flush=True,
             )
 

@@ -67,11 +67,13 @@ def by_names(corpus: Path, count: int) -> None:
                 changes.append(time.process_time() - started)
     each = 1000 / len(items)
     print(
-        f"{len(items):,} passages: storing {stored * each:.2f} ms each; links by names {spent * each:.2f} ms each, {links:,} links",
+        f"{len(items):,} passages: storing {stored * each:.2f} ms each; links by names"
+        f" {spent * each:.2f} ms each, {links:,} links",
         flush=True,
     )
     print(
-        f"  one change, with its words: {np.median(changes) * 1000:.1f} ms, at most {max(changes) * 1000:.0f} ms",
+        f"  one change, with its words: {np.median(changes) * 1000:.1f} ms, at most"
+        f" {max(changes) * 1000:.0f} ms",
         flush=True,
     )
 
@@ -113,7 +115,8 @@ def measure(path: str, rule: str, last: list[tuple[knowloom.Item, list[float]]])
             kb.add(replace(item, text=f"changed {number}"), vectors=[vector])
             changes.append(time.process_time() - started)
     print(
-        f"  {rule:12} all: {spent:6.1f} s, {links:,} links; one change: {np.median(changes) * 1000:.1f} ms",
+        f"  {rule:12} all: {spent:6.1f} s, {links:,} links; one change:"
+        f" {np.median(changes) * 1000:.1f} ms",
         flush=True,
     )
 

@@ -103,7 +103,8 @@ def quality(arguments: argparse.Namespace) -> None:
     kb, asked = load(arguments.data, CachedOnDisk(arguments.cache))
     asked = asked[: arguments.questions]
     print(
-        f"{sum(info.items for info in kb.maintenance.stats().spaces):,} turns, {len(asked):,} questions",
+        f"{sum(info.items for info in kb.maintenance.stats().spaces):,} turns, {len(asked):,}"
+        " questions",
         flush=True,
     )
     for ranker in ("similarity", "default"):

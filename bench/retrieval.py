@@ -131,7 +131,8 @@ def main() -> None:
         questions = questions[: arguments.questions]
         spaces = kb.maintenance.stats().spaces
         print(
-            f"{name}: {sum(info.items for info in spaces):,} items, {sum(info.links for info in spaces):,} links, {len(questions):,} questions",
+            f"{name}: {sum(info.items for info in spaces):,} items,"
+            f" {sum(info.links for info in spaces):,} links, {len(questions):,} questions",
             flush=True,
         )
         for mode in () if arguments.no_search else arguments.modes.split(","):

@@ -15,7 +15,10 @@ from pathlib import Path
 from bench.speed import Made
 from knowloom.secrets.rules import builtin_scanner
 
-NEAR = "The password is case-sensitive, the api_key: <YOUR_API_KEY>; max token: 512, secret = settings.signing_secret_v2, see https://u:password@host. "
+NEAR = (
+    "The password is case-sensitive, the api_key: <YOUR_API_KEY>; max token: 512, secret ="
+    " settings.signing_secret_v2, see https://u:password@host. "
+)
 
 
 def speed(texts: Sequence[str], rounds: int) -> tuple[float, int]:

@@ -111,7 +111,8 @@ class Made:
 @dataclass(frozen=True, slots=True)
 class Times:
     """Milliseconds. `cpu` is the median of processor time, `quiet` the median of those calls beside which a fixed loop ran at nearly its best: the
-    speed of a shared machine changes by a half within seconds, and these are what an idle one would do."""
+    speed of a shared machine changes by a half within seconds, and these are what an idle one would do.
+    """
 
     p50: float
     p95: float
@@ -120,7 +121,10 @@ class Times:
     of: float  # the part of the calls that were such
 
     def __str__(self) -> str:
-        return f"p50 {self.p50:7.2f} ms   p95 {self.p95:7.2f} ms   cpu {self.cpu:7.2f} ms   at full speed {self.quiet:7.2f} ms ({self.of:.0%})"
+        return (
+            f"p50 {self.p50:7.2f} ms   p95 {self.p95:7.2f} ms   cpu {self.cpu:7.2f} ms   at full"
+            f" speed {self.quiet:7.2f} ms ({self.of:.0%})"
+        )
 
 
 def yardstick() -> float:
@@ -237,7 +241,8 @@ def main() -> None:
         looked_at = kb.maintenance.link()
         spent = time.perf_counter() - started, time.process_time() - cpu
         print(
-            f"  links: {sum(info.links for info in kb.maintenance.stats().spaces):,} of {looked_at:,} items in {spent[0]:.1f} s, {spent[1]:.1f} s of processor time",
+            f"  links: {sum(info.links for info in kb.maintenance.stats().spaces):,} of"
+            f" {looked_at:,} items in {spent[0]:.1f} s, {spent[1]:.1f} s of processor time",
             flush=True,
         )
     asking = Made(arguments.items, seed=8)
@@ -365,7 +370,8 @@ def cold_start(path: Path) -> None:
         json.loads(done.stdout)["tokens"] if done.returncode == 0 else done.stderr.strip()[-200:]
     )
     print(
-        f"  `knowloom context` in a new process: {min(spans):.2f} to {max(spans):.2f} s (tokens: {tokens})",
+        f"  `knowloom context` in a new process: {min(spans):.2f} to {max(spans):.2f} s (tokens:"
+        f" {tokens})",
         flush=True,
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from knowloom.text.words import words
+from knowloom.text.words import extract_terms
 
 VECTORS = "embeddings.word_embeddings.weight"
 LEAST_LETTERS = 3
@@ -48,7 +48,7 @@ def by_stem(vectors: dict[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
     """One unit vector for each stem: the mean of its words'. So "authority" hardly moves what "author" is near to."""
     groups: dict[str, list[np.ndarray]] = defaultdict(list)
     for word, vector in vectors.items():
-        for stem in words(word):
+        for stem in extract_terms(word):
             groups[stem].append(vector / np.linalg.norm(vector))
     stems = sorted(stem for stem in groups if len(stem) >= LEAST_LETTERS)
     means = np.array([np.mean(groups[stem], axis=0) for stem in stems])

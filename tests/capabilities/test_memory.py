@@ -1,4 +1,4 @@
-"""What a user of memory relies on: what is told is kept, found, ranked, written within the budget, and never known too early."""
+"""Memory: storing, searching, ranking, packing, and views as of an earlier time."""
 
 from __future__ import annotations
 
@@ -564,8 +564,11 @@ class TestTemplates:
         }
         assert texts == {
             "chat": "Relevant context from past conversations:\n\n- Ada drinks tea\n- tea is hot\n",
-            "detailed": "Relevant memories:\n\n[fact] Ada drinks tea (confidence: 0.9, 2026-05-31T00:00:00Z)\n\n"
-            "[note] tea is hot (confidence: 0.5, 2026-05-30T00:00:00Z)\n",
+            "detailed": (
+                "Relevant memories:\n\n[fact] Ada drinks tea (confidence: 0.9,"
+                " 2026-05-31T00:00:00Z)\n\n[note] tea is hot (confidence: 0.5,"
+                " 2026-05-30T00:00:00Z)\n"
+            ),
             "summary": "Key information:\nAda drinks tea | tea is hot",
         }
 
@@ -588,8 +591,8 @@ class TestTemplates:
         text = memory.build_context("tea", template="own", now=NOW).context
         score = memory.search("tea", now=NOW)[0].score
         assert (
-            text
-            == f"<{{{{content}}}}|tea {{{{score}}}} and {{{{content}}}}|0.5|2026-05-31T00:00:00Z|{score:.2f}>"
+            text == "<{{content}}|tea {{score}} and"
+            f" {{{{content}}}}|0.5|2026-05-31T00:00:00Z|{score:.2f}>"
         )
 
     def test_no_memory_can_pass_for_two(self, memory: Memory) -> None:
@@ -631,7 +634,8 @@ class TestTemplates:
         ).context
         assert (
             shown
-            == "Key information:\ntea (type: fact, confidence: 0.5, created: 2026-05-31T00:00:00Z, cups: 2, room: kitchen)"
+            == "Key information:\ntea (type: fact, confidence: 0.5, created: 2026-05-31T00:00:00Z,"
+            " cups: 2, room: kitchen)"
         )
         assert memory.build_context(
             "tea", now=NOW, include_metadata=True, template="detailed"
@@ -670,7 +674,7 @@ class TestBudget:
             found = memory.preview(
                 "tea", now=NOW, token_budget=budget, template=template, model=model
             )
-            assert found.token_count == tokens.counter(model).count(found.context) <= budget
+            assert found.token_count == tokens.get_counter(model).count(found.context) <= budget
             assert len(found.memory_ids) + len(found.left_out) == len(
                 texts
             ) and found.truncated == bool(found.left_out)
@@ -683,11 +687,11 @@ class TestBudget:
         template=st.sampled_from(["chat", "summary"]),
     )
     def test_no_better_set_fits(self, lengths: list[int], budget: int, template: str) -> None:
-        """Measured against every subset: none that fits is worth more than a thousandth above what was chosen."""
+        """No subset that fits is worth more than a thousandth above the choice."""
         with knowloom.open("memory:", embedder=None) as kb:
             memory = Memory(kb, "home")
             tell(memory, *(f"tea {n} " + "word " * length for n, length in enumerate(lengths)))
-            count = tokens.counter("gpt-4").count
+            count = tokens.get_counter("gpt-4").count
             every = memory.preview("tea", now=NOW, token_budget=100_000, template=template)
             worth = {one.memory.id: (one.rank or 0.0) ** 6 for one in every.memories}
             said = {one.memory.id: one.memory.content for one in every.memories}
@@ -1002,12 +1006,12 @@ class TestTime:
     def test_a_link_made_later_is_not_followed_before(self, memory: Memory) -> None:
         tea, cup = tell(memory, "tea", "cup", created_at=NOW - 10 * DAY)
         memory.relate(tea, cup, now=NOW - 2 * DAY)
-        related = lambda as_of: (
-            memory.search("tea", now=NOW, as_of=as_of, include_relationships=True)[0].relationships
-        )
-        assert related(NOW - 5 * DAY) == () and [one.memory.id for one in related(NOW - DAY)] == [
-            cup
-        ]
+
+        def related(as_of: datetime) -> list[str]:
+            (result,) = memory.search("tea", now=NOW, as_of=as_of, include_relationships=True)[:1]
+            return [relation.memory.id for relation in result.relationships]
+
+        assert (related(NOW - 5 * DAY), related(NOW - DAY)) == ([], [cup])
 
     def test_a_later_use_is_not_known_before(self, kb: Engine) -> None:
         memory = Memory(kb, "home", track_access=True)
@@ -1033,7 +1037,7 @@ class TestTime:
     def test_nothing_that_came_later_changes_what_was_known(
         self, told: list[tuple[int, int | None, int | None, bool, bool]], moment: int
     ) -> None:
-        """The state at a moment is the same whether or not the rest was told: in every search and context of memory and engine."""
+        """Later writes do not change any search or context as of an earlier time."""
         start = NOW - 30 * DAY
         told = sorted(told, key=lambda one: one[0])
         as_of = start + moment * DAY + timedelta(hours=12)
@@ -1063,9 +1067,11 @@ class TestTime:
                                 valid_from=begin,
                                 valid_to=None if ends is None else (begin or at) + ends * DAY,
                                 pinned=pinned,
-                                supersedes=[last.id]
-                                if replaces and last and (last.valid_from or at - DAY) < at
-                                else (),
+                                supersedes=(
+                                    [last.id]
+                                    if replaces and last and (last.valid_from or at - DAY) < at
+                                    else ()
+                                ),
                             ),
                         )
                         if last_one:

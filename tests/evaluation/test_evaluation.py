@@ -1,4 +1,4 @@
-"""Measuring retrieval: measures against numbers worked out by hand, chance against chance, files as people write them, both outputs."""
+"""Evaluation: metrics against hand-computed values, significance, input files, and reports."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_measures_refuse_what_makes_no_sense():
 
 
 def test_without_a_true_difference_about_one_in_twenty_seems_real():
-    """600 comparisons of two configurations that are equally good: 5 % is 30; beyond 3 standard deviations (16) is no chance."""
+    """Of 600 comparisons of equals 5 % are 30; more than 3 standard deviations (16) is a bug."""
     found = []
     for seed in range(600):
         chance = np.random.default_rng(seed)
@@ -137,7 +137,7 @@ def test_a_difference_is_real_if_p_and_the_interval_agree(p, low, high, real):
 
 
 def test_equal_chances_on_few_answers_are_no_alarm_either():
-    """Right or wrong, as for all-found: coarse values make tests lenient, never more than one in twenty."""
+    """Binary values make the test conservative: at most one false alarm in twenty."""
     alarms = 0
     for seed in range(300):
         chance = np.random.default_rng(seed)
@@ -251,7 +251,10 @@ def test_a_file_of_questions_is_read_whole(tmp_path: Path):
         ('{"expected": ["x"]}', "line 1: question must be a non-blank string, got None"),
         (
             '{"question": "a", "expected": ["x"], "space": "s"}',
-            "line 1: unknown field 'space'; available: answer, expected, facts, id, question, spaces",
+            (
+                "line 1: unknown field 'space'; available: answer, expected, facts, id, question,"
+                " spaces"
+            ),
         ),
         (
             '{"question": "a", "expected": ["x"], "spaces": [1]}',
@@ -295,7 +298,10 @@ def test_a_file_of_questions_is_read_whole(tmp_path: Path):
             "line 1: query must be text of at most 100,000 characters",
         ),
         (
-            '{"question": "a", "expected": ["x"], "id": "q"}\n{"question": "b", "expected": ["y"], "id": "q"}',
+            (
+                '{"question": "a", "expected": ["x"], "id": "q"}\n{"question": "b", "expected":'
+                ' ["y"], "id": "q"}'
+            ),
             "line 2: duplicate id 'q', first in line 1",
         ),
     ],
@@ -376,7 +382,8 @@ def test_an_id_may_stand_in_several_spaces_of_a_corpus_even_if_one_of_its_items_
         {"id": "7", "text": "seven", "conv": "two"},
     )
     (tmp_path / "queries.jsonl").write_text(
-        '{"text": "Seven?", "gold": ["7"], "conv": "two"}\n{"text": "Seven?", "gold": ["7"], "conv": "one"}\n'
+        '{"text": "Seven?", "gold": ["7"], "conv": "two"}\n{"text": "Seven?", "gold": ["7"],'
+        ' "conv": "one"}\n'
     )
     found = datasets.read_dataset(tmp_path, space_by="conv")
     assert [item.key for item in found.items] == [("two", "7")]
@@ -562,7 +569,10 @@ def test_expected_ids_that_are_not_there_are_named(kings):
     ]
     with pytest.raises(
         NotFound,
-        match=r"expected items not found: 'pippin' \(question second-hop, in kings\); 'charles' \(question plain",
+        match=(
+            r"expected items not found: 'pippin' \(question second-hop, in kings\); 'charles'"
+            r" \(question plain"
+        ),
     ) as caught:
         knowloom.evaluate(kings, wrong)
     assert caught.value.code == "unknown_ids"
@@ -601,7 +611,10 @@ def test_an_id_in_several_spaces_must_say_which(kings):
         (
             [replace(ASKED[0], expected="lothair")],
             {},
-            "question second-hop: expected must be a list of ids or (space, id) pairs, got 'lothair'",
+            (
+                "question second-hop: expected must be a list of ids or (space, id) pairs, got"
+                " 'lothair'"
+            ),
         ),
         (
             [replace(ASKED[0], expected=(("kings", "lothair", "x"),))],
@@ -804,8 +817,9 @@ def test_the_page_has_every_number_and_every_question_that_changed(kings):
     text = html_report.render_page(knowloom.compare(plain, walk))
     for measure in plain.measures:
         assert (
-            f'<th scope="row">{measure}</th><td class=number>{100 * plain.mean(measure):.1f}</td><td class=number>{100 * walk.mean(measure):.1f}</td>'
-            in text
+            f'<th scope="row">{measure}</th><td'
+            f" class=number>{100 * plain.mean(measure):.1f}</td><td"
+            f" class=number>{100 * walk.mean(measure):.1f}</td>" in text
         )
     place = plain.answers[0].rank(("kings", "ermengarde")) or "not found"
     assert f"<code>ermengarde</code> {place} → 2</span>" in text
@@ -945,9 +959,10 @@ def test_a_page_on_standard_output_has_it_for_itself(place: Path):
 @pytest.mark.parametrize("path", ["nowhere/page.html", ".", f"{'long' * 100}.html"])
 def test_a_page_that_cannot_be_written_is_refused_before_the_work(place: Path, path: str):
     result = run("eval", "no-such.db", QUESTIONS, "--html", path)
-    assert (result.exit_code, f"error: cannot write {path!r}: " in result.stderr) == (1, True), (
-        result.output
-    )
+    assert (result.exit_code, f"error: cannot write {path!r}: " in result.stderr) == (
+        1,
+        True,
+    ), result.output
     assert list(place.iterdir()) == []
 
 

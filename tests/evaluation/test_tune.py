@@ -1,4 +1,4 @@
-"""Tuning: it finds numbers that are better, keeps them only if they hold on questions left out, and writes what knowloom reads."""
+"""Tuning: finding better settings, adopting them only if held-out questions confirm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPICS = 24
 
 
 class Marked:
-    """An embedder whose vectors say the topic of a text, whatever its words: "meaning 7" is a little like "meaning 7", and like no other."""
+    """An embedder whose vectors encode the topic of a text, whatever its words."""
 
     name, dimensions, fingerprint = "marked", TOPICS + 2, "marked"
 
@@ -49,14 +49,14 @@ class Marked:
 
 @pytest.fixture
 def kb(tmp_path: Path):
-    """Words mislead here and meaning is right: every question shares its words with an item of another meaning."""
+    """Words mislead and vectors are right: questions share words with items of other topics."""
     with filled(tmp_path / "k.db", Marked()) as opened:
         yield opened
 
 
 @pytest.fixture
 def uneven(tmp_path: Path):
-    """The same, but whether words or meaning win depends on the question as much as on their shares: every share is best for some."""
+    """The same, but the best share of words and vectors differs from question to question."""
     with filled(
         tmp_path / "k.db", Marked(lambda topic: 0.06 + 0.8 * (topic * 7 % TOPICS) / TOPICS)
     ) as opened:
@@ -108,7 +108,7 @@ def test_better_numbers_are_found_kept_and_written_and_the_patch_gives_what_was_
 
 
 def test_what_helps_by_chance_is_not_kept(kb):
-    """Questions whose answers are drawn at random: some numbers are better on them, and on no others."""
+    """Questions with random answers: some settings fit them, and no others."""
     chance = np.random.default_rng(3)
     drawn = [
         knowloom.Question(
@@ -127,7 +127,7 @@ def test_what_helps_by_chance_is_not_kept(kb):
 
 
 def test_noise_is_rarely_kept_whatever_the_seed(uneven):
-    """Every share is best for some of these random answers: what is chosen on questions must be judged on others."""
+    """Each share is best for some of these random answers, so tuning must not adopt any."""
     kept, gained = 0, 0
     table = {
         "shares": [
@@ -169,7 +169,7 @@ def test_numbers_of_the_options_are_in_the_patch_as_all_was_measured_with_them(k
 
 
 def test_where_other_numbers_are_set_those_of_knowloom_are_tried_too(kb):
-    """Only the share that is knowloom's own is better than the one that is set: the table has none that is as good."""
+    """Only the default share beats the current one: the table has none as good."""
     words = [knowloom.Question(one.text, (f"false-{one.id}",), one.id) for one in QUESTIONS]
     own = kb.with_retrieval(RetrievalSettings(bm25_weight=0.1, vector_weight=0.9))
     table = {"shares": [{"bm25_weight": 0.2, "vector_weight": 0.8}]}
