@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from knowloom.embedding import EmbeddingService, Progress
+from knowloom.embedding import EmbeddingService
 from knowloom.linking.linker import Linker
 from knowloom.linking.rules import find_dirty_items
 from knowloom.loading import diff
 from knowloom.model import Batch, Edge, Item, Key
-from knowloom.ports import Stores
+from knowloom.ports import Progress, Stores
 from knowloom.report import Report
 
 

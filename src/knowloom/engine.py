@@ -16,7 +16,7 @@ from knowloom.axioms.checker import Checked, check_spaces
 from knowloom.commit import Committer
 from knowloom.context import explain, paths
 from knowloom.context.pipeline import build_context
-from knowloom.embedding import EmbeddingService, Progress
+from knowloom.embedding import EmbeddingService
 from knowloom.errors import Invalid
 from knowloom.history import History
 from knowloom.linking.linker import Linker
@@ -34,7 +34,7 @@ from knowloom.options import (
     validate_ids,
     validate_limit,
 )
-from knowloom.ports import LLM, Caching, Embedder, Stores
+from knowloom.ports import LLM, Caching, Embedder, Progress, Stores
 from knowloom.reader import Reader
 from knowloom.recipes import Agent
 from knowloom.report import Report
@@ -132,8 +132,8 @@ class Engine:
         `expected` maps keys to versions (see `history.version`) that must still be stored, "" for
         items that must not exist; else Conflict is raised.
         """
-        given = [items] if isinstance(items, Item) else validate_iterable("items", items)
-        new = [self._scanner.validate_item(item) for item in given]
+        candidates = [items] if isinstance(items, Item) else validate_iterable("items", items)
+        new = [self._scanner.validate_item(item) for item in candidates]
         new_edges = [
             self._scanner.validate_edge(edge) for edge in validate_iterable("edges", edges)
         ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from knowloom.embedding import EmbeddingService, Progress
+from knowloom.embedding import EmbeddingService
 from knowloom.linking.linker import Linker
 from knowloom.model import SpaceInfo
+from knowloom.ports import Progress
 from knowloom.reader import Reader
 
 

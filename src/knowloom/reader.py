@@ -68,7 +68,7 @@ class Reader:
             yield RetrievalRequest(query, vector, stores, problems=tuple(problems))
 
     def resolve_spaces(self, spaces: Sequence[str] | None = None) -> list[str]:
-        """Return the spaces without duplicates, or all of them; raise NotFound for an unknown one."""
+        """Return the spaces (None: all) without duplicates; raise NotFound for an unknown one."""
         if spaces is None:
             return [info.name for info in self.spaces()]
         names = validate_names("spaces", spaces)
