@@ -713,7 +713,7 @@ class TestErrors:
         result = run(*args, "--db", "sqlite:///")
         assert (
             result.exit_code,
-            result.stderr.startswith("error: a store is named by a path or a URL, such as"),
+            result.stderr.startswith("error: a store must be a path or a URL such as"),
         ) == (1, True)
 
     def test_an_unknown_space_lists_the_available_ones(self, store: Path) -> None:
@@ -744,7 +744,7 @@ class TestErrors:
     def test_a_wrong_setting_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "knowloom.toml").write_text("colour = 1")
         result = run("stats")
-        assert (result.exit_code, "no setting 'colour'" in result.stderr) == (1, True)
+        assert (result.exit_code, "unknown setting 'colour'" in result.stderr) == (1, True)
 
     @pytest.mark.parametrize(
         "args",

@@ -163,7 +163,7 @@ def test_unsupported_requests_are_rejected(harbor: tuple[Engine, Client]) -> Non
     with pytest.raises(NotFound):
         GraphContext(harbor[1], ["nowhere"]).for_query("Gangway")
     with pytest.raises(
-        Invalid, match=r"an engine from knowloom.open or a knowloom.Client, not str"
+        Invalid, match=r"an engine from knowloom.open or a knowloom.Client, got str"
     ):
         GraphContext("http://x", ["s"])  # type: ignore[arg-type]
 
