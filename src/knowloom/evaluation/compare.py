@@ -16,7 +16,7 @@ HEADLINE_ORDER = ("nDCG", "recall", "all-found", "evidence", "facts")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class QuestionChange:
     """One question before and after, and the change of its measure."""
 
     before: QuestionResult
@@ -34,12 +34,12 @@ class Comparison:
     headline: str
     seed: int = 0
 
-    def changes(self, measure: str = "") -> list[Change]:
+    def changes(self, measure: str = "") -> list[QuestionChange]:
         """Return the questions whose measure (default: the headline) changed, worst first."""
         name = measure or self.headline
         pairs = zip(self.before.answers, self.after.answers, strict=True)
         changes = [
-            Change(before, after, after.values[name] - before.values[name])
+            QuestionChange(before, after, after.values[name] - before.values[name])
             for before, after in pairs
             if name in before.values and before.values[name] != after.values[name]
         ]

@@ -9,13 +9,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypedDict, Unpack
 
-from knowloom.embedding import Progress
 from knowloom.engine import Engine
 from knowloom.errors import Invalid, NotFound, unknown_name
 from knowloom.evaluation import metrics, questions
 from knowloom.evaluation.questions import Question
 from knowloom.evaluation.results import Evaluation, QuestionResult
 from knowloom.model import Context, Form, Key
+from knowloom.ports import Progress
 from knowloom.recipes import Mode
 from knowloom.retrieval_settings import SETTING_NAMES, RetrievalSettings, resolve_settings
 from knowloom.validation import validate_int

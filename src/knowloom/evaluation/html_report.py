@@ -10,8 +10,8 @@ import numpy as np
 
 from knowloom.evaluation import svg_plots
 from knowloom.evaluation.compare import (
-    Change,
     Comparison,
+    QuestionChange,
     format_count,
     format_p,
     format_points,
@@ -165,7 +165,7 @@ def _captioned(caption: str, plot: str) -> str:
     return f"<figure tabindex=0><figcaption>{escape(caption)}</figcaption>{plot}</figure>"
 
 
-def _describe(change: Change) -> str:
+def _describe(change: QuestionChange) -> str:
     return f"{change.before.question.text} ({format_points(change.by)})"
 
 
@@ -228,7 +228,7 @@ def _changed_questions(comparison: Comparison) -> list[str]:
     ]
 
 
-def _change_table(title: str, changes: Sequence[Change], comparison: Comparison) -> str:
+def _change_table(title: str, changes: Sequence[QuestionChange], comparison: Comparison) -> str:
     headline, before, after = comparison.headline, comparison.before.name, comparison.after.name
     if not changes:
         return f'<h2>{title}</h2><p class="quiet">No question, in {escape(headline)}.</p>'

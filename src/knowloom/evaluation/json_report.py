@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from knowloom.evaluation.compare import Change, Comparison
+from knowloom.evaluation.compare import Comparison, QuestionChange
 from knowloom.evaluation.results import Evaluation, QuestionResult
 from knowloom.evaluation.significance import Difference, bootstrap_interval
 from knowloom.evaluation.tune import Tuning
@@ -93,7 +93,7 @@ def difference_to_json(difference: Difference) -> Json:
     return numbers | counts
 
 
-def _change_to_json(change: Change) -> Json:
+def _change_to_json(change: QuestionChange) -> Json:
     return {
         "id": change.before.question.id,
         "question": change.before.question.text,

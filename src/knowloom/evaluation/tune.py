@@ -11,7 +11,6 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from knowloom.embedding import Progress
 from knowloom.engine import Engine
 from knowloom.errors import Invalid, unknown_name
 from knowloom.evaluation import questions
@@ -25,6 +24,7 @@ from knowloom.evaluation.evaluate import (
 )
 from knowloom.evaluation.questions import Question
 from knowloom.evaluation.significance import Difference, Floats, compare_paired
+from knowloom.ports import Progress
 from knowloom.retrieval_settings import SETTINGS_TABLE, resolve_settings, select_recipes
 from knowloom.validation import validate_int
 

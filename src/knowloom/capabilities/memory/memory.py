@@ -254,7 +254,7 @@ class Memory:
         name = self._template if options.template is None else options.template
         template = templates.resolve_template(name, self._templates)
         budget = self._budget if options.token_budget is None else options.token_budget
-        counter = tokens.counter(options.model)
+        counter = tokens.get_counter(options.model)
 
         def run() -> ContextPreview:
             results: list[SearchResult] = []

@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Literal, TypedDict, get_args
 
-from knowloom import options, validation
+from knowloom import validation
 from knowloom.errors import unknown_name
 from knowloom.model import Filter, Kind
 from knowloom.recipes import Mode
+from knowloom.retrieval_settings import MAX_LIMIT
 
 Scope = Literal["entity", "all"]
 
@@ -74,9 +75,9 @@ class ProviderRequest:
 
 NAMES = tuple(field.name for field in fields(ProviderOptions))
 INT_RANGES = {
-    "top_k": (1, options.MAX_LIMIT),
+    "top_k": (1, MAX_LIMIT),
     "graph_traversal_depth": (0, 10),
-    "graph_limit": (1, options.MAX_LIMIT),
+    "graph_limit": (1, MAX_LIMIT),
 }
 CHOICES = {"scope": get_args(Scope), "mode": get_args(Mode)}
 

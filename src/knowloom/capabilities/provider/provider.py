@@ -75,7 +75,7 @@ class Provider:
         self._formats = section_formats.parse_formats(formats or {})
         self._max_tokens = engine_options.validate_budget(max_tokens)
         self._caps = _validate_caps(caps or {})
-        self._counter = tokens.counter(model)
+        self._counter = tokens.get_counter(model)
         self._metadata_section = validation.validate_name("metadata_info_type", metadata_info_type)
         self._build_request("", {})
 

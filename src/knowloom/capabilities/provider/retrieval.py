@@ -172,7 +172,7 @@ def traverse(
         read = stores.graph.edges_of(
             frontier, visible.spaces, edge_types, HUB_CAP, MIN_EDGE_WEIGHT, automatic=False
         )
-        edges = [e for e in read if e.key not in reached and e.known_at(visible.created_to)]
+        edges = [e for e in read if e.key not in reached and e.is_known_at(visible.created_to)]
         ends = [end for edge in edges for end in (edge.source_key, edge.target_key)]
         next_items = stores.items.visible(
             list(dict.fromkeys(end for end in ends if end not in visited)), visible
