@@ -53,7 +53,6 @@ from knowloom.structuring.pipeline import IngestArguments, Ingested
 from knowloom.tiers import check_full, resolve_tier
 from knowloom.tracing import collect_timings, span
 from knowloom.validation import (
-    find_duplicates,
     validate_edge_keys,
     validate_iterable,
     validate_names,
@@ -61,8 +60,6 @@ from knowloom.validation import (
 )
 
 log = logging.getLogger(__name__)
-
-PAGE = 1000  # items or edges read at a time
 
 
 class Engine:
@@ -134,10 +131,9 @@ class Engine:
         """
         candidates = [items] if isinstance(items, Item) else validate_iterable("items", items)
         new = [self._scanner.validate_item(item) for item in candidates]
-        new_edges = [
-            self._scanner.validate_edge(edge) for edge in validate_iterable("edges", edges)
-        ]
-        _reject_duplicates(new, new_edges)
+        links = validate_iterable("edges", edges)
+        new_edges = [self._scanner.validate_edge(edge) for edge in links]
+        diff.reject_duplicates(new, new_edges)
         ready = self._embedding.validate_vectors(new, vectors)
         dangling = diff.find_dangling_edges(new_edges, {item.key for item in new}, self._stores)
         for number, reason in dangling.items():
@@ -169,14 +165,8 @@ class Engine:
         """
         parts = readers.list_parts(source, space)
         origin = provenance.identify_source(source, space)
-        loading = Loader(
-            self._stores,
-            self._scanner.parse_row,
-            self._commits.apply,
-            self.reader.now(),
-            origin,
-            progress,
-        )
+        parse, apply, now = self._scanner.parse_row, self._commits.apply, self.reader.now()
+        loading = Loader(self._stores, parse, apply, now, origin, progress)
         report = loading.run(parts, keep)
         # Unchanged spaces too: an earlier load may have been interrupted before it embedded them.
         spaces = {space for space, _ in loading.seen.keys}
@@ -254,7 +244,7 @@ class Engine:
         if self._stores.composite is not None:
             self._stores.composite.repair(self.reader.now())
         spaces = [info.name for info in self._stores.items.spaces()]
-        self._stores.words.rebuild_words(self._iterate_items(Filter(tuple(spaces)), None, None))
+        self._stores.words.rebuild_words(self.reader.iterate_items(Filter(tuple(spaces))))
         return self.maintenance.embed(progress=progress) if self._embedding.forget_vectors() else 0
 
     # Reading
@@ -279,9 +269,7 @@ class Engine:
         """
         names = tuple(self.reader.resolve_spaces(spaces))
         matching = Filter(names, validate_kinds(kinds), validate_names("types", types))
-        return self._iterate_items(
-            matching, None if limit is None else validate_limit(limit), after
-        )
+        return self.reader.iterate_items(matching, validate_limit(limit), after)
 
     def edges(
         self,
@@ -296,8 +284,7 @@ class Engine:
         `limit` and `after`, the last edge seen, give one page.
         """
         names = self.reader.resolve_spaces(spaces)
-        count = None if limit is None else validate_limit(limit)
-        return self._iterate_edges(names, automatic, count, after)
+        return self.reader.iterate_edges(names, automatic, validate_limit(limit), after)
 
     def search(
         self, text: str, *, spaces: Sequence[str], **options: Unpack[SearchArguments]
@@ -410,28 +397,3 @@ class Engine:
             lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
             self._scanner.check_text,
         )
-
-    def _iterate_items(
-        self, matching: Filter, limit: int | None, after: Key | None
-    ) -> Iterator[Item]:
-        while page := self._stores.items.find(matching, limit or PAGE, after):
-            yield from page
-            if limit is not None:
-                return
-            after = page[-1].key
-
-    def _iterate_edges(
-        self, spaces: Sequence[str], automatic: bool | None, limit: int | None, after: Edge | None
-    ) -> Iterator[Edge]:
-        while page := self._stores.graph.edges(spaces, limit or PAGE, after, automatic):
-            yield from page
-            if limit is not None:
-                return
-            after = page[-1]
-
-
-def _reject_duplicates(items: Sequence[Item], edges: Sequence[Edge]) -> None:
-    if duplicates := find_duplicates(item.key for item in items):
-        raise Invalid(f"duplicate ids in one write: {duplicates[:3]}")
-    if duplicates := find_duplicates(edge.key for edge in edges):
-        raise Invalid(f"duplicate edges in one write: {duplicates[:3]}")

@@ -191,8 +191,8 @@ def validate_ids(ids: str | Sequence[str]) -> tuple[str, ...]:
     return validate_names("ids", [ids] if isinstance(ids, str) else ids)
 
 
-def validate_limit(limit: int) -> int:
-    return validate_int("limit", limit, 1, MAX_LIMIT)
+def validate_limit(limit: int | None) -> int | None:
+    return None if limit is None else validate_int("limit", limit, 1, MAX_LIMIT)
 
 
 def validate_budget(value: object) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,16 @@ from knowloom.model import Batch, Change, Edge, EdgeKey, Filter, IndexResult, It
 
 Vector = npt.NDArray[np.float32]
 Progress = Callable[[str, int, int], None]  # stage, done, total
+
+
+class LLMSettings(TypedDict, total=False):
+    """Keyword arguments of `open_llm` for OpenAI-compatible servers."""
+
+    api_key: str | None
+    base_url: str
+    temperature: float | None  # None: the server's default
+    timeout_s: float
+    retries: int
 
 
 class Store(Protocol):

@@ -9,7 +9,7 @@ from datetime import datetime
 from knowloom.embedding import EmbeddingService
 from knowloom.errors import NotFound
 from knowloom.formats.layout import get_layout
-from knowloom.model import Query, SpaceInfo
+from knowloom.model import Edge, Filter, Item, Key, Query, SpaceInfo
 from knowloom.options import QueryOptions, validate_budget
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe
@@ -26,6 +26,7 @@ from knowloom.validation import (
 )
 
 DEFAULTS = QueryOptions()
+PAGE = 1000  # items or edges read at a time
 
 
 class Reader:
@@ -82,6 +83,26 @@ class Reader:
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         """Return the counts and digests of the spaces (None: of all) that exist."""
         return [info for info in self._stores.items.spaces(names) if info.name != PROVENANCE_SPACE]
+
+    def iterate_items(
+        self, matching: Filter, limit: int | None = None, after: Key | None = None
+    ) -> Iterator[Item]:
+        """Iterate over items by key, or over one page of `limit` items behind `after`."""
+        while page := self._stores.items.find(matching, limit or PAGE, after):
+            yield from page
+            if limit is not None:
+                return
+            after = page[-1].key
+
+    def iterate_edges(
+        self, spaces: Sequence[str], automatic: bool | None, limit: int | None, after: Edge | None
+    ) -> Iterator[Edge]:
+        """Iterate over edges by key, or over one page of `limit` edges behind `after`."""
+        while page := self._stores.graph.edges(spaces, limit or PAGE, after, automatic):
+            yield from page
+            if limit is not None:
+                return
+            after = page[-1]
 
     def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
         """Embed and cache texts in one batch; empty without an embedder."""

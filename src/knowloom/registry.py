@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import Parameter, getattr_static, signature
-from typing import Any
+from typing import Any, Unpack
 
 from knowloom.errors import Invalid, MissingExtra, invalid_store_url, unknown_name
-from knowloom.ports import LLM, Embedder, NameFinder, Stores
+from knowloom.ports import LLM, Embedder, LLMSettings, NameFinder, Stores
 from knowloom.stores.composite.store import CompositeStore
 
 # Plug-ins add to these through the entry point groups "knowloom.stores", "knowloom.embedders",
@@ -122,7 +122,7 @@ def _missing_attributes(value: object, names: Sequence[str]) -> list[str]:
     return [name for name in names if getattr_static(value, name, None) is None]
 
 
-def open_embedder(name: str, **settings: Any) -> Embedder:
+def open_embedder(name: str, **settings: object) -> Embedder:
     """Open "minilm", "openai:model@url" or an embedder of a plug-in."""
     scheme, _, address = name.partition(":")
     opener = _load("embedder", "knowloom.embedders", EMBEDDERS, scheme).open
@@ -135,7 +135,7 @@ def open_embedder(name: str, **settings: Any) -> Embedder:
     return embedder
 
 
-def open_llm(name: str, **settings: Any) -> LLM:
+def open_llm(name: str, **settings: Unpack[LLMSettings]) -> LLM:
     """Open "openai:model", "openai:model@url" or an LLM of a plug-in."""
     if not isinstance(name, str) or not name:
         raise Invalid(f"an LLM must be openai:model or openai:model@url, got {name!r}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import httpx
 import numpy as np
@@ -58,7 +57,7 @@ class OpenAIEmbedder:
         self.fingerprint = f"openai:{self._transport.server}:{model}:{dimensions or ''}"
 
     @classmethod
-    def open(cls, address: str = "", **settings: Any) -> OpenAIEmbedder:
+    def open(cls, address: str = "", **settings: object) -> OpenAIEmbedder:
         """Open the model of an address such as `nomic-embed-text@http://127.0.0.1:11434/v1`.
 
         The settings are the arguments of the constructor; the address takes precedence.

@@ -125,8 +125,9 @@ def _is_text(value: object) -> bool:
 
 
 def _is_id(value: object) -> bool:
-    is_pair = isinstance(value, tuple) and len(value) == 2
-    return _is_text(value) or (is_pair and all(_is_text(part) for part in value))  # type: ignore[attr-defined]
+    if isinstance(value, tuple):
+        return len(value) == 2 and all(map(_is_text, value))
+    return _is_text(value)
 
 
 def _is_fact(value: object) -> bool:

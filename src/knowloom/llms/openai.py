@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from knowloom.errors import Invalid
 from knowloom.openai_http import OPENAI_URL, OpenAITransport, resolve_settings
@@ -49,7 +48,7 @@ class OpenAIChat:
         self.name = f"openai:{model}@{self._transport.host}"
 
     @classmethod
-    def open(cls, address: str = "", **settings: Any) -> OpenAIChat:
+    def open(cls, address: str = "", **settings: object) -> OpenAIChat:
         """Open the model of an address such as `llama3@http://127.0.0.1:11434/v1`.
 
         The settings are the arguments of the constructor; the address takes precedence.

@@ -7,9 +7,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from knowloom import codec
+from knowloom.errors import Invalid
 from knowloom.model import Edge, Item, Key
 from knowloom.ports import Stores
 from knowloom.report import Report
+from knowloom.validation import find_duplicates
 
 
 def find_changed_items(
@@ -78,3 +80,11 @@ def find_dangling_edges(
 def _required_keys(edge: Edge) -> list[Key]:
     keys = [edge.source_key, edge.target_key]
     return keys if edge.item_id is None else [*keys, (edge.space, edge.item_id)]
+
+
+def reject_duplicates(items: Sequence[Item], edges: Sequence[Edge]) -> None:
+    """Raise Invalid if one write contains an id or an edge twice."""
+    if duplicates := find_duplicates(item.key for item in items):
+        raise Invalid(f"duplicate ids in one write: {duplicates[:3]}")
+    if duplicates := find_duplicates(edge.key for edge in edges):
+        raise Invalid(f"duplicate edges in one write: {duplicates[:3]}")
