@@ -41,7 +41,7 @@ _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 def validate_int(name: str, value: object, minimum: int, maximum: int | None = None) -> int:
     """Return the value if it is an integer, other than a bool, within the bounds."""
     limit = math.inf if maximum is None else maximum
-    if isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= limit:
+    if is_int(value) and minimum <= value <= limit:
         return value
     bounds = f">= {minimum:,}" if maximum is None else f"from {minimum:,} to {maximum:,}"
     raise Invalid(f"{name} must be an integer {bounds}, got {value!r}")
@@ -78,6 +78,11 @@ def validate_bool(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise Invalid(f"{name} must be true or false, got {value!r}")
     return value
+
+
+def is_int(value: object) -> TypeGuard[int]:
+    """Return True for an int; a bool is no integer."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

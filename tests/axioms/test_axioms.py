@@ -152,7 +152,7 @@ WRONG = [
         {"constraint": "cardinality", "min": 2, "max": 1},
         "rules[0].min: no number lies between 2 and 1",
     ),
-    ({"constraint": "cardinality", "max": -1}, "rules[0].max: must be a whole number"),
+    ({"constraint": "cardinality", "max": -1}, "rules[0].max: must be an integer"),
     ({"constraint": "one_of"}, "rules[0].values: must name at least one value"),
     ({"constraint": "one_of", "values": "a"}, "rules[0].values: must be a list"),
     ({"constraint": "equals"}, "rules[0]: equals needs a value"),

@@ -13,6 +13,7 @@ from knowloom import codec
 from knowloom.axioms.model import AxiomRule, Condition
 from knowloom.caching import cached
 from knowloom.errors import Invalid
+from knowloom.validation import is_number
 
 PATTERN_MEMORY = 1 << 20  # bytes a compiled pattern may take
 MAX_SHOWN = 60  # characters of a value in a message
@@ -72,7 +73,7 @@ def abbreviate(value: Any) -> str:
 
 
 def as_number(value: Any) -> float | int | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if is_number(value) else None
 
 
 def as_time(value: Any) -> datetime | None:

@@ -19,6 +19,7 @@ from knowloom.axioms.model import SEVERITIES, TARGET_KINDS, Axiom, AxiomRule, Co
 from knowloom.caching import TwoGenerationCache
 from knowloom.errors import Invalid, unknown_name
 from knowloom.model import Item, Kind
+from knowloom.validation import is_int
 
 AXIOM_FIELDS = tuple(field.name for field in fields(Axiom) if field.name != "space")
 RULE_FIELDS = ("property", *(field.name for field in fields(AxiomRule)))
@@ -246,10 +247,8 @@ def _require_counts(path: FieldPath, row: Mapping[str, Any], _: tuple[str, ...])
     if low is None and high is None:
         raise InvalidAxiom(path, "a cardinality needs min or max")
     for name, bound in (("min", low), ("max", high)):
-        if bound is not None and (
-            isinstance(bound, bool) or not isinstance(bound, int) or bound < 0
-        ):
-            raise InvalidAxiom((*path, name), f"must be a whole number >= 0, got {bound!r}")
+        if bound is not None and not (is_int(bound) and bound >= 0):
+            raise InvalidAxiom((*path, name), f"must be an integer >= 0, got {bound!r}")
     if low is not None and high is not None and low > high:
         raise InvalidAxiom((*path, "min"), f"no number lies between {low} and {high}")
 

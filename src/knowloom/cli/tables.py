@@ -23,7 +23,7 @@ from knowloom.cli.console import (
     single_line,
 )
 from knowloom.maintenance import Statistics
-from knowloom.model import Edge, Hit, Item
+from knowloom.model import AUTOMATIC, Edge, Hit, Item
 from knowloom.recipes import FIT_BUDGET, Recipe
 from knowloom.report import Report, Skipped
 from knowloom.wire.contexts import INDEX_LABELS, format_score
@@ -100,18 +100,22 @@ def render_item(item: Item) -> RenderableType:
 def render_links(edges: Sequence[Edge]) -> RenderableType:
     if not edges:
         return Text("no links", style="dim")
-    table = create_table("space", "source", "type", "target", number_column("weight"), "by")
+    table = create_table("space", "source", "type", "target", number_column("weight"), "origin")
     for edge in edges:
         target_space = edge.target_key[0]
         target = edge.target if target_space == edge.space else f"{target_space}/{edge.target}"
         ends = (safe_text(text) for text in (edge.source, edge.type, target))
         weight = f"{edge.weight:.2f}" if edge.weight else "forbidden"
-        table.add_row(Text(edge.space), *ends, weight, edge.origin or "people")
+        table.add_row(Text(edge.space), *ends, weight, _origin_label(edge))
     return table
 
 
+def _origin_label(edge: Edge) -> str:
+    return "automatic" if edge.origin == AUTOMATIC else "explicit"
+
+
 def render_statistics(statistics: Statistics) -> RenderableType:
-    columns = (number_column(name) for name in ("items", "edges", "own links"))
+    columns = (number_column(name) for name in ("items", "edges", "automatic"))
     table = create_table("space", *columns, "digest")
     for space in statistics.spaces:
         counts = (f"{count:,}" for count in (space.items, space.edges, space.links))
@@ -120,13 +124,13 @@ def render_statistics(statistics: Statistics) -> RenderableType:
         Text(
             f"vectors of {statistics.embedder}"
             if statistics.embedder
-            else "no vectors: found by words only",
+            else "no vectors: keyword search only",
             style="dim",
         )
     ]
     if statistics.without_vector and statistics.embedder:
         count = f"{statistics.without_vector:,}"
-        missing = f"{count} items have no vector yet: knowloom embed makes them"
+        missing = f"{count} items have no vector: run knowloom embed"
         lines.append(Text(missing, style="yellow"))
     if statistics.disk_vectors:
         vectors, hits = statistics.disk_vectors, statistics.disk_hits
@@ -139,8 +143,8 @@ def render_statistics(statistics: Statistics) -> RenderableType:
 
 def render_usage(summaries: Sequence[Summary]) -> RenderableType:
     """Render the analytics of memory requests."""
-    numbers = ("times", "p50 ms", "p95 ms", "found nothing", "failed")
-    table = create_table("workspace", "asked for", *(number_column(name) for name in numbers))
+    numbers = ("count", "p50 ms", "p95 ms", "empty", "failed")
+    table = create_table("workspace", "operation", *(number_column(name) for name in numbers))
     for row in summaries:
         times = (f"{row.p50_ms:.1f}", f"{row.p95_ms:.1f}")
         failures = (f"{row.found_nothing:,}", f"{row.failed:,}")
@@ -150,14 +154,14 @@ def render_usage(summaries: Sequence[Summary]) -> RenderableType:
 
 def render_recipes(recipes: Mapping[str, Sequence[Recipe]]) -> RenderableType:
     numbers = (number_column(name) for name in ("limit", "depth", "share"))
-    table = create_table("recipe", "part", "source", "kinds", *numbers, "without it")
+    table = create_table("recipe", "part", "source", "kinds", *numbers, "if missing")
     for name in sorted(recipes):
         for position, part in enumerate(recipes[name]):
             table.add_row(
                 Text("" if position else name, "bold"),
                 *(part.name, part.source),
                 ", ".join(kind.value for kind in part.kinds) or "all",
-                "as fits" if part.limit == FIT_BUDGET else f"{part.limit}",
+                "budget" if part.limit == FIT_BUDGET else f"{part.limit}",
                 f"{part.depth or ''}",
                 f"{part.share:.0%}",
                 "fails" if part.required else "degraded",
@@ -168,5 +172,5 @@ def render_recipes(recipes: Mapping[str, Sequence[Recipe]]) -> RenderableType:
 
 def render_problems(problems: Sequence[str]) -> RenderableType:
     if not problems:
-        return Text("✓ all is well", "green")
+        return Text("✓ no problems found", "green")
     return Text("\n".join(f"✗ {problem}" for problem in problems), "red")

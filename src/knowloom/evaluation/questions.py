@@ -10,7 +10,7 @@ from typing import Any
 
 from knowloom.errors import Invalid, unknown_name
 from knowloom.files import read_text
-from knowloom.validation import validate_query
+from knowloom.validation import is_int, is_number, validate_query
 
 # Public data sets use `text` and `gold` for `question` and `expected`, and have further fields.
 FIELDS = ("question", "expected", "id", "spaces", "facts", "answer")
@@ -83,7 +83,7 @@ def question_from_row(row: JsonRow, default_id: str, where: str) -> Question:
     if not isinstance(text, str) or not text.strip():
         raise Invalid(f"{where}: question must be a non-blank string, got {text!r}")
     id = row.get("id", default_id)
-    if not isinstance(id, str | int) or isinstance(id, bool) or id == "":
+    if not (isinstance(id, str) or is_int(id)) or id == "":
         raise Invalid(f"{where}: id must be a string or an integer, got {id!r}")
     expected, spaces = _parse_expected(row, where), _parse_spaces(row, where)
     facts = (*_parse_facts(row, where), *_parse_answer(row, where))
@@ -179,9 +179,7 @@ def _parse_answer(row: JsonRow, where: str) -> Iterator[Wordings]:
 def _parse_wordings(name: str, value: object, where: str) -> Wordings:
     candidates = value if isinstance(value, list) else [value]
     wordings = tuple(
-        str(wording)
-        for wording in candidates
-        if isinstance(wording, str | int | float) and not isinstance(wording, bool)
+        str(wording) for wording in candidates if isinstance(wording, str) or is_number(wording)
     )
     have_words = all(any(map(str.isalnum, wording)) for wording in wordings)
     if not wordings or len(wordings) < len(candidates) or not have_words:

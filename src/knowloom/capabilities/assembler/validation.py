@@ -15,6 +15,7 @@ from knowloom.options import validate_budget
 from knowloom.tiers import resolve_tier
 from knowloom.validation import (
     find_duplicates,
+    is_int,
     validate_bool,
     validate_fraction,
     validate_name,
@@ -87,7 +88,7 @@ def _validate_selection(request: AssemblyRequest) -> None:
     if (
         not isinstance(selection, tuple | list)
         or len(selection) != 2
-        or any(isinstance(end, bool) or not isinstance(end, int) for end in selection)
+        or not all(map(is_int, selection))
     ):
         raise Invalid(f"selection must be (start, end) in characters, got {selection!r}")
     start, end = selection

@@ -215,7 +215,7 @@ def _sequence_edges(workspace: str, turns: Sequence[Item], at: datetime, after: 
 
 
 def _turn_id(ids: Sequence[str], number: object) -> str:
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(ids):
+    if not validation.is_int(number) or not 0 <= number < len(ids):
         raise Invalid(f"a fact refers to turn {number!r}; there are {len(ids)}, counted from 0")
     return ids[number]
 

@@ -200,5 +200,5 @@ def _is_stored(result: Ingested) -> bool:
 
 def _format_result(result: Ingested) -> str:
     if result.duplicate:
-        return f"taken in before, nothing changed (--again asks anew): {result.record}"
+        return f"already ingested, nothing changed (--again calls the LLM again): {result.record}"
     return f"{'loaded from an earlier record' if result.reused else 'record'}: {result.record}"

@@ -69,7 +69,7 @@ def embed(session: Session, spaces: Sequence[str] = ()) -> None:
         raise click.UsageError("no embedder: pass --embedder, such as minilm")
     with session.open() as kb, session.progress() as progress:
         count = kb.maintenance.embed(spaces or None, progress)
-    session.output({"vectors": count}, lambda _: [f"vectors made: {count:,}"])
+    session.output({"vectors": count}, lambda _: [f"vectors computed: {count:,}"])
 
 
 @click.command(cls=Command, epilog=examples("knowloom reindex", "knowloom reindex --embedder none"))
@@ -81,4 +81,4 @@ def reindex(session: Session) -> None:
     """
     with session.open() as kb, session.progress() as progress:
         count = kb.reindex(progress)
-    session.output({"vectors": count}, lambda _: [f"words made anew; vectors made: {count:,}"])
+    session.output({"vectors": count}, lambda _: [f"words rebuilt; vectors computed: {count:,}"])

@@ -47,9 +47,7 @@ class Folder:
             write_atomic(marker, codec.to_json({"format": FORMAT}).encode())
         version = self.read_json(marker).get("format")
         if type(version) is not int:
-            raise Corrupt(
-                f"{str(marker)!r} has no whole number as format: restore it from a backup"
-            )
+            raise Corrupt(f"{str(marker)!r} has no integer as format: restore it from a backup")
         if version > FORMAT:
             raise Unavailable(
                 f"{str(self.path)!r} was written by a newer knowloom (format {version}, "
