@@ -1,4 +1,4 @@
-# knowloom as a service. The port is open to other machines, so a key is needed before the first start:
+# The knowloom server. It listens on all interfaces, so create a key before the first start:
 #   docker build -t knowloom .
 #   docker run --rm -v knowloom:/data knowloom knowloom keys add admin --write '*' --role admin --db /data/knowledge.db
 #   docker run -p 8000:8000 -v knowloom:/data knowloom

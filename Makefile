@@ -1,4 +1,4 @@
-# Everything runs in .venv, made on first use from Python 3.11 or newer.
+# Everything runs in .venv, which is created on first use with Python 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
 
