@@ -211,9 +211,9 @@ class TestReloading:
         ):
             with pytest.raises(knowloom.NotFound):
                 call()
-        with pytest.raises(Invalid, match="is knowloom's own"):
+        with pytest.raises(Invalid, match="'knowloom:loaded', which is reserved"):
             kb.add(Item("x", PROVENANCE_SPACE, text="x"))
-        with pytest.raises(Invalid, match="is knowloom's own"):
+        with pytest.raises(Invalid, match="'knowloom:loaded', which is reserved"):
             kb.add([], [Edge("r1", "x", space="s", target_space=PROVENANCE_SPACE)])
 
     def test_provenance_survives_reindexing(self, kb: Engine, tmp_path: Path) -> None:

@@ -99,5 +99,5 @@ class TestFiles:
         report = kb.load(tmp_path / "a.jsonl")
         assert (report.added, reasons(report)) == (
             1,
-            ["no space: name one for the whole load, or give each row its own"],
+            ["space is missing: set one for the whole load, or one in each row"],
         )
