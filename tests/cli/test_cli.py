@@ -173,7 +173,7 @@ class TestLoading:
         rows(tmp_path, '{"id": "a", "text": "x"}', '{"id": "b", "text": "y"}')
         run("load", "rows.jsonl", "--space", "s", "--no-vectors", embedder="minilm")
         assert answer("embed", db="knowledge.db", embedder="minilm") == {"vectors": 2}
-        assert "vectors made: 0" in run("embed", embedder="minilm").stdout
+        assert "vectors computed: 0" in run("embed", embedder="minilm").stdout
 
     def test_embedding_without_an_embedder_is_wrong_usage(self, store: Path) -> None:
         result = run("embed", db=store)
@@ -585,7 +585,7 @@ class TestKeeping:
 
     def test_a_good_file_is_verified_with_a_tick(self, store: Path) -> None:
         result = run("verify", db=store)
-        assert (result.exit_code, result.stdout) == (0, "✓ all is well\n")
+        assert (result.exit_code, result.stdout) == (0, "✓ no problems found\n")
         assert answer("verify", db=store) == {"ok": True, "problems": []}
 
     def test_a_damaged_file_is_listed_with_status_1(self, store: Path) -> None:
@@ -646,7 +646,7 @@ class TestKeeping:
         rows(tmp_path, '{"id": "a", "text": "x"}')
         run("load", "rows.jsonl", "--space", "s")
         assert answer("reindex", db="knowledge.db", embedder="minilm") == {"vectors": 1}
-        assert run("reindex").stdout == "words made anew; vectors made: 0\n"
+        assert run("reindex").stdout == "words rebuilt; vectors computed: 0\n"
 
     def test_recipes_are_listed_with_their_parts(self) -> None:
         shown = run("recipes").stdout

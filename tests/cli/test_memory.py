@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -153,7 +154,8 @@ class TestCommands:
             3,
             1,
         )
-        assert "found nothing" in run("stats", KNOWLOOM_ANALYTICS="beside").stdout
+        shown = run("stats", KNOWLOOM_ANALYTICS="beside").stdout
+        assert "empty" in shown and re.search(r"preview +3 .* 1 +0", shown)
         assert "asked" not in answer("stats")
         assert b"coffee" not in (tmp_path / "knowledge.db.analytics").read_bytes()
         assert (

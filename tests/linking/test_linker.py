@@ -501,7 +501,7 @@ def test_edges_are_listed_added_forbidden_and_rebuilt_on_the_command_line(tmp_pa
     ]
     assert run("links", "rebuild") == {"items": 3, "links": 0}
     shown = CliRunner().invoke(cli, ["links", "list", "--db", path]).stdout
-    assert "forbidden" in shown and "people" in shown
+    assert "forbidden" in shown and "explicit" in shown
     refused = CliRunner().invoke(
         cli, ["links", "add", "a", "b", "--space", "s", "--weight", "0", "--db", path]
     )

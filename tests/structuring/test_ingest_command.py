@@ -77,7 +77,7 @@ class TestIngestCommand:
         first, second = self.run(*args, server=server), self.run(*args, server=server)
         assert (first.exit_code, second.exit_code, len(server.requests)) == (0, 0, 1)
         assert first.stdout.startswith("record: knowledge.db.checkins/20260131T120000000000Z-")
-        assert second.stdout.startswith("taken in before, nothing changed")
+        assert second.stdout.startswith("already ingested, nothing changed")
         assert server.requests[0].authorization == f"Bearer {KEY}"
         assert (
             json.loads(self.run("get", "warm-start", "--space", "team", "--json").stdout)["items"][
