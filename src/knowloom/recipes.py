@@ -41,7 +41,7 @@ RELEVANCE = Weights(match=0.0, semantic=0.35, mention=0.25, type=0.20, freshness
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Tunable numbers of the walk along edges; chosen on two tuning sets (docs/walk.md)."""
+    """Tunable parameters of the walk (docs/decisions/023-walk-parameters.md)."""
 
     starts: int = 12  # seeds, and items that the score flows on from at each hop
     sharpness: float = 6.0  # a seed gets score ** sharpness, as packing values it

@@ -1,6 +1,6 @@
 """Fixed parameters of the walk; the tunable ones are the fields of `recipes.Walk`.
 
-Those that affect the ranking were chosen on the two tuning sets (docs/walk.md).
+The ranking parameters were chosen on two tuning sets (docs/decisions/023-walk-parameters.md).
 """
 
 from __future__ import annotations

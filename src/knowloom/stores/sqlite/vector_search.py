@@ -14,7 +14,9 @@ from knowloom.stores.sqlite.rows import CHUNK
 from knowloom.stores.sqlite.space_view import Mask, SlotArray, SpaceView
 from knowloom.stores.sqlite.top_k import k_smallest
 
-MIN_CANDIDATES = 1024  # vectors scored exactly; bench/README has the recall this gives
+MIN_CANDIDATES = (
+    1024  # vectors scored exactly; the recall is in docs/decisions/006-vector-search.md
+)
 CANDIDATES_PER_HIT = 8
 FLOAT32_ERROR = 1e-4  # more than the error of a cosine in single precision
 ROWS_PER_BYTE = 3  # rows of 64 bits whose distance fits a byte; adding bytes is much faster
