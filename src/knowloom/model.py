@@ -207,26 +207,26 @@ class Filter:
 
     def _reasons(self, item: Item) -> Iterator[str]:
         if item.space not in self.spaces:
-            yield f"space {item.space!r} was not asked for"
+            yield f"space {item.space!r} was not requested"
         if self.kinds and item.kind not in self.kinds:
-            yield f"kind {item.kind.value!r} was not asked for"
+            yield f"kind {item.kind.value!r} was not requested"
         if self.types and item.type not in self.types:
-            yield f"type {item.type!r} was not asked for"
+            yield f"type {item.type!r} was not requested"
         if item.type in self.exclude_types:
             yield f"type {item.type!r} was excluded"
         if self.tags and not any(tag in item.tags for tag in self.tags):
             yield f"has none of the tags {', '.join(self.tags)}"
         if self.subjects and item.subject not in self.subjects:
-            yield f"subject {item.subject!r} was not asked for"
+            yield f"subject {item.subject!r} was not requested"
         if self.min_confidence > (item.confidence or 0.0):
             yield f"confidence {item.confidence or 0.0:g} is below {self.min_confidence:g}"
         yield from self._time_reasons(item)
 
     def _time_reasons(self, item: Item) -> Iterator[str]:
         if self.created_from and item.created_at and item.created_at < self.created_from:
-            yield "was created before the dates asked for"
+            yield "was created before the requested dates"
         if self.created_to and item.created_at and item.created_at > self.created_to:
-            yield "was created after the dates asked for"
+            yield "was created after the requested dates"
         if self.valid_at and item.valid_from and item.valid_from > self.valid_at:
             yield "was not valid yet"
         if self.valid_at and item.valid_to and item.valid_to <= self.valid_at:

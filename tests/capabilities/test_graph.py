@@ -325,7 +325,7 @@ class TestEntities:
         assert ids(answer) == ["alpha"]
         assert [(omission.hit.item.id, omission.reason) for omission in answer.left_out] == [
             ("nope", "no such entity is stored"),
-            ("page", "not shown: kind 'node' was not asked for"),
+            ("page", "not shown: kind 'node' was not requested"),
         ]
 
     def test_entities_beyond_the_limit_are_reported(self, kb):

@@ -144,7 +144,7 @@ def test_explanations_do_not_reveal_items_of_other_spaces(
     omission = guarded_client.post(
         path, json=request, headers=bearer(create_secret(keyring, reads=("*",)))
     ).json()["left_out"][-1]
-    assert omission["reason"] == "it is in space 'shared', which was not asked for"
+    assert omission["reason"] == "it is in space 'shared', which was not requested"
 
 
 def test_a_revoked_key_is_refused_at_once(guarded_client: TestClient, keyring: Keyring) -> None:

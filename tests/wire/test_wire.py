@@ -114,4 +114,4 @@ def test_scores_have_three_characters(score: float, text: str) -> None:
 def test_a_match_is_described_by_its_indexes_and_signals() -> None:
     signals = {"bm25": 0.41, "vector": 0.63}
     hit = Hit(Item("a", "s"), 0.5, signals, ("bm25", "vector"))
-    assert describe_match(hit) == "found by words and meaning (bm25 .41, vector .63)"
+    assert describe_match(hit) == "found by words and vectors (bm25 .41, vector .63)"

@@ -21,11 +21,11 @@ BUDGET_FACTORS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
 MIN_BUDGET_STEP = 50  # tokens
 LIMIT_FACTOR = 3  # growth of the limits, to report the next candidates
 NOT_FOUND_REASONS: dict[Source, str] = {
-    "search": "other items match the words and the meaning better",
-    "walk": "no link leads to it from what was found",
-    "neighbours": "no link leads to it from what was found",
-    "profile": "it is not the profile that was asked for",
-    "subjects": "it is not about anything that was found",
+    "search": "other items match the query better",
+    "walk": "no edge leads to it from the hits",
+    "neighbours": "no edge leads to it from the hits",
+    "profile": "it is not the requested profile",
+    "subjects": "it is about none of the hits",
 }
 
 
@@ -157,7 +157,7 @@ def explain_other_space(id: str, space: str) -> LeftOut:
     hit = Hit(Item(id, space), 0.0)
     if not space:
         return LeftOut(hit, "", "no such item is stored", remedy="")
-    reason = f"it is in space {space!r}, which was not asked for"
+    reason = f"it is in space {space!r}, which was not requested"
     return LeftOut(hit, "", reason, remedy=f"spaces=[{space!r}]")
 
 

@@ -30,7 +30,7 @@ from knowloom.wire.knowledge import edge_from_json, edge_to_json, item_from_json
 if TYPE_CHECKING:
     from knowloom.recipes import Agent
 
-INDEX_LABELS = {"bm25": "words", "vector": "meaning"}
+INDEX_LABELS = {"bm25": "words", "vector": "vectors"}
 RECIPE_LISTS = ("kinds", "types", "exclude_types", "tags", "edge_types", "forms")
 
 
@@ -85,7 +85,7 @@ def _implied_links(path: Sequence[object], edge: Edge | None) -> tuple[Edge, ...
 
 
 def describe_match(hit: Hit) -> str:
-    """Return the reason for a hit: "found by words and meaning (bm25 .41, vector .63)"."""
+    """Return the reason for a hit: "found by words and vectors (bm25 .41, vector .63)"."""
     if hit.edge is not None and hit.found_by == LINK:
         weight = format_score(hit.edge.weight)
         return f"links {hit.edge.source} to {hit.edge.target} (weight {weight})"
@@ -96,9 +96,9 @@ def describe_match(hit: Hit) -> str:
         weight = format_score(hit.edge.weight)
         return f"{verb} {hit.path[-2][1]} by {hit.edge.type} (weight {weight})"
     if "key" in hit.found_by:
-        return "its profile was asked for by id"
+        return "profile requested by id"
     if "name" in hit.found_by:
-        return "called by its name"
+        return "named in the query"
     if "subject" in hit.found_by:
         return f"is about {hit.item.subject}"
     by = " and ".join(INDEX_LABELS.get(name, name) for name in hit.found_by)

@@ -54,7 +54,7 @@ def search(
     spaces: Sequence[str],
     **options: Unpack[SearchArguments],
 ) -> None:
-    """Find items by keywords and meaning, best first."""
+    """Find items by keywords and vectors, best first."""
     with session.open(needs_embedder=options.get("mode") != "bm25") as kb:
         hits = kb.search(query, spaces=spaces, **options)
     notes = session.warnings.messages

@@ -25,7 +25,7 @@ ROUTE_OPTIONS = frozenset(("query", "spaces", "ids", "remedies", "max_tokens", "
 
 @router.post("/search")
 def search(request: Request, body: SearchRequest) -> JSONResponse:
-    """Search items by words and meaning, best first, with the signals behind each score."""
+    """Search items by words and vectors, best first, with the signals behind each score."""
     get_key(request).check_read(body.spaces)
     options = body.model_dump(exclude={"query", "spaces", "tier"})
     options["tier"] = get_tier(request, body.tier)

@@ -162,7 +162,7 @@ class ContextResponse(BaseModel):
 
 
 class SearchRequest(RequestModel):
-    """Search items by words and meaning, best first."""
+    """Search items by words and vectors, best first."""
 
     model_config = examples(
         {

@@ -28,7 +28,7 @@ QueryVector = Annotated[
     Field(
         min_length=1,
         max_length=10_000,
-        description="A precomputed vector instead of a query: searches by meaning only",
+        description="A precomputed vector instead of a query: searches by vector only",
     ),
 ]
 RankerName = Literal["default", "similarity", "recency", "confidence"]
