@@ -105,9 +105,9 @@ def _parse_field(name: str, value: object, where: str) -> Any:
 
 
 def _parse_texts(value: object, what: str) -> tuple[str, ...]:
-    is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    if is_list and all(isinstance(text, str) and text for text in value):  # type: ignore[attr-defined]
-        return tuple(value)  # type: ignore[arg-type]
+    texts = value if isinstance(value, Sequence) and not isinstance(value, str) else [None]
+    if all(isinstance(text, str) and text for text in texts):
+        return tuple(texts)
     raise Invalid(f"{what} must be a list of texts, got {value!r}")
 
 
