@@ -1,1 +1,1 @@
-"""What is measured; see README.md in this folder."""
+"""Benchmarks of speed and quality; see README.md in this folder."""

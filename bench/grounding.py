@@ -1,4 +1,4 @@
-"""How well `knowloom.check_answer` tells true sentences from changed ones.
+"""Accuracy of `knowloom.check_answer` at separating true sentences from changed ones.
 
 python -m bench.grounding DATA_FOLDER [--passages 300] [--embedder minilm]
 """
@@ -11,7 +11,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,197 +20,165 @@ from knowloom.capabilities.grounding.facts import extract_facts, split_sentences
 from knowloom.ports import Embedder
 from knowloom.registry import open_embedder
 
-OTHERS = 9  # passages of the context beside the one a sentence comes from
-FLAGGED = ("unsupported", "contradicted")
+OTHERS = 9  # passages of the context besides the source of a sentence
+VERDICTS = ("supported", "unsupported", "contradicted")
+FLAGGED = ("contradicted", "unsupported")
 VERBS = re.compile(r"\b(is|are|was|were|has|have|had|can|will)\b")
+NUMBERS = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])|(?<![\w.,-])\d{1,4}(?![\w,.-])")
+NAMES = re.compile(r"(?<=[a-z,] )[A-Z][a-z]{3,}")
+LONG_NAMES = re.compile(r"(?<=[a-z] )[A-Z][a-z]{5,}")
+
+Tallies = dict[str, Counter[str]]
 
 
-def rows(file: Path) -> list[dict[str, Any]]:
+def read_rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 
-def with_number(text: str, chance: random.Random, _: str) -> str | None:
-    """One number is another."""
-    found = [
-        one
-        for one in re.finditer(
-            r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])|(?<![\w.,-])\d{1,4}(?![\w,.-])", text
-        )
-    ]
-    if not found:
+def change_number(text: str, chance: random.Random, _: str) -> str | None:
+    """Replace a number by another one."""
+    matches = list(NUMBERS.finditer(text))
+    if not matches:
         return None
-    one = chance.choice(found)
-    value = int(one.group().replace(",", ""))
-    other = (
-        value + chance.choice([-7, -3, -1, 1, 2, 5, 10])
-        if value > 7
-        else value + chance.choice([1, 2, 3])
-    )
-    return (
-        text[: one.start()]
-        + (f"{other:,}" if "," in one.group() else str(other))
-        + text[one.end() :]
-    )
+    match = chance.choice(matches)
+    value = int(match.group().replace(",", ""))
+    value += chance.choice([-7, -3, -1, 1, 2, 5, 10] if value > 7 else [1, 2, 3])
+    number = f"{value:,}" if "," in match.group() else str(value)
+    return text[: match.start()] + number + text[match.end() :]
 
 
-def with_name(text: str, chance: random.Random, stranger: str) -> str | None:
-    """One name is another."""
-    found = [one for one in re.finditer(r"(?<=[a-z,] )[A-Z][a-z]{3,}", text)]
-    if not found:
+def change_name(text: str, chance: random.Random, name: str) -> str | None:
+    """Replace a name by another one."""
+    matches = list(NAMES.finditer(text))
+    if not matches:
         return None
-    one = chance.choice(found)
-    return text[: one.start()] + stranger + text[one.end() :]
+    match = chance.choice(matches)
+    return text[: match.start()] + name + text[match.end() :]
 
 
-def denied(text: str, _: random.Random, __: str) -> str | None:
-    found = VERBS.search(text)
-    return (
-        None
-        if found is None or extract_facts(text).is_negated
-        else f"{text[: found.end()]} not{text[found.end() :]}"
-    )
+def negate(text: str, _: random.Random, __: str) -> str | None:
+    """Put "not" behind the first verb, unless the text is negated already."""
+    verb = VERBS.search(text)
+    if verb is None or extract_facts(text).is_negated:
+        return None
+    return f"{text[: verb.end()]} not{text[verb.end() :]}"
 
 
-def shortened(text: str, chance: random.Random, _: str) -> str | None:
-    """A fifth of the ordinary words is left out: as true as before, said in other words."""
-    parts = text.split(" ")
+def shorten(text: str, chance: random.Random, _: str) -> str | None:
+    """Leave out a fifth of the words, ordinary ones only: the sentence stays true."""
+    words = text.split(" ")
     ordinary = [
-        place for place, word in enumerate(parts) if place and re.fullmatch(r"[a-z]{4,}", word)
+        position
+        for position, word in enumerate(words)
+        if position and re.fullmatch(r"[a-z]{4,}", word)
     ]
-    gone = (
-        set(chance.sample(ordinary, len(parts) // 5)) if len(ordinary) > len(parts) // 5 else set()
-    )
-    return " ".join(word for place, word in enumerate(parts) if place not in gone) if gone else None
+    count = len(words) // 5
+    if not 0 < count < len(ordinary):
+        return None
+    dropped = set(chance.sample(ordinary, count))
+    return " ".join(word for position, word in enumerate(words) if position not in dropped)
 
 
 CHANGES: dict[str, Callable[[str, random.Random, str], str | None]] = {
-    "number": with_number,
-    "name": with_name,
-    "denied": denied,
-    "shortened": shortened,
+    "number": change_number,
+    "name": change_name,
+    "negated": negate,
+    "shortened": shorten,
     "true": lambda text, _, __: text,
 }
+FALSE_KINDS, TRUE_KINDS = ("number", "name", "negated", "foreign"), ("true", "shortened")
 
 
-def changed_sentences(folder: Path, name: str, passages: int, embedder: Embedder | None) -> None:
+def measure_changes(folder: Path, name: str, passages: int, embedder: Embedder | None) -> None:
+    """Check true, changed and foreign sentences against ten passages of a set each."""
     chance = random.Random(7)
     corpus = [
         Item(row["id"], name, title=row.get("title", ""), text=row["text"])
-        for row in rows(folder / name / "corpus.jsonl")
+        for row in read_rows(folder / name / "corpus.jsonl")
     ]
     chance.shuffle(corpus)
-    strangers = sorted(
-        {
-            one
-            for item in corpus[-300:]
-            for one in re.findall(r"(?<=[a-z] )[A-Z][a-z]{5,}", item.text)
-        }
-    )
-    tallies: dict[str, Counter[str]] = {kind: Counter() for kind in (*CHANGES, "foreign")}
-    started, checked = time.perf_counter(), 0
+    names = sorted({word for item in corpus[-300:] for word in LONG_NAMES.findall(item.text)})
+    tallies: Tallies = {kind: Counter() for kind in (*CHANGES, "foreign")}
+    started = time.perf_counter()
     for number in range(passages):
-        own, context = corpus[number], corpus[number : number + 1 + OTHERS]
-        said = [
-            one.text
-            for one in split_sentences(own.text)
-            if not extract_facts(one.text).is_empty and not one.text.endswith("?")
-        ]
-        if not said:
+        context = corpus[number : number + 1 + OTHERS]
+        facts = [text for text in _factual_sentences(context[0]) if not text.endswith("?")]
+        if not facts:
             continue
-        text = chance.choice(said)
-        asked = {
-            kind: change(text, chance, chance.choice(strangers)) for kind, change in CHANGES.items()
+        text = chance.choice(facts)
+        sentences = {
+            kind: change(text, chance, chance.choice(names)) for kind, change in CHANGES.items()
         }
-        asked["foreign"] = next(
-            (
-                one.text
-                for one in split_sentences(corpus[-1 - number].text)
-                if not extract_facts(one.text).is_empty
-            ),
-            None,
-        )
-        for kind, sentence in asked.items():
+        sentences["foreign"] = next(iter(_factual_sentences(corpus[-1 - number])), None)
+        for kind, sentence in sentences.items():
             if sentence is not None:
-                verdicts = [
-                    one.verdict
-                    for one in check_answer(sentence, context, embedder=embedder).sentences
-                ]
-                tallies[kind][
-                    next(
-                        (one for one in ("contradicted", "unsupported") if one in verdicts),
-                        verdicts[0],
-                    )
-                ] += 1
-                checked += 1
-    _report(name, tallies, (time.perf_counter() - started) / checked)
+                tallies[kind][_verdict(sentence, context, embedder)] += 1
+    checks = sum(tally.total() for tally in tallies.values())
+    _report(name, tallies, (time.perf_counter() - started) / checks)
 
 
-def _report(name: str, tallies: dict[str, Counter[str]], seconds: float) -> None:
+def _factual_sentences(item: Item) -> list[str]:
+    sentences = [sentence.text for sentence in split_sentences(item.text)]
+    return [text for text in sentences if not extract_facts(text).is_empty]
+
+
+def _verdict(text: str, context: Sequence[Item], embedder: Embedder | None) -> str:
+    """Return the worst verdict on the sentences of a text."""
+    answer = check_answer(text, context, embedder=embedder)
+    verdicts = [sentence.verdict for sentence in answer.sentences]
+    return next((verdict for verdict in FLAGGED if verdict in verdicts), verdicts[0])
+
+
+def _report(name: str, tallies: Tallies, seconds: float) -> None:
     print(f"\n{name}: {seconds * 1000:.1f} ms a sentence")
     for kind, tally in tallies.items():
-        total = sum(tally.values())
-        shares = (
-            {
-                verdict: tally[verdict] / total
-                for verdict in ("supported", "unsupported", "contradicted")
-            }
-            if total
-            else {}
-        )
-        print(
-            f"  {kind:10} {total:5}  "
-            + "  ".join(f"{verdict} {share:6.1%}" for verdict, share in shares.items())
-        )
-    wrong = {kind: tallies[kind] for kind in ("number", "name", "denied", "foreign")}
-    hits = sum(tally[verdict] for tally in wrong.values() for verdict in FLAGGED)
-    alarms = sum(tallies[kind][verdict] for kind in ("true", "shortened") for verdict in FLAGGED)
+        total = tally.total()
+        shares = [f"{verdict} {tally[verdict] / total:6.1%}" for verdict in VERDICTS if total]
+        print(f"  {kind:10} {total:5}  " + "  ".join(shares))
+    hits = _count_flagged(tallies, FALSE_KINDS)
+    alarms = _count_flagged(tallies, TRUE_KINDS)
+    false_sentences = sum(tallies[kind].total() for kind in FALSE_KINDS)
     print(
-        f"  flagged: precision {hits / max(1, hits + alarms):.1%}, recall"
-        f" {hits / sum(sum(tally.values()) for tally in wrong.values()):.1%}"
+        f"  flagged: precision {hits / max(1, hits + alarms):.1%},"
+        f" recall {hits / false_sentences:.1%}"
     )
 
 
-def claims(folder: Path, embedder: Embedder | None) -> None:
-    """Claims that people wrote in their own words, each with the abstract that supports or contradicts it."""
+def _count_flagged(tallies: Tallies, kinds: Sequence[str]) -> int:
+    return sum(tallies[kind][verdict] for kind in kinds for verdict in FLAGGED)
+
+
+def measure_claims(folder: Path, embedder: Embedder | None) -> None:
+    """Check claims in the words of experts, each with an abstract that supports or refutes it."""
     corpus = {
         row["id"]: Item(row["id"], "scifact", title=row.get("title", ""), text=row["text"])
-        for row in rows(folder / "scifact" / "corpus.jsonl")
+        for row in read_rows(folder / "scifact" / "corpus.jsonl")
     }
-    tallies: dict[str, Counter[str]] = {"SUPPORT": Counter(), "CONTRADICT": Counter()}
-    for row in rows(folder / "scifact" / "queries.jsonl"):
+    tallies: Tallies = {"SUPPORT": Counter(), "CONTRADICT": Counter()}
+    for row in read_rows(folder / "scifact" / "queries.jsonl"):
         if row.get("answer") in tallies:
-            context = [corpus[one] for one in row["evidence_docs"] if one in corpus]
-            verdicts = [
-                one.verdict
-                for one in check_answer(row["text"], context, embedder=embedder).sentences
-            ]
-            tallies[row["answer"]][
-                next(
-                    (one for one in ("contradicted", "unsupported") if one in verdicts), verdicts[0]
-                )
-            ] += 1
+            context = [corpus[id] for id in row["evidence_docs"] if id in corpus]
+            tallies[row["answer"]][_verdict(row["text"], context, embedder)] += 1
     print("\nscifact claims")
     for kind, tally in tallies.items():
-        print(
-            f"  {kind:10} {sum(tally.values()):5}  "
-            + "  ".join(
-                f"{verdict} {count / sum(tally.values()):.1%}"
-                for verdict, count in sorted(tally.items())
-            )
-        )
+        total = tally.total()
+        shares = [f"{verdict} {count / total:.1%}" for verdict, count in sorted(tally.items())]
+        print(f"  {kind:10} {total:5}  " + "  ".join(shares))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="folder of sets; scifact must be among them")
     parser.add_argument("--sets", default="hotpotqa,2wiki,musique")
     parser.add_argument("--passages", type=int, default=300)
     parser.add_argument("--embedder", default="none")
-    asked = parser.parse_args()
-    embedder = None if asked.embedder == "none" else open_embedder(asked.embedder)
-    for name in asked.sets.split(","):
-        changed_sentences(asked.folder, name, asked.passages, embedder)
-    claims(asked.folder, embedder)
+    arguments = parser.parse_args()
+    embedder = None if arguments.embedder == "none" else open_embedder(arguments.embedder)
+    for name in arguments.sets.split(","):
+        measure_changes(arguments.folder, name, arguments.passages, embedder)
+    measure_claims(arguments.folder, embedder)
 
 
 if __name__ == "__main__":

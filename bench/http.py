@@ -1,4 +1,4 @@
-"""How the service holds up under load: requests a second and their times, the health check meanwhile, and the server's memory.
+"""The service under load: throughput, latency, health checks meanwhile, and memory.
 
 python -m bench.http --items 100000 --seconds 30
 """
@@ -24,71 +24,63 @@ from pathlib import Path
 import numpy as np
 
 import knowloom
-from bench.speed import Made, ingest
+from bench.corpus import SPACE, GeneratedCorpus
+from bench.speed import ingest
 
 HEALTH_EVERY_S = 0.05
 
 
 @contextmanager
-def serving(path: Path) -> Iterator[tuple[int, int]]:
-    """A server process: its port and its process id."""
+def run_server(path: Path) -> Iterator[tuple[int, int]]:
+    """Run a server process; yield its port and process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    command = [
-        sys.executable,
-        "-m",
-        "knowloom",
-        "serve",
-        "--db",
-        str(path),
-        "--port",
-        str(port),
-        "--requests-per-minute",
-        "0",
-        "--embedder",
-        "none",
-    ]
+    command = [sys.executable, "-m", "knowloom", "serve", "--db", str(path), "--port", str(port)]
+    command += ["--requests-per-minute", "0", "--embedder", "none"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
-            _wait(port)
+            _wait_until_ready(port)
             yield port, process.pid
         finally:
             process.terminate()
 
 
-def _wait(port: int) -> None:
+def _wait_until_ready(port: int) -> None:
     for _ in range(400):
         try:
-            ask(HTTPConnection("127.0.0.1", port), "GET", "/healthz")
+            time_request(HTTPConnection("127.0.0.1", port), "GET", "/healthz")
             return
         except ConnectionError:
             time.sleep(0.05)
-    raise SystemExit("the server does not answer")
+    raise SystemExit("no answer from the server within 20 s")
 
 
-def ask(connection: HTTPConnection, method: str, path: str, body: str | None = None) -> float:
-    """Milliseconds until the whole answer is there."""
+def time_request(
+    connection: HTTPConnection, method: str, path: str, body: str | None = None
+) -> float:
+    """Return the milliseconds until the whole response is read."""
     started = time.perf_counter()
     connection.request(method, path, body, {"content-type": "application/json"} if body else {})
-    answer = connection.getresponse()
-    answer.read()
-    if answer.status != 200:
-        raise SystemExit(f"{path}: {answer.status}")
+    response = connection.getresponse()
+    response.read()
+    if response.status != 200:
+        raise SystemExit(f"{path}: {response.status}")
     return (time.perf_counter() - started) * 1000
 
 
-def load(
-    port: int, connections: int, seconds: float, bodies: Sequence[str], answers: Queue[list[float]]
+def send_load(
+    port: int, connections: int, seconds: float, bodies: Sequence[str], results: Queue[list[float]]
 ) -> None:
-    """The second process: every connection asks one question after the other."""
-    until = time.perf_counter() + seconds
+    """Send requests on every connection, one after the other; runs in a second process."""
+    deadline = time.perf_counter() + seconds
     spans: list[float] = []
 
     def work(number: int) -> None:
         connection = HTTPConnection("127.0.0.1", port)
-        while time.perf_counter() < until:
-            spans.append(ask(connection, "POST", "/api/context", bodies[number % len(bodies)]))
+        while time.perf_counter() < deadline:
+            body = bodies[number % len(bodies)]
+            spans.append(time_request(connection, "POST", "/api/context", body))
             number += connections
         connection.close()
 
@@ -97,61 +89,58 @@ def load(
         thread.start()
     for thread in threads:
         thread.join()
-    answers.put(spans)
+    results.put(spans)
 
 
-def health(port: int, process: multiprocessing.Process) -> list[float]:
-    """The times of the health check while the load lasts."""
+def poll_health(port: int, process: multiprocessing.Process) -> list[float]:
+    """Return the times of health checks while the load process runs."""
     spans: list[float] = []
     connection = HTTPConnection("127.0.0.1", port)
     while process.is_alive() and len(spans) < 100_000:
-        spans.append(ask(connection, "GET", "/healthz"))
+        spans.append(time_request(connection, "GET", "/healthz"))
         time.sleep(HEALTH_EVERY_S)
     connection.close()
     return spans
 
 
 def memory_mb(pid: int) -> float:
-    """What the server's processes hold together, as Linux counts it; nan elsewhere."""
+    """Return the resident memory of the server's processes, from Linux's /proc; nan elsewhere."""
     try:
-        return (
-            sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in family(pid))
-            * os.sysconf("SC_PAGE_SIZE")
-            / 1e6
-        )
+        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in family(pid)]
+        return sum(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
     except OSError:
         return float("nan")
 
 
 def family(pid: int) -> list[int]:
-    """A process, those it started, those they started, and so on."""
+    """Return a process and all its descendants."""
     children = [
-        int(one)
+        int(child)
         for thread in Path(f"/proc/{pid}/task").iterdir()
-        for one in (thread / "children").read_text().split()
+        for child in (thread / "children").read_text().split()
     ]
-    return [pid, *(one for child in children for one in family(child))]
+    return [pid, *(descendant for child in children for descendant in family(child))]
 
 
-def measured(
+def measure(
     port: int, connections: int, seconds: float, bodies: Sequence[str]
 ) -> tuple[list[float], list[float]]:
-    """The times of the contexts and of the health checks beside them."""
-    answers: Queue[list[float]] = multiprocessing.Queue()
+    """Return the times of contexts, and of health checks meanwhile."""
+    results: Queue[list[float]] = multiprocessing.Queue()
     process = multiprocessing.Process(
-        target=load, args=(port, connections, seconds, bodies, answers)
+        target=send_load, args=(port, connections, seconds, bodies, results)
     )
     process.start()
-    watching: list[list[float]] = []
-    watcher = threading.Thread(target=lambda: watching.append(health(port, process)))
+    health_spans: list[list[float]] = []
+    watcher = threading.Thread(target=lambda: health_spans.append(poll_health(port, process)))
     watcher.start()
-    spans = answers.get(timeout=seconds + 60)
+    spans = results.get(timeout=seconds + 60)
     process.join()
     watcher.join()
-    return spans, watching[0]
+    return spans, health_spans[0]
 
 
-def main() -> None:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -159,41 +148,40 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=2000)
+    parser.add_argument("--file", type=Path, help="a file of this benchmark or of bench.speed")
     parser.add_argument(
-        "--file", type=Path, help="knowledge made by an earlier run of this or of bench.speed"
+        "--repeat", type=int, default=1, help="rounds of load, to see whether memory grows"
     )
-    parser.add_argument(
-        "--repeat",
-        type=int,
-        default=1,
-        help="how often the load is repeated, to see whether the memory grows",
-    )
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
     path = arguments.file or Path(tempfile.mkdtemp()) / "http.db"
     if not path.exists():
         with knowloom.open(str(path), embedder=None, links=[]) as kb:
-            ingest(kb, Made(arguments.items))
-    asking = Made(arguments.items, seed=8)
-    # By words alone: the query's vector would be the embedder's work, and here the service is measured.
-    asked = {"tenant_ids": ["one"], "max_tokens": arguments.max_tokens, "search_method": "bm25"}
-    bodies = [json.dumps(asked | {"query": asking.text(6)}) for _ in range(100)]
+            ingest(kb, GeneratedCorpus(arguments.items))
+    # By words alone: embedding the query would measure the embedder, not the service.
+    request = {"tenant_ids": [SPACE], "max_tokens": arguments.max_tokens, "search_method": "bm25"}
+    queries = GeneratedCorpus(arguments.items, seed=8).texts(100, 6)
+    bodies = [json.dumps(request | {"query": query}) for query in queries]
     print(
         f"{arguments.items:,} items, {arguments.connections} connections, {os.cpu_count()} cores",
         flush=True,
     )
-    with serving(path) as (port, pid):
-        measured(port, 4, 2, bodies)
+    with run_server(path) as (port, pid):
+        measure(port, 4, 2, bodies)
         print(f"  memory of the server before: {memory_mb(pid):.0f} MB", flush=True)
         for _ in range(arguments.repeat):
-            spans, checks = measured(port, arguments.connections, arguments.seconds, bodies)
+            spans, checks = measure(port, arguments.connections, arguments.seconds, bodies)
             p50, p95, p99 = np.percentile(spans, [50, 95, 99])
             print(
-                f"  {len(spans) / arguments.seconds:.1f} contexts/s   p50 {p50:.0f} ms   p95"
-                f" {p95:.0f} ms   p99 {p99:.0f} ms"
+                f"  {len(spans) / arguments.seconds:.1f} contexts/s"
+                f"   p50 {p50:.0f} ms   p95 {p95:.0f} ms   p99 {p99:.0f} ms"
             )
             print(
-                f"  /healthz meanwhile: p95 {np.percentile(checks, 95):.1f} ms of {len(checks)}; "
-                f" memory {memory_mb(pid):.0f} MB",
+                f"  /healthz meanwhile: p95 {np.percentile(checks, 95):.1f} ms of {len(checks)};"
+                f"  memory {memory_mb(pid):.0f} MB",
                 flush=True,
             )
 

@@ -1,4 +1,6 @@
-"""What links of knowloom's own cost: all at once for N generated items, and for one change. Processor time, as other programs disturb it less.
+"""Cost of automatic edges: all of them at once for N generated items, and for single changes.
+
+Times are processor time, which other programs disturb less than wall time.
 
 python -m bench.linking --items 20000
 python -m bench.linking --corpus DATA_FOLDER/hotpotqa/corpus.jsonl
@@ -10,16 +12,18 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import knowloom
-from bench.speed import Made
+from bench.corpus import GeneratedCorpus
 from knowloom.linking.name_rules import NAME_RULES
 
 CHANGES = 20
+Embedded = tuple[knowloom.Item, list[float]]
 
 
 def main() -> None:
@@ -28,97 +32,103 @@ def main() -> None:
     )
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument(
-        "--corpus", type=Path, help="links by names instead, of the passages of a retrieval set"
+        "--corpus", type=Path, help="link the passages of a retrieval set by names instead"
     )
     arguments = parser.parse_args()
-    if arguments.corpus:
-        by_names(arguments.corpus, arguments.items)
-        return
-    count = arguments.items
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/links.db"
-        last = fill(path, count)
+        if arguments.corpus:
+            measure_names(path, arguments.corpus, arguments.items)
+            return
+        last_batch = fill(path, arguments.items)
         for rule in ("shared_tag", "similar"):
-            measure(path, rule, last)
+            measure_rule(path, rule, last_batch)
 
 
-def by_names(corpus: Path, count: int) -> None:
-    """All links by names of stored passages, then single changes of a passage's text."""
+def measure_names(path: str, corpus: Path, count: int) -> None:
+    """Measure all edges by names of stored passages, then single changes of a passage's text."""
     rows = [json.loads(line) for line in corpus.read_text("utf-8").splitlines()[:count]]
     items = [
         knowloom.Item(row["id"], "all", title=row.get("title", ""), text=row["text"])
         for row in rows
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        with knowloom.open(f"{folder}/names.db", embedder=None, links=[]) as kb:
-            started = time.process_time()
-            kb.add(items, embed=False)
-            stored = time.process_time() - started
-        with knowloom.open(
-            f"{folder}/names.db", embedder=None, links=[rule.type for rule in NAME_RULES]
-        ) as kb:
-            started = time.process_time()
-            kb.maintenance.link()
-            spent, links = time.process_time() - started, kb.maintenance.stats().spaces[0].links
-            changes = []
-            for number, item in enumerate(items[:: max(1, len(items) // CHANGES)]):
-                started = time.process_time()
-                kb.add(replace(item, text=f"{item.text} Changed {number}."), embed=False)
-                changes.append(time.process_time() - started)
-    each = 1000 / len(items)
-    print(
-        f"{len(items):,} passages: storing {stored * each:.2f} ms each; links by names"
-        f" {spent * each:.2f} ms each, {links:,} links",
-        flush=True,
-    )
-    print(
-        f"  one change, with its words: {np.median(changes) * 1000:.1f} ms, at most"
-        f" {max(changes) * 1000:.0f} ms",
-        flush=True,
-    )
-
-
-def fill(path: str, count: int) -> list[tuple[knowloom.Item, list[float]]]:
-    """Items with four of count / 30 tags each, and clustered vectors; the last of them."""
-    made, chance, spent = Made(count), np.random.default_rng(1), 0.0
     with knowloom.open(path, embedder=None, links=[]) as kb:
-        for items, vectors in made.batches(2000):
+        started = time.process_time()
+        kb.add(items, embed=False)
+        stored = time.process_time() - started
+    with knowloom.open(path, embedder=None, links=[rule.type for rule in NAME_RULES]) as kb:
+        spent, links = link_all(kb)
+        changes = [
+            time_change(kb, replace(item, text=f"{item.text} Changed {number}."))
+            for number, item in enumerate(items[:: max(1, len(items) // CHANGES)])
+        ]
+    ms_per_item = 1000 / len(items)
+    print(
+        f"{len(items):,} passages: storing {stored * ms_per_item:.2f} ms each; edges by names"
+        f" {spent * ms_per_item:.2f} ms each, {links:,} edges",
+        flush=True,
+    )
+    print(
+        f"  one change, with its words: {np.median(changes):.1f} ms, at most {max(changes):.0f} ms",
+        flush=True,
+    )
+
+
+def fill(path: str, count: int) -> list[Embedded]:
+    """Store items with four of count / 30 tags and clustered vectors; return the last batch."""
+    corpus, random, spent = GeneratedCorpus(count), np.random.default_rng(1), 0.0
+    with knowloom.open(path, embedder=None, links=[]) as kb:
+        for items, vectors in corpus.batches(2000):
             tagged = [
-                replace(
-                    one,
-                    tags=tuple(
-                        f"t{tag}"
-                        for tag in sorted(set(chance.integers(0, count // 30, 4).tolist()))
-                    ),
-                )
-                for one in items
+                replace(item, tags=_tags(random.integers(0, count // 30, 4).tolist()))
+                for item in items
             ]
             started = time.process_time()
             kb.add(tagged, embed=False)
             spent += time.process_time() - started
             kb.add(tagged, vectors=vectors.tolist())
     print(
-        f"{count:,} items: words without links {count / spent:,.0f} a second of processor time",
+        f"{count:,} items: words without edges {count / spent:,.0f} a second of processor time",
         flush=True,
     )
     return list(zip(tagged, vectors.tolist(), strict=True))
 
 
-def measure(path: str, rule: str, last: list[tuple[knowloom.Item, list[float]]]) -> None:
+def _tags(numbers: Iterable[int]) -> tuple[str, ...]:
+    return tuple(f"t{number}" for number in sorted(set(numbers)))
+
+
+def measure_rule(path: str, rule: str, last_batch: Sequence[Embedded]) -> None:
     with knowloom.open(path, embedder=None, links=[rule]) as kb:
-        started = time.process_time()
-        kb.maintenance.link()
-        spent, links = time.process_time() - started, kb.maintenance.stats().spaces[0].links
-        changes = []
-        for number, (item, vector) in enumerate(last[:CHANGES]):
-            started = time.process_time()
-            kb.add(replace(item, text=f"changed {number}"), vectors=[vector])
-            changes.append(time.process_time() - started)
+        spent, links = link_all(kb)
+        changes = [
+            time_change(kb, replace(item, text=f"changed {number}"), vector)
+            for number, (item, vector) in enumerate(last_batch[:CHANGES])
+        ]
     print(
-        f"  {rule:12} all: {spent:6.1f} s, {links:,} links; one change:"
-        f" {np.median(changes) * 1000:.1f} ms",
+        f"  {rule:12} all: {spent:6.1f} s, {links:,} edges; one change:"
+        f" {np.median(changes):.1f} ms",
         flush=True,
     )
+
+
+def link_all(kb: knowloom.Engine) -> tuple[float, int]:
+    """Add all automatic edges; return the seconds it took and their number."""
+    started = time.process_time()
+    kb.maintenance.link()
+    return time.process_time() - started, kb.maintenance.stats().spaces[0].links
+
+
+def time_change(
+    kb: knowloom.Engine, item: knowloom.Item, vector: list[float] | None = None
+) -> float:
+    """Return the milliseconds that storing a changed item takes."""
+    started = time.process_time()
+    if vector is None:
+        kb.add(item, embed=False)
+    else:
+        kb.add(item, vectors=[vector])
+    return (time.process_time() - started) * 1000
 
 
 if __name__ == "__main__":

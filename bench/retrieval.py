@@ -1,4 +1,6 @@
-"""How good retrieval is: recall, nDCG and evidence inside a token budget, on folders of {corpus,queries}.jsonl.
+"""Quality of retrieval: recall, nDCG and evidence inside a token budget.
+
+A set is a folder with corpus.jsonl and queries.jsonl.
 
 python -m bench.retrieval DATA_FOLDER --sets hotpotqa,2wiki,musique --cache /tmp/vectors
 """
@@ -22,26 +24,25 @@ from knowloom.evaluation import datasets
 from knowloom.ports import Vector
 from knowloom.recipes import KNOWLEDGE, Mode
 
-SPLITS = {"scifact": "test"}  # sets that say which of their questions count
-SPACES = {
-    "locomo": "conv"
-}  # sets whose questions are asked inside a part of the corpus, and the field that names it
+SPLITS = {"scifact": "test"}  # the split to measure, of sets that have several
+# The field that names a question's space, of sets whose questions concern a part of the corpus.
+SPACES = {"locomo": "conv"}
 
 
 class CachedOnDisk:
-    """The bundled embedder with its vectors kept in a folder, as embedding a set takes minutes and never changes."""
+    """The bundled embedder with its vectors cached in a folder: embedding a set takes minutes."""
 
     name, dimensions = "minilm", MiniLM.dimensions
 
     def __init__(self, folder: Path | None) -> None:
         self._inner = MiniLM()
         self._folder = folder
-        self._known: dict[str, Vector] = {}
+        self._vectors: dict[str, Vector] = {}
         self.fingerprint = self._inner.fingerprint
 
     def warm(self, set_name: str, texts: Sequence[str]) -> None:
-        """Load or make the vectors of a set."""
-        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
+        """Load the vectors of a set, or embed its texts and store them."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         name = hashlib.sha256(json.dumps([self.fingerprint, missing]).encode()).hexdigest()[:16]
         path = self._folder / f"{set_name}-{name}.npy" if self._folder else None
         if path is not None and path.exists():
@@ -51,11 +52,11 @@ class CachedOnDisk:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 np.save(path, np.array(vectors))
-        self._known.update(zip(missing, vectors, strict=True))
+        self._vectors.update(zip(missing, vectors, strict=True))
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         return [
-            self._known[text] if text in self._known else self._inner.embed([text])[0]
+            self._vectors[text] if text in self._vectors else self._inner.embed([text])[0]
             for text in texts
         ]
 
@@ -63,7 +64,7 @@ class CachedOnDisk:
 def load(
     folder: Path, embedder: CachedOnDisk
 ) -> tuple[knowloom.Engine, Sequence[knowloom.Question]]:
-    """An engine that holds the corpus, and the questions that have an answer in it."""
+    """Return an engine with the corpus, and the questions that have an answer in it."""
     data = datasets.read_dataset(
         folder, space_by=SPACES.get(folder.name, ""), split=SPLITS.get(folder.name, "")
     )
@@ -75,28 +76,28 @@ def load(
     return kb, data.questions
 
 
-def searched(
+def measure_search(
     kb: knowloom.Engine, questions: Sequence[knowloom.Question], mode: Mode
 ) -> dict[str, float]:
-    """Recall at 2, 5, 10 and nDCG at 10 of `search`, in percent."""
-    found = knowloom.evaluate(kb, questions, mode=mode, budgets=())
+    """Return recall at 2, 5, 10 and nDCG at 10 of `search`, in percent."""
+    evaluation = knowloom.evaluate(kb, questions, mode=mode, budgets=())
     return {
-        measure.replace("recall", "R"): _percent(found.mean(measure))
-        for measure in found.measures
+        measure.replace("recall", "R"): _percent(evaluation.mean(measure))
+        for measure in evaluation.measures
         if not measure.startswith("all")
     }
 
 
-def evidence(
+def measure_evidence(
     kb: knowloom.Engine, questions: Sequence[knowloom.Question], sharpness: float
 ) -> dict[str, float]:
-    """The share of the evidence that `context` shows whole inside a budget, and how much of the budget it uses."""
-    found = knowloom.evaluate(kb, questions, ks=(), sharpness=sharpness)
+    """Return the share of evidence that `context` shows whole, and of the budget it uses."""
+    evaluation = knowloom.evaluate(kb, questions, ks=(), sharpness=sharpness)
     result: dict[str, float] = {}
-    for budget in found.budgets:
-        used = statistics.fmean(answer.tokens[budget] / budget for answer in found.answers)
+    for budget in evaluation.budgets:
+        used = statistics.fmean(answer.tokens[budget] / budget for answer in evaluation.answers)
         result |= {
-            f"ev@{budget}": _percent(found.mean(f"evidence@{budget}")),
+            f"ev@{budget}": _percent(evaluation.mean(f"evidence@{budget}")),
             f"used@{budget}": _percent(used),
         }
     return result
@@ -114,7 +115,7 @@ def main() -> None:
         "data", type=Path, help="folder of sets, each with corpus.jsonl and queries.jsonl"
     )
     parser.add_argument("--sets", default="hotpotqa,2wiki,musique,locomo,scifact,stackfaq")
-    parser.add_argument("--cache", type=Path, help="folder that keeps vectors between runs")
+    parser.add_argument("--cache", type=Path, help="folder to cache vectors in")
     parser.add_argument("--modes", default="bm25,vector,hybrid,walk")
     parser.add_argument("--questions", type=int, help="only the first N of each set")
     parser.add_argument(
@@ -136,10 +137,12 @@ def main() -> None:
             flush=True,
         )
         for mode in () if arguments.no_search else arguments.modes.split(","):
-            print(f"  search {mode:7}", searched(kb, questions, mode), flush=True)
+            print(f"  search {mode:7}", measure_search(kb, questions, mode), flush=True)
         for sharpness in arguments.sharpness or [KNOWLEDGE[0].sharpness]:
             print(
-                f"  context sharpness={sharpness:g}", evidence(kb, questions, sharpness), flush=True
+                f"  context sharpness={sharpness:g}",
+                measure_evidence(kb, questions, sharpness),
+                flush=True,
             )
         print(f"  {time.perf_counter() - started:.0f} s", flush=True)
 
