@@ -63,18 +63,18 @@ def _render_difference(difference: Difference) -> tuple[Text, str, str, Text]:
         return mean, "", "", Text("the same", style)
     interval = f"{format_points(difference.low)} to {format_points(difference.high)}"
     p = format_p(difference.p).removeprefix("p ").removeprefix("= ")
-    verdict = ("better" if is_better else "worse") if difference.real else "perhaps chance"
+    verdict = ("better" if is_better else "worse") if difference.real else "may be chance"
     return mean, interval, p, Text(verdict, style)
 
 
 def render_tuning(tuning: Tuning) -> list[RenderableType]:
-    columns = (number_column(name) for name in ("default", "set", "found"))
-    table = create_table("number", *columns)
+    columns = (number_column(name) for name in ("default", "current", "tuned"))
+    table = create_table("setting", *columns)
     for name in dict.fromkeys([*tuning.current, *tuning.changes]):
         values = (tuning.current.get(name), tuning.changes.get(name))
         cells = ("" if value is None else f"{value:g}" for value in values)
         table.add_row(name, f"{DEFAULTS[name]:g}", *cells)
-    means = f"{100 * tuning.before:.1f} as it is set, {100 * tuning.after:.1f} with what was found"
+    means = f"{100 * tuning.before:.1f} before, {100 * tuning.after:.1f} after"
     summary = (
         f"{tuning.measure} on the {tuning.questions:,} training questions: {means}; "
         f"{tuning.tried:,} configurations tried"
@@ -110,7 +110,7 @@ def _render_worse(comparison: Comparison) -> list[RenderableType]:
     table = create_table(
         f"got worse in {comparison.headline}",
         number_column("by"),
-        "expected, and its place before and after",
+        "expected items with their ranks before and after",
     )
     for change in worse[:MAX_QUESTIONS]:
         question = _single_line(change.before.question.text)
