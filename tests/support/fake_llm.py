@@ -24,8 +24,10 @@ class Say:
 
 
 class FakeLLM(FakeServer[Say | str]):
-    """Answers POST /v1/chat/completions. Each request takes the next step of the script: a Say, a status such as "500", "429 after 7" or
-    "401 echoing the key", or one of CONNECTIONS. Behind the last step the server has nothing to say: status 400.
+    """A server of POST /v1/chat/completions.
+
+    Each request takes the next step of the script: a Say, a status such as "500", "429 after 7"
+    or "401 echoing the key", or one of CONNECTIONS. After the last step the status is 400.
 
         with FakeLLM([Say("{}")]) as server:
             ... server.base_url, server.requests
@@ -35,7 +37,7 @@ class FakeLLM(FakeServer[Say | str]):
         steps = list(script)
         for step in steps:
             if not (isinstance(step, Say) or step in CONNECTIONS or STATUS.fullmatch(step)):
-                raise ValueError(f"no behaviour {step!r}")
+                raise ValueError(f"unknown behaviour {step!r}")
         super().__init__(steps, "400", _Handler)
 
 
@@ -46,14 +48,14 @@ class _Handler(Handler):
                 {"role": "assistant", "content": step.text, "refusal": step.refusal}, step.finish
             )
         elif status := STATUS.fullmatch(step):
-            said = {
+            echo = {
                 "key": request.authorization,
                 "text": request.messages[-1]["content"],
                 None: "",
             }[status[3]]
             self.send(
                 int(status[1]),
-                json.dumps({"error": {"message": f"refused. {said}"}}),
+                json.dumps({"error": {"message": f"refused. {echo}"}}),
                 {"Retry-After": status[2]} if status[2] else {},
             )
         elif step == "slow":

@@ -16,19 +16,21 @@ Row = dict[str, Any]
 
 
 class FakeOpenAI(FakeServer[str]):
-    """Answers POST /v1/embeddings with a vector made from the text alone, never of unit length. As the real one does, it
-    refuses empty and very long texts.
+    """A server of POST /v1/embeddings: a vector depends on its text alone and is not a unit vector.
+
+    Empty and very long texts are rejected, as the real service does.
 
         with FakeOpenAI(script=["500", "ok"]) as server:
             ... server.base_url, server.requests
 
-    Each request takes the next behaviour of the script; after the last one everything is "ok". There are:
-    the names in CONNECTIONS, BODIES and VECTORS, any status such as "500", and of any status
-    "429 after 7" (Retry-After: 7), "401 echoing the key", "400 echoing the text" and "404 with body ...".
+    Each request takes the next behaviour of the script; after the last one everything is "ok".
+    A behaviour is a name in CONNECTIONS, BODIES or VECTORS, or a status such as "500". A status
+    has variants: "429 after 7" (Retry-After: 7), "401 echoing the key", "400 echoing the text"
+    and "404 with body ...".
     """
 
     def __init__(self, script: Iterable[str] = (), dimensions: int = 8) -> None:
-        super().__init__([known(behaviour) for behaviour in script], "ok", _Handler)
+        super().__init__([validate_behaviour(behaviour) for behaviour in script], "ok", _Handler)
         self.dimensions = dimensions
 
     def rows(self, request: Request) -> list[Row]:
@@ -39,13 +41,12 @@ class FakeOpenAI(FakeServer[str]):
         ]
 
 
-def known(behaviour: str) -> str:
-    """A misspelt behaviour would look like a lost connection."""
+def validate_behaviour(behaviour: str) -> str:
+    """Return the behaviour if it exists: a misspelt one would look like a lost connection."""
     if behaviour in BODIES or behaviour in CONNECTIONS or STATUS.fullmatch(behaviour):
         return behaviour
-    raise ValueError(
-        f"no behaviour {behaviour!r}; known: {', '.join([*BODIES, *CONNECTIONS])} or a status"
-    )
+    available = ", ".join([*BODIES, *CONNECTIONS])
+    raise ValueError(f"unknown behaviour {behaviour!r}; available: {available} or a status")
 
 
 def vector(text: str, dimensions: int) -> list[float]:
@@ -72,10 +73,10 @@ class _Handler(Handler):
         echo: str | None,
         body: str | None,
     ) -> None:
-        said = {"key": request.authorization, "text": " ".join(request.texts), None: ""}[echo]
+        texts = {"key": request.authorization, "text": " ".join(request.texts), None: ""}[echo]
         headers = {"Retry-After": retry_after} if retry_after else {}
         self.send(
-            status, as_error(f"refused with {status}. {said}") if body is None else body, headers
+            status, as_error(f"refused with {status}. {texts}") if body is None else body, headers
         )
 
     def answer(self, behaviour: str, request: Request) -> None:
@@ -108,7 +109,7 @@ def as_data(rows: list[Row]) -> str:
 
 
 def with_vectors(change: Callable[[list[float]], object]) -> Callable[[list[Row]], str]:
-    """A body in which the last vector is changed."""
+    """Return a function that builds a body with a change of the last vector."""
     return lambda rows: as_data(
         [*rows[:-1], rows[-1] | {"embedding": change(rows[-1]["embedding"])}]
     )

@@ -1,4 +1,4 @@
-"""A server on loopback that stands for a paid service and answers by a script: what the fakes of such services share."""
+"""A scripted server on loopback in place of a paid service: the parts that all fakes share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Step = TypeVar("Step")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client sent."""
+    """A request that a client sent."""
 
     path: str
     authorization: str
@@ -21,21 +21,18 @@ class Request:
 
     @property
     def texts(self) -> list[str]:
-        """Of a request for embeddings."""
-        return (
-            [self.body["input"]]
-            if isinstance(self.body["input"], str)
-            else list(self.body["input"])
-        )
+        """The texts of a request for embeddings."""
+        texts = self.body["input"]
+        return [texts] if isinstance(texts, str) else list(texts)
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """Of a request to a chat."""
+        """The messages of a request to a chat model."""
         return list(self.body["messages"])
 
 
 class FakeServer(Generic[Step]):
-    """Each request takes the next step of the script; behind the last one every step is `afterwards`. `handler` answers."""
+    """A server whose requests take the next step of the script each, `afterwards` when it ends."""
 
     def __init__(self, script: list[Step], afterwards: Step, handler: type[Handler]) -> None:
         self.script = script
@@ -57,7 +54,7 @@ class FakeServer(Generic[Step]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Returns when every connection is closed."""
+        """Return when all connections are closed."""
         self.closing.set()
         self._server.shutdown()
         self._thread.join()

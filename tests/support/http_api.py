@@ -39,7 +39,7 @@ ITEM: dict[str, Any] = {
 
 @contextmanager
 def serve_app(
-    kb: knowloom.Engine, keyring: Keyring | None = None, **limits: Any
+    kb: knowloom.Engine, keyring: Keyring | None = None, **limits: int
 ) -> Iterator[TestClient]:
     with TestClient(
         create_app(kb, keyring, ServerLimits(**limits)), base_url="http://localhost"
@@ -47,7 +47,7 @@ def serve_app(
         yield client
 
 
-def ask_context(client: TestClient, **request: Any) -> Any:
+def ask_context(client: TestClient, **request: object) -> Any:
     response = client.post("/api/context", json={"tenant_ids": ["support"]} | request)
     assert response.status_code == 200, response.text
     return response.json()

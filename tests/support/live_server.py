@@ -45,7 +45,7 @@ class Broken(Letters):
 def serving(
     kb: Engine, keyring: Keyring | None = None, limits: ServerLimits | None = None
 ) -> Iterator[str]:
-    """A real server on a free port of loopback; gives its URL."""
+    """Run a real server on a free port of loopback; yield its URL."""
     server = uvicorn.Server(
         uvicorn.Config(create_app(kb, keyring, limits), port=0, log_level="critical", ws="none")
     )

@@ -6,13 +6,14 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import knowloom
 from knowloom import Context, Edge, Item, Kind, Recipe, Weights
 from knowloom.embedders import minilm
 from knowloom.formats.layout import FORMATS
 from knowloom.model import Form
+from knowloom.options import ContextArguments
 
 MINILM = str(Path(minilm.FILES) / "tokenizer.json")
 MODELS = ["gpt-4", "gpt-4o", MINILM, "some-other-model"]
@@ -55,7 +56,7 @@ class Case:
     options: dict[str, Any]
     context: Context
 
-    def request(self, **options: Any) -> Context:
+    def request(self, **options: Unpack[ContextArguments]) -> Context:
         """Repeat the request with other options."""
         return self.kb.context(self.text, spaces=["s"], **self.options | options)
 

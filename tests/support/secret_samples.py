@@ -1,7 +1,12 @@
-"""Made-up secrets, one or more for every rule. They are put together from parts by chance, so that no file of ours holds what a scanner would report."""
+"""Generated secrets for every rule.
+
+They are assembled from parts at run time: no file of the project contains text that a scanner
+would report.
+"""
 
 import random
 import string
+from collections.abc import Callable
 
 HEX = "0123456789abcdef"
 UPPER = string.ascii_uppercase + string.digits
@@ -12,24 +17,41 @@ BASE64 = ALNUM + "+/"
 BASE32 = string.ascii_uppercase + "234567"
 BECH32 = "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"
 
+Samples = dict[str, list[str]]
 
-def made(rule: str) -> list[str]:
-    """Texts that this rule must refuse, the same ones every time."""
-    chance = random.Random(rule)
 
-    def some(alphabet: str, length: int) -> str:
-        return "".join(chance.choice(alphabet) for _ in range(length))
+class SecretGenerator:
+    """Random strings from a seed."""
 
-    def uuid() -> str:
-        return f"{some(HEX, 8)}-{some(HEX, 4)}-4{some(HEX, 3)}-{some(HEX, 4)}-{some(HEX, 12)}"
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+        self.password = f"T{self.some(LOWER, 6)}4&{self.some(ALNUM, 5)}"
+        self.key = self.some(ALNUM, 14) + "7x3" + self.some(ALNUM, 14)
 
-    def pem(kind: str, before: str = "") -> str:
-        body = "\n".join(some(BASE64, 64) for _ in range(6))
-        return f"-----BEGIN {kind}-----\n{before}{body}\n-----END {kind}-----"
+    def some(self, alphabet: str, length: int) -> str:
+        return "".join(self._random.choice(alphabet) for _ in range(length))
 
-    password = f"T{some(LOWER, 6)}4&{some(ALNUM, 5)}"
-    key = some(ALNUM, 14) + "7x3" + some(ALNUM, 14)
-    parts = {
+    def uuid(self) -> str:
+        head = f"{self.some(HEX, 8)}-{self.some(HEX, 4)}-4{self.some(HEX, 3)}"
+        return f"{head}-{self.some(HEX, 4)}-{self.some(HEX, 12)}"
+
+    def pem(self, kind: str, header: str = "") -> str:
+        body = "\n".join(self.some(BASE64, 64) for _ in range(6))
+        return f"-----BEGIN {kind}-----\n{header}{body}\n-----END {kind}-----"
+
+
+def samples(rule: str) -> list[str]:
+    """Return texts that the rule must reject, the same ones on every call."""
+    generator = SecretGenerator(rule)
+    generated: Samples = {}
+    for family in FAMILIES:
+        generated |= family(generator)
+    return generated[rule]
+
+
+def _cloud_samples(generator: SecretGenerator) -> Samples:
+    some, uuid = generator.some, generator.uuid
+    return {
         "aws-access-key": [p + some(BASE32, 16) for p in ("AKIA", "ASIA")],
         "aws-bedrock-key": ["ABSK" + some(BASE64, 128)],
         "aws-secret-key": [
@@ -44,10 +66,12 @@ def made(rule: str) -> list[str]:
         ],
         "azure-client-secret": [f"the app has {some(ALNUM, 3)}8" + "Q~" + some(WORD, 34)],
         "azure-shared-access-key": [
-            f"Endpoint=sb://harbor.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccess{'Key'}={some(BASE64, 43)}="
+            "Endpoint=sb://harbor.servicebus.windows.net/;SharedAccessKeyName=all;"
+            f"SharedAccess{'Key'}={some(BASE64, 43)}="
         ],
         "azure-signed-url": [
-            f"https://harbor.blob.core.windows.net/a/b.csv?sv=2024-01-01&se=2030-01-01&{'sig'}={some(ALNUM, 43)}%3D"
+            "https://harbor.blob.core.windows.net/a/b.csv?sv=2024-01-01&se=2030-01-01"
+            f"&{'sig'}={some(ALNUM, 43)}%3D"
         ],
         "azure-devops-token": [some(ALNUM, 76) + "AZ" + "DO" + some(ALNUM, 4)],
         "alibaba-access-key": ["LT" + "AI" + some(ALNUM, 20)],
@@ -61,6 +85,12 @@ def made(rule: str) -> list[str]:
         "supabase-key": ["sb" + "p_" + some(HEX, 40), "sb_" + "secret_" + some(WORD, 31)],
         "planetscale-token": ["psc" + "ale_pw_" + some(WORD, 43)],
         "databricks-token": ["da" + "pi" + some(HEX, 32)],
+    }
+
+
+def _code_hosting_samples(generator: SecretGenerator) -> Samples:
+    some = generator.some
+    return {
         "github-token": [f"gh{letter}_{some(ALNUM, 36)}" for letter in "pousr"],
         "github-fine-grained-token": ["github" + "_pat_" + some(ALNUM, 22) + "_" + some(ALNUM, 59)],
         "gitlab-token": ["gl" + "pat-" + some(WORD, 20), "gl" + "rt-" + some(WORD, 20)],
@@ -78,6 +108,12 @@ def made(rule: str) -> list[str]:
         "circleci-token": ["CCI" + "PAT_" + some(ALNUM, 22) + "_" + some(HEX, 40)],
         "buildkite-token": ["bk" + "ua_" + some(HEX, 40)],
         "sonar-token": ["sq" + "p_" + some(HEX, 40)],
+    }
+
+
+def _messaging_samples(generator: SecretGenerator) -> Samples:
+    some, uuid = generator.some, generator.uuid
+    return {
         "slack-token": [
             "xo" + "xb-" + f"{some(string.digits, 12)}-{some(string.digits, 12)}-{some(ALNUM, 24)}"
         ],
@@ -93,7 +129,8 @@ def made(rule: str) -> list[str]:
             f"https://disc{'ord'}.com/api/webhooks/{some('123456789', 18)}/{some(WORD, 68)}"
         ],
         "teams-webhook": [
-            f"https://harbor.web{'hook'}.office.com/webhookb2/{uuid()}@{uuid()}/IncomingWebhook/{some(HEX, 32)}/{uuid()}"
+            f"https://harbor.web{'hook'}.office.com/webhookb2/{uuid()}@{uuid()}"
+            f"/IncomingWebhook/{some(HEX, 32)}/{uuid()}"
         ],
         "telegram-token": [some("123456789", 10) + ":A" + "A" + some(WORD, 33)],
         "twilio-key": ["S" + "K" + some(HEX, 32)],
@@ -102,6 +139,12 @@ def made(rule: str) -> list[str]:
         "mailchimp-key": [some(HEX, 32) + "-u" + "s12"],
         "brevo-key": ["xkey" + f"sib-{some(HEX, 64)}-{some(ALNUM, 16)}"],
         "resend-key": ["r" + f"e_{some(ALNUM, 8)}_{some(ALNUM, 24)}"],
+    }
+
+
+def _payment_samples(generator: SecretGenerator) -> Samples:
+    some, uuid = generator.some, generator.uuid
+    return {
         "stripe-key": [
             f"{kind}_{mode}_{some(ALNUM, 24)}" for kind in ("sk", "rk") for mode in ("live", "test")
         ],
@@ -113,6 +156,12 @@ def made(rule: str) -> list[str]:
         "easypost-key": ["EZ" + "AK" + some(ALNUM, 54)],
         "shippo-token": ["shippo" + "_live_" + some(HEX, 40)],
         "flutterwave-key": ["FLW" + "SECK-" + some(HEX, 32) + "-X"],
+    }
+
+
+def _language_model_samples(generator: SecretGenerator) -> Samples:
+    some = generator.some
+    return {
         "anthropic-key": ["sk-" + "ant-api03-" + some(WORD, 93) + "AA"],
         "openrouter-key": ["sk-" + "or-v1-" + some(HEX, 64)],
         "openai-key": ["sk" + "-" + some(ALNUM, 48), "sk" + "-proj-" + some(WORD, 120)],
@@ -125,6 +174,12 @@ def made(rule: str) -> list[str]:
         "tavily-key": ["tv" + "ly-dev-" + some(ALNUM, 32)],
         "langsmith-key": ["ls" + f"v2_pt_{some(HEX, 32)}_{some(HEX, 10)}"],
         "pinecone-key": ["pc" + "sk_" + some(WORD, 70)],
+    }
+
+
+def _workplace_samples(generator: SecretGenerator) -> Samples:
+    some, uuid = generator.some, generator.uuid
+    return {
         "notion-token": ["nt" + "n_" + some(ALNUM, 46), "secret" + "_" + some(ALNUM, 43)],
         "linear-key": ["lin" + "_api_" + some(ALNUM, 40)],
         "airtable-token": ["pa" + f"t{some(ALNUM, 14)}.{some(HEX, 64)}"],
@@ -138,6 +193,12 @@ def made(rule: str) -> list[str]:
         "facebook-token": ["EA" + "AC" + some(ALNUM, 160)],
         "twitter-bearer": ["A" * 22 + some(ALNUM, 80)],
         "contentful-token": ["CF" + "PAT-" + some(WORD, 43)],
+    }
+
+
+def _operations_samples(generator: SecretGenerator) -> Samples:
+    some, uuid = generator.some, generator.uuid
+    return {
         "newrelic-key": ["NR" + "AK-" + some(UPPER, 27)],
         "grafana-token": [
             "gl" + "c_" + some(BASE64, 60),
@@ -155,6 +216,12 @@ def made(rule: str) -> list[str]:
         "tailscale-key": ["ts" + f"key-auth-{some(ALNUM, 12)}-{some(ALNUM, 32)}"],
         "prefect-key": ["pn" + "u_" + some(ALNUM, 36)],
         "knowloom-key": ["know" + f"loom_{some(HEX, 8)}_{some(WORD, 43)}"],
+    }
+
+
+def _private_key_samples(generator: SecretGenerator) -> Samples:
+    some, pem = generator.some, generator.pem
+    return {
         "private-key": [
             *(pem(f"{kind}PRIVATE KEY") for kind in ("", "RSA ", "EC ", "ENCRYPTED ")),
             pem("RSA PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233\n\n"),
@@ -167,6 +234,12 @@ def made(rule: str) -> list[str]:
         "pgp-private-key": [pem("PGP PRIVATE KEY BLOCK", "Version: GnuPG v2\n\n")],
         "age-key": ["AGE-SECRET" + "-KEY-1" + some(BECH32, 58)],
         "jwt": [f"ey{'J'}{some(ALNUM, 34)}.eyJ{some(ALNUM, 60)}.{some(WORD, 43)}"],
+    }
+
+
+def _connection_samples(generator: SecretGenerator) -> Samples:
+    some, key = generator.some, generator.key
+    return {
         "connection-string": [
             *(
                 f"{scheme}://harbor:{some(ALNUM, 9)}@db.harbor.internal/orders"
@@ -180,14 +253,22 @@ def made(rule: str) -> list[str]:
             f"see http://maya:{some(LOWER, 8)}@10.0.0.4:8080/",
         ],
         "connection-settings": [
-            f"Server=db.harbor.internal;Database=orders;User Id=app;{'Pass'}word={some(string.ascii_lowercase, 9)};Encrypt=true",
-            f"host=db dbname=orders user=app {'pass'}word={some(string.ascii_lowercase, 9)} sslmode=require",
+            "Server=db.harbor.internal;Database=orders;User Id=app;"
+            f"{'Pass'}word={some(string.ascii_lowercase, 9)};Encrypt=true",
+            "host=db dbname=orders user=app "
+            f"{'pass'}word={some(string.ascii_lowercase, 9)} sslmode=require",
         ],
         "authorization-header": [
             f"{'Author'}ization: Bearer {key}",
             f"-H '{'author'}ization: Basic {some(ALNUM, 20)}7Z2=='",
         ],
         "curl-password": [f"curl -s -u maya:{some(LOWER, 9)} https://api.harbor.internal/"],
+    }
+
+
+def _assignment_samples(generator: SecretGenerator) -> Samples:
+    some, uuid, password, key = generator.some, generator.uuid, generator.password, generator.key
+    return {
         "command-line-secret": [
             f"tool login --{'pass'}word {password}",
             f"deploy --api-{'key'}={key}",
@@ -215,4 +296,18 @@ def made(rule: str) -> list[str]:
             f"https://harbor.example/hook?access_{'token'}={key}",
         ],
     }
-    return parts[rule]
+
+
+# The order decides which random values each sample gets.
+FAMILIES: list[Callable[[SecretGenerator], Samples]] = [
+    _cloud_samples,
+    _code_hosting_samples,
+    _messaging_samples,
+    _payment_samples,
+    _language_model_samples,
+    _workplace_samples,
+    _operations_samples,
+    _private_key_samples,
+    _connection_samples,
+    _assignment_samples,
+]

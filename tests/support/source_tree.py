@@ -24,7 +24,7 @@ def parse(file: Path) -> ast.Module:
 
 
 def module_name(file: Path) -> str:
-    """The dotted name inside the package: "" for its root, "context.packing" for a module."""
+    """Return the name inside the package: "" for its root, "context.packing" for a module."""
     parts = file.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -34,7 +34,7 @@ def functions(file: Path) -> Iterator[Function]:
 
 
 def imports(file: Path) -> Iterator[str]:
-    """Every module that a file imports: at its top, inside a function, or for type checkers."""
+    """Yield the modules that a file imports, inside functions and for type checkers too."""
     for node in ast.walk(parse(file)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -48,6 +48,6 @@ def imports(file: Path) -> Iterator[str]:
 
 
 def internal_imports(file: Path) -> list[str]:
-    """The package's own modules that a file imports, relative to the package."""
+    """Return the package's own modules that a file imports, relative to the package."""
     names = {name for name in imports(file) if name.split(".")[0] == "knowloom"}
     return sorted(name.removeprefix("knowloom").removeprefix(".") for name in names)

@@ -46,11 +46,11 @@ Serve = Callable[..., tuple[OpenAIChat, FakeLLM]]
 Take = Callable[..., knowloom.Ingested]
 
 
-def say(layers: object = GOOD, **changes: Any) -> Say:
+def say(layers: object = GOOD, **changes: str) -> Say:
     return Say(json.dumps(layers), **changes)
 
 
-def piece(**changes: Any) -> dict[str, Any]:
+def piece(**changes: object) -> dict[str, Any]:
     return {**PIECE, **changes}
 
 

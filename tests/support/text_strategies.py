@@ -1,4 +1,4 @@
-"""Hypothesis strategies of hostile texts and items, and the headings that a Markdown parser sees."""
+"""Hypothesis strategies of hostile texts and items, and a parser of Markdown headings."""
 
 from __future__ import annotations
 

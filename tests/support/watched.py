@@ -1,4 +1,4 @@
-"""What is asked of a knowloom file."""
+"""A log of the SQL statements of a store."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from knowloom.stores.sqlite.store import SqliteStore
 
 
 def statements(store: SqliteStore) -> list[str]:
-    """Every statement that the store's reader runs from now on."""
-    seen: list[str] = []
+    """Return a list that grows by each statement that the store's reader runs from now on."""
+    executed: list[str] = []
     with store.reading() as reader:
-        reader.connection.exec_trace = lambda _, sql, __: seen.append(sql) is None
-    return seen
+        reader.connection.exec_trace = lambda _, sql, __: executed.append(sql) is None
+    return executed
