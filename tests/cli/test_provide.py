@@ -1,4 +1,4 @@
-"""The provider from a shell, over HTTP, and in the example of an agent."""
+"""The provider on the command line, over HTTP, and in an example agent."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def client(kb, keyring=None):
 
 
 class TestCommand:
-    def test_it_prints_what_the_provider_gives(self, file, kb):
+    def test_the_output_is_that_of_the_provider(self, file, kb):
         options = (
             QUESTION,
             "--entity",
@@ -62,33 +62,33 @@ class TestCommand:
             "--now",
             NOW,
         )
-        shown = json.loads(run(file, *options, "--json").stdout)
+        result = json.loads(run(file, *options, "--json").stdout)
         provision = knowloom.Provider(
             kb, entity_id="user:maya", spaces=["support"], max_tokens=300
         ).provide(QUESTION, now=NOW)
-        assert shown["sections"] == dict(provision.sections) and list(shown["sections"]) == list(
+        assert result["sections"] == dict(provision.sections) and list(result["sections"]) == list(
             provision.sections
         )
-        assert (shown["tokens"], shown["token_counter"]) == (
+        assert (result["tokens"], result["token_counter"]) == (
             provision.tokens,
             "cl100k_base",
         ) and provision.tokens <= 300
         assert (
-            {row["id"] for row in shown["left_out"]}
+            {row["id"] for row in result["left_out"]}
             == {row.id for row in provision.left_out}
             != set()
         )
 
     def test_a_table_shows_every_section(self, file):
-        shown = run(file, QUESTION, "--space", "support", "--space", "shared").stdout
+        output = run(file, QUESTION, "--space", "support", "--space", "shared").stdout
         assert (
-            "organisation: Harbor & Pine" in shown
-            and "How to process a refund" in shown
-            and "tokens (cl100k_base)" in shown
+            "organisation: Harbor & Pine" in output
+            and "How to process a refund" in output
+            and "tokens (cl100k_base)" in output
         )
 
-    def test_one_text_is_printed_as_it_is(self, file, kb):
-        shown = run(
+    def test_a_single_text_is_printed_unchanged(self, file, kb):
+        output = run(
             file,
             QUESTION,
             "--space",
@@ -100,7 +100,7 @@ class TestCommand:
             NOW,
         ).stdout
         assert (
-            shown
+            output
             == knowloom.Provider(kb, entity_id="user:maya", spaces=["support"]).text(
                 QUESTION, now=NOW
             )
@@ -115,7 +115,7 @@ class TestCommand:
         )
 
     @pytest.mark.parametrize(
-        ("wrong", "status", "says"),
+        ("invalid", "status", "message"),
         [
             (("--top-k", "0"), 1, "top_k must be an integer from 1"),
             (("--depth", "11"), 1, "graph_traversal_depth must be"),
@@ -124,13 +124,13 @@ class TestCommand:
             (("--space", "moon"), 1, "unknown space 'moon'"),
         ],
     )
-    def test_bad_options_end_with_one_line(self, file, wrong, status, says):
-        result = run(file, QUESTION, "--space", "support", *wrong)
-        assert result.exit_code == status and says in result.stderr
+    def test_invalid_options_are_rejected(self, file, invalid, status, message):
+        result = run(file, QUESTION, "--space", "support", *invalid)
+        assert result.exit_code == status and message in result.stderr
 
 
 class TestRoute:
-    def test_it_answers_what_the_provider_gives(self, kb):
+    def test_the_response_is_that_of_the_provider(self, kb):
         with client(kb) as http:
             answer = http.post(
                 "/api/provide",
@@ -171,7 +171,7 @@ class TestRoute:
             and "context" not in capped["sections"]
         )
 
-    def test_a_key_reads_only_its_own_spaces(self, kb, tmp_path):
+    def test_a_key_reads_only_its_spaces(self, kb, tmp_path):
         keyring = Keyring(tmp_path / "keys.json")
         _, secret = keyring.add(
             "reader",
@@ -196,7 +196,7 @@ class TestRoute:
             )
 
     @pytest.mark.parametrize(
-        "wrong",
+        "invalid",
         [
             {"spaces": []},
             {"top_k": 0},
@@ -207,21 +207,21 @@ class TestRoute:
             {"graph_traversal_depth": 11},
         ],
     )
-    def test_bad_fields_are_refused(self, kb, wrong):
+    def test_invalid_fields_are_rejected(self, kb, invalid):
         with client(kb) as http:
-            answer = http.post("/api/provide", json={"query": "x", "spaces": ["support"]} | wrong)
-        assert answer.status_code == 422 and next(iter(wrong)) in answer.json()["detail"]
+            answer = http.post("/api/provide", json={"query": "x", "spaces": ["support"]} | invalid)
+        assert answer.status_code == 422 and next(iter(invalid)) in answer.json()["detail"]
 
-    def test_the_example_of_the_description_is_accepted(self, kb):
+    def test_the_example_of_the_schema_is_accepted(self, kb):
         with client(kb) as http:
             schema = http.get("/openapi.json").json()["components"]["schemas"]["ProvideRequest"]
             assert http.post("/api/provide", json=schema["examples"][0]).status_code == 200
 
 
-def test_the_agent_of_the_example_acts_on_what_the_expert_said():
+def test_the_example_agent_follows_the_rules_of_the_expert():
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, str(ROOT / "examples" / "agent_loop.py")]
-    shown = [
+    outputs = [
         subprocess.run(
             command,
             env={**environment, "PYTHONHASHSEED": seed},
@@ -231,16 +231,16 @@ def test_the_agent_of_the_example_acts_on_what_the_expert_said():
         ).stdout
         for seed in ("1", "2")
     ]
-    assert shown[0] == shown[1]
-    steps = [line for line in shown[0].splitlines() if line.startswith("== ")]
+    assert outputs[0] == outputs[1]
+    steps = [line for line in outputs[0].splitlines() if line.startswith("== ")]
     assert [line.split(".")[0] for line in steps] == [f"== {number}" for number in range(1, 11)]
-    prompt = shown[0].partition("== 9.")[2].partition("== 10.")[0]
+    prompt = outputs[0].partition("== 9.")[2].partition("== 10.")[0]
     assert (
         "# Rules to obey\n"
         "[procedure] Freeze the seller's payout before refunding a marketplace order\n" in prompt
     )
     assert (
-        shown[0]
+        outputs[0]
         .rstrip()
         .endswith("1. Freeze the seller's payout. 2. Refund order 4711. 3. Tell the customer.")
     )

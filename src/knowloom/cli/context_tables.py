@@ -83,7 +83,7 @@ def render_chosen(context: Context, ids: Sequence[str] = ()) -> RenderableType:
             )
     if table.row_count:
         return table
-    return Text("Nothing in the text" + (" of what was asked about" if ids else ""), "yellow")
+    return Text(f"None of {'these' if ids else 'the'} items is in the text", "yellow")
 
 
 def render_left_out(
@@ -95,7 +95,7 @@ def render_left_out(
         key=lambda row: (-row.hit.score, row.hit.item.id, row.fragment),
     )
     if not rows:
-        return Text("Nothing was left out" + (" of what was asked about" if ids else ""), "dim")
+        return Text(f"None of {'these' if ids else 'the'} items was left out", "dim")
     table = create_table(
         id_column((row.hit for row in rows[:max_rows]), "Not in the text"),
         "part",

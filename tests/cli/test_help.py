@@ -1,0 +1,127 @@
+"""Help and documentation: complete, and with examples that run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from cli_runs import run
+from knowloom.cli.main import cli
+from knowloom.formats.layout import FORMATS
+from paths import ROOT
+
+DOCS = (ROOT / "docs" / "cli.md").read_text("utf-8")
+
+
+COMMANDS = {
+    name: command for name, command in cli.commands.items() if not isinstance(command, click.Group)
+} | {
+    f"{name} {below}": command
+    for name, group in cli.commands.items()
+    if isinstance(group, click.Group)
+    for below, command in group.commands.items()
+}
+
+
+NOT_RUN = (
+    "knowloom serve",
+    "knowloom keys revoke 1a2b3c4d",
+    "knowloom ingest",
+    "knowloom replay",
+)  # they need a server, an existing key or an LLM
+
+
+def examples(text: str, indent: int) -> list[str]:
+    return re.findall(rf"^ {{{indent}}}(knowloom .+)$", text, re.M)
+
+
+HELP_EXAMPLES = [
+    line for command in COMMANDS.values() for line in examples(command.epilog or "", 2)
+] + examples(cli.help or "", 2)
+
+
+DOCS_EXAMPLES = [
+    line for block in re.findall(r"```sh\n(.*?)```", DOCS, re.S) for line in examples(block, 0)
+]
+
+
+class TestHelp:
+    def test_help_lists_every_command_and_three_examples(self) -> None:
+        output = run("--help").stdout
+        assert len(examples(output, 4)) == 3
+        assert all(re.search(rf"^  {name} +\S", output, re.M) for name in cli.commands)
+
+    def test_no_summary_of_a_command_is_cut(self) -> None:
+        assert "..." not in run("--help").stdout.partition("Commands:")[2]
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_every_command_has_examples(self, name: str) -> None:
+        result = run(*name.split(), "--help")
+        assert result.exit_code == 0
+        assert (
+            1
+            <= sum(line.startswith(f"knowloom {name}") for line in examples(result.stdout, 4))
+            <= 2
+        )
+
+    def test_the_help_of_format_names_every_format(self) -> None:
+        assert all(name in run("context", "--help").stdout for name in FORMATS)
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            line
+            for line in dict.fromkeys([*HELP_EXAMPLES, *DOCS_EXAMPLES])
+            if not line.startswith(NOT_RUN)
+        ],
+    )
+    def test_every_example_runs(
+        self, line: str, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> None:
+        needs_embedder = line.startswith("knowloom embed")
+        source = request.getfixturevalue("embedded_store" if needs_embedder else "keyword_store")
+        file = shutil.copy(source, tmp_path / "knowledge.db")
+        _, *args = shlex.split(line.partition(" > ")[0])
+        result = run(*args, db=file, embedder="minilm" if needs_embedder else "none")
+        assert result.exit_code == 0, result.output
+        assert result.stdout
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_the_docs_describe_every_command_and_option(self, name: str) -> None:
+        section = re.search(rf"^## knowloom {name}\n(.*?)(?=^## |\Z)", DOCS, re.S | re.M)
+        shared = re.search(r"^## Options of every command\n(.*?)(?=^## )", DOCS, re.S | re.M)
+        assert section and shared, f"docs/cli.md has no part about {name}"
+        documented = re.findall(
+            r"--?[a-z][a-z-]*", re.sub(r"```.*?```", "", section[1] + shared[1], flags=re.S)
+        )
+        options = [
+            opt
+            for param in COMMANDS[name].params
+            if isinstance(param, click.Option)
+            for opt in param.opts
+        ]
+        assert set(options) <= set(documented)
+
+    def test_the_version_is_that_of_the_package(self) -> None:
+        import knowloom
+
+        assert run("--version").stdout == f"knowloom {knowloom.__version__}\n"
+
+    def test_the_demo_runs_from_any_folder(self, tmp_path: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path)}
+        completed = subprocess.run(
+            [sys.executable, ROOT / "examples" / "demo.py"],
+            env=environment,
+            capture_output=True,
+            timeout=60,
+        )
+        assert (completed.returncode, completed.stderr) == (0, b"")
+        assert completed.stdout.decode().count("of 600 (cl100k_base)") == 2

@@ -1,0 +1,77 @@
+"""The command search."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from cli_runs import run, run_json
+
+
+class TestSearching:
+    def test_keywords_and_vectors_are_combined(self, embedded_store: Path) -> None:
+        result = run(
+            "search 'refund over 100 dollars' --space support", db=embedded_store, embedder="minilm"
+        )
+        assert re.search(
+            r"█.* \.\d\d +who-approves-refund-over-100 +faq .*hybrid +\.\d\d +\.\d\d", result.stdout
+        )
+        assert result.stderr == ""
+
+    def test_every_filter_reaches_the_engine(self, store: Path) -> None:
+        filters = "--kind node --type faq --type playbook --exclude-type playbook "
+        filters += "--tag refunds --limit 3 --mode bm25 --min-score 0.01"
+        hits = run_json("search refund --space support", *filters.split(), db=store)["hits"]
+        assert len(hits) == 3
+        assert all(
+            hit["item"]["type"] == "faq" and "refunds" in hit["item"]["tags"] for hit in hits
+        )
+
+    def test_times_subjects_and_confidence_are_filters_too(self, store: Path) -> None:
+        hits = run_json("search 'kestrel warranty' --space shared --limit 50", db=store)["hits"]
+        about = run_json(
+            "search 'kestrel warranty' --space shared --subject kestrel-2-tent "
+            "--min-confidence 0.1",
+            db=store,
+        )["hits"]
+        early = run_json(
+            "search 'kestrel warranty' --space shared --created-to 2020-01-01", db=store
+        )["hits"]
+        late = run_json(
+            "search 'kestrel warranty' --space shared --created-from 2090-01-01", db=store
+        )["hits"]
+        assert 0 < len(about) < len(hits)
+        assert early == late == []
+
+    def test_as_of_shows_the_state_of_another_day(self, store: Path) -> None:
+        result = run_json("search 'refund approval' --space support --as-of 2025-01-15", db=store)
+        ids = [hit["item"]["id"] for hit in result["hits"]]
+        assert ids[0] == "refund-approval-limit-2024"
+        assert "refund-approval-limits" not in ids
+
+    def test_no_hits_is_not_an_error(self, store: Path) -> None:
+        result = run("search zyzzyva --space support", db=store)
+        assert (result.exit_code, result.stdout) == (0, "nothing found\n")
+
+    def test_a_keyword_search_warns_if_there_are_vectors(self, embedded_store: Path) -> None:
+        result = run("search refund --space support", db=embedded_store)
+        assert result.stderr.startswith("warning: search vectors: words only")
+        assert run_json("search refund --space support", db=embedded_store)["notes"]
+
+    def test_user_text_is_never_markup(self) -> None:
+        title = "[bold]loud[/bold] :smile: \x1b[2J"
+        added = run("add --space s --id '[red]x' --text word", "--title", title)
+        assert added.stdout == "added: [red]x in s\n"
+        output = run("search word --space s").stdout + run("get '[red]x' --space s").stdout
+        assert "[red]x" in output
+        assert "[bold]loud[/bold] :smile:" in output
+        assert "\x1b" not in output
+
+    def test_very_long_ids_are_never_cut(self) -> None:
+        long = "".join(f"part-{number}-" for number in range(20))
+        run("add --space s", "--id", long, "--text", "word")
+        header, *lines = run("search word --space s").stdout.splitlines()
+        assert (
+            "".join(line[header.index("id") : header.index("type")].strip() for line in lines)
+            == long
+        )
