@@ -68,11 +68,17 @@ def harbor() -> Iterator[tuple[Engine, Client]]:
             yield engine, client
 
 
-def same(answer: knowloom.GraphAnswer) -> knowloom.GraphAnswer:
-    """Remove the timings and reduce what was left out to its names."""
+def comparable(answer: knowloom.GraphAnswer) -> knowloom.GraphAnswer:
+    """Remove the timings and reduce what was omission out to its names."""
     left_out = tuple(
-        (left.hit.item.id, left.hit.item.space, left.reason, left.fragment, left.tokens)
-        for left in answer.left_out
+        (
+            omission.hit.item.id,
+            omission.hit.item.space,
+            omission.reason,
+            omission.fragment,
+            omission.tokens,
+        )
+        for omission in answer.left_out
     )
     return replace(answer, stats=replace(answer.stats, timings={}), left_out=left_out)
 
@@ -106,30 +112,30 @@ REQUESTS: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "about", "options"), REQUESTS, ids=str)
+@pytest.mark.parametrize(("call", "subject", "options"), REQUESTS, ids=str)
 def test_a_graph_context_is_the_same(
-    harbor: tuple[Engine, Client], call: str, about: Any, options: dict[str, Any]
+    harbor: tuple[Engine, Client], call: str, subject: Any, options: dict[str, Any]
 ) -> None:
-    here, there = (
-        getattr(GraphContext(kb, ["shared"]), call)(about, now=NOW, **options) for kb in harbor
+    local, remote = (
+        getattr(GraphContext(kb, ["shared"]), call)(subject, now=NOW, **options) for kb in harbor
     )
     assert (
-        same(here) == same(there)
-        and here.text
-        and here.shown == there.shown
-        and there.stats.timings
+        comparable(local) == comparable(remote)
+        and local.text
+        and local.shown == remote.shown
+        and remote.stats.timings
     )
-    assert here.digest == there.digest
+    assert local.digest == remote.digest
 
 
-def test_axioms_come_back_with_their_rules(harbor: tuple[Engine, Client]) -> None:
-    here, there = (GraphContext(kb, ["shared"]).for_query("Gangway", now=NOW) for kb in harbor)
-    assert here.axioms == there.axioms and any(
-        rule.when for axiom in there.axioms for rule in axiom.rules
+def test_axioms_are_returned_with_their_rules(harbor: tuple[Engine, Client]) -> None:
+    local, remote = (GraphContext(kb, ["shared"]).for_query("Gangway", now=NOW) for kb in harbor)
+    assert local.axioms == remote.axioms and any(
+        rule.when for axiom in remote.axioms for rule in axiom.rules
     )
 
 
-def test_options_of_the_object_are_those_of_its_requests(harbor: tuple[Engine, Client]) -> None:
+def test_the_options_of_the_object_apply_to_its_requests(harbor: tuple[Engine, Client]) -> None:
     graph = GraphContext(
         harbor[1], ["shared"], knowloom.GraphOptions(max_entities=1, relationship_depth=0)
     ).for_query("Gangway")
@@ -144,10 +150,10 @@ def test_a_supplied_vector_is_sent() -> None:
         )
         with serving(engine) as url, Client(url) as client:
             options = {"vector": [1.0, 0.0], "mode": "vector", "ranker": "signals", "now": NOW}
-            here, there = (
+            local, remote = (
                 GraphContext(kb, ["s"]).for_query("omega", **options) for kb in (engine, client)
             )
-            assert same(here) == same(there) and there.entities[0].item.id == "b"
+            assert comparable(local) == comparable(remote) and remote.entities[0].item.id == "b"
             with pytest.raises(Invalid, match="vector requires a query or a document"):
                 client.graph(spaces=["s"], entities=["a"], vector=[1.0, 0.0])
 
@@ -187,26 +193,28 @@ def test_unsupported_requests_are_rejected(harbor: tuple[Engine, Client]) -> Non
 def test_an_assembly_is_the_same(harbor: tuple[Engine, Client], options: dict[str, Any]) -> None:
     from knowloom.capabilities.assembler.strategies import build_assembler
 
-    here = build_assembler(harbor[0], {}).assemble(
+    local = build_assembler(harbor[0], {}).assemble(
         "How are gift cards refunded?", now=NOW, **options
     )
-    there = harbor[1].assemble("How are gift cards refunded?", now=NOW, **options)
+    remote = harbor[1].assemble("How are gift cards refunded?", now=NOW, **options)
     plain = [
         replace(
             assembly,
             timings={},
-            left_out=tuple((left.hit.item.id, left.reason) for left in assembly.left_out),
+            left_out=tuple(
+                (omission.hit.item.id, omission.reason) for omission in assembly.left_out
+            ),
         )
-        for assembly in (here, there)
+        for assembly in (local, remote)
     ]
     assert plain[0] == plain[1]
     assert (
         harbor[1].assemble(AssemblyRequest("How are gift cards refunded?", now=NOW, **options)).text
-        == here.text
+        == local.text
     )
 
 
-def test_strategies_are_changed_by_name(harbor: tuple[Engine, Client]) -> None:
+def test_strategies_are_configured_by_name(harbor: tuple[Engine, Client]) -> None:
     assembly = harbor[1].assemble(
         "refund", spaces=("support",), strategies={"retrieval": {"enabled": False}}
     )
@@ -220,7 +228,7 @@ def test_strategies_are_changed_by_name(harbor: tuple[Engine, Client]) -> None:
     ):
         with pytest.raises(Invalid, match=message):
             harbor[1].assemble("refund", strategies=wrong)
-    with pytest.raises(Invalid, match="does not lie within"):
+    with pytest.raises(Invalid, match="selection must be a range within"):
         harbor[1].assemble("refund", document="short", selection=(2, 99))
     with pytest.raises(Invalid, match="unknown option 'cake'"):
         harbor[1].assemble("refund", cake=1)
@@ -235,26 +243,26 @@ def test_a_provision_is_the_same(harbor: tuple[Engine, Client]) -> None:
         "max_tokens": 600,
         "top_k": 5,
     }
-    here = knowloom.Provider(harbor[0], **options).provide(
+    local = knowloom.Provider(harbor[0], **options).provide(
         "How do I process a refund request?", now=NOW
     )
-    there = harbor[1].provide("How do I process a refund request?", now=NOW, **options)
-    assert (here.sections, here.tokens, here.token_counter, here.left_out, here.degraded) == (
-        there.sections,
-        there.tokens,
-        there.token_counter,
-        there.left_out,
-        there.degraded,
+    remote = harbor[1].provide("How do I process a refund request?", now=NOW, **options)
+    assert (local.sections, local.tokens, local.token_counter, local.left_out, local.degraded) == (
+        remote.sections,
+        remote.tokens,
+        remote.token_counter,
+        remote.left_out,
+        remote.degraded,
     )
-    assert [hit.item.key for hit in here.retrieval.pieces] == [
-        hit.item.key for hit in there.retrieval.pieces
+    assert [hit.item.key for hit in local.retrieval.pieces] == [
+        hit.item.key for hit in remote.retrieval.pieces
     ]
-    assert [(relation.type, relation.score) for relation in here.retrieval.graph_context] == [
-        (relation.type, relation.score) for relation in there.retrieval.graph_context
+    assert [(relation.type, relation.score) for relation in local.retrieval.graph_context] == [
+        (relation.type, relation.score) for relation in remote.retrieval.graph_context
     ]
 
 
-def test_a_provision_asks_for_a_lower_tier(harbor: tuple[Engine, Client]) -> None:
+def test_a_provision_can_request_a_lower_tier(harbor: tuple[Engine, Client]) -> None:
     with pytest.raises(Forbidden, match="the provider needs tier"):
         harbor[1].provide("refund", spaces=["support"], tier="core")
 
@@ -266,11 +274,11 @@ def test_a_check_is_the_same(harbor: tuple[Engine, Client]) -> None:
     )
 
 
-def test_the_tier_of_the_key_is_in_force(tmp_path: Path) -> None:
+def test_the_tier_of_the_key_applies(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path / "keys.json")
-    secret = keyring.add("one", reads=["*"], writes=[], role="viewer", tier="writer_pro", now=NOW)[
-        1
-    ]
+    secret = keyring.add(
+        "reader", reads=["*"], writes=[], role="viewer", tier="writer_pro", now=NOW
+    )[1]
     with knowloom.open("memory:", embedder=None) as engine:
         engine.add(
             [Item("a", "s", Kind.ENTITY, "T", "alpha"), Item("b", "s", Kind.ENTITY, "T", "beta")],
@@ -288,5 +296,5 @@ def test_the_tier_of_the_key_is_in_force(tmp_path: Path) -> None:
                     call()
 
 
-def test_stats_are_counted_there(harbor: tuple[Engine, Client]) -> None:
+def test_statistics_come_from_the_server(harbor: tuple[Engine, Client]) -> None:
     assert GraphContext(harbor[1], ["shared"]).for_query("Gangway").stats != Stats()

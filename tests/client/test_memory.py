@@ -1,4 +1,4 @@
-"""Memory over a client gives what memory over the engine gives."""
+"""Memory over a client returns the same values as over an engine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def kb() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def here(kb: Engine) -> Memory:
+def local(kb: Engine) -> Memory:
     return Memory(kb, "maya")
 
 
 @pytest.fixture
-def there(kb: Engine) -> Iterator[RemoteMemory]:
+def remote(kb: Engine) -> Iterator[RemoteMemory]:
     with serving(kb) as url, Client(url) as client:
         yield client.memory("maya")
 
@@ -61,13 +61,13 @@ def remember_three(memory: RemoteMemory) -> list[knowloom.Remembered]:
 
 
 def without_hits(results: Any) -> Any:
-    def bare(result: SearchResult) -> SearchResult:
+    def without_hit(result: SearchResult) -> SearchResult:
         return replace(result, hit=None)
 
     return (
-        [bare(result) for result in results]
+        [without_hit(result) for result in results]
         if isinstance(results, list)
-        else replace(results, memories=tuple(bare(result) for result in results.memories))
+        else replace(results, memories=tuple(without_hit(result) for result in results.memories))
     )
 
 
@@ -88,72 +88,74 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
-def test_stored_memories_are_those_of_the_engine(here: Memory, there: RemoteMemory) -> None:
-    first, second, third = remember_three(there)
-    assert here.get([second.id, third.id]) == [second, third]
+def test_stored_memories_are_those_of_the_engine(local: Memory, remote: RemoteMemory) -> None:
+    first, second, third = remember_three(remote)
+    assert local.get([second.id, third.id]) == [second, third]
     assert (second.pinned, second.metadata, third.conversation) == (
         True,
         {"speaker": "Bob", "cups": 2},
         None,
     )
-    assert here.get(first.id)[0].superseded_by == third.id
+    assert local.get(first.id)[0].superseded_by == third.id
     assert (
-        there.forget([first.id, "nobody"]),
-        there.forget(second.id),
-        here.get([first.id, second.id]),
+        remote.forget([first.id, "nobody"]),
+        remote.forget(second.id),
+        local.get([first.id, second.id]),
     ) == (1, 1, [])
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_a_search_finds_the_same(
-    here: Memory, there: RemoteMemory, options: dict[str, Any]
+def test_search_results_are_the_same(
+    local: Memory, remote: RemoteMemory, options: dict[str, Any]
 ) -> None:
-    remember_three(there)
-    results = there.search("Where does Ada live?", now=NOW, **options)
+    remember_three(remote)
+    results = remote.search("Where does Ada live?", now=NOW, **options)
     assert results and results == without_hits(
-        here.search("Where does Ada live?", now=NOW, **options)
+        local.search("Where does Ada live?", now=NOW, **options)
     )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_context_and_its_preview_are_the_same(
-    here: Memory, there: RemoteMemory, shape: dict[str, Any]
+    local: Memory, remote: RemoteMemory, shape: dict[str, Any]
 ) -> None:
-    remember_three(there)
-    assert there.build_context("Ada", now=NOW, **shape) == without_hits(
-        here.build_context("Ada", now=NOW, **shape)
+    remember_three(remote)
+    assert remote.build_context("Ada", now=NOW, **shape) == without_hits(
+        local.build_context("Ada", now=NOW, **shape)
     )
-    assert there.preview("Ada", now=NOW, **shape) == without_hits(
-        here.preview("Ada", now=NOW, **shape)
+    assert remote.preview("Ada", now=NOW, **shape) == without_hits(
+        local.preview("Ada", now=NOW, **shape)
     )
 
 
-def test_a_supplied_vector_is_used(here: Memory, there: RemoteMemory) -> None:
-    remember_three(there)
+def test_a_supplied_vector_is_used(local: Memory, remote: RemoteMemory) -> None:
+    remember_three(remote)
     vector = Letters().embed(["tea"])[0].tolist()
-    assert there.search_by_vector(vector, now=NOW) == without_hits(
-        here.search_by_vector(vector, now=NOW)
+    assert remote.search_by_vector(vector, now=NOW) == without_hits(
+        local.search_by_vector(vector, now=NOW)
     )
-    assert there.build_context_by_vector(vector, now=NOW) == without_hits(
-        here.build_context_by_vector(vector, now=NOW)
+    assert remote.build_context_by_vector(vector, now=NOW) == without_hits(
+        local.build_context_by_vector(vector, now=NOW)
     )
-    assert there.preview_by_vector(vector, now=NOW) == without_hits(
-        here.preview_by_vector(vector, now=NOW)
+    assert remote.preview_by_vector(vector, now=NOW) == without_hits(
+        local.preview_by_vector(vector, now=NOW)
     )
 
 
 @pytest.mark.parametrize(
     "wrong", [{"colour": 1}, {"ranker": len}, {"limit": 0}, {"template": "none"}]
 )
-def test_what_makes_no_sense_is_refused(there: RemoteMemory, wrong: dict[str, Any]) -> None:
-    remember_three(there)
+def test_invalid_options_are_rejected(remote: RemoteMemory, wrong: dict[str, Any]) -> None:
+    remember_three(remote)
     with pytest.raises(Invalid):
-        there.build_context("Ada", **wrong)
+        remote.build_context("Ada", **wrong)
 
 
 def test_a_key_sees_only_its_workspaces(kb: Engine, tmp_path: Any) -> None:
     keyring = Keyring(tmp_path / "keys.json")
-    _, secret = keyring.add("one", reads=(), writes=("maya",), role="editor", tier="teams", now=NOW)
+    _, secret = keyring.add(
+        "writer", reads=(), writes=("maya",), role="editor", tier="teams", now=NOW
+    )
     with serving(kb, keyring) as url, Client(url, key=secret) as client:
         client.memory("maya").remember("Ada drinks tea")
         with pytest.raises(knowloom.Forbidden):

@@ -36,7 +36,7 @@ from paths import ROOT
 
 ASK = "How do I process a refund request?"
 EXAMPLES = ROOT / "examples"
-SAID = {
+METADATA = {
     "id",
     "space",
     "kind",
@@ -49,7 +49,7 @@ SAID = {
     "why",
     "path",
 }
-MAKERS: dict[str, Callable[..., Any]] = {
+FACTORIES: dict[str, Callable[..., Any]] = {
     name: getattr(knowloom, name)
     for name in (
         "HaystackRetriever",
@@ -93,7 +93,7 @@ def test_llamaindex_gets_the_best_items(kb: Kb) -> None:
         ("/".join(hit.item.key), hit.score) for hit in hits
     ]
     assert nodes[0].text == f"{hits[0].item.title}\n\n{hits[0].item.text}"
-    assert nodes[0].metadata.keys() == SAID
+    assert nodes[0].metadata.keys() == METADATA
     assert nodes[0].metadata["why"].startswith("found by words (bm25 ")
 
 
@@ -104,7 +104,7 @@ def test_llamaindex_with_a_budget_shows_a_model_the_blocks_of_one_context_and_no
     context = kb.context(ASK, spaces=BOTH, max_tokens=500, format="plain", now=NOW)
     assert [node.node.get_content(MetadataMode.LLM) for node in nodes] == blocks(context)
     assert {node.metadata["digest"] for node in nodes} == {context.digest}
-    assert nodes[0].metadata.keys() == SAID | {"part", "form", "tokens", "digest"}
+    assert nodes[0].metadata.keys() == METADATA | {"part", "form", "tokens", "digest"}
 
 
 def test_llamaindex_awaited_and_in_a_query_engine(kb: Kb) -> None:
@@ -135,7 +135,7 @@ def test_haystack_gets_the_best_items(kb: Kb) -> None:
     assert [(document.id, document.score) for document in documents] == [
         ("/".join(hit.item.key), hit.score) for hit in hits
     ]
-    assert documents[0].meta.keys() == SAID
+    assert documents[0].meta.keys() == METADATA
     assert len(retrieve(knowloom.HaystackRetriever(kb, spaces=BOTH, top_k=2))) == 2
 
 
@@ -173,7 +173,7 @@ def test_haystack_awaited_and_inside_another_retriever(kb: Kb) -> None:
         ),
     ],
 )
-def test_filters_of_haystack_are_those_of_a_search(
+def test_haystack_filters_are_search_filters(
     engine: Engine, filters: dict[str, Any], same: dict[str, Any]
 ) -> None:
     documents = retrieve(knowloom.HaystackRetriever(engine, spaces=BOTH), filters=filters)
@@ -183,7 +183,7 @@ def test_filters_of_haystack_are_those_of_a_search(
     ]
 
 
-def test_filters_of_haystack_only_narrow(engine: Engine) -> None:
+def test_haystack_filters_only_restrict_the_options(engine: Engine) -> None:
     retriever = knowloom.HaystackRetriever(engine, spaces=["support"], types=["faq"])
     assert retriever.run(ASK, where("meta.space", "in", ["support", "finance"])) == retriever.run(
         ASK
@@ -248,14 +248,15 @@ def test_a_pipeline_is_saved_and_loaded_with_a_path(tmp_path: Path) -> None:
     pipeline.add_component(
         "prompt",
         PromptBuilder(
-            "{% for one in documents %}{{ one.content }}{% endfor %}", required_variables="*"
+            "{% for document in documents %}{{ document.content }}{% endfor %}",
+            required_variables="*",
         ),
     )
     pipeline.connect("knowloom.documents", "prompt.documents")
     with pytest.raises(DeserializationError):
         Pipeline.loads(pipeline.dumps())
     again = Pipeline.loads(pipeline.dumps(), allowed_modules=["knowloom.integrations.haystack"])
-    for _ in range(2):  # closed, it opens again
+    for _ in range(2):  # it is reopened after it was closed
         assert again.run({"knowloom": {"query": ASK}})["prompt"]["prompt"] == "".join(
             str(document.content) for document in expected
         )
@@ -306,7 +307,7 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 @pytest.fixture
 def loop() -> Iterator[None]:
-    """For `run_sync`, which would leave one of its own open."""
+    """An event loop for `run_sync`, which would leave its loop open."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield
@@ -336,10 +337,10 @@ def test_pydantic_ai_shows_the_model_a_context_and_the_program_its_sources(kb: K
         assert [
             (source["space"], source["id"], source["score"]) for source in part.metadata["sources"]
         ] == [(*hit.item.key, hit.score) for hit in context.hits]
-        assert part.metadata["sources"][0].keys() > SAID
+        assert part.metadata["sources"][0].keys() > METADATA
 
 
-def test_pydantic_ai_tells_the_model_what_the_tool_is_for(engine: Engine) -> None:
+def test_pydantic_ai_passes_the_description_to_the_model(engine: Engine) -> None:
     tool = knowloom.pydantic_ai_tool(
         engine,
         spaces=BOTH,
@@ -365,14 +366,14 @@ def test_an_error_of_knowloom_ends_a_run_of_pydantic_ai(kb: Kb) -> None:
 
 
 def openai_run(tool: Any, question: str = ASK) -> Any:
-    place = importlib.util.spec_from_file_location(
+    spec = importlib.util.spec_from_file_location(
         "scripted_server", EXAMPLES / "scripted_server.py"
     )
-    assert place and place.loader
-    script = importlib.util.module_from_spec(place)
-    place.loader.exec_module(script)
+    assert spec and spec.loader
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
 
-    async def ran(url: str) -> Any:
+    async def run_agent(url: str) -> Any:
         async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
             return await Runner.run(
                 OpenAIAgent(
@@ -384,7 +385,7 @@ def openai_run(tool: Any, question: str = ASK) -> Any:
             )
 
     with script.scripted_server() as url:
-        return asyncio.run(ran(url))
+        return asyncio.run(run_agent(url))
 
 
 def test_openai_agents_show_the_model_a_context_and_the_program_its_sources(kb: Kb) -> None:
@@ -398,10 +399,10 @@ def test_openai_agents_show_the_model_a_context_and_the_program_its_sources(kb: 
     assert [(source["space"], source["id"], source["score"]) for source in data["sources"]] == [
         (*hit.item.key, hit.score) for hit in context.hits
     ]
-    assert data["sources"][0].keys() > SAID
+    assert data["sources"][0].keys() > METADATA
 
 
-def test_openai_agents_tell_the_model_what_the_tool_is_for(engine: Engine) -> None:
+def test_openai_agents_pass_the_description_to_the_model(engine: Engine) -> None:
     tool = knowloom.openai_agents_tool(
         engine,
         spaces=BOTH,
@@ -434,11 +435,11 @@ def test_an_error_ends_a_run_of_openai_agents_unless_a_handler_is_set(
     assert openai_run(tool).final_output.startswith("unknown space 'nowhere'")
 
 
-# all of them
+# All adapters
 
 
 @pytest.mark.usefixtures("loop")
-def test_what_went_wrong_in_a_context_is_logged_and_told_to_the_program(
+def test_a_degraded_context_is_logged_and_reported_to_the_program(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Engine(open_stores("memory:", {}), Broken()) as kb:
@@ -465,7 +466,7 @@ def test_what_went_wrong_in_a_context_is_logged_and_told_to_the_program(
         assert "out of ink" in caplog.text
 
 
-def test_a_recipe_keeps_its_mode_unless_another_is_asked_for(engine: Engine) -> None:
+def test_a_recipe_keeps_its_mode_unless_one_is_passed(engine: Engine) -> None:
     recipe = [knowloom.Recipe("words", mode="bm25")]
     for options in ({}, {"mode": "hybrid"}):
         nodes = knowloom.LlamaIndexRetriever(
@@ -478,7 +479,7 @@ def test_a_recipe_keeps_its_mode_unless_another_is_asked_for(engine: Engine) -> 
         }
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", FACTORIES)
 def test_invalid_arguments_are_rejected_at_construction(name: str, engine: Engine) -> None:
     for arguments, message in (
         ({"kb": 7}, "kb must be an engine"),
@@ -487,7 +488,7 @@ def test_invalid_arguments_are_rejected_at_construction(name: str, engine: Engin
         ({"max_token": 9}, "unknown option 'max_token'; available: as_of, entity, "),
     ):
         with pytest.raises(Invalid, match=message):
-            MAKERS[name](**({"kb": engine, "spaces": BOTH} | arguments))
+            FACTORIES[name](**({"kb": engine, "spaces": BOTH} | arguments))
 
 
 @pytest.mark.parametrize(
@@ -499,21 +500,19 @@ def test_invalid_arguments_are_rejected_at_construction(name: str, engine: Engin
         ("pydantic_ai_tool", "pydantic_ai", "pydantic-ai"),
     ],
 )
-def test_without_its_package_an_adapter_says_what_to_install(
-    name: str, package: str, extra: str
-) -> None:
+def test_a_missing_package_names_the_extra_to_install(name: str, package: str, extra: str) -> None:
     script = (
         f"import sys; sys.modules['{package}'] = None\nimport knowloom\n"
         f"try: knowloom.{name}\nexcept knowloom.MissingExtra as error: print(error)"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script],
         env={"PYTHONPATH": str(Path(knowloom.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.endswith(f"pip install 'knowloom[{extra}]'\n")
+    assert completed.stdout.endswith(f"pip install 'knowloom[{extra}]'\n")
     assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text("utf-8")
 
 
@@ -526,12 +525,12 @@ def test_each_example_runs_without_a_network(name: str) -> None:
         "PYTHONPATH": str(Path(knowloom.__file__).parents[1]),
         "HTTPS_PROXY": "http://127.0.0.1:9",
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py")],
         env=environment,
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert ASK in done.stdout
-    assert "entry_points  support/process-a-refund: found by words" in done.stdout
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert ASK in completed.stdout
+    assert "entry_points  support/process-a-refund: found by words" in completed.stdout

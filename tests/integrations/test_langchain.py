@@ -45,7 +45,7 @@ def retriever(kb: Any, **fields: Any) -> KnowloomRetriever:
     return KnowloomRetriever(kb=kb, **({"spaces": BOTH} | fields))
 
 
-def test_a_search_gives_the_best_items_with_title_and_text(kb: Engine | Client) -> None:
+def test_a_search_returns_the_best_items_with_title_and_text(kb: Engine | Client) -> None:
     documents = retriever(kb, k=3, types=["faq", "playbook"], mode="bm25").invoke(ASK)
     hits = kb.search(ASK, spaces=BOTH, limit=3, types=["faq", "playbook"], mode="bm25")
     assert [document.metadata["id"] for document in documents] == [hit.item.id for hit in hits]
@@ -57,7 +57,7 @@ def test_a_search_gives_the_best_items_with_title_and_text(kb: Engine | Client) 
     assert documents[0].metadata["path"] == [documents[0].id]
 
 
-def test_a_budget_gives_the_blocks_of_one_context(kb: Engine | Client) -> None:
+def test_a_budget_returns_the_blocks_of_one_context(kb: Engine | Client) -> None:
     documents = retriever(kb, max_tokens=1500, now=NOW).invoke(ASK)
     context = kb.context(ASK, spaces=BOTH, max_tokens=1500, format="plain", now=NOW)
     chosen = [block for fragment in context.fragments for block in fragment.chosen]
@@ -70,21 +70,21 @@ def test_a_budget_gives_the_blocks_of_one_context(kb: Engine | Client) -> None:
     assert linked.metadata["path"][-1] == linked.id
 
 
-def test_awaited_it_gives_the_same(kb: Engine | Client) -> None:
+def test_asynchronous_calls_return_the_same_documents(kb: Engine | Client) -> None:
     for fields in ({"k": 4}, {"max_tokens": 300, "k": 5, "now": NOW}):
         assert asyncio.run(retriever(kb, **fields).ainvoke(ASK)) == retriever(kb, **fields).invoke(
             ASK
         )
 
 
-def test_it_takes_its_place_in_a_chain(kb: Engine | Client) -> None:
-    def joined(documents: list[Document]) -> str:
+def test_the_retriever_works_in_a_chain(kb: Engine | Client) -> None:
+    def join(documents: list[Document]) -> str:
         return "\n\n".join(document.page_content for document in documents)
 
     prompt = ChatPromptTemplate.from_messages([("system", "{context}"), ("user", "{question}")])
     model = RunnableLambda(lambda value: value.to_messages()[0].content)
     chain = (
-        {"context": retriever(kb, max_tokens=400) | joined, "question": RunnablePassthrough()}
+        {"context": retriever(kb, max_tokens=400) | join, "question": RunnablePassthrough()}
         | prompt
         | model
     )
@@ -102,22 +102,22 @@ def test_errors_are_those_of_knowloom(kb: Engine | Client) -> None:
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "langchain_retriever.py"), run_name="__main__")
-    shown = capsys.readouterr().out
-    assert "How do I process a refund request?" in shown
-    assert "process-a-refund" in shown
+    output = capsys.readouterr().out
+    assert "How do I process a refund request?" in output
+    assert "process-a-refund" in output
 
 
-def test_without_the_package_the_advice_is_what_to_install() -> None:
+def test_a_missing_package_names_the_extra_to_install() -> None:
     script = (
         "import sys; sys.modules['langchain_core'] = None\nimport knowloom\n"
         "try: import knowloom.integrations.langchain\n"
         "except knowloom.MissingExtra as error: print(error)"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script],
         env={"PYTHONPATH": str(Path(knowloom.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.endswith("pip install 'knowloom[langchain]'\n")
+    assert completed.stdout.endswith("pip install 'knowloom[langchain]'\n")
