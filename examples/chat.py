@@ -20,7 +20,7 @@ ASKS = re.compile(r"\?\s*$|^(?:who|what|when|where|which|why|how|do|does|did|is|
 
 
 class Chat:
-    """One conversation of one user. Facts are kept beside what was said, and point to it."""
+    """One conversation of one user. Facts are stored beside the turns and link to them."""
 
     def __init__(self, memory: knowloom.Memory, conversation: str, show: bool) -> None:
         self._memory, self._conversation, self._show = memory, conversation, show
@@ -63,8 +63,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--file", default="chat.db", help="where the memory is kept")
-    parser.add_argument("--user", default="me", help="whose memory it is")
+    parser.add_argument("--file", default="chat.db", help="file of the memory")
+    parser.add_argument("--user", default="me", help="owner of the memory")
     parser.add_argument(
         "--show", action="store_true", help="print the context of each answer on standard error"
     )

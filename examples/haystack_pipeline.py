@@ -22,8 +22,8 @@ PROMPT = """Answer from this knowledge:
 Question: {{ question }}"""
 
 
-def saved(path: Path) -> str:
-    """The pipeline as YAML. It names the file, so that it can be loaded by another program."""
+def save_pipeline(path: Path) -> str:
+    """Return the pipeline as YAML; it names the file, so that another program can load it."""
     pipeline = Pipeline()
     pipeline.add_component(
         "knowledge",
@@ -41,7 +41,9 @@ def main() -> None:
         path = Path(folder) / "knowledge.db"
         with knowloom.open(str(path), embedder=None) as kb:
             kb.load(EXAMPLE)
-        pipeline = Pipeline.loads(saved(path), allowed_modules=["knowloom.integrations.haystack"])
+        pipeline = Pipeline.loads(
+            save_pipeline(path), allowed_modules=["knowloom.integrations.haystack"]
+        )
         inputs = {"knowledge": {"query": QUESTION}, "prompt": {"question": QUESTION}}
         answer = pipeline.run(inputs, include_outputs_from={"knowledge"})
         pipeline.close()

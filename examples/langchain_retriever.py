@@ -17,18 +17,19 @@ PROMPT = ChatPromptTemplate.from_messages(
 )
 
 
-def joined(documents: list[Document]) -> str:
+def join_texts(documents: list[Document]) -> str:
     return "\n\n".join(document.page_content for document in documents)
 
 
 def main() -> None:
-    with knowloom.open(
-        "memory:", embedder=None
-    ) as kb:  # or knowloom.Client("http://localhost:8765", key="knowloom_…")
+    # To use a server: knowloom.Client("http://localhost:8765", key="knowloom_…")
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(EXAMPLE)
         retriever = KnowloomRetriever(kb=kb, spaces=["support", "shared"], max_tokens=500)
         model = RunnableLambda(lambda prompt: prompt.to_string())  # put a chat model here
-        chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model
+        chain = (
+            {"context": retriever | join_texts, "question": RunnablePassthrough()} | PROMPT | model
+        )
         print(chain.invoke("How do I process a refund request?"))
         print("\nwhere it came from:")
         for document in retriever.invoke("How do I process a refund request?"):

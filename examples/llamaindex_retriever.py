@@ -14,14 +14,12 @@ QUESTION = "How do I process a refund request?"
 
 
 def main() -> None:
-    with knowloom.open(
-        "memory:", embedder=None
-    ) as kb:  # or knowloom.Client("http://localhost:8765", key="knowloom_…")
+    # To use a server: knowloom.Client("http://localhost:8765", key="knowloom_…")
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(EXAMPLE)
         retriever = knowloom.LlamaIndexRetriever(kb, spaces=["support", "shared"], max_tokens=500)
-        engine = RetrieverQueryEngine.from_args(
-            retriever, llm=MockLLM()
-        )  # it says what it is asked; put a model here
+        # MockLLM returns its prompt; put a model here.
+        engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())
         answer = engine.query(QUESTION)
 
     print(answer)

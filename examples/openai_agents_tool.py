@@ -16,16 +16,14 @@ QUESTION = "How do I process a refund request?"
 
 
 def main() -> None:
-    set_tracing_disabled(True)  # traces go to OpenAI unless you say this
-    with (
-        knowloom.open("memory:", embedder=None) as kb,
-        scripted_server() as url,
-    ):  # or knowloom.Client("http://localhost:8765", key="knowloom_…")
+    set_tracing_disabled(True)  # otherwise traces are sent to OpenAI
+    # To use a server: knowloom.Client("http://localhost:8765", key="knowloom_…")
+    with knowloom.open("memory:", embedder=None) as kb, scripted_server() as url:
         kb.load(EXAMPLE)
         tool = knowloom.openai_agents_tool(kb, spaces=["support", "shared"], max_tokens=500)
-        model = OpenAIChatCompletionsModel(
-            "scripted", AsyncOpenAI(base_url=url, api_key="none")
-        )  # leave it out to use OpenAI
+        # Leave the model out to use OpenAI.
+        client = AsyncOpenAI(base_url=url, api_key="none")
+        model = OpenAIChatCompletionsModel("scripted", client)
         agent = Agent(
             name="Support",
             instructions="Answer from the knowledge you look up.",

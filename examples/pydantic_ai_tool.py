@@ -22,7 +22,7 @@ QUESTION = "How do I process a refund request?"
 
 
 def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Looks the question up once, and answers with the first piece of knowledge it got."""
+    """Look the question up once, and answer with the first piece of knowledge."""
     last = messages[-1].parts[-1]
     if isinstance(last, ToolReturnPart):
         return ModelResponse(parts=[TextPart(str(last.content).split("\n### ")[1].strip())])
@@ -31,25 +31,22 @@ def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 def main() -> None:
-    with knowloom.open(
-        "memory:", embedder=None
-    ) as kb:  # or knowloom.Client("http://localhost:8765", key="knowloom_…")
+    # To use a server: knowloom.Client("http://localhost:8765", key="knowloom_…")
+    with knowloom.open("memory:", embedder=None) as kb:
         kb.load(EXAMPLE)
         tool = knowloom.pydantic_ai_tool(kb, spaces=["support", "shared"], max_tokens=500)
         agent = Agent(
-            FunctionModel(model),
+            FunctionModel(model),  # put a model here
             instructions="Answer from the knowledge you look up.",
             tools=[tool],
-        )  # put a model here
+        )
         result = agent.run_sync(QUESTION)
 
     print(f"{QUESTION}\n\n{result.output}\n\nwhat the model was given:")
-    for part in (
-        part
-        for message in result.all_messages()
-        for part in message.parts
-        if isinstance(part, ToolReturnPart)
-    ):
+    parts = [part for message in result.all_messages() for part in message.parts]
+    for part in parts:
+        if not isinstance(part, ToolReturnPart):
+            continue
         for source in part.metadata["sources"]:
             print(
                 f"  {source['tokens']:>4} tokens  {source['part']:<12}  "

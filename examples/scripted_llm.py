@@ -70,11 +70,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer.encode())
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the example prints what matters."""
+        """Log nothing: the example prints the answers."""
 
 
 def ask(base_url: str, text: str, model: str = "scripted") -> str:
-    """One message to a chat endpoint, and what it says."""
+    """Send one message to a chat endpoint and return its reply."""
     body = json.dumps(
         {"model": model, "temperature": 0, "messages": [{"role": "user", "content": text}]}
     ).encode()

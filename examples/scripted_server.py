@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 @contextmanager
 def scripted_server() -> Iterator[str]:
-    """Gives the base URL of the server."""
+    """Run the server; yield its base URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Chat)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -45,7 +45,7 @@ class _Chat(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Silent."""
+        """Log nothing."""
 
 
 def _choice(body: Row) -> Row:
