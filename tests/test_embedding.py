@@ -1,0 +1,230 @@
+"""Search by vectors: fusion, outages and mismatches of the embedder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from engine_samples import AxisEmbedder, ids, node, request_context
+
+import knowloom
+from knowloom import (
+    Conflict,
+    Engine,
+    Invalid,
+    Recipe,
+    Unavailable,
+)
+
+
+@pytest.fixture
+def kb_and_embedder(store_url: str) -> Iterator[tuple[Engine, AxisEmbedder]]:
+    embedder = AxisEmbedder()
+    with knowloom.open(store_url, embedder=embedder) as engine:
+        engine.add(
+            [
+                node("words", "refund of a parcel"),
+                node("both", "refund the money"),
+                node("sense", "money"),
+                node("none", "food"),
+            ]
+        )
+        yield engine, embedder
+
+
+def test_each_mode_reports_its_match_source(kb_and_embedder):
+    kb, _ = kb_and_embedder
+    sources = {
+        mode: {
+            hit.item.id: hit.match_source
+            for hit in kb.search("refund money", spaces=["s"], mode=mode, min_score=0.05)
+        }
+        for mode in ("bm25", "vector", "hybrid")
+    }
+    assert sources["bm25"] == {"words": "bm25", "both": "bm25", "sense": "bm25"}
+    assert set(sources["vector"].values()) == {"vector"}
+    assert sources["hybrid"]["both"] == "hybrid"
+
+
+def test_hybrid_scores_are_the_weighted_sum_of_both_signals(kb_and_embedder):
+    kb, _ = kb_and_embedder
+    for hit in kb.search("refund", spaces=["s"]):
+        assert hit.score == pytest.approx(
+            0.6 * hit.signals.get("bm25", 0) + 0.4 * hit.signals.get("vector", 0), abs=2e-6
+        )
+
+
+def test_ties_between_words_and_vectors_go_by_id(kb):
+    kb.add(node("b", "unrelated"), vectors=[[1, 0]])
+    kb.add(node("a", "zebra"))
+    assert ids(
+        request_context(
+            kb, "zebra", recipe=[Recipe("r", limit=1, bm25_weight=0)], vector=[0, 1]
+        ).hits
+    ) == ["a"]
+
+
+def test_a_query_vector_replaces_the_query_text(kb_and_embedder):
+    kb, _ = kb_and_embedder
+    assert ids(kb.search("", spaces=["s"], mode="vector", vector=[0, 0, 0, 9, 0.9], limit=1)) == [
+        "none"
+    ]
+
+
+def test_a_request_can_weight_words_and_vectors(kb_and_embedder):
+    kb, _ = kb_and_embedder
+    words, sense = (
+        request_context(
+            kb, "refund", recipe="search", bm25_weight=share, vector_weight=1 - share
+        ).hits
+        for share in (1, 0)
+    )
+    assert [hit.score for hit in words] == [hit.signals.get("bm25", 0) for hit in words]
+    assert [hit.score for hit in sense] == [hit.signals.get("vector", 0) for hit in sense]
+
+
+def test_without_its_embedder_a_context_uses_words_and_reports_it(kb_and_embedder):
+    kb, embedder = kb_and_embedder
+    healthy = request_context(kb, "refund please")
+    embedder.down = True
+    context = request_context(kb, "refund now")
+    assert set(ids(context.hits)) == {"words", "both"}
+    assert [(problem.part, problem.code) for problem in context.degraded] == [
+        ("vectors", "unavailable")
+    ]
+    assert "connection refused" in context.degraded[0].reason
+    assert healthy.degraded == ()
+
+
+def test_without_its_embedder_a_vector_search_fails(kb_and_embedder):
+    kb, embedder = kb_and_embedder
+    embedder.down = True
+    with pytest.raises(Unavailable, match="connection refused"):
+        kb.search("anything", spaces=["s"], mode="vector")
+    with pytest.raises(Unavailable, match="connection refused"):
+        request_context(kb, "anything", mode="vector")
+
+
+def test_a_degraded_context_has_a_different_digest(store_url):
+    embedder = AxisEmbedder()
+    with knowloom.open(store_url, embedder=embedder) as kb:
+        kb.add([node("a", "refund"), node("b", "money")])
+        embedder.down = True
+        weak = request_context(kb, "refund please")
+        embedder.down = False
+        assert request_context(kb, "refund please").digest != weak.digest
+
+
+def test_a_vector_search_without_vectors_does_not_fall_back_to_words(refund_kb):
+    with pytest.raises(Conflict, match="none of the 12 items has one"):
+        refund_kb.search("refund", spaces=["s"], mode="vector")
+
+
+def test_items_without_vectors_are_found_by_words_and_flagged(store_url):
+    with knowloom.open(store_url, embedder=AxisEmbedder()) as kb:
+        kb.add(node("a", "refund"))
+        kb.add(node("b", "refund"), embed=False)
+        context = request_context(kb)
+        assert sorted(ids(context.hits)) == ["a", "b"]
+        assert [problem.code for problem in context.degraded] == ["vectors_pending"]
+        assert kb.maintenance.embed() == 1
+        assert request_context(kb).degraded == ()
+
+
+def test_items_that_cannot_be_embedded_are_stored_and_reported(store_url):
+    embedder = AxisEmbedder()
+    embedder.down = True
+    with knowloom.open(store_url, embedder=embedder) as kb:
+        report = kb.add(node("a", "refund"))
+        assert report.added == 1 and "1 items are stored but not embedded" in report.problems[0]
+        assert ids(kb.search("refund", spaces=["s"])) == ["a"]
+
+
+def test_a_change_of_embedding_dimensions_is_flagged(store_url):
+    embedder = AxisEmbedder()
+    with knowloom.open(store_url, embedder=embedder) as kb:
+        kb.add(node("a", "refund"))
+        embedder.words = ("refund",)  # the server behind the name changed
+        assert ids(kb.search("refund please", spaces=["s"])) == ["a"]
+        assert [
+            (problem.code, "5 dimensions" in problem.reason)
+            for problem in request_context(kb, "refund please").degraded
+        ] == [("reindex_required", True)]
+        with pytest.raises(Conflict, match="run reindex"):
+            kb.search("refund again", spaces=["s"], mode="vector")
+
+
+def test_a_query_vector_of_wrong_dimensions_is_refused_without_an_embedder(tmp_path):
+    with knowloom.open(str(tmp_path / "k.db"), embedder=AxisEmbedder()) as kb:
+        kb.add(node("a", "refund"))
+    with (
+        knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb,
+        pytest.raises(Invalid, match="a vector must have 5 dimensions, got 3"),
+    ):
+        kb.search("refund", spaces=["s"], vector=[1, 2, 3])
+
+
+def test_vectors_of_wrong_dimensions_are_refused_with_a_remedy(kb):
+    kb.add(node("a"), vectors=[[1, 2]])
+    with pytest.raises(Conflict, match="pass vectors of 2 dimensions, or use a new file"):
+        kb.add(node("b"), vectors=[[1, 2, 3]])
+
+
+BAD_EMBEDDINGS: dict[str, Callable[[Sequence[str]], Any]] = {
+    "an error of its own": lambda texts: 1 / 0,
+    "none": lambda texts: None,
+    "too few": lambda texts: [],
+    "not a number": lambda texts: [[float("nan")] * 5 for _ in texts],
+    "nothing but zeros": lambda texts: [[0.0] * 5 for _ in texts],
+    "a number": lambda texts: [5.0 for _ in texts],
+    "texts": lambda texts: list(texts),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_EMBEDDINGS.values(), ids=BAD_EMBEDDINGS)
+def test_any_embedder_failure_loses_only_the_vectors(store_url, bad, monkeypatch):
+    embedder = AxisEmbedder()
+    with knowloom.open(store_url, embedder=embedder) as kb:
+        kb.add(node("a", "refund"))
+        monkeypatch.setattr(embedder, "embed", bad)
+        report = kb.add(node("b", "refund of money"))
+        assert (
+            report.added == 1
+            and "1 items are stored but not embedded: embedder 'axes'" in report.problems[0]
+        )
+        assert ids(kb.search("refund please", spaces=["s"])) == ["a", "b"]
+        assert {problem.code for problem in request_context(kb, "refund please").degraded} == {
+            "embedding_failed"
+        }
+        with pytest.raises(knowloom.EmbeddingError, match="embedder 'axes'"):
+            kb.search("refund please", spaces=["s"], mode="vector")
+
+
+def test_stored_vectors_without_an_embedder_are_flagged(tmp_path):
+    with knowloom.open(str(tmp_path / "k.db"), embedder=AxisEmbedder()) as kb:
+        kb.add(node("a", "refund"))
+    with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
+        assert [problem.code for problem in request_context(kb).degraded] == ["embedder_required"]
+        assert ids(request_context(kb).hits) == ["a"]
+
+
+def test_supplied_vectors_are_stored_with_their_items(kb):
+    kb.add([node("a"), node("b")], vectors=[[1, 0, 0], [0, 2, 0]])
+    assert [
+        (hit.item.id, hit.score)
+        for hit in kb.search("", spaces=["s"], mode="vector", vector=[0, 5, 0], limit=1)
+    ] == [("b", 1.0)]
+
+
+def test_the_bundled_embedder_matches_texts_without_a_common_word(tmp_path):
+    with knowloom.open(str(tmp_path / "k.db")) as kb:
+        kb.add(
+            [
+                node("a", "How to get your money back for a purchase"),
+                node("b", "Opening hours of the canteen"),
+            ]
+        )
+        hit = kb.search("reimbursement", spaces=["s"])[0]
+        assert (hit.item.id, hit.match_source) == ("a", "vector")
+        assert kb.maintenance.stats().without_vector == 0
