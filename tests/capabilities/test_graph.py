@@ -301,7 +301,7 @@ class TestOptions:
             ({"ranker": "best"}, "unknown ranker 'best'; available: signals, terms"),
             ({"ranker": 7}, "ranker must be signals, terms or an object with a method rank"),
             ({"mode": "both"}, "unknown mode 'both'"),
-            ({"model": ""}, "no model"),
+            ({"model": ""}, "model must be an OpenAI model"),
         ],
     )
     def test_invalid_options_are_refused(self, harbor, options, message):
