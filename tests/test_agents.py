@@ -1,4 +1,4 @@
-"""Agents: the ones that come with knowloom, those of users, and how requests use them."""
+"""Agents: the built-in ones, user-defined ones, and requests that use them."""
 
 from __future__ import annotations
 
@@ -74,19 +74,19 @@ def kb() -> Iterator[Engine]:
 
 
 def values(name: str) -> tuple[object, ...]:
-    one = AGENTS[name]
-    first = one.recipes[0]
+    agent = AGENTS[name]
+    first = agent.recipes[0]
     return (
         first.limit,
-        one.max_tokens,
+        agent.max_tokens,
         first.types,
         first.min_score,
-        tuple(part.name for part in one.recipes[1:]),
-        one.format,
+        tuple(part.name for part in agent.recipes[1:]),
+        agent.format,
     )
 
 
-def test_the_five_agents_want_what_they_should():
+def test_the_built_in_agents_have_their_documented_values():
     assert sorted(AGENTS) == ["copilot", "editor", "simplifier", "summarizer", "tuning"]
     assert values("editor") == (30, 5000, (), 0.4, ("related", "relationships", "axioms"), "yaml")
     assert values("simplifier") == (10, 2000, ("Concept", "Term", "Definition"), 0.6, (), "yaml")
@@ -108,67 +108,69 @@ def test_the_five_agents_want_what_they_should():
     )
     assert values("copilot") == (25, 4000, (), 0.4, ("related", "relationships", "axioms"), "yaml")
     assert all(
-        (one.recipes[0].consider, one.recipes[0].max_properties, one.recipes[0].weights)
+        (agent.recipes[0].consider, agent.recipes[0].max_properties, agent.recipes[0].weights)
         == (3, 10, RELEVANCE)
-        for one in AGENTS.values()
+        for agent in AGENTS.values()
     )
 
 
-def test_an_agent_gathers_its_types_their_links_and_their_rules(kb):
-    found = kb.context(
+def test_an_agent_collects_its_types_their_neighbours_and_rules(kb):
+    context = kb.context(
         "how do I create an order with an order id", spaces=["api"], agent="tuning", now=NOW
     )
-    ids = {fragment.name: [hit.item.id for hit in fragment.hits] for fragment in found.fragments}
+    ids = {fragment.name: [hit.item.id for hit in fragment.hits] for fragment in context.fragments}
     assert ids == {
         "entities": ["create-order", "order-id"],
         "related": [],
         "relationships": ["create-order -[has_parameter]-> order-id"],
         "axioms": ["rule"],
     }
-    assert found.query.max_tokens == 4000
-    assert [row["title"] for row in yaml.safe_load(found.text)["entities"]] == [
+    assert context.query.max_tokens == 4000
+    assert [row["title"] for row in yaml.safe_load(context.text)["entities"]] == [
         "create order",
         "order id",
     ]
 
 
-def test_each_agent_sees_another_part_of_the_same_knowledge(kb):
-    asked = {
+def test_each_agent_selects_a_different_part_of_the_items(kb):
+    contexts = {
         name: {
             hit.item.id
             for hit in kb.context("create order", spaces=["api"], agent=name, now=NOW).hits
         }
         for name in AGENTS
     }
-    assert asked["simplifier"] == {"order"}
-    assert asked["tuning"] >= {"create-order", "rule"}
-    assert "order" not in asked["tuning"]
-    assert asked["summarizer"] <= {"shop"}
-    assert asked["editor"] >= {"create-order", "order-id", "order", "rule"}
+    assert contexts["simplifier"] == {"order"}
+    assert contexts["tuning"] >= {"create-order", "rule"}
+    assert "order" not in contexts["tuning"]
+    assert contexts["summarizer"] <= {"shop"}
+    assert contexts["editor"] >= {"create-order", "order-id", "order", "rule"}
 
 
-def test_no_more_properties_are_given_than_the_agent_wants(kb):
+def test_an_agent_limits_the_number_of_properties(kb):
     shown = {
-        name: kb.context("create order", spaces=["api"], agent=own, now=NOW).hits[0].item.properties
-        for name, own in (
+        name: (
+            kb.context("create order", spaces=["api"], agent=agent, now=NOW).hits[0].item.properties
+        )
+        for name, agent in (
             ("some", define_agent("some", max_properties=3)),
             ("none", define_agent("none", include_properties=False)),
             ("usual", "tuning"),
         )
     }
-    assert {name: len(found) for name, found in shown.items()} == {
+    assert {name: len(properties) for name, properties in shown.items()} == {
         "some": 3,
         "none": 0,
         "usual": 10,
     }
 
 
-def test_a_request_may_say_budget_and_format_itself(kb):
-    found = kb.context(
+def test_a_request_overrides_budget_and_format_of_its_agent(kb):
+    context = kb.context(
         "create order", spaces=["api"], agent="tuning", max_tokens=40, format="markdown", now=NOW
     )
-    assert tokens.get_counter("gpt-4").count(found.text) <= 40
-    assert found.query.format == "markdown"
+    assert tokens.get_counter("gpt-4").count(context.text) <= 40
+    assert context.query.format == "markdown"
 
 
 def test_relevance_is_the_weighted_sum_of_five_signals():
@@ -189,7 +191,7 @@ def test_relevance_is_the_weighted_sum_of_five_signals():
     assert scored.score == pytest.approx(0.35 * 0.6 + 0.25 * 0.6 + 0.20 + 0.10 * 0.8 + 0.10)
 
 
-def test_without_a_vector_the_other_signals_count_for_all():
+def test_without_a_vector_the_other_signals_carry_the_whole_weight():
     item = Item("x", "api", Kind.ENTITY, "Term", "zzz", created_at=OLD)
     scored = rank([Hit(item, 0.3)], Query("order", ("api",), NOW), RELEVANCE, ("Endpoint",))[0]
     assert scored.score == pytest.approx(0.20 * 0.3 / 0.65, abs=1e-6)
@@ -206,9 +208,9 @@ def test_users_define_agents_in_code(kb):
         format="plain",
         include_relationships=False,
     )
-    with knowloom.open("memory:", embedder=None, agents=[mine]) as own:
-        own.add([Item("a", "s", Kind.ENTITY, "Concept", "order")])
-        assert own.context("order", spaces=["s"], agent="mine").text.startswith("Entities:")
+    with knowloom.open("memory:", embedder=None, agents=[mine]) as engine:
+        engine.add([Item("a", "s", Kind.ENTITY, "Concept", "order")])
+        assert engine.context("order", spaces=["s"], agent="mine").text.startswith("Entities:")
     assert kb.context("order", spaces=["api"], agent=mine).hits[0].item.id == "order"
 
 
@@ -224,7 +226,10 @@ weights = { title = 1.0 }
 [agents.editor]
 max_tokens = 700
 """
-YAML = "agents:\n  reviewer:\n    max_entities: 5\n    include_types: [Endpoint]\n    min_score: 0.2\n    format: json\n"
+YAML = (
+    "agents:\n  reviewer:\n    max_entities: 5\n    include_types: [Endpoint]\n"
+    "    min_score: 0.2\n    format: json\n"
+)
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.toml", TOML), ("a.yaml", YAML), ("a.yml", YAML)])
@@ -242,7 +247,7 @@ def test_users_define_agents_in_a_file(tmp_path, name, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "[agents.x]\nmax_entity = 3",
@@ -262,15 +267,15 @@ def test_users_define_agents_in_a_file(tmp_path, name, text):
         ("[agents", "neither TOML nor YAML"),
     ],
 )
-def test_a_wrong_file_of_agents_is_refused(tmp_path, text, told):
+def test_an_invalid_agents_file_is_refused(tmp_path, text, message):
     (tmp_path / "a.toml").write_text(text)
-    with pytest.raises(Invalid, match=told):
+    with pytest.raises(Invalid, match=message):
         agents.resolve_agents(tmp_path / "a.toml")
     with pytest.raises(Invalid, match="no file"):
         agents.resolve_agents(tmp_path / "b.toml")
 
 
-def test_wrong_agents_are_refused(kb):
+def test_invalid_agents_are_refused(kb):
     with pytest.raises(
         Invalid,
         match="unknown agent 'editr'; available: copilot, editor, simplifier, summarizer, tuning",
@@ -288,7 +293,7 @@ def test_wrong_agents_are_refused(kb):
 
 def test_the_server_takes_agents_by_name(kb):
     client = TestClient(create_app(kb), base_url="http://localhost")
-    found = client.post(
+    answer = client.post(
         "/api/context",
         json={
             "query": "create order",
@@ -297,14 +302,14 @@ def test_the_server_takes_agents_by_name(kb):
             "now": "2026-06-01",
         },
     ).json()
-    assert found["entry_points"][0]["id"] == "create-order"
-    assert "rule" in [one["id"] for one in found["context"]]
-    assert found["text"].startswith("entities:")
+    assert answer["entry_points"][0]["id"] == "create-order"
+    assert "rule" in [row["id"] for row in answer["context"]]
+    assert answer["text"].startswith("entities:")
     explained = client.post(
         "/api/explain",
         json={"query": "create order", "spaces": ["api"], "agent": "tuning", "now": "2026-06-01"},
     ).json()
-    assert (explained["text"], explained["query"]["max_tokens"]) == (found["text"], 4000)
+    assert (explained["text"], explained["query"]["max_tokens"]) == (answer["text"], 4000)
     wrong = client.post(
         "/api/context", json={"query": "x", "tenant_ids": ["api"], "agent": "nobody"}
     )
@@ -317,22 +322,22 @@ def test_the_server_takes_agents_by_name(kb):
         json={"query": "x", "tenant_ids": ["api"], "agent": "tuning", "entry_limit": 3},
     )
     assert "agent 'tuning' defines entry_limit" in both.json()["detail"]
-    assert {one["name"] for one in client.get("/api/agents").json()["agents"]} == set(AGENTS)
+    assert {row["name"] for row in client.get("/api/agents").json()["agents"]} == set(AGENTS)
 
 
-def test_the_shell_lists_agents_and_asks_as_them(tmp_path, monkeypatch):
+def test_the_shell_lists_agents_and_builds_contexts_with_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("knowloom.toml").write_text('store = "k.db"\nembedder = "none"\n' + TOML)
     with knowloom.open("k.db", embedder=None) as kb:
         kb.add([Item("a", "s", Kind.ENTITY, "Endpoint", "create order", created_at=NOW)])
     run = CliRunner().invoke
-    assert {one["name"] for one in json.loads(run(cli, ["agents", "--json"]).stdout)["agents"]} == {
+    assert {row["name"] for row in json.loads(run(cli, ["agents", "--json"]).stdout)["agents"]} == {
         *AGENTS,
         "reviewer",
     }
     assert "reviewer: reads what others wrote" in run(cli, ["agents"]).stdout
-    found = run(cli, ["context", "create order", "--space", "s", "--agent", "reviewer"])
-    assert json.loads(found.stdout)["entities"][0]["id"] == "a"
+    result = run(cli, ["context", "create order", "--space", "s", "--agent", "reviewer"])
+    assert json.loads(result.stdout)["entities"][0]["id"] == "a"
     assert (
         "unknown agent 'nobody'"
         in run(cli, ["context", "x", "--space", "s", "--agent", "nobody"]).stderr
@@ -341,7 +346,7 @@ def test_the_shell_lists_agents_and_asks_as_them(tmp_path, monkeypatch):
         cli, ["assemble", "create order", "--space", "s", "--agent", "reviewer", "--json"]
     )
     assert [
-        one["status"]
-        for one in json.loads(assembled.stdout)["strategies"]
-        if one["name"] == "knowledge"
+        row["status"]
+        for row in json.loads(assembled.stdout)["strategies"]
+        if row["name"] == "knowledge"
     ] == ["used"]

@@ -86,7 +86,7 @@ def test_caches_are_listed_with_their_bounds_and_emptied_together() -> None:
     assert {cache.size for cache in caching.list_caches() if cache.name.startswith("test")} == {0}
 
 
-def test_a_cache_is_listed_no_longer_than_it_lives() -> None:
+def test_a_deleted_cache_is_no_longer_listed() -> None:
     cache = TwoGenerationCache[str, str]("test lifetime", 4)
     cache.put("a", "b")
     del cache

@@ -1,4 +1,4 @@
-"""The life of knowledge: history, restore and rollback, on every store that keeps a log; and what verify proves about deletions."""
+"""History, restore and rollback on every store with a log, and verification of deletions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def moment(minute: int) -> datetime:
 
 
 def engine(url: str) -> Engine:
-    """An engine whose every write is a minute later than the one before."""
+    """Return an engine with a clock that advances by a minute for each write."""
     minutes = count()
     return Engine(open_stores(url, {}), None, clock=lambda: moment(next(minutes)))
 
@@ -58,32 +58,33 @@ class TestHistory:
         kb.add(node("a", "two"))
         kb.delete("a", space="s")
         kb.add(node("a", "three"))
-        found = kb.history.states("a", space="s")
-        assert [(one.at, one.action, one.item and one.item.text) for one in found] == [
+        states = kb.history.states("a", space="s")
+        assert [(state.at, state.action, state.item and state.item.text) for state in states] == [
             (moment(3), "add", "three"),
             (moment(2), "delete", None),
             (moment(1), "update", "two"),
             (moment(0), "add", "one"),
         ]
         assert (
-            found[0].version == kb.history.version(kb.get("a", space="s")[0])
-            and found[1].version == ""
+            states[0].version == kb.history.version(kb.get("a", space="s")[0])
+            and states[1].version == ""
         )
 
-    def test_links_in_both_directions_are_part_of_it(self, kb: Engine) -> None:
+    def test_history_includes_edges_in_both_directions(self, kb: Engine) -> None:
         kb.add([node("a"), node("b")], [link("b", "a", 0.5)])
         kb.add([], [link("b", "a", 0.7)])
         kb.delete("b", space="s")
-        found = [
-            (one.action, one.edge and one.edge.weight) for one in kb.history.states("a", space="s")
+        states = [
+            (state.action, state.edge and state.edge.weight)
+            for state in kb.history.states("a", space="s")
         ]
-        assert found == [("unlink", 0.7), ("link", 0.7), ("link", 0.5), ("add", None)]
+        assert states == [("unlink", 0.7), ("link", 0.7), ("link", 0.5), ("add", None)]
 
     def test_a_limit_keeps_the_newest(self, kb: Engine) -> None:
         for number in range(5):
             kb.add(node("a", f"{number}"))
         assert [
-            one.item and one.item.text for one in kb.history.states("a", space="s", limit=2)
+            state.item and state.item.text for state in kb.history.states("a", space="s", limit=2)
         ] == [
             "4",
             "3",
@@ -91,7 +92,7 @@ class TestHistory:
         with pytest.raises(Invalid, match="limit"):
             kb.history.states("a", space="s", limit=0)
 
-    def test_what_never_was_has_no_history(self, kb: Engine) -> None:
+    def test_an_item_that_never_existed_has_no_history(self, kb: Engine) -> None:
         kb.add(node("a"))
         with pytest.raises(NotFound, match="'x' was ever in space 's'"):
             kb.history.states("x", space="s")
@@ -100,7 +101,7 @@ class TestHistory:
 
 
 class TestRestore:
-    def test_a_deleted_item_comes_back_with_its_links_and_is_found(self, kb: Engine) -> None:
+    def test_a_restored_item_has_its_edges_and_is_searchable(self, kb: Engine) -> None:
         kb.add(
             [node("a", "refund"), node("b"), node("c")],
             [link("a", "b", 0.5), link("c", "a", properties={"why": "x"}), link("b", "c")],
@@ -117,41 +118,41 @@ class TestRestore:
         ) == (before, edges, ["a"])
         assert kb.verify() == []
 
-    def test_an_older_state_comes_back_by_its_time_or_its_version(self, kb: Engine) -> None:
+    def test_an_older_state_is_restored_by_time_or_version(self, kb: Engine) -> None:
         for text in ("one", "two", "three"):
             kb.add(node("a", text))
-        one = kb.history.states("a", space="s")[-1]
+        oldest = kb.history.states("a", space="s")[-1]
         assert kb.history.restore("a", space="s", at=moment(1)).updated == 1
         assert kb.get("a", space="s")[0].text == "two"
-        kb.history.restore("a", space="s", version=one.version)
-        assert kb.history.version(kb.get("a", space="s")[0]) == one.version
+        kb.history.restore("a", space="s", version=oldest.version)
+        assert kb.history.version(kb.get("a", space="s")[0]) == oldest.version
         assert [state.action for state in kb.history.states("a", space="s")] == ["update"] * 4 + [
             "add"
         ]
 
-    def test_what_is_already_so_is_left_alone(self, kb: Engine) -> None:
+    def test_restoring_the_current_state_changes_nothing(self, kb: Engine) -> None:
         kb.add(node("a", "one"))
         assert kb.history.restore("a", space="s", at=moment(5)).unchanged == 1
         assert len(kb.history.states("a", space="s")) == 1
 
-    def test_a_link_whose_other_end_is_gone_is_reported(self, kb: Engine) -> None:
+    def test_an_edge_with_a_missing_end_is_reported(self, kb: Engine) -> None:
         kb.add([node("a"), node("b")], [link("a", "b")])
         kb.delete("a", space="s")
         kb.delete("b", space="s")
         report = kb.history.restore("a", space="s")
-        assert (report.added, report.edges, [one.why for one in report.skipped]) == (
+        assert (report.added, report.edges, [omission.why for omission in report.skipped]) == (
             1,
             0,
             ["no item 'b' in space 's'"],
         )
 
-    def test_links_made_since_stay(self, kb: Engine) -> None:
+    def test_restore_keeps_newer_edges(self, kb: Engine) -> None:
         kb.add([node("a", "one"), node("b")], [link("a", "b", 0.5)])
         kb.add(node("a", "two"), [link("b", "a")])
         kb.history.restore("a", space="s", at=moment(0))
-        assert [(one.source, one.weight) for one in kb.edges()] == [("a", 0.5), ("b", 1.0)]
+        assert [(edge.source, edge.weight) for edge in kb.edges()] == [("a", 0.5), ("b", 1.0)]
 
-    def test_links_of_spaces_that_are_not_named_stay_away(self, kb: Engine) -> None:
+    def test_restore_ignores_edges_of_other_spaces(self, kb: Engine) -> None:
         kb.add(
             [node("a"), node("z", space="zoo")],
             [
@@ -161,7 +162,7 @@ class TestRestore:
         )
         kb.delete("a", space="s")
         assert kb.history.restore("a", space="s", edges_of=["s"]).edges == 1
-        assert [one.space for one in kb.edges()] == ["s"]
+        assert [edge.space for edge in kb.edges()] == ["s"]
 
     def test_bad_requests_are_refused(self, kb: Engine) -> None:
         kb.add(node("a"))
@@ -178,13 +179,13 @@ class TestRestore:
 
 
 class TestRollback:
-    def test_the_spaces_are_what_they_were_and_the_log_goes_on(self, kb: Engine) -> None:
+    def test_a_rollback_restores_the_spaces_and_appends_to_the_log(self, kb: Engine) -> None:
         kb.add([node("a", "one"), node("b")], [link("a", "b", 0.5)])
         before = kb.maintenance.stats().spaces
         kb.add([node("a", "two"), node("c")], [link("a", "b", 0.7), link("c", "a")])
         kb.delete("b", space="s")
-        told = kb.history.rollback(moment(0), dry_run=True)
-        assert [(step.action, step.id) for step in told.steps] == [
+        preview = kb.history.rollback(moment(0), dry_run=True)
+        assert [(step.action, step.id) for step in preview.steps] == [
             ("update", "a"),
             ("add", "b"),
             ("delete", "c"),
@@ -194,7 +195,7 @@ class TestRollback:
         assert kb.maintenance.stats().spaces != before
         done = kb.history.rollback(moment(0))
         assert (done.steps, done.dry_run, kb.maintenance.stats().spaces) == (
-            told.steps,
+            preview.steps,
             False,
             before,
         )
@@ -209,41 +210,39 @@ class TestRollback:
         kb.history.rollback(moment(1))
         assert kb.maintenance.stats().spaces == later
 
-    def test_before_everything_there_was_nothing(self, kb: Engine) -> None:
+    def test_a_rollback_before_the_first_write_empties_the_spaces(self, kb: Engine) -> None:
         kb.add([node("a"), node("b")], [link("a", "b")])
         kb.history.rollback(moment(-1))
         assert [
-            (one.items, one.edges, int(one.digest, 16)) for one in kb.maintenance.stats().spaces
+            (info.items, info.edges, int(info.digest, 16)) for info in kb.maintenance.stats().spaces
         ] == [(0, 0, 0)]
 
-    def test_only_the_spaces_named_change_and_links_that_cannot_come_back_are_told(
-        self, kb: Engine
-    ) -> None:
+    def test_a_rollback_changes_only_its_spaces_and_reports_lost_edges(self, kb: Engine) -> None:
         kb.add([node("a"), node("z", space="zoo")], [Edge("a", "z", space="s", target_space="zoo")])
         kb.delete("z", space="zoo")
         zoo = kb.maintenance.stats().spaces[1]
         done = kb.history.rollback(moment(0), spaces=["s"])
-        assert (done.steps, [one.why for one in done.skipped]) == (
+        assert (done.steps, [omission.why for omission in done.skipped]) == (
             (),
             ["no item 'z' in space 'zoo'"],
         )
         assert kb.maintenance.stats().spaces[1] == zoo
 
-    def test_links_of_other_spaces_that_fall_are_told(self, kb: Engine) -> None:
+    def test_a_rollback_reports_edges_it_removes_from_other_spaces(self, kb: Engine) -> None:
         kb.add(node("z", space="zoo"))
         kb.add(node("a"), [Edge("z", "a", space="zoo", target_space="s")])
-        told = kb.history.rollback(moment(0), spaces=["s"], dry_run=True)
-        assert [(step.action, step.space, step.id) for step in told.steps] == [
+        preview = kb.history.rollback(moment(0), spaces=["s"], dry_run=True)
+        assert [(step.action, step.space, step.id) for step in preview.steps] == [
             ("delete", "s", "a"),
             ("unlink", "zoo", "z"),
         ]
 
-    def test_nothing_to_do_writes_nothing(self, kb: Engine) -> None:
+    def test_an_empty_rollback_writes_nothing(self, kb: Engine) -> None:
         kb.add(node("a"))
         assert kb.history.rollback(moment(9)).steps == ()
         assert len(kb.history.states("a", space="s")) == 1
 
-    def test_a_clock_that_goes_back_does_not_lose_what_came_before(self, tmp_path: Path) -> None:
+    def test_a_clock_set_back_loses_no_history(self, tmp_path: Path) -> None:
         times = iter([9, 1, 2, 3, 4])
         with Engine(open_stores("memory:", {}), None, clock=lambda: moment(next(times))) as kb:
             for name in "abc":
@@ -276,8 +275,8 @@ _writes = st.lists(
 )
 
 
-def seen(kb: Engine) -> list[Any]:
-    """All that a user can see of the knowledge: items, links, digests and what a search finds."""
+def visible_state(kb: Engine) -> list[Any]:
+    """Return all that a user can see: items, edges, digests and the hits of a search."""
     spaces = [info.name for info in kb.maintenance.stats().spaces]
     full = [info for info in kb.maintenance.stats().spaces if info.items]
     return [
@@ -289,7 +288,7 @@ def seen(kb: Engine) -> list[Any]:
 
 
 def write(kb: Engine, step: dict[str, Any]) -> None:
-    known = {item.key for item in kb.items()} | {key for key, _ in step["put"]}
+    stored_keys = {item.key for item in kb.items()} | {key for key, _ in step["put"]}
     edges = {
         (source, target): Edge(
             source[1], target[1], weight=w, space=source[0], target_space=target[0]
@@ -298,7 +297,7 @@ def write(kb: Engine, step: dict[str, Any]) -> None:
     }
     kb.add(
         {key: node(key[1], text, key[0]) for key, text in step["put"]}.values(),
-        [edge for ends, edge in edges.items() if known.issuperset(ends)],
+        [edge for ends, edge in edges.items() if stored_keys.issuperset(ends)],
     )
     kb.delete_edges(
         [
@@ -314,7 +313,7 @@ def write(kb: Engine, step: dict[str, Any]) -> None:
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
 @given(_writes, st.data())
-def test_a_rollback_to_any_moment_brings_back_what_was_seen_then(
+def test_a_rollback_restores_the_visible_state_of_any_moment(
     store: str, tmp_path_factory: pytest.TempPathFactory, steps: list[Any], data: Any
 ) -> None:
     now = START
@@ -324,11 +323,11 @@ def test_a_rollback_to_any_moment_brings_back_what_was_seen_then(
         for step in steps:
             now += timedelta(seconds=1)
             write(kb, step)
-            moments.append((now, seen(kb)))
+            moments.append((now, visible_state(kb)))
         back, expected = data.draw(st.sampled_from(moments))
         now += timedelta(seconds=1)
         kb.history.rollback(back)
-        assert seen(kb) == expected
+        assert visible_state(kb) == expected
         assert kb.verify() == []
 
 
@@ -353,7 +352,7 @@ def test_a_write_between_plan_and_rollback_is_a_conflict(
 # Old files and damage
 
 
-def raw(path: Path, *statements: str) -> None:
+def execute_sql(path: Path, *statements: str) -> None:
     connection = apsw.Connection(str(path))
     for statement in statements:
         connection.execute(statement).fetchall()
@@ -361,22 +360,35 @@ def raw(path: Path, *statements: str) -> None:
 
 
 DAMAGE = {
-    "a deleted item that is still there": "INSERT INTO item SELECT row + 50, space, 'gone', replace(body, '\"a\"', '\"gone\"') FROM item WHERE id = 'a'",
+    "a deleted item that is still there": (
+        "INSERT INTO item SELECT row + 50, space, 'gone', replace(body, '\"a\"', '\"gone\"') FROM"
+        " item WHERE id = 'a'"
+    ),
     "an item that vanished": "DELETE FROM item WHERE id = 'a'",
-    "an edge of a deleted item": "INSERT INTO edge VALUES (1, 'gone', 1, 'a', 'related', 1.0, NULL, '')",
+    "an edge of a deleted item": (
+        "INSERT INTO edge VALUES (1, 'gone', 1, 'a', 'related', 1.0, NULL, '')"
+    ),
     "a posting of a deleted item": "INSERT INTO delta VALUES ((1 << 32) + 2, 9, '{\"refund\": 1}')",
     "a vector of a deleted item": "INSERT INTO vector VALUES ((1 << 32) + 2, x'0000')",
-    "a line of the log that is no JSON": "UPDATE change_log SET before = '{' WHERE action = 'delete'",
-    "a line of the log without what was there": "UPDATE change_log SET before = NULL WHERE action = 'delete'",
-    "a line of the log that happened to nothing": "UPDATE change_log SET action = 'delete' WHERE id = 'a' AND action = 'add'",
+    "a line of the log that is no JSON": (
+        "UPDATE change_log SET before = '{' WHERE action = 'delete'"
+    ),
+    "a line of the log without what was there": (
+        "UPDATE change_log SET before = NULL WHERE action = 'delete'"
+    ),
+    "a line of the log that happened to nothing": (
+        "UPDATE change_log SET action = 'delete' WHERE id = 'a' AND action = 'add'"
+    ),
     "lines missing in the middle of the log": "DELETE FROM change_log WHERE number = 2",
-    "an item whose line is missing at the end": "DELETE FROM change_log WHERE number >= (SELECT max(number) FROM change_log WHERE id = 'b')",
+    "an item whose line is missing at the end": (
+        "DELETE FROM change_log WHERE number >= (SELECT max(number) FROM change_log WHERE id = 'b')"
+    ),
     "a link that the log forgot": "DELETE FROM edge WHERE source = 'a'",
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_verify_proves_that_the_deleted_is_gone_and_the_rest_is_there(
+def test_verify_reports_leftovers_of_deletions_and_missing_rows(
     tmp_path: Path, damage: str
 ) -> None:
     path = tmp_path / "k.db"
@@ -386,7 +398,7 @@ def test_verify_proves_that_the_deleted_is_gone_and_the_rest_is_there(
         )
         kb.delete("gone", space="s")
         assert kb.verify() == []
-        raw(path, damage)
+        execute_sql(path, damage)
         assert kb.verify() != []
 
 
@@ -394,7 +406,7 @@ def test_verify_misses_the_last_line_of_the_log(tmp_path: Path) -> None:
     with engine(str(tmp_path / "k.db")) as kb:
         kb.add([node("a"), node("b")])
         kb.add([], [link("a", "b")])
-        raw(tmp_path / "k.db", "DELETE FROM change_log WHERE action = 'link'")
+        execute_sql(tmp_path / "k.db", "DELETE FROM change_log WHERE action = 'link'")
         assert kb.verify() == [
             "space 's': the edge a -[related]-> b is stored, but the change log did not link it"
         ]
@@ -424,8 +436,11 @@ def test_the_shell_shows_restores_and_rolls_back(tmp_path: Path) -> None:
     )
     with engine(str(path)) as kb:
         assert kb.maintenance.stats().spaces == before
-    told = run("rollback", "--to", "2026-01-01T00:00:30Z", "--dry-run", path=path)
-    assert (told.exit_code, told.stdout.splitlines()) == (0, ["update  s  a", "would do: 1 update"])
+    preview = run("rollback", "--to", "2026-01-01T00:00:30Z", "--dry-run", path=path)
+    assert (preview.exit_code, preview.stdout.splitlines()) == (
+        0,
+        ["update  s  a", "would do: 1 update"],
+    )
     assert run("rollback", "--to", "2026-01-01", path=path).exit_code == 2
     done = json.loads(run("rollback", "--to", "2026-01-01", "--yes", "--json", path=path).stdout)
     assert (done["dry_run"], done["counts"]["update"]) == (False, 1)
@@ -433,7 +448,7 @@ def test_the_shell_shows_restores_and_rolls_back(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def served() -> Iterator[tuple[Engine, TestClient, Keyring]]:
+def kb_client_and_keys() -> Iterator[tuple[Engine, TestClient, Keyring]]:
     with engine("memory:") as kb, tempfile.TemporaryDirectory() as folder:
         keys = Keyring(Path(folder) / "keys.json")
         keys.add("admin", reads=(), writes=("*",), role="admin", tier="teams", now=START)
@@ -451,9 +466,9 @@ def ask(client: TestClient, secret: str, path: str, body: Any = None) -> Any:
 
 
 def test_the_service_shows_only_links_that_the_key_may_read(
-    served: tuple[Engine, TestClient, Keyring],
+    kb_client_and_keys: tuple[Engine, TestClient, Keyring],
 ) -> None:
-    kb, client, keys = served
+    kb, client, keys = kb_client_and_keys
     kb.add([node("a/1"), node("z", space="zoo")], [Edge("z", "a/1", space="zoo", target_space="s")])
     _, narrow = keys.add("narrow", reads=("s",), writes=(), role="viewer", tier="teams", now=START)
     _, wide = keys.add(
@@ -461,8 +476,8 @@ def test_the_service_shows_only_links_that_the_key_may_read(
     )
     actions = [
         [
-            one["action"]
-            for one in ask(client, secret, "/api/items/a/1/history?space=s").json()["history"]
+            state["action"]
+            for state in ask(client, secret, "/api/items/a/1/history?space=s").json()["history"]
         ]
         for secret in (narrow, wide)
     ]
@@ -471,9 +486,9 @@ def test_the_service_shows_only_links_that_the_key_may_read(
 
 
 def test_the_service_writes_only_where_the_key_may(
-    served: tuple[Engine, TestClient, Keyring],
+    kb_client_and_keys: tuple[Engine, TestClient, Keyring],
 ) -> None:
-    kb, client, keys = served
+    kb, client, keys = kb_client_and_keys
     kb.add(
         [node("a"), node("z", space="zoo")],
         [
@@ -493,7 +508,7 @@ def test_the_service_writes_only_where_the_key_may(
     ):
         assert ask(client, secret, f"/api/{path}", body).status_code == 403
     assert ask(client, secret, "/api/restore", {"space": "s", "id": "a"}).json()["edges"] == 1
-    assert [one.space for one in kb.edges()] == ["s"]
+    assert [edge.space for edge in kb.edges()] == ["s"]
     assert (
         ask(
             client, secret, "/api/rollback", {"to": "2025-01-01", "spaces": ["s"], "dry_run": True}

@@ -52,7 +52,7 @@ ITEMS = [
         text="When did the mother of the hero die? In most tales, early.",
     ),
 ]
-ASKED = "When did the mother of Lothair II die?"
+QUESTION = "When did the mother of Lothair II die?"
 
 
 @pytest.fixture
@@ -66,22 +66,22 @@ def found_by(context: knowloom.Context) -> set[str]:
     return {by for hit in context.hits for by in hit.found_by}
 
 
-def test_without_numbers_recipes_stay_as_they_are():
-    assert [RetrievalSettings().apply(one) for one in KNOWLEDGE] == list(KNOWLEDGE)
+def test_empty_settings_leave_recipes_unchanged():
+    assert [RetrievalSettings().apply(recipe) for recipe in KNOWLEDGE] == list(KNOWLEDGE)
 
 
-def test_every_number_of_a_walk_may_be_set():
-    assert {f"walk_{one.name}" for one in fields(Walk)} == {
+def test_every_walk_parameter_has_a_setting():
+    assert {f"walk_{field.name}" for field in fields(Walk)} == {
         name for name in SETTING_NAMES if name.startswith("walk_")
     }
 
 
-def test_each_recipe_takes_what_it_has_a_use_for():
+def test_each_recipe_takes_the_settings_of_its_source():
     search, walk, entities = (
         RetrievalSettings(
             bm25_weight=0.1, vector_weight=0.9, sharpness=2, depth=3, walk_starts=4, walk_onward=0.7
-        ).apply(one)
-        for one in KNOWLEDGE
+        ).apply(recipe)
+        for recipe in KNOWLEDGE
     )
     assert (search.bm25_weight, search.vector_weight, search.sharpness) == (0.1, 0.9, 2)
     assert (walk.depth, walk.walk, walk.bm25_weight) == (
@@ -92,16 +92,18 @@ def test_each_recipe_takes_what_it_has_a_use_for():
     assert entities.depth == 1, "the entities of an item are one link away, however far a walk goes"
 
 
-def test_the_walk_is_switched_off_for_all_contexts_and_a_request_may_want_it_back(kings):
+def test_a_request_can_enable_a_walk_that_the_settings_disable(kings):
     plain = kings.with_retrieval(RetrievalSettings(depth=0))
     assert "graph" in found_by(kings.context("son of Lothair I", spaces=["kings"]))
     assert "graph" not in found_by(plain.context("son of Lothair I", spaces=["kings"]))
     assert "graph" in found_by(plain.context("son of Lothair I", spaces=["kings"], depth=2))
 
 
-def test_a_search_along_links_takes_the_numbers_of_the_walk(kings):
+def test_a_walk_search_uses_the_walk_settings(kings):
     def scores(kb: knowloom.Engine) -> dict[str, float]:
-        return {hit.item.id: hit.score for hit in kb.search(ASKED, spaces=["kings"], mode="walk")}
+        return {
+            hit.item.id: hit.score for hit in kb.search(QUESTION, spaces=["kings"], mode="walk")
+        }
 
     assert (
         scores(kings)["ermengarde"]
@@ -109,26 +111,26 @@ def test_a_search_along_links_takes_the_numbers_of_the_walk(kings):
     )
 
 
-def test_a_request_wins_over_the_numbers(kings):
+def test_a_request_overrides_the_settings(kings):
     other = kings.with_retrieval(RetrievalSettings(sharpness=1))
     query = {"spaces": ["kings"], "now": kings.reader.now()}
-    assert other.context(ASKED, **query).digest != kings.context(ASKED, **query).digest
+    assert other.context(QUESTION, **query).digest != kings.context(QUESTION, **query).digest
     assert (
-        other.context(ASKED, recipe=SEARCH, **query).digest
-        == kings.context(ASKED, recipe=SEARCH, **query).digest
+        other.context(QUESTION, recipe=SEARCH, **query).digest
+        == kings.context(QUESTION, recipe=SEARCH, **query).digest
     ), "recipes given as values stay"
     assert (
-        other.context(ASKED, agent="copilot", **query).digest
-        == kings.context(ASKED, agent="copilot", **query).digest
+        other.context(QUESTION, agent="copilot", **query).digest
+        == kings.context(QUESTION, agent="copilot", **query).digest
     )
 
 
-def test_other_numbers_leave_the_first_engine_alone(kings):
+def test_with_retrieval_does_not_change_the_original_engine(kings):
     kings.with_retrieval(RetrievalSettings(depth=0))
     assert kings.retrieval == RetrievalSettings()
 
 
-def test_a_file_a_table_and_a_value_say_the_same(tmp_path: Path):
+def test_a_file_a_table_and_a_value_are_equivalent(tmp_path: Path):
     path = tmp_path / "patch.toml"
     path.write_text("[retrieval]\nbm25_weight = 0.3\nwalk_starts = 20\n")
     expected = RetrievalSettings(bm25_weight=0.3, walk_starts=20)
@@ -143,7 +145,7 @@ def test_a_file_a_table_and_a_value_say_the_same(tmp_path: Path):
         assert kb.retrieval == expected
 
 
-def test_knowloom_toml_may_hold_the_table_or_name_the_file(tmp_path: Path):
+def test_knowloom_toml_can_contain_the_table_or_name_a_file(tmp_path: Path):
     (tmp_path / "knowloom.toml").write_text('store = "x.db"\n[retrieval]\nsharpness = 3.0\n')
     assert resolve_settings(config.load({}, tmp_path).retrieval) == RetrievalSettings(sharpness=3.0)
     (tmp_path / "knowloom.toml").write_text('retrieval = "patch.toml"\n')
@@ -188,9 +190,7 @@ def test_knowloom_toml_may_hold_the_table_or_name_the_file(tmp_path: Path):
         ("retrieval = [", "not TOML"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused_with_the_file(
-    tmp_path: Path, content: str, message: str
-):
+def test_invalid_settings_are_refused_with_the_file(tmp_path: Path, content: str, message: str):
     path = tmp_path / "patch.toml"
     path.write_text(content)
     with pytest.raises(Invalid) as caught:
@@ -198,7 +198,7 @@ def test_numbers_that_make_no_sense_are_refused_with_the_file(
     assert message in str(caught.value) and "patch.toml" in str(caught.value)
 
 
-def test_a_file_that_is_not_there_and_values_of_other_kinds_are_refused(kings):
+def test_a_missing_file_and_values_of_other_types_are_refused(kings):
     with pytest.raises(Invalid, match=r"no file 'nowhere.toml'"):
         knowloom.open("memory:", embedder=None, retrieval="nowhere.toml")
     with pytest.raises(
@@ -209,34 +209,34 @@ def test_a_file_that_is_not_there_and_values_of_other_kinds_are_refused(kings):
         kings.with_retrieval(RetrievalSettings(walk_bridge=2))
 
 
-def test_a_recipe_that_a_program_sends_keeps_its_walk():
+def test_a_recipe_sent_as_json_keeps_its_walk():
     sent = Recipe("x", "walk", walk=Walk(starts=3))
     assert recipe_from_json(asdict(sent)).walk == Walk(starts=3)
     with pytest.raises(Invalid, match="unknown field of a Walk 'stars'"):
         recipe_from_json({"name": "x", "walk": {"stars": 3}})
 
 
-def test_a_server_uses_its_numbers_unless_a_request_says_others():
+def test_a_server_uses_its_settings_unless_a_request_overrides_them():
     pytest.importorskip("fastapi")
     from knowloom.server.routes.context import build_context
     from knowloom.server.schemas.context import ContextRequest
 
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(ITEMS)
-        at = {"query": ASKED, "tenant_ids": ["kings"], "now": "2026-01-01T00:00:00Z"}
+        at = {"query": QUESTION, "tenant_ids": ["kings"], "now": "2026-01-01T00:00:00Z"}
         other = kb.with_retrieval(RetrievalSettings(bm25_weight=0.9, vector_weight=0.1))
         digests = [
-            build_context(one, ContextRequest(**at, **said), TIERS["enterprise"]).digest
-            for one, said in (
+            build_context(engine, ContextRequest(**at, **weights), TIERS["enterprise"]).digest
+            for engine, weights in (
                 (kb, {}),
                 (other, {}),
                 (other, {"bm25_weight": 0.6, "vector_weight": 0.4}),
             )
         ]
-        said = build_context(
+        explicit = build_context(
             kb, ContextRequest(**at, bm25_weight=0.6, vector_weight=0.4), TIERS["enterprise"]
         ).digest
-    assert digests[0] != digests[1] and digests[2] == said
+    assert digests[0] != digests[1] and digests[2] == explicit
 
 
 @pytest.mark.parametrize(
@@ -248,8 +248,8 @@ def test_options_and_their_keyword_arguments_agree(options, arguments):
 
 @pytest.mark.parametrize("call", ["context", "explain", "search"])
 def test_an_unknown_option_is_refused_with_the_available_ones(kings, call):
-    with pytest.raises(Invalid, match="unknown option 'limits'; available: .*limit, .*mode"):
-        getattr(kings, call)(ASKED, spaces=["kings"], limits=3)
+    with pytest.raises(Invalid, match=r"unknown option 'limits'; available: .*limit, .*mode"):
+        getattr(kings, call)(QUESTION, spaces=["kings"], limits=3)
 
 
 def test_option_lists_of_other_surfaces_agree():
@@ -264,4 +264,4 @@ def test_option_lists_of_other_surfaces_agree():
 @pytest.mark.parametrize("call", ["context", "search"])
 def test_a_query_names_its_spaces(kings, call):
     with pytest.raises(Invalid, match="spaces must be a list of names, got None"):
-        getattr(kings, call)(ASKED, spaces=None)
+        getattr(kings, call)(QUESTION, spaces=None)

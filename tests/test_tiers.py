@@ -1,4 +1,4 @@
-"""What each tier may see, on every way in."""
+"""Restrictions of each tier in the engine, the server, the shell and the client."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def kinds(hits: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("recipe", sorted(RECIPES))
-def test_core_sees_nothing_and_is_told_why(kb, recipe):
-    found = kb.context("refund", spaces=["s"], recipe=recipe, tier="core")
-    assert (found.text, found.hits, found.left_out) == ("", (), ())
-    assert [(one.code, one.reason) for one in found.degraded] == [
+def test_core_sees_nothing_and_gets_a_reason(kb, recipe):
+    context = kb.context("refund", spaces=["s"], recipe=recipe, tier="core")
+    assert (context.text, context.hits, context.left_out) == ("", (), ())
+    assert [(problem.code, problem.reason) for problem in context.degraded] == [
         ("tier", "tier 'core' has no access to knowledge")
     ]
 
 
 @pytest.mark.parametrize("recipe", ["knowledge", "search"])
 def test_writer_pro_sees_ten_entities_and_nothing_else(kb, recipe):
-    found = kb.context("refund", spaces=["s"], recipe=recipe, tier="writer_pro", max_tokens=None)
-    assert (kinds(found.hits), len(found.hits) + len(found.left_out)) == ({"entity"}, 10)
-    assert "secret" not in found.text
-    assert found.degraded[0].code == "tier"
+    context = kb.context("refund", spaces=["s"], recipe=recipe, tier="writer_pro", max_tokens=None)
+    assert (kinds(context.hits), len(context.hits) + len(context.left_out)) == ({"entity"}, 10)
+    assert "secret" not in context.text
+    assert context.degraded[0].code == "tier"
 
 
 def test_no_option_of_a_request_lifts_a_tier(kb):
@@ -76,19 +76,19 @@ def test_no_option_of_a_request_lifts_a_tier(kb):
         {"entity": "n"},
         {"agent": "copilot"},
     ):
-        found = kb.context("refund", spaces=["s"], tier="writer_pro", max_tokens=None, **options)
-        assert kinds(found.hits) <= {"entity"}
-        assert len(found.hits) + len(found.left_out) <= 10
+        context = kb.context("refund", spaces=["s"], tier="writer_pro", max_tokens=None, **options)
+        assert kinds(context.hits) <= {"entity"}
+        assert len(context.hits) + len(context.left_out) <= 10
 
 
 @pytest.mark.parametrize("tier", ["teams", "enterprise"])
 def test_teams_and_enterprise_see_everything(kb, tier):
-    found = kb.context("refund", spaces=["s"], tier=tier, max_tokens=None, now=NOW)
+    context = kb.context("refund", spaces=["s"], tier=tier, max_tokens=None, now=NOW)
     assert (
-        found == kb.context("refund", spaces=["s"], max_tokens=None, now=NOW)
-        or found.text == kb.context("refund", spaces=["s"], max_tokens=None, now=NOW).text
+        context == kb.context("refund", spaces=["s"], max_tokens=None, now=NOW)
+        or context.text == kb.context("refund", spaces=["s"], max_tokens=None, now=NOW).text
     )
-    assert (kinds(found.hits), found.degraded) == ({"node", "memory", "entity"}, ())
+    assert (kinds(context.hits), context.degraded) == ({"node", "memory", "entity"}, ())
 
 
 @pytest.mark.parametrize(
@@ -99,26 +99,26 @@ def test_teams_and_enterprise_see_everything(kb, tier):
         ("teams", {"entity", "node", "memory", "rule"}, 17),
     ],
 )
-def test_a_search_sees_what_its_tier_may(kb, tier, seen, count):
-    found = kb.search("refund", spaces=["s"], limit=50, tier=tier)
-    assert (kinds(found), len(found)) == (seen, count)
+def test_a_search_is_restricted_to_its_tier(kb, tier, seen, count):
+    hits = kb.search("refund", spaces=["s"], limit=50, tier=tier)
+    assert (kinds(hits), len(hits)) == (seen, count)
     assert len(kb.search("refund", spaces=["s"], kinds=["node"], tier=tier)) == (
         1 if tier == "teams" else 0
     )
 
 
 @pytest.mark.parametrize("tier", ["core", "writer_pro"])
-def test_explain_tells_nothing_beyond_the_tier(kb, tier):
-    found = kb.explain("refund", spaces=["s"], tier=tier, max_tokens=None)
-    assert len(found.hits) + len(found.left_out) <= 10
+def test_explain_reveals_nothing_beyond_the_tier(kb, tier):
+    context = kb.explain("refund", spaces=["s"], tier=tier, max_tokens=None)
+    assert len(context.hits) + len(context.left_out) <= 10
     with pytest.raises(Forbidden, match="explaining items by id needs tier"):
         kb.explain("refund", spaces=["s"], tier=tier, ids=["n"])
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_only_enterprise_brings_configurations_of_its_own(kb, tier):
-    own = knowloom.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),))
-    for options in ({"recipe": [Recipe("mine")]}, {"agent": own}):
+def test_only_enterprise_can_pass_recipes_and_agents(kb, tier):
+    agent = knowloom.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),))
+    for options in ({"recipe": [Recipe("mine")]}, {"agent": agent}):
         if tier == "enterprise":
             assert kb.context("refund", spaces=["s"], tier=tier, **options).text
         else:
@@ -126,7 +126,7 @@ def test_only_enterprise_brings_configurations_of_its_own(kb, tier):
                 kb.context("refund", spaces=["s"], tier=tier, **options)
 
 
-def test_a_tier_that_cannot_be_found_out_is_the_least(kb):
+def test_a_failed_tier_lookup_falls_back_to_the_lowest_tier(kb):
     def down() -> str:
         raise ConnectionError("no answer")
 
@@ -143,20 +143,20 @@ def test_a_tier_is_looked_up_once_for_a_request(kb):
 
 
 @pytest.mark.parametrize("wrong", ["platinum", "", "CORE", 3])
-def test_an_unknown_tier_is_refused_with_the_known_ones(kb, wrong):
+def test_an_unknown_tier_is_refused_with_the_available_ones(kb, wrong):
     with pytest.raises(Invalid, match=r"core, .*writer_pro"):
         kb.context("refund", spaces=["s"], tier=wrong)
 
 
-def test_restricting_is_a_function_from_recipes_to_recipes():
+def test_restrict_recipes_returns_restricted_copies():
     pro = tiers.TIERS["writer_pro"]
     assert tiers.restrict_recipes(KNOWLEDGE, tiers.TIERS["core"]) == ()
     assert tiers.restrict_recipes(MEMORIES, pro) == ()
     assert [
-        (one.name, one.source, one.kinds, one.limit, one.depth)
-        for one in tiers.restrict_recipes(KNOWLEDGE, pro)
+        (recipe.name, recipe.source, recipe.kinds, recipe.limit, recipe.depth)
+        for recipe in tiers.restrict_recipes(KNOWLEDGE, pro)
     ] == [("entities", "search", (Kind.ENTITY,), 10, 0)]
-    assert [(one.kinds, one.limit) for one in tiers.restrict_recipes(SEARCH, pro)] == [
+    assert [(recipe.kinds, recipe.limit) for recipe in tiers.restrict_recipes(SEARCH, pro)] == [
         ((Kind.ENTITY,), 10)
     ]
     several = [
@@ -164,14 +164,14 @@ def test_restricting_is_a_function_from_recipes_to_recipes():
         Recipe("b", kinds=(Kind.ENTITY, Kind.NODE), limit=7),
         Recipe("c", kinds=(Kind.ENTITY,)),
     ]
-    assert [(one.name, one.limit) for one in tiers.restrict_recipes(several, pro)] == [
+    assert [(recipe.name, recipe.limit) for recipe in tiers.restrict_recipes(several, pro)] == [
         ("a", 7),
         ("b", 3),
     ]
     assert tiers.restrict_recipes(KNOWLEDGE, tiers.TIERS["teams"]) == KNOWLEDGE
 
 
-def test_the_assembler_shows_the_users_own_text_in_every_tier(kb):
+def test_the_assembler_renders_the_users_text_in_every_tier(kb):
     assembler = knowloom.Assembler(
         [
             knowloom.DocumentStrategy(),
@@ -201,7 +201,7 @@ def test_the_assembler_shows_the_users_own_text_in_every_tier(kb):
         (lambda: 1 / 0, False),
     ],
 )
-def test_a_provider_is_for_the_full_tiers(kb, tier, seen):
+def test_the_provider_needs_a_full_tier(kb, tier, seen):
     provider = knowloom.Provider(kb, spaces=["s"], tier=tier)
     for call in (provider, provider.retrieve, provider.provide, provider.text):
         if seen:
@@ -223,7 +223,7 @@ def test_a_provider_is_for_the_full_tiers(kb, tier, seen):
         (lambda: 1 / 0, False),
     ],
 )
-def test_memory_is_for_the_full_tiers(kb, tier, seen):
+def test_memory_needs_a_full_tier(kb, tier, seen):
     knowloom.Memory(kb, "m").remember("the refund was paid", id="a")
     memory = knowloom.Memory(kb, "m", tier=tier)
     calls = {
@@ -236,33 +236,33 @@ def test_memory_is_for_the_full_tiers(kb, tier, seen):
         "preview": ("refund",),
         "forget": ("a",),
     }
-    for name, given in calls.items():
+    for name, arguments in calls.items():
         if seen:
-            getattr(memory, name)(*given)
+            getattr(memory, name)(*arguments)
         else:
             with pytest.raises(
                 knowloom.Forbidden, match="memory needs tier 'teams' or 'enterprise'"
             ):
-                getattr(memory, name)(*given)
+                getattr(memory, name)(*arguments)
     if not seen:
         with pytest.raises(knowloom.Forbidden):
             memory.add_conversation([{"speaker": "A", "content": "b"}], conversation="c")
-        assert [one.id for one in knowloom.Memory(kb, "m").get(["a", "b"])] == ["a"]
+        assert [item.id for item in knowloom.Memory(kb, "m").get(["a", "b"])] == ["a"]
 
 
-def test_a_graph_context_shows_what_its_tier_may(kb):
+def test_a_graph_context_is_restricted_to_its_tier(kb):
     graph = knowloom.GraphContext(kb, ["s"])
     counts = {
         tier: len(graph.for_query("refund endpoint", tier=tier, max_tokens=None).entities)
         for tier in TIERS
     }
     assert counts == {"core": 0, "writer_pro": 10, "teams": 14, "enterprise": 14}
-    told = graph.for_entities(["e1", "n"], tier="writer_pro", include_claims=True)
+    context = graph.for_entities(["e1", "n"], tier="writer_pro", include_claims=True)
     assert (
-        [one.item.id for one in told.entities],
-        told.relationships,
-        told.left_out,
-        told.degraded[-1].code,
+        [entity.item.id for entity in context.entities],
+        context.relationships,
+        context.left_out,
+        context.degraded[-1].code,
     ) == (["e1"], (), (), "tier")
     with pytest.raises(Forbidden, match="enterprise"):
         graph.for_query("refund", tier="teams", ranker=knowloom.TermRanker())
@@ -291,19 +291,19 @@ class TestServer:
         assert answer.status_code == status, answer.text
         return answer.json()
 
-    def test_the_tier_of_the_key_is_in_force_on_every_route(self, clients):
+    def test_every_route_applies_the_tier_of_the_key(self, clients):
         for tier, (nodes, entities, texts) in {
             "core": (0, 0, False),
             "writer_pro": (0, 10, False),
             "teams": (1, 10, True),
             "enterprise": (1, 10, True),
         }.items():
-            found = self.ask(
+            context = self.ask(
                 clients[tier], "/api/context", query="refund", tenant_ids=["s"], format="markdown"
             )
-            assert (len(found["entry_points"]), len(found["entities"])) == (nodes, entities)
+            assert (len(context["entry_points"]), len(context["entities"])) == (nodes, entities)
             explained = self.ask(clients[tier], "/api/explain", query="refund", spaces=["s"])
-            asked = self.ask(
+            prompt = self.ask(
                 clients[tier], "/api/ask/context", query="refund", spaces=["s"], bm25_weight=1.0
             )
             assembled = self.ask(clients[tier], "/api/assemble", query="refund", spaces=["s"])
@@ -311,11 +311,11 @@ class TestServer:
                 "hits"
             ]
             assert all(
-                ("secret of the node" in str(one)) == texts
-                for one in (found, explained, asked, assembled, hits)
+                ("secret of the node" in str(answer)) == texts
+                for answer in (context, explained, prompt, assembled, hits)
             )
 
-    def test_no_request_raises_its_tier_and_any_may_lower_it(self, clients):
+    def test_a_request_can_lower_but_not_raise_its_tier(self, clients):
         assert (
             self.ask(
                 clients["core"], "/api/explain", query="refund", spaces=["s"], tier="enterprise"
@@ -332,7 +332,7 @@ class TestServer:
             clients["teams"], "/api/explain", 422, query="refund", spaces=["s"], tier="platinum"
         )
 
-    def test_only_full_tiers_read_what_is_stored(self, clients):
+    def test_only_full_tiers_read_stored_items(self, clients):
         for tier, status in {
             "core": 403,
             "writer_pro": 403,
@@ -368,8 +368,8 @@ class TestServer:
             ]
             assert gets + posts == [status] * 11
 
-    def test_a_graph_shows_entities_alone_to_writer_pro(self, clients):
-        found = {
+    def test_the_graph_route_returns_only_entities_to_writer_pro(self, clients):
+        graphs = {
             tier: clients[tier]
             .post(
                 "/api/graph",
@@ -378,14 +378,14 @@ class TestServer:
             .json()
             for tier in TIERS
         }
-        assert [len(found[tier]["entities"]) for tier in TIERS] == [0, 10, 14, 14]
+        assert [len(graphs[tier]["entities"]) for tier in TIERS] == [0, 10, 14, 14]
 
-    def test_only_enterprise_sends_recipes_of_its_own(self, clients):
-        own = {"query": "refund", "spaces": ["s"], "recipe": [{"name": "mine", "kinds": ["node"]}]}
-        assert "secret" in self.ask(clients["enterprise"], "/api/ask/context", **own)["text"]
-        assert self.ask(clients["teams"], "/api/ask/context", 403, **own)["code"] == "tier"
+    def test_only_enterprise_can_send_recipes(self, clients):
+        body = {"query": "refund", "spaces": ["s"], "recipe": [{"name": "mine", "kinds": ["node"]}]}
+        assert "secret" in self.ask(clients["enterprise"], "/api/ask/context", **body)["text"]
+        assert self.ask(clients["teams"], "/api/ask/context", 403, **body)["code"] == "tier"
 
-    def test_a_key_whose_tier_is_not_known_has_the_least(self, tmp_path):
+    def test_a_key_with_an_unknown_tier_has_the_lowest_tier(self, tmp_path):
         ring = Keyring(tmp_path / "keys.json")
         secret = ring.add("odd", reads=["s"], writes=[], role="viewer", tier="teams", now=NOW)[1]
         ring.path.write_text(ring.path.read_text().replace('"teams"', '"platinum"'))
@@ -399,97 +399,32 @@ class TestServer:
             assert self.ask(client, "/api/explain", query="refund", spaces=["s"])["text"] == ""
 
 
-def test_the_shell_says_which_tier_is_in_force(tmp_path):
+def test_the_shell_applies_the_tier_option(tmp_path):
     file = str(tmp_path / "k.db")
     with knowloom.open(file, embedder=None) as kb:
         kb.add(*knowledge())
-    run = CliRunner().invoke
-    core = run(
-        cli,
-        ["context", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"],
-    )
+
+    def run(command: str, tier: str, *options: str) -> Any:
+        arguments = [command, "refund", "--space", "s", "--tier", tier, *options]
+        return CliRunner().invoke(cli, [*arguments, "--db", file, "--embedder", "none"])
+
+    core = run("context", "core")
     assert (core.exit_code, core.stdout) == (0, "")
     assert "tier 'core' has no access to knowledge" in core.stderr
-    assert (
-        run(
-            cli,
-            [
-                "search",
-                "refund",
-                "--space",
-                "s",
-                "--tier",
-                "writer_pro",
-                "--limit",
-                "50",
-                "--db",
-                file,
-                "--embedder",
-                "none",
-                "--json",
-            ],
-        ).stdout.count('"kind"')
-        == 10
-    )
-    entities = run(
-        cli,
-        [
-            "graph",
-            "refund",
-            "--space",
-            "s",
-            "--tier",
-            "writer_pro",
-            "--min-score",
-            "0",
-            "--db",
-            file,
-            "--embedder",
-            "none",
-            "--json",
-        ],
-    )
-    assert (
-        len(json.loads(entities.stdout)["entities"]),
-        json.loads(entities.stdout)["relationships"],
-    ) == (10, [])
-    assert (
-        run(
-            cli,
-            [
-                "graph",
-                "refund",
-                "--space",
-                "s",
-                "--tier",
-                "core",
-                "--db",
-                file,
-                "--embedder",
-                "none",
-            ],
-        ).stdout
-        == ""
-    )
-    refused = run(
-        cli,
-        ["provide", "refund", "--space", "s", "--tier", "core", "--db", file, "--embedder", "none"],
-    )
-    assert (refused.exit_code, refused.stdout) == (
-        1,
-        "",
-    ) and "the provider needs tier" in refused.stderr
-    wrong = run(
-        cli,
-        ["context", "refund", "--space", "s", "--tier", "gold", "--db", file, "--embedder", "none"],
-    )
-    assert (
-        wrong.exit_code,
-        "unknown tier 'gold'; available: core, enterprise, teams, writer_pro" in wrong.stderr,
-    ) == (1, True)
+    hits = run("search", "writer_pro", "--limit", "50", "--json")
+    assert hits.stdout.count('"kind"') == 10
+    graph = json.loads(run("graph", "writer_pro", "--min-score", "0", "--json").stdout)
+    assert (len(graph["entities"]), graph["relationships"]) == (10, [])
+    assert run("graph", "core").stdout == ""
+    refused = run("provide", "core")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "the provider needs tier" in refused.stderr
+    unknown = run("context", "gold")
+    assert unknown.exit_code == 1
+    assert "unknown tier 'gold'; available: core, enterprise, teams, writer_pro" in unknown.stderr
 
 
-def test_a_client_asks_with_tiers_and_agents_as_the_engine_does(kb, tmp_path):
+def test_the_client_accepts_tiers_and_agents_as_the_engine_does(kb, tmp_path):
     ring = Keyring(tmp_path / "keys.json")
     secrets = {
         tier: ring.add(tier, reads=["s"], writes=[], role="viewer", tier=tier, now=NOW)[1]
@@ -505,7 +440,7 @@ def test_a_client_asks_with_tiers_and_agents_as_the_engine_does(kb, tmp_path):
             assert thread.is_alive()
             time.sleep(0.005)
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        own = knowloom.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),), 500, "plain")
+        agent = knowloom.Agent("mine", (Recipe("mine", kinds=(Kind.NODE,)),), 500, "plain")
         with (
             knowloom.Client(url, key=secrets["enterprise"]) as full,
             knowloom.Client(url, key=secrets["teams"]) as teams,
@@ -513,7 +448,7 @@ def test_a_client_asks_with_tiers_and_agents_as_the_engine_does(kb, tmp_path):
             for options in (
                 {"tier": "writer_pro"},
                 {"agent": "copilot"},
-                {"agent": own},
+                {"agent": agent},
                 {"tier": lambda: "core"},
                 {"tier": lambda: 1 / 0},
             ):
@@ -523,7 +458,7 @@ def test_a_client_asks_with_tiers_and_agents_as_the_engine_does(kb, tmp_path):
                 )
             assert [hit.item.id for hit in teams.search("refund", spaces=["s"], tier="core")] == []
             with pytest.raises(Forbidden, match="need tier 'enterprise'"):
-                teams.context("refund", spaces=["s"], agent=own)
+                teams.context("refund", spaces=["s"], agent=agent)
             with pytest.raises(Invalid, match="unknown agent 'nobody'"):
                 teams.context("refund", spaces=["s"], agent="nobody")
     finally:

@@ -68,7 +68,7 @@ def no_download(monkeypatch):
         ("👩\u200d👩\u200d👧\u200d👦", 18, 11),
     ],
 )
-def test_known_texts_have_known_counts(text, cl100k, o200k):
+def test_reference_texts_have_the_reference_counts(text, cl100k, o200k):
     assert [get_counter(name).count(text) for name in ENCODINGS] == [cl100k, o200k]
 
 
@@ -92,7 +92,7 @@ def test_known_texts_have_known_counts(text, cl100k, o200k):
         ("estimate", UPPER_BOUND),
     ],
 )
-def test_the_name_says_which_counter_was_chosen(model, name):
+def test_the_name_of_a_counter_is_its_encoding(model, name):
     assert get_counter(model).name == name
 
 
@@ -115,7 +115,7 @@ def test_the_bundled_ranks_are_those_that_openai_published(name, sha256):
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_pieces_are_cut_as_tiktoken_cuts_them(name, monkeypatch):
+def test_texts_are_split_as_tiktoken_splits_them(name, monkeypatch):
     monkeypatch.setattr(openai_public, "load_tiktoken_bpe", lambda *_, **__: {})
     assert openai_public.ENCODING_CONSTRUCTORS[name]()["pat_str"] == tokens.PIECES[name]
 
@@ -135,7 +135,7 @@ def test_no_exact_count_passes_the_bound(text):
 @example(first="Done!\r\n", second="\u0301x")
 @example(first=" \t", second="1")
 @settings(max_examples=250, deadline=None)
-def test_blocks_can_be_counted_one_by_one(name, first, second):
+def test_counts_of_blocks_add_up(name, first, second):
     first, second = first + "\n", re.sub(r"^[\s/]+", "", second) or "x"
     count = get_counter(name).count
     assert get_counter(name).additive
@@ -213,7 +213,7 @@ def test_a_tokenizer_file_counts_all_words_and_no_special_tokens():
     ]
 
 
-def test_a_changed_tokenizer_file_is_read_anew(tmp_path):
+def test_a_changed_tokenizer_file_is_read_again(tmp_path):
     file = tmp_path / "words.json"
     file.write_text(MINILM.read_text())
     before = get_counter(str(file)).count("hello")
@@ -255,7 +255,7 @@ def plain(request):
         [" ", "  ", "\n", " \n", "\n\n", "\n  ", "\n   ", "\n    ", "\n  \n", ".\n  "]
     ),
 )
-def test_words_counted_one_by_one_make_the_count_of_the_whole(plain, words, between):
+def test_counts_of_words_add_up_to_the_count_of_the_text(plain, words, between):
     ours, whole = plain
     text = between.join(words)
     assert ours.count(text) == len(whole.encode_ordinary(text))
@@ -289,7 +289,7 @@ def test_words_counted_one_by_one_make_the_count_of_the_whole(plain, words, betw
         max_size=14,
     )
 )
-def test_lines_counted_one_by_one_make_the_count_of_the_whole(plain, pieces):
+def test_counts_of_lines_add_up_to_the_count_of_the_text(plain, pieces):
     ours, whole = plain
     text = "".join(pieces)
     assert ours.count(text) == len(whole.encode_ordinary(text))
@@ -327,10 +327,10 @@ def test_words_with_numbers_behind_them_are_counted_as_in_the_whole(plain):
             assert ours.count(text) == len(whole.encode_ordinary(text)), text
 
 
-def test_every_plain_word_that_is_a_token_is_one_token(plain):
+def test_every_word_in_the_vocabulary_counts_as_a_single_token(plain):
     ours, whole = plain
-    known = [token.decode() for token in tokens._ranks(ours.name) if token.isascii()]
-    words = [word for word in known if tokens.PLAIN.fullmatch(word.removeprefix(" "))]
+    plain_tokens = [token.decode() for token in tokens._ranks(ours.name) if token.isascii()]
+    words = [word for word in plain_tokens if tokens.PLAIN.fullmatch(word.removeprefix(" "))]
     assert len(words) > 40_000
     assert [word for word in words if len(whole.encode_ordinary(word)) != 1] == []
 

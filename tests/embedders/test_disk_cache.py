@@ -1,4 +1,4 @@
-"""The embedding cache on disk and in time: what one process embedded the next need not, and nothing that happens to the file is fatal."""
+"""The embedding cache on disk: shared by processes, bounded in age and size, never fatal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TestCachedOnDisk(EmbedderContract):
         return CachedEmbedder(inner, max_size=1, disk=DiskCache(tmp_path / "vectors.db"))
 
 
-def asked(server: FakeOpenAI) -> list[list[str]]:
+def requested_texts(server: FakeOpenAI) -> list[list[str]]:
     return [request.texts for request in server.requests]
 
 
@@ -59,7 +59,7 @@ def test_another_process_does_not_embed_again(
         assert disk.counts() == (3, 2)
     with closing(DiskCache(tmp_path / "vectors.db")) as disk:
         assert disk.counts() == (3, 2)
-    assert asked(server)[:2] == [["a", "b"], ["c"]]
+    assert requested_texts(server)[:2] == [["a", "b"], ["c"]]
 
 
 def test_vectors_of_another_model_are_not_mixed_up(
@@ -69,10 +69,10 @@ def test_vectors_of_another_model_are_not_mixed_up(
     CachedEmbedder(inner, disk=disk).embed(["a"])
     inner.fingerprint = "another"
     CachedEmbedder(inner, disk=disk).embed(["a"])
-    assert asked(server) == [["a"], ["a"]] and disk.counts()[0] == 2
+    assert requested_texts(server) == [["a"], ["a"]] and disk.counts()[0] == 2
 
 
-def test_what_is_too_old_is_embedded_again(
+def test_an_expired_vector_is_embedded_again(
     server: FakeOpenAI, inner: OpenAIEmbedder, tmp_path: Path
 ) -> None:
     now = [1000.0]
@@ -85,10 +85,10 @@ def test_what_is_too_old_is_embedded_again(
     for moment in (1000, 1060, 1061, 1100, 1200):
         now[0] = moment
         cache.embed(["a"])
-    assert len(asked(server)) == 3
+    assert len(requested_texts(server)) == 3
 
 
-def test_the_oldest_go_when_there_are_too_many(inner: OpenAIEmbedder, tmp_path: Path) -> None:
+def test_the_oldest_vectors_are_evicted_first(inner: OpenAIEmbedder, tmp_path: Path) -> None:
     now = [0.0]
     disk = DiskCache(tmp_path / "vectors.db", max_size=10, clock=lambda: now[0])
     cache = CachedEmbedder(inner, max_size=1, disk=disk)
@@ -102,7 +102,7 @@ def test_the_oldest_go_when_there_are_too_many(inner: OpenAIEmbedder, tmp_path: 
 
 
 @pytest.mark.parametrize("damage", ["not SQLite", "cut short", "a page of nothing"])
-def test_a_damaged_file_is_reported_put_aside_and_begun_anew(
+def test_a_damaged_file_is_reported_set_aside_and_replaced(
     inner: OpenAIEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     file = tmp_path / "vectors.db"
@@ -125,7 +125,7 @@ def test_a_damaged_file_is_reported_put_aside_and_begun_anew(
     assert (tmp_path / "vectors.db.damaged").exists()
 
 
-def test_a_vector_that_is_none_is_embedded_again(
+def test_an_invalid_vector_is_embedded_again(
     server: FakeOpenAI, inner: OpenAIEmbedder, tmp_path: Path
 ) -> None:
     file = tmp_path / "vectors.db"
@@ -140,7 +140,7 @@ def test_a_vector_that_is_none_is_embedded_again(
         CachedEmbedder(inner, disk=DiskCache(file)).embed(["a", "b", "c"]),
         inner.embed(["a", "b", "c"]),
     )
-    assert len(asked(server)[1]) == 3
+    assert len(requested_texts(server)[1]) == 3
 
 
 def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "other.db").read_bytes() == before
 
 
-def test_a_file_that_cannot_be_written_only_costs_time(
+def test_a_file_that_cannot_be_written_is_no_error(
     inner: OpenAIEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "vectors.db"
@@ -189,16 +189,16 @@ def test_a_cache_can_be_cleared(server: FakeOpenAI, inner: OpenAIEmbedder, tmp_p
     cache.embed(["a"])
     cache.clear()
     cache.embed(["a"])
-    assert asked(server) == [["a"], ["a"]]
+    assert requested_texts(server) == [["a"], ["a"]]
 
 
 @pytest.mark.parametrize("ttl", [0, -1])
-def test_a_time_that_makes_no_sense_is_refused(inner: OpenAIEmbedder, ttl: float) -> None:
+def test_an_invalid_lifetime_is_refused(inner: OpenAIEmbedder, ttl: float) -> None:
     with pytest.raises(Invalid, match="ttl_s"):
         CachedEmbedder(inner, ttl_s=ttl)
 
 
-def test_an_engine_keeps_its_vectors_in_a_file_and_says_so(
+def test_an_engine_stores_its_vectors_in_a_file_and_reports_it(
     server: FakeOpenAI, tmp_path: Path
 ) -> None:
     for round in range(2):
@@ -212,4 +212,4 @@ def test_an_engine_keeps_its_vectors_in_a_file_and_says_so(
                 (2, 0, 2),
                 (2, 2, 0),
             )[round]
-    assert asked(server) == [["tea"], ["cup"]]
+    assert requested_texts(server) == [["tea"], ["cup"]]

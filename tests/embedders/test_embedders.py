@@ -1,4 +1,4 @@
-"""Embedders: the contract for each, and what is particular to one of them."""
+"""Embedders: the shared contract, and the behaviour of each implementation."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def ignore(_: float) -> None:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts a server that follows a script, and an embedder that uses it."""
+    """Start a server that follows a script, and an embedder that uses it."""
     with ExitStack() as stack:
 
         def start(*script: str, **settings: Any) -> tuple[OpenAIEmbedder, FakeOpenAI]:
@@ -87,14 +87,14 @@ def serve() -> Iterator[Serve]:
 
 
 def failure(embedder: Embedder, *texts: str) -> Unavailable:
-    """The error that embedding the texts ends in."""
+    """Return the error that embedding the texts raises."""
     with pytest.raises(Unavailable) as caught:
         embedder.embed(texts or [TEXT, "other"])
     return caught.value
 
 
-class OneBuffer:
-    """Embeds every text into the same piece of memory."""
+class SharedBufferEmbedder:
+    """An embedder that writes every vector to the same buffer."""
 
     name = fingerprint = "one buffer"
     dimensions = 256
@@ -154,18 +154,18 @@ class TestMiniLM(EmbedderContract):
         question, refund, shipping = embedder.embed(texts)
         assert question @ refund > question @ shipping + 0.1
 
-    def test_a_known_text_keeps_its_vector(self, embedder: Embedder) -> None:
-        (known,) = embedder.embed(["How do I get a refund?"])
+    def test_a_reference_text_has_the_reference_vector(self, embedder: Embedder) -> None:
+        (vector,) = embedder.embed(["How do I get a refund?"])
         np.testing.assert_allclose(
-            known[:6], [-0.0632, 0.0107, 0.0448, 0.0258, -0.0124, 0.0003], atol=0.02
+            vector[:6], [-0.0632, 0.0107, 0.0448, 0.0258, -0.0124, 0.0003], atol=0.02
         )
 
-    def test_batching_changes_not_a_single_bit(self, embedder: Embedder) -> None:
+    def test_batching_does_not_change_the_vectors(self, embedder: Embedder) -> None:
         one_by_one = [embedder.embed([text])[0] for text in self.TEXTS]
         np.testing.assert_array_equal(embedder.embed(self.TEXTS), one_by_one)
 
 
-# What is sent
+# Requests
 
 
 def test_texts_go_out_in_batches(serve: Serve) -> None:
@@ -186,13 +186,13 @@ def test_an_empty_text_is_sent_as_a_space(serve: Serve) -> None:
     assert server.requests[0].texts == [" ", "full"]
 
 
-def test_a_long_text_is_cut_to_what_servers_accept(serve: Serve) -> None:
+def test_a_long_text_is_cut_to_the_limit_of_servers(serve: Serve) -> None:
     embedder, server = serve()
     embedder.embed(["long " * 20_000])
     assert server.requests[0].texts == ["long " * 1_200]
 
 
-def test_half_a_character_pair_is_sent_as_a_question_mark(serve: Serve) -> None:
+def test_a_lone_surrogate_is_sent_as_a_question_mark(serve: Serve) -> None:
     embedder, server = serve()
     embedder.embed(["broken \ud83e emoji"])
     assert server.requests[0].texts == ["broken ? emoji"]
@@ -211,17 +211,17 @@ def test_without_a_key_no_authorization_is_sent(serve: Serve, key: str | None) -
     assert server.requests[0].authorization == ""
 
 
-def test_dimensions_are_asked_for_only_when_given(serve: Serve) -> None:
+def test_dimensions_are_sent_only_if_configured(serve: Serve) -> None:
     asking, silent = serve(dimensions=5), serve()
     _ = asking[0].embed(["a"]), silent[0].embed(["a"])
     assert asking[1].requests[0].body == {"model": "fake", "input": ["a"], "dimensions": 5}
     assert silent[1].requests[0].body == {"model": "fake", "input": ["a"]}
 
 
-# What comes back
+# Answers
 
 
-def test_a_vector_is_the_servers_one_at_unit_length(serve: Serve) -> None:
+def test_a_vector_is_normalised_to_unit_length(serve: Serve) -> None:
     (got,) = serve()[0].embed(["a"])
     raw = np.array(vector("a", 8))
     np.testing.assert_allclose(got, raw / np.linalg.norm(raw), atol=1e-6)
@@ -233,20 +233,20 @@ def test_shuffled_rows_are_put_back_in_order(serve: Serve) -> None:
     np.testing.assert_array_equal(in_order, shuffled)
 
 
-def test_dimensions_are_learned_by_one_request_and_only_when_asked_for(serve: Serve) -> None:
+def test_dimensions_are_learned_by_a_single_lazy_request(serve: Serve) -> None:
     embedder, server = serve()
     assert server.requests == []
     assert (embedder.dimensions, embedder.dimensions) == (8, 8)
     assert len(server.requests) == 1
 
 
-def test_dimensions_are_learned_from_an_answer_that_came_anyway(serve: Serve) -> None:
+def test_dimensions_are_learned_from_any_answer(serve: Serve) -> None:
     embedder, server = serve()
     embedder.embed(["a"])
     assert (embedder.dimensions, len(server.requests)) == (8, 1)
 
 
-def test_given_dimensions_are_known_without_a_request(serve: Serve) -> None:
+def test_configured_dimensions_need_no_request(serve: Serve) -> None:
     embedder, server = serve(dimensions=5)
     assert embedder.dimensions == 5
     assert server.requests == []
@@ -260,9 +260,7 @@ def test_an_answer_of_other_dimensions_is_refused(serve: Serve, settings: dict[s
 
 
 @pytest.mark.parametrize("behaviour", BROKEN)
-def test_a_broken_answer_is_an_error_and_is_not_asked_for_again(
-    serve: Serve, behaviour: str
-) -> None:
+def test_a_broken_answer_is_an_error_and_is_not_retried(serve: Serve, behaviour: str) -> None:
     embedder, server = serve(behaviour)
     error = failure(embedder)
     assert str(error).startswith("fake at 127.0.0.1: ") and error.code == "embedding_failed"
@@ -270,13 +268,13 @@ def test_a_broken_answer_is_an_error_and_is_not_asked_for_again(
 
 
 @pytest.mark.parametrize("behaviour", [name for name in VECTORS if name != "wrong dimensions"])
-def test_a_broken_vector_teaches_no_dimensions(serve: Serve, behaviour: str) -> None:
+def test_dimensions_are_not_learned_from_a_broken_vector(serve: Serve, behaviour: str) -> None:
     embedder, _ = serve(behaviour)
     failure(embedder, "a")
     assert embedder.dimensions == 8
 
 
-def test_what_came_in_place_of_numbers_is_not_quoted(serve: Serve) -> None:
+def test_values_that_are_not_numbers_are_not_quoted(serve: Serve) -> None:
     error = failure(serve("base64")[0])
     assert "AACAPw" not in "".join(traceback.format_exception(error))
 
@@ -295,22 +293,22 @@ def test_what_came_in_place_of_numbers_is_not_quoted(serve: Serve) -> None:
         ("base64", "not a list of numbers"),
     ],
 )
-def test_a_broken_answer_is_named(serve: Serve, behaviour: str, problem: str) -> None:
+def test_a_broken_answer_is_described(serve: Serve, behaviour: str, problem: str) -> None:
     assert problem in str(failure(serve(behaviour)[0]))
 
 
-# Failures that pass, and those that do not
+# Transient and permanent failures
 
 
 @pytest.mark.parametrize("behaviour", PASSING)
-def test_what_may_pass_is_tried_again(serve: Serve, behaviour: str) -> None:
+def test_transient_failures_are_retried(serve: Serve, behaviour: str) -> None:
     embedder, server = serve(behaviour, behaviour)
     assert len(embedder.embed(["a", "b"])) == 2
     assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("behaviour", PASSING)
-def test_what_does_not_pass_is_given_up_after_the_retries(serve: Serve, behaviour: str) -> None:
+def test_a_lasting_failure_is_raised_after_the_retries(serve: Serve, behaviour: str) -> None:
     embedder, server = serve(*[behaviour] * 9, max_retries=2)
     error = failure(embedder)
     assert str(error).startswith("fake at 127.0.0.1: ") and error.code == "embedding_failed"
@@ -329,14 +327,14 @@ def test_a_late_batch_is_retried_alone(serve: Serve) -> None:
     assert [request.texts for request in server.requests] == [["a"], ["b"], ["b"]]
 
 
-def test_a_slow_server_is_given_up_in_time(serve: Serve) -> None:
+def test_a_slow_server_times_out(serve: Serve) -> None:
     embedder, server = serve("slow", "slow", timeout_s=0.1, max_retries=1)
     started = time.monotonic()
     assert "no answer within 0.1 s" in str(failure(embedder))
     assert len(server.requests) == 2 and time.monotonic() - started < 2
 
 
-def test_a_refused_connection_is_tried_again_and_named(serve: Serve) -> None:
+def test_a_refused_connection_is_retried_and_reported(serve: Serve) -> None:
     with FakeOpenAI() as gone:
         waits: list[float] = []
     embedder, _ = serve(base_url=gone.base_url, sleep=waits.append)
@@ -370,7 +368,7 @@ def test_retry_after_is_honoured_within_reason(
     assert waits == [wait_s]
 
 
-def test_a_server_that_wants_more_time_than_an_answer_may_take_is_not_waited_for(
+def test_a_retry_after_beyond_the_timeout_is_not_awaited(
     serve: Serve,
 ) -> None:
     waits: list[float] = []
@@ -386,7 +384,7 @@ def test_many_retries_never_wait_longer_than_a_minute(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("behaviour", REFUSALS)
-def test_a_refusal_is_final_and_says_its_status(serve: Serve, behaviour: str) -> None:
+def test_a_refusal_is_final_and_reports_its_status(serve: Serve, behaviour: str) -> None:
     embedder, server = serve(behaviour)
     error = failure(embedder)
     assert (
@@ -396,12 +394,12 @@ def test_a_refusal_is_final_and_says_its_status(serve: Serve, behaviour: str) ->
     assert len(server.requests) == 1
 
 
-def test_a_refusal_says_what_the_server_said(serve: Serve) -> None:
+def test_a_refusal_quotes_the_message_of_the_server(serve: Serve) -> None:
     assert str(failure(serve("404")[0])) == "fake at 127.0.0.1: status 404: refused with 404."
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ('{"error": {"message": "no model", "code": 7}}', "no model"),
         ('{"error": "no model"}', "no model"),
@@ -413,9 +411,10 @@ def test_a_refusal_says_what_the_server_said(serve: Serve) -> None:
         ("x" * 201, "x" * 200),
     ],
 )
-def test_a_servers_message_is_found_and_shortened(serve: Serve, body: str, said: str) -> None:
+def test_a_servers_message_is_found_and_shortened(serve: Serve, body: str, message: str) -> None:
     assert (
-        str(failure(serve(f"404 with body {body}")[0])) == f"fake at 127.0.0.1: status 404: {said}"
+        str(failure(serve(f"404 with body {body}")[0]))
+        == f"fake at 127.0.0.1: status 404: {message}"
     )
 
 
@@ -427,13 +426,13 @@ def test_a_wrong_path_is_a_refusal(serve: Serve) -> None:
         assert "status 404: no such path" in str(failure(lost))
 
 
-def test_after_a_failure_the_embedder_works_on(serve: Serve) -> None:
+def test_the_embedder_works_after_a_failure(serve: Serve) -> None:
     embedder, _ = serve("401")
     failure(embedder)
     assert len(embedder.embed(["a"])) == 1
 
 
-def test_a_closed_embedder_says_so(serve: Serve) -> None:
+def test_a_closed_embedder_raises(serve: Serve) -> None:
     embedder, _ = serve()
     for _ in range(2):
         embedder.close()
@@ -449,21 +448,19 @@ def test_neither_key_nor_text_is_in_errors_or_logs(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     error = failure(serve(*[behaviour] * 2, max_retries=1)[0])
-    told = caplog.text + repr(error) + "".join(traceback.format_exception(error))
-    assert "fake at 127.0.0.1" in told
-    assert not [secret for secret in (KEY, TEXT, "Cooper", "Lisbon") if secret in told]
+    output = caplog.text + repr(error) + "".join(traceback.format_exception(error))
+    assert "fake at 127.0.0.1" in output
+    assert not [secret for secret in (KEY, TEXT, "Cooper", "Lisbon") if secret in output]
 
 
 @pytest.mark.parametrize("secret", [KEY, TEXT])
 @pytest.mark.parametrize("before", [0, 150, 185, 195])
-def test_a_secret_is_not_left_over_where_a_message_is_cut(
-    serve: Serve, secret: str, before: int
-) -> None:
+def test_a_cut_message_contains_no_part_of_a_secret(serve: Serve, secret: str, before: int) -> None:
     embedder, _ = serve(f"400 with body {'x' * before}{secret}")
     assert secret[:4] not in str(failure(embedder))
 
 
-def test_part_of_a_text_is_not_repeated_either(serve: Serve) -> None:
+def test_part_of_a_text_is_not_quoted(serve: Serve) -> None:
     embedder, _ = serve(f"400 with body bad input: ...{TEXT[5:25]}...")
     assert str(failure(embedder)).endswith("status 400: (a message that repeats the text, omitted)")
 
@@ -485,7 +482,7 @@ def test_the_key_is_not_in_the_repr(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("key", ["sk-line\nbreak", "sk-kéy", "sk two words"])
-def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
+def test_a_key_that_is_no_header_value_is_refused_without_quoting_it(key: str) -> None:
     with pytest.raises(Invalid) as caught:
         OpenAIEmbedder(api_key=key)
     assert "api_key" in str(caught.value) and "sk" not in str(caught.value)
@@ -525,13 +522,13 @@ def test_an_address_is_read_into_a_fingerprint(rest: str, fingerprint: str) -> N
         assert embedder.fingerprint == fingerprint
 
 
-def test_the_fingerprint_tells_dimensions_apart_and_stays_when_they_are_learned(
+def test_the_fingerprint_includes_only_configured_dimensions(
     serve: Serve,
 ) -> None:
-    (learning, _), (given, _) = serve(), serve(dimensions=5)
+    (learning, _), (fixed, _) = serve(), serve(dimensions=5)
     assert learning.dimensions == 8
-    here, there = (one._transport._url.port for one in (learning, given))
-    assert (learning.fingerprint, given.fingerprint) == (
+    here, there = (embedder._transport._url.port for embedder in (learning, fixed))
+    assert (learning.fingerprint, fixed.fingerprint) == (
         f"openai:127.0.0.1:{here}:fake:",
         f"openai:127.0.0.1:{there}:fake:5",
     )
@@ -552,12 +549,12 @@ def test_the_fingerprint_tells_dimensions_apart_and_stays_when_they_are_learned(
         ("http://gate:8080/two/", "gate:8080/two"),
     ],
 )
-def test_vectors_of_two_servers_on_one_machine_are_told_apart(base_url: str, server: str) -> None:
+def test_the_fingerprint_includes_host_port_and_path(base_url: str, server: str) -> None:
     with closing(OpenAIEmbedder(base_url=base_url, model="m")) as embedder:
         assert embedder.fingerprint == f"openai:{server}:m:"
 
 
-def test_settings_hold_where_the_address_is_silent() -> None:
+def test_settings_apply_unless_the_address_overrides_them() -> None:
     with closing(
         OpenAIEmbedder.open("bge@http://here/v1", base_url="http://there/v1", dimensions=5)
     ) as embedder:
@@ -584,7 +581,7 @@ def test_an_address_without_http_is_refused_before_anything_is_sent_elsewhere(re
         "https://user:secret@host/v1",
     ],
 )
-def test_a_base_url_that_cannot_work_is_refused(base_url: str) -> None:
+def test_an_invalid_base_url_is_refused(base_url: str) -> None:
     with pytest.raises(Invalid, match="base_url") as caught:
         OpenAIEmbedder(base_url=base_url)
     assert "secret" not in str(caught.value)
@@ -600,13 +597,13 @@ WRONG_SETTINGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", WRONG_SETTINGS)
-def test_a_number_that_cannot_work_is_refused(settings: dict[str, Any]) -> None:
+def test_an_invalid_number_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=next(iter(settings))):
         OpenAIEmbedder(**settings)
 
 
 @pytest.mark.parametrize("open_it", [knowloom.open_llm, registry.open_embedder])
-def test_a_setting_that_nobody_knows_is_refused_with_those_there_are(
+def test_an_unknown_setting_is_refused_with_the_available_ones(
     open_it: Callable[..., Any],
 ) -> None:
     with pytest.raises(
@@ -639,13 +636,13 @@ def test_cached_vectors_are_those_of_the_embedder(serve: Serve) -> None:
         np.testing.assert_array_equal(cache.embed(["a", "b", "a"]), inner.embed(["a", "b", "a"]))
 
 
-def test_the_cache_passes_on_who_it_caches(serve: Serve) -> None:
+def test_the_cache_has_the_identity_of_its_embedder(serve: Serve) -> None:
     inner, _ = serve(dimensions=5)
     cache = CachedEmbedder(inner)
     assert (cache.name, cache.dimensions, cache.fingerprint) == ("openai", 5, inner.fingerprint)
 
 
-def test_the_vector_unused_for_longest_is_forgotten_first(serve: Serve) -> None:
+def test_the_least_recently_used_vector_is_evicted_first(serve: Serve) -> None:
     inner, server = serve()
     cache = CachedEmbedder(inner, max_size=2)
     for text in ["a", "b", "a", "c", "a", "b"]:
@@ -671,14 +668,14 @@ def test_vectors_of_another_fingerprint_are_not_mixed_up(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("round", ["miss", "hit"])
-def test_no_caller_can_change_what_is_remembered(serve: Serve, round: str) -> None:
+def test_callers_cannot_change_cached_vectors(serve: Serve, round: str) -> None:
     cache = CachedEmbedder(serve()[0])
     remembered = [cache.embed(["a"])[0] for _ in range(1 + (round == "hit"))][-1]
     with pytest.raises(ValueError, match="read-only"):
         remembered[0] = 7
 
 
-def test_a_failure_is_not_remembered(serve: Serve) -> None:
+def test_a_failure_is_not_cached(serve: Serve) -> None:
     inner, server = serve("nan", "ok")
     cache = CachedEmbedder(inner)
     failure(cache, "a", "b")
@@ -694,15 +691,15 @@ def test_a_failure_leaves_earlier_vectors_in_place(serve: Serve) -> None:
     assert len(cache.embed(["a"])) == 1 and len(server.requests) == 2
 
 
-def test_half_a_character_pair_is_cached_apart_from_the_empty_text(serve: Serve) -> None:
+def test_a_lone_surrogate_is_cached_apart_from_the_empty_text(serve: Serve) -> None:
     cache = CachedEmbedder(serve()[0])
     for text in ["\ud83e", "", "\ud83e"]:
         cache.embed([text])
     assert (cache.hits, cache.misses) == (1, 2)
 
 
-def test_an_embedder_that_reuses_its_memory_does_not_change_what_is_remembered() -> None:
-    cache = CachedEmbedder(OneBuffer())
+def test_an_embedder_that_reuses_its_buffer_does_not_change_cached_vectors() -> None:
+    cache = CachedEmbedder(SharedBufferEmbedder())
     first = cache.embed(["a"])[0].tolist()
     cache.embed(["b"])
     assert cache.embed(["a"])[0].tolist() == first

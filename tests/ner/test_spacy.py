@@ -1,6 +1,8 @@
-"""Names of a spaCy pipeline: what it finds names items and ties texts; step by step as in a rebuild; what is missing is told.
+"""Names found by a spaCy pipeline: titles, edges between texts, and missing pipelines.
 
-The pipeline is spaCy's own with rules, made here. The test with a trained pipeline runs where one is installed, and says so where not."""
+The pipeline is a rule-based one, built here. The test of a trained pipeline is skipped, with a
+message, where none is installed.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def item(id: str, text: str, title: str = "") -> Item:
     return Item(id, "s", title=title, text=text)
 
 
-def made(kb: Engine) -> set[tuple[str, str, str, str]]:
+def automatic_edges(kb: Engine) -> set[tuple[str, str, str, str]]:
     return {
         (edge.source, edge.type, edge.target, str(edge.properties["name"]))
         for edge in kb.edges(["s"], automatic=True)
@@ -70,31 +72,31 @@ def made(kb: Engine) -> set[tuple[str, str, str, str]]:
 
 def test_texts_that_share_a_rare_name_without_capitals_are_linked(kb):
     kb.add([item("a", "we ask the blue ledger first"), item("b", "every blue ledger is audited")])
-    assert made(kb) == {("a", "shares", "b", "blue ledger")}
+    assert automatic_edges(kb) == {("a", "shares", "b", "blue ledger")}
     with knowloom.open("memory:", embedder=None) as plain:
         plain.add(
             [item("a", "we ask the blue ledger first"), item("b", "every blue ledger is audited")]
         )
-        assert made(plain) == set()
+        assert automatic_edges(plain) == set()
 
 
-def test_an_item_without_a_name_goes_by_the_name_its_text_begins_with(kb):
+def test_an_item_without_a_title_is_named_by_the_start_of_its_text(kb):
     kb.add(
         [
             item("a", "the Blue Ledger keeps every claim"),
             item("b", "Ask the Blue Ledger.", title="Claims"),
         ]
     )
-    assert made(kb) == {("b", "mentions", "a", "blue ledger")}
+    assert automatic_edges(kb) == {("b", "mentions", "a", "blue ledger")}
     kb.add(
         item("a", "the Blue Ledger keeps every claim", title="Claim book")
     )  # a title counts more
-    assert made(kb) == {("a", "shares", "b", "blue ledger")}
+    assert automatic_edges(kb) == {("a", "shares", "b", "blue ledger")}
 
 
-def test_dates_and_numbers_tie_nobody(kb):
+def test_dates_and_numbers_create_no_edges(kb):
     kb.add([item("a", "we meet next tuesday"), item("b", "come next tuesday")])
-    assert made(kb) == set()
+    assert automatic_edges(kb) == set()
 
 
 words = st.sampled_from(
@@ -111,7 +113,7 @@ words = st.sampled_from(
         "\n\n",
     ]
 )
-texts = st.lists(words, max_size=4).map(lambda found: " ".join([*found, "ends"]))
+texts = st.lists(words, max_size=4).map(lambda chosen_words: " ".join([*chosen_words, "ends"]))
 steps = st.lists(
     st.tuples(
         st.sampled_from("abcde"),
@@ -122,7 +124,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("url", ["memory:", "file"])
-def test_step_by_step_is_what_a_rebuild_makes(url, model, tmp_path):
+def test_incremental_linking_equals_a_rebuild(url, model, tmp_path):
     finder = SpacyNames.open(model.partition(":")[2])
     count = iter(range(10_000))
 
@@ -135,39 +137,39 @@ def test_step_by_step_is_what_a_rebuild_makes(url, model, tmp_path):
             names=finder,
         ) as kb:
             kb.add(item("z", "we close"))
-            for id, said in changes:
-                kb.delete(id, space="s") if said is None else kb.add(item(id, *said))
-                assert made(kb) == {
-                    (one.source, one.type, one.target, one.properties["name"])
-                    for one in batch.build_name_edges(kb.items(["s"]), finder)
+            for id, text in changes:
+                kb.delete(id, space="s") if text is None else kb.add(item(id, *text))
+                assert automatic_edges(kb) == {
+                    (edge.source, edge.type, edge.target, edge.properties["name"])
+                    for edge in batch.build_name_edges(kb.items(["s"]), finder)
                 }
-            before = made(kb)
+            before = automatic_edges(kb)
             kb.maintenance.relink()
-            assert made(kb) == before
+            assert automatic_edges(kb) == before
 
     check()
 
 
-def test_the_pipeline_is_remembered_with_the_knowledge(tmp_path, model):
+def test_the_pipeline_is_stored_with_the_knowledge(tmp_path, model):
     path = str(tmp_path / "k.db")
     with knowloom.open(path, embedder=None, names=model) as kb:
         kb.add(item("a", "the night shift begins"))
     with knowloom.open(path, embedder=None) as kb:
         kb.add(item("b", "our night shift ends"))
-        assert made(kb) == {("a", "shares", "b", "night shift")}
+        assert automatic_edges(kb) == {("a", "shares", "b", "night shift")}
     with knowloom.open(path, embedder=None, names="builtin") as kb:
         kb.add(item("c", "nothing"))
-        assert made(kb) == set()
+        assert automatic_edges(kb) == set()
 
 
-def test_other_rules_in_the_pipeline_link_everything_anew(tmp_path):
+def test_changed_rules_in_the_pipeline_relink_everything(tmp_path):
     path, folder = str(tmp_path / "k.db"), tmp_path / "rules"
     with knowloom.open(path, embedder=None, names=pipeline(folder, PATTERNS[:1])) as kb:
         kb.add([item("a", "a night shift"), item("b", "the last night shift")])
-        assert made(kb) == set()
+        assert automatic_edges(kb) == set()
     with knowloom.open(path, embedder=None, names=pipeline(folder, PATTERNS[:2])) as kb:
         kb.maintenance.link()
-        assert made(kb) == {("a", "shares", "b", "night shift")}
+        assert automatic_edges(kb) == {("a", "shares", "b", "night shift")}
 
 
 def test_a_text_that_did_not_change_is_not_read_twice(kb, monkeypatch):
@@ -183,11 +185,13 @@ def test_a_text_that_did_not_change_is_not_read_twice(kb, monkeypatch):
     kb.add(item("new", "who works late", title="Night Shift"))
     assert seen[5:] == ["who works late"]
     assert {
-        source for source, type, target, _ in made(kb) if (type, target) == ("mentions", "new")
+        source
+        for source, type, target, _ in automatic_edges(kb)
+        if (type, target) == ("mentions", "new")
     } == {f"t{n}" for n in range(5)}
 
 
-def test_what_is_found_is_cleaned_like_titles_are():
+def test_names_are_normalised_like_titles():
     class Finder:
         fingerprint = "mine@1"
 
@@ -200,24 +204,24 @@ def test_what_is_found_is_cleaned_like_titles_are():
                 (40, "ada's desk"),
             ]
 
-    found = name_finders.run_finder(Finder(), "The Ada")
-    assert found == name_finders.FinderNames(("ada's desk", "x" * 200), "ada's desk")
+    names = name_finders.run_finder(Finder(), "The Ada")
+    assert names == name_finders.FinderNames(("ada's desk", "x" * 200), "ada's desk")
     assert (
         name_finders.run_finder_cached(
-            Finder(), "The Ada", ["c:other", name_finders.encode_names("The Ada", found)]
+            Finder(), "The Ada", ["c:other", name_finders.encode_names("The Ada", names)]
         )
-        == found
+        == names
     )
 
 
-def test_a_pipeline_that_is_missing_or_finds_nothing_is_told_with_what_to_install(tmp_path):
+def test_an_unusable_pipeline_is_reported_with_the_remedy(tmp_path):
     with pytest.raises(MissingExtra, match="python -m spacy download xx_no_such_model"):
         knowloom.open("memory:", embedder=None, names="spacy:xx_no_such_model")
     spacy.blank("en").to_disk(tmp_path / "empty")
     with pytest.raises(Invalid, match="must have one of ner, entity_ruler"):
         knowloom.open("memory:", embedder=None, names=f"spacy:{tmp_path / 'empty'}")
     (tmp_path / "broken").mkdir()
-    with pytest.raises(Invalid, match="cannot be loaded"):
+    with pytest.raises(Invalid, match="cannot load the spaCy pipeline"):
         knowloom.open("memory:", embedder=None, names=f"spacy:{tmp_path / 'broken'}")
     with pytest.raises(Invalid, match="unknown name finder 'nltk'; available: spacy"):
         knowloom.open("memory:", embedder=None, names="nltk:x")
@@ -230,17 +234,21 @@ def test_a_pipeline_that_is_missing_or_finds_nothing_is_told_with_what_to_instal
 
 def test_without_the_package_the_extra_is_named():
     script = "import sys; sys.modules['spacy'] = None\nimport knowloom\n"
-    script += "try: knowloom.open('memory:', embedder=None, names='spacy:x')\nexcept knowloom.MissingExtra as error: print(error)"
+    script += (
+        "try: knowloom.open('memory:', embedder=None, names='spacy:x')\nexcept"
+        " knowloom.MissingExtra as error: print(error)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert (
         done.stdout
-        == "name finder 'spacy' needs a package that is not installed (spacy): pip install 'knowloom[spacy]'\n"
+        == "name finder 'spacy' needs a package that is not installed (spacy): pip install"
+        " 'knowloom[spacy]'\n"
     )
 
 
-def test_knowledge_whose_pipeline_is_gone_is_still_written_and_says_what_is_missing(tmp_path):
+def test_writes_succeed_without_the_pipeline_and_report_it_missing(tmp_path):
     path, folder = str(tmp_path / "k.db"), tmp_path / "rules"
     with knowloom.open(path, embedder=None, names=pipeline(folder)) as kb:
         kb.add([item("a", "a night shift"), item("b", "the last night shift")])
@@ -249,13 +257,14 @@ def test_knowledge_whose_pipeline_is_gone_is_still_written_and_says_what_is_miss
         report = kb.add(item("c", "no night shift"))
         assert (report.added, len(report.problems)) == (1, 1)
         assert "links are not up to date: no spaCy pipeline" in report.problems[0]
-        assert made(kb) == {("a", "shares", "b", "night shift")}
+        assert automatic_edges(kb) == {("a", "shares", "b", "night shift")}
 
 
 def test_the_setting_names_the_pipeline_for_the_shell(tmp_path, model):
     rows = tmp_path / "s.jsonl"
     rows.write_text(
-        '{"id": "a", "text": "the night shift begins"}\n{"id": "b", "text": "our night shift ends"}\n'
+        '{"id": "a", "text": "the night shift begins"}\n{"id": "b", "text": "our night shift'
+        ' ends"}\n'
     )
     env = {
         "KNOWLOOM_STORE": str(tmp_path / "k.db"),
@@ -284,7 +293,7 @@ def test_a_trained_pipeline_finds_names(tmp_path):
                 item("b", "A speech that Angela Merkel gave."),
             ]
         )
-        assert ("a", "shares", "b", "angela merkel") in made(kb)
-        before = made(kb)
+        assert ("a", "shares", "b", "angela merkel") in automatic_edges(kb)
+        before = automatic_edges(kb)
         kb.maintenance.relink()
-        assert made(kb) == before
+        assert automatic_edges(kb) == before

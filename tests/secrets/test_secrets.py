@@ -1,4 +1,4 @@
-"""Secrets are refused at the door, in every way in, by the rule that knows them; ordinary text about secrets is not."""
+"""Secrets are refused on every way in, by the matching rule; text about secrets is not."""
 
 import json
 import os
@@ -29,35 +29,78 @@ ORDINARY = [
     "The password is stored as SHA-256/PBKDF2, the token is OAuth2-based.",
     "Forgot your password? Ask it@harbor.example. Password: maya2@harbor.example",
     "Set api_key = <YOUR_API_KEY> or export API_KEY=${API_KEY_2}.",
-    "password: ${DB_PASSWORD_1}, token: {{ vault.token2 }}, secret: $HARBOR_SECRET_2, pwd = %PASSWORD1%",
+    (
+        "password: ${DB_PASSWORD_1}, token: {{ vault.token2 }}, secret: $HARBOR_SECRET_2, pwd ="
+        " %PASSWORD1%"
+    ),
     "api_key: xxxxxxxxxxxxxxxxxxxxxxxx, token: ************************",
-    "password = os.environ['DB_PASSWORD_2']; token = get_token2(user, 17); secret = settings.signing_secret_v2",
+    (
+        "password = os.environ['DB_PASSWORD_2']; token = get_token2(user, 17); secret ="
+        " settings.signing_secret_v2"
+    ),
     "password: vault:secret/data/db1#password; password: op://ops/db1/password",
     "token = AUTH_TOKEN_ENV_VAR_NAME_2 names the variable",
-    "Connect to postgres://db.example.com:5432/orders or postgresql://reader@db.example.com/orders.",
-    "The form is postgres://user:password@host:5432/database, or mysql://USER:PASSWORD@HOST/DB, redis://:<password>@cache.",
-    "https://harbor.example:8443/a@b and http://[::1]:8080/x@y and git@git.harbor.example:team/repo.git",
+    (
+        "Connect to postgres://db.example.com:5432/orders or"
+        " postgresql://reader@db.example.com/orders."
+    ),
+    (
+        "The form is postgres://user:password@host:5432/database, or mysql://USER:PASSWORD@HOST/DB,"
+        " redis://:<password>@cache."
+    ),
+    (
+        "https://harbor.example:8443/a@b and http://[::1]:8080/x@y and"
+        " git@git.harbor.example:team/repo.git"
+    ),
     "Server=db;Database=orders;Trusted_Connection=True; or User Id=app;Password=<password>;",
     "Send it as Authorization: Bearer <token>, or Authorization: Bearer knowloom_…",
-    "def connect(host='db', user='app', password=None): ... and socks5h://<username>:<password>@proxy-host2",
+    (
+        "def connect(host='db', user='app', password=None): ... and"
+        " socks5h://<username>:<password>@proxy-host2"
+    ),
     "curl -u user:password https://api.harbor.example",
-    "Order 3f2504e0-4f89-41d3-9a0c-0305e82c3301 was shipped; key: 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
-    "Fixed in 4b825dc642cb6eb9a060e54bf8d69288fbee4904, see commit 9fceb02d0ae598e95dc970b74767f19372d61af8.",
+    (
+        "Order 3f2504e0-4f89-41d3-9a0c-0305e82c3301 was shipped; key:"
+        " 3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+    ),
+    (
+        "Fixed in 4b825dc642cb6eb9a060e54bf8d69288fbee4904, see commit"
+        " 9fceb02d0ae598e95dc970b74767f19372d61af8."
+    ),
     "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==",
+    (
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAC"
+        "hwGA60e6kgAAAABJRU5ErkJggg=="
+    ),
     "AbstractSingletonProxyFactoryBeanWithVersion2, org.harbor.security.TokenAuthenticationFilter2",
-    "https://harbor.example/orders/8812736612/items/a8f5f167f44f4964e6c998dee827110c?page=2&sort=created_at",
+    (
+        "https://harbor.example/orders/8812736612/items/a8f5f167f44f4964e6c998dee827110c"
+        "?page=2&sort=created_at"
+    ),
     "nextPageToken: CAUQAAoKMTIzNDU2Nzg5MDEyMzQ1Njc4OTA, page_token=eyJvZmZzZXQiOjEwMH0abc123",
     "The file begins with -----BEGIN PRIVATE KEY----- and must never be committed.",
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl maya@harbor",
-    "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEVs/o5+uQbTjL3chynL4wXgUg2R9\n-----END PUBLIC KEY-----",
-    "AWS access keys look like AKIAIOSFODNN7EXAMPLE; a key of Stripe begins with sk_live_, one of OpenAI with sk-.",
+    (
+        "-----BEGIN PUBLIC KEY-----\n"
+        "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEVs/o5+uQbTjL3chynL4wXgUg2R9\n"
+        "-----END PUBLIC KEY-----"
+    ),
+    (
+        "AWS access keys look like AKIAIOSFODNN7EXAMPLE; a key of Stripe begins with sk_live_, one"
+        " of OpenAI with sk-."
+    ),
     "Rotate the API key every 90 days: open Settings, then API keys, then Rotate key2.",
     "secret: projects/harbor/secrets/db-password/versions/12",
     "token: https://auth.harbor.example/oauth2/v2.0/token",
     "The primary key: customer_id, order_number_2; the sort key: created_at#2026-11-15T10:00:00Z",
-    "Ask the front desk for the secret: a smile. Auth: SAML2/OIDC. Credentials: see the vault, entry 4711.",
-    "Tokens are counted with cl100k_base; the secretary's keynote is about token2vec and passwordless sign-in.",
+    (
+        "Ask the front desk for the secret: a smile. Auth: SAML2/OIDC. Credentials: see the vault,"
+        " entry 4711."
+    ),
+    (
+        "Tokens are counted with cl100k_base; the secretary's keynote is about token2vec and"
+        " passwordless sign-in."
+    ),
     "private_key: /etc/ssl/private/harbor-2024.key, token: ./secrets/token1.txt, pwd: /home/maya2",
     "Das Passwort muss mindestens 12 Zeichen haben. Passwort: siehe Tresor.",
     "パスワードは12文字以上にしてください。 API キー: <キー>",
@@ -91,7 +134,7 @@ def test_ordinary_text_is_not_a_secret(kb, text):
     assert kb.add(Item("a", "s", title="a", text=text, properties={"note": text})).added == 1
 
 
-def test_a_filler_in_place_of_a_token_is_not_a_secret():
+def test_a_placeholder_is_not_a_secret():
     for filler in ("x" * 36, "X" * 36, "0" * 36, "YOUR" + "_TOKEN_" + "x" * 30, "1234567890" * 4):
         assert SCANNER.find(f"gh{'p'}_{filler}".encode()) is None
 
@@ -103,7 +146,7 @@ def test_the_example_knowledge_has_no_secret(kb):
 @pytest.mark.parametrize(
     "field", ["title", "text", "summary", "embedding_text", "source", "type", "section", "subject"]
 )
-def test_every_text_of_an_item_is_looked_at(kb, field):
+def test_every_text_of_an_item_is_scanned(kb, field):
     with pytest.raises(Invalid) as caught:
         kb.add(Item("a", "s", **({"text": "words"} | {field: f"see {KEY}"})))
     assert caught.value.code == "secret" and caught.value.status == 422
@@ -143,14 +186,14 @@ def test_every_text_of_an_item_is_looked_at(kb, field):
         (properties(**{KEY: {"a": 1}}), "a name in properties", "github-token"),
     ],
 )
-def test_tags_and_properties_are_looked_at_with_their_names(kb, item, place, rule):
+def test_tags_and_properties_are_scanned_with_their_names(kb, item, place, rule):
     with pytest.raises(Invalid, match=r"^item 'a': ") as caught:
         kb.add(item)
     assert f": {place} contains" in str(caught.value) and f"{rule!r}" in str(caught.value)
     assert KEY not in str(caught.value) and PASSWORD not in str(caught.value)
 
 
-def test_properties_that_only_speak_of_secrets_are_stored(kb):
+def test_properties_that_only_mention_secrets_are_stored(kb):
     kb.add(
         properties(
             password="required",
@@ -163,7 +206,7 @@ def test_properties_that_only_speak_of_secrets_are_stored(kb):
     )
 
 
-def test_an_id_that_is_a_secret_is_not_repeated(kb):
+def test_an_id_that_is_a_secret_is_not_quoted(kb):
     with pytest.raises(Invalid) as caught:
         kb.add(Item(KEY, "s", text="x"))
     report = kb.load({"items": [{"id": KEY, "text": "x"}]}, space="s")
@@ -171,7 +214,7 @@ def test_an_id_that_is_a_secret_is_not_repeated(kb):
     assert KEY not in str(caught.value) + repr(report)
 
 
-def test_edges_are_looked_at(kb):
+def test_edges_are_scanned(kb):
     kb.add([Item("a", "s", text="x"), Item("b", "s", text="y")])
     with pytest.raises(Invalid, match=r"edge 'a' -> 'b': properties\.password contains") as caught:
         kb.add([], [Edge("a", "b", space="s", properties={"password": PASSWORD})])
@@ -190,17 +233,17 @@ def test_edges_are_looked_at(kb):
     )
 
 
-def test_the_line_of_a_long_text_is_named(kb):
+def test_the_line_of_a_long_text_is_reported(kb):
     with pytest.raises(Invalid, match="text line 3 contains"):
         kb.add(Item("a", "s", text=f"one\ntwo\nthree {KEY}"))
 
 
-def test_two_fields_do_not_make_one_secret(kb):
+def test_a_secret_does_not_span_two_fields(kb):
     half = len(KEY) // 2
     kb.add(Item("a", "s", title="password:", text=PASSWORD, summary=KEY[:half], tags=(KEY[half:],)))
 
 
-def test_one_bad_item_keeps_a_whole_write_out(kb):
+def test_a_secret_in_any_item_refuses_the_whole_write(kb):
     with pytest.raises(Invalid):
         kb.add([Item("a", "s", text="fine"), Item("b", "s", text=KEY)])
     assert kb.maintenance.stats().spaces == ()
@@ -225,7 +268,7 @@ def test_a_load_skips_the_row_with_its_place_and_stores_the_rest(kb, tmp_path):
     assert "rule 'github-token'" in report.skipped[0].why and KEY not in repr(report)
 
 
-# the other ways in
+# Shell, service and client
 
 
 def shell(tmp_path, *arguments, **environment):
@@ -310,13 +353,14 @@ def test_the_service_refuses_a_secret(kb):
     ]
 
 
-# rules of one's own
+# User-defined rules
 
 
 def test_a_file_adds_rules_disables_others_and_allows_more(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text(
-        "disable = ['jwt']\nallow = ['^gh[p]_']\n[[rules]]\nname = 'badge'\nabout = 'a badge'\nkeywords = ['HB-']\nregex = 'HB-([0-9]{6})'\nentropy = 2\n"
+        "disable = ['jwt']\nallow = ['^gh[p]_']\n[[rules]]\nname = 'badge'\nabout = 'a"
+        " badge'\nkeywords = ['HB-']\nregex = 'HB-([0-9]{6})'\nentropy = 2\n"
     )
     with knowloom.open("memory:", embedder=None, secret_rules=file) as kb:
         with pytest.raises(
@@ -376,7 +420,7 @@ def test_secrets_can_be_allowed(tmp_path):
         ("rules = [", "not TOML"),
     ],
 )
-def test_a_bad_file_of_rules_is_refused_with_its_place(tmp_path, text, message):
+def test_an_invalid_rules_file_is_refused_with_its_path(tmp_path, text, message):
     file = tmp_path / "own.toml"
     file.write_text(text)
     with pytest.raises(Invalid) as caught:
@@ -384,19 +428,19 @@ def test_a_bad_file_of_rules_is_refused_with_its_place(tmp_path, text, message):
     assert str(caught.value).startswith(f"{file}: ") and message in str(caught.value)
 
 
-def test_a_file_of_rules_that_is_not_there_is_named():
+def test_a_missing_rules_file_is_reported():
     with pytest.raises(Invalid, match=r"no file 'nowhere\.toml'"):
         knowloom.open("memory:", embedder=None, secret_rules="nowhere.toml")
 
 
-def test_every_built_in_regex_is_taken_by_re2_and_every_rule_says_what_it_is():
+def test_every_built_in_rule_compiles_with_re2_and_has_a_description():
     for number, rule in enumerate(SCANNER.rules):
         assert SCANNER._patterns(number) and rule.about and rule.entropy > 0
         assert rule.keywords == tuple(word.lower() for word in rule.keywords)
     assert len({rule.name for rule in SCANNER.rules}) == len(SCANNER.rules) > 60
 
 
-def test_a_text_that_comes_near_every_rule_at_once_is_still_looked_at_whole():
+def test_a_text_with_the_keywords_of_every_rule_is_scanned_completely():
     near = " ".join(word for rule in SCANNER.rules for word in rule.keywords)
     assert SCANNER.find(near.encode()) is None
     assert (
@@ -406,7 +450,7 @@ def test_a_text_that_comes_near_every_rule_at_once_is_still_looked_at_whole():
     assert SecretScanner(()).find(KEY.encode()) is None
 
 
-def test_the_client_tells_of_a_secret_as_the_engine_does(kb):
+def test_the_client_raises_the_same_secret_error_as_the_engine(kb):
     from live_server import serving
 
     with serving(kb) as url, knowloom.Client(url) as client:
