@@ -9,31 +9,18 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import uvicorn
 
 from knowloom import Engine, Unavailable
 from knowloom.server.app import create_app
 from knowloom.server.auth import Keyring
 from knowloom.server.settings import ServerLimits
+from letters import Letters
 from paths import ROOT
 
 HARBOR = ROOT / "examples" / "harbor"
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 BOTH = ["support", "shared"]
-
-
-class Letters:
-    """An embedder that counts letters: the same text, the same vector, on any machine."""
-
-    name, fingerprint, dimensions = "letters", "letters:26", 26
-
-    def embed(self, texts: Sequence[str]) -> list[Any]:
-        counted = [
-            np.array([1 + text.lower().count(chr(97 + n)) for n in range(26)], np.float32)
-            for text in texts
-        ]
-        return [vector / np.linalg.norm(vector) for vector in counted]
 
 
 class Broken(Letters):

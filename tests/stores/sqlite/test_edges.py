@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,13 +23,13 @@ SPACES = ("acme", "beta")
 
 @pytest.mark.parametrize("seed", range(20))
 def test_edges_match_those_of_the_memory_store(
-    sqlite: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    sqlite: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (seed,))
     chance, memory, other = (
         random.Random(seed),
         MemoryStore(),
-        SqliteStore.open(str(tmp_path / "knowloom.db")),
+        SqliteStore.open(path),
     )
     items = batch([item(id, space=space) for space in SPACES for id in IDS])
     memory.apply(items)
@@ -161,10 +160,10 @@ def test_changes_to_a_returned_item_are_not_cached(sqlite: SqliteStore) -> None:
 
 
 def test_repeated_reads_use_the_caches_until_another_connection_writes(
-    sqlite: SqliteStore, tmp_path: Path
+    sqlite: SqliteStore, path: str
 ) -> None:
     sqlite.apply(batch([item("a")]))
-    other = SqliteStore.open(str(tmp_path / "knowloom.db"))
+    other = SqliteStore.open(path)
 
     def read_all() -> tuple[object, ...]:
         return (
@@ -186,9 +185,9 @@ def test_repeated_reads_use_the_caches_until_another_connection_writes(
     other.close()
 
 
-def test_a_reading_block_sees_the_state_at_its_start(sqlite: SqliteStore, tmp_path: Path) -> None:
+def test_a_reading_block_sees_the_state_at_its_start(sqlite: SqliteStore, path: str) -> None:
     sqlite.apply(batch([item("a", "old")]))
-    other = SqliteStore.open(str(tmp_path / "knowloom.db"))
+    other = SqliteStore.open(path)
     for text, before in (("newer", "old"), ("newest", "newer")):
         with sqlite.reading():
             other.apply(batch([item("a", text)]))

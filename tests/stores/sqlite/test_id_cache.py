@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -53,10 +52,10 @@ def test_ids_of_a_very_large_space_are_never_all_read(
 @pytest.mark.parametrize("speedup", [1, 10_000])
 @pytest.mark.parametrize("seed", range(5))
 def test_lookups_match_the_stored_items_after_any_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, speedup: int
+    path: str, monkeypatch: pytest.MonkeyPatch, seed: int, speedup: int
 ) -> None:
     monkeypatch.setattr(id_cache, "SEQUENTIAL_SPEEDUP", speedup)
-    chance, path = random.Random(seed), str(tmp_path / "knowloom.db")
+    chance = random.Random(seed)
     reader, writer = SqliteStore.open(path), SqliteStore.open(path)
     names = [f"n{number}" for number in range(30)]
     stored: dict[str, str] = {}

@@ -119,8 +119,7 @@ def test_every_finite_float16_is_decoded_exactly():
         "DELETE FROM vector WHERE row = (SELECT min(row) FROM vector)",
     ],
 )
-def test_truncated_or_missing_vectors_are_reported(tmp_path, damage):
-    path = str(tmp_path / "knowloom.db")
+def test_truncated_or_missing_vectors_are_reported(path, damage):
     query = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
     store = SqliteStore.open(path)
     store.apply(batch([item(str(number)) for number in range(6)]))
