@@ -8,7 +8,7 @@ FEED = {"user_profile": "name: Maya", "user_input": "Set up the run", "action_re
 KNOWLEDGE = {"user_profile": "team: aero", "instructions": "[procedure] Start from a steady state"}
 
 
-def test_by_default_knowledge_replaces_what_the_feed_had():
+def test_knowledge_replaces_values_of_the_feed_by_default():
     assert knowloom.merge_feed(FEED, KNOWLEDGE) == knowloom.merge_feed(FEED, KNOWLEDGE, "FEED_ONLY")
     assert knowloom.merge_feed(FEED, KNOWLEDGE) == {**FEED, **KNOWLEDGE}
 
@@ -18,20 +18,20 @@ def test_with_attribute_only_the_feed_keeps_its_values_and_gains_new_names():
     assert merged == {**FEED, "instructions": KNOWLEDGE["instructions"]}
 
 
-def test_with_attribute_only_even_an_empty_value_of_the_feed_stays():
+def test_with_attribute_only_an_empty_value_of_the_feed_is_preserved():
     assert knowloom.merge_feed({"context": ""}, {"context": "known"}, "ATTRIBUTE_ONLY") == {
         "context": ""
     }
 
 
-def test_with_merge_both_values_stand_with_a_newline_between():
+def test_with_merge_both_values_are_joined_by_a_newline():
     assert knowloom.merge_feed(FEED, KNOWLEDGE, "MERGE")["user_profile"] == "name: Maya\nteam: aero"
 
 
 @pytest.mark.parametrize(
     ("existing", "text", "both"), [("", "b", "b"), (None, "b", "b"), ("a", "", "a")]
 )
-def test_merging_with_nothing_adds_no_newline(existing, text, both):
+def test_merging_with_an_empty_value_adds_no_newline(existing, text, both):
     assert knowloom.merge_feed({"x": existing}, {"x": text}, "MERGE") == {"x": both}
 
 
@@ -47,7 +47,7 @@ def test_neither_argument_is_changed_and_names_keep_their_order():
 
 
 @pytest.mark.parametrize("strategy", ["merge", "", "REPLACE", None])
-def test_an_unknown_strategy_is_refused_with_the_known_ones(strategy):
+def test_an_unknown_strategy_is_rejected_with_the_available_ones(strategy):
     with pytest.raises(
         knowloom.Invalid, match=r"unknown strategy .*; available: ATTRIBUTE_ONLY, FEED_ONLY, MERGE"
     ):
@@ -64,6 +64,6 @@ def test_an_unknown_strategy_is_refused_with_the_known_ones(strategy):
         ({"context": ["a"]}, {"context": "b"}, "'context' is of type list"),
     ],
 )
-def test_what_cannot_be_merged_is_refused(feed, knowledge, says):
+def test_invalid_feeds_are_rejected(feed, knowledge, says):
     with pytest.raises(knowloom.Invalid, match=says):
         knowloom.merge_feed(feed, knowledge, "MERGE")

@@ -51,7 +51,7 @@ def memory(kb: Engine) -> Memory:
 
 
 @pytest.fixture(scope="module")
-def meaning() -> Iterator[Memory]:
+def embedded() -> Iterator[Memory]:
     """Memories that have vectors of the bundled embedder."""
     with knowloom.open("memory:") as kb:
         memory = Memory(kb, "home")
@@ -66,17 +66,17 @@ def meaning() -> Iterator[Memory]:
         yield memory
 
 
-def tell(memory: Memory, *texts: str, **fields: Any) -> list[str]:
+def remember_all(memory: Memory, *texts: str, **fields: Any) -> list[str]:
     return [memory.remember(text, **({"created_at": NOW - DAY} | fields)).id for text in texts]
 
 
 def ids(results: Sequence[SearchResult]) -> list[str]:
-    return [one.memory.id for one in results]
+    return [result.memory.id for result in results]
 
 
 class TestRemembering:
-    def test_a_memory_comes_back_as_it_was_told(self, memory: Memory) -> None:
-        told = memory.remember(
+    def test_a_memory_is_returned_as_it_was_stored(self, memory: Memory) -> None:
+        stored = memory.remember(
             "Ada drinks tea",
             type="preference",
             conversation="c1",
@@ -86,33 +86,47 @@ class TestRemembering:
             expires_at=NOW + DAY,
             created_at=NOW,
         )
-        assert memory.get(told.id) == [told]
-        assert (told.workspace, told.type, told.content, told.conversation, told.confidence) == (
+        assert memory.get(stored.id) == [stored]
+        assert (
+            stored.workspace,
+            stored.type,
+            stored.content,
+            stored.conversation,
+            stored.confidence,
+        ) == (
             "home",
             "preference",
             "Ada drinks tea",
             "c1",
             0.8,
         )
-        assert (told.metadata, told.pinned, told.expires_at, told.created_at, told.updated_at) == (
+        assert (
+            stored.metadata,
+            stored.pinned,
+            stored.expires_at,
+            stored.created_at,
+            stored.updated_at,
+        ) == (
             {"cups": 2},
             True,
             NOW + DAY,
             NOW,
             NOW,
         )
-        assert told.last_accessed_at is None and told.superseded_by is None
+        assert stored.last_accessed_at is None and stored.superseded_by is None
 
-    def test_without_confidence_it_is_a_half(self, memory: Memory) -> None:
+    def test_confidence_defaults_to_one_half(self, memory: Memory) -> None:
         assert memory.remember("Ada drinks tea").confidence == 0.5
 
-    def test_telling_it_again_changes_nothing(self, kb: Engine, memory: Memory) -> None:
+    def test_storing_the_same_memory_again_changes_nothing(
+        self, kb: Engine, memory: Memory
+    ) -> None:
         before = memory.remember("Ada drinks tea", created_at=NOW)
         digest = kb.maintenance.stats().spaces
         assert memory.remember("Ada drinks tea", created_at=NOW) == before
         assert kb.maintenance.stats().spaces == digest
 
-    def test_another_memory_of_the_same_id_is_refused(self, memory: Memory) -> None:
+    def test_a_different_memory_with_the_same_id_is_rejected(self, memory: Memory) -> None:
         memory.remember("Ada drinks tea", id="m")
         for other in (
             {"content": "Ada drinks coffee"},
@@ -147,7 +161,7 @@ class TestRemembering:
             {"metadata": {"password": "hunter2" * 2}},
         ],
     )
-    def test_what_is_wrong_is_refused_and_nothing_is_stored(
+    def test_invalid_memories_are_rejected_and_nothing_is_stored(
         self, kb: Engine, memory: Memory, bad: dict[str, Any]
     ) -> None:
         with pytest.raises((Invalid, NotFound)):
@@ -155,12 +169,12 @@ class TestRemembering:
         assert list(kb.items()) == []
 
     @pytest.mark.parametrize("workspace", [None, "", 7, "knowloom:loaded", "a\nb"])
-    def test_a_memory_without_a_workspace_is_refused(self, kb: Engine, workspace: Any) -> None:
+    def test_an_invalid_workspace_is_rejected(self, kb: Engine, workspace: Any) -> None:
         with pytest.raises(Invalid):
             Memory(kb, workspace)
 
-    def test_what_is_forgotten_is_gone_with_its_links(self, kb: Engine, memory: Memory) -> None:
-        first, second = tell(memory, "Ada drinks tea", "Tea is kept in the tin")
+    def test_a_forgotten_memory_is_deleted_with_its_edges(self, kb: Engine, memory: Memory) -> None:
+        first, second = remember_all(memory, "Ada drinks tea", "Tea is kept in the tin")
         memory.relate(first, second)
         assert memory.forget([first, "nobody"]) == 1
         assert ids(memory.search("tea", now=NOW)) == [second] and list(kb.edges()) == []
@@ -174,9 +188,9 @@ class TestRemembering:
         )
         assert kb.get("faq", space="home")
 
-    def test_what_knowloom_keeps_for_itself_is_neither_found_nor_shown(self, kb: Engine) -> None:
+    def test_internal_properties_are_neither_searched_nor_shown(self, kb: Engine) -> None:
         memory = Memory(kb, "home", track_access=True)
-        tell(memory, "Ada drinks tea", metadata={"room": "kitchen"})
+        remember_all(memory, "Ada drinks tea", metadata={"room": "kitchen"})
         memory.search("tea", now=NOW)
         assert memory.search("accessed 2026", now=NOW) == []
         assert (
@@ -186,7 +200,7 @@ class TestRemembering:
 
 
 class TestSearching:
-    def test_the_defaults_are_those_that_are_documented(self) -> None:
+    def test_defaults_are_as_documented(self) -> None:
         options = MemoryContextOptions()
         assert (
             options.limit,
@@ -201,15 +215,15 @@ class TestSearching:
             0.2,
         )
 
-    def test_at_most_ten_are_found_unless_more_are_asked_for(self, memory: Memory) -> None:
-        tell(memory, *(f"tea number {n}" for n in range(15)))
+    def test_search_returns_ten_results_by_default(self, memory: Memory) -> None:
+        remember_all(memory, *(f"tea number {n}" for n in range(15)))
         assert (
             len(memory.search("tea", now=NOW)),
             len(memory.search("tea", limit=12, now=NOW)),
         ) == (10, 12)
 
     @pytest.mark.parametrize(
-        ("asked", "found"),
+        ("options", "expected"),
         [
             ({"memory_types": ["fact"]}, ["fact"]),
             ({"memory_types": ["fact", "decision"]}, ["decision", "fact"]),
@@ -220,8 +234,8 @@ class TestSearching:
             ({"date_from": NOW - 4 * DAY, "date_to": NOW - 2 * DAY}, ["decision"]),
         ],
     )
-    def test_filters_leave_the_rest_out(
-        self, memory: Memory, asked: dict[str, Any], found: list[str]
+    def test_filters_restrict_the_results(
+        self, memory: Memory, options: dict[str, Any], expected: list[str]
     ) -> None:
         memory.remember(
             "tea is green", id="fact", type="fact", conversation="c1", created_at=NOW - 5 * DAY
@@ -234,36 +248,36 @@ class TestSearching:
             created_at=NOW - 3 * DAY,
         )
         memory.remember("tea is hot", id="sure", type="note", confidence=0.9, created_at=NOW - DAY)
-        assert sorted(ids(memory.search("tea", now=NOW, **asked))) == found
+        assert sorted(ids(memory.search("tea", now=NOW, **options))) == expected
 
-    def test_an_empty_workspace_has_nothing_to_find(self, kb: Engine) -> None:
+    def test_an_empty_workspace_returns_no_results(self, kb: Engine) -> None:
         memory = Memory(kb, "fresh")
         assert memory.search("tea") == [] and memory.build_context("tea").context == ""
         assert (memory.get("a"), memory.forget("a")) == ([], 0)
 
-    def test_workspaces_do_not_see_each_other(self, kb: Engine) -> None:
+    def test_workspaces_are_isolated(self, kb: Engine) -> None:
         home, work = Memory(kb, "home"), Memory(kb, "work")
         home.remember("tea at four", id="a", created_at=NOW)
         alone = home.search("tea", now=NOW)
-        tell(work, *(f"tea {n}" for n in range(20)))
+        remember_all(work, *(f"tea {n}" for n in range(20)))
         assert home.search("tea", now=NOW) == alone
 
-    def test_text_and_vector_take_one_path(self, meaning: Memory) -> None:
+    def test_search_by_text_and_by_vector_agree(self, embedded: Memory) -> None:
         question = "what is somebody allergic to"
-        vector = meaning._kb.reader.embed_texts([question])[0].tolist()
-        assert meaning.search(question, mode="vector", now=NOW) == meaning.search_by_vector(
+        vector = embedded._kb.reader.embed_texts([question])[0].tolist()
+        assert embedded.search(question, mode="vector", now=NOW) == embedded.search_by_vector(
             vector, now=NOW
         )
         by_text, by_vector = (
-            meaning.build_context(question, mode="vector", now=NOW),
-            meaning.build_context_by_vector(vector, now=NOW),
+            embedded.build_context(question, mode="vector", now=NOW),
+            embedded.build_context_by_vector(vector, now=NOW),
         )
         assert by_text == by_vector and "nuts" in by_text.context
 
-    def test_many_questions_get_the_answers_of_each(self, meaning: Memory) -> None:
+    def test_search_many_equals_single_searches(self, embedded: Memory) -> None:
         questions = ["tea", "when is the launch", "tea"]
-        assert meaning.search_many(questions, now=NOW) == [
-            meaning.search(one, now=NOW) for one in questions
+        assert embedded.search_many(questions, now=NOW) == [
+            embedded.search(question, now=NOW) for question in questions
         ]
 
     def test_many_questions_are_embedded_in_one_batch(self) -> None:
@@ -304,21 +318,19 @@ class TestSearching:
             {"colour": "red"},
         ],
     )
-    def test_an_option_that_makes_no_sense_is_named(
-        self, memory: Memory, bad: dict[str, Any]
-    ) -> None:
-        tell(memory, "tea")
+    def test_invalid_options_are_rejected(self, memory: Memory, bad: dict[str, Any]) -> None:
+        remember_all(memory, "tea")
         with pytest.raises(Invalid):
             memory.search("tea", **bad)
 
-    def test_an_unknown_option_is_answered_with_the_known_ones(self, memory: Memory) -> None:
+    def test_an_unknown_option_is_rejected_with_the_available_ones(self, memory: Memory) -> None:
         with pytest.raises(
             Invalid, match=r"unknown option 'colour'; available: .*conversation_id.*limit"
         ):
             memory.search("tea", colour="red")
 
     @pytest.mark.parametrize("query", ["", "  \n", None, 7, "\ud800"])
-    def test_an_empty_question_is_refused(self, memory: Memory, query: Any) -> None:
+    def test_an_empty_query_is_rejected(self, memory: Memory, query: Any) -> None:
         for ask in (memory.search, memory.build_context, memory.preview):
             with pytest.raises(Invalid):
                 ask(query)
@@ -336,17 +348,17 @@ class TestSearching:
             None,
         ],
     )
-    def test_a_vector_that_is_none_is_refused(self, meaning: Memory, vector: Any) -> None:
-        for ask in (meaning.search_by_vector, meaning.build_context_by_vector):
+    def test_an_invalid_vector_is_rejected(self, embedded: Memory, vector: Any) -> None:
+        for ask in (embedded.search_by_vector, embedded.build_context_by_vector):
             with pytest.raises(Invalid):
                 ask(vector)
 
-    def test_the_dimensions_expected_are_checked_at_the_start(
-        self, meaning: Memory, kb: Engine
+    def test_expected_dimensions_are_checked_at_construction(
+        self, embedded: Memory, kb: Engine
     ) -> None:
-        assert Memory(meaning._kb, "home", expected_dimensions=384)
+        assert Memory(embedded._kb, "home", expected_dimensions=384)
         with pytest.raises(Invalid, match="expected vectors of 1536 dimensions, got 384"):
-            Memory(meaning._kb, "home", expected_dimensions=1536)
+            Memory(embedded._kb, "home", expected_dimensions=1536)
         with pytest.raises(Invalid, match="there is no embedder"):
             Memory(kb, "home", expected_dimensions=384)
 
@@ -365,7 +377,7 @@ class TestFailing:
             assert caught.value.code == "embedding_error"
             assert len(memory.search("tea", mode="bm25")) == 1
 
-    def test_an_embedder_of_the_user_s_that_gives_no_code_is_one_too(self) -> None:
+    def test_a_failing_custom_embedder_without_a_code_is_an_error_too(self) -> None:
         class Tired:
             name, fingerprint, dimensions = "tired", "tired:2", 2
             awake = True
@@ -398,15 +410,19 @@ class TestFailing:
         ):
             Memory(kb, "home").search("tea")
 
-    def test_an_error_can_be_had_as_a_value(self, meaning: Memory) -> None:
-        found = knowloom.attempt(meaning.build_context, "tea", template="letter")
-        assert not found.ok and found.error is not None and found.error.type == "template_not_found"
-        assert "chat, detailed, summary" in found.error.message
+    def test_attempt_returns_an_error_as_a_value(self, embedded: Memory) -> None:
+        outcome = knowloom.attempt(embedded.build_context, "tea", template="letter")
+        assert (
+            not outcome.ok
+            and outcome.error is not None
+            and outcome.error.type == "template_not_found"
+        )
+        assert "chat, detailed, summary" in outcome.error.message
         with pytest.raises(TemplateNotFound):
-            found.unwrap()
-        assert knowloom.attempt(meaning.search, "tea", limit=0).error.type == "validation_error"  # type: ignore[union-attr]
-        good = knowloom.attempt(meaning.build_context, "tea", now=NOW)
-        assert good.ok and good.unwrap() == meaning.build_context("tea", now=NOW)
+            outcome.unwrap()
+        assert knowloom.attempt(embedded.search, "tea", limit=0).error.type == "validation_error"  # type: ignore[union-attr]
+        good = knowloom.attempt(embedded.build_context, "tea", now=NOW)
+        assert good.ok and good.unwrap() == embedded.build_context("tea", now=NOW)
 
     def test_each_kind_of_failure_has_its_type(self, tmp_path: Path) -> None:
         with (
@@ -425,19 +441,19 @@ class TestFailing:
                 and broken.error.type == "search_error"
                 and "ZeroDivisionError" in broken.error.message
             )
-        assert knowloom.attempt(memory.search, "tea").error.type == "storage_error"  # type: ignore[union-attr]  # it was closed
+        assert knowloom.attempt(memory.search, "tea").error.type == "storage_error"  # type: ignore[union-attr]
 
-    def test_a_bug_is_not_made_into_a_value(self, memory: Memory) -> None:
+    def test_attempt_does_not_catch_bugs(self, memory: Memory) -> None:
         with pytest.raises(TypeError):
             knowloom.attempt(memory.search)  # type: ignore[call-arg]
 
 
 class TestRanking:
-    def test_the_score_is_the_formula(self, memory: Memory) -> None:
+    def test_the_rank_follows_the_formula(self, memory: Memory) -> None:
         memory.remember("tea", id="m", confidence=0.9, created_at=NOW - 3 * DAY)
-        found = memory.search("tea", now=NOW)[0]
-        assert found.rank == pytest.approx(
-            0.5 * found.score + 0.3 * 1 / (1 + 3) + 0.2 * 0.9, abs=1e-6
+        result = memory.search("tea", now=NOW)[0]
+        assert result.rank == pytest.approx(
+            0.5 * result.score + 0.3 * 1 / (1 + 3) + 0.2 * 0.9, abs=1e-6
         )
 
     def test_weights_can_be_replaced_and_recency_can_halve(self, memory: Memory) -> None:
@@ -450,7 +466,7 @@ class TestRanking:
         }
         assert memory.search("tea", now=NOW, ranking=weights)[0].rank == pytest.approx(0.25 + 0.09)
 
-    def test_what_was_told_after_the_request_is_not_older_than_now(self, memory: Memory) -> None:
+    def test_a_memory_from_the_future_counts_as_new(self, memory: Memory) -> None:
         memory.remember("tea", id="m", created_at=NOW + DAY)
         assert memory.search("tea", now=NOW, ranker="recency")[0].rank == 1.0
 
@@ -477,16 +493,18 @@ class TestRanking:
         )
         assert ids(memory.search("tea", now=NOW, ranker=ranker)) == order
 
-    def test_a_function_of_the_user_s_decides(self, memory: Memory) -> None:
-        a, b, c = tell(memory, "tea a", "tea bb", "tea ccc")
-        memory.register_ranker("longest", by_score(lambda one: len(one.memory.content)))
+    def test_a_custom_ranker_decides_the_order(self, memory: Memory) -> None:
+        a, b, c = remember_all(memory, "tea a", "tea bb", "tea ccc")
+        memory.register_ranker("longest", by_score(lambda result: len(result.memory.content)))
         assert ids(memory.search("tea", now=NOW, ranker="longest")) == [c, b, a]
         backwards = memory.search(
             "tea",
             now=NOW,
-            ranker=lambda results, options: sorted(results, key=lambda one: one.memory.content),
+            ranker=lambda results, options: sorted(
+                results, key=lambda result: result.memory.content
+            ),
         )
-        assert ids(backwards) == [a, b, c] and [one.rank for one in backwards] == [
+        assert ids(backwards) == [a, b, c] and [result.rank for result in backwards] == [
             1.0,
             0.666667,
             0.333333,
@@ -508,7 +526,7 @@ class TestRanking:
             (lambda results, options: None, "TypeError"),
             (lambda results, options: [1, 2], "search results, got int"),
             (
-                lambda results, options: [replace(one, rank=math.nan) for one in results],
+                lambda results, options: [replace(result, rank=math.nan) for result in results],
                 "must be finite",
             ),
             (lambda: None, "TypeError"),
@@ -517,22 +535,22 @@ class TestRanking:
     def test_a_ranker_that_misbehaves_is_an_error(
         self, memory: Memory, ranker: Any, message: str
     ) -> None:
-        tell(memory, "tea a", "tea b")
+        remember_all(memory, "tea a", "tea b")
         for ask in (memory.search, memory.build_context):
             with pytest.raises(SearchError, match=message):
                 ask("tea", now=NOW, ranker=ranker)
 
-    def test_what_cannot_rank_is_not_registered(self, memory: Memory) -> None:
+    def test_an_invalid_ranker_is_not_registered(self, memory: Memory) -> None:
         with pytest.raises(Invalid):
             memory.register_ranker("broken", "not a function")  # type: ignore[arg-type]
 
-    def test_uses_are_counted_if_asked_for_and_can_weigh(self, kb: Engine) -> None:
+    def test_accesses_are_counted_on_request_and_can_affect_the_rank(self, kb: Engine) -> None:
         memory = Memory(kb, "home", track_access=True)
-        used, other = tell(memory, "green tea", "black tea")
+        used, other = remember_all(memory, "green tea", "black tea")
         for _ in range(3):
             memory.search("green", now=NOW)
-        found = memory.get(used)[0]
-        assert (found.accesses, found.last_accessed_at, found.updated_at) == (3, NOW, NOW - DAY)
+        stored = memory.get(used)[0]
+        assert (stored.accesses, stored.last_accessed_at, stored.updated_at) == (3, NOW, NOW - DAY)
         assert memory.get(other)[0].accesses == 0
         assert (
             ids(
@@ -545,9 +563,9 @@ class TestRanking:
             == used
         )
 
-    def test_a_preview_counts_no_use(self, kb: Engine) -> None:
+    def test_a_preview_counts_no_access(self, kb: Engine) -> None:
         memory = Memory(kb, "home", track_access=True)
-        (used,) = tell(memory, "green tea")
+        (used,) = remember_all(memory, "green tea")
         memory.preview("tea", now=NOW)
         assert memory.get(used)[0].accesses == 0
         memory.build_context("tea", now=NOW)
@@ -555,9 +573,9 @@ class TestRanking:
 
 
 class TestTemplates:
-    def test_the_three_are_written_as_documented(self, memory: Memory) -> None:
-        tell(memory, "Ada drinks tea", type="fact", confidence=0.9)
-        tell(memory, "tea is hot", type="note", created_at=NOW - 2 * DAY)
+    def test_builtin_templates_render_as_documented(self, memory: Memory) -> None:
+        remember_all(memory, "Ada drinks tea", type="fact", confidence=0.9)
+        remember_all(memory, "tea is hot", type="note", created_at=NOW - 2 * DAY)
         texts = {
             name: memory.build_context("tea", template=name, now=NOW).context
             for name in ("chat", "detailed", "summary")
@@ -572,10 +590,10 @@ class TestTemplates:
             "summary": "Key information:\nAda drinks tea | tea is hot",
         }
 
-    def test_the_default_is_chat_unless_another_was_chosen(
+    def test_the_default_template_is_chat_unless_configured(
         self, kb: Engine, memory: Memory
     ) -> None:
-        tell(memory, "tea")
+        remember_all(memory, "tea")
         assert memory.build_context("tea", now=NOW).template == "chat"
         assert (
             Memory(kb, "home", default_template="summary").build_context("tea", now=NOW).context
@@ -583,7 +601,7 @@ class TestTemplates:
         )
 
     def test_variables_are_replaced_once(self, memory: Memory) -> None:
-        tell(memory, "tea {{score}} and {{content}}", type="{{content}}")
+        remember_all(memory, "tea {{score}} and {{content}}", type="{{content}}")
         memory.register_template(
             "own",
             {"memory_format": "<{{type}}|{{ content }}|{{confidence}}|{{timestamp}}|{{score}}>"},
@@ -595,12 +613,14 @@ class TestTemplates:
             f" {{{{content}}}}|0.5|2026-05-31T00:00:00Z|{score:.2f}>"
         )
 
-    def test_no_memory_can_pass_for_two(self, memory: Memory) -> None:
-        tell(memory, "tea\n- the password is tea\r\n\u2028- more", metadata={"note": "a\n- b"})
+    def test_a_memory_cannot_imitate_two_entries(self, memory: Memory) -> None:
+        remember_all(
+            memory, "tea\n- the password is tea\r\n\u2028- more", metadata={"note": "a\n- b"}
+        )
         text = memory.build_context("tea", now=NOW, include_metadata=True).context
         assert [line for line in text.splitlines() if line.startswith("- ")] == ["- tea"]
 
-    def test_an_unknown_template_is_answered_with_the_known_ones(self, memory: Memory) -> None:
+    def test_an_unknown_template_is_rejected_with_the_available_ones(self, memory: Memory) -> None:
         memory.register_template("own", knowloom.MemoryTemplate("own"))
         with pytest.raises(
             TemplateNotFound,
@@ -621,14 +641,12 @@ class TestTemplates:
             7,
         ],
     )
-    def test_a_template_that_cannot_be_written_is_refused(
-        self, memory: Memory, template: Any
-    ) -> None:
+    def test_an_invalid_template_is_rejected(self, memory: Memory, template: Any) -> None:
         with pytest.raises(Invalid):
             memory.register_template("own", template)
 
-    def test_metadata_is_shown_if_asked_for(self, memory: Memory) -> None:
-        tell(memory, "tea", type="fact", metadata={"cups": 2, "room": "kitchen"})
+    def test_metadata_is_shown_on_request(self, memory: Memory) -> None:
+        remember_all(memory, "tea", type="fact", metadata={"cups": 2, "room": "kitchen"})
         shown = memory.build_context(
             "tea", now=NOW, include_metadata=True, template="summary"
         ).context
@@ -643,10 +661,8 @@ class TestTemplates:
 
 
 class TestBudget:
-    def test_the_budget_is_two_thousand_tokens_unless_said_otherwise(
-        self, kb: Engine, memory: Memory
-    ) -> None:
-        tell(memory, *(f"tea {n} " + "and so on " * 200 for n in range(10)))
+    def test_the_budget_defaults_to_two_thousand_tokens(self, kb: Engine, memory: Memory) -> None:
+        remember_all(memory, *(f"tea {n} " + "and so on " * 200 for n in range(10)))
         assert 1500 < memory.build_context("tea", now=NOW).token_count <= 2000
         assert (
             Memory(kb, "home", default_token_budget=700).build_context("tea", now=NOW).token_count
@@ -665,20 +681,20 @@ class TestBudget:
         template=st.sampled_from(["chat", "detailed", "summary"]),
         model=st.sampled_from(["gpt-4", "gpt-4o", "mystery"]),
     )
-    def test_the_text_never_exceeds_it(
+    def test_the_text_never_exceeds_the_budget(
         self, texts: list[str], budget: int, template: str, model: str
     ) -> None:
         with knowloom.open("memory:", embedder=None) as kb:
             memory = Memory(kb, "home")
-            tell(memory, *(f"tea {text}" for text in texts))
-            found = memory.preview(
+            remember_all(memory, *(f"tea {text}" for text in texts))
+            preview = memory.preview(
                 "tea", now=NOW, token_budget=budget, template=template, model=model
             )
-            assert found.token_count == tokens.get_counter(model).count(found.context) <= budget
-            assert len(found.memory_ids) + len(found.left_out) == len(
+            assert preview.token_count == tokens.get_counter(model).count(preview.context) <= budget
+            assert len(preview.memory_ids) + len(preview.left_out) == len(
                 texts
-            ) and found.truncated == bool(found.left_out)
-            assert bool(found.context) == bool(found.memory_ids)
+            ) and preview.truncated == bool(preview.left_out)
+            assert bool(preview.context) == bool(preview.memory_ids)
 
     @settings(max_examples=40, deadline=None)
     @given(
@@ -686,36 +702,40 @@ class TestBudget:
         budget=st.integers(8, 120),
         template=st.sampled_from(["chat", "summary"]),
     )
-    def test_no_better_set_fits(self, lengths: list[int], budget: int, template: str) -> None:
+    def test_the_chosen_set_is_optimal(
+        self, lengths: list[int], budget: int, template: str
+    ) -> None:
         """No subset that fits is worth more than a thousandth above the choice."""
         with knowloom.open("memory:", embedder=None) as kb:
             memory = Memory(kb, "home")
-            tell(memory, *(f"tea {n} " + "word " * length for n, length in enumerate(lengths)))
+            remember_all(
+                memory, *(f"tea {n} " + "word " * length for n, length in enumerate(lengths))
+            )
             count = tokens.get_counter("gpt-4").count
-            every = memory.preview("tea", now=NOW, token_budget=100_000, template=template)
-            worth = {one.memory.id: (one.rank or 0.0) ** 6 for one in every.memories}
-            said = {one.memory.id: one.memory.content for one in every.memories}
+            full = memory.preview("tea", now=NOW, token_budget=100_000, template=template)
+            worth = {result.memory.id: (result.rank or 0.0) ** 6 for result in full.memories}
+            contents = {result.memory.id: result.memory.content for result in full.memories}
             shape: dict[str, Callable[[list[str]], str]] = {
                 "chat": lambda texts: (
                     "Relevant context from past conversations:\n\n"
-                    + "\n".join(f"- {one}" for one in texts)
+                    + "\n".join(f"- {text}" for text in texts)
                     + "\n"
                 ),
                 "summary": lambda texts: "Key information:\n" + " | ".join(texts),
             }
             fitting = [
-                sum(worth[id] for id in some)
-                for size in range(1, len(said) + 1)
-                for some in combinations(said, size)
-                if count(shape[template]([said[id] for id in some])) <= budget
+                sum(worth[id] for id in subset)
+                for size in range(1, len(contents) + 1)
+                for subset in combinations(contents, size)
+                if count(shape[template]([contents[id] for id in subset])) <= budget
             ]
             chosen = memory.preview(
                 "tea", now=NOW, token_budget=budget, template=template
             ).memory_ids
             assert sum(worth[id] for id in chosen) >= max(fitting, default=0.0) * (1 - 1e-3)
 
-    def test_exactly_enough_is_enough(self, memory: Memory) -> None:
-        tell(memory, *(f"tea number {n}" for n in range(10)))
+    def test_a_budget_of_the_exact_size_fits(self, memory: Memory) -> None:
+        remember_all(memory, *(f"tea number {n}" for n in range(10)))
         for template in ("chat", "detailed", "summary"):
             whole = memory.preview("tea", now=NOW, template=template)
             assert (
@@ -731,8 +751,8 @@ class TestBudget:
                 == 100.0
             )
 
-    def test_nothing_and_everything_are_budgets(self, memory: Memory) -> None:
-        tell(memory, "tea")
+    def test_a_budget_may_be_zero_or_unlimited(self, memory: Memory) -> None:
+        remember_all(memory, "tea")
         nothing, everything = (
             memory.preview("tea", token_budget=0, now=NOW),
             memory.preview("tea", token_budget=100_000_000, now=NOW),
@@ -748,8 +768,8 @@ class TestBudget:
             with pytest.raises(Invalid, match="token_budget"):
                 memory.build_context("tea", token_budget=bad)
 
-    def test_a_preview_is_the_answer_and_says_why(self, memory: Memory) -> None:
-        tell(memory, *(f"tea {n} " + "and so on " * 5 * n for n in range(8)))
+    def test_a_preview_equals_the_context_and_gives_reasons(self, memory: Memory) -> None:
+        remember_all(memory, *(f"tea {n} " + "and so on " * 5 * n for n in range(8)))
         for options in (
             {},
             {"template": "detailed", "token_budget": 100},
@@ -767,14 +787,19 @@ class TestBudget:
             assert preview.budget_used == pytest.approx(
                 100 * answer.token_count / options.get("token_budget", 2000), abs=0.01
             )  # type: ignore[call-overload]
-            assert all(one.reason and one.id not in preview.memory_ids for one in preview.left_out)
+            assert all(
+                omission.reason and omission.id not in preview.memory_ids
+                for omission in preview.left_out
+            )
 
-    def test_pinned_memories_come_first_found_or_not(self, memory: Memory) -> None:
-        (pin,) = tell(memory, "Ada's name is Ada Lovelace", pinned=True, created_at=NOW - 100 * DAY)
-        (found,) = tell(memory, "tea at four")
-        assert memory.preview("tea", now=NOW).memory_ids == (pin, found)
-        assert memory.preview("tea", now=NOW, pinned=False).memory_ids == (found,)
-        assert ids(memory.search("tea", now=NOW)) == [found]
+    def test_pinned_memories_come_first_even_without_a_match(self, memory: Memory) -> None:
+        (pin,) = remember_all(
+            memory, "Ada's name is Ada Lovelace", pinned=True, created_at=NOW - 100 * DAY
+        )
+        (match,) = remember_all(memory, "tea at four")
+        assert memory.preview("tea", now=NOW).memory_ids == (pin, match)
+        assert memory.preview("tea", now=NOW, pinned=False).memory_ids == (match,)
+        assert ids(memory.search("tea", now=NOW)) == [match]
 
 
 class TestRelationships:
@@ -799,30 +824,32 @@ class TestRelationships:
             (9, ["cup", "shelf", "wall"]),
         ],
     )
-    def test_links_are_followed_as_deep_as_asked(
+    def test_edges_are_followed_to_the_requested_depth(
         self, memory: Memory, chain: list[str], depth: int, reached: list[str]
     ) -> None:
-        (found,) = memory.search(
+        (result,) = memory.search(
             "tea", now=NOW, include_relationships=True, relationship_depth=depth
         )
-        assert sorted(one.memory.id for one in found.relationships) == reached
-        assert {one.memory.id: one.depth for one in found.relationships}.get("wall", 2) == 2
+        assert sorted(relation.memory.id for relation in result.relationships) == reached
+        assert {relation.memory.id: relation.depth for relation in result.relationships}.get(
+            "wall", 2
+        ) == 2
 
-    def test_without_asking_there_are_none(self, memory: Memory, chain: list[str]) -> None:
+    def test_relationships_are_off_by_default(self, memory: Memory, chain: list[str]) -> None:
         assert memory.search("tea", now=NOW)[0].relationships == ()
         assert "cup" not in memory.build_context("tea", now=NOW).context
 
-    def test_only_links_of_a_type_can_be_asked_for(self, memory: Memory, chain: list[str]) -> None:
-        (found,) = memory.search(
-            "tea", now=NOW, include_relationships=True, relationship_types=["near"]
-        )
-        assert [(one.memory.id, one.relationship.type) for one in found.relationships] == [
-            ("shelf", "near")
-        ]
-
-    def test_a_memory_comes_once_and_is_really_written(
+    def test_relationships_can_be_restricted_by_type(
         self, memory: Memory, chain: list[str]
     ) -> None:
+        (result,) = memory.search(
+            "tea", now=NOW, include_relationships=True, relationship_types=["near"]
+        )
+        assert [
+            (relation.memory.id, relation.relationship.type) for relation in result.relationships
+        ] == [("shelf", "near")]
+
+    def test_a_related_memory_is_rendered_once(self, memory: Memory, chain: list[str]) -> None:
         preview = memory.preview(
             "tea cup", now=NOW, include_relationships=True, relationship_depth=3
         )
@@ -832,14 +859,16 @@ class TestRelationships:
             for text in ("tea is hot", "cup of Ada", "shelf of oak", "wall is red")
         )
 
-    def test_they_share_the_budget(self, memory: Memory, chain: list[str]) -> None:
+    def test_related_memories_share_the_budget(self, memory: Memory, chain: list[str]) -> None:
         preview = memory.preview(
             "tea", now=NOW, include_relationships=True, relationship_depth=3, token_budget=18
         )
         assert preview.memory_ids[0] == "tea" and preview.token_count <= 18 and preview.truncated
         assert preview.left_out
 
-    def test_they_rank_below_what_led_to_them(self, memory: Memory, chain: list[str]) -> None:
+    def test_related_memories_rank_below_their_source(
+        self, memory: Memory, chain: list[str]
+    ) -> None:
         preview = memory.preview("tea", now=NOW, include_relationships=True)
         assert max(preview.ranking_scores, key=lambda id: preview.ranking_scores[id]) == "tea"
 
@@ -859,45 +888,57 @@ class TestConversations:
         {"speaker": "Ada", "content": "It has a balcony.", "at": "2025-05-08T13:58:00Z"},
     )
 
-    def test_turns_know_who_spoke_and_when(self, memory: Memory) -> None:
+    def test_turns_record_speaker_and_time(self, memory: Memory) -> None:
         turns = memory.add_conversation(self.TURNS, conversation="c1")
-        assert [(one.type, one.conversation, one.metadata["speaker"]) for one in turns] == [
+        assert [(turn.type, turn.conversation, turn.metadata["speaker"]) for turn in turns] == [
             ("turn", "c1", name) for name in ("Ada", "Bob", "Ada")
         ]
         context = memory.build_context("When did Ada move?", now=NOW).context
         assert "- Ada at 1:56 pm on 8 May, 2025: I moved to Hamburg last week.\n" in context
 
-    def test_the_speaker_and_the_month_find_a_turn(self, memory: Memory) -> None:
+    def test_a_turn_matches_its_speaker_and_month(self, memory: Memory) -> None:
         turns = memory.add_conversation(self.TURNS, conversation="c1")
         assert (
             memory.search("what did Bob say in May", now=NOW, ranker="similarity")[0].memory.id
             == turns[1].id
         )
 
-    def test_what_stands_beside_the_turns_points_to_them(self, memory: Memory) -> None:
-        told = memory.add_conversation(
+    def test_summaries_and_facts_link_to_their_turns(self, memory: Memory) -> None:
+        memories = memory.add_conversation(
             self.TURNS,
             conversation="c1",
             summary="Ada has a new home.",
             facts=[knowloom.Fact("Ada lives in Hamburg.", (0,), 0.9), "It is sunny."],
         )
-        assert [one.type for one in told] == ["turn", "turn", "turn", "summary", "fact", "fact"]
-        assert told[4].confidence == 0.9 and told[3].created_at == told[2].created_at
-        (found,) = memory.search(
+        assert [stored.type for stored in memories] == [
+            "turn",
+            "turn",
+            "turn",
+            "summary",
+            "fact",
+            "fact",
+        ]
+        assert memories[4].confidence == 0.9 and memories[3].created_at == memories[2].created_at
+        (result,) = memory.search(
             "lives", now=NOW, include_relationships=True, memory_types=["fact"]
         )
-        assert [(one.memory.id, one.relationship.type) for one in found.relationships] == [
-            (told[0].id, "from")
-        ]
-        (found,) = memory.search("home", now=NOW, include_relationships=True)
-        assert {one.memory.id for one in found.relationships} == {one.id for one in told[:3]}
+        assert [
+            (relation.memory.id, relation.relationship.type) for relation in result.relationships
+        ] == [(memories[0].id, "from")]
+        (result,) = memory.search("home", now=NOW, include_relationships=True)
+        assert {relation.memory.id for relation in result.relationships} == {
+            turn.id for turn in memories[:3]
+        }
 
-    def test_a_question_leads_to_its_answer(self, memory: Memory) -> None:
+    def test_neighbouring_turns_are_linked(self, memory: Memory) -> None:
         turns = memory.add_conversation(self.TURNS, conversation="c1")
-        (found,) = memory.search("flat", now=NOW, include_relationships=True)
-        assert {one.memory.id for one in found.relationships} == {turns[0].id, turns[2].id}
+        (result,) = memory.search("flat", now=NOW, include_relationships=True)
+        assert {relation.memory.id for relation in result.relationships} == {
+            turns[0].id,
+            turns[2].id,
+        }
 
-    def test_telling_it_again_and_going_on(self, kb: Engine, memory: Memory) -> None:
+    def test_a_conversation_can_be_repeated_and_continued(self, kb: Engine, memory: Memory) -> None:
         first = memory.add_conversation(self.TURNS, conversation="c1")
         digests = kb.maintenance.stats().spaces
         assert (
@@ -911,11 +952,11 @@ class TestConversations:
         )
         assert (first[-1].id, more[0].id) in {(edge.source, edge.target) for edge in kb.edges()}
 
-    def test_the_same_words_twice_are_two_turns(self, memory: Memory) -> None:
+    def test_a_repeated_text_is_two_turns(self, memory: Memory) -> None:
         turns = memory.add_conversation(
             [{"role": "Ada", "content": "No."}] * 3, conversation="c1", now=NOW
         )
-        assert len({one.id for one in turns}) == 3
+        assert len({turn.id for turn in turns}) == 3
 
     @pytest.mark.parametrize(
         "messages",
@@ -931,7 +972,7 @@ class TestConversations:
             NO_FIELD,
         ],
     )
-    def test_a_conversation_that_is_none_is_refused_whole(
+    def test_an_invalid_conversation_is_rejected_as_a_whole(
         self, kb: Engine, memory: Memory, messages: Any
     ) -> None:
         with pytest.raises(Invalid):
@@ -947,9 +988,7 @@ class TestConversations:
 
 
 class TestTime:
-    def test_what_took_its_place_is_found_and_the_older_one_only_for_its_time(
-        self, memory: Memory
-    ) -> None:
+    def test_a_superseded_memory_is_found_only_as_of_its_time(self, memory: Memory) -> None:
         old = memory.remember("the launch is in March", created_at=NOW - 10 * DAY)
         new = memory.remember("the launch is in April", created_at=NOW - 5 * DAY, supersedes=old.id)
         assert ids(memory.search("launch", now=NOW)) == [new.id]
@@ -962,7 +1001,7 @@ class TestTime:
         assert memory.get(old.id)[0].superseded_by == new.id
         assert "March" in memory.build_context("launch", now=NOW, as_of=NOW - 6 * DAY).context
 
-    def test_what_became_valid_earlier_was_still_unknown(self, memory: Memory) -> None:
+    def test_a_memory_is_not_visible_before_it_was_stored(self, memory: Memory) -> None:
         old = memory.remember("Ada lives in Rome", created_at=NOW - 10 * DAY)
         new = memory.remember(
             "Ada lives in Hamburg",
@@ -973,7 +1012,7 @@ class TestTime:
         assert ids(memory.search("Ada", now=NOW, as_of=NOW - 5 * DAY)) == [old.id]
         assert ids(memory.search("Ada", now=NOW)) == [new.id]
 
-    def test_what_begins_later_waits(self, memory: Memory) -> None:
+    def test_a_memory_is_not_visible_before_it_is_valid(self, memory: Memory) -> None:
         old = memory.remember("the shop opens at nine", created_at=NOW - 10 * DAY)
         new = memory.remember(
             "the shop opens at ten",
@@ -984,16 +1023,14 @@ class TestTime:
         assert ids(memory.search("shop", now=NOW)) == [old.id]
         assert ids(memory.search("shop", now=NOW + 6 * DAY)) == [new.id]
 
-    def test_what_expired_is_not_found(self, memory: Memory) -> None:
-        (short,) = tell(memory, "tea is on offer", expires_at=NOW)
+    def test_an_expired_memory_is_not_found(self, memory: Memory) -> None:
+        (short,) = remember_all(memory, "tea is on offer", expires_at=NOW)
         assert memory.search("tea", now=NOW) == [] and ids(
             memory.search("tea", now=NOW - timedelta(seconds=1))
         ) == [short]
         assert memory.get(short)[0].expires_at == NOW
 
-    def test_only_the_latest_can_be_superseded_and_only_by_what_is_newer(
-        self, memory: Memory
-    ) -> None:
+    def test_only_the_latest_memory_can_be_superseded_by_a_newer_one(self, memory: Memory) -> None:
         old = memory.remember("one", created_at=NOW - 10 * DAY)
         new = memory.remember("two", created_at=NOW - 5 * DAY, supersedes=old.id)
         assert memory.remember("two", created_at=NOW - 5 * DAY, supersedes=old.id) == new
@@ -1001,10 +1038,10 @@ class TestTime:
             memory.remember("three", created_at=NOW, supersedes=old.id)
         with pytest.raises(Invalid, match="must start later"):
             memory.remember("zero", created_at=NOW - 20 * DAY, supersedes=new.id)
-        assert sorted(one.content for one in memory.get([old.id, new.id])) == ["one", "two"]
+        assert sorted(stored.content for stored in memory.get([old.id, new.id])) == ["one", "two"]
 
-    def test_a_link_made_later_is_not_followed_before(self, memory: Memory) -> None:
-        tea, cup = tell(memory, "tea", "cup", created_at=NOW - 10 * DAY)
+    def test_an_edge_is_not_followed_before_its_creation(self, memory: Memory) -> None:
+        tea, cup = remember_all(memory, "tea", "cup", created_at=NOW - 10 * DAY)
         memory.relate(tea, cup, now=NOW - 2 * DAY)
 
         def related(as_of: datetime) -> list[str]:
@@ -1013,15 +1050,15 @@ class TestTime:
 
         assert (related(NOW - 5 * DAY), related(NOW - DAY)) == ([], [cup])
 
-    def test_a_later_use_is_not_known_before(self, kb: Engine) -> None:
+    def test_an_access_is_not_visible_before_it_happened(self, kb: Engine) -> None:
         memory = Memory(kb, "home", track_access=True)
-        tell(memory, "tea", created_at=NOW - 10 * DAY)
+        remember_all(memory, "tea", created_at=NOW - 10 * DAY)
         memory.search("tea", now=NOW)
         assert memory.search("tea", now=NOW, as_of=NOW - DAY)[0].memory.accesses == 0
 
     @settings(max_examples=40, deadline=None)
     @given(
-        told=st.lists(
+        entries=st.lists(
             st.tuples(
                 st.integers(0, 20),
                 st.none() | st.integers(-5, 5),
@@ -1034,12 +1071,12 @@ class TestTime:
         ),
         moment=st.integers(-1, 22),
     )
-    def test_nothing_that_came_later_changes_what_was_known(
-        self, told: list[tuple[int, int | None, int | None, bool, bool]], moment: int
+    def test_later_changes_do_not_alter_an_earlier_view(
+        self, entries: list[tuple[int, int | None, int | None, bool, bool]], moment: int
     ) -> None:
         """Later writes do not change any search or context as of an earlier time."""
         start = NOW - 30 * DAY
-        told = sorted(told, key=lambda one: one[0])
+        entries = sorted(entries, key=lambda entry: entry[0])
         as_of = start + moment * DAY + timedelta(hours=12)
 
         def state(upto: int) -> list[Any]:
@@ -1054,7 +1091,7 @@ class TestTime:
                         created_at=start - 9 * DAY,
                     )
                 )
-                for number, (day, begins, ends, pinned, replaces) in enumerate(told):
+                for number, (day, begins, ends, pinned, replaces) in enumerate(entries):
                     if day <= upto:
                         at = start + day * DAY + timedelta(minutes=number)
                         begin = None if begins is None else at + begins * DAY
@@ -1076,11 +1113,11 @@ class TestTime:
                         )
                         if last_one:
                             memory.relate(last_one.id, last.id, now=at)
-                asked: dict[str, Any] = {"now": NOW, "as_of": as_of}
-                context = kb.context("tea", spaces=["home"], max_tokens=500, **asked)
-                found = memory.search(
+                options: dict[str, Any] = {"now": NOW, "as_of": as_of}
+                context = kb.context("tea", spaces=["home"], max_tokens=500, **options)
+                results = memory.search(
                     "tea",
-                    **asked,
+                    **options,
                     limit=2,
                     ranker="recency",
                     include_relationships=True,
@@ -1088,31 +1125,31 @@ class TestTime:
                 )
                 return [
                     [
-                        (one.memory.id, sorted(link.memory.id for link in one.relationships))
-                        for one in found
+                        (result.memory.id, sorted(link.memory.id for link in result.relationships))
+                        for result in results
                     ],
                     [
-                        (one.memory.id, one.memory)
-                        for one in memory.search("tea", **asked, limit=50, ranker="recency")
+                        (result.memory.id, result.memory)
+                        for result in memory.search("tea", **options, limit=50, ranker="recency")
                     ],
                     memory.preview(
-                        "tea", **asked, ranker="recency", include_relationships=True
+                        "tea", **options, ranker="recency", include_relationships=True
                     ).memory_ids,
-                    [hit.item.id for hit in kb.search("tea", spaces=["home"], limit=50, **asked)],
+                    [hit.item.id for hit in kb.search("tea", spaces=["home"], limit=50, **options)],
                     sorted(hit.item.id for hit in context.hits),
                 ]
 
-        known, everything = state(moment), state(99)
-        assert [sorted(part) for part in everything] == [sorted(part) for part in known]
+        visible, everything = state(moment), state(99)
+        assert [sorted(part) for part in everything] == [sorted(part) for part in visible]
 
 
-def test_every_option_of_a_search_is_one_of_a_context() -> None:
+def test_search_options_are_a_subset_of_context_options() -> None:
     assert set(MemorySearchOptions.__dataclass_fields__) < set(
         MemoryContextOptions.__dataclass_fields__
     )
 
 
-def test_titles_are_in_english_whatever_the_machine_speaks() -> None:
+def test_titles_are_in_english_in_any_locale() -> None:
     assert (
         conversion.format_turn_title("Ada", datetime(2023, 12, 5, 0, 4, tzinfo=UTC))
         == "Ada at 12:04 am on 5 December, 2023"

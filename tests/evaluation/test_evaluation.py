@@ -34,7 +34,7 @@ EXPECTED = st.frozensets(st.integers(0, 12), min_size=1, max_size=6)
 # measures
 
 
-def test_ndcg_is_what_the_formula_gives_by_hand():
+def test_ndcg_equals_the_formula_by_hand():
     assert ndcg("abc", {"a"}) == 1
     assert ndcg("xa", {"a"}) == pytest.approx(1 / math.log2(3))  # 0.6309
     # found at places 2 and 4 of 3 expected: (1/log2 3 + 1/log2 5) / (1 + 1/log2 3 + 1/2)
@@ -62,41 +62,44 @@ def test_facts_are_whole_words_in_any_case_and_spacing():
 
 
 @given(RANKINGS, EXPECTED, st.integers(1, 15))
-def test_every_measure_is_a_share_and_more_room_never_finds_less(found, expected, k):
+def test_measures_are_shares_and_recall_grows_with_k(ranking, expected, k):
     for measure in (recall, complete_recall, ndcg):
-        assert 0 <= measure(found, expected, k) <= 1
-    assert recall(found, expected, k) <= recall(found, expected, k + 1)
-    assert complete_recall(found, expected, k) <= recall(found, expected, k)
-    assert (complete_recall(found, expected, k) == 1) == (recall(found, expected, k) == 1)
+        assert 0 <= measure(ranking, expected, k) <= 1
+    assert recall(ranking, expected, k) <= recall(ranking, expected, k + 1)
+    assert complete_recall(ranking, expected, k) <= recall(ranking, expected, k)
+    assert (complete_recall(ranking, expected, k) == 1) == (recall(ranking, expected, k) == 1)
 
 
 @given(EXPECTED, RANKINGS)
 def test_a_perfect_ranking_has_all_measures_at_1(expected, rest):
-    found = [*sorted(expected), *rest]
-    assert ndcg(found, expected, 10) == pytest.approx(1)
+    ranking = [*sorted(expected), *rest]
+    assert ndcg(ranking, expected, 10) == pytest.approx(1)
     assert (
-        recall(found, expected, len(expected))
-        == complete_recall(found, expected, len(expected))
+        recall(ranking, expected, len(expected))
+        == complete_recall(ranking, expected, len(expected))
         == 1
     )
 
 
 @given(RANKINGS, EXPECTED, st.permutations(range(13)))
-def test_measures_depend_on_places_and_not_on_names(found, expected, names):
-    renamed, wanted = [names[one] for one in found], frozenset(names[one] for one in expected)
+def test_measures_depend_on_positions_and_not_on_ids(ranking, expected, names):
+    renamed, renamed_expected = (
+        [names[name] for name in ranking],
+        frozenset(names[name] for name in expected),
+    )
     for measure in (recall, complete_recall, ndcg):
-        assert measure(found, expected, 5) == pytest.approx(measure(renamed, wanted, 5))
+        assert measure(ranking, expected, 5) == pytest.approx(measure(renamed, renamed_expected, 5))
 
 
 @given(st.lists(st.integers(0, 12), unique=True, min_size=2, max_size=10), EXPECTED, st.data())
-def test_moving_what_was_expected_up_never_lowers_ndcg(found, expected, data):
-    place = data.draw(st.integers(1, len(found) - 1))
-    if found[place] in expected and found[place - 1] not in expected:
-        better = [*found[: place - 1], found[place], found[place - 1], *found[place + 1 :]]
-        assert ndcg(better, expected) > ndcg(found, expected)
+def test_moving_an_expected_item_up_raises_ndcg(ranking, expected, data):
+    place = data.draw(st.integers(1, len(ranking) - 1))
+    if ranking[place] in expected and ranking[place - 1] not in expected:
+        better = [*ranking[: place - 1], ranking[place], ranking[place - 1], *ranking[place + 1 :]]
+        assert ndcg(better, expected) > ndcg(ranking, expected)
 
 
-def test_measures_refuse_what_makes_no_sense():
+def test_measures_reject_invalid_arguments():
     with pytest.raises(Invalid, match="at least one item"):
         recall("a", set(), 5)
     with pytest.raises(Invalid, match="k must be an integer >= 1, got 0"):
@@ -107,20 +110,20 @@ def test_measures_refuse_what_makes_no_sense():
 
 
 def test_without_a_true_difference_about_one_in_twenty_seems_real():
-    """Of 600 comparisons of equals 5 % are 30; more than 3 standard deviations (16) is a bug."""
-    found = []
+    """30 of 600 comparisons of equals are 5 %; more than 3 standard deviations (16) is a bug."""
+    comparisons = []
     for seed in range(600):
         chance = np.random.default_rng(seed)
         first, second = chance.random(16), chance.random(16)
-        found.append(
+        comparisons.append(
             compare_paired(first, second, np.random.default_rng(seed + 10_000), rounds=400)
         )
-    assert 14 <= sum(one.real for one in found) <= 46
-    assert 14 <= sum(one.p < 0.05 for one in found) <= 46, "p alone"
-    assert 263 <= sum(one.p < 0.5 for one in found) <= 337, "p is spread evenly"
-    assert 14 <= sum(not one.low <= 0 <= one.high for one in found) <= 65, (
-        "intervals of few questions are a little narrow"
-    )
+    assert 14 <= sum(comparison.real for comparison in comparisons) <= 46
+    assert 14 <= sum(comparison.p < 0.05 for comparison in comparisons) <= 46, "p alone"
+    assert 263 <= sum(comparison.p < 0.5 for comparison in comparisons) <= 337, "p is spread evenly"
+    assert (
+        14 <= sum(not comparison.low <= 0 <= comparison.high for comparison in comparisons) <= 65
+    ), "intervals of few questions are a little narrow"
 
 
 @pytest.mark.parametrize(
@@ -151,38 +154,38 @@ def test_equal_chances_on_few_answers_are_no_alarm_either():
     assert alarms <= 26
 
 
-def test_a_true_difference_is_found():
-    found = 0
+def test_a_true_difference_is_detected():
+    detected = 0
     for seed in range(50):
         chance = np.random.default_rng(seed)
         first = chance.random(40)
-        found += compare_paired(
+        detected += compare_paired(
             first, first + 0.1 + 0.15 * chance.standard_normal(40), chance, rounds=400
         ).real
-    assert found >= 45
+    assert detected >= 45
 
 
-def test_the_interval_holds_the_true_mean_as_often_as_it_says():
-    held = 0
+def test_the_interval_covers_the_true_mean_at_its_level():
+    covered = 0
     for seed in range(400):
         chance = np.random.default_rng(seed)
         low, high = bootstrap_interval(chance.random(50), chance, rounds=400)
-        held += low <= 0.5 <= high
-    assert 0.91 <= held / 400 <= 0.98
+        covered += low <= 0.5 <= high
+    assert 0.91 <= covered / 400 <= 0.98
 
 
 def test_the_same_seed_gives_the_same_answer_and_swapping_turns_it_round():
     first, second = np.linspace(0, 1, 30), np.linspace(0, 1, 30) ** 2
-    one, again = (compare_paired(first, second, np.random.default_rng(5)) for _ in range(2))
+    comparison, again = (compare_paired(first, second, np.random.default_rng(5)) for _ in range(2))
     back = compare_paired(second, first, np.random.default_rng(5))
-    assert one == again
+    assert comparison == again
     assert (back.mean, back.better, back.worse, back.p) == (
-        pytest.approx(-one.mean),
-        one.worse,
-        one.better,
-        one.p,
+        pytest.approx(-comparison.mean),
+        comparison.worse,
+        comparison.better,
+        comparison.p,
     )
-    assert one != compare_paired(first, second, np.random.default_rng(6))
+    assert comparison != compare_paired(first, second, np.random.default_rng(6))
 
 
 def test_no_difference_is_no_difference():
@@ -201,7 +204,7 @@ def test_one_question_alone_proves_nothing():
 @pytest.mark.parametrize(
     ("first", "second"), [([1.0], [1.0, 2.0]), ([], []), ([float("nan")], [1.0])]
 )
-def test_values_that_cannot_be_compared_are_refused(first, second):
+def test_incomparable_values_are_rejected(first, second):
     with pytest.raises(Invalid):
         compare_paired(first, second, np.random.default_rng(0))
 
@@ -222,11 +225,11 @@ def test_a_file_of_questions_is_read_whole(tmp_path: Path):
         {"question": "What?", "expected": ["c"]},
         {"text": "As data sets say it", "gold": ["d"], "id": 12, "type": "bridge"},
     ]
-    found = questions.read_questions(written(tmp_path, *rows))
-    assert found[0] == knowloom.Question(
+    parsed = questions.read_questions(written(tmp_path, *rows))
+    assert parsed[0] == knowloom.Question(
         "Who?", ("a", ("s", "b")), "q1", ("s",), (("x",), ("y", "z"), ("7",))
     )
-    assert [(one.id, one.text, one.expected) for one in found[1:]] == [
+    assert [(question.id, question.text, question.expected) for question in parsed[1:]] == [
         ("2", "What?", ("c",)),
         ("12", "As data sets say it", ("d",)),
     ]
@@ -306,7 +309,7 @@ def test_a_file_of_questions_is_read_whole(tmp_path: Path):
         ),
     ],
 )
-def test_a_line_that_is_not_right_is_named(tmp_path: Path, content: str, message: str):
+def test_an_invalid_line_is_named(tmp_path: Path, content: str, message: str):
     path = tmp_path / "questions.jsonl"
     path.write_text(content)
     with pytest.raises(Invalid) as caught:
@@ -314,7 +317,7 @@ def test_a_line_that_is_not_right_is_named(tmp_path: Path, content: str, message
     assert message in str(caught.value) and "questions.jsonl" in str(caught.value)
 
 
-def test_files_that_cannot_be_read_are_refused(tmp_path: Path):
+def test_unreadable_files_are_rejected(tmp_path: Path):
     with pytest.raises(Invalid, match="no file"):
         questions.read_questions(tmp_path / "none.jsonl")
     (tmp_path / "latin.jsonl").write_bytes(b'{"question": "caf\xe9"}')
@@ -324,15 +327,15 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path):
 
 def test_a_folder_is_a_corpus_and_its_questions(tmp_path: Path):
     data_set(tmp_path)
-    found = datasets.read_dataset(tmp_path, space_by="conv", split="test")
-    assert [(item.space, item.id, item.title) for item in found.items] == [
+    dataset = datasets.read_dataset(tmp_path, space_by="conv", split="test")
+    assert [(item.space, item.id, item.title) for item in dataset.items] == [
         ("one", "a", "Apples"),
         ("two", "b", ""),
     ]
-    assert [(one.text, one.spaces, one.expected) for one in found.questions] == [
-        ("Which fruit?", ("one",), ("a",))
-    ]
-    assert found.notes == (
+    assert [
+        (question.text, question.spaces, question.expected) for question in dataset.questions
+    ] == [("Which fruit?", ("one",), ("a",))]
+    assert dataset.notes == (
         "1 items without title and text were left out",
         "1 questions of other splits were left out",
         "1 questions without expected items were left out",
@@ -341,17 +344,20 @@ def test_a_folder_is_a_corpus_and_its_questions(tmp_path: Path):
 
 def test_in_a_folder_questions_may_share_an_id_and_expect_what_cannot_be_stored(tmp_path: Path):
     data_set(tmp_path)
-    asked = [
+    rows = [
         {"id": "1", "text": "Which fruit?", "gold": ["a", "c"]},
         {"id": "1", "text": "Which colour?", "gold": ["b"]},
     ]
-    (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
-    found = datasets.read_dataset(tmp_path)
-    assert [(one.id, one.expected) for one in found.questions] == [("1", ("a",)), ("1#2", ("b",))]
-    assert "1 questions had a duplicate id; their line number was appended" in found.notes
+    (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    dataset = datasets.read_dataset(tmp_path)
+    assert [(question.id, question.expected) for question in dataset.questions] == [
+        ("1", ("a",)),
+        ("1#2", ("b",)),
+    ]
+    assert "1 questions had a duplicate id; their line number was appended" in dataset.notes
 
 
-def test_folders_that_are_not_right_are_refused(tmp_path: Path):
+def test_invalid_folders_are_rejected(tmp_path: Path):
     data_set(tmp_path)
     with pytest.raises(Invalid, match="no questions in split 'dev'; available: test, train"):
         datasets.read_dataset(tmp_path, split="dev")
@@ -385,11 +391,11 @@ def test_an_id_may_stand_in_several_spaces_of_a_corpus_even_if_one_of_its_items_
         '{"text": "Seven?", "gold": ["7"], "conv": "two"}\n{"text": "Seven?", "gold": ["7"],'
         ' "conv": "one"}\n'
     )
-    found = datasets.read_dataset(tmp_path, space_by="conv")
-    assert [item.key for item in found.items] == [("two", "7")]
-    assert [(one.expected, one.spaces) for one in found.questions] == [(("7",), ("two",))], (
-        "what cannot be stored is not expected"
-    )
+    dataset = datasets.read_dataset(tmp_path, space_by="conv")
+    assert [item.key for item in dataset.items] == [("two", "7")]
+    assert [(question.expected, question.spaces) for question in dataset.questions] == [
+        (("7",), ("two",))
+    ], "what cannot be stored is not expected"
 
 
 def corpus_of(folder: Path, *rows: dict[str, Any]) -> None:
@@ -403,12 +409,12 @@ def data_set(folder: Path) -> None:
         {"id": "b", "text": "green", "conv": "two"},
         {"id": "c", "text": "", "conv": "two"},
     ]
-    asked = [
+    queries = [
         {"id": "1", "text": "Which fruit?", "gold": ["a"], "conv": "one", "split": "test"},
         {"id": "2", "text": "Which colour?", "gold": ["b"], "conv": "two", "split": "train"},
         {"id": "3", "text": "Nothing?", "gold": [], "conv": "two", "split": "test"},
     ]
-    for name, rows in (("corpus", corpus), ("queries", asked)):
+    for name, rows in (("corpus", corpus), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -450,7 +456,7 @@ KINGS = [
     ),
     knowloom.Item("lothair", "ships", title="A ship", text="The ship Lothair sank."),
 ]
-ASKED = (
+QUESTIONS = (
     knowloom.Question(
         "When did the mother of Lothair II die?",
         ("lothair", "ermengarde"),
@@ -469,27 +475,27 @@ def kings():
         yield kb
 
 
-def test_what_is_measured_is_what_search_and_context_give(kings):
-    found = knowloom.evaluate(kings, ASKED, mode="walk", budgets=(60, 2000))
-    for answer, question in zip(found.answers, ASKED, strict=True):
+def test_measures_agree_with_search_and_context(kings):
+    evaluation = knowloom.evaluate(kings, QUESTIONS, mode="walk", budgets=(60, 2000))
+    for answer, question in zip(evaluation.answers, QUESTIONS, strict=True):
         hits = kings.search(question.text, spaces=["kings"], limit=10, mode="walk")
         assert answer.ranking == tuple(hit.item.key for hit in hits)
         for budget in (60, 2000):
             context = kings.context(question.text, spaces=["kings"], max_tokens=budget, mode="walk")
             whole = {
-                one.hit.item.id
+                candidate.hit.item.id
                 for part in context.fragments
-                for one in part.chosen
-                if one.form.value == "whole"
+                for candidate in part.chosen
+                if candidate.form.value == "whole"
             }
             assert answer.values[f"evidence@{budget}"] == len(whole & set(question.expected)) / len(
                 question.expected
             )
             assert answer.tokens[budget] == context.tokens
-    assert found.measures[:3] == ("recall@2", "recall@5", "recall@10")
-    assert found.mean("recall@2") == 1
-    assert found.means()["facts@2000"] == 1
-    assert [measure in found.answers[1].values for measure in ("facts@60", "recall@5")] == [
+    assert evaluation.measures[:3] == ("recall@2", "recall@5", "recall@10")
+    assert evaluation.mean("recall@2") == 1
+    assert evaluation.means()["facts@2000"] == 1
+    assert [measure in evaluation.answers[1].values for measure in ("facts@60", "recall@5")] == [
         False,
         True,
     ]
@@ -502,7 +508,7 @@ def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
                 "zebra", "s", title="Zebra", text="The zebra has stripes. " * 40, summary="Stripes."
             )
         )
-        found = knowloom.evaluate(
+        evaluation = knowloom.evaluate(
             kb,
             [knowloom.Question("zebra stripes", ("zebra",), facts=(("Stripes",),))],
             budgets=(40, 2000),
@@ -510,8 +516,8 @@ def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
         assert [
             hit.item.id for hit in kb.context("zebra stripes", spaces=["s"], max_tokens=40).hits
         ] == ["zebra"]
-    assert found.means() == {
-        **found.means(),
+    assert evaluation.means() == {
+        **evaluation.means(),
         "evidence@40": 0,
         "evidence@2000": 1,
         "facts@40": 1,
@@ -521,51 +527,53 @@ def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
 
 def test_a_walk_is_better_than_plain_search_where_two_pieces_are_needed(kings):
     plain, walk = (
-        knowloom.evaluate(kings, ASKED[:1], mode=mode, ks=(2,), budgets=())
+        knowloom.evaluate(kings, QUESTIONS[:1], mode=mode, ks=(2,), budgets=())
         for mode in ("bm25", "walk")
     )
     assert (plain.mean("all-found@2"), walk.mean("all-found@2")) == (0, 1)
 
 
-def test_times_are_what_the_timer_says_and_the_first_question_warms_up(kings):
+def test_latency_comes_from_the_timer_after_a_warm_up_question(kings):
     ticks = count()
-    found = knowloom.evaluate(
-        kings, ASKED, ks=(2,), budgets=(100,), timer=lambda: next(ticks) / 1000
+    evaluation = knowloom.evaluate(
+        kings, QUESTIONS, ks=(2,), budgets=(100,), timer=lambda: next(ticks) / 1000
     )
-    assert found.latency() == {
+    assert evaluation.latency() == {
         "search": (pytest.approx(1), pytest.approx(1)),
         "context@100": (pytest.approx(1), pytest.approx(1)),
     }
     assert next(ticks) == 3 * 4, "three questions were asked, two of them counted"
 
 
-def test_numbers_of_retrieval_are_options_and_the_engine_keeps_its_own(kings):
-    found = knowloom.evaluate(kings, ASKED, mode="walk", walk_onward=0.1, ks=(2,), budgets=())
-    own = knowloom.evaluate(
+def test_retrieval_settings_are_options_and_leave_the_engine_unchanged(kings):
+    by_options = knowloom.evaluate(
+        kings, QUESTIONS, mode="walk", walk_onward=0.1, ks=(2,), budgets=()
+    )
+    by_settings = knowloom.evaluate(
         kings.with_retrieval(knowloom.RetrievalSettings(walk_onward=0.1)),
-        ASKED,
+        QUESTIONS,
         mode="walk",
         ks=(2,),
         budgets=(),
     )
-    assert [answer.ranking for answer in found.answers] == [
-        answer.ranking for answer in own.answers
+    assert [answer.ranking for answer in by_options.answers] == [
+        answer.ranking for answer in by_settings.answers
     ]
     assert kings.retrieval == knowloom.RetrievalSettings()
 
 
-def test_questions_without_spaces_look_everywhere_or_where_they_are_told(kings):
-    anywhere = replace(ASKED[1], spaces=())
+def test_questions_without_spaces_search_all_or_the_given_spaces(kings):
+    anywhere = replace(QUESTIONS[1], spaces=())
     assert knowloom.evaluate(kings, [anywhere]).answers[0].question.spaces == ("kings", "ships")
     assert knowloom.evaluate(kings, [anywhere], spaces=["kings"]).answers[0].question.spaces == (
         "kings",
     )
 
 
-def test_expected_ids_that_are_not_there_are_named(kings):
+def test_missing_expected_ids_are_named(kings):
     wrong = [
-        replace(ASKED[0], expected=("lothair", "pippin")),
-        replace(ASKED[1], expected=("charles",)),
+        replace(QUESTIONS[0], expected=("lothair", "pippin")),
+        replace(QUESTIONS[1], expected=("charles",)),
     ]
     with pytest.raises(
         NotFound,
@@ -578,38 +586,38 @@ def test_expected_ids_that_are_not_there_are_named(kings):
     assert caught.value.code == "unknown_ids"
 
 
-def test_an_id_in_several_spaces_must_say_which(kings):
-    both = replace(ASKED[0], spaces=("kings", "ships"))
+def test_an_id_in_several_spaces_must_name_its_space(kings):
+    both = replace(QUESTIONS[0], spaces=("kings", "ships"))
     with pytest.raises(Invalid, match=r"'lothair' is ambiguous, it exists in kings, ships"):
         knowloom.evaluate(kings, [both])
-    told = knowloom.evaluate(kings, [replace(both, expected=(("ships", "lothair"),))])
-    assert told.answers[0].expected == {("ships", "lothair")}
+    evaluation = knowloom.evaluate(kings, [replace(both, expected=(("ships", "lothair"),))])
+    assert evaluation.answers[0].expected == {("ships", "lothair")}
     with pytest.raises(NotFound, match="'ships', 'lothair'"):
-        knowloom.evaluate(kings, [replace(ASKED[0], expected=(("ships", "lothair"),))])
+        knowloom.evaluate(kings, [replace(QUESTIONS[0], expected=(("ships", "lothair"),))])
 
 
 @pytest.mark.parametrize(
-    ("asked", "options", "message"),
+    ("questions", "options", "message"),
     [
         ([], {}, "one or more Question values"),
         (["x"], {}, "one or more Question values"),
-        (ASKED, {"colour": 1}, "unknown option 'colour'; available: agent, bm25_weight"),
-        (ASKED, {"mode": "magic"}, "unknown mode 'magic'"),
-        (ASKED, {"walk_onward": 2}, "walk_onward must be a number from 0 to 1"),
-        (ASKED, {"ks": (0,)}, "ks must be an integer from 1 to 1,000, got 0"),
-        (ASKED, {"ks": "5"}, "ks must be a list of integers, got '5'"),
-        (ASKED, {"budgets": (-1,)}, "budgets must be an integer"),
-        (ASKED, {"ks": (), "budgets": ()}, "must not both be empty"),
-        (ASKED * 2, {}, "duplicate question id 'second-hop'"),
-        ([replace(ASKED[0], spaces=("moon",))], {}, "unknown space 'moon'"),
+        (QUESTIONS, {"colour": 1}, "unknown option 'colour'; available: agent, bm25_weight"),
+        (QUESTIONS, {"mode": "magic"}, "unknown mode 'magic'"),
+        (QUESTIONS, {"walk_onward": 2}, "walk_onward must be a number from 0 to 1"),
+        (QUESTIONS, {"ks": (0,)}, "ks must be an integer from 1 to 1,000, got 0"),
+        (QUESTIONS, {"ks": "5"}, "ks must be a list of integers, got '5'"),
+        (QUESTIONS, {"budgets": (-1,)}, "budgets must be an integer"),
+        (QUESTIONS, {"ks": (), "budgets": ()}, "must not both be empty"),
+        (QUESTIONS * 2, {}, "duplicate question id 'second-hop'"),
+        ([replace(QUESTIONS[0], spaces=("moon",))], {}, "unknown space 'moon'"),
         (
-            [replace(ASKED[0], expected=())],
+            [replace(QUESTIONS[0], expected=())],
             {},
             "question second-hop: needs a text and at least one expected id",
         ),
-        ([replace(ASKED[0], text=7)], {}, "question second-hop: needs a text"),
+        ([replace(QUESTIONS[0], text=7)], {}, "question second-hop: needs a text"),
         (
-            [replace(ASKED[0], expected="lothair")],
+            [replace(QUESTIONS[0], expected="lothair")],
             {},
             (
                 "question second-hop: expected must be a list of ids or (space, id) pairs, got"
@@ -617,37 +625,37 @@ def test_an_id_in_several_spaces_must_say_which(kings):
             ),
         ),
         (
-            [replace(ASKED[0], expected=(("kings", "lothair", "x"),))],
+            [replace(QUESTIONS[0], expected=(("kings", "lothair", "x"),))],
             {},
             "expected must be a list of ids or (space, id) pairs, got (('kings'",
         ),
         (
-            [replace(ASKED[0], spaces="kings", id="")],
+            [replace(QUESTIONS[0], spaces="kings", id="")],
             {},
             "question 1: spaces must be a list of names, got 'kings'",
         ),
         (
-            [replace(ASKED[0], facts=("20 March 851",))],
+            [replace(QUESTIONS[0], facts=("20 March 851",))],
             {},
             "question second-hop: facts must be a list of lists of wordings, got ('20 March 851',)",
         ),
         (
-            [replace(ASKED[0], text="Lothair\ud800")],
+            [replace(QUESTIONS[0], text="Lothair\ud800")],
             {},
             "question second-hop: query must not contain lone surrogates",
         ),
     ],
 )
-def test_what_cannot_be_evaluated_is_refused(kings, asked, options, message):
+def test_invalid_evaluations_are_rejected(kings, questions, options, message):
     with pytest.raises((Invalid, NotFound)) as caught:
-        knowloom.evaluate(kings, asked, **options)
+        knowloom.evaluate(kings, questions, **options)
     assert message in str(caught.value)
 
 
 def test_only_engines_are_measured():
     for ask in (knowloom.evaluate, knowloom.tune):
         with pytest.raises(Invalid, match=r"kb must be an engine from knowloom.open, got str"):
-            ask("knowledge.db", ASKED)  # type: ignore[arg-type]
+            ask("knowledge.db", QUESTIONS)  # type: ignore[arg-type]
 
 
 def test_knowledge_without_items_is_refused():
@@ -658,7 +666,7 @@ def test_knowledge_without_items_is_refused():
         knowloom.evaluate(kb, [knowloom.Question("a", ("x",))])
 
 
-def test_an_embedder_that_is_gone_ends_the_evaluation():
+def test_an_unavailable_embedder_ends_the_evaluation():
     class Broken:
         name, dimensions, fingerprint = "broken", 3, "broken"
         ready = True
@@ -673,26 +681,26 @@ def test_an_embedder_that_is_gone_ends_the_evaluation():
         kb.add(KINGS)
         embedder.ready = False
         with pytest.raises(knowloom.EmbeddingError, match="the embedder is gone"):
-            knowloom.evaluate(kb, ASKED)
+            knowloom.evaluate(kb, QUESTIONS)
 
 
 # comparing
 
 
 def test_two_evaluations_are_compared_question_by_question(kings):
-    plain, walk = (knowloom.evaluate(kings, ASKED, mode=mode) for mode in ("bm25", "walk"))
+    plain, walk = (knowloom.evaluate(kings, QUESTIONS, mode=mode) for mode in ("bm25", "walk"))
     compared = knowloom.compare(plain, walk)
     assert compared.headline == "nDCG@10"
-    assert {name: one.mean for name, one in compared.differences.items()} == {
+    assert {name: difference.mean for name, difference in compared.differences.items()} == {
         name: pytest.approx(walk.mean(name) - plain.mean(name)) for name in plain.measures
     }
-    assert [(one.before.question.id, one.by > 0) for one in compared.changes()] == [
+    assert [(change.before.question.id, change.by > 0) for change in compared.changes()] == [
         ("second-hop", True)
     ]
     assert compared.verdict.startswith("No significant difference")
 
 
-def made(name: str, **values: float) -> Evaluation:
+def evaluation(name: str, **values: float) -> Evaluation:
     """An evaluation with these values of recall@5, by question."""
     return Evaluation(
         name,
@@ -708,9 +716,10 @@ def made(name: str, **values: float) -> Evaluation:
 
 def test_questions_that_changed_come_worst_first_then_by_id():
     compared = knowloom.compare(
-        made("old", a=0.5, b=0.5, c=0.5, d=0.5, e=1), made("new", a=1, b=0, c=0.25, d=0, e=1)
+        evaluation("old", a=0.5, b=0.5, c=0.5, d=0.5, e=1),
+        evaluation("new", a=1, b=0, c=0.25, d=0, e=1),
     )
-    assert [(one.before.question.id, one.by) for one in compared.changes()] == [
+    assert [(change.before.question.id, change.by) for change in compared.changes()] == [
         ("b", -0.5),
         ("d", -0.5),
         ("c", -0.25),
@@ -723,11 +732,13 @@ def test_questions_that_changed_come_worst_first_then_by_id():
     ) == (1, 3, 1)
 
 
-def test_a_real_difference_is_told_in_its_direction():
+def test_a_real_difference_is_reported_with_its_direction():
     many = {f"q{number}": number / 100 for number in range(40)}
     better = knowloom.compare(
-        made("old", **many),
-        made("new", **{id: value + 0.2 + 0.001 * (len(id) % 3) for id, value in many.items()}),
+        evaluation("old", **many),
+        evaluation(
+            "new", **{id: value + 0.2 + 0.001 * (len(id) % 3) for id, value in many.items()}
+        ),
     )
     assert better.verdict.startswith("new is significantly better than old: recall@5 +20.")
     worse = knowloom.compare(better.after, better.before)
@@ -739,17 +750,17 @@ def test_a_real_difference_is_told_in_its_direction():
 
 def test_where_rankings_are_the_same_the_headline_is_one_of_contexts(kings):
     few, many = (
-        knowloom.evaluate(kings, ASKED, ks=(2,), budgets=(100,), recipe=recipe)
+        knowloom.evaluate(kings, QUESTIONS, ks=(2,), budgets=(100,), recipe=recipe)
         for recipe in ("search", "knowledge")
     )
     assert knowloom.compare(few, many).headline == "evidence@100"
     assert knowloom.compare(few, few).headline == "nDCG@10"
 
 
-def test_other_questions_and_unknown_measures_are_refused(kings):
-    one, both = knowloom.evaluate(kings, ASKED[:1]), knowloom.evaluate(kings, ASKED)
+def test_other_questions_and_unknown_measures_are_rejected(kings):
+    first, both = knowloom.evaluate(kings, QUESTIONS[:1]), knowloom.evaluate(kings, QUESTIONS)
     with pytest.raises(Invalid, match="have different questions"):
-        knowloom.compare(one, both)
+        knowloom.compare(first, both)
     with pytest.raises(Invalid, match="unknown measure 'recall@7'; available: all-found@10"):
         knowloom.compare(both, both, measure="recall@7")
 
@@ -758,7 +769,7 @@ def test_other_questions_and_unknown_measures_are_refused(kings):
 
 
 class Page(HTMLParser):
-    """What a browser would load or run, and whether every tag is closed."""
+    """The resources that a browser would load or run, and the tags that are not closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -784,14 +795,17 @@ class Page(HTMLParser):
 
 
 def shown_page(kings, text: str = "<script>alert(1)</script> & \"more\" 'q'") -> str:
-    asked = [replace(ASKED[0], text=f"{text} When did the mother of Lothair II die?"), ASKED[1]]
+    hostile = [
+        replace(QUESTIONS[0], text=f"{text} When did the mother of Lothair II die?"),
+        QUESTIONS[1],
+    ]
     plain, walk = (
-        knowloom.evaluate(kings, asked, mode=mode, name=f"<{mode}>") for mode in ("bm25", "walk")
+        knowloom.evaluate(kings, hostile, mode=mode, name=f"<{mode}>") for mode in ("bm25", "walk")
     )
     return html_report.render_page(knowloom.compare(plain, walk))
 
 
-def test_the_page_needs_nothing_else_and_what_users_wrote_stays_text(kings):
+def test_the_page_is_self_contained_and_escapes_user_text(kings):
     text = shown_page(kings)
     page = Page(text)
     assert "script" not in page.tags and "link" not in page.tags and not page.links
@@ -802,7 +816,7 @@ def test_the_page_needs_nothing_else_and_what_users_wrote_stays_text(kings):
 
 
 def test_a_line_plot_is_not_stretched_when_it_stands_alone(kings):
-    text = html_report.render_page(knowloom.evaluate(kings, ASKED, budgets=(512,)))
+    text = html_report.render_page(knowloom.evaluate(kings, QUESTIONS, budgets=(512,)))
     assert text.count('viewBox="0 0 350 220"') == 1, (
         "recall has three values, evidence one: no line"
     )
@@ -813,7 +827,7 @@ def test_a_line_plot_is_not_stretched_when_it_stands_alone(kings):
 
 
 def test_the_page_has_every_number_and_every_question_that_changed(kings):
-    plain, walk = (knowloom.evaluate(kings, ASKED, mode=mode) for mode in ("bm25", "walk"))
+    plain, walk = (knowloom.evaluate(kings, QUESTIONS, mode=mode) for mode in ("bm25", "walk"))
     text = html_report.render_page(knowloom.compare(plain, walk))
     for measure in plain.measures:
         assert (
@@ -827,25 +841,25 @@ def test_the_page_has_every_number_and_every_question_that_changed(kings):
 
 
 def test_the_page_of_one_evaluation_lists_what_was_not_found(kings):
-    text = html_report.render_page(knowloom.evaluate(kings, ASKED, mode="bm25"))
+    text = html_report.render_page(knowloom.evaluate(kings, QUESTIONS, mode="bm25"))
     assert "Not perfect: 1 question<" in text and "<code>ermengarde</code> not found" in text
     assert Page(text).open == []
 
 
 def test_a_comparison_of_equals_has_a_page(kings):
-    one = knowloom.evaluate(kings, ASKED)
+    evaluation = knowloom.evaluate(kings, QUESTIONS)
     assert "No difference: nDCG@10 is the same on all 2 questions." in html_report.render_page(
-        knowloom.compare(one, one)
+        knowloom.compare(evaluation, evaluation)
     )
 
 
 def test_long_lists_are_folded(kings):
-    many = [replace(ASKED[0], id=str(number)) for number in range(50)]
+    many = [replace(QUESTIONS[0], id=str(number)) for number in range(50)]
     text = html_report.render_page(knowloom.evaluate(kings, many, mode="bm25"))
     assert "<details><summary>30 more</summary>" in text
 
 
-def test_marks_stand_where_their_values_are():
+def test_marks_are_drawn_at_their_values():
     drawn = svg_plots.draw_dots(
         "x", [("recall@5", [svg_plots.Mark(50, 25, 75, "told")])], low=0, high=100, label=104
     )
@@ -863,12 +877,12 @@ def test_marks_stand_where_their_values_are():
 
 @settings(max_examples=200)
 @given(st.floats(-100, 100), st.floats(0.02, 200))
-def test_ticks_are_few_round_and_inside(least, span):
-    found = svg_plots.axis_ticks(least, least + span)
-    assert len(found) <= 8
-    assert all(least - 1e-6 <= tick <= least + span + 1e-6 for tick in found)
-    assert (0 in found) == (least <= 0 <= least + span)
-    assert found == sorted(found)
+def test_ticks_are_few_round_and_inside(low, span):
+    ticks = svg_plots.axis_ticks(low, low + span)
+    assert len(ticks) <= 8
+    assert all(low - 1e-6 <= tick <= low + span + 1e-6 for tick in ticks)
+    assert (0 in ticks) == (low <= 0 <= low + span)
+    assert ticks == sorted(ticks)
 
 
 # the command
@@ -892,11 +906,14 @@ def run(*args: str, **settings: str) -> Result:
     return result
 
 
-HARBOR, QUESTIONS = str(ROOT / "examples" / "harbor"), str(ROOT / "examples" / "questions.jsonl")
+HARBOR, QUESTIONS_FILE = (
+    str(ROOT / "examples" / "harbor"),
+    str(ROOT / "examples" / "questions.jsonl"),
+)
 
 
 def test_the_example_is_evaluated_and_nothing_stays_behind(place: Path):
-    result = run("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "512")
+    result = run("eval", HARBOR, QUESTIONS_FILE, "--k", "5", "--budgets", "512")
     assert result.exit_code == 0, result.output
     assert re.search(r"44 questions.*\n.*default", result.stdout)
     assert re.search(r"recall@5 +\d\d\.\d .*█", result.stdout) and re.search(
@@ -910,7 +927,7 @@ def test_two_ways_are_compared_in_words_and_as_json_and_on_a_page(place: Path):
     args = (
         "eval",
         "k.db",
-        QUESTIONS,
+        QUESTIONS_FILE,
         "--with",
         "mode=walk",
         "--against",
@@ -920,30 +937,37 @@ def test_two_ways_are_compared_in_words_and_as_json_and_on_a_page(place: Path):
         "--budgets",
         "512",
     )
-    said, row = run(*args), json.loads(run(*args, "--json").stdout)
-    assert said.exit_code == 0 and row["comparison"]["verdict"] in " ".join(said.stdout.split())
-    assert [one["name"] for one in row["configurations"]] == ["mode=bm25", "mode=walk"]
-    means = [one["measures"]["nDCG@10"]["mean"] for one in row["configurations"]]
+    result, row = run(*args), json.loads(run(*args, "--json").stdout)
+    assert result.exit_code == 0 and row["comparison"]["verdict"] in " ".join(result.stdout.split())
+    assert [configuration["name"] for configuration in row["configurations"]] == [
+        "mode=bm25",
+        "mode=walk",
+    ]
+    means = [
+        configuration["measures"]["nDCG@10"]["mean"] for configuration in row["configurations"]
+    ]
     assert row["comparison"]["differences"]["nDCG@10"]["mean"] == pytest.approx(
         means[1] - means[0], abs=1e-5
     )
-    assert [len(one["answers"]) for one in row["configurations"]] == [44, 44]
+    assert [len(configuration["answers"]) for configuration in row["configurations"]] == [44, 44]
     assert "mode=walk compared with mode=bm25" in (place / "page.html").read_text("utf-8")
     changed = row["comparison"]["better"][0]
-    answer = next(one for one in row["configurations"][1]["answers"] if one["id"] == changed["id"])
+    answer = next(
+        entry for entry in row["configurations"][1]["answers"] if entry["id"] == changed["id"]
+    )
     places = [
-        answer["found"].index({"space": one["space"], "id": one["id"]}) + 1
-        for one in changed["after"]
-        if one["place"]
+        answer["found"].index({"space": place["space"], "id": place["id"]}) + 1
+        for place in changed["after"]
+        if place["place"]
     ]
-    assert places and places == [one["place"] for one in changed["after"] if one["place"]]
+    assert places and places == [place["place"] for place in changed["after"] if place["place"]]
     assert row["comparison"] == json.loads(run(*args, "--json").stdout)["comparison"], (
         "the same seed, the same answer"
     )
 
 
 def test_a_page_on_standard_output_has_it_for_itself(place: Path):
-    args = ("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "", "--html", "-")
+    args = ("eval", HARBOR, QUESTIONS_FILE, "--k", "5", "--budgets", "", "--html", "-")
     result = run(*args)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("<!doctype html>") and result.stdout.endswith("</html>\n")
@@ -957,8 +981,8 @@ def test_a_page_on_standard_output_has_it_for_itself(place: Path):
 
 
 @pytest.mark.parametrize("path", ["nowhere/page.html", ".", f"{'long' * 100}.html"])
-def test_a_page_that_cannot_be_written_is_refused_before_the_work(place: Path, path: str):
-    result = run("eval", "no-such.db", QUESTIONS, "--html", path)
+def test_an_unwritable_page_is_rejected_before_the_work(place: Path, path: str):
+    result = run("eval", "no-such.db", QUESTIONS_FILE, "--html", path)
     assert (result.exit_code, f"error: cannot write {path!r}: " in result.stderr) == (
         1,
         True,
@@ -966,14 +990,28 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_work(place: Path, p
     assert list(place.iterdir()) == []
 
 
-def test_items_without_vectors_are_told_of(place: Path):
+def test_items_without_vectors_are_reported(place: Path):
     run("load", HARBOR, "--db", "k.db")
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         cli,
-        ["eval", "k.db", QUESTIONS, "--embedder", "minilm", "--k", "5", "--budgets", "", "--json"],
+        [
+            "eval",
+            "k.db",
+            QUESTIONS_FILE,
+            "--embedder",
+            "minilm",
+            "--k",
+            "5",
+            "--budgets",
+            "",
+            "--json",
+        ],
         prog_name="knowloom",
     )
-    assert (told.exit_code, "179 items have no vector" in told.stderr) == (0, True), told.output
+    assert (result.exit_code, "179 items have no vector" in result.stderr) == (
+        0,
+        True,
+    ), result.output
 
 
 def test_a_patch_and_the_default_can_be_compared(place: Path):
@@ -982,7 +1020,7 @@ def test_a_patch_and_the_default_can_be_compared(place: Path):
         run(
             "eval",
             HARBOR,
-            QUESTIONS,
+            QUESTIONS_FILE,
             "--with",
             "patch.toml",
             "--against",
@@ -994,7 +1032,10 @@ def test_a_patch_and_the_default_can_be_compared(place: Path):
             "--json",
         ).stdout
     )
-    assert [one["options"] for one in row["configurations"]] == [{}, {"sharpness": 1.0}]
+    assert [configuration["options"] for configuration in row["configurations"]] == [
+        {},
+        {"sharpness": 1.0},
+    ]
     assert row["comparison"]["headline"] == "evidence@512", "sharpness changes no ranking"
 
 
@@ -1021,19 +1062,21 @@ def test_default_and_files_stand_for_themselves_whatever_is_set_and_all_else_is_
     }
     for name, table in tables.items():
         (place / name).write_text(f"[retrieval]\n{table}\n")
-    args = ("eval", HARBOR, QUESTIONS, "--k", "", "--budgets", "512", "--json")
-    found = json.loads(run(*args, *ways, KNOWLOOM_RETRIEVAL="set.toml").stdout)["configurations"]
+    args = ("eval", HARBOR, QUESTIONS_FILE, "--k", "", "--budgets", "512", "--json")
+    together = json.loads(run(*args, *ways, KNOWLOOM_RETRIEVAL="set.toml").stdout)["configurations"]
     alone = [
         json.loads(run(*args, KNOWLOOM_RETRIEVAL=name).stdout)["configurations"][0]
         for name in ("before.toml", "after.toml")
     ]
-    assert [one["answers"] for one in found] == [one["answers"] for one in alone]
-    assert found[0]["answers"] != found[1]["answers"]
+    assert [configuration["answers"] for configuration in together] == [
+        configuration["answers"] for configuration in alone
+    ]
+    assert together[0]["answers"] != together[1]["answers"]
 
 
 def test_the_way_that_is_not_named_is_called_by_what_it_is(place: Path):
     (place / "set.toml").write_text("[retrieval]\ndepth = 0\n")
-    args = ("eval", HARBOR, QUESTIONS, "--k", "5", "--budgets", "", "--json")
+    args = ("eval", HARBOR, QUESTIONS_FILE, "--k", "5", "--budgets", "", "--json")
     named = [
         json.loads(run(*args, **settings).stdout)["configurations"][0]["name"]
         for settings in ({}, {"KNOWLOOM_RETRIEVAL": "set.toml"})
@@ -1055,36 +1098,38 @@ def test_a_folder_brings_its_knowledge_along(place: Path):
     ("args", "status", "message"),
     [
         (("none.jsonl",), 1, "no file 'none.jsonl'"),
-        (("k.db", QUESTIONS), 1, "no file 'k.db'"),
+        (("k.db", QUESTIONS_FILE), 1, "no file 'k.db'"),
         ((HARBOR,), 1, "no corpus.jsonl in folder"),
-        ((HARBOR, QUESTIONS, "--with", "colour=1"), 1, "unknown option 'colour'; available: agent"),
-        ((HARBOR, QUESTIONS, "--with", "embedder=minilm"), 1, "embedder must be none"),
         (
-            (HARBOR, QUESTIONS, "--with", "none.toml"),
+            (HARBOR, QUESTIONS_FILE, "--with", "colour=1"),
+            1,
+            "unknown option 'colour'; available: agent",
+        ),
+        ((HARBOR, QUESTIONS_FILE, "--with", "embedder=minilm"), 1, "embedder must be none"),
+        (
+            (HARBOR, QUESTIONS_FILE, "--with", "none.toml"),
             1,
             "no file 'none.toml'",
         ),
-        ((HARBOR, QUESTIONS, "--measure", "recall@7"), 1, "unknown measure 'recall@7'"),
-        ((HARBOR, QUESTIONS, "--k", "five"), 2, "must be integers such as 2,5,10, got 'five'"),
-        ((HARBOR, QUESTIONS, "--k", "0"), 1, "ks must be an integer from 1"),
-        ((HARBOR, QUESTIONS, "--split", "test"), 2, "--space-by and --split need a folder"),
+        ((HARBOR, QUESTIONS_FILE, "--measure", "recall@7"), 1, "unknown measure 'recall@7'"),
+        ((HARBOR, QUESTIONS_FILE, "--k", "five"), 2, "must be integers such as 2,5,10, got 'five'"),
+        ((HARBOR, QUESTIONS_FILE, "--k", "0"), 1, "ks must be an integer from 1"),
+        ((HARBOR, QUESTIONS_FILE, "--split", "test"), 2, "--space-by and --split need a folder"),
         (
-            (HARBOR, QUESTIONS, "--db", "k.db"),
+            (HARBOR, QUESTIONS_FILE, "--db", "k.db"),
             2,
             "the knowledge is either the first argument or --db",
         ),
         (("a", "b", "c"), 2, "[KNOWLEDGE] QUESTIONS"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
-    place: Path, args: tuple[str, ...], status: int, message: str
-):
+def test_errors_are_one_line(place: Path, args: tuple[str, ...], status: int, message: str):
     result = run("eval", *args)
     assert (result.exit_code, message in result.stderr) == (status, True), result.output
 
 
 def test_evaluations_are_frozen(kings):
-    found = knowloom.evaluate(kings, ASKED)
-    assert isinstance(found, Evaluation)
+    evaluation = knowloom.evaluate(kings, QUESTIONS)
+    assert isinstance(evaluation, Evaluation)
     with pytest.raises(AttributeError):
-        found.name = "x"  # type: ignore[misc]
+        evaluation.name = "x"  # type: ignore[misc]

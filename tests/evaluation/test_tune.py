@@ -87,48 +87,50 @@ QUESTIONS = [
 ]
 
 
-def test_better_numbers_are_found_kept_and_written_and_the_patch_gives_what_was_measured(
-    kb, tmp_path: Path
-):
-    found = knowloom.tune(kb, QUESTIONS, measure="recall@1")
-    assert found.adopted and found.changes["vector_weight"] > KNOWLEDGE[0].vector_weight
-    assert found.after > found.before + 0.2
+def test_better_settings_are_adopted_and_the_patch_reproduces_the_measure(kb, tmp_path: Path):
+    tuning = knowloom.tune(kb, QUESTIONS, measure="recall@1")
+    assert tuning.adopted and tuning.changes["vector_weight"] > KNOWLEDGE[0].vector_weight
+    assert tuning.after > tuning.before + 0.2
     path = tmp_path / "patch.toml"
-    path.write_text(found.patch())
+    path.write_text(tuning.patch())
     assert (
-        load_settings(path) == resolve_settings(found.numbers) == RetrievalSettings(**found.changes)
+        load_settings(path)
+        == resolve_settings(tuning.numbers)
+        == RetrievalSettings(**tuning.changes)
     )
     with knowloom.open(str(tmp_path / "k.db"), embedder=Marked(), retrieval=path) as patched:
         assert knowloom.evaluate(patched, QUESTIONS, ks=(1,), budgets=()).mean(
             "recall@1"
-        ) == pytest.approx(found.after)
+        ) == pytest.approx(tuning.after)
     assert knowloom.evaluate(kb, QUESTIONS, ks=(1,), budgets=()).mean("recall@1") == pytest.approx(
-        found.before
+        tuning.before
     )
 
 
-def test_what_helps_by_chance_is_not_kept(kb):
+def test_random_gains_are_not_adopted(kb):
     """Questions with random answers: some settings fit them, and no others."""
     chance = np.random.default_rng(3)
     drawn = [
         knowloom.Question(
-            one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id
+            question.text,
+            (f"{'true' if chance.random() < 0.5 else 'false'}-{question.id}",),
+            question.id,
         )
-        for one in QUESTIONS
+        for question in QUESTIONS
     ]
-    found = knowloom.tune(kb, drawn, measure="recall@1")
-    assert found.after >= found.before and not found.adopted
+    tuning = knowloom.tune(kb, drawn, measure="recall@1")
+    assert tuning.after >= tuning.before and not tuning.adopted
     assert (
-        found.numbers == {}
-        and "[retrieval]\n" in found.patch()
-        and "=" not in found.patch().partition("[retrieval]")[2]
+        tuning.numbers == {}
+        and "[retrieval]\n" in tuning.patch()
+        and "=" not in tuning.patch().partition("[retrieval]")[2]
     )
-    assert "settings stay" in found.verdict or "Nothing to change" in found.verdict
+    assert "settings stay" in tuning.verdict or "Nothing to change" in tuning.verdict
 
 
-def test_noise_is_rarely_kept_whatever_the_seed(uneven):
+def test_noise_is_rarely_adopted_for_any_seed(uneven):
     """Each share is best for some of these random answers, so tuning must not adopt any."""
-    kept, gained = 0, 0
+    adopted, gained = 0, 0
     table = {
         "shares": [
             {"bm25_weight": share / 20, "vector_weight": 1 - share / 20} for share in range(1, 20)
@@ -138,43 +140,48 @@ def test_noise_is_rarely_kept_whatever_the_seed(uneven):
         chance = np.random.default_rng(seed)
         drawn = [
             knowloom.Question(
-                one.text, (f"{'true' if chance.random() < 0.5 else 'false'}-{one.id}",), one.id
+                question.text,
+                (f"{'true' if chance.random() < 0.5 else 'false'}-{question.id}",),
+                question.id,
             )
-            for one in QUESTIONS
+            for question in QUESTIONS
         ]
-        found = knowloom.tune(uneven, drawn, measure="recall@1", seed=seed, table=table, folds=12)
-        kept, gained = kept + found.adopted, gained + (found.after > found.before + 0.05)
-    assert (kept <= 1, gained >= 4) == (True, True), (kept, gained)
+        tuning = knowloom.tune(uneven, drawn, measure="recall@1", seed=seed, table=table, folds=12)
+        adopted, gained = adopted + tuning.adopted, gained + (tuning.after > tuning.before + 0.05)
+    assert (adopted <= 1, gained >= 4) == (True, True), (adopted, gained)
 
 
-def test_what_was_set_before_is_the_start_and_stays_in_the_patch(kb):
-    own = kb.with_retrieval(RetrievalSettings(walk_onward=0.4, bm25_weight=0.9))
-    found = knowloom.tune(own, QUESTIONS, measure="recall@1")
-    assert found.current == {"walk_onward": 0.4, "bm25_weight": 0.9}
-    assert found.numbers["walk_onward"] == 0.4 and found.numbers["bm25_weight"] < 0.9
+def test_current_settings_are_the_start_and_stay_in_the_patch(kb):
+    configured = kb.with_retrieval(RetrievalSettings(walk_onward=0.4, bm25_weight=0.9))
+    tuning = knowloom.tune(configured, QUESTIONS, measure="recall@1")
+    assert tuning.current == {"walk_onward": 0.4, "bm25_weight": 0.9}
+    assert tuning.numbers["walk_onward"] == 0.4 and tuning.numbers["bm25_weight"] < 0.9
 
 
 def test_numbers_of_the_options_are_in_the_patch_as_all_was_measured_with_them(kb):
-    own = kb.with_retrieval(RetrievalSettings(sharpness=4.0, walk_onward=0.9))
-    found = knowloom.tune(
-        own,
+    configured = kb.with_retrieval(RetrievalSettings(sharpness=4.0, walk_onward=0.9))
+    tuning = knowloom.tune(
+        configured,
         QUESTIONS,
         measure="recall@1",
         table={"shares": TABLE["shares"]},
         mode="walk",
         walk_onward=0.02,
     )
-    assert found.current == {"sharpness": 4.0, "walk_onward": 0.02} and found.changes
-    assert tomllib.loads(found.patch()) == {"retrieval": {**found.current, **found.changes}}
+    assert tuning.current == {"sharpness": 4.0, "walk_onward": 0.02} and tuning.changes
+    assert tomllib.loads(tuning.patch()) == {"retrieval": {**tuning.current, **tuning.changes}}
 
 
 def test_where_other_numbers_are_set_those_of_knowloom_are_tried_too(kb):
     """Only the default share beats the current one: the table has none as good."""
-    words = [knowloom.Question(one.text, (f"false-{one.id}",), one.id) for one in QUESTIONS]
-    own = kb.with_retrieval(RetrievalSettings(bm25_weight=0.1, vector_weight=0.9))
+    words = [
+        knowloom.Question(question.text, (f"false-{question.id}",), question.id)
+        for question in QUESTIONS
+    ]
+    configured = kb.with_retrieval(RetrievalSettings(bm25_weight=0.1, vector_weight=0.9))
     table = {"shares": [{"bm25_weight": 0.2, "vector_weight": 0.8}]}
-    found = knowloom.tune(own, words, measure="recall@1", table=table)
-    assert found.adopted and found.changes == {
+    tuning = knowloom.tune(configured, words, measure="recall@1", table=table)
+    assert tuning.adopted and tuning.changes == {
         "bm25_weight": KNOWLEDGE[0].bm25_weight,
         "vector_weight": KNOWLEDGE[0].vector_weight,
     }
@@ -185,7 +192,7 @@ def test_where_other_numbers_are_set_those_of_knowloom_are_tried_too(kb):
 
 def test_the_defaults_are_those_of_the_default_recipe():
     assert set(DEFAULTS) == set(SETTING_NAMES)
-    assert [resolve_settings(DEFAULTS).apply(one) for one in KNOWLEDGE[:2]] == [
+    assert [resolve_settings(DEFAULTS).apply(recipe) for recipe in KNOWLEDGE[:2]] == [
         replace(KNOWLEDGE[0], depth=KNOWLEDGE[1].depth),
         KNOWLEDGE[1],
     ]
@@ -197,7 +204,7 @@ def test_the_same_seed_tunes_the_same(kb):
     )
 
 
-def test_numbers_that_cannot_matter_are_not_tried(kb):
+def test_settings_without_effect_are_not_tried(kb):
     plain = knowloom.tune(kb, QUESTIONS, measure="recall@1")
     assert plain.tried <= 1 + len(TABLE["shares"]), "a search without links has only its shares"
     with pytest.raises(Invalid, match="no setting affects a search with mode=bm25"):
@@ -205,13 +212,13 @@ def test_numbers_that_cannot_matter_are_not_tried(kb):
 
 
 def test_contexts_can_be_tuned(kb):
-    found = knowloom.tune(
+    tuning = knowloom.tune(
         kb,
         QUESTIONS,
         measure="evidence@30",
         table={"shares": TABLE["shares"], "sharpness": TABLE["sharpness"]},
     )
-    assert found.adopted and found.after > found.before
+    assert tuning.adopted and tuning.after > tuning.before
 
 
 @pytest.mark.parametrize(
@@ -227,22 +234,22 @@ def test_contexts_can_be_tuned(kb):
         ({"colour": 1}, "unknown option 'colour'"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused(kb, options, message):
+def test_invalid_tunings_are_rejected(kb, options, message):
     with pytest.raises(Invalid) as caught:
         knowloom.tune(kb, QUESTIONS, **options)
     assert message in str(caught.value)
 
 
-def test_too_few_questions_are_refused(kb):
+def test_too_few_questions_are_rejected(kb):
     with pytest.raises(Invalid, match=f"needs at least {MIN_QUESTIONS} questions, got 11"):
         knowloom.tune(kb, QUESTIONS[:11])
 
 
 def test_every_number_of_the_table_may_be_set_and_differs_from_the_default():
-    plain = [RetrievalSettings().apply(one) for one in KNOWLEDGE]
+    plain = [RetrievalSettings().apply(recipe) for recipe in KNOWLEDGE]
     for choices in TABLE.values():
         for choice in choices:
-            assert [resolve_settings(choice).apply(one) for one in KNOWLEDGE] != plain
+            assert [resolve_settings(choice).apply(recipe) for recipe in KNOWLEDGE] != plain
 
 
 @pytest.fixture
@@ -251,8 +258,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     items = [{"id": f"a{n}", "text": f"alpha{n} beta{n}"} for n in range(14)]
     (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in items))
-    asked = [{"question": f"alpha{n}", "expected": [f"a{n}"]} for n in range(14)]
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    rows = [{"question": f"alpha{n}", "expected": [f"a{n}"]} for n in range(14)]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
 
 
@@ -293,7 +300,7 @@ def test_a_patch_on_standard_output_has_it_for_itself(place: Path):
     ) == (2, "", True), both.output
 
 
-def test_a_patch_that_cannot_be_written_is_refused_before_the_work(place: Path):
+def test_an_unwritable_patch_is_rejected_before_the_work(place: Path):
     result = run("tune", "no-such.db", "q.jsonl", "--write", "nowhere/p.toml")
     assert (
         result.exit_code,
