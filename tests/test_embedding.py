@@ -74,14 +74,16 @@ def test_a_query_vector_replaces_the_query_text(kb_and_embedder):
 
 def test_a_request_can_weight_words_and_vectors(kb_and_embedder):
     kb, _ = kb_and_embedder
-    words, sense = (
+    word_hits, vector_hits = (
         request_context(
             kb, "refund", recipe="search", bm25_weight=share, vector_weight=1 - share
         ).hits
         for share in (1, 0)
     )
-    assert [hit.score for hit in words] == [hit.signals.get("bm25", 0) for hit in words]
-    assert [hit.score for hit in sense] == [hit.signals.get("vector", 0) for hit in sense]
+    assert [hit.score for hit in word_hits] == [hit.signals.get("bm25", 0) for hit in word_hits]
+    assert [hit.score for hit in vector_hits] == [
+        hit.signals.get("vector", 0) for hit in vector_hits
+    ]
 
 
 def test_without_its_embedder_a_context_uses_words_and_reports_it(kb_and_embedder):
@@ -111,9 +113,9 @@ def test_a_degraded_context_has_a_different_digest(store_url):
     with knowloom.open(store_url, embedder=embedder) as kb:
         kb.add([node("a", "refund"), node("b", "money")])
         embedder.down = True
-        weak = request_context(kb, "refund please")
+        degraded = request_context(kb, "refund please")
         embedder.down = False
-        assert request_context(kb, "refund please").digest != weak.digest
+        assert request_context(kb, "refund please").digest != degraded.digest
 
 
 def test_a_vector_search_without_vectors_does_not_fall_back_to_words(refund_kb):

@@ -135,11 +135,14 @@ def test_min_score_applies_to_the_final_score(kb):
 
 def test_the_forms_of_a_recipe_can_be_a_list(kb: Engine) -> None:
     kb.add(Item("a", "acme", text="A refund takes five days."))
-    some, same = (
+    from_list, from_tuple = (
         kb.context("refund", spaces=["acme"], now=NOW, recipe=[Recipe("x", forms=forms)])
         for forms in (["whole"], ("whole",))
     )
-    assert some.text and (some.text, some.digest) == (same.text, same.digest)
+    assert from_list.text and (from_list.text, from_list.digest) == (
+        from_tuple.text,
+        from_tuple.digest,
+    )
 
 
 def test_an_entity_named_in_the_query_is_included_with_its_neighbours(

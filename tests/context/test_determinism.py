@@ -69,12 +69,12 @@ def add_rows(
     st.sampled_from([None, AxisEmbedder()]),
 )
 def test_items_in_another_space_change_no_byte(
-    mine, links, theirs, their_links, text, budget, embedder
+    rows, links, other_rows, other_links, text, budget, embedder
 ):
     with knowloom.open("memory:", embedder=embedder) as kb:
-        add_rows(kb, "s", mine, links)
+        add_rows(kb, "s", rows, links)
         before = comparable_parts(request_context(kb, text, max_tokens=budget))
-        add_rows(kb, "other", theirs, their_links)
+        add_rows(kb, "other", other_rows, other_links)
         assert comparable_parts(request_context(kb, text, max_tokens=budget)) == before
 
 
@@ -195,7 +195,7 @@ def test_the_digest_does_not_depend_on_the_order_of_writes(tmp_path):
         second.add([], reversed(edges))
         second.delete("gone", space="s")
         assert request_context(first).text == request_context(second).text
-        # `i0` was changed on the way, and remembers when: an explicit time says it was not.
+        # `i0` was updated in the second store only: equal digests need an equal `updated_at`.
         second.add(replace(items[0], updated_at=THEN))
         first.add(replace(items[0], updated_at=THEN))
         assert request_context(first).digest == request_context(second).digest

@@ -124,13 +124,15 @@ BROKEN_LINES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "why"), BROKEN_LINES)
-def test_a_broken_line_is_reported_with_its_place_and_the_rest_is_stored(kb, tmp_path, line, why):
+@pytest.mark.parametrize(("line", "reason"), BROKEN_LINES)
+def test_a_broken_line_is_reported_with_its_place_and_the_rest_is_stored(
+    kb, tmp_path, line, reason
+):
     path = tmp_path / "x.jsonl"
     path.write_text(join_lines(ROWS[0], line, ROWS[1], LINK))
     report = kb.load(path, space="s")
     assert (report.added, report.edges) == (2, 1)
-    assert [(row.where, why in row.why) for row in report.skipped] == [(f"{path}:2", True)]
+    assert [(row.where, reason in row.why) for row in report.skipped] == [(f"{path}:2", True)]
 
 
 def test_a_line_that_is_not_utf_8_is_reported_and_the_rest_is_stored(kb, tmp_path):
@@ -146,7 +148,7 @@ def test_a_line_that_is_not_utf_8_is_reported_and_the_rest_is_stored(kb, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "why"),
+    ("name", "content", "reason"),
     [
         ("x.json", b'{"items": [', "not JSON"),
         ("x.json", b"", "not JSON"),
@@ -161,11 +163,11 @@ def test_a_line_that_is_not_utf_8_is_reported_and_the_rest_is_stored(kb, tmp_pat
         ("x.jsonl", '{"id": "a", "text": "é"}'.encode("utf-16-le"), "not UTF-8"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_reported(kb, tmp_path, name, content, why):
+def test_a_file_that_cannot_be_read_is_reported(kb, tmp_path, name, content, reason):
     (tmp_path / name).write_bytes(content)
     report = kb.load(tmp_path / name, space="s")
     assert report.added == 0
-    assert [why in row.why for row in report.skipped] == [True]
+    assert [reason in row.why for row in report.skipped] == [True]
 
 
 def test_a_file_of_empty_lines_loads_nothing(kb, tmp_path):

@@ -195,11 +195,11 @@ def test_a_failed_fragment_changes_the_digest():
     store, broken = MemoryStore(), BrokenGraph()
     with (
         Engine(Stores(store, store, store, store)) as kb,
-        Engine(Stores(store, store, store, broken)) as weak,
+        Engine(Stores(store, store, store, broken)) as degraded_kb,
     ):
         kb.add([node("start", "zebra"), node("one")], [link("start", "one")])
-        assert request_context(kb, "zebra").text != request_context(weak, "zebra").text
-        assert request_context(kb, "zebra").digest != request_context(weak, "zebra").digest
+        assert request_context(kb, "zebra").text != request_context(degraded_kb, "zebra").text
+        assert request_context(kb, "zebra").digest != request_context(degraded_kb, "zebra").digest
 
 
 def test_tiny_scores_seed_a_walk_at_any_sharpness(store_url):
