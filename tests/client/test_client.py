@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from client_helpers import Kb, failure, node
 
 import knowloom
 from knowloom import (
@@ -27,29 +21,19 @@ from knowloom import (
     Context,
     Edge,
     Engine,
-    Forbidden,
     Invalid,
     Item,
     Kind,
-    KnowloomError,
     NotFound,
     Recipe,
-    Unavailable,
     Weights,
 )
-from knowloom.codec import to_json
-from knowloom.errors import Corrupt, EmbeddingError, MissingExtra
-from knowloom.model import Chosen, Form, Fragment, Hit, LeftOut, Problem, Query, Stats
-from knowloom.outbound_http import RetryPolicy
+from knowloom.errors import EmbeddingError
+from knowloom.model import Form, Problem
 from knowloom.recipes import FIT_BUDGET, RECIPES
 from knowloom.registry import open_stores
-from knowloom.server.auth import Keyring
-from knowloom.wire.contexts import context_from_json, context_to_json, hits_from_json, hits_to_json
-from knowloom.wire.knowledge import report_from_json, report_to_json
 from live_server import BOTH, HARBOR, NOW, Broken, Letters, serving
 from paths import ROOT
-
-Kb = Engine | Client
 
 
 @contextmanager
@@ -88,18 +72,8 @@ def harbor() -> Iterator[tuple[Engine, Client]]:
             yield engine, client
 
 
-def node(id: str, text: str = "some text", space: str = "s", **fields: Any) -> Item:
-    return Item(id, space, text=text, **fields)
-
-
 def timeless(context: Context) -> Context:
     return replace(context, stats=replace(context.stats, timings={}))
-
-
-def failure(call: Callable[[], object]) -> tuple[type, str]:
-    with pytest.raises(KnowloomError) as caught:
-        call()
-    return type(caught.value), caught.value.code
 
 
 class TestWriting:
@@ -489,393 +463,3 @@ class TestErrors:
                 EmbeddingError,
                 "embedding_error",
             )
-
-
-@contextmanager
-def scripted(*answers: tuple[int, dict[str, str], object]) -> Iterator[tuple[str, list[str]]]:
-    """Serve these answers in turn, then repeat the last; yield the URL and the paths requested."""
-    requested: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            requested.append(self.path)
-            self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            status, headers, body = answers[min(len(requested), len(answers)) - 1]
-            if status == 0:  # hang up
-                self.close_connection = True
-                return
-            content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-            self.send_response(status)
-            for name, value in (
-                headers | {"Content-Length": str(len(content)), "Connection": "close"}
-            ).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = answer
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", requested
-        server.shutdown()
-        thread.join()
-
-
-def problem(status: int, code: str, wait: str = "") -> tuple[int, dict[str, str], object]:
-    return (
-        status,
-        {"Retry-After": wait} if wait else {},
-        {"status": status, "code": code, "detail": "sorry"},
-    )
-
-
-GOOD = (200, {}, {"ok": True, "problems": []})
-
-
-@pytest.fixture
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    waits: list[float] = []
-    monkeypatch.setattr(RetryPolicy.run, "__defaults__", (waits.append,))
-    return waits
-
-
-class TestServers:
-    def test_a_busy_server_is_retried_after_the_requested_wait(
-        self, no_waiting: list[float]
-    ) -> None:
-        with (
-            scripted(problem(429, "rate_limited", "7"), problem(503, "unavailable"), GOOD) as (
-                url,
-                requested,
-            ),
-            Client(url) as client,
-        ):
-            assert client.verify() == []
-        assert (len(requested), no_waiting) == (3, [7.0, 0.4])
-
-    def test_a_server_that_stays_busy_is_unavailable(self, no_waiting: list[float]) -> None:
-        with (
-            scripted(problem(429, "rate_limited", "1")) as (url, requested),
-            Client(url, max_retries=3) as client,
-        ):
-            assert failure(client.verify) == (Unavailable, "rate_limited")
-        assert len(requested) == 4
-
-    def test_no_wait_exceeds_the_timeout(self, no_waiting: list[float]) -> None:
-        with (
-            scripted(problem(429, "rate_limited", "3600"), GOOD) as (url, requested),
-            Client(url) as client,
-        ):
-            assert failure(client.verify) == (Unavailable, "rate_limited")
-        assert (len(requested), no_waiting) == (1, [])
-
-    @pytest.mark.parametrize("answer", [problem(503, "unavailable"), (0, {}, "")])
-    def test_a_write_is_not_sent_twice(self, no_waiting: list[float], answer: Any) -> None:
-        with scripted(answer) as (url, requested), Client(url) as client:
-            assert failure(lambda: client.add(node("a"))) == (Unavailable, "unavailable")
-        assert len(requested) == 1
-
-    def test_a_rate_limited_write_is_retried(self, no_waiting: list[float]) -> None:
-        with (
-            scripted(
-                problem(429, "rate_limited", "1"),
-                (200, {}, report_to_json(knowloom.Report(added=1))),
-            ) as (url, _),
-            Client(url) as client,
-        ):
-            assert client.add(node("a")) == knowloom.Report(added=1)
-
-    def test_a_read_survives_a_lost_connection(self, no_waiting: list[float]) -> None:
-        with scripted((0, {}, ""), GOOD) as (url, requested), Client(url) as client:
-            assert client.verify() == []
-        assert len(requested) == 2
-
-    @pytest.mark.parametrize(
-        ("answer", "expected"),
-        [
-            (problem(400, "malformed"), (Invalid, "malformed")),
-            (problem(413, "body_too_large"), (Invalid, "body_too_large")),
-            (problem(401, "key_required"), (Forbidden, "key_required")),
-            (problem(412, "precondition_failed"), (Conflict, "precondition_failed")),
-            (problem(500, "corrupt"), (Corrupt, "corrupt")),
-            (problem(500, "error"), (Unavailable, "error")),
-            (problem(501, "missing_extra"), (MissingExtra, "missing_extra")),
-            ((502, {}, "<html>bad gateway"), (Unavailable, "unavailable")),
-            ((302, {"Location": "/elsewhere"}, ""), (Unavailable, "unavailable")),
-            ((200, {}, "<html>hello"), (Unavailable, "unavailable")),
-            ((200, {}, {"other": 1}), (Unavailable, "unavailable")),
-            ((200, {}, []), (Unavailable, "unavailable")),
-        ],
-    )
-    def test_every_response_is_a_value_or_a_knowloom_error(
-        self, answer: Any, expected: tuple[type, str]
-    ) -> None:
-        with scripted(answer) as (url, _), Client(url, max_retries=0) as client:
-            assert failure(client.verify) == expected
-
-    def test_a_server_that_is_down_is_unavailable(self, no_waiting: list[float]) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        with Client(url) as client:
-            assert failure(lambda: client.context("x", spaces=["s"])) == (
-                Unavailable,
-                "unavailable",
-            )
-        assert len(no_waiting) == 2
-
-    def test_a_server_that_does_not_answer_in_time_is_unavailable(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-            with (
-                Client(url, timeout_s=0.1, max_retries=0) as client,
-                pytest.raises(Unavailable, match=r"0\.1 s"),
-            ):
-                client.maintenance.stats()
-
-
-class TestKeys:
-    def test_a_key_grants_its_spaces_and_is_never_shown(self, tmp_path: Path) -> None:
-        keyring = Keyring(tmp_path / "keys.json")
-        _, secret = keyring.add(
-            "reader", reads=["s"], writes=[], role="viewer", tier="teams", now=NOW
-        )
-        with Engine(open_stores("memory:", {}), clock=lambda: NOW) as engine:
-            engine.add([node("a"), node("b", space="secret")])
-            with serving(engine, keyring) as url, Client(url, key=secret) as client:
-                assert [item.key for item in client.items()] == [("s", "a")]
-                calls: list[Callable[[], object]] = [
-                    lambda: client.get("b", space="secret"),
-                    lambda: client.context("x", spaces=["s", "secret"]),
-                    lambda: list(client.items(["secret"], limit=9)),
-                    lambda: list(client.edges(["secret"], limit=9)),
-                    lambda: client.add(node("c")),
-                    lambda: client.load({"items": [{"id": "c", "text": "x"}]}, space="s"),
-                    lambda: client.delete("a", space="s"),
-                    lambda: client.delete_edges([Edge("a", "b", space="s")]),
-                    client.maintenance.stats,
-                    client.verify,
-                    client.maintenance.embed,
-                    client.reindex,
-                ]
-                assert [failure(call) for call in calls] == [(Forbidden, "forbidden")] * len(calls)
-                assert secret not in repr(client) + str(vars(client))
-                assert failure(lambda: list(client.items(["secret"]))) == (
-                    NotFound,
-                    "unknown_space",
-                )
-
-    def test_a_writer_is_restricted_to_its_spaces(self, tmp_path: Path) -> None:
-        keyring = Keyring(tmp_path / "keys.json")
-        _, secret = keyring.add(
-            "writer", reads=[], writes=["s"], role="editor", tier="teams", now=NOW
-        )
-        with Engine(open_stores("memory:", {}), clock=lambda: NOW) as engine:
-            engine.add(node("b", space="secret"))
-            with serving(engine, keyring) as url, Client(url, key=secret) as client:
-                assert client.add(node("a")) == knowloom.Report(added=1)
-                calls: list[Callable[[], object]] = [
-                    lambda: client.add([node("c"), node("c", space="secret")]),
-                    lambda: client.add([], [Edge("a", "b", space="s", target_space="secret")]),
-                    lambda: client.add(node("c"), expected={("secret", "b"): ""}),
-                    lambda: client.delete("a", space="s", expected={("secret", "b"): ""}),
-                    lambda: client.load({"items": [{"id": "c", "text": "x", "space": "secret"}]}),
-                    lambda: client.load(
-                        {
-                            "edges": [
-                                {
-                                    "source": "a",
-                                    "target": "b",
-                                    "space": "s",
-                                    "target_space": "secret",
-                                }
-                            ]
-                        }
-                    ),
-                ]
-                assert [failure(call) for call in calls] == [(Forbidden, "forbidden")] * len(calls)
-
-    def test_a_wrong_key_is_rejected_without_being_quoted(self, tmp_path: Path) -> None:
-        with (
-            Engine(open_stores("memory:", {})) as engine,
-            serving(engine, Keyring(tmp_path / "keys.json")) as url,
-        ):
-            client = Client(url, key="knowloom_0_secret")
-            with client, pytest.raises(Forbidden) as caught:
-                client.maintenance.stats()
-        assert caught.value.code == "key_required"
-        assert "knowloom_0_secret" not in str(caught.value) + repr(client)
-
-    def test_a_server_that_repeats_the_key_is_not_quoted(self) -> None:
-        with scripted(
-            (403, {}, {"code": "forbidden", "detail": "no access with knowloom_0_secret"})
-        ) as (url, _):
-            client = Client(url, key="knowloom_0_secret")
-            with client, pytest.raises(Forbidden, match=r"no access with \[key\]"):
-                client.maintenance.stats()
-
-    @pytest.mark.parametrize(
-        "url",
-        [
-            "knowledge.db",
-            "ftp://host",
-            "http://",
-            "http://me:knowloom_0_secret@host",
-            "http://host:port",
-            7,
-        ],
-    )
-    def test_an_invalid_url_is_rejected(self, url: Any) -> None:
-        with pytest.raises(Invalid) as caught:
-            Client(url)
-        assert "knowloom_0_secret" not in str(caught.value)
-
-    def test_an_invalid_key_is_rejected_without_being_quoted(self) -> None:
-        with pytest.raises(Invalid) as caught:
-            Client("http://localhost", key="söcret\n1")
-        assert "cret" not in str(caught.value)
-
-
-def test_a_missing_package_names_the_extra_to_install() -> None:
-    script = (
-        "import sys; sys.modules['httpx'] = None\nimport knowloom\n"
-        "try: knowloom.Client\nexcept knowloom.MissingExtra as error: print(error)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "package 'httpx' is not installed: pip install 'knowloom[client]'\n"
-
-
-names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
-words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-times = st.datetimes(
-    min_value=datetime(1990, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.just(UTC)
-)
-fractions = st.floats(0, 1)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | words,
-    lambda inner: st.lists(inner, max_size=2),
-    max_leaves=3,
-)
-properties = st.dictionaries(words, json_values, max_size=2)
-times_or_none = {
-    name: st.none() | times for name in ("created_at", "updated_at", "valid_from", "valid_to")
-}
-texts_or_none = {name: st.none() | words for name in ("subject", "source", "embedding_text")}
-item_fields = {
-    "kind": st.sampled_from(Kind),
-    "properties": properties,
-    "tags": st.lists(names, max_size=2).map(tuple),
-    "confidence": st.none() | fractions,
-}
-items = st.builds(
-    Item,
-    names,
-    names,
-    **item_fields,
-    type=words,
-    title=words,
-    text=words,
-    summary=words,
-    section=words,
-    **times_or_none,
-    **texts_or_none,
-)
-numbered = st.builds(
-    lambda item, number: replace(item, id=str(number), numbered=True),
-    items,
-    st.integers(-(10**18), 10**18),
-)
-edges = st.builds(
-    Edge,
-    names,
-    names,
-    names,
-    st.floats(0.001, 1),
-    names,
-    st.none() | names,
-    properties,
-    st.just("") | names,
-)
-queries = st.builds(
-    Query,
-    words,
-    st.lists(names, max_size=2).map(tuple),
-    times,
-    st.none() | st.integers(0, 9999),
-    entity=st.none() | names,
-    as_of=st.none() | times,
-    vector=st.lists(st.floats(-1, 1), max_size=3).map(tuple),
-    paths=st.booleans(),
-)
-
-
-@st.composite
-def contexts(draw: st.DrawFn) -> Context:
-    drawn = draw(
-        st.lists(items | numbered, min_size=1, max_size=4, unique_by=lambda item: item.key)
-    )
-    paths = st.lists(st.tuples(names, names), max_size=3).map(tuple)
-    found_by = st.lists(st.sampled_from(["bm25", "vector", "graph"]), unique=True).map(tuple)
-    signals, chains = (
-        st.dictionaries(names, fractions, max_size=2),
-        st.lists(edges, max_size=2).map(tuple),
-    )
-    hits = st.builds(
-        Hit,
-        st.sampled_from(drawn),
-        fractions,
-        signals,
-        found_by,
-        paths,
-        st.none() | edges,
-        chains,
-        words,
-    )
-    counts = st.integers(0, 10_000)
-    chosen = st.builds(Chosen, hits, st.sampled_from(Form), counts, words)
-    fragments = st.builds(
-        Fragment, names, st.lists(chosen, max_size=3).map(tuple), counts, words, words
-    )
-    left_out = st.builds(LeftOut, hits, names, words, counts, words)
-    stats = st.builds(Stats, counts, counts, counts, counts, words, fractions)
-    return Context(
-        draw(words),
-        draw(counts),
-        draw(queries),
-        tuple(draw(st.lists(fragments, max_size=2))),
-        tuple(draw(st.lists(left_out, max_size=2))),
-        tuple(draw(st.lists(st.builds(Problem, names, words, names), max_size=2))),
-        draw(words),
-        draw(stats),
-    )
-
-
-class TestWire:
-    @settings(max_examples=150, deadline=None)
-    @given(contexts())
-    def test_a_context_survives_the_wire(self, context: Context) -> None:
-        assert context_from_json(json.loads(to_json(context_to_json(context)))) == context
-        assert hits_from_json(json.loads(to_json(hits_to_json(context.hits)))) == list(context.hits)
-
-    @settings(max_examples=50, deadline=None)
-    @given(
-        st.builds(
-            knowloom.Report,
-            *[st.integers(0, 99)] * 4,
-            st.lists(st.builds(knowloom.Skipped, words, words, words)).map(tuple),
-            st.lists(words).map(tuple),
-        )
-    )
-    def test_a_report_survives_the_wire(self, report: knowloom.Report) -> None:
-        assert report_from_json(json.loads(to_json(report_to_json(report)))) == report
