@@ -132,6 +132,8 @@ class SearchOptions:
     def restrict(self, tier: Tier) -> SearchOptions:
         """Return the options with the kinds and the limit that the tier allows."""
         kinds, limit = restrict_search(validate_kinds(self.kinds), self.limit, tier)
+        if (kinds, limit) == (self.kinds, self.limit):
+            return self
         return replace(self, kinds=kinds, limit=limit)
 
     def resolve_filter(self, query: Query) -> Filter:

@@ -51,7 +51,7 @@ def validate_number(
     name: str, value: object, minimum: float = -math.inf, maximum: float = math.inf
 ) -> float:
     """Return the value if it is a finite number, other than a bool, within the bounds."""
-    if is_number(value) and minimum <= value <= maximum and abs(value) < math.inf:
+    if is_number(value) and minimum <= value <= maximum and -math.inf < value < math.inf:
         return value
     bounds = "a finite number"
     if math.isfinite(minimum):

@@ -162,19 +162,19 @@ def sort_unique(edges: Iterable[Edge]) -> list[Edge]:
         if edge.weight == following.weight
     ]
     for start in ties:
-        if start >= done:
-            end = start + 2
-            while end < len(ranked) and ranked[end].weight == ranked[start].weight:
-                end += 1
-            tied = {_tie_break(edge): edge for edge in ranked[start:end]}
-            result += ranked[done:start]
-            result += [tied[key] for key in sorted(tied)]
-            done = end
+        if start < done:
+            continue
+        end = start + 2
+        while end < len(ranked) and ranked[end].weight == ranked[start].weight:
+            end += 1
+        tied = {
+            (edge.source, edge.target, edge.type, edge.space, edge.target_space or edge.space): edge
+            for edge in ranked[start:end]
+        }
+        result += ranked[done:start]
+        result += [tied[key] for key in sorted(tied)]
+        done = end
     return result + ranked[done:]
-
-
-def _tie_break(edge: Edge) -> tuple[str, str, str, str, str]:
-    return (edge.source, edge.target, edge.type, edge.space, edge.target_space or edge.space)
 
 
 def decode_edges(rows: Sequence[EdgeRow], names: Mapping[int, str]) -> list[Edge]:
