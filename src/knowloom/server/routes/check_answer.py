@@ -45,7 +45,7 @@ def check(request: Request, body: CheckAnswerRequest) -> JSONResponse:
     """
     get_key(request).check_read(body.spaces)
     if not body.texts and not body.spaces:
-        raise Invalid("nothing to check against: give texts, or spaces and a question")
+        raise Invalid("nothing to check against: pass texts, or spaces and a question")
     size = sum(map(len, body.texts))
     if size > MAX_TEXT:
         raise Invalid(f"texts must have at most {MAX_TEXT:,} characters together, got {size:,}")

@@ -46,7 +46,7 @@ def check(request: Request, body: CheckRequest) -> JSONResponse:
 def _build_graph(provider: GraphContext, body: GraphRequest, tier: Tier) -> GraphAnswer:
     subjects = (body.query, body.entities, body.document)
     if sum(subject is not None for subject in subjects) != 1:
-        raise Invalid("give exactly one of query, entities and document")
+        raise Invalid("pass exactly one of query, entities and document")
     options: dict[str, Any] = {name: getattr(body, name) for name in OPTIONS}
     options["tier"] = tier
     if body.entities is not None:

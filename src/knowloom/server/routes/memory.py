@@ -96,6 +96,6 @@ def _open_memory(request: Request, body: MemorySearchRequest) -> tuple[Memory, d
     get_key(request).check_read([body.workspace])
     tiers.check_full(get_tier(request), "memory")
     if (body.query is None) == (body.vector is None):
-        raise Invalid("give exactly one of query and vector")
+        raise Invalid("pass exactly one of query and vector")
     options = body.model_dump(exclude={"workspace", "query", "vector"})
     return Memory(get_engine(request), body.workspace), options
