@@ -74,6 +74,13 @@ def ids(results: Sequence[SearchResult]) -> list[str]:
     return [result.memory.id for result in results]
 
 
+def failure_type(call: Callable[..., object], *args: Any, **options: Any) -> str:
+    """Return the error type of a call that must fail."""
+    error = knowloom.attempt(call, *args, **options).error
+    assert error is not None
+    return error.type
+
+
 class TestRemembering:
     def test_a_memory_is_returned_as_it_was_stored(self, memory: Memory) -> None:
         stored = memory.remember(
@@ -420,7 +427,7 @@ class TestFailing:
         assert "chat, detailed, summary" in outcome.error.message
         with pytest.raises(TemplateNotFound):
             outcome.unwrap()
-        assert knowloom.attempt(embedded.search, "tea", limit=0).error.type == "validation_error"  # type: ignore[union-attr]
+        assert failure_type(embedded.search, "tea", limit=0) == "validation_error"
         good = knowloom.attempt(embedded.build_context, "tea", now=NOW)
         assert good.ok and good.unwrap() == embedded.build_context("tea", now=NOW)
 
@@ -431,7 +438,7 @@ class TestFailing:
         ):
             memory = Memory(kb, "home")
             memory.remember("tea")
-            assert knowloom.attempt(memory.search, "tea time").error.type == "embedding_error"  # type: ignore[union-attr]
+            assert failure_type(memory.search, "tea time") == "embedding_error"
         with knowloom.open(str(tmp_path / "knowledge.db"), embedder=None) as kb:
             memory = Memory(kb, "home")
             memory.remember("tea")
@@ -441,7 +448,7 @@ class TestFailing:
                 and broken.error.type == "search_error"
                 and "ZeroDivisionError" in broken.error.message
             )
-        assert knowloom.attempt(memory.search, "tea").error.type == "storage_error"  # type: ignore[union-attr]
+        assert failure_type(memory.search, "tea") == "storage_error"
 
     def test_attempt_does_not_catch_bugs(self, memory: Memory) -> None:
         with pytest.raises(TypeError):
