@@ -183,9 +183,9 @@ WRONG = [
 
 @pytest.mark.parametrize(("rule", "message"), WRONG)
 def test_an_invalid_rule_is_refused_with_its_field(rule, message):
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as caught:
         parsing.parse_axiom({"id": "a", "target_type": "T", "rules": [P | rule]})
-    assert str(refused.value).startswith(message)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -343,9 +343,9 @@ def test_mistakes_in_a_json_file_have_line_numbers(tmp_path):
     ],
 )
 def test_an_unreadable_file_is_refused_with_the_reason(tmp_path, name, text, message):
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as caught:
         list(axiom_files.read_axioms(write_file(tmp_path, name, text)))
-    assert message in str(refused.value)
+    assert message in str(caught.value)
 
 
 def test_missing_and_non_utf8_files_are_refused(tmp_path):

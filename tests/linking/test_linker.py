@@ -169,12 +169,14 @@ def test_an_automatic_edge_can_be_neither_added_nor_deleted(kb):
 
 def test_automatic_edges_change_the_digest_of_a_context_but_not_of_a_space(kb):
     kb.add([item("a", TAGS), item("b", TAGS)], embed=False)
-    with knowloom.open("memory:", embedder=None, links=[]) as plain:
-        plain.add([item(each.id, each.tags, created_at=each.created_at) for each in kb.items()])
-        ours, theirs = kb.maintenance.stats().spaces[0], plain.maintenance.stats().spaces[0]
+    with knowloom.open("memory:", embedder=None, links=[]) as unlinked:
+        unlinked.add([item(each.id, each.tags, created_at=each.created_at) for each in kb.items()])
+        ours, theirs = kb.maintenance.stats().spaces[0], unlinked.maintenance.stats().spaces[0]
         assert (ours.digest, ours.edges, ours.links, theirs.links) == (theirs.digest, 0, 1, 0)
         now = next(iter(kb.items())).created_at
-        digests = [engine.context("text", spaces=["s"], now=now).digest for engine in (kb, plain)]
+        digests = [
+            engine.context("text", spaces=["s"], now=now).digest for engine in (kb, unlinked)
+        ]
     assert digests[0] != digests[1]
     assert [change.action for change in kb._stores.items.changes("s")] == ["add", "add"]
 
@@ -500,12 +502,12 @@ def test_edges_are_listed_added_forbidden_and_rebuilt_on_the_command_line(tmp_pa
         (type, 0.0) for type in sorted(rules.RULES)
     ]
     assert run("links", "rebuild") == {"items": 3, "links": 0}
-    shown = CliRunner().invoke(cli, ["links", "list", "--db", path]).stdout
-    assert "forbidden" in shown and "explicit" in shown
-    refused = CliRunner().invoke(
+    output = CliRunner().invoke(cli, ["links", "list", "--db", path]).stdout
+    assert "forbidden" in output and "explicit" in output
+    result = CliRunner().invoke(
         cli, ["links", "add", "a", "b", "--space", "s", "--weight", "0", "--db", path]
     )
-    assert refused.exit_code == 2 and "knowloom links forbid" in refused.output
+    assert result.exit_code == 2 and "knowloom links forbid" in result.output
 
 
 def test_an_export_has_explicit_edges_only_and_loads_to_the_same(tmp_path):
@@ -519,14 +521,14 @@ def test_an_export_has_explicit_edges_only_and_loads_to_the_same(tmp_path):
     out = tmp_path / "out.jsonl"
     assert CliRunner().invoke(cli, ["export", "--db", path, "-o", str(out)]).exit_code == 0
     assert "knowloom" not in out.read_text().replace("knowloom.db", "")
-    with knowloom.open("memory:", embedder=None) as again:
-        again.load(out)
+    with knowloom.open("memory:", embedder=None) as imported:
+        imported.load(out)
         assert (
-            edge_rows(again)
+            edge_rows(imported)
             == links
             == {("a", "c", "shared_tag", 1.0), ("b", "c", "shared_tag", 1.0)}
         )
-        assert again.maintenance.stats() == stats
+        assert imported.maintenance.stats() == stats
 
 
 def test_forbidding_and_adding_apply_in_both_directions(tmp_path):

@@ -510,6 +510,8 @@ def test_exports_and_digests_exclude_edges_by_name(kb):
     assert list(kb.edges()) == [] and {edge.origin for edge in kb.edges(automatic=True)} == {
         AUTOMATIC
     }
-    with knowloom.open("memory:", embedder=None, links=[]) as plain:
-        plain.add(list(kb.items()))
-        assert plain.maintenance.stats().spaces[0].digest == kb.maintenance.stats().spaces[0].digest
+    with knowloom.open("memory:", embedder=None, links=[]) as unlinked:
+        unlinked.add(list(kb.items()))
+        assert (
+            unlinked.maintenance.stats().spaces[0].digest == kb.maintenance.stats().spaces[0].digest
+        )

@@ -53,8 +53,8 @@ class TestIngestCommand:
     ) -> None:
         _, server = serve(say())
         args = ("ingest", "-", "--space", "team", *more)
-        refused = self.run(*args, server=server, stdin=TOKEN)
-        assert (refused.exit_code, "rule 'github-token'" in refused.stderr, server.requests) == (
+        result = self.run(*args, server=server, stdin=TOKEN)
+        assert (result.exit_code, "rule 'github-token'" in result.stderr, server.requests) == (
             1,
             True,
             [],

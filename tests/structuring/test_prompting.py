@@ -241,7 +241,7 @@ class TestServer:
             take(serve("400 echoing the text")[0])
         assert "large-eddy" not in str(caught.value)
 
-    def test_a_closed_model_says_so(self, serve: Serve, take: Take) -> None:
+    def test_a_closed_model_is_refused(self, serve: Serve, take: Take) -> None:
         llm, _ = serve()
         llm.close()
         with pytest.raises(Unavailable, match="closed"):

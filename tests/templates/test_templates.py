@@ -213,10 +213,10 @@ def test_a_missing_package_is_reported_with_advice(tmp_path):
     )
     source = os.path.dirname(os.path.dirname(knowloom.__file__))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), source])}
-    shown = subprocess.run(
+    lines = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert shown == [
+    assert lines == [
         f"{engine} templates need a missing package (gone): pip install 'knowloom[templates]'"
         for engine in ("jinja2", "handlebars")
     ]

@@ -83,7 +83,7 @@ def test_only_texts_are_aliases():
     ) == ("kubernetes", "k8s")
 
 
-def test_two_letters_are_no_name_but_two_signs_or_syllables_are():
+def test_two_letters_are_not_a_name_but_two_signs_or_syllables_are():
     for title in ("AI", "EU", "Go"):
         assert collect_names(item("a", title)) == (), title
     assert edges_of([item("a", "", "그는 서울 에 산다"), item("s", "서울")]) == {
@@ -114,7 +114,7 @@ def test_headings_and_the_last_part_of_a_trail_are_names():
     )
 
 
-def test_common_words_letters_numbers_and_questions_are_no_names():
+def test_common_words_letters_numbers_and_questions_are_not_names():
     for title in (
         "The",
         "Overview",
@@ -138,7 +138,7 @@ def test_an_item_without_a_useful_title_is_named_by_its_definition():
     assert find_defined_term("Nothing here defines anything") == ""
 
 
-def test_a_very_long_title_is_no_name():
+def test_a_very_long_title_is_not_a_name():
     assert collect_names(item("a", "word " * 2000)) == ()
 
 
@@ -156,7 +156,7 @@ def test_possessives_and_curly_apostrophes_are_understood():
     )
 
 
-def test_a_small_letter_begins_no_name_unless_it_is_a_symbol():
+def test_a_small_letter_does_not_begin_a_name_unless_it_is_a_symbol():
     assert find_names("they will march in may", {"march", "will", "may"}) == ()
     assert find_names(
         "call find_all, then useState and engine2.start", {"find_all", "usestate", "engine2 start"}
@@ -203,7 +203,7 @@ def test_no_span_reaches_across_the_end_of_a_sentence():
     )
 
 
-def test_a_word_that_has_its_capital_from_the_beginning_of_a_sentence_is_no_span():
+def test_a_word_that_has_its_capital_from_the_beginning_of_a_sentence_is_not_a_span():
     assert capitalised_spans('Mutations are rare. "Proteins fold. (Cells die.') == ()
     assert capitalised_spans("Zimbabwe is large. The Zambezi flows through Zimbabwe.") == (
         "zimbabwe",

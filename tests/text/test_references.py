@@ -139,7 +139,7 @@ def test_names_in_scripts_without_capitals_or_spaces_are_found(title, text):
     )
 
 
-def test_a_long_run_of_signs_is_no_name():
+def test_a_long_run_of_signs_is_not_a_name():
     assert automatic_edges([item("a", "First page", "漢" * 300), item("b", "漢" * 25)]) == set()
 
 
@@ -163,7 +163,7 @@ def test_explicit_edges_survive_rebuilds_and_new_versions(again):
         assert len(list(kb.edges(["t"], automatic=True))) == 1
 
 
-def test_where_a_person_takes_a_link_back_knowloom_may_make_it_and_all_is_well(
+def test_deleting_an_explicit_edge_restores_the_automatic_one(
     tmp_path: Path,
 ) -> None:
     with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:

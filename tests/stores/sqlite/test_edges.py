@@ -26,7 +26,7 @@ def test_edges_match_those_of_the_memory_store(
     sqlite: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(edges.EdgeCache.__init__, "__defaults__", (seed,))
-    chance, memory, other = (
+    rng, memory, other = (
         random.Random(seed),
         MemoryStore(),
         SqliteStore.open(path),
@@ -35,29 +35,29 @@ def test_edges_match_those_of_the_memory_store(
     memory.apply(items)
     sqlite.apply(items)
     for _ in range(60):
-        if chance.random() < 0.3:
-            near, far = chance.sample(SPACES, 2)
+        if rng.random() < 0.3:
+            near, far = rng.sample(SPACES, 2)
             changed_edge = edge(
-                chance.choice(IDS),
-                chance.choice(IDS),
-                chance.choice((0.0, 0.2, 0.5, 1.0)),
-                type=chance.choice(("knows", "likes")),
+                rng.choice(IDS),
+                rng.choice(IDS),
+                rng.choice((0.0, 0.2, 0.5, 1.0)),
+                type=rng.choice(("knows", "likes")),
                 space=near,
-                target_space=chance.choice(("", far)),
+                target_space=rng.choice(("", far)),
             )
             change = (
                 Batch(NOW, edges=(changed_edge,))
-                if chance.random() < 0.7
+                if rng.random() < 0.7
                 else Batch(NOW, deleted_edges=(changed_edge.key,))
             )
             memory.apply(change)
-            chance.choice((sqlite, other)).apply(change)
-        keys = [(chance.choice(SPACES), chance.choice(IDS)) for _ in range(chance.randint(0, 6))]
+            rng.choice((sqlite, other)).apply(change)
+        keys = [(rng.choice(SPACES), rng.choice(IDS)) for _ in range(rng.randint(0, 6))]
         arguments = (
-            chance.sample(SPACES, chance.randint(1, 2)),
-            chance.choice(((), ("knows",))),
-            chance.choice((1, 2, 100)),
-            chance.choice((0.0, 5e-324, 0.3)),
+            rng.sample(SPACES, rng.randint(1, 2)),
+            rng.choice(((), ("knows",))),
+            rng.choice((1, 2, 100)),
+            rng.choice((0.0, 5e-324, 0.3)),
         )
         assert sqlite.edges_of(keys, *arguments) == memory.edges_of(keys, *arguments)
     other.close()

@@ -55,22 +55,22 @@ def test_lookups_match_the_stored_items_after_any_change(
     path: str, monkeypatch: pytest.MonkeyPatch, seed: int, speedup: int
 ) -> None:
     monkeypatch.setattr(id_cache, "SEQUENTIAL_SPEEDUP", speedup)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     reader, writer = SqliteStore.open(path), SqliteStore.open(path)
     names = [f"n{number}" for number in range(30)]
     stored: dict[str, str] = {}
     for number in range(60):
-        for id in chance.sample(names, 4):
-            if id in stored and chance.random() < 0.6:
+        for id in rng.sample(names, 4):
+            if id in stored and rng.random() < 0.6:
                 writer.apply(Batch(NOW, deleted=((SPACE, id),)))
                 del stored[id]
             else:
                 stored[id] = f"text{number}"
                 writer.apply(batch([item(id, text=stored[id])]))
-        some = chance.sample(names, 12)
-        assert visible_ids(reader, some) == [id for id in some if id in stored]
-        assert {item.id: item.text for item in reader.get([(SPACE, id) for id in some])} == {
-            id: stored[id] for id in some if id in stored
+        sample = rng.sample(names, 12)
+        assert visible_ids(reader, sample) == [id for id in sample if id in stored]
+        assert {item.id: item.text for item in reader.get([(SPACE, id) for id in sample])} == {
+            id: stored[id] for id in sample if id in stored
         }
         text_of_round = f"text{number}"
         matching_ids = {

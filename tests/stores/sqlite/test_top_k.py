@@ -26,20 +26,18 @@ def sorted_smallest(distances, limit):
 
 
 SCORES = {
-    "spread": lambda chance, size: chance.random(size),
-    "mostly nothing": lambda chance, size: chance.random(size) * (chance.random(size) < 0.01),
-    "nothing": lambda chance, size: np.zeros(size),
-    "ties": lambda chance, size: chance.integers(0, 4, size) / 4,
-    "all the same": lambda chance, size: np.full(size, 0.5),
-    "the best out of the sample": lambda chance, size: np.where(
-        np.arange(size) % SAMPLE_STEP == 0, 0.1, 0.2 + chance.random(size) / 2
+    "spread": lambda rng, size: rng.random(size),
+    "mostly nothing": lambda rng, size: rng.random(size) * (rng.random(size) < 0.01),
+    "nothing": lambda rng, size: np.zeros(size),
+    "ties": lambda rng, size: rng.integers(0, 4, size) / 4,
+    "all the same": lambda rng, size: np.full(size, 0.5),
+    "the best out of the sample": lambda rng, size: np.where(
+        np.arange(size) % SAMPLE_STEP == 0, 0.1, 0.2 + rng.random(size) / 2
     ),
-    "the best in the sample alone": lambda chance, size: np.where(
-        np.arange(size) % SAMPLE_STEP == 0, 0.9, 0.2 + chance.random(size) / 2
+    "the best in the sample alone": lambda rng, size: np.where(
+        np.arange(size) % SAMPLE_STEP == 0, 0.9, 0.2 + rng.random(size) / 2
     ),
-    "differing by less than rounding": lambda chance, size: (
-        0.5 + chance.random(size) * 3 * ROUNDING
-    ),
+    "differing by less than rounding": lambda rng, size: 0.5 + rng.random(size) * 3 * ROUNDING,
 }
 
 

@@ -31,18 +31,18 @@ class Stored:
 
 @pytest.mark.parametrize("room", [0, 1, 7, 30, 1000])
 def test_cached_vectors_match_the_stored_ones(room):
-    chance, stored, cache = (
+    rng, stored, cache = (
         np.random.default_rng(room),
         Stored(40),
         VectorCache(room * DIMENSIONS * 4),
     )
     for _ in range(300):
-        if chance.random() < 0.2:
-            first = int(chance.integers(0, 40))
+        if rng.random() < 0.2:
+            first = int(rng.integers(0, 40))
             stored.vectors[first : first + 5] += 1
             cache.forget(first, first + 5)
-        size = int(chance.integers(30, 41))
-        slots = chance.permutation(size)[: chance.integers(1, 20)]
+        size = int(rng.integers(30, 41))
+        slots = rng.permutation(size)[: rng.integers(1, 20)]
         assert np.array_equal(cache.get(slots, all_of(size), stored), stored.vectors[slots])
 
 
@@ -89,7 +89,7 @@ def test_a_full_cache_is_emptied():
     assert stored.read == [0, 1, 2, 3, 4, 2, 3, 4]
 
 
-def test_vectors_of_another_width_are_no_error():
+def test_vectors_of_another_width_raise_no_error():
     cache = VectorCache()
     cache.get(np.array([1]), all_of(10), lambda slots: np.ones((len(slots), 3), np.float32))
     cache.forget(0, 10)
