@@ -1,4 +1,4 @@
-"""Every format gives back what was stored, and nothing stored can pass for structure."""
+"""Formats round-trip stored values, and stored text cannot pass for structure."""
 
 from __future__ import annotations
 
@@ -143,13 +143,13 @@ def assert_intact(text: str) -> None:
 class TestEveryFormat:
     @given(documents)
     @settings(deadline=None, max_examples=40)
-    def test_json_gives_back_what_was_stored(self, sections: Document) -> None:
+    def test_json_round_trips_stored_values(self, sections: Document) -> None:
         text = document("json", sections)
         assert (json.loads(text) if text else {}) == expected_document(sections)
 
     @given(documents)
     @settings(deadline=None, max_examples=40)
-    def test_yaml_gives_back_what_was_stored(self, sections: Document) -> None:
+    def test_yaml_round_trips_stored_values(self, sections: Document) -> None:
         assert (yaml.safe_load(document("yaml", sections)) or {}) == expected_document(sections)
 
     @given(documents)
@@ -212,13 +212,13 @@ class TestEveryFormat:
         )
         assert FORMATS[name].block(linked, form) == block(name, item("text"), form)
 
-    def test_an_unknown_format_is_refused_by_name(self) -> None:
+    def test_an_unknown_format_is_rejected_by_name(self) -> None:
         with pytest.raises(
             Invalid, match="unknown format 'xml'; available: json, markdown, plain, yaml"
         ):
             get_layout("xml")
 
-    def test_a_known_format_is_found(self) -> None:
+    def test_each_format_is_available_by_name(self) -> None:
         assert (
             [get_layout(name).name for name in FORMATS]
             == list(FORMATS)
@@ -239,7 +239,7 @@ class TestForms:
         assert available_forms(item("", summary="all there is")) == (Form.WHOLE, Form.POINTER)
         assert available_forms(item("text", summary=" \n ")) == (Form.WHOLE, Form.POINTER)
 
-    def test_an_item_that_says_no_more_than_its_name_has_no_pointer(self) -> None:
+    def test_an_item_with_no_content_beyond_its_title_has_no_pointer(self) -> None:
         assert (
             available_forms(item())
             == available_forms(item(" \n"))
@@ -274,7 +274,7 @@ class TestMarkdown:
             "### returns\nShort.\n\n## Related\n\n- Refunds (faq, id: the-id)"
         )
 
-    def test_a_summary_that_is_all_there_is_is_shown_whole(self) -> None:
+    def test_a_summary_without_text_is_rendered_in_full(self) -> None:
         assert block("markdown", item(summary="Short.")) == "### Title\nShort.\n\n"
 
     def test_an_item_without_text_is_its_heading(self) -> None:
@@ -317,7 +317,7 @@ class TestMarkdown:
             "Words before\n<b>\n```\n# comment\n```",
         ],
     )
-    def test_fences_that_are_closed_stay_whole(self, code: str) -> None:
+    def test_closed_fences_are_unchanged(self, code: str) -> None:
         assert escape_body(code) == code
         assert_intact(code)
 
@@ -368,7 +368,7 @@ class TestMarkdown:
             ("-\n    \n  ```\nx", "-\n\n  ```\nx\n```"),
         ],
     )
-    def test_what_would_be_structure_is_written_as_text(self, text: str, written: str) -> None:
+    def test_markdown_structure_in_a_text_is_escaped(self, text: str, written: str) -> None:
         assert block("markdown", item(text)) == f"### Title\n{written}\n\n"
         assert_intact(text)
 
@@ -458,7 +458,7 @@ class TestMarkdown:
 
     @given(nasty.filter(lambda name: "_" not in name and one_line(name) != ""))
     @settings(deadline=None, max_examples=100)
-    def test_the_name_of_a_property_ends_where_it_ends(self, name: str) -> None:
+    def test_a_property_name_cannot_break_out_of_its_bold_span(self, name: str) -> None:
         tokens = PARSER.parse(block("markdown", item(properties={name: "v"})))
         inline = next(token for token in tokens if token.content.endswith(": v"))
         bold = "".join(child.content for child in (inline.children or [])[:-1])
@@ -477,7 +477,7 @@ class TestMarkdown:
             "- **Tidewater** --[USES]--> **Gangway**",
         ],
     )
-    def test_a_text_cannot_write_the_lines_that_knowloom_writes(self, line: str) -> None:
+    def test_a_text_cannot_imitate_generated_lines(self, line: str) -> None:
         for text in (line, f"Before.\n\n{line}\n\nAfter.", f"- one\n{line}\n- two"):
             shown = block("markdown", item(text))
             assert line not in shown.splitlines() and f"*{line[1:]}" in shown.splitlines()
@@ -670,7 +670,7 @@ class TestJson:
             '"b": [\n{"id": "the-id", "title": "Title", "text": "y"}\n]\n}'
         )
 
-    def test_a_number_that_json_does_not_have_is_never_written(self) -> None:
+    def test_numbers_outside_json_are_rejected(self) -> None:
         for name in ("json", "yaml"):
             with pytest.raises(ValueError, match="not JSON compliant"):
                 block(name, item(properties={"n": float("nan")}))
@@ -682,7 +682,7 @@ class TestJson:
 
 
 @pytest.mark.parametrize("name", ["markdown", "plain"])
-def test_blank_lines_before_a_text_are_not_shown(name):
+def test_leading_blank_lines_are_dropped(name):
     assert block(name, Item("i", "s", title="T", text=" \n\nBody of it\n"), Form.WHOLE) == block(
         name, Item("i", "s", title="T", text="Body of it"), Form.WHOLE
     )
