@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import knowloom
 from paths import ROOT
 from source_tree import FILES, functions, relative_name
 
@@ -46,3 +47,10 @@ def test_no_folder_has_more_modules_than_the_limit():
     modules = [name for file in FILES if not (name := relative_name(file)).endswith("__init__.py")]
     folders = Counter(name.rpartition("/")[0] for name in modules)
     assert {folder: n for folder, n in folders.items() if n > MAX_MODULES} == LARGER_FOLDERS
+
+
+def test_the_engine_has_at_most_20_public_members():
+    with knowloom.open("memory:", embedder=None) as kb:
+        members = {name for name in (*dir(type(kb)), *vars(kb)) if not name.startswith("_")}
+    configuration = {"agents", "retrieval"}
+    assert len(members - configuration) <= 20, sorted(members)
