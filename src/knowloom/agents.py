@@ -233,7 +233,7 @@ def parse_agent(name: str, row: object) -> Agent:
             validate_bool(option, values.get(option, True))
         if "weights" in values:
             values["weights"] = _parse_weights(values["weights"])
-        return define_agent(name, **values)  # type: ignore[typeddict-item]
+        return define_agent(name, **values)
     except Invalid as error:
         raise Invalid(f"agent {name!r}: {error}") from None
 

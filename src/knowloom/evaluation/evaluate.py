@@ -141,7 +141,7 @@ class _Runner:
             spaces=question.spaces,
             max_tokens=budget,
             now=self.now,
-            **self.options,  # type: ignore[typeddict-item]
+            **self.options,
         )
         return context, 1000 * (self.timer() - started)
 

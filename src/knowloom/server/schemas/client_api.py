@@ -106,15 +106,13 @@ class EdgePageRequest(RequestModel):
     )
 
 
+RecipeRows = Annotated[Rows, Field(min_length=1, max_length=50)]
+
+
 class ClientContextRequest(ExplainRequest):
     """An explain request with options for programs: a vector, weights and whole recipes."""
 
-    recipe: (
-        Name
-        | Annotated[  # type: ignore[assignment]
-            Rows, Field(min_length=1, max_length=50)
-        ]
-    ) = "knowledge"
+    recipe: Name | RecipeRows = "knowledge"  # type: ignore[assignment]
     bm25_weight: Weight | None = None
     vector_weight: Weight | None = None
     vector: list[float] | None = None
