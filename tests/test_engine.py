@@ -110,3 +110,10 @@ def test_thousands_of_items_are_listed_in_key_order(kb):
     listed = [item.key for item in kb.items()]
     assert listed == sorted(listed) and len(listed) == 3000
     assert len(list(kb.items(["s"]))) == 1500
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10_001, "3"])
+def test_a_page_limit_out_of_range_is_refused(kb, limit):
+    for page in (kb.items, kb.edges):
+        with pytest.raises(Invalid, match="limit must be an integer from 1 to 10,000"):
+            page(limit=limit)
