@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.agents import AgentOptions as AgentOptions
     from knowloom.axioms.checker import Checked as Checked
     from knowloom.axioms.model import Axiom as Axiom, Violation as Violation
+    from knowloom.caching import Caching as Caching
     from knowloom.capabilities.assembler.assembler import Assembler as Assembler
     from knowloom.capabilities.assembler.model import (
         Assembly as Assembly,
@@ -107,7 +108,6 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         LeftOut as LeftOut,
         Problem as Problem,
     )
-    from knowloom.ports import Caching as Caching
     from knowloom.recipes import Agent as Agent, Recipe as Recipe, Weights as Weights
     from knowloom.registry import open_llm as open_llm
     from knowloom.report import Report as Report, Skipped as Skipped
@@ -123,6 +123,7 @@ _HOMES = {
     "knowloom.agents": "AgentOptions",
     "knowloom.axioms.checker": "Checked",
     "knowloom.axioms.model": "Axiom Violation",
+    "knowloom.caching": "Caching",
     "knowloom.capabilities.assembler.assembler": "Assembler",
     "knowloom.capabilities.assembler.model": "Assembly AssemblyRequest Piece StrategyReport",
     "knowloom.capabilities.assembler.strategies": (
@@ -166,7 +167,6 @@ _HOMES = {
     "knowloom.integrations.pydantic_ai": "pydantic_ai_tool",
     "knowloom.maintenance": "Statistics",
     "knowloom.model": "Context Edge Fragment Hit Item Kind LeftOut Problem",
-    "knowloom.ports": "Caching",
     "knowloom.recipes": "Agent Recipe Weights",
     "knowloom.registry": "open_llm",
     "knowloom.report": "Report Skipped",

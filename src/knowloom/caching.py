@@ -148,3 +148,16 @@ class MemoDict(dict[str, T]):
             self.clear()
         value = self[text] = self._compute(text)
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Caching:
+    """The limits of the embedding cache, in memory and, if a path is given, in a file.
+
+    Vectors expire after `ttl_s` seconds; None: never.
+    """
+
+    max_size: int = 10_000
+    ttl_s: float | None = None
+    path: str = ""
+    disk_size: int = 1_000_000

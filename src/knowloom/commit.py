@@ -10,8 +10,8 @@ from knowloom.embedding import EmbeddingService
 from knowloom.linking.linker import Linker
 from knowloom.linking.rules import find_dirty_items
 from knowloom.loading import diff
-from knowloom.model import Batch, Edge, Item, Key
-from knowloom.ports import Progress, Stores
+from knowloom.model import Edge, Item, Key
+from knowloom.ports import Batch, Progress, Stores
 from knowloom.report import Report
 
 

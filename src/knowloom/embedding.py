@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from knowloom.caching import Caching
 from knowloom.embedders.cache import CachedEmbedder, open_disk_cache
 from knowloom.errors import Conflict, EmbeddingError, Invalid, Unavailable
 from knowloom.model import Item, Key, Problem, Query
-from knowloom.ports import Caching, Embedder, Progress, Stores, Vector
+from knowloom.ports import Embedder, Progress, Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.tracing import span
 from knowloom.validation import validate_iterable, validate_vector

@@ -13,6 +13,7 @@ from typing import Any, Self, Unpack
 
 from knowloom import agents, tokens
 from knowloom.axioms.checker import Checked, check_spaces
+from knowloom.caching import Caching
 from knowloom.commit import Committer
 from knowloom.context import explain, paths
 from knowloom.context.pipeline import build_context
@@ -24,7 +25,7 @@ from knowloom.linking.name_finders import FinderResolver
 from knowloom.loading import diff, provenance, readers
 from knowloom.loading.loader import Loader
 from knowloom.maintenance import Maintenance
-from knowloom.model import AUTOMATIC, Batch, Context, Edge, Filter, Hit, Item, Key
+from knowloom.model import AUTOMATIC, Context, Edge, Filter, Hit, Item, Key
 from knowloom.options import (
     ContextArguments,
     ContextOptions,
@@ -34,7 +35,7 @@ from knowloom.options import (
     validate_ids,
     validate_limit,
 )
-from knowloom.ports import LLM, Caching, Embedder, Progress, Stores
+from knowloom.ports import LLM, Batch, Embedder, Progress, Stores
 from knowloom.reader import Reader
 from knowloom.recipes import Agent
 from knowloom.report import Report

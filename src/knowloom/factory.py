@@ -7,11 +7,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from knowloom.agents import resolve_agents
+from knowloom.caching import Caching
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.files import RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
-from knowloom.ports import Caching, Embedder, NameFinder
+from knowloom.ports import Embedder, NameFinder
 from knowloom.recipes import Agent
 from knowloom.registry import open_name_finder, open_stores, resolve_embedder, resolve_name_finder
 from knowloom.retrieval_settings import RetrievalSettings, resolve_settings

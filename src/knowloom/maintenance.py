@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from knowloom.embedding import EmbeddingService
 from knowloom.linking.linker import Linker
-from knowloom.model import SpaceInfo
-from knowloom.ports import Progress
+from knowloom.ports import Progress, SpaceInfo
 from knowloom.reader import Reader
 
 

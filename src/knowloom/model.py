@@ -84,9 +84,14 @@ class Item:
     @property
     def searchable(self) -> str:
         """The text of the full-text index."""
-        values = (str(value) for value in self.shown_properties.values())
-        parts = (self.title, self.text, self.summary, " ".join(self.tags), *values)
+        parts = (self.title, self.text, self.searchable_metadata)
         return "\n".join(part for part in parts if part)
+
+    @property
+    def searchable_metadata(self) -> str:
+        """The part of the text of the full-text index beside title and text."""
+        values = (str(value) for value in self.shown_properties.values())
+        return "\n".join(part for part in (self.summary, " ".join(self.tags), *values) if part)
 
     @property
     def embeddable(self) -> str:
@@ -139,48 +144,6 @@ class Edge:
     @property
     def key(self) -> EdgeKey:
         return (self.source_key, self.target_key, self.type)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One atomic write; `at` is its time in the change log."""
-
-    at: datetime
-    items: tuple[Item, ...] = ()
-    edges: tuple[Edge, ...] = ()
-    deleted: tuple[Key, ...] = ()
-    deleted_edges: tuple[EdgeKey, ...] = ()
-    # Versions that must still be stored, "" for a missing item; otherwise the batch is a Conflict.
-    expected: tuple[tuple[Key, str], ...] = ()
-    marked: tuple[Key, ...] = ()  # more items whose automatic edges must be computed again
-
-
-@dataclass(frozen=True, slots=True)
-class SpaceInfo:
-    """The size of a space. `digest` depends on its items and explicit edges, not on their history.
-
-    Automatic edges follow from the rest and have a digest of their own.
-    """
-
-    name: str
-    items: int
-    edges: int  # explicit ones
-    digest: str
-    links: int = 0  # automatic edges
-    links_digest: str = "0" * 32
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One entry of the change log: the action, and the item or the edge before it."""
-
-    number: int
-    at: datetime
-    space: str
-    id: str
-    action: str  # "add", "update", "delete"; "link" and "unlink" for edges
-    before: Item | Edge | None = None
-    link: EdgeKey | None = None  # the edge; None for items and for edges of files of schema 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +206,34 @@ class IndexResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of an item's text, from `start` up to `end`, and the headings above it.
+
+    The last `inner` of the headings are written in the passage itself.
+    """
+
+    number: int
+    start: int
+    end: int
+    headings: tuple[str, ...] = ()
+    inner: int = 0
+
+    @property
+    def outer_headings(self) -> tuple[str, ...]:
+        """The headings that are written before the passage."""
+        return self.headings[: len(self.headings) - self.inner]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPassage:
+    """A passage of a hit and its relevance to the query, on the scale of the hit's score."""
+
+    passage: Passage
+    score: float
+    linked: bool = False  # True if the edge that led to the item points to this passage
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """An item with its score, the numbers behind it, the searches that found it and its path."""
 
@@ -254,6 +245,14 @@ class Hit:
     edge: Edge | None = None  # the last edge of the path
     links: tuple[Edge, ...] = ()  # all edges of the path, in order
     via: str = ""  # the path in words, by titles, if requested
+    passages: tuple[ScoredPassage, ...] = ()  # of an item with several, best first
+
+    @property
+    def passage(self) -> Passage:
+        """The passage that matched best; of a short item its whole text."""
+        if self.passages:
+            return self.passages[0].passage
+        return Passage(0, 0, len(self.item.text))
 
     @property
     def relevance(self) -> float:
@@ -296,6 +295,7 @@ class Form(StrEnum):
     """The part of an item that is shown."""
 
     WHOLE = "whole"
+    EXCERPT = "excerpt"  # the best passages, under their headings
     SUMMARY = "summary"
     POINTER = "pointer"  # one line with the name
 
@@ -308,6 +308,7 @@ class Chosen:
     form: Form
     tokens: int
     text: str
+    passages: tuple[Passage, ...] = ()  # of an excerpt, in the order of the text
 
 
 @dataclass(frozen=True, slots=True)

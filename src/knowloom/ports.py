@@ -15,7 +15,7 @@ from typing import Protocol, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from knowloom.model import Batch, Change, Edge, EdgeKey, Filter, IndexResult, Item, Key, SpaceInfo
+from knowloom.model import Edge, EdgeKey, Filter, IndexResult, Item, Key
 
 Vector = npt.NDArray[np.float32]
 Progress = Callable[[str, int, int], None]  # stage, done, total
@@ -29,6 +29,48 @@ class LLMSettings(TypedDict, total=False):
     temperature: float | None  # None: the server's default
     timeout_s: float
     retries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One atomic write; `at` is its time in the change log."""
+
+    at: datetime
+    items: tuple[Item, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    deleted: tuple[Key, ...] = ()
+    deleted_edges: tuple[EdgeKey, ...] = ()
+    # Versions that must still be stored, "" for a missing item; otherwise the batch is a Conflict.
+    expected: tuple[tuple[Key, str], ...] = ()
+    marked: tuple[Key, ...] = ()  # more items whose automatic edges must be computed again
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceInfo:
+    """The size of a space. `digest` depends on its items and explicit edges, not on their history.
+
+    Automatic edges follow from the rest and have a digest of their own.
+    """
+
+    name: str
+    items: int
+    edges: int  # explicit ones
+    digest: str
+    links: int = 0  # automatic edges
+    links_digest: str = "0" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of the change log: the action, and the item or the edge before it."""
+
+    number: int
+    at: datetime
+    space: str
+    id: str
+    action: str  # "add", "update", "delete"; "link" and "unlink" for edges
+    before: Item | Edge | None = None
+    link: EdgeKey | None = None  # the edge; None for items and for edges of files of schema 1
 
 
 class Store(Protocol):
@@ -84,7 +126,19 @@ class ItemStore(Store, Protocol):
 
 
 class Index(Store, Protocol):
-    """A store that finds items and has a copy of each."""
+    """A store that finds items and has a copy of each, cut into passages.
+
+    `text.passages` cuts the text of an item. A short item is one passage.
+    """
+
+    def passage_size(self) -> int:
+        """Return the size, in characters, that items are cut to."""
+
+    def resegment(self, passage_size: int) -> None:
+        """Cut all items to another size, as one write: index their terms again.
+
+        Items whose passages change lose their vectors.
+        """
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         """Return items that pass the filter, ordered by (space, id), starting behind `after`."""
@@ -107,13 +161,22 @@ class TextIndex(Index, Protocol):
         whether or not it is among the best; with a limit of 0 nothing else is searched.
         """
 
+    def score_text_passages(
+        self, text: str, only: Filter, keys: Sequence[Key]
+    ) -> dict[Key, tuple[float, ...]]:
+        """Return the score of each passage of these items, without items of one passage.
+
+        Items that the filter excludes are left out.
+        """
+
 
 class VectorIndex(Index, Protocol):
     """An index of unit vectors of one embedder."""
 
     def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
-        """Store unit vectors; keys without an item are ignored.
+        """Store unit vectors: a matrix with a row per passage, or one vector for all of them.
 
+        Keys without an item, or with another number of passages by now, are ignored.
         Another fingerprint or another number of dimensions than the stored ones is a Conflict:
         call `forget_vectors` first.
         """
@@ -134,13 +197,21 @@ class VectorIndex(Index, Protocol):
         """Return the number of items that `missing_vectors` would return without a limit."""
 
     def search_vector(self, vector: Vector, only: Filter, limit: int) -> IndexResult:
-        """Return the nearest items by cosine similarity, negative ones as 0.
+        """Return the nearest items by the cosine of their nearest passage, negative ones as 0.
 
         Ties are ordered by (id, space).
         """
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         """Return the similarity of these keys; those without a vector are left out."""
+
+    def score_vector_passages(
+        self, vector: Vector, keys: Sequence[Key]
+    ) -> dict[Key, tuple[float, ...]]:
+        """Return the similarity of each passage of these items.
+
+        Items of one passage and items without vectors are left out.
+        """
 
 
 class GraphStore(Store, Protocol):
@@ -229,19 +300,6 @@ class Embedder(Protocol):
 
         Any other error is treated as Unavailable.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Caching:
-    """The limits of the embedding cache, in memory and, if a path is given, in a file.
-
-    Vectors expire after `ttl_s` seconds; None: never.
-    """
-
-    max_size: int = 10_000
-    ttl_s: float | None = None
-    path: str = ""
-    disk_size: int = 1_000_000
 
 
 class TokenCounter(Protocol):

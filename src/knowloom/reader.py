@@ -9,9 +9,9 @@ from datetime import datetime
 from knowloom.embedding import EmbeddingService
 from knowloom.errors import NotFound
 from knowloom.formats.layout import get_layout
-from knowloom.model import Edge, Filter, Item, Key, Query, SpaceInfo
+from knowloom.model import Edge, Filter, Item, Key, Query
 from knowloom.options import QueryOptions, validate_budget
-from knowloom.ports import Stores, Vector
+from knowloom.ports import SpaceInfo, Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.retrieval.as_of import stores_as_of
 from knowloom.retrieval.sources import RetrievalRequest

@@ -18,15 +18,9 @@ from knowloom.capabilities.graph.entities import EntityHit, Neighbours
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.capabilities.graph.rankers import RankingRequest, TermRanker, split_terms
 from knowloom.engine import Engine
-from knowloom.model import (
-    AUTOMATIC,
-    Batch,
-    Filter,
-    Hit,
-    Key,
-    Kind,
-)
+from knowloom.model import AUTOMATIC, Filter, Hit, Key, Kind
 from knowloom.ports import (
+    Batch,
     LinkUpdate,
     Stores,
 )

@@ -28,10 +28,11 @@ from knowloom.wire.knowledge import error_to_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from knowloom.caching import Caching
     from knowloom.capabilities.memory.analytics import Analytics
     from knowloom.engine import Engine
     from knowloom.model import Problem
-    from knowloom.ports import Caching, Progress
+    from knowloom.ports import Progress
 
 PART_SETTINGS = ("metadata", "words", "vectors", "graph")  # parts that may be in another store
 
@@ -136,7 +137,7 @@ class Session:
         return Analytics(path, settings.analytics_text == "yes")
 
     def _caching(self) -> Caching:
-        from knowloom.ports import Caching
+        from knowloom.caching import Caching
 
         settings = self.settings()
         return Caching(

@@ -10,10 +10,10 @@ from threading import Lock
 
 import numpy as np
 
-from knowloom.caching import register
+from knowloom.caching import Caching, register
 from knowloom.embedders.disk_cache import CacheKey, DiskCache
 from knowloom.errors import KnowloomError, Unavailable
-from knowloom.ports import Caching, Embedder, Vector
+from knowloom.ports import Embedder, Vector
 from knowloom.validation import validate_int, validate_positive
 
 FAILED = "embedding_failed"

@@ -15,8 +15,8 @@ from knowloom import codec, validation
 from knowloom.loading import diff, provenance, three_layer
 from knowloom.loading.provenance import Claim, Claims
 from knowloom.loading.readers import SeenItems, SourcePart, SourceRow
-from knowloom.model import Batch, Edge, EdgeKey, Item, Key, Kind
-from knowloom.ports import Progress, Stores
+from knowloom.model import Edge, EdgeKey, Item, Key, Kind
+from knowloom.ports import Batch, Progress, Stores
 from knowloom.report import Report, Skipped
 
 K = TypeVar("K", Key, EdgeKey)

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from knowloom.model import AUTOMATIC, Batch, Change, Edge, EdgeKey, Filter, Item, Key, SpaceInfo
-from knowloom.ports import GraphStore, ItemStore, Stores
+from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Key
+from knowloom.ports import Batch, Change, GraphStore, ItemStore, SpaceInfo, Stores
 from knowloom.text.mentions import find_names
 
 

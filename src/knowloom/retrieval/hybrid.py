@@ -96,7 +96,7 @@ def _build_hits(
         if key in vector_scores:
             signals["vector"] = vector_scores[key]
         found_by = FOUND_BY[key in term_matches, key in vector_matches]
-        hits.append(_new_hit(item, scores[key], signals, found_by, (key,), None, (), ""))
+        hits.append(_new_hit(item, scores[key], signals, found_by, (key,), None, (), "", ()))
     return tuple(hits)
 
 

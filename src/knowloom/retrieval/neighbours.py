@@ -116,5 +116,5 @@ def _build_hit(
         path.append(edge.source_key if edge.target_key == path[-1] else edge.target_key)
     signals, chain = {"graph": score}, tuple(edges[::-1])
     return _new_hit(
-        item, min(1.0, score), signals, ("graph",), tuple(path[::-1]), edges[0], chain, ""
+        item, min(1.0, score), signals, ("graph",), tuple(path[::-1]), edges[0], chain, "", ()
     )

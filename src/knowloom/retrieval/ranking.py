@@ -23,7 +23,8 @@ _new_hit = fast_constructor(Hit)
 def with_score(hit: Hit, score: float, signals: Mapping[str, float]) -> Hit:
     """Return the hit with another score; hundreds per request, and `replace` is five times
     slower."""
-    return _new_hit(hit.item, score, signals, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
+    path, edge, links, via = hit.path, hit.edge, hit.links, hit.via
+    return _new_hit(hit.item, score, signals, hit.found_by, path, edge, links, via, hit.passages)
 
 
 def top_k(keys: Collection[Key], scores: Mapping[Key, float], k: int) -> list[Key]:

@@ -168,7 +168,7 @@ def _build_result(
             signals = {"graph": score, "walk": scores[key]}
             walked.append(
                 _new_hit(
-                    items[key], min(1.0, score), signals, ("graph",), path, edges[-1], edges, ""
+                    items[key], min(1.0, score), signals, ("graph",), path, edges[-1], edges, "", ()
                 )
             )
     return WalkResult(tuple(walked), scores, len(reached), _max_depth(reached, steps))

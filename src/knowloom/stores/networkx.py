@@ -15,7 +15,8 @@ import networkx
 from knowloom import codec
 from knowloom.errors import Corrupt, Unavailable
 from knowloom.files import RefreshLock, lock_file, translate_errors, write_atomic
-from knowloom.model import AUTOMATIC, Batch, Edge, EdgeKey, Key
+from knowloom.model import AUTOMATIC, Edge, EdgeKey, Key
+from knowloom.ports import Batch
 
 FORMAT = 2
 

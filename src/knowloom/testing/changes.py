@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from knowloom.model import Change
-from knowloom.ports import ItemStore
+from knowloom.ports import Change, ItemStore
 from knowloom.testing.knowledge import ACME, batch, edge, item, spoil
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from knowloom.model import Batch
-from knowloom.ports import ItemStore
+from knowloom.ports import Batch, ItemStore
 from knowloom.testing.knowledge import NOW, batch, edge, item
 
 

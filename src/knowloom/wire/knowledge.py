@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from knowloom import codec
 from knowloom.history import Rollback, State, Step
-from knowloom.model import Edge, Item, SpaceInfo
+from knowloom.model import Edge, Item
+from knowloom.ports import SpaceInfo
 from knowloom.report import Report, Skipped
 from knowloom.wire import JsonObject
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from knowloom import Edge, Engine, Kind, Unavailable
-from knowloom.model import Batch
-from knowloom.ports import Stores
+from knowloom.ports import Batch, Stores
 from knowloom.stores.composite.store import CompositeStore
 from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite.store import SqliteStore

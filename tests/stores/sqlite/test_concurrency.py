@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 
 import knowloom
-from knowloom.model import Batch
+from knowloom.ports import Batch
 from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.testing.knowledge import ACME, batch, edge, item, matches, unit

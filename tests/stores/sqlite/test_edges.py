@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from knowloom.model import Batch
+from knowloom.ports import Batch
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
 from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite import edges

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from knowloom.model import Batch, Filter
+from knowloom.model import Filter
+from knowloom.ports import Batch
 from knowloom.stores.sqlite import id_cache
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.testing.knowledge import NOW, batch, item

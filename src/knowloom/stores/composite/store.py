@@ -14,19 +14,18 @@ from itertools import islice
 from typing import Protocol
 
 from knowloom import codec
-from knowloom.model import (
+from knowloom.model import Edge, EdgeKey, Filter, IndexResult, Item, Key, Kind
+from knowloom.ports import (
     Batch,
     Change,
-    Edge,
-    EdgeKey,
-    Filter,
-    IndexResult,
-    Item,
-    Key,
-    Kind,
+    GraphStore,
+    ItemStore,
     SpaceInfo,
+    Store,
+    TextIndex,
+    Vector,
+    VectorIndex,
 )
-from knowloom.ports import GraphStore, ItemStore, Store, TextIndex, Vector, VectorIndex
 from knowloom.stores.composite.consistency import (
     compare_edges,
     compare_items,

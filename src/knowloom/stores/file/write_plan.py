@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from knowloom import codec
-from knowloom.model import Batch, Change, Edge, EdgeKey, Item, Key
+from knowloom.model import Edge, EdgeKey, Item, Key
+from knowloom.ports import Batch, Change
 
 ITEM_ACTIONS, EDGE_ACTIONS = ("add", "update", "delete"), ("link", "unlink")
 

@@ -13,18 +13,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from knowloom import codec
 from knowloom.errors import Unavailable
-from knowloom.model import (
-    AUTOMATIC,
-    Batch,
-    Change,
-    Edge,
-    EdgeKey,
-    Filter,
-    Item,
-    Key,
-    SpaceInfo,
-)
-from knowloom.ports import Vector
+from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Key
+from knowloom.ports import Batch, Change, SpaceInfo, Vector
 from knowloom.stores.memory.space_state import MemorySpace
 
 S = TypeVar("S", bound="MemoryItems")

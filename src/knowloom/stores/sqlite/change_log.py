@@ -10,7 +10,8 @@ import apsw
 
 from knowloom import codec
 from knowloom.errors import Corrupt
-from knowloom.model import Change, Edge, EdgeKey, Item, Key
+from knowloom.model import Edge, EdgeKey, Item, Key
+from knowloom.ports import Change
 
 _COLUMNS = "number, space, at, id, action, before, target_space, target, type"
 _EDGE_ACTIONS = ("link", "unlink")

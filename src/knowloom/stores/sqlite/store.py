@@ -11,20 +11,13 @@ import apsw
 
 from knowloom import codec
 from knowloom.errors import Conflict, Unavailable
-from knowloom.model import (
+from knowloom.model import Edge, EdgeKey, Filter, IndexResult, Item, Key
+from knowloom.ports import (
     Batch,
     Change,
-    Edge,
-    EdgeKey,
-    Filter,
-    IndexResult,
-    Item,
-    Key,
-    SpaceInfo,
-)
-from knowloom.ports import (
     DirtyItems,
     LinkUpdate,
+    SpaceInfo,
     Vector,
 )
 from knowloom.stores.sqlite import auto_links, change_log, edges, label_index, search, verify

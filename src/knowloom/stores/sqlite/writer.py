@@ -11,8 +11,8 @@ import apsw
 import numpy as np
 
 from knowloom import codec
-from knowloom.model import AUTOMATIC, Batch, Edge, EdgeKey, Item, Key
-from knowloom.ports import Vector
+from knowloom.model import AUTOMATIC, Edge, EdgeKey, Item, Key
+from knowloom.ports import Batch, Vector
 from knowloom.stores.sqlite import postings, vector_search
 from knowloom.stores.sqlite.rows import (
     BODY_FIELDS,
