@@ -13,7 +13,17 @@ import knowloom
 from knowloom.axioms.checker import Checked
 from knowloom.axioms.model import Violation
 from knowloom.history import Rollback, Step
-from knowloom.model import Edge, Hit, Item, Kind
+from knowloom.model import (
+    Chosen,
+    Edge,
+    Form,
+    Fragment,
+    Hit,
+    Item,
+    Kind,
+    Passage,
+    ScoredPassage,
+)
 from knowloom.report import Report, Skipped
 from knowloom.wire.axioms import check_from_json, check_to_json
 from knowloom.wire.contexts import (
@@ -21,6 +31,8 @@ from knowloom.wire.contexts import (
     context_to_json,
     describe_match,
     format_score,
+    fragment_from_json,
+    fragment_to_json,
     hits_from_json,
     hits_to_json,
 )
@@ -97,6 +109,36 @@ def test_hits_and_contexts_survive_json(kb: knowloom.Engine) -> None:
     decoded = context_from_json(through_json(context_to_json(context)))
     assert (decoded.text, decoded.digest) == (context.text, context.digest)
     assert (decoded.query, decoded.fragments) == (context.query, context.fragments)
+
+
+PASSAGES = (
+    ScoredPassage(Passage(2, 1700, 2400, ("Guide", "Refunds"), inner=1), 0.5),
+    ScoredPassage(Passage(0, 0, 800), 0.25, linked=True),
+)
+
+
+def test_the_passages_of_a_hit_survive_json() -> None:
+    hit = Hit(Item("a", "s", text="harbor " * 500), 0.5, passages=PASSAGES)
+    row = through_json(hits_to_json([hit]))
+    best = {"number": 2, "start": 1700, "end": 2400, "headings": ["Guide", "Refunds"], "inner": 1}
+    assert row["hits"][0]["passage"] == best
+    assert hits_from_json(row) == [hit]
+
+
+def test_the_passage_of_a_short_item_is_its_whole_text() -> None:
+    hit = Hit(Item("a", "s", text="alpha"), 0.5)
+    (row,) = hits_to_json([hit])["hits"]
+    assert row["passage"] == {"number": 0, "start": 0, "end": 5, "headings": []}
+    assert "passages" not in row
+
+
+def test_the_ranges_of_an_excerpt_survive_json() -> None:
+    item = Item("a", "s", text="harbor " * 500)
+    shown = (Passage(0, 7, 100), Passage(2, 1800, 1900, ("Guide",)))
+    chosen = Chosen(Hit(item, 0.5, passages=PASSAGES), Form.EXCERPT, 40, "a: ...", shown)
+    fragment = Fragment("knowledge", (chosen,), 40, "a: ...")
+    row = through_json(fragment_to_json(fragment))
+    assert fragment_from_json(row, {item.key: item}) == fragment
 
 
 def test_statistics_and_memories_survive_json(kb: knowloom.Engine) -> None:

@@ -19,8 +19,10 @@ from knowloom.model import (
     Item,
     Key,
     LeftOut,
+    Passage,
     Problem,
     Query,
+    ScoredPassage,
     Stats,
 )
 from knowloom.recipes import Recipe, Walk, Weights
@@ -35,7 +37,11 @@ RECIPE_LISTS = ("kinds", "types", "exclude_types", "tags", "edge_types", "forms"
 
 
 def hits_to_json(hits: Sequence[Hit], notes: Sequence[str] = ()) -> JsonObject:
-    rows = [{"item": item_to_json(hit.item)} | match_to_json(hit) for hit in hits]
+    rows = [
+        {"item": item_to_json(hit.item), "passage": passage_to_json(hit.passage)}
+        | match_to_json(hit)
+        for hit in hits
+    ]
     return {"hits": rows, "notes": list(notes)}
 
 
@@ -59,6 +65,8 @@ def match_to_json(hit: Hit) -> JsonObject:
         row["links"] = [edge_to_json(edge) for edge in hit.links]
     if hit.via:
         row["via"] = hit.via
+    if hit.passages:
+        row["passages"] = [_scored_passage_to_json(entry) for entry in hit.passages]
     return row
 
 
@@ -76,7 +84,33 @@ def hit_from_json(row: JsonObject, item: Item) -> Hit:
         if "links" in row
         else _implied_links(path, edge),
         via=row.get("via", ""),
+        passages=tuple(map(_scored_passage_from_json, row.get("passages", ()))),
     )
+
+
+def passage_to_json(passage: Passage) -> JsonObject:
+    """Return the range of a passage and its headings; `inner` of them are written in it."""
+    row: JsonObject = {
+        "number": passage.number,
+        "start": passage.start,
+        "end": passage.end,
+        "headings": list(passage.headings),
+    }
+    return row | ({"inner": passage.inner} if passage.inner else {})
+
+
+def passage_from_json(row: JsonObject) -> Passage:
+    headings = tuple(row["headings"])
+    return Passage(row["number"], row["start"], row["end"], headings, row.get("inner", 0))
+
+
+def _scored_passage_to_json(entry: ScoredPassage) -> JsonObject:
+    row = passage_to_json(entry.passage) | {"score": entry.score}
+    return row | ({"linked": True} if entry.linked else {})
+
+
+def _scored_passage_from_json(row: JsonObject) -> ScoredPassage:
+    return ScoredPassage(passage_from_json(row), row["score"], row.get("linked", False))
 
 
 def _implied_links(path: Sequence[object], edge: Edge | None) -> tuple[Edge, ...]:
@@ -168,6 +202,7 @@ def fragment_from_json(row: JsonObject, items: Mapping[Key, Item]) -> Fragment:
             Form(entry["form"]),
             entry["tokens"],
             entry["text"],
+            tuple(map(passage_from_json, entry.get("shown", ()))),
         )
         for entry in row["chosen"]
     )
@@ -175,7 +210,9 @@ def fragment_from_json(row: JsonObject, items: Mapping[Key, Item]) -> Fragment:
 
 
 def _chosen_to_json(chosen: Chosen) -> JsonObject:
-    shown = {"form": chosen.form.value, "tokens": chosen.tokens, "text": chosen.text}
+    shown: JsonObject = {"form": chosen.form.value, "tokens": chosen.tokens, "text": chosen.text}
+    if chosen.passages:
+        shown["shown"] = [passage_to_json(passage) for passage in chosen.passages]
     return _item_reference(chosen.hit.item) | shown | match_to_json(chosen.hit)
 
 
