@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from knowloom.caching import TwoGenerationCache
 from knowloom.model import Item, Passage
@@ -13,10 +13,13 @@ from knowloom.model import Item, Passage
 SEGMENTER = "passages-1"  # part of every digest, and stored with an index
 PASSAGE_SIZE = 800  # characters; docs/decisions has the measurement
 MIN_PASSAGE_SIZE, MAX_PASSAGE_SIZE = 200, 8_000
+PART_SIZE = 240  # characters of the parts that excerpts are narrowed to
 STRETCH = 1.25  # a passage may be this much longer, so that texts are cut into even parts
 SHORT_SECTION = 0.25  # sections below this share of the size join the next one
 MAX_PASSAGES = 4_096  # of one text: a longer one is cut into longer passages
-CACHED_CHARACTERS = 20_000_000  # texts whose passages are cached
+PART_SIZE = 240  # characters of the parts of a passage, which excerpts are made of
+CACHED_CHARACTERS = 40_000_000  # texts whose passages are cached
+CACHED_PARTS = 65_536  # parts of passages
 
 _STRUCTURE = re.compile(
     r"^[ ]{0,3}(?:(?P<fence>`{3,}|~{3,})|(?P<level>\#{1,6})[ \t]+(?P<title>\S.*)"
@@ -55,7 +58,10 @@ class _Section:
 
 
 _cache: TwoGenerationCache[tuple[str, int], tuple[Passage, ...]] = TwoGenerationCache(
-    "passages", CACHED_CHARACTERS
+    "passages", CACHED_CHARACTERS, lambda passages: passages[-1].end
+)
+_parts: TwoGenerationCache[tuple[str, int, int, int], tuple[Passage, ...]] = TwoGenerationCache(
+    "passage_parts", CACHED_PARTS, len
 )
 
 
@@ -76,6 +82,22 @@ def split_passages(text: str, size: int = PASSAGE_SIZE) -> tuple[Passage, ...]:
 
 def count_passages(text: str, size: int = PASSAGE_SIZE) -> int:
     return 1 if len(text) <= STRETCH * size else len(split_passages(text, size))
+
+
+def split_parts(text: str, start: int, end: int, size: int = PART_SIZE) -> tuple[Passage, ...]:
+    """Return the parts of a passage, in order: sentences, list items, table rows or code.
+
+    The offsets are those of the text; the parts are numbered from 0.
+    """
+    key = (text, start, end, size)
+    parts = _parts.get(key)
+    if parts is None:
+        parts = tuple(
+            replace(part, start=start + part.start, end=start + part.end)
+            for part in split_passages(text[start:end], size)
+        )
+        _parts.put(key, parts)
+    return parts
 
 
 def embedding_texts(item: Item, size: int = PASSAGE_SIZE) -> list[str]:
