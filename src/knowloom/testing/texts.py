@@ -264,7 +264,7 @@ class TextIndexContract:
         store.apply(
             batch(
                 [
-                    item("a", "zeta " + "rho " * 20_000),
+                    item("a", "zeta", summary="rho " * 20_000),
                     *(item(f"{number}", "zeta") for number in range(300)),
                 ]
             )

@@ -16,6 +16,7 @@ from knowloom.errors import Unavailable
 from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Key
 from knowloom.ports import Batch, Change, SpaceInfo, Vector
 from knowloom.stores.memory.space_state import MemorySpace
+from knowloom.text.passages import PASSAGE_SIZE, embedding_texts
 
 S = TypeVar("S", bound="MemoryItems")
 P = ParamSpec("P")
@@ -40,7 +41,8 @@ class MemoryItems:
         self._spaces: dict[str, MemorySpace] = {}
         self._edges: dict[EdgeKey, Edge] = {}
         self._incident: dict[Key, dict[EdgeKey, Edge]] = {}  # edges by each of their ends
-        self._vectors: dict[Key, Vector] = {}
+        self._vectors: dict[Key, Vector] = {}  # a matrix with a row per passage
+        self._passage_size = PASSAGE_SIZE
         self._fingerprint = self._rules = ""
         self._changes: list[Change] = []
         self._lock, self._closed = RLock(), False
@@ -78,10 +80,15 @@ class MemoryItems:
         before = space.items.get(item.id)
         space.mark(item.id, before)
         if before is not None:
+            passages = space.sizes[item.id]
             space.remove(item.id)
-            if before.embeddable != item.embeddable:
-                self._vectors.pop(item.key, None)
-        space.add(item)
+        space.add(item, self._passage_size)
+        if before is not None and (
+            space.sizes[item.id] != passages
+            or embedding_texts(before, self._passage_size)
+            != embedding_texts(item, self._passage_size)
+        ):
+            self._vectors.pop(item.key, None)
         self._log(batch, item.key, "update" if before else "add", before)
 
     def _delete(self, key: Key, batch: Batch) -> None:

@@ -5,15 +5,33 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from knowloom.errors import Conflict
 from knowloom.model import Filter, IndexResult, Item, Key
 from knowloom.ports import Vector
 from knowloom.stores.memory.item_store import MemoryItems, synchronized
 from knowloom.text import words
+from knowloom.text.passages import split_passages
 
 
 class MemoryIndexes(MemoryItems):
     """A TextIndex and VectorIndex over the items."""
+
+    @synchronized
+    def passage_size(self) -> int:
+        return self._passage_size
+
+    @synchronized
+    def resegment(self, passage_size: int) -> None:
+        before, self._passage_size = self._passage_size, passage_size
+        for space in self._spaces.values():
+            for item in space.items.values():
+                space.unindex(item.id)
+                space.index(item, passage_size)
+                if split_passages(item.text, before) != split_passages(item.text, passage_size):
+                    self._vectors.pop(item.key, None)
+                    self._mark_unchanged(item.key)
 
     # text
 
@@ -21,33 +39,48 @@ class MemoryIndexes(MemoryItems):
     def rebuild_words(self, items: Iterable[Item]) -> None:
         stored = [item for item in items if self._item(item.key) is not None]
         for space in self._spaces.values():
-            for id in list(space.terms):
+            for id in space.items:
                 space.unindex(id)
         for item in stored:
-            self._spaces[item.space].index(item)
+            space = self._spaces[item.space]
+            space.index(space.items[item.id], self._passage_size)
 
     @synchronized
     def search_text(
         self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()
     ) -> IndexResult:
-        scores = {
-            key: score
-            for key, score in self._score_text(text, only.spaces).items()
-            if self._is_allowed(key, only)
-        }
+        scores: dict[Key, float] = {}
+        for (key, _), score in self._score_text(text, only.spaces).items():
+            if self._is_allowed(key, only):
+                scores[key] = max(score, scores.get(key, 0.0))
         others = {key: scores[key] for key in also if key in scores}
         return IndexResult(_top_k(scores, limit), len(scores), others)
 
-    def _score_text(self, text: str, names: Sequence[str]) -> dict[Key, float]:
-        """Return the BM25 score of each item with a term of the text, divided by the maximum."""
+    @synchronized
+    def score_text_passages(
+        self, text: str, only: Filter, keys: Sequence[Key]
+    ) -> dict[Key, tuple[float, ...]]:
+        scores = self._score_text(text, only.spaces)
+        return {
+            key: tuple(scores.get((key, number), 0.0) for number in range(self._count(key)))
+            for key in keys
+            if self._is_allowed(key, only) and self._count(key) > 1
+        }
+
+    def _count(self, key: Key) -> int:
+        """Return the number of passages of an item, 0 if it is missing."""
+        return self._space(key[0]).sizes.get(key[1], 0)
+
+    def _score_text(self, text: str, names: Sequence[str]) -> dict[tuple[Key, int], float]:
+        """Return the BM25 score of each passage with a term of the text, divided by the maximum."""
         terms = list(dict.fromkeys(words.extract_terms(text)))
         spaces = {name: self._spaces[name] for name in names if name in self._spaces}
-        documents = sum(len(space.items) for space in spaces.values())
+        documents = sum(sum(space.sizes.values()) for space in spaces.values())
         if not terms or not documents:
             return {}
         mean_length = sum(space.length for space in spaces.values()) / documents
         maximum = 0.0
-        scores: dict[Key, float] = {}
+        scores: dict[tuple[Key, int], float] = {}
         for term in terms:
             postings = [
                 (name, space, space.postings.get(term, {})) for name, space in spaces.items()
@@ -55,12 +88,13 @@ class MemoryIndexes(MemoryItems):
             idf = words.idf(documents, sum(len(counts) for _, _, counts in postings))
             maximum += idf
             for name, space, counts in postings:
-                for id, count in counts.items():
-                    length = space.terms[id].total()
+                for (id, number), count in counts.items():
+                    length = space.terms[id, number].total()
                     norm = words.K1 * (1 - words.B + words.B * length / mean_length)
+                    passage = (name, id), number
                     gain = idf * count / (count + norm)
-                    scores[name, id] = scores.get((name, id), 0.0) + gain
-        return {key: round(score / maximum, 6) for key, score in scores.items()}
+                    scores[passage] = scores.get(passage, 0.0) + gain
+        return {passage: round(score / maximum, 6) for passage, score in scores.items()}
 
     # vectors
 
@@ -69,11 +103,15 @@ class MemoryIndexes(MemoryItems):
         if not vectors:
             return
         self._check_vectors(vectors, fingerprint)
-        stored = {key: vector.copy() for key, vector in vectors.items() if self._item(key)}
-        self._vectors.update(stored)
-        self._fingerprint = fingerprint
-        for key in vectors:
+        for key, vector in vectors.items():
+            if vector.ndim == 1 and self._item(key):
+                self._vectors[key] = np.tile(vector, (self._count(key), 1))
+            elif self._item(key) and len(vector) == self._count(key):
+                self._vectors[key] = vector.copy()
+            else:
+                continue
             self._mark_unchanged(key)
+        self._fingerprint = fingerprint
 
     def _check_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
         if self._vectors and fingerprint != self._fingerprint:
@@ -82,7 +120,8 @@ class MemoryIndexes(MemoryItems):
                 "run reindex",
                 "reindex_required",
             )
-        sizes = {len(vector) for vector in [*vectors.values(), *list(self._vectors.values())[:1]]}
+        stored = list(self._vectors.values())[:1]
+        sizes = {vector.shape[-1] for vector in [*vectors.values(), *stored]}
         if len(sizes) > 1:
             raise Conflict(
                 f"vectors must all have the same dimensions, got {sorted(sizes)}",
@@ -101,7 +140,7 @@ class MemoryIndexes(MemoryItems):
 
     @synchronized
     def dimensions(self) -> int:
-        return len(next(iter(self._vectors.values()), ()))
+        return next((vectors.shape[1] for vectors in self._vectors.values()), 0)
 
     @synchronized
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
@@ -121,9 +160,19 @@ class MemoryIndexes(MemoryItems):
     @synchronized
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         return {
-            key: cosine_similarity(self._vectors[key], vector)
+            key: max(cosine_similarity(stored, vector) for stored in self._vectors[key])
             for key in keys
             if key in self._vectors
+        }
+
+    @synchronized
+    def score_vector_passages(
+        self, vector: Vector, keys: Sequence[Key]
+    ) -> dict[Key, tuple[float, ...]]:
+        return {
+            key: tuple(cosine_similarity(stored, vector) for stored in self._vectors[key])
+            for key in keys
+            if key in self._vectors and self._count(key) > 1
         }
 
 

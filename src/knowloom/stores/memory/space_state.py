@@ -9,15 +9,18 @@ from knowloom import codec
 from knowloom.model import AUTOMATIC, Edge, Item
 from knowloom.text import words
 
+PassageKey = tuple[str, int]  # id of the item, number of the passage
+
 
 @dataclass
 class MemorySpace:
     """One space. `version` changes with each write."""
 
     items: dict[str, Item] = field(default_factory=dict)
-    terms: dict[str, Counter[str]] = field(default_factory=dict)  # item id -> term -> count
-    postings: dict[str, dict[str, int]] = field(default_factory=dict)  # term -> item id -> count
-    length: int = 0  # terms in all items
+    sizes: dict[str, int] = field(default_factory=dict)  # item id -> number of passages
+    terms: dict[PassageKey, Counter[str]] = field(default_factory=dict)  # of each passage
+    postings: dict[str, dict[PassageKey, int]] = field(default_factory=dict)  # by term
+    length: int = 0  # terms in all passages
     digest: int = 0
     links_digest: int = 0
     edges: int = 0  # explicit edges
@@ -30,31 +33,36 @@ class MemorySpace:
     dirty_names: set[str] = field(default_factory=set)
     version: int = 0
 
-    def add(self, item: Item) -> None:
+    def add(self, item: Item, passage_size: int) -> None:
         self.items[item.id] = item
         self.digest += codec.fingerprint(codec.item_to_dict(item))
-        self.index(item)
+        self.index(item, passage_size)
 
     def remove(self, id: str) -> None:
         self.unindex(id)
+        del self.sizes[id]
         self.digest -= codec.fingerprint(codec.item_to_dict(self.items.pop(id)))
 
-    def index(self, item: Item) -> None:
+    def index(self, item: Item, passage_size: int) -> None:
         """Add the terms of an item to the text index."""
-        counts = words.count_terms(item)
-        self.terms[item.id] = counts
-        self.length += counts.total()
-        for term, count in counts.items():
-            self.postings.setdefault(term, {})[item.id] = min(count, words.MAX_TERM_FREQUENCY)
+        passages = words.count_passage_terms(item, passage_size)
+        self.sizes[item.id] = len(passages)
+        for number, counts in enumerate(passages):
+            self.terms[item.id, number] = counts
+            self.length += counts.total()
+            for term, count in counts.items():
+                frequency = min(count, words.MAX_TERM_FREQUENCY)
+                self.postings.setdefault(term, {})[item.id, number] = frequency
 
     def unindex(self, id: str) -> None:
         """Remove the terms of an item from the text index."""
-        counts = self.terms.pop(id, Counter())
-        self.length -= counts.total()
-        for term in counts:
-            del self.postings[term][id]
-            if not self.postings[term]:
-                del self.postings[term]
+        for number in range(self.sizes[id]):
+            counts = self.terms.pop((id, number), Counter())
+            self.length -= counts.total()
+            for term in counts:
+                del self.postings[term][id, number]
+                if not self.postings[term]:
+                    del self.postings[term]
 
     def count_edge(self, edge: Edge, sign: int) -> None:
         """Add (1) or subtract (-1) an edge in the counters and the digest of its origin."""

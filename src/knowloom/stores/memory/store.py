@@ -11,6 +11,7 @@ from knowloom.model import (
 from knowloom.ports import (
     DirtyItems,
     LinkUpdate,
+    Vector,
 )
 from knowloom.stores.memory.item_store import synchronized
 from knowloom.stores.memory.search_index import MemoryIndexes, cosine_similarity
@@ -105,9 +106,13 @@ class MemoryStore(MemoryIndexes):
         for id in ids:
             if id in vectors:
                 scored = (
-                    (cosine_similarity(vectors[id], vector), other)
-                    for other, vector in vectors.items()
+                    (_nearest_pair(vectors[id], passages), other)
+                    for other, passages in vectors.items()
                     if other != id
                 )
                 result[id] = [pair for pair in scored if pair[0] >= min_cosine]
         return result
+
+
+def _nearest_pair(passages: Vector, others: Vector) -> float:
+    return max(cosine_similarity(vector, other) for vector in passages for other in others)
