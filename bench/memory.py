@@ -20,10 +20,10 @@ from typing import Any
 
 import knowloom
 from bench.corpus import SPACE, GeneratedCorpus
-from bench.retrieval import CachedOnDisk
 from bench.timing import time_calls
-from knowloom.embedders.cache import CachedEmbedder
+from bench.vectors import open_embedder
 from knowloom.evaluation.questions import read_rows
+from knowloom.ports import Embedder
 
 DEPTHS = (5, 10, 25, 50)
 BUDGETS = (512, 1024, 2048)
@@ -48,7 +48,7 @@ def parse_turn(row: dict[str, Any]) -> knowloom.Turn:
     )
 
 
-def load(folder: Path, embedder: CachedOnDisk) -> tuple[knowloom.Engine, list[MemoryQuestion]]:
+def load(folder: Path, embedder: Embedder) -> tuple[knowloom.Engine, list[MemoryQuestion]]:
     """Load every conversation into its own workspace, session by session.
 
     Return the engine and the questions that have evidence.
@@ -63,14 +63,12 @@ def load(folder: Path, embedder: CachedOnDisk) -> tuple[knowloom.Engine, list[Me
             [parse_turn(row) for row in rows], conversation=session, embed=False
         )
         ids |= {row["id"]: turn.id for row, turn in zip(rows, turns, strict=True)}
-    embedder.warm("memory", [item.embeddable for item in kb.items()])
     kb.maintenance.embed()
     questions = [
         MemoryQuestion(row["text"], row["conv"], frozenset(ids[id] for id in row["gold"]))
         for _, row in read_rows(folder / "queries.jsonl")
         if row["gold"]
     ]
-    embedder.warm("memory-queries", [question.text for question in questions])
     return kb, questions
 
 
@@ -115,7 +113,7 @@ def measure_evidence(
 
 
 def measure_quality(arguments: argparse.Namespace) -> None:
-    kb, questions = load(arguments.data, CachedOnDisk(arguments.cache))
+    kb, questions = load(arguments.data, open_embedder(arguments.cache))
     questions = questions[: arguments.questions]
     turns = sum(info.items for info in kb.maintenance.stats().spaces)
     print(f"{turns:,} turns, {len(questions):,} questions", flush=True)
@@ -171,7 +169,7 @@ def measure_speed(arguments: argparse.Namespace) -> None:
 
 
 def measure_cache(_: argparse.Namespace) -> None:
-    embedder = CachedEmbedder(CachedOnDisk(None))
+    embedder = open_embedder(None)
     texts = ["How do I get a refund for a parcel that came too late?"]
     embedder.embed(texts)
     best = min(timeit.repeat(lambda: embedder.embed(texts), number=1000, repeat=20)) / 1000
