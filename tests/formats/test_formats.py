@@ -49,7 +49,7 @@ def expected(item: Item, form: Form) -> dict[str, Any]:
         "id": item.id,
         "type": "" if form is Form.POINTER else item.type,
         "title": item.title,
-        "text": item.text if whole else "",
+        "text": item.text if whole or (form is Form.EXCERPT and item.text.strip()) else "",
         "summary": item.summary if form is Form.SUMMARY or (whole and not item.text) else "",
         "properties": dict(item.properties) if whole else {},
         "tags": list(item.tags) if whole else [],

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from knowloom.errors import unknown_name
 from knowloom.formats import markdown, yaml
+from knowloom.formats.excerpts import ELLIPSIS, excerpt_runs, join_runs
 from knowloom.formats.fields import (
     LEADING_BLANK_LINES,
     LINE_BREAK,
@@ -24,8 +25,19 @@ from knowloom.formats.fields import (
     to_json_value,
     visible_properties,
 )
-from knowloom.model import LINK, Form, Hit
+from knowloom.model import LINK, Form, Hit, Passage
 from knowloom.text.normalisation import collapse_whitespace
+
+
+class BlockRenderer(Protocol):
+    """The function of a format that renders items."""
+
+    def __call__(self, hit: Hit, form: Form, passages: Sequence[Passage] = (), /) -> str:
+        """Return one item in one form.
+
+        `passages` are the ranges of an excerpt, sorted and disjoint; without any, it shows the
+        passage that matched best.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +51,7 @@ class Layout:
     closing: str  # the end of a section
     section_separator: str
     separator: str  # between two blocks
-    block: Callable[[Hit, Form], str]  # one item in one form
+    block: BlockRenderer
     final_newline: bool = False  # True if the last line break is part of a value
     # By section name, where it differs from `separator`.
     separators: Mapping[str, str] = field(default_factory=dict)
@@ -89,10 +101,10 @@ def _plain_section(name: str) -> str:
     return f"{section_title(name)}:\n"
 
 
-def _plain(hit: Hit, form: Form) -> str:
+def _plain(hit: Hit, form: Form, passages: Sequence[Passage] = ()) -> str:
     """Return a plain-text block, with the item's text indented.
 
-    Unindented lines are generated: the heading, the path and the properties. The heading begins
+    Unindented lines are generated: the heading, the paths and the properties. The heading begins
     with a bracketed type, or a title that ends in a colon would read as a section.
     """
     if hit.found_by == LINK:
@@ -102,30 +114,50 @@ def _plain(hit: Hit, form: Form) -> str:
     path = [f"via: {hit.via}"] if hit.via else []
     if form is Form.POINTER:
         return "\n".join([f"{heading} ({collapse_whitespace(item.id)})", *path]) + "\n"
-    text = item_body(item, form)
-    if not text.isprintable():  # most texts are one paragraph
-        text = LEADING_BLANK_LINES.sub("", LINE_BREAK.sub("\n", text))
-    lines = [line.rstrip() for line in text.split("\n")] if text else []
+    if form is Form.EXCERPT:
+        return "\n".join([heading, *path, *_plain_excerpt(hit, passages)]) + "\n"
     facts = [
         f"- {quote_name(key)}: {format_value(value)}"
         for key, value in visible_properties(item, form).items()
     ]
-    return "\n".join([heading, *path, *(line and f"  {line}" for line in lines), *facts]) + "\n"
+    return "\n".join([heading, *path, *_indent(item_body(item, form)), *facts]) + "\n"
 
 
-def _document(hit: Hit, form: Form) -> dict[str, Any]:
+def _indent(text: str) -> list[str]:
+    """Return the lines of a text, each after an indent."""
+    if not text.isprintable():  # most texts are one paragraph
+        text = LEADING_BLANK_LINES.sub("", LINE_BREAK.sub("\n", text))
+    lines = [line.rstrip() for line in text.split("\n")] if text else []
+    return [line and f"  {line}" for line in lines]
+
+
+def _plain_excerpt(hit: Hit, passages: Sequence[Passage]) -> list[str]:
+    """Return the lines of the ranges, with an ellipsis between two, and their headings."""
+    lines: list[str] = []
+    for number, run in enumerate(excerpt_runs(hit, passages)):
+        if number:
+            lines.append(f"  {ELLIPSIS}")
+        if run.headings:
+            lines.append(f"in: {run.headings}")
+        lines += _indent(run.text.rstrip())
+    return lines
+
+
+def _document(hit: Hit, form: Form, passages: Sequence[Passage]) -> dict[str, Any]:
     """Return the JSON and YAML fields of an item, exactly as stored, without empty ones."""
     item = hit.item
     if hit.found_by == LINK:
         relationship: dict[str, Any] = to_json_value(item.properties)
         return relationship
-    text = item.text if form is Form.WHOLE else ""
+    runs = excerpt_runs(hit, passages) if form is Form.EXCERPT else []
+    text = item.text if form is Form.WHOLE else join_runs(runs)
     has_summary = form is Form.SUMMARY or (form is Form.WHOLE and not text)
     fields = {
         "id": item.id,
         "type": item.type if form is not Form.POINTER else "",
         "title": item.title,
         "via": hit.via,
+        "headings": runs[0].headings if runs else "",
         "text": text,
         "summary": item.summary if has_summary else "",
         "properties": to_json_value(visible_properties(item, form)),
@@ -138,12 +170,12 @@ def _json_section(name: str) -> str:
     return f"{encode_json(name)}: [\n"
 
 
-def _json(hit: Hit, form: Form) -> str:
-    return encode_json(_document(hit, form))
+def _json(hit: Hit, form: Form, passages: Sequence[Passage] = ()) -> str:
+    return encode_json(_document(hit, form, passages))
 
 
-def _yaml(hit: Hit, form: Form) -> str:
-    return yaml.format_element(_document(hit, form), "")
+def _yaml(hit: Hit, form: Form, passages: Sequence[Passage] = ()) -> str:
+    return yaml.format_element(_document(hit, form, passages), "")
 
 
 FORMATS: dict[str, Layout] = {

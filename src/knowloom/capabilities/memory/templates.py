@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,7 +11,7 @@ from knowloom import codec, validation
 from knowloom.capabilities.memory.model import Remembered, SearchResult
 from knowloom.errors import Invalid, TemplateNotFound, unknown_name
 from knowloom.formats.layout import Layout
-from knowloom.model import Form, Hit, Key
+from knowloom.model import Form, Hit, Key, Passage
 
 MAX_PART_CHARACTERS = 100_000  # of a header, format, separator or footer
 _VARIABLE = re.compile(r"\{\{\s*(\w*)\s*\}\}")
@@ -126,7 +126,7 @@ def template_layout(
 ) -> Layout:
     """Return the template as a layout for packing, its text counted like any other."""
 
-    def block(hit: Hit, _: Form) -> str:
+    def block(hit: Hit, _form: Form, _passages: Sequence[Passage] = ()) -> str:
         return render_memory(template, results[hit.item.key], include_metadata)
 
     return Layout(
