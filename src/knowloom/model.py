@@ -11,7 +11,6 @@ from typing import Any
 
 Key = tuple[str, str]
 """(space, id), the key of an item. The same id in two spaces is two items."""
-
 EdgeKey = tuple[Key, Key, str]
 """(source, target, type), the key of an edge."""
 
@@ -19,13 +18,12 @@ RESERVED_PREFIX = "knowloom:"
 """The prefix of property names reserved for knowloom: they are neither searched nor shown."""
 SINCE = f"{RESERVED_PREFIX}since"
 """The property of an edge with the time, in ISO 8601, from which on it is known."""
+LINES = f"{RESERVED_PREFIX}lines"
+"""The property of an item that was cut from a file: its first and last line there."""
 AUTOMATIC = "knowloom"
 """The origin of automatic edges: those that knowloom computes and keeps up to date."""
 LINK = ("link",)
-"""`Hit.found_by` of a hit that is itself an edge between two others.
-
-It is shown as one line, with `from`, `type` and `to` as properties.
-"""
+"""`Hit.found_by` of an edge between two others, with `from`, `type` and `to` as properties."""
 
 
 class Kind(StrEnum):
@@ -183,9 +181,6 @@ class Filter:
             yield f"subject {item.subject!r} was not requested"
         if self.min_confidence > (item.confidence or 0.0):
             yield f"confidence {item.confidence or 0.0:g} is below {self.min_confidence:g}"
-        yield from self._time_reasons(item)
-
-    def _time_reasons(self, item: Item) -> Iterator[str]:
         if self.created_from and item.created_at and item.created_at < self.created_from:
             yield "was created before the requested dates"
         if self.created_to and item.created_at and item.created_at > self.created_to:
@@ -207,10 +202,7 @@ class IndexResult:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A part of an item's text, from `start` up to `end`, and the headings above it.
-
-    The last `inner` of the headings are written in the passage itself.
-    """
+    """A part of an item's text, and its headings; the last `inner` ones are written in it."""
 
     number: int
     start: int
@@ -256,10 +248,7 @@ class Hit:
 
     @property
     def relevance(self) -> float:
-        """The score of a walk if there is one, else the score.
-
-        The target of an edge is at most as relevant as the item that the path starts from.
-        """
+        """The score of a walk, else the score; of an edge's target at most that of the start."""
         if "walk" in self.signals:
             return self.signals["walk"]
         return self.score * self.signals.get("start", 1.0)
@@ -289,6 +278,7 @@ class Query:
     as_of: datetime | None = None  # excludes everything that became known or valid later
     vector: tuple[float, ...] = ()  # a ready query vector; empty: the engine embeds the text
     paths: bool = field(default=False, repr=False)  # True: show the paths to hits of the graph
+    citations: bool = field(default=False, repr=False)  # True: number blocks and list their sources
 
 
 class Form(StrEnum):
@@ -309,6 +299,19 @@ class Chosen:
     tokens: int
     text: str
     passages: tuple[Passage, ...] = ()  # of an excerpt, in the order of the text
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """The number and source of a block of the text; `passages` are the ranges of an excerpt."""
+
+    number: int
+    space: str
+    id: str
+    title: str
+    source: str  # such as "docs/install.md, lines 12-30 (Install > Linux)"
+    url: str = ""
+    passages: tuple[Passage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +374,7 @@ class Context:
     degraded: tuple[Problem, ...] = ()
     digest: str = ""
     stats: Stats = field(default_factory=Stats)
+    citations: tuple[Citation, ...] = ()  # in the order of the text, if requested
 
     def __str__(self) -> str:
         return self.text
