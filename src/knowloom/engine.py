@@ -11,25 +11,26 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, Self, Unpack
 
-from knowloom import agents, tokens
+from knowloom import agents, tokens, validation
 from knowloom.axioms.checker import Checked, check_spaces
 from knowloom.caching import Caching
 from knowloom.commit import Committer
 from knowloom.context import explain, paths
+from knowloom.context.item_pages import ItemPage
 from knowloom.context.pipeline import build_context
 from knowloom.embedding import EmbeddingService
-from knowloom.errors import Invalid
 from knowloom.history import History
 from knowloom.linking.linker import Linker
 from knowloom.linking.name_finders import FinderResolver
 from knowloom.loading import diff, provenance, readers
 from knowloom.loading.loader import Loader
 from knowloom.maintenance import Maintenance
-from knowloom.model import AUTOMATIC, Context, Edge, Filter, Hit, Item, Key
+from knowloom.model import Context, Edge, Filter, Hit, Item, Key
 from knowloom.options import (
     ContextArguments,
     ContextOptions,
     QueryOptions,
+    ReadArguments,
     SearchArguments,
     parse_search_options,
     validate_ids,
@@ -53,12 +54,6 @@ from knowloom.structuring import pipeline
 from knowloom.structuring.pipeline import IngestArguments, Ingested
 from knowloom.tiers import check_full, resolve_tier
 from knowloom.tracing import collect_timings, span
-from knowloom.validation import (
-    validate_edge_keys,
-    validate_iterable,
-    validate_names,
-    validate_time,
-)
 
 log = logging.getLogger(__name__)
 
@@ -130,16 +125,14 @@ class Engine:
         `expected` maps keys to versions (see `history.version`) that must still be stored, "" for
         items that must not exist; else Conflict is raised.
         """
-        candidates = [items] if isinstance(items, Item) else validate_iterable("items", items)
+        values = [items] if isinstance(items, Item) else items
+        candidates = validation.validate_iterable("items", values)
         new = [self._scanner.validate_item(item) for item in candidates]
-        links = validate_iterable("edges", edges)
+        links = validation.validate_iterable("edges", edges)
         new_edges = [self._scanner.validate_edge(edge) for edge in links]
         diff.reject_duplicates(new, new_edges)
         ready = self._embedding.validate_vectors(new, vectors)
-        dangling = diff.find_dangling_edges(new_edges, {item.key for item in new}, self._stores)
-        for number, reason in dangling.items():
-            edge = new_edges[number]
-            raise Invalid(f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r}: {reason}")
+        diff.reject_dangling(new_edges, {item.key for item in new}, self._stores)
         report = self._commits.write(new, new_edges, expected)
         self._embedding.put_vectors(ready)
         spaces = {item.space for item in new}
@@ -200,7 +193,7 @@ class Engine:
         dry_run=False.
         """
         records = self._records if isinstance(record_dir, EllipsisType) else record_dir
-        at = validate_time("now", self.reader.now() if now is None else now)
+        at = validation.validate_time("now", self.reader.now() if now is None else now)
         request = pipeline.build_request(text, space, entity, records, at, options)
         return pipeline.ingest(request, llm, self._knowledge(embed, progress), progress)
 
@@ -225,13 +218,8 @@ class Engine:
 
         An automatic edge would be added again: to forbid it, add the same edge with weight 0.
         """
-        existing = self._stores.graph.get_edges(validate_edge_keys(edges))
-        for edge in existing:
-            if edge.origin == AUTOMATIC:
-                raise Invalid(
-                    f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r} is automatic and would "
-                    "come back: to forbid it, add it with weight 0"
-                )
+        existing = self._stores.graph.get_edges(validation.validate_edge_keys(edges))
+        diff.reject_automatic(existing)
         keys = tuple(edge.key for edge in existing)
         self._commits.apply(Batch(self.reader.now(), deleted_edges=keys))
         self._commits.catch_up(sorted({edge.space for edge in existing}), embed=False)
@@ -255,6 +243,16 @@ class Engine:
         self.reader.resolve_spaces([space])
         return self._stores.items.get([(space, id) for id in validate_ids(ids)])
 
+    def read(
+        self, id: str, *, space: str | Sequence[str] | None = None, **options: Unpack[ReadArguments]
+    ) -> ItemPage:
+        """Return a page of an item's text; `page.next` is the number of the next one.
+
+        The item must be in exactly one of the spaces (None: of all). Pages consist of whole
+        passages within `max_tokens`; `passage` opens the page of a passage, such as a hit's.
+        """
+        return self.reader.read(id, space=space, **options)
+
     def items(
         self,
         spaces: Sequence[str] | None = None,
@@ -269,7 +267,7 @@ class Engine:
         `limit` and `after`, the key of the last item seen, give one page.
         """
         names = tuple(self.reader.resolve_spaces(spaces))
-        matching = Filter(names, validate_kinds(kinds), validate_names("types", types))
+        matching = Filter(names, validate_kinds(kinds), validation.validate_names("types", types))
         return self.reader.iterate_items(matching, validate_limit(limit), after)
 
     def edges(

@@ -173,6 +173,15 @@ class SearchArguments(TypedDict, total=False):
     tier: TierArgument
 
 
+class ReadArguments(TypedDict, total=False):
+    """Keyword arguments of `read`."""
+
+    page: int  # 1 is the first and the default
+    max_tokens: int | None  # of a page; 2000 by default, None for the whole text
+    passage: int | None  # open the page where this passage begins
+    model: str  # whose tokens are counted; gpt-4 by default
+
+
 CONTEXT_OPTIONS = tuple(field.name for field in fields(ContextOptions))
 SEARCH_OPTIONS = tuple(field.name for field in fields(SearchOptions))
 
@@ -197,8 +206,8 @@ def validate_limit(limit: int | None) -> int | None:
     return None if limit is None else validate_int("limit", limit, 1, MAX_LIMIT)
 
 
-def validate_budget(value: object) -> int | None:
-    return None if value is None else validate_int("max_tokens", value, 0, 100_000_000)
+def validate_budget(value: object, minimum: int = 0) -> int | None:
+    return None if value is None else validate_int("max_tokens", value, minimum, 100_000_000)
 
 
 def earliest(*times: datetime | None) -> datetime | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from difflib import get_close_matches
 
+from knowloom import tokens
+from knowloom.context.item_pages import ItemPage, minimum_budget, paginate
 from knowloom.embedding import EmbeddingService
-from knowloom.errors import NotFound
+from knowloom.errors import Invalid, NotFound
 from knowloom.formats.layout import get_layout
 from knowloom.model import Edge, Filter, Item, Key, Query
 from knowloom.options import QueryOptions, validate_budget
@@ -18,6 +21,7 @@ from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.validation import (
     PROVENANCE_SPACE,
     validate_bool,
+    validate_int,
     validate_name,
     validate_names,
     validate_query,
@@ -27,6 +31,9 @@ from knowloom.validation import (
 
 DEFAULTS = QueryOptions()
 PAGE = 1000  # items or edges read at a time
+SUGGESTIONS = 3  # ids in the error about an unknown one
+COMPARED_ITEMS = 200  # items read for each place where a similar id may be
+MAX_COMPARED = 100  # characters of ids that are compared
 
 
 class Reader:
@@ -103,6 +110,56 @@ class Reader:
             if limit is not None:
                 return
             after = page[-1]
+
+    def read(
+        self,
+        id: str,
+        *,
+        space: str | Sequence[str] | None = None,
+        page: int = 1,
+        max_tokens: int | None = 2000,
+        passage: int | None = None,
+        model: str = "gpt-4",
+    ) -> ItemPage:
+        """Return a page of an item; see `Engine.read`."""
+        validate_int("page", page, 1)
+        if passage is not None and page != 1:
+            raise Invalid(f"page and passage exclude each other, got page={page!r}")
+        validate_budget(max_tokens, 1)
+        counter = tokens.get_counter(model)
+        with self.snapshot() as stores:
+            item = self._find_item(validate_name("id", id), space)
+            size = stores.words.passage_size()
+        pages = paginate(item, size, counter, validate_budget(max_tokens, minimum_budget(item)))
+        if passage is not None:
+            validate_int("passage", passage, 0, len(pages.passages) - 1)
+            return pages.build_page(pages.find_page(passage))
+        return pages.build_page(validate_int("page", page, 1, len(pages.ranges)))
+
+    def _find_item(self, id: str, space: str | Sequence[str] | None) -> Item:
+        """Return the item with this id; it must be in exactly one of the spaces."""
+        spaces = self.resolve_spaces([space] if isinstance(space, str) else space)
+        items = self._stores.items.get([(name, id) for name in spaces])
+        places = ", ".join(repr(item.space) for item in items)
+        if len(items) > 1:
+            raise Invalid(f"item {id!r} exists in the spaces {places}: pass one of them as space")
+        if not items:
+            where = f"space {spaces[0]!r}" if len(spaces) == 1 else f"{len(spaces)} spaces"
+            similar = ", ".join(map(repr, self._similar_ids(id, spaces))) or "none"
+            raise NotFound(f"no item {id!r} in {where}; similar: {similar}")
+        return items[0]
+
+    def _similar_ids(self, id: str, spaces: Sequence[str]) -> list[str]:
+        """Return ids of similar spelling among the first ones and those near the id."""
+        prefixes = ("", id[:2], id[: len(id) // 2])
+        candidates = {
+            item.id
+            for space in spaces[:SUGGESTIONS]
+            for prefix in prefixes
+            for item in self._stores.items.find(Filter((space,)), COMPARED_ITEMS, (space, prefix))
+            if len(item.id) <= MAX_COMPARED
+        }
+        return get_close_matches(id[:MAX_COMPARED], sorted(candidates), SUGGESTIONS)
 
     def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
         """Embed and cache texts in one batch; empty without an embedder."""

@@ -52,7 +52,8 @@ def cli() -> None:
 COMMANDS: tuple[click.Command, ...] = (
     *(knowledge.load, knowledge.add),
     *(query.search, query.context, query.explain),
-    *(knowledge.get, maintenance.stats, maintenance.verify, knowledge.export, knowledge.delete),
+    *(knowledge.get, knowledge.read, knowledge.export, knowledge.delete),
+    *(maintenance.stats, maintenance.verify),
     *(maintenance.embed, maintenance.reindex, query.recipes),
     *(assemble.assemble, check_answer.check_answer, agents.agents, graph.graph),
     *(axioms.axioms, axioms.check, ingest.ingest, ingest.replay),

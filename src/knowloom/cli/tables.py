@@ -18,18 +18,22 @@ from knowloom.cli.console import (
     hidden_rows,
     id_column,
     number_column,
+    replace_control,
     safe_text,
     share_bar,
     single_line,
 )
+from knowloom.context.item_pages import ItemPage
 from knowloom.maintenance import Statistics
 from knowloom.model import AUTOMATIC, Edge, Hit, Item
 from knowloom.recipes import FIT_BUDGET, Recipe
 from knowloom.report import Report, Skipped
+from knowloom.text.passages import heading_path
 from knowloom.wire.contexts import INDEX_LABELS, format_score
 from knowloom.wire.knowledge import item_to_json
 
 SCORE_WIDTH = 6  # characters of a score's bar
+SNIPPET = 100  # characters of a passage below the title of a hit
 
 
 def render_report(report: Report) -> RenderableType:
@@ -72,11 +76,22 @@ def render_hits(hits: Sequence[Hit]) -> RenderableType:
             _render_score(hit.score),
             *([single_line(item.space)] if has_spaces else []),
             Text(item.id),
-            *(single_line(item.type), single_line(item.title)),
+            *(single_line(item.type), _render_title(hit)),
             INDEX_LABELS.get(hit.match_source, hit.match_source),
             *numbers,
         )
     return table
+
+
+def _render_title(hit: Hit) -> Text:
+    """Return the title; of a long item also the headings or the start of the matched passage."""
+    title = single_line(hit.item.title)
+    if not hit.passages:
+        return title
+    passage = hit.passage
+    start = hit.item.text[passage.start : min(passage.end, passage.start + SNIPPET)]
+    place = " > ".join(heading_path(hit.item, passage)) or start
+    return Text("\n").join((title, single_line(place))) if title else single_line(place)
 
 
 def _render_score(score: float) -> Text:
@@ -95,6 +110,34 @@ def render_item(item: Item) -> RenderableType:
         grid.add_row(Text(name, style="dim"), shown)
     heading = Rule(single_line(item.name), align="left", style="dim")
     return Group(heading, grid, *([Padding(safe_text(text), (1, 0))] if text else []))
+
+
+def render_page_head(page: ItemPage) -> list[RenderableType]:
+    """Render the name of an item, the headings above a page and the fields of the first one."""
+    grid = Table.grid("", Column(overflow="fold"), padding=(0, 2))
+    headings = " > ".join(page.headings)
+    fields = {
+        "id": f"{page.space}/{page.id}",
+        "type": page.type,
+        "source": page.source,
+        "tags": ", ".join(page.tags),
+        "summary": page.summary,
+        **page.properties,
+        "section": headings,
+        "note": page.note,
+    }
+    for name, value in fields.items():
+        if value not in (None, ""):
+            shown = value if isinstance(value, str) else codec.to_json(value)
+            grid.add_row(Text(replace_control(name), style="dim"), safe_text(shown))
+    return [Rule(single_line(page.title or page.id), align="left", style="dim"), grid, ""]
+
+
+def render_page_end(page: ItemPage, command: str) -> Text:
+    """Return a line with the place of a page and the command that shows the next one."""
+    place = f"\npage {page.page} of {page.pages}, {page.tokens:,} tokens"
+    following = f"; next: {replace_control(command)}" if command else ""
+    return Text(f"{place}{following}", style="dim", no_wrap=True, overflow="ignore")
 
 
 def render_links(edges: Sequence[Edge]) -> RenderableType:

@@ -24,9 +24,10 @@ from knowloom.client.requests import (
 )
 from knowloom.client.transport import Transport
 from knowloom.client.upload import UploadSource, locate_skipped
+from knowloom.context.item_pages import ItemPage
 from knowloom.errors import NotFound
 from knowloom.model import Context, Edge, Hit, Item, Key
-from knowloom.options import ContextArguments, SearchArguments
+from knowloom.options import ContextArguments, ReadArguments, SearchArguments
 from knowloom.ports import Progress
 from knowloom.report import Report
 from knowloom.wire import JsonObject
@@ -36,6 +37,7 @@ from knowloom.wire.knowledge import (
     edge_to_json,
     item_from_json,
     item_to_json,
+    page_from_json,
     report_from_json,
 )
 
@@ -149,6 +151,19 @@ class Client(RemoteCapabilities):
         """Return the items in the order of the ids; unknown ids are left out."""
         body = {"space": space, "ids": encode_ids(ids)}
         return self._transport.read("/api/items", body, _items_from_json)
+
+    def read(
+        self, id: str, *, space: str | Sequence[str] | None = None, **options: Unpack[ReadArguments]
+    ) -> ItemPage:
+        """Return a page of an item's text; see `Engine.read`.
+
+        None looks in all spaces that the key may read.
+        """
+        spaces = [space] if isinstance(space, str) else space
+        body: JsonObject = {"id": validation.validate_name("id", id), **options}
+        if spaces is not None:
+            body["spaces"] = encode_names("spaces", spaces)
+        return self._transport.read("/api/read", body, page_from_json)
 
     def items(
         self,

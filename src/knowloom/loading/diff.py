@@ -8,7 +8,7 @@ from datetime import datetime
 
 from knowloom import codec
 from knowloom.errors import Invalid
-from knowloom.model import Edge, Item, Key
+from knowloom.model import AUTOMATIC, LINES, Edge, Item, Key
 from knowloom.ports import Stores
 from knowloom.report import Report
 from knowloom.validation import find_duplicates
@@ -37,10 +37,18 @@ def _with_times(item: Item, before: Item | None, now: datetime) -> Item:
         created_at=item.created_at or before.created_at,
         updated_at=item.updated_at or before.updated_at,
     )
-    is_changed = codec.content_fingerprint(stamped) != codec.content_fingerprint(before)
+    is_changed = _fingerprint_content(stamped) != _fingerprint_content(before)
     if is_changed and item.updated_at is None:
         return replace(stamped, updated_at=now)
     return stamped
+
+
+def _fingerprint_content(item: Item) -> int:
+    """Return the fingerprint without the lines in the file: text that moved is not changed."""
+    if LINES in item.properties:
+        others = {name: value for name, value in item.properties.items() if name != LINES}
+        item = replace(item, properties=others)
+    return codec.content_fingerprint(item)
 
 
 def find_changed_edges(edges: Sequence[Edge], stores: Stores) -> list[Edge]:
@@ -88,3 +96,23 @@ def reject_duplicates(items: Sequence[Item], edges: Sequence[Edge]) -> None:
         raise Invalid(f"duplicate ids in one write: {duplicates[:3]}")
     if duplicates := find_duplicates(edge.key for edge in edges):
         raise Invalid(f"duplicate edges in one write: {duplicates[:3]}")
+
+
+def reject_dangling(edges: Sequence[Edge], incoming: set[Key], stores: Stores) -> None:
+    """Raise Invalid for an edge whose ends are neither stored nor `incoming`."""
+    for number, reason in find_dangling_edges(edges, incoming, stores).items():
+        raise Invalid(f"{_describe(edges[number])}: {reason}")
+
+
+def reject_automatic(edges: Sequence[Edge]) -> None:
+    """Raise Invalid for an automatic edge that is to be deleted."""
+    for edge in edges:
+        if edge.origin == AUTOMATIC:
+            raise Invalid(
+                f"{_describe(edge)} is automatic and would come back: to forbid it, add it with "
+                "weight 0"
+            )
+
+
+def _describe(edge: Edge) -> str:
+    return f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r}"

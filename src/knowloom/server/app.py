@@ -33,6 +33,7 @@ from knowloom.server.routes import (
     knowledge,
     memory,
     operations,
+    pages,
     provide,
     query,
 )
@@ -56,6 +57,7 @@ FAMILIES = (
     assemble,
     check_answer,
     knowledge,
+    pages,
     client_api,
     history,
     memory,

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from knowloom import codec
 from knowloom.history import Rollback, State, Step
-from knowloom.model import Edge, Item
+from knowloom.model import Edge, Item, Kind
 from knowloom.ports import SpaceInfo
 from knowloom.report import Report, Skipped
 from knowloom.wire import JsonObject
 
 if TYPE_CHECKING:
+    from knowloom.context.item_pages import ItemPage
     from knowloom.errors import KnowloomError
     from knowloom.maintenance import Statistics
     from knowloom.structuring.pipeline import Ingested
@@ -45,6 +46,51 @@ def item_from_json(row: JsonObject) -> Item:
 
 def items_to_json(items: Sequence[Item], missing: Sequence[str]) -> JsonObject:
     return {"items": [item_to_json(item) for item in items], "missing": list(missing)}
+
+
+def page_to_json(page: ItemPage) -> JsonObject:
+    """Return a page of an item; summary, tags and properties only if the page has them."""
+    fields = {"summary": page.summary, "tags": list(page.tags), "properties": page.properties}
+    return {
+        "id": int(page.id) if page.numbered else page.id,
+        "space": page.space,
+        "kind": page.kind.value,
+        "type": page.type,
+        "title": page.title,
+        "source": page.source,
+        "page": page.page,
+        "pages": page.pages,
+        "next": page.next,
+        "tokens": page.tokens,
+        "start": page.start,
+        "end": page.end,
+        "headings": list(page.headings),
+        "passages": list(page.passages),
+        "is_cut": page.is_cut,
+        "note": page.note,
+        **{name: value for name, value in fields.items() if value},
+        "text": page.text,
+    }
+
+
+def page_from_json(row: JsonObject) -> ItemPage:
+    # Imported here because the command line loads this module at startup, without the engine.
+    from knowloom.context.item_pages import ItemPage
+
+    names = ("space", "type", "title", "source", "text", "tokens", "page", "pages", "start", "end")
+    return ItemPage(
+        **{name: row[name] for name in names},
+        id=str(row["id"]),
+        kind=Kind(row["kind"]),
+        headings=tuple(row["headings"]),
+        passages=tuple(row["passages"]),
+        is_cut=row["is_cut"],
+        note=row["note"],
+        summary=row.get("summary", ""),
+        tags=tuple(row.get("tags", ())),
+        properties=row.get("properties", {}),
+        numbered=isinstance(row["id"], int),
+    )
 
 
 def edge_to_json(edge: Edge) -> JsonObject:

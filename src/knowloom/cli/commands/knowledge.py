@@ -1,9 +1,10 @@
-"""The commands `knowloom load`, `add`, `get`, `delete` and `export`."""
+"""The commands `knowloom load`, `add`, `get`, `read`, `delete` and `export`."""
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict, Unpack
 
@@ -13,19 +14,29 @@ from knowloom import codec
 from knowloom.cli.options import (
     KINDS,
     examples,
+    max_tokens_option,
+    model_option,
     no_vectors_option,
     optional_spaces,
     parse_property,
     repeated,
     space_option,
 )
-from knowloom.cli.session import Command, Session
+from knowloom.cli.session import Command, Session, token_warnings
 from knowloom.cli.streams import open_output, read_stdin
 from knowloom.wire import JsonObject
-from knowloom.wire.knowledge import edge_to_json, item_to_json, items_to_json, report_to_json
+from knowloom.wire.knowledge import (
+    edge_to_json,
+    item_to_json,
+    items_to_json,
+    page_to_json,
+    report_to_json,
+)
 
 if TYPE_CHECKING:
+    from knowloom.context.item_pages import ItemPage
     from knowloom.engine import Engine
+    from knowloom.options import ReadArguments
     from knowloom.ports import Progress
     from knowloom.report import Report
 
@@ -191,6 +202,59 @@ def get(session: Session, ids: Sequence[str], space: str) -> None:
         lambda tables: [tables.render_item(item) for item in items],
     )
     sys.exit(0 if items else 1)
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "knowloom read process-a-refund --space support",
+        "knowloom read process-a-refund --space support --max-tokens 200 --page 2",
+    ),
+)
+@click.argument("id", metavar="ID")
+@repeated("--space", "spaces", "S", "Space to look in. Default: all.")
+@click.option("--page", type=int, metavar="N", help="Page to show. Default: 1.")
+@click.option(
+    "--passage", type=int, metavar="N", help="Show the page where this passage begins, from 0."
+)
+@max_tokens_option("the setting, else 2000", "Token budget of a page; none for no limit.")
+@model_option
+@click.pass_obj
+def read(
+    session: Session,
+    /,
+    id: str,
+    spaces: Sequence[str] | None = None,
+    **options: Unpack[ReadArguments],
+) -> None:
+    """Show an item page by page.
+
+    Pages end between passages, and together they have the whole text of the item.
+    """
+    arguments = session.with_defaults(options, "max_tokens", "model")
+    with session.open(needs_embedder=False) as kb:
+        page = kb.read(id, space=spaces, **arguments)
+    session.warn(*token_warnings(arguments))
+    if session.as_json:
+        session.write_json(page_to_json(page))
+        return
+    from knowloom.cli import tables
+
+    session.print(*tables.render_page_head(page))
+    if page.text:
+        session.write_text(page.text.strip("\n") + "\n")
+    session.print(tables.render_page_end(page, _next_command(session, page, options)))
+
+
+def _next_command(session: Session, page: ItemPage, options: Mapping[str, Any]) -> str:
+    """Return the command that shows the next page, "" on the last one."""
+    if page.next is None:
+        return ""
+    values = {"db": session.db, "space": page.space, "page": page.next}
+    values |= {"max-tokens": options.get("max_tokens"), "model": options.get("model")}
+    flags = [part for name, value in values.items() if value for part in (f"--{name}", str(value))]
+    guard = ["--"] if page.id.startswith("-") else []
+    return shlex.join(["knowloom", "read", *flags, *guard, page.id])
 
 
 @click.command(

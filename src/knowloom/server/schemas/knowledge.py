@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from knowloom.server.schemas.fields import (
     BulkLimit,
@@ -12,6 +12,7 @@ from knowloom.server.schemas.fields import (
     Fraction,
     Id,
     Label,
+    Model,
     Name,
     Names,
     RequestModel,
@@ -22,6 +23,14 @@ from knowloom.server.schemas.fields import (
     Version,
     examples,
 )
+
+PageNumber = Annotated[int, Field(ge=1)]
+PageTokens = Annotated[
+    int, Field(ge=1, le=10_000_000, description="Token budget of a page; more for long items")
+]
+PassageNumber = Annotated[
+    int, Field(ge=0, description="Open the page where this passage begins, instead of `page`")
+]
 
 
 class ItemBody(RequestModel):
@@ -127,6 +136,44 @@ class LayersRequest(RequestModel):
     pieces: Annotated[list[Any], Field(max_length=10_000)] = Field([])
     graph: Annotated[dict[str, Any], Field(description="`nodes` and `edges`")] = Field({})
     embed: Embed = True
+
+
+class ReadRequest(RequestModel):
+    """A page of an item. Without spaces it is looked up in all that the key may read."""
+
+    model_config = examples({"id": "process-a-refund", "spaces": ["support"], "max_tokens": 500})
+
+    id: Id
+    spaces: Names | None = None
+    page: PageNumber = 1
+    max_tokens: PageTokens | None = 2000
+    passage: PassageNumber | None = None
+    model: Model = "gpt-4"
+
+
+class PageResponse(BaseModel):
+    """A page of an item. Summary, tags and properties are on the first page."""
+
+    id: Id
+    space: str
+    kind: str
+    type: str
+    title: str
+    source: str | None
+    page: int
+    pages: int
+    next: Annotated[int | None, Field(description="The next page; null on the last one")]
+    tokens: int
+    start: Annotated[int, Field(description="Offset of `text` in the text of the item")]
+    end: int
+    headings: Annotated[list[str], Field(description="Headings above the page, outermost first")]
+    passages: Annotated[list[int], Field(description="Passages shown, at least in part")]
+    is_cut: Annotated[bool, Field(description="Begins or ends inside a passage")]
+    note: Annotated[str, Field(description="What was left out because it does not fit")]
+    summary: str = ""
+    tags: list[str] = Field([])
+    properties: dict[str, Any] = Field({})
+    text: str
 
 
 class HistoryRequest(RequestModel):
