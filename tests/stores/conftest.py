@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from knowloom.stores.sqlite import postings, rows, search, space_view, vector_search, writer
+from knowloom.stores.sqlite import postings, rows, search, space_view, vector_search
 from knowloom.stores.sqlite.store import SqliteStore
+from knowloom.stores.sqlite.writing import writer
 from sqlite_files import temporary_folder
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Protocol
 
 from knowloom import codec
+from knowloom.errors import Conflict
 from knowloom.model import Edge, EdgeKey, Filter, IndexResult, Item, Key, Kind
 from knowloom.ports import (
     Batch,
@@ -213,6 +214,20 @@ class CompositeStore:
 
     # text and vectors
 
+    def passage_size(self) -> int:
+        words, vectors = self._words.passage_size(), self._vectors.passage_size()
+        if words != vectors:
+            raise Conflict(
+                f"the words are of passages of {words} characters, the vectors of {vectors}: "
+                f"run reindex with passage_size={words} or {vectors}",
+                "reindex_required",
+            )
+        return words
+
+    def resegment(self, passage_size: int) -> None:
+        for index in {id(store): store for store in (self._words, self._vectors)}.values():
+            index.resegment(passage_size)
+
     def rebuild_words(self, items: Iterable[Item]) -> None:
         self._words.rebuild_words(item for item in items if not self._is_metadata(item))
 
@@ -220,6 +235,11 @@ class CompositeStore:
         self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()
     ) -> IndexResult:
         return self._words.search_text(text, only, limit, also)
+
+    def score_text_passages(
+        self, text: str, only: Filter, keys: Sequence[Key]
+    ) -> dict[Key, tuple[float, ...]]:
+        return self._words.score_text_passages(text, only, keys)
 
     def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
         self._vectors.put_vectors(vectors, fingerprint)
@@ -244,6 +264,11 @@ class CompositeStore:
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         return self._vectors.score_vectors(vector, keys)
+
+    def score_vector_passages(
+        self, vector: Vector, keys: Sequence[Key]
+    ) -> dict[Key, tuple[float, ...]]:
+        return self._vectors.score_vector_passages(vector, keys)
 
     # graph
 

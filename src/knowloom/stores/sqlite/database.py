@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 
 from knowloom.errors import Corrupt, Invalid, Unavailable
+from knowloom.stores.sqlite.writing import segmentation
 from knowloom.text import words
 
 APPLICATION_ID = 0x4B4E4C4D  # "KNLM"
@@ -94,8 +95,12 @@ MIGRATIONS = (
     CREATE TABLE name_labels(
         space INTEGER, id TEXT, labels TEXT NOT NULL, PRIMARY KEY(space, id));
     """,
+    # From here on an item has a slot for each of its passages, and its row is that of the first.
+    "INSERT INTO meta VALUES ('segmenter', '')",
 )
 VERSION = len(MIGRATIONS)
+# Functions that convert the data after the migration to a schema version.
+CONVERSIONS = {2: segmentation.cut_items}
 
 
 def connect(path: str, cache_kb: int) -> apsw.Connection:
@@ -171,8 +176,10 @@ def migrate(connection: apsw.Connection, path: str) -> None:
         )
     with write_transaction(connection):
         version = connection.pragma("user_version")  # another process may have migrated it
-        for script in MIGRATIONS[version:]:
+        for number, script in enumerate(MIGRATIONS[version:], version + 1):
             connection.execute(script)
+            if number in CONVERSIONS:
+                CONVERSIONS[number](connection)
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={VERSION}")
 

@@ -11,8 +11,9 @@ import apsw
 import numpy as np
 import numpy.typing as npt
 
+from knowloom.stores.sqlite.passage_slots import SlotArray
 from knowloom.stores.sqlite.rows import SLOT_BITS
-from knowloom.stores.sqlite.space_view import BLOCK, SlotArray, SpaceView
+from knowloom.stores.sqlite.space_view import BLOCK, SpaceView
 from knowloom.text import words
 
 DELTA_LIMIT = 1024  # items outside the postings: loading them costs a new process about 10 ms
@@ -28,7 +29,7 @@ def score_all(
     Scores are to be divided by the maximum; only a few of them are ever used.
     """
     terms = list(dict.fromkeys(words.extract_terms(text)))
-    documents = sum(view.items for view in views)
+    documents = sum(view.documents for view in views)
     length = sum(view.length for view in views)
     result = [np.zeros(view.next_slot) for view in views]
     if not terms or not documents or not length:
@@ -56,7 +57,7 @@ def score_slots(
 ) -> list[Scores]:
     """Return the final scores at these slots of each view, the same numbers as `score_all`."""
     terms = list(dict.fromkeys(words.extract_terms(text)))
-    documents = sum(view.items for view in views)
+    documents = sum(view.documents for view in views)
     length = sum(view.length for view in views)
     result = [np.zeros(len(some)) for some in slots]
     if not terms or not documents or not length:

@@ -29,7 +29,7 @@ RECORD = np.dtype(
         ("live", "u1"),
         ("kind", "u1"),
         ("vector", "u1"),
-        ("spare", "u1"),
+        ("continuation", "u1"),  # 1: the slot of a passage after the first
         ("length", "<u4"),
         ("confidence", "<f8"),
         ("created", "<i8"),
@@ -55,14 +55,14 @@ def to_microseconds(time: datetime) -> int:
 
 
 def item_record(
-    item: Item, length: int, has_vector: bool
+    item: Item, length: int, has_vector: bool, is_continuation: bool = False
 ) -> tuple[int, int, int, int, int, float, int, int, int]:
-    """Return the fixed-size part of an item, in the order of RECORD."""
+    """Return the record of a passage of this length, in the order of RECORD."""
     return (
         1,
         KINDS.index(item.kind),
         int(has_vector),
-        0,
+        int(is_continuation),
         length,
         0.0 if item.confidence is None else item.confidence,
         to_microseconds(item.created_at) if item.created_at else 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import apsw
 import numpy as np
@@ -15,8 +16,14 @@ from knowloom.ports import Vector
 from knowloom.stores.sqlite import postings, top_k, vector_search
 from knowloom.stores.sqlite.connections import ReadConnection
 from knowloom.stores.sqlite.id_cache import NO_SLOT
+from knowloom.stores.sqlite.passage_slots import (
+    Mask,
+    SlotArray,
+    check_segmenter,
+    read_segmenter,
+)
 from knowloom.stores.sqlite.rows import filter_term, item_from_body, locate_damage
-from knowloom.stores.sqlite.space_view import Mask, SpaceView
+from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.text import words as analyser
 
 # A filter that allows fewer items than this is answered by sorting their ids, a wider one by
@@ -41,6 +48,7 @@ def _find_in_space(
 ) -> list[Item]:
     slots = _slots_by_subject(reader, view, only) if only.subjects else None
     mask = view.mask(reader.connection, only) if slots is None else None
+    mask = None if mask is None else view.heads_in(mask)
     if mask is not None and (allowed := int(np.count_nonzero(mask))) < SMALL_RESULT:
         if allowed >= SORTS_PER_SCAN:
             max_scanned = allowed // SORTS_PER_SCAN
@@ -111,7 +119,7 @@ def _slots_by_subject(reader: ReadConnection, view: SpaceView, only: Filter) -> 
 def search_text(
     reader: ReadConnection, text: str, only: Filter, limit: int, also: Sequence[Key]
 ) -> IndexResult:
-    _check_analyser(reader)
+    _check_index(reader)
     views = reader.views(only.spaces)
     if not limit:
         return IndexResult(others=_score_keys(reader, views, text, only, also))
@@ -121,6 +129,8 @@ def search_text(
         mask = view.mask(reader.connection, only)
         if mask is not None:
             score *= mask
+        if view.passages is not None:
+            view.passages.fold(score)
         slots, values, matching = top_k.k_largest(score, limit, maximum)
         considered += matching
         ids = view.ids(reader.connection, slots)
@@ -147,16 +157,69 @@ def _score_keys(
         if mask is not None:
             by_slot = {slot: key for slot, key in by_slot.items() if mask[slot]}
         allowed.append(by_slot)
-    slots = [np.fromiter(by_slot, np.intp, len(by_slot)) for by_slot in allowed]
+    expanded = [
+        view.expand(_heads(by_slot)) for view, by_slot in zip(views.values(), allowed, strict=True)
+    ]
+    slots = [some for some, _ in expanded]
     scores = postings.score_slots(reader.connection, list(views.values()), text, slots)
     result: dict[Key, float] = {}
-    for by_slot, score in zip(allowed, scores, strict=True):
-        scored = zip(by_slot.values(), score.tolist(), round_scores(score), strict=True)
-        result.update({key: value for key, exact, value in scored if exact})
+    for by_slot, score, (_, firsts) in zip(allowed, scores, expanded, strict=True):
+        if len(by_slot):
+            best = np.maximum.reduceat(score, firsts)
+            scored = zip(by_slot.values(), best.tolist(), round_scores(best), strict=True)
+            result.update({key: value for key, exact, value in scored if exact})
     return {key: result[key] for key in keys if key in result}
 
 
-def _check_analyser(reader: ReadConnection) -> None:
+def score_text_passages(
+    reader: ReadConnection, text: str, only: Filter, keys: Sequence[Key]
+) -> dict[Key, tuple[float, ...]]:
+    _check_index(reader)
+    views = reader.views(only.spaces)
+    long: dict[str, dict[int, Key]] = {}
+    for name, view in views.items():
+        mask = view.mask(reader.connection, only)
+        by_slot = _long_items(reader, name, view, keys)
+        long[name] = {slot: key for slot, key in by_slot.items() if mask is None or mask[slot]}
+    if not any(long.values()):
+        return {}
+    expanded = [views[name].expand(_heads(by_slot)) for name, by_slot in long.items()]
+    slots = [some for some, _ in expanded]
+    scores = postings.score_slots(reader.connection, list(views.values()), text, slots)
+    result: dict[Key, tuple[float, ...]] = {}
+    for by_slot, score, (_, firsts) in zip(long.values(), scores, expanded, strict=True):
+        result |= _split_scores(by_slot, round_scores(score), firsts)
+    return {key: result[key] for key in keys if key in result}
+
+
+def _heads(by_slot: Mapping[int, Key]) -> SlotArray:
+    return np.fromiter(by_slot, np.intp, len(by_slot))
+
+
+def _long_items(
+    reader: ReadConnection, name: str, view: SpaceView, keys: Sequence[Key]
+) -> dict[int, Key]:
+    """Return the keys of stored items with several passages, by head."""
+    if view.passages is None:
+        return {}
+    by_slot = keys_by_slot(reader, name, view, keys)
+    return {slot: key for slot, key in by_slot.items() if view.passages.has_several(slot)}
+
+
+def _split_scores(
+    by_slot: Mapping[int, Key], scores: Sequence[float], firsts: SlotArray
+) -> dict[Key, tuple[float, ...]]:
+    """Return the scores of each item; `firsts` has the position of its first one."""
+    bounds = [*firsts.tolist(), len(scores)]
+    return {
+        key: tuple(scores[start:end])
+        for key, (start, end) in zip(by_slot.values(), pairwise(bounds), strict=True)
+    }
+
+
+def _check_index(reader: ReadConnection) -> None:
+    """Raise Conflict if another analyser or segmenter made the text index."""
+    _check_segmenter(reader)
     query = "SELECT value FROM meta WHERE key = 'analyser'"
     ((stored,),) = reader.cached("analyser", lambda connection: list(connection.execute(query)))
     if stored != analyser.ANALYSER:
@@ -167,15 +230,17 @@ def _check_analyser(reader: ReadConnection) -> None:
         )
 
 
+def _check_segmenter(reader: ReadConnection) -> None:
+    check_segmenter(reader.cached("segmenter", read_segmenter)[0])
+
+
 def search_vector(reader: ReadConnection, vector: Vector, only: Filter, limit: int) -> IndexResult:
-    candidates = max(vector_search.MIN_CANDIDATES, vector_search.CANDIDATES_PER_HIT * limit)
+    _check_segmenter(reader)
     matches, considered = [], 0
     for name, view in reader.views(only.spaces).items():
         mask = view.mask(reader.connection, only)
-        slots = vector_search.nearest_candidates(view, vector, mask, candidates)
-        scores = vector_search.score_candidates(reader.connection, view, vector, slots, limit)
-        allowed = view.embedded if mask is None else view.embedded & mask
-        considered += int(np.count_nonzero(allowed))
+        scores = vector_search.nearest_items(reader.connection, view, vector, mask, limit)
+        considered += view.count_items(view.embedded if mask is None else view.embedded & mask)
         best = _best_with_ties(scores, limit)
         ids = view.ids(reader.connection, list(best))
         matches += [((name, id), cosine) for id, cosine in zip(ids, best.values(), strict=True)]
@@ -183,24 +248,42 @@ def search_vector(reader: ReadConnection, vector: Vector, only: Filter, limit: i
 
 
 def score_vectors(reader: ReadConnection, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
+    _check_segmenter(reader)
     scores: dict[Key, float] = {}
     for name, view in reader.views([space for space, _ in keys]).items():
         by_slot = keys_by_slot(reader, name, view, keys)
         if len(view.unembedded):
             by_slot = {slot: key for slot, key in by_slot.items() if view.embedded[slot]}
         if by_slot:
-            slots = np.fromiter(by_slot, np.intp, len(by_slot))
+            slots, firsts = view.expand(_heads(by_slot))
             stored = view.read_vectors(reader.connection, slots)
-            scores |= zip(
-                by_slot.values(), vector_search.cosine_scores(stored, vector), strict=True
-            )
+            cosines = vector_search.cosine_scores(stored, vector)
+            if len(slots) > len(by_slot):
+                cosines = np.maximum.reduceat(cosines, firsts).tolist()
+            scores |= zip(by_slot.values(), cosines, strict=True)
     return scores
+
+
+def score_vector_passages(
+    reader: ReadConnection, vector: Vector, keys: Sequence[Key]
+) -> dict[Key, tuple[float, ...]]:
+    _check_segmenter(reader)
+    result: dict[Key, tuple[float, ...]] = {}
+    for name, view in reader.views([space for space, _ in keys]).items():
+        by_slot = _long_items(reader, name, view, keys)
+        by_slot = {slot: key for slot, key in by_slot.items() if view.embedded[slot]}
+        if by_slot:
+            slots, firsts = view.expand(_heads(by_slot))
+            stored = view.read_vectors(reader.connection, slots)
+            cosines = vector_search.cosine_scores(stored, vector)
+            result |= _split_scores(by_slot, cosines, firsts)
+    return {key: result[key] for key in keys if key in result}
 
 
 def keys_by_slot(
     reader: ReadConnection, name: str, view: SpaceView, keys: Sequence[Key]
 ) -> dict[int, Key]:
-    """Return the keys that are stored in a space, by slot."""
+    """Return the keys that are stored in a space, by head."""
     of_space = [key for key in keys if key[0] == name]
     slots = view.slots(reader.connection, [id for _, id in of_space])
     by_slot = dict(zip(slots, of_space, strict=True))

@@ -17,6 +17,7 @@ from knowloom.caching import TwoGenerationCache
 from knowloom.errors import Corrupt
 from knowloom.model import Filter, Item
 from knowloom.stores.sqlite.id_cache import NO_SLOT, IdCache, bind_rows
+from knowloom.stores.sqlite.passage_slots import Mask, PassageSlots, SlotArray
 from knowloom.stores.sqlite.rows import (
     CHUNK,
     FOREVER,
@@ -40,8 +41,6 @@ MAX_CACHED_ITEMS = 16_384  # per view, about 1 KB each
 MAX_CACHED_LENGTH = 8_000  # characters of an item's JSON
 MAX_CACHED_POSTINGS = 3_000_000  # slots of terms per view, about 11 bytes each
 TERM_OVERHEAD = 50  # the size of a cached term beside its postings, in postings
-Mask = npt.NDArray[np.bool_]
-SlotArray = npt.NDArray[np.intp]
 CountArray = npt.NDArray[np.uint8]
 Postings = tuple[SlotArray, CountArray]  # ascending slots, and how often each contains the term
 
@@ -57,12 +56,14 @@ class SpaceView:
     def __init__(self, no: int) -> None:
         self.no = no
         self.version = self.next_slot = self.items = self.length = 0
+        self.documents = 0  # passages
+        self.passages: PassageSlots | None = None  # None: each item has one slot
         self.records = np.zeros(0, RECORD)
         self._live = np.zeros(0, np.bool_)
-        self.lengths = np.zeros(0)  # terms of each item
+        self.lengths = np.zeros(0)  # terms of each passage
         self.embedded = np.zeros(0, np.bool_)  # slots that have a vector
-        self.unembedded = np.zeros(0, np.intp)  # live slots without a vector
-        self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per item
+        self.unembedded = np.zeros(0, np.intp)  # heads of items without vectors
+        self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per slot
         self._inverse_mean_length, self._norms = 0.0, np.zeros(0)  # see length_norms
         self._vectors = VectorCache()
         self._has_expiry = False  # True if any item is valid for a limited time
@@ -107,11 +108,14 @@ class SpaceView:
         live = records["live"] == 1
         self._ids.forget(np.flatnonzero(self._live & ~live[: len(self._live)]).tolist())
         self._live = live
+        self.documents = int(np.count_nonzero(live))
+        continuation = records["continuation"] == 1
+        self.passages = PassageSlots(continuation) if continuation.any() else None
         # Contiguous copies: a strided column of the records is six times as slow to scan.
         self.lengths = records["length"].astype(np.float64)
         self._inverse_mean_length = 0.0
         self.embedded = records["vector"] == 1
-        self.unembedded = np.flatnonzero(live & ~self.embedded)
+        self.unembedded = np.flatnonzero(live & ~(self.embedded | continuation))
         limited = (records["valid_from"] > -FOREVER) | (records["valid_to"] < FOREVER)
         self._has_expiry = bool((live & limited).any())
 
@@ -142,11 +146,11 @@ class SpaceView:
     # items
 
     def ids(self, connection: apsw.Connection, slots: Sequence[int]) -> list[str]:
-        """Return the ids of the items at these slots."""
+        """Return the ids of the items with these heads."""
         return self._ids.ids_at(connection, slots, self.items)
 
     def slots(self, connection: apsw.Connection, ids: Sequence[str]) -> list[int]:
-        """Return the slot of each id, NO_SLOT for ids that are not stored."""
+        """Return the head of each id, NO_SLOT for ids that are not stored."""
         return self._ids.slots_of(connection, ids, self.items)
 
     def read_items(
@@ -316,7 +320,24 @@ class SpaceView:
         blocks = self.read_blocks(connection, terms)
         for term in terms:
             mask[self.decode_postings(term, blocks.get(term, ()))[0]] = True
-        return mask
+        # Only the head of an item has filter terms.
+        return mask if self.passages is None else self.passages.spread(mask)
+
+    # passages
+
+    def expand(self, heads: SlotArray) -> tuple[SlotArray, SlotArray]:
+        """Return all slots of the items with these heads, and the position of each item's first."""
+        if self.passages is None:
+            return heads, np.arange(len(heads))
+        return self.passages.expand(heads)
+
+    def count_items(self, mask: Mask) -> int:
+        """Return the number of items among these slots; a mask has all slots of an item or none."""
+        return int(np.count_nonzero(self.heads_in(mask)))
+
+    def heads_in(self, mask: Mask) -> Mask:
+        """Return the mask of the heads among these slots."""
+        return mask if self.passages is None else mask & self.passages.is_head
 
 
 def _reserve(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:

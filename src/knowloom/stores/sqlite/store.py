@@ -10,7 +10,7 @@ from threading import Lock
 import apsw
 
 from knowloom import codec
-from knowloom.errors import Conflict, Unavailable
+from knowloom.errors import Unavailable
 from knowloom.model import Edge, EdgeKey, Filter, IndexResult, Item, Key
 from knowloom.ports import (
     Batch,
@@ -20,7 +20,13 @@ from knowloom.ports import (
     SpaceInfo,
     Vector,
 )
-from knowloom.stores.sqlite import auto_links, change_log, edges, label_index, search, verify
+from knowloom.stores.sqlite import (
+    change_log,
+    edges,
+    search,
+    vector_search,
+    verify,
+)
 from knowloom.stores.sqlite.connections import ReadConnection, ReadPool, ReadTransaction
 from knowloom.stores.sqlite.database import (
     WRITER_CACHE_KB,
@@ -29,10 +35,12 @@ from knowloom.stores.sqlite.database import (
     write_transaction,
 )
 from knowloom.stores.sqlite.id_cache import NO_SLOT
+from knowloom.stores.sqlite.links import auto_links, label_index
+from knowloom.stores.sqlite.passage_slots import read_segmenter
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row
 from knowloom.stores.sqlite.space_view import SpaceView
-from knowloom.stores.sqlite.writer import BatchWriter
-from knowloom.text import words as analyser
+from knowloom.stores.sqlite.writing import segmentation
+from knowloom.stores.sqlite.writing.writer import BatchWriter
 
 
 class SqliteStore:
@@ -127,18 +135,17 @@ class SqliteStore:
 
     # text
 
+    def passage_size(self) -> int:
+        with self.reading() as reader:
+            return reader.cached("segmenter", read_segmenter)[1]
+
+    def resegment(self, passage_size: int) -> None:
+        with self._writing() as connection:
+            segmentation.resegment(connection, passage_size)
+
     def rebuild_words(self, items: Iterable[Item]) -> None:
         with self._writing() as connection:
-            writer = BatchWriter(connection, "")
-            connection.execute("DELETE FROM posting")
-            connection.execute("DELETE FROM delta")
-            connection.execute(
-                "UPDATE space SET length = 0, version = ?1, delta_reset = ?1", (writer.version,)
-            )
-            connection.execute(
-                "UPDATE meta SET value = ? WHERE key = 'analyser'", (analyser.ANALYSER,)
-            )
-            writer.reindex(items)
+            segmentation.rebuild_words(connection, items)
 
     def search_text(
         self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()
@@ -146,20 +153,27 @@ class SqliteStore:
         with self.reading() as reader:
             return search.search_text(reader, text, only, limit, also)
 
+    def score_text_passages(
+        self, text: str, only: Filter, keys: Sequence[Key]
+    ) -> dict[Key, tuple[float, ...]]:
+        with self.reading() as reader:
+            return search.score_text_passages(reader, text, only, keys)
+
     # vectors
 
     def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
         if not vectors:
             return
         with self._writing() as connection:
-            _set_embedder(connection, {len(vector) for vector in vectors.values()}, fingerprint)
+            sizes = {vector.shape[-1] for vector in vectors.values()}
+            vector_search.set_embedder(connection, sizes, fingerprint)
             writer = BatchWriter(connection, "")
-            by_space: dict[str, list[tuple[str, Vector]]] = {}
+            by_space: dict[str, dict[str, Vector]] = {}
             for (space, id), vector in vectors.items():
-                by_space.setdefault(space, []).append((id, vector))
-            for space, pairs in by_space.items():
+                by_space.setdefault(space, {})[id] = vector
+            for space, by_id in by_space.items():
                 if writer.has_space(space):
-                    writer.put_vectors(space, pairs)
+                    writer.put_vectors(space, by_id)
             writer.finish()
 
     def forget_vectors(self) -> None:
@@ -174,11 +188,11 @@ class SqliteStore:
 
     def fingerprint(self) -> str:
         with self.reading() as reader:
-            return reader.cached("embedder", _read_embedder)[0]
+            return reader.cached("embedder", vector_search.read_embedder)[0]
 
     def dimensions(self) -> int:
         with self.reading() as reader:
-            return reader.cached("embedder", _read_embedder)[1]
+            return reader.cached("embedder", vector_search.read_embedder)[1]
 
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
         keys: list[Key] = []
@@ -199,6 +213,12 @@ class SqliteStore:
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         with self.reading() as reader:
             return search.score_vectors(reader, vector, keys)
+
+    def score_vector_passages(
+        self, vector: Vector, keys: Sequence[Key]
+    ) -> dict[Key, tuple[float, ...]]:
+        with self.reading() as reader:
+            return search.score_vector_passages(reader, vector, keys)
 
     # graph
 
@@ -349,32 +369,3 @@ def _read_spaces(connection: apsw.Connection, names: Sequence[str] | None) -> li
         SpaceInfo(name, items, edges, digest.zfill(32), links, links_digest.zfill(32))
         for name, items, edges, digest, links, links_digest in rows
     ]
-
-
-def _read_embedder(connection: apsw.Connection) -> tuple[str, int]:
-    """Return fingerprint and dimensions of the stored vectors; "" and 0 without any."""
-    query = """SELECT key, value FROM meta
-        WHERE key IN ('embedder', 'dimensions') AND EXISTS (SELECT 1 FROM vector)"""
-    values = dict(list(connection.execute(query)))
-    return values.get("embedder", ""), values.get("dimensions", 0)
-
-
-def _set_embedder(connection: apsw.Connection, sizes: set[int], fingerprint: str) -> None:
-    """Record the embedder of new vectors; raise Conflict if they do not fit the stored ones."""
-    stored, dimensions = _read_embedder(connection)
-    if stored and stored != fingerprint:
-        raise Conflict(
-            f"the stored vectors are from {stored!r}, not from {fingerprint!r}: run reindex",
-            "reindex_required",
-        )
-    if len(sizes | ({dimensions} if dimensions else set())) > 1:
-        raise Conflict(
-            f"vectors must all have the same dimensions, got {sorted(sizes)}, "
-            f"stored {dimensions or 'none'}",
-            "reindex_required",
-        )
-    if not dimensions:
-        # Signs left by deleted items may have another width.
-        connection.execute("DELETE FROM sign")
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'embedder'", (fingerprint,))
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'dimensions'", (sizes.pop(),))

@@ -1,4 +1,4 @@
-"""Vector search: sign bits select candidates, which are read and scored exactly."""
+"""Vectors: stored with their sign bits, which select candidates that are scored exactly."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ import numpy as np
 import numpy.typing as npt
 
 from knowloom.construction import round_scores
+from knowloom.errors import Conflict
 from knowloom.ports import Vector
+from knowloom.stores.sqlite.passage_slots import Mask, SlotArray
 from knowloom.stores.sqlite.rows import CHUNK
-from knowloom.stores.sqlite.space_view import Mask, SlotArray, SpaceView
+from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.stores.sqlite.top_k import k_smallest
 
 MIN_CANDIDATES = (
     1024  # vectors scored exactly; the recall is in docs/decisions/006-vector-search.md
 )
 CANDIDATES_PER_HIT = 8
+ITEMS_PER_HIT = 2  # items among the candidates, where items have several vectors
+WIDENING = 4  # times as many candidates if they belong to fewer items
 FLOAT32_ERROR = 1e-4  # more than the error of a cosine in single precision
 ROWS_PER_BYTE = 3  # rows of 64 bits whose distance fits a byte; adding bytes is much faster
+QUERY_BATCH = 512  # vectors compared with the others at once
+MAX_PAIRS = 64  # passages of two items that are compared exactly
 COMPARE_BATCH = 8192  # vectors compared, or pairs scored exactly, at once
 
 
@@ -84,10 +90,27 @@ def nearest_candidates(view: SpaceView, vector: Vector, mask: Mask | None, count
     return near if subset is None else subset[near]
 
 
+def nearest_items(
+    connection: apsw.Connection, view: SpaceView, vector: Vector, mask: Mask | None, limit: int
+) -> dict[int, float]:
+    """Return the cosine of the nearest items, by head: `limit` of them or more."""
+    count = max(MIN_CANDIDATES, CANDIDATES_PER_HIT * limit)
+    slots = nearest_candidates(view, vector, mask, count)
+    if view.passages is not None:
+        # Few items may have all of the nearest passages.
+        while len(slots) >= count and view.passages.count_items(slots) < ITEMS_PER_HIT * limit:
+            count *= WIDENING
+            slots = nearest_candidates(view, vector, mask, count)
+    return score_candidates(connection, view, vector, slots, limit)
+
+
 def score_candidates(
     connection: apsw.Connection, view: SpaceView, vector: Vector, slots: SlotArray, limit: int = 0
 ) -> dict[int, float]:
-    """Return the cosine at each slot that has a vector; with a limit, of possible best ones."""
+    """Return the cosine of each item, by head, with a vector at one of these ascending slots.
+
+    With a limit, only of possible best ones.
+    """
     slots = slots[view.embedded[slots]]
     if not len(slots):
         return {}
@@ -96,10 +119,17 @@ def score_candidates(
     if 0 < limit < len(slots):
         # Negative cosines tie at 0: none of them may be lost here.
         rough = np.maximum(np.vecdot(stored, vector), 0.0)
-        last = np.partition(rough, len(rough) - limit)[len(rough) - limit]
+        best = rough if view.passages is None else view.passages.best_by_item(slots, rough)
+        last = np.partition(best, len(best) - limit)[len(best) - limit] if limit < len(best) else 0
         near = rough >= last - FLOAT32_ERROR
         stored, slots = stored[near], slots[near]
-    return dict(zip(slots.tolist(), cosine_scores(stored, vector), strict=True))
+    cosines = cosine_scores(stored, vector)
+    if view.passages is None:
+        return dict(zip(slots.tolist(), cosines, strict=True))
+    scores: dict[int, float] = {}
+    for head, cosine in zip(view.passages.heads_of(slots).tolist(), cosines, strict=True):
+        scores[head] = max(cosine, scores.get(head, 0.0))
+    return scores
 
 
 def cosine_scores(stored: npt.NDArray[np.float32], vector: Vector) -> list[float]:
@@ -112,29 +142,91 @@ def cosine_scores(stored: npt.NDArray[np.float32], vector: Vector) -> list[float
 
 
 def find_similar(
-    connection: apsw.Connection, view: SpaceView, slots: SlotArray, min_cosine: float
-) -> list[list[tuple[int, float]]]:
-    """Return for each slot, which must have a vector, all others (slot, cosine) this similar.
+    connection: apsw.Connection, view: SpaceView, heads: SlotArray, min_cosine: float
+) -> list[dict[int, float]]:
+    """Return for each item, which must have vectors, the heads and cosines of others this similar.
 
-    Compares every vector of the space: sign bits could miss one.
+    The cosine of two items is that of their nearest passages. Compares every vector of the space:
+    sign bits could miss one.
     """
-    queries, embedded = view.read_vectors(connection, slots), np.flatnonzero(view.embedded)
-    similar: list[list[tuple[int, float]]] = [[] for _ in slots]
-    for start in range(0, len(embedded), COMPARE_BATCH):
-        part = embedded[start : start + COMPARE_BATCH]
-        stored = view.read_vectors(connection, part)
-        # nonzero of the flat array: of a matrix it costs half as much as the product.
-        near = np.flatnonzero(queries @ stored.T >= min_cosine - FLOAT32_ERROR)
-        rows, columns = np.divmod(near, len(part))
-        other = slots[rows] != part[columns]
-        rows, columns = rows[other], columns[other]
-        for first in range(0, len(rows), COMPARE_BATCH):
-            some, far = rows[first : first + COMPARE_BATCH], columns[first : first + COMPARE_BATCH]
-            exact = np.einsum(
-                "ij,ij->i", queries[some].astype(np.float64), stored[far].astype(np.float64)
-            )
-            cosines = np.round(np.clip(exact, 0.0, 1.0), 6).tolist()
-            for row, slot, cosine in zip(some.tolist(), part[far].tolist(), cosines, strict=True):
-                if cosine >= min_cosine:
-                    similar[row].append((slot, cosine))
+    similar: list[dict[int, float]] = [{} for _ in heads]
+    slots, firsts = view.expand(heads)
+    owners = np.repeat(np.arange(len(heads)), np.diff(firsts, append=len(slots)))
+    embedded = np.flatnonzero(view.embedded)
+    for start in range(0, len(slots), QUERY_BATCH):
+        batch = slice(start, start + QUERY_BATCH)
+        queries = view.read_vectors(connection, slots[batch])
+        for first in range(0, len(embedded), COMPARE_BATCH):
+            part = embedded[first : first + COMPARE_BATCH]
+            others = part if view.passages is None else view.passages.heads_of(part)
+            stored = view.read_vectors(connection, part)
+            # nonzero of the flat array: of a matrix it costs half as much as the product.
+            rough = (queries @ stored.T).ravel()
+            near = np.flatnonzero(rough >= min_cosine - FLOAT32_ERROR)
+            rows, columns = np.divmod(near, len(part))
+            pairs = np.stack([owners[batch][rows], others[columns]])
+            chosen = np.flatnonzero(heads[pairs[0]] != pairs[1])
+            if view.passages is not None:
+                chosen = chosen[_limit_pairs(pairs[:, chosen], rough[near[chosen]])]
+            cosines = _exact_cosines(queries, stored, rows[chosen], columns[chosen])
+            for owner, other, cosine in zip(*pairs[:, chosen].tolist(), cosines, strict=True):
+                if cosine >= max(min_cosine, similar[owner].get(other, 0.0)):
+                    similar[owner][other] = cosine
     return similar
+
+
+def _limit_pairs(pairs: SlotArray, rough: npt.NDArray[np.float32]) -> SlotArray:
+    """Return the positions of the nearest MAX_PAIRS passages of each pair of items, ascending.
+
+    Passages that all say the same would otherwise all be compared exactly.
+    """
+    order = np.lexsort((-rough, pairs[1], pairs[0]))
+    is_first = np.any(np.diff(pairs[:, order], prepend=-1), axis=0)
+    place = np.arange(len(order))
+    rank = place - np.maximum.accumulate(np.where(is_first, place, 0))
+    return np.sort(order[rank < MAX_PAIRS])
+
+
+def _exact_cosines(
+    queries: npt.NDArray[np.float32],
+    stored: npt.NDArray[np.float32],
+    rows: SlotArray,
+    columns: SlotArray,
+) -> list[float]:
+    cosines: list[float] = []
+    for first in range(0, len(rows), COMPARE_BATCH):
+        some, far = rows[first : first + COMPARE_BATCH], columns[first : first + COMPARE_BATCH]
+        exact = np.einsum(
+            "ij,ij->i", queries[some].astype(np.float64), stored[far].astype(np.float64)
+        )
+        cosines += np.round(np.clip(exact, 0.0, 1.0), 6).tolist()
+    return cosines
+
+
+def read_embedder(connection: apsw.Connection) -> tuple[str, int]:
+    """Return fingerprint and dimensions of the stored vectors; "" and 0 without any."""
+    query = """SELECT key, value FROM meta
+        WHERE key IN ('embedder', 'dimensions') AND EXISTS (SELECT 1 FROM vector)"""
+    values = dict(list(connection.execute(query)))
+    return values.get("embedder", ""), values.get("dimensions", 0)
+
+
+def set_embedder(connection: apsw.Connection, sizes: set[int], fingerprint: str) -> None:
+    """Record the embedder of new vectors; raise Conflict if they do not fit the stored ones."""
+    stored, dimensions = read_embedder(connection)
+    if stored and stored != fingerprint:
+        raise Conflict(
+            f"the stored vectors are from {stored!r}, not from {fingerprint!r}: run reindex",
+            "reindex_required",
+        )
+    if len(sizes | ({dimensions} if dimensions else set())) > 1:
+        raise Conflict(
+            f"vectors must all have the same dimensions, got {sorted(sizes)}, "
+            f"stored {dimensions or 'none'}",
+            "reindex_required",
+        )
+    if not dimensions:
+        # Signs left by deleted items may have another width.
+        connection.execute("DELETE FROM sign")
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'embedder'", (fingerprint,))
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'dimensions'", (sizes.pop(),))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import apsw
 import numpy as np
 
 from knowloom import codec
-from knowloom.model import Key
-from knowloom.stores.sqlite import change_log, label_index
+from knowloom.model import Item, Key
+from knowloom.stores.sqlite import change_log
+from knowloom.stores.sqlite.links import label_index
+from knowloom.stores.sqlite.passage_slots import read_segmenter
 from knowloom.stores.sqlite.rows import (
     RECORD,
     SLOT_BITS,
@@ -24,6 +26,7 @@ from knowloom.stores.sqlite.rows import (
 from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.stores.sqlite.vector_search import pack_signs
 from knowloom.text import words as analyser
+from knowloom.text.passages import SEGMENTER
 
 _TABLES = ("item", "item_meta", "sign", "posting", "edge", "dirty", "dirty_name")
 _NAME_TABLES = ("frequent_label", "name_index", "name_labels")
@@ -43,7 +46,16 @@ class ExpectedTotals:
     digest: int = 0
     links: int = 0
     links_digest: int = 0
+    passages: int = 0
     postings: Counter[tuple[str, int, int]] = field(default_factory=Counter)  # term, slot, count
+
+    def add_terms(self, head: int, item: Item, passages: Sequence[Counter[str]]) -> None:
+        self.passages += len(passages)
+        for slot, counts in enumerate(passages, head):
+            self.length += counts.total()
+            for term, count in counts.items():
+                self.postings[term, slot, min(count, analyser.MAX_TERM_FREQUENCY)] += 1
+        self.postings.update((term, head, 1) for term in set(filter_terms(item)))
 
 
 def find_problems(
@@ -64,6 +76,10 @@ def find_problems(
 def _check_file(connection: apsw.Connection, elsewhere: frozenset[Key]) -> Iterator[str]:
     yield from _check_strays(connection)
     yield from change_log.find_gaps(connection)
+    version, _ = read_segmenter(connection)
+    if version != SEGMENTER:
+        yield f"the passages were cut by {version!r}, not by {SEGMENTER!r}: run reindex"
+        return
     for no, name in list(connection.execute("SELECT no, name FROM space ORDER BY name")):
         yield from _check_space(connection, no, name, elsewhere)
 
@@ -94,6 +110,7 @@ def _check_space(
 def _check_items(
     connection: apsw.Connection, name: str, view: SpaceView, totals: ExpectedTotals
 ) -> Iterator[str]:
+    _, passage_size = read_segmenter(connection)
     query = "SELECT row, id, CAST(body AS BLOB) FROM item WHERE space = ?"
     for row, id, body in connection.execute(query, (view.no,)):
         try:
@@ -101,21 +118,29 @@ def _check_items(
         except (ValueError, TypeError) as error:
             yield f"space {name!r}: item {id!r} cannot be read ({error})"
             continue
-        slot, counts = row & SLOT_BITS, analyser.count_terms(item)
         totals.items += 1
-        totals.length += counts.total()
         totals.digest += codec.fingerprint(codec.item_to_dict(item))
-        totals.postings.update(
-            {
-                (term, slot, min(count, analyser.MAX_TERM_FREQUENCY)): 1
-                for term, count in counts.items()
-            }
-        )
-        totals.postings.update({(term, slot, 1): 1 for term in filter_terms(item)})
-        stored = view.records[slot] if slot < view.next_slot else np.zeros((), RECORD)
-        record = item_record(item, counts.total(), bool(stored["vector"]))
-        if item.id != id or stored.item() != np.array(record, RECORD).item():
-            yield f"space {name!r}: the record of item {id!r} does not match the item"
+        passages = analyser.count_passage_terms(item, passage_size)
+        totals.add_terms(row & SLOT_BITS, item, passages)
+        if item.id != id or not _match_records(view, row & SLOT_BITS, item, passages):
+            yield f"space {name!r}: the records of item {id!r} do not match the item"
+
+
+def _match_records(
+    view: SpaceView, head: int, item: Item, passages: Sequence[Counter[str]]
+) -> bool:
+    """Compare the records of an item with its passages: all have a vector, or none."""
+    end = head + len(passages)
+    if end > view.next_slot:
+        return False
+    records = view.records[head:end]
+    has_vector = bool(records["vector"][0])
+    expected = [
+        np.array(item_record(item, counts.total(), has_vector, number > 0), RECORD).item()
+        for number, counts in enumerate(passages)
+    ]
+    is_last = end == view.next_slot or not view.records["continuation"][end]
+    return is_last and records.tolist() == expected
 
 
 def _check_edges(
@@ -162,7 +187,7 @@ def _check_totals(
     live = int(view.records["live"][: view.next_slot].sum())
     pairs = {
         "items": (items, totals.items),
-        "live records": (live, totals.items),
+        "live records": (live, totals.passages),
         "edges": (edges, totals.edges),
         "length": (length, totals.length),
         "digest": (digest.zfill(32), codec.format_digest(totals.digest)),

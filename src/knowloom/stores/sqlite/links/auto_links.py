@@ -18,11 +18,12 @@ from knowloom.ports import (
     DirtyItems,
     LinkUpdate,
 )
-from knowloom.stores.sqlite import label_index, vector_search
+from knowloom.stores.sqlite import vector_search
 from knowloom.stores.sqlite.id_cache import NO_SLOT
+from knowloom.stores.sqlite.links import label_index
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row, filter_term
 from knowloom.stores.sqlite.space_view import SpaceView
-from knowloom.stores.sqlite.writer import BatchWriter
+from knowloom.stores.sqlite.writing.writer import BatchWriter
 
 EdgeEnds = tuple[str, str, str]  # source, target and type of an edge within one space
 
@@ -155,7 +156,7 @@ def similar_ids(
     slots = np.fromiter(embedded, np.intp, len(embedded))
     similar = vector_search.find_similar(connection, view, slots, min_cosine)
     result: dict[str, list[tuple[float, str]]] = {}
-    for id, pairs in zip(embedded.values(), similar, strict=True):
-        others = view.ids(connection, [slot for slot, _ in pairs])
-        result[id] = [(cosine, other) for other, (_, cosine) in zip(others, pairs, strict=True)]
+    for id, cosines in zip(embedded.values(), similar, strict=True):
+        others = view.ids(connection, list(cosines))
+        result[id] = list(zip(cosines.values(), others, strict=True))
     return result

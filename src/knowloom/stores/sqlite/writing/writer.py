@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import apsw
@@ -14,53 +13,24 @@ from knowloom import codec
 from knowloom.model import AUTOMATIC, Edge, EdgeKey, Item, Key
 from knowloom.ports import Batch, Vector
 from knowloom.stores.sqlite import postings, vector_search
+from knowloom.stores.sqlite.passage_slots import check_segmenter, read_segmenter
 from knowloom.stores.sqlite.rows import (
     BODY_FIELDS,
     CHUNK,
     EDGE_COLUMNS,
     RECORD,
     SLOT_BITS,
+    Records,
     edge_from_row,
-    filter_terms,
-    item_record,
     read_records,
     write_records,
 )
+from knowloom.stores.sqlite.writing.space_update import SpaceUpdate
 from knowloom.text import words as analyser
+from knowloom.text.passages import embedding_texts
 
 _COUNTERS = "next_slot, items, edges, links, length, digest, links_digest"
 _NO_EDGE = (None, None, None)
-
-
-@dataclass
-class SpaceUpdate:
-    """The counters of one space and the changes of one batch to it, written at the end."""
-
-    no: int
-    next_slot: int
-    items: int
-    edges: int
-    links: int
-    length: int
-    digest: int
-    links_digest: int
-    records: dict[int, tuple[object, ...] | None] = field(default_factory=dict)  # None: deleted
-    added: dict[int, dict[str, int]] = field(default_factory=dict)  # slot -> term -> count
-    removed: dict[int, list[str]] = field(default_factory=dict)  # slot -> terms
-    dirty: dict[str, str | None] = field(default_factory=dict)  # id -> `dirty.before`
-
-    def mark(self, id: str, before: str | None) -> None:
-        """Mark an item as dirty; the first state other than '' (unchanged) is kept."""
-        if self.dirty.get(id, "") == "":
-            self.dirty[id] = before
-
-    def count_edge(self, edge: Mapping[str, Any], sign: int) -> None:
-        """Add (1) or subtract (-1) an edge in the form of `codec.edge_to_dict`."""
-        number = sign * codec.fingerprint(edge)
-        if edge.get("origin") == AUTOMATIC:
-            self.links, self.links_digest = self.links + sign, self.links_digest + number
-        else:
-            self.edges, self.digest = self.edges + sign, self.digest + number
 
 
 class BatchWriter:
@@ -71,6 +41,7 @@ class BatchWriter:
         self._at = at
         self._updates: dict[str, SpaceUpdate] = {}
         self._names: dict[int, str] = {}
+        self._passage_size = 0
         connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'commits'")
         ((version,),) = connection.execute("SELECT value FROM meta WHERE key = 'commits'")
         self.version: int = version
@@ -104,6 +75,7 @@ class BatchWriter:
             counts = (update.next_slot, update.items, update.edges, update.links, update.length)
             digests = (codec.format_digest(update.digest), codec.format_digest(update.links_digest))
             self._connection.execute(query, (*counts, *digests, self.version, update.no))
+        self._updates.clear()
 
     def has_space(self, name: str) -> bool:
         return bool(list(self._connection.execute("SELECT 1 FROM space WHERE name = ?", (name,))))
@@ -130,23 +102,33 @@ class BatchWriter:
         update.digest += codec.fingerprint(row)
         del row["space"]
         body = codec.to_json(row)
+        passages = analyser.count_passage_terms(item, self.passage_size)
         if stored is None:
-            slot, before, has_vector = update.next_slot, None, False
-            update.next_slot += 1
+            slot, before, has_vector = update.take_slots(len(passages)), None, False
             update.items += 1
             values = ((update.no << 32) + slot, update.no, item.id, body)
             self._connection.execute("INSERT INTO item VALUES (?, ?, ?, ?)", values)
         else:
             slot, before = stored
-            row_number = (update.no << 32) + slot
-            if before.embeddable != item.embeddable:
-                self._connection.execute("DELETE FROM vector WHERE row = ?", (row_number,))
-            has_vector = self._has_vector(update.no, slot)
-            self._remove_terms(update, slot, before)
-            self._connection.execute("UPDATE item SET body = ? WHERE row = ?", (body, row_number))
-        self._add_terms(update, slot, item, has_vector)
+            texts = embedding_texts(before, self.passage_size)
+            is_same = texts == embedding_texts(item, self.passage_size)
+            slot, has_vector = self._replace(update, slot, before, len(passages), is_same)
+            query = "UPDATE item SET body = ? WHERE row = ?"
+            self._connection.execute(query, (body, (update.no << 32) + slot))
+        update.add_terms(slot, item, passages, has_vector)
         update.mark(item.id, None if before is None else _item_body(before))
         self._log(update.no, item.id, "update" if before else "add", before)
+
+    def _replace(
+        self, update: SpaceUpdate, slot: int, before: Item, count: int, keep_vectors: bool
+    ) -> tuple[int, bool]:
+        """Make room for an item of `count` passages; return its head and if it has vectors."""
+        update.digest -= codec.fingerprint(codec.item_to_dict(before))
+        removed = update.remove_terms(slot, before, self.passage_size)
+        if not keep_vectors or removed != count:
+            self.delete_vectors(update.no, slot, removed)
+        slot = self.move(update, slot, removed, count)
+        return slot, self.has_vector(update.no, slot)
 
     def _delete(self, key: Key) -> None:
         if not self.has_space(key[0]):
@@ -162,27 +144,55 @@ class BatchWriter:
         if stored is None:
             return
         slot, before = stored
-        row = (update.no << 32) + slot
-        self._connection.execute("DELETE FROM item WHERE row = ?", (row,))
-        self._connection.execute("DELETE FROM vector WHERE row = ?", (row,))
-        self._remove_terms(update, slot, before)
-        update.records[slot] = None
+        query = "DELETE FROM item WHERE row = ?"
+        self._connection.execute(query, ((update.no << 32) + slot,))
+        update.digest -= codec.fingerprint(codec.item_to_dict(before))
+        count = update.remove_terms(slot, before, self.passage_size)
+        self.delete_vectors(update.no, slot, count)
+        update.records.update(dict.fromkeys(range(slot, slot + count)))
         update.items -= 1
         self._log(update.no, key[1], "delete", before)
 
-    def _add_terms(self, update: SpaceUpdate, slot: int, item: Item, has_vector: bool) -> None:
-        counts = analyser.count_terms(item)
-        length = counts.total()
-        update.length += length
-        update.added[slot] = dict(counts) | dict.fromkeys(filter_terms(item), 1)
-        update.records[slot] = item_record(item, length, has_vector)
+    # passages
 
-    def _remove_terms(self, update: SpaceUpdate, slot: int, before: Item) -> None:
-        update.digest -= codec.fingerprint(codec.item_to_dict(before))
-        counts = analyser.count_terms(before)
-        update.length -= counts.total()
-        if update.added.pop(slot, None) is None:  # written before this batch
-            update.removed[slot] = [*counts, *filter_terms(before)]
+    @property
+    def passage_size(self) -> int:
+        """The size that stored items are cut to."""
+        if not self._passage_size:
+            version, self._passage_size = read_segmenter(self._connection)
+            check_segmenter(version)
+        return self._passage_size
+
+    def move(self, update: SpaceUpdate, slot: int, before: int, after: int) -> int:
+        """Return the head of an item for another number of passages: slots are not reused."""
+        if before == after:
+            return slot
+        head, first = update.take_slots(after), update.no << 32
+        query = "UPDATE item SET row = ? WHERE row = ?"
+        self._connection.execute(query, (first + head, first + slot))
+        update.records.update(dict.fromkeys(range(slot, slot + before)))
+        return head
+
+    def delete_vectors(self, space: int, slot: int, count: int) -> None:
+        row = (space << 32) + slot
+        query = "DELETE FROM vector WHERE row BETWEEN ? AND ?"
+        self._connection.execute(query, (row, row + count - 1))
+
+    def count_passages(self, space: int, slots: Iterable[int]) -> dict[int, int]:
+        """Return the number of passages of the items at these heads, by their records."""
+        chunks: dict[int, Records] = {}
+        counts: dict[int, int] = {}
+        for slot in slots:
+            end = slot + 1
+            while True:
+                chunk, place = divmod(end, CHUNK)
+                if chunk not in chunks:
+                    chunks[chunk] = read_records(self._connection, space, chunk)["continuation"]
+                if not chunks[chunk][place]:
+                    break
+                end += 1
+            counts[slot] = end - slot
+        return counts
 
     def _read_item(self, space: int, id: str) -> tuple[int, Item] | None:
         """Return the slot and the stored item."""
@@ -192,31 +202,28 @@ class BatchWriter:
             return row & SLOT_BITS, codec.item_from_dict(values)
         return None
 
-    # derived data
+    # vectors
 
-    def reindex(self, items: Iterable[Item]) -> None:
-        """Index the items that are stored, after all postings were deleted."""
-        for item in items:
-            if not self.has_space(item.space):
-                continue
-            update = self.update_of(item.space)
-            slot = self._read_slots(update.no, [item.id]).get(item.id)
-            if slot is not None:
-                self._add_terms(update, slot, item, self._has_vector(update.no, slot))
-        self.finish()
-
-    def put_vectors(self, space: str, pairs: Iterable[tuple[str, Vector]]) -> None:
+    def put_vectors(self, space: str, vectors: Mapping[str, Vector]) -> None:
         """Store vectors of one space by id and mark their items; unknown ids are ignored."""
-        pairs, update = list(pairs), self.update_of(space)
-        slots = self._read_slots(update.no, [id for id, _ in pairs])
-        stored = [(slots[id], vector) for id, vector in pairs if id in slots]
+        update = self.update_of(space)
+        slots = self._read_slots(update.no, list(vectors))
+        counts = self.count_passages(update.no, slots.values())
+        stored: list[tuple[int, Vector]] = []
+        for id, slot in slots.items():
+            vector, count = vectors[id], counts[slot]
+            if vector.ndim == 1:
+                stored += [(slot + place, vector) for place in range(count)]
+            elif len(vector) == count:
+                stored += enumerate(vector, slot)
+            else:  # cut into other passages since
+                continue
+            update.mark(id, "")
         vector_search.write_vectors(self._connection, update.no, self.version, stored)
         for chunk, places in _group_by_chunk(slot for slot, _ in stored).items():
             records = read_records(self._connection, update.no, chunk)
             records["vector"][places] = 1
             write_records(self._connection, update.no, chunk, self.version, records)
-        for id in slots:
-            update.mark(id, "")
 
     def clear_vector_flags(self) -> None:
         for space, chunk in list(self._connection.execute("SELECT space, chunk FROM item_meta")):
@@ -232,7 +239,7 @@ class BatchWriter:
         rows = self._connection.execute(query, (codec.to_json(list(ids)), space))
         return {id: row & SLOT_BITS for id, row in rows}
 
-    def _has_vector(self, space: int, slot: int) -> bool:
+    def has_vector(self, space: int, slot: int) -> bool:
         query = "SELECT 1 FROM vector WHERE row = ?"
         return bool(list(self._connection.execute(query, ((space << 32) + slot,))))
 

@@ -1,0 +1,1 @@
+"""Automatic edges and the name index of the SQLite store."""
