@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from knowloom.errors import unknown_name
-from knowloom.formats import markdown, yaml
+from knowloom.formats import citation_marks, markdown, yaml
 from knowloom.formats.excerpts import ELLIPSIS, excerpt_runs, join_runs
 from knowloom.formats.fields import (
     LEADING_BLANK_LINES,
@@ -52,6 +52,8 @@ class Layout:
     section_separator: str
     separator: str  # between two blocks
     block: BlockRenderer
+    cite: Callable[[str, int, str], str] | None = None  # a block with its number or its source
+    source_line: Callable[[int, str], str] | None = None  # None where blocks have a `source`
     final_newline: bool = False  # True if the last line break is part of a value
     # By section name, where it differs from `separator`.
     separators: Mapping[str, str] = field(default_factory=dict)
@@ -179,10 +181,51 @@ def _yaml(hit: Hit, form: Form, passages: Sequence[Passage] = ()) -> str:
 
 
 FORMATS: dict[str, Layout] = {
-    "json": Layout("json", "{\n", "\n}", _json_section, "\n]", ",\n", ",\n", _json),
-    "markdown": Layout(
-        "markdown", "", "", markdown.format_section, "", "", "", markdown.format_hit
+    "json": Layout(
+        "json",
+        "{\n",
+        "\n}",
+        _json_section,
+        "\n]",
+        ",\n",
+        ",\n",
+        _json,
+        citation_marks.mark_json,
     ),
-    "plain": Layout("plain", "", "", _plain_section, "", "", "", _plain),
-    "yaml": Layout("yaml", "", "", yaml.format_section, "", "", "", _yaml, final_newline=True),
+    "markdown": Layout(
+        "markdown",
+        "",
+        "",
+        markdown.format_section,
+        "",
+        "",
+        "",
+        markdown.format_hit,
+        citation_marks.mark_markdown,
+        citation_marks.format_markdown_source,
+    ),
+    "plain": Layout(
+        "plain",
+        "",
+        "",
+        _plain_section,
+        "",
+        "",
+        "",
+        _plain,
+        citation_marks.mark_plain,
+        citation_marks.format_plain_source,
+    ),
+    "yaml": Layout(
+        "yaml",
+        "",
+        "",
+        yaml.format_section,
+        "",
+        "",
+        "",
+        _yaml,
+        citation_marks.mark_yaml,
+        final_newline=True,
+    ),
 }

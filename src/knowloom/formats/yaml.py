@@ -33,11 +33,13 @@ def format_element(value: Any, indent: str) -> str:
     return f"{indent}-{_format_value(value, indent + '  ')}"
 
 
+def format_field(key: str, value: Any, indent: str) -> str:
+    """Return one entry of a block mapping."""
+    return f"{indent}{_format_key(key, indent)}:{_format_value(value, indent + '  ')}"
+
+
 def _format_mapping(mapping: Mapping[str, Any], indent: str) -> str:
-    return "".join(
-        f"{indent}{_format_key(key, indent)}:{_format_value(value, indent + '  ')}"
-        for key, value in mapping.items()
-    )
+    return "".join(format_field(key, value, indent) for key, value in mapping.items())
 
 
 def _format_key(key: str, indent: str) -> str:

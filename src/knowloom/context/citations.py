@@ -1,0 +1,154 @@
+"""Citations: the source of each block of a context, and their numbers in the order of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from knowloom.formats.excerpts import format_headings
+from knowloom.formats.layout import Layout
+from knowloom.model import LINES, LINK, Chosen, Citation, Form, Hit, Item, Kind, Passage
+from knowloom.text.normalisation import collapse_whitespace
+from knowloom.text.passages import heading_path
+
+SOURCES = "sources"  # the name of the list, shown as a section
+WIDEST_NUMBER = 999  # counted for a block before its number is settled
+MAX_SOURCE = 200  # characters of a name or address
+MAX_PLACE = 80  # characters of a page or message
+MAX_LINE_RANGES = 4  # beyond these, only the first and the last line are named
+
+_URL_SCHEMES = ("https://", "http://")
+_URL_FIELDS = ("url", "source_url", "permalink", "link", "href")
+_PLACE_FIELDS = {"page": ("page", "page_number", "page_label"), "message": ("message_id",)}
+
+
+def is_cited(hit: Hit, form: Form) -> bool:
+    """Return True for blocks with text of an item; pointers and relationships have none."""
+    return form is not Form.POINTER and hit.found_by != LINK
+
+
+def draft_citation(layout: Layout, block: str, source: str) -> tuple[str, str]:
+    """Return a block and its line of the list of sources, as long as any number makes them."""
+    return _mark(layout, block, WIDEST_NUMBER, source), _line(layout, WIDEST_NUMBER, source)
+
+
+def number_blocks(
+    sections: Sequence[Sequence[Chosen]], layout: Layout
+) -> tuple[list[list[Chosen]], list[Citation]]:
+    """Return the blocks with their numbers or sources, and the citations in their order."""
+    citations: list[Citation] = []
+    numbered: list[list[Chosen]] = []
+    for blocks in sections:
+        marked: list[Chosen] = []
+        for block in blocks:
+            if is_cited(block.hit, block.form):
+                citation = _cite(block, len(citations) + 1)
+                citations.append(citation)
+                text = _mark(layout, block.text, citation.number, citation.source)
+                block = replace(block, text=text)
+            marked.append(block)
+        numbered.append(marked)
+    return numbered, citations
+
+
+def list_sources(citations: Sequence[Citation], layout: Layout) -> list[str]:
+    """Return the lines of the list of sources; none where blocks have a `source`."""
+    lines = (_line(layout, citation.number, citation.source) for citation in citations)
+    return [line for line in lines if line]
+
+
+def source_of(item: Item, passages: Sequence[Passage] = ()) -> str:
+    """Return the place of an item, or of ranges of it: "docs/install.md, lines 12-30 (Linux)"."""
+    headings = format_headings(_common_headings(item, passages))
+    places = ", ".join([*_names(item), *_places(item.properties), *_lines(item, passages)])
+    return f"{places} ({headings})" if headings else places
+
+
+def url_of(item: Item) -> str:
+    """Return the address of an item, "" if it has none."""
+    values = (item.source, *(item.properties.get(name) for name in _URL_FIELDS))
+    texts = (value.strip() for value in values if isinstance(value, str))
+    return next((text for text in texts if text.lower().startswith(_URL_SCHEMES)), "")
+
+
+def _mark(layout: Layout, block: str, number: int, source: str) -> str:
+    return block if layout.cite is None else layout.cite(block, number, source)
+
+
+def _line(layout: Layout, number: int, source: str) -> str:
+    return "" if layout.source_line is None else layout.source_line(number, source)
+
+
+def _cite(block: Chosen, number: int) -> Citation:
+    item, passages = block.hit.item, block.passages
+    source = source_of(item, passages)
+    return Citation(number, item.space, item.id, item.title, source, url_of(item), passages)
+
+
+def _names(item: Item) -> list[str]:
+    """Return the file or address of an item, else its conversation, else its id and space."""
+    source, url = _shorten(item.source or "", MAX_SOURCE), _shorten(url_of(item), MAX_SOURCE)
+    names = [name for name in dict.fromkeys((source, url)) if name]
+    if names:
+        return names
+    id = _shorten(item.id, MAX_SOURCE)
+    if item.kind is Kind.MEMORY and item.subject:
+        return [f"conversation {_shorten(item.subject, MAX_SOURCE)}", f"memory {id}"]
+    return [id, f"space {_shorten(item.space, MAX_SOURCE)}"]
+
+
+def _places(properties: Mapping[str, object]) -> Iterator[str]:
+    """Yield the page and the message of an item that has them as properties."""
+    for place, names in _PLACE_FIELDS.items():
+        for name in names:
+            value = properties.get(name)
+            if isinstance(value, int | str) and not isinstance(value, bool) and str(value).strip():
+                yield f"{place} {_shorten(str(value), MAX_PLACE)}"
+                break
+
+
+def _lines(item: Item, passages: Sequence[Passage]) -> Iterator[str]:
+    """Yield the lines of an item that was cut from a file, or those of its ranges."""
+    lines = item.properties.get(LINES)
+    if not isinstance(lines, list | tuple) or len(lines) != 2:
+        return
+    first, last = lines
+    if type(first) is not int or type(last) is not int or not 1 <= first <= last:
+        return
+    ranges = [_line_range(item.text, passage, first, last) for passage in passages]
+    ranges = _merge(ranges or [(first, last)])
+    if len(ranges) > MAX_LINE_RANGES:
+        ranges = [(ranges[0][0], ranges[-1][1])]
+    numbers = ", ".join(f"{start}-{end}" if end > start else f"{start}" for start, end in ranges)
+    yield f"{'lines' if '-' in numbers or len(ranges) > 1 else 'line'} {numbers}"
+
+
+def _line_range(text: str, passage: Passage, first: int, last: int) -> tuple[int, int]:
+    """Return the lines of a range; text that was added behind the last line has that line."""
+    before = text.count("\n", 0, passage.start)
+    inside = text[passage.start : passage.end].rstrip().count("\n")
+    return min(first + before, last), min(first + before + inside, last)
+
+
+def _merge(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join ranges that overlap or follow each other."""
+    merged = [ranges[0]]
+    for start, end in ranges[1:]:
+        if start <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _common_headings(item: Item, passages: Sequence[Passage]) -> tuple[str, ...]:
+    """Return the headings that all ranges are below."""
+    paths = [heading_path(item, passage) for passage in passages]
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*paths, strict=False))
+    return tuple(level[0] for level in levels)
+
+
+def _shorten(text: str, length: int) -> str:
+    line = collapse_whitespace(text[: 2 * length])
+    return line if len(line) <= length else f"{line[: length - 1]}…"
