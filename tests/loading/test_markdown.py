@@ -9,6 +9,7 @@ from loads import MAYA, counts, write_files
 
 from knowloom.engine import Engine
 from knowloom.loading import markdown
+from knowloom.model import LINES
 from paths import ROOT
 
 PAGE = """---
@@ -64,7 +65,7 @@ class TestPages:
         }
         assert items["boats#hull-and-keel"].text == "Text of the hull.\n\n```\n# not a heading\n```"
         assert items["boats#paint"].text == "Red.\n\n~~~text\n## neither\n~~~\n\n    # nor this"
-        assert items["boats"].properties == {"owner": "Ada", "built": "2020-02-29"}
+        assert items["boats"].shown_properties == {"owner": "Ada", "built": "2020-02-29"}
         assert {(item.source, item.tags) for item in items.values()} == {
             ("boats.md", ("harbour", "boats"))
         }
@@ -75,6 +76,43 @@ class TestPages:
             ("boats#sail", "boats"),
         }
         assert {edge.type for edge in kb.edges()} == {"parent"}
+
+    def test_items_know_their_lines_in_the_file(self, kb: Engine, tmp_path: Path) -> None:
+        kb.load(write_files(tmp_path, boats_md=PAGE) / "boats.md", space="s")
+        lines = PAGE.split("\n")
+        for item in kb.items():
+            first, last = item.properties[LINES]
+            assert "\n".join(lines[first - 1 : last]) == item.text
+
+    def test_parts_of_plain_text_know_their_lines(self, kb: Engine, tmp_path: Path) -> None:
+        text = "\r\n\r\n".join(["\r\n", "word " * 300, "one\r\ntwo " + "x" * 1_990, "\r\nend"])
+        kb.load(write_files(tmp_path, log_txt=text), space="s")
+        lines = text.replace("\r\n", "\n").split("\n")
+        items = {item.id: item for item in kb.items()}
+        assert {id: item.properties[LINES] for id, item in items.items()} == {
+            "log.txt": [4, 4],
+            "log.txt/2": [6, 7],
+            "log.txt/3": [10, 10],
+        }
+        for item in items.values():
+            first, last = item.properties[LINES]
+            assert "\n".join(lines[first - 1 : last]).rstrip() == item.text
+
+    def test_text_that_moved_keeps_the_time_of_its_last_change(
+        self, kb: Engine, tmp_path: Path
+    ) -> None:
+        page = write_files(tmp_path, a_md="# A\nfirst\n# B\nsecond\n") / "a.md"
+        kb.load(page, space="s")
+        write_files(tmp_path, a_md="# A\nfirst\n\nadded\n# B\nsecond\n")
+        kb.load(page, space="s")
+        changed, moved = kb.get(["a#a", "a#b"], space="s")
+        assert (changed.properties[LINES], changed.updated_at is None) == ([2, 4], False)
+        assert (moved.properties[LINES], moved.updated_at) == ([6, 6], None)
+
+    def test_front_matter_cannot_set_the_lines(self, kb: Engine, tmp_path: Path) -> None:
+        text = f'---\n"{LINES}": [100, 200]\n---\nText.\n'
+        kb.load(write_files(tmp_path, a_md=text), space="s")
+        assert [item.properties for item in kb.items()] == [{LINES: [4, 4]}]
 
     def test_a_single_first_heading_is_the_title_of_the_page(
         self, kb: Engine, tmp_path: Path

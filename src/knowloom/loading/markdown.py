@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from markdown_it.token import Token
 
 from knowloom.errors import Invalid
 from knowloom.loading import front_matter
+from knowloom.model import LINES
 from knowloom.report import Skipped
 from knowloom.text.normalisation import slugify
 
@@ -28,6 +29,7 @@ _CODE_TOKENS = ("fence", "code_block")
 _LABEL = re.compile(r"\[((?:[^\[\]\\]|\\.){1,999})\]")
 
 PageRow = dict[str, Any]
+LineRange = tuple[int, int]  # the first and the last line, counted from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class PageSection:
     title: str
     line: int
     parts: tuple[str, ...]
+    lines: tuple[LineRange, ...]  # of each part
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ def _build_rows(
     if _has_title_heading(sections, title):
         heading = sections[1]
         title = heading.title
-        sections = [PageSection(0, "", heading.line, heading.parts), *sections[2:]]
+        sections = [replace(heading, level=0, title=""), *sections[2:]]
     page = name.removesuffix(".md")
     shared = {"source": name, "tags": _tags(fields)} | {
         field: value
@@ -99,11 +102,13 @@ def _build_rows(
             enclosing.append((section.level, id, section.title))
         id = enclosing[-1][1]
         path = HEADING_SEPARATOR.join(title for _, _, title in enclosing if title)
-        for number, text in enumerate(section.parts, 1):
+        for number, (text, lines) in enumerate(zip(section.parts, section.lines, strict=True), 1):
             part = id if number == 1 else f"{id}/{number}"
             part_title = path if number == 1 else f"{path} ({number})"
-            row = {"id": part, "title": part_title, "text": text} | shared
-            yield section.line, row | ({} if section.level else page_fields)
+            row: PageRow = {"id": part, "title": part_title, "text": text} | shared | page_fields
+            if text:
+                row["properties"] = {**row.get("properties", {}), LINES: list(lines)}
+            yield section.line, row
             parent = enclosing[-2][1] if section.level and number == 1 else id
             if part != parent:
                 yield section.line, {"source": part, "target": parent, "type": "parent"}
@@ -171,17 +176,31 @@ def split_markdown(text: str) -> list[PageSection]:
     ]
     lines = text.split("\n")
 
-    def split_body(body: Sequence[Token]) -> tuple[str, ...]:
-        return _add_definitions(_split_parts(lines, _split_blocks(body)), definitions)
+    def build_section(level: int, title: str, line: int, body: Sequence[Token]) -> PageSection:
+        section = _build_section(level, title, line, lines, _split_blocks(body))
+        return replace(section, parts=_add_definitions(section.parts, definitions))
 
     top = tokens[: headings[0]] if headings else tokens
-    sections = [PageSection(0, "", 1, split_body(top))]
+    sections = [build_section(0, "", 1, top)]
     for heading, following in pairwise([*headings, len(tokens)]):
         start, _ = tokens[heading].map or (0, 0)
         level, title = int(tokens[heading].tag[1:]), _strip_markup(tokens[heading + 1].content)
-        parts = split_body(tokens[heading + 3 : following])
-        sections.append(PageSection(level, title, start + 1, parts))
+        body = tokens[heading + 3 : following]
+        sections.append(build_section(level, title, start + 1, body))
     return sections
+
+
+def _build_section(
+    level: int, title: str, line: int, lines: Sequence[str], blocks: Sequence[LineBlock]
+) -> PageSection:
+    """Return a section with its blocks as parts."""
+    ranges = [_skip_blank_lines(lines, *part) for part in _split_parts(lines, blocks)]
+    parts = tuple("\n".join(lines[start:end]).rstrip() for start, end in ranges)
+    numbers = tuple(
+        (start + 1, start + 1 + part.count("\n"))
+        for (start, _), part in zip(ranges, parts, strict=True)
+    )
+    return PageSection(level, title, line, parts, numbers)
 
 
 def _format_target(definition: Mapping[str, str]) -> str:
@@ -217,7 +236,7 @@ def split_plain_text(text: str) -> list[PageSection]:
         if line.strip() and (not number or not lines[number - 1].strip())
     ]
     blocks = [_paragraph(start, end) for start, end in pairwise([*starts, len(lines)])]
-    return [PageSection(0, "", 1, _split_parts(lines, blocks))]
+    return [_build_section(0, "", 1, lines, blocks)]
 
 
 def _split_blocks(tokens: Sequence[Token]) -> list[LineBlock]:
@@ -245,19 +264,17 @@ def _paragraph(start: int, end: int) -> LineBlock:
     return LineBlock(start, end, tuple(range(start + 1, end)))
 
 
-def _split_parts(lines: Sequence[str], blocks: Sequence[LineBlock]) -> tuple[str, ...]:
-    """Return as few texts as possible, none over MAX_PART unless one block or entry is."""
-    parts: list[str] = []
+def _split_parts(lines: Sequence[str], blocks: Sequence[LineBlock]) -> Iterator[tuple[int, int]]:
+    """Yield the ends of as few parts as possible, none over MAX_PART unless a block or entry is."""
     start = end = 0
     for first, last in _split_long_blocks(lines, blocks):
         if end > start and _length(lines, start, last) > MAX_PART:
-            parts.append(_join_lines(lines, start, end))
+            yield start, end
             start = first
         elif end == start:
             start = first
         end = last
-    parts.append(_join_lines(lines, start, end))
-    return tuple(parts)
+    yield start, end
 
 
 def _split_long_blocks(
@@ -278,8 +295,10 @@ def _length(lines: Sequence[str], start: int, end: int) -> int:
     return total - 1
 
 
-def _join_lines(lines: Sequence[str], start: int, end: int) -> str:
-    return re.sub(r"\A(?:[ \t]*\n)+", "", "\n".join(lines[start:end])).rstrip()
+def _skip_blank_lines(lines: Sequence[str], start: int, end: int) -> tuple[int, int]:
+    while start < end and not lines[start].strip(" \t"):
+        start += 1
+    return start, end
 
 
 def _strip_markup(heading: str) -> str:
