@@ -120,7 +120,9 @@ def test_an_unspaced_text_is_read_again_only_if_it_has_the_characters_of_a_new_n
 ):
     read: list[str] = []
     monkeypatch.setattr(
-        space_linker, "KeyedText", lambda text: read.append(text) or KeyedText(text)
+        space_linker,
+        "KeyedText",
+        lambda text, passages: read.append(text) or KeyedText(text, passages),
     )
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
@@ -159,7 +161,9 @@ def test_a_page_of_long_texts_has_fewer_items(monkeypatch):
 def test_a_new_name_rereads_only_texts_that_may_mention_it(url, tmp_path, monkeypatch):
     read: list[str] = []
     monkeypatch.setattr(
-        space_linker, "KeyedText", lambda text: read.append(text) or KeyedText(text)
+        space_linker,
+        "KeyedText",
+        lambda text, passages: read.append(text) or KeyedText(text, passages),
     )
     with knowloom.open(
         "memory:" if url == "memory:" else str(tmp_path / "k.db"), embedder=None

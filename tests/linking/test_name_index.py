@@ -18,7 +18,7 @@ import knowloom
 from knowloom.engine import Engine
 from knowloom.linking import name_edges as batch
 from knowloom.linking import name_index, name_rules, name_weights, rules, space_linker
-from knowloom.linking.name_keys import KeyedText, blocking_key, select_mentions
+from knowloom.linking.name_keys import KeyedText, blocking_key, locate_mentions
 from knowloom.linking.name_labels import NAME, select_values
 from knowloom.linking.name_rules import NAME_RULES
 from knowloom.linking.unspaced_scripts import list_prefixes, match_names
@@ -298,7 +298,7 @@ def test_keys_find_every_name_that_a_text_mentions(text, titles):
     runs = sorted([*keyed.runs(at_words, live), *unspaced.items()], key=lambda run: run[0])
     assert (
         set(mentions) <= {run for _, lengths in runs for run in lengths}
-        and tuple(select_mentions(runs, item_names)) == mentions
+        and tuple(locate_mentions(runs, item_names)) == mentions
     )
 
 

@@ -186,7 +186,7 @@ def test_knowledge_linked_by_older_rules_is_relinked(tmp_path: Path) -> None:
             [item("a", "First page", "See `orders`."), item("b", properties={"table": "orders"})]
         )
         store: Any = kb.maintenance._linker._store
-        store.forget_links(store.link_rules().replace("refers_to/2", "refers_to/1"))
+        store.forget_links(store.link_rules().replace("refers_to/3", "refers_to/2"))
         assert linked(kb) == 0
     with knowloom.open(str(tmp_path / "k.db"), embedder=None) as kb:
         kb.maintenance.link()

@@ -41,6 +41,7 @@ class Linker:
         self._rules = None if rules is None else select_rules(rules)
         store, has_all_roles = stores.items, len(stores.unique()) == 1
         self._store = store if has_all_roles and isinstance(store, LinkStore) else None
+        self._index = stores.words
 
     def catch_up(self, spaces: Sequence[str], progress: Progress | None = None) -> tuple[str, ...]:
         """Link after a write, which stays written if this fails; return the problems."""
@@ -56,19 +57,20 @@ class Linker:
         if self._store is None:
             return 0
         rules, finder, stored = self._configuration(self._store)
-        if stored != format_rules(rules, finder):
-            self._store.forget_links(format_rules(rules, finder))
+        size = self._index.passage_size()
+        if stored != format_rules(rules, finder, size):
+            self._store.forget_links(format_rules(rules, finder, size))
         if not rules:
             return 0
         store = self._store
-        return sum(SpaceLinker(store, space, rules, finder).run(progress) for space in spaces)
+        return sum(SpaceLinker(store, space, rules, finder, size).run(progress) for space in spaces)
 
     def relink(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
         """Delete all automatic edges, in all spaces, and rebuild them; return the items visited."""
         if self._store is None:
             return 0
         rules, finder, _ = self._configuration(self._store)
-        self._store.forget_links(format_rules(rules, finder))
+        self._store.forget_links(format_rules(rules, finder, self._index.passage_size()))
         return self.link(spaces, progress)
 
     def _configuration(self, store: LinkStore) -> tuple[Sequence[LinkRule], NameFinder | None, str]:

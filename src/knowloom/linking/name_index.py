@@ -13,13 +13,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import itemgetter
-from typing import NamedTuple
 
-from knowloom.linking.label_changes import LabelChanges
-from knowloom.linking.name_finders import FinderNames
-from knowloom.linking.name_keys import KeyedText, RunLengths, blocking_key, select_mentions
+from knowloom.linking.label_changes import IndexEntries, LabelChanges
+from knowloom.linking.name_keys import KeyedText, RunLengths, blocking_key, locate_mentions
 from knowloom.linking.name_labels import (
     ADDRESS,
+    HEADING,
     MENTION,
     NAME,
     NAME_KEY,
@@ -27,12 +26,15 @@ from knowloom.linking.name_labels import (
     REFERENCE,
     SPAN,
     TEXT_KEY,
+    ParsedItem,
     build_labels,
+    drop_text_keys,
     select_values,
 )
 from knowloom.linking.name_weights import (
     FOREIGN_KEY,
     MAX_ADDRESSEES,
+    MAX_HEADING_HOLDERS,
     MAX_HOLDERS,
     MAX_MENTIONS,
     MAX_REFERRERS,
@@ -40,17 +42,28 @@ from knowloom.linking.name_weights import (
     MAX_TEXTS_PER_KEY,
     REFERS_TO,
 )
+from knowloom.linking.places import (
+    ADDRESS_PLACES,
+    MENTION_PLACES,
+    NAME_PLACES,
+    SPAN_PLACES,
+    drop_own_names,
+    encode_places,
+    find_moved,
+)
 from knowloom.linking.ports import LinkStore
 from knowloom.linking.unspaced_scripts import Positions, match_names
-from knowloom.model import Item
+from knowloom.text.item_names import list_own_names
+from knowloom.text.mentions import MAX_NAMES_PER_TEXT
+from knowloom.text.passages import locate_headings
 
-
-class ParsedItem(NamedTuple):
-    """An item, its text split into words and keys, and the names that a name finder found in it."""
-
-    item: Item
-    text: KeyedText
-    finder_names: FinderNames | None = None
+# The places of targets: their role, the role of the labels of the sources, the limit of these, and
+# a prefix of their values.
+_PLACES_OF_TARGETS = (
+    (NAME_PLACES, MENTION, MAX_MENTIONS, ""),
+    (SPAN_PLACES, SPAN, MAX_SHARING, ""),
+    (ADDRESS_PLACES, REFERENCE, MAX_REFERRERS, f"{REFERS_TO} "),
+)
 
 
 @dataclass(slots=True)
@@ -68,7 +81,7 @@ def index_items(
     """Index changed items under the labels they have by themselves, deleted ones under none."""
     old = store.labels_of(space, ids)
     new = {
-        id: (*_mention_labels(old.get(id, ())), *build_labels(*items[id])) if id in items else ()
+        id: (*_mention_labels(old.get(id, ())), *build_labels(items[id])) if id in items else ()
         for id in ids
     }
     changes = LabelChanges(store, space, old, new)
@@ -79,6 +92,7 @@ def index_items(
     update.stale |= changes.affected(SPAN, changes.names(SPAN), MAX_SHARING)
     update.stale |= changes.affected(MENTION, changes.names(MENTION), MAX_MENTIONS)
     _update_addresses(changes, update)
+    _update_places(changes, update, old, new)
     update.dirty.difference_update(ids)
     return update
 
@@ -91,10 +105,10 @@ def index_mentions(store: LinkStore, space: str, items: Mapping[str, ParsedItem]
     old = store.labels_of(space, list(items))
     mentions = _find_mentions(store, space, {id: parsed.text for id, parsed in items.items()})
     new = {}
-    for id in items:
+    for id, parsed in items.items():
         labels = old.get(id, ())
         others = labels[len(_mention_labels(labels)) :]
-        new[id] = (*[f"{MENTION}{name}" for name in mentions[id]], *others)
+        new[id] = (*_format_mentions(parsed, mentions[id]), *others)
     changes = LabelChanges(store, space, old, new)
     update = IndexUpdate(changes.entries, stale=set(items))
     update.stale |= changes.affected(MENTION, changes.names(MENTION), MAX_MENTIONS)
@@ -103,7 +117,17 @@ def index_mentions(store: LinkStore, space: str, items: Mapping[str, ParsedItem]
 
 def _mention_labels(labels: tuple[str, ...]) -> list[str]:
     """Return the labels of mentions, which come first."""
-    return list(takewhile(lambda label: label.startswith(MENTION), labels))
+    return list(takewhile(lambda label: label.startswith((MENTION, MENTION_PLACES)), labels))
+
+
+def _format_mentions(parsed: ParsedItem, mentions: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return the labels of the names that a text mentions, from their word numbers."""
+    if not parsed.passages:
+        return [f"{MENTION}{name}" for name in list(mentions)[:MAX_NAMES_PER_TEXT]]
+    located = {name: parsed.text.passages_of(words) for name, words in mentions.items()}
+    headings = locate_headings(parsed.item.text, parsed.passages)
+    places = drop_own_names(located, list_own_names(headings))
+    return [*[f"{MENTION}{name}" for name in places], encode_places(MENTION_PLACES, places)]
 
 
 def _update_names(changes: LabelChanges, update: IndexUpdate) -> None:
@@ -112,12 +136,13 @@ def _update_names(changes: LabelChanges, update: IndexUpdate) -> None:
     A name that appears or vanishes must be searched for in texts, and stops or starts to link the
     texts that share it; one with more or fewer holders changes the weights of its edges.
     """
-    by_name = changes.by_name(NAME, MAX_HOLDERS)
-    toggled = [name for name, (before, after) in by_name.items() if bool(before) != bool(after)]
-    update.dirty |= changes.texts_with(toggled, MAX_TEXTS_PER_KEY)
-    update.stale |= changes.affected(SPAN, toggled, MAX_SHARING)
-    recounted = [name for name, change in by_name.items() if change.affected(MAX_HOLDERS)]
-    update.stale |= changes.affected(MENTION, recounted, MAX_MENTIONS)
+    for role, limit in ((NAME, MAX_HOLDERS), (HEADING, MAX_HEADING_HOLDERS)):
+        by_name = changes.by_name(role, limit)
+        toggled = [name for name, (before, after) in by_name.items() if bool(before) != bool(after)]
+        update.dirty |= changes.texts_with(toggled, MAX_TEXTS_PER_KEY)
+        update.stale |= changes.affected(SPAN, toggled, MAX_SHARING)
+        recounted = [name for name, change in by_name.items() if change.affected(limit)]
+        update.stale |= changes.affected(MENTION, recounted, MAX_MENTIONS)
 
 
 def _update_addresses(changes: LabelChanges, update: IndexUpdate) -> None:
@@ -129,20 +154,35 @@ def _update_addresses(changes: LabelChanges, update: IndexUpdate) -> None:
             update.stale |= (change.before or set()) | (change.after or set())
 
 
+def _update_places(
+    changes: LabelChanges, update: IndexUpdate, old: IndexEntries, new: IndexEntries
+) -> None:
+    """Mark the items that name or refer to, or share a name with, an item whose passages change."""
+    for role, target_role, limit, prefix in _PLACES_OF_TARGETS:
+        moved: set[str] = set()
+        for id in changes.entries if changes.names(role) else ():
+            moved |= find_moved(role, drop_text_keys(old.get(id, ())), drop_text_keys(new[id]))
+        names = [f"{prefix}{name}" for name in sorted(moved)]
+        update.stale |= changes.affected(target_role, names, limit)
+
+
 def _find_mentions(
     store: LinkStore, space: str, texts: Mapping[str, KeyedText]
-) -> dict[str, list[str]]:
-    """Return the names that each text mentions; only runs with the key of a name are looked up."""
+) -> dict[str, dict[str, list[int]]]:
+    """Return the names that each text mentions, and at which words.
+
+    Only runs with the key of a name are looked up.
+    """
     live = _live_keys(store, space, sorted(set().union(*[text.keys for text in texts.values()])))
     positions = {id: text.positions(live) for id, text in texts.items()}
     runs = {id: text.runs(positions[id][0], live) for id, text in texts.items()}
     candidates = set().union(*[lengths for pairs in runs.values() for _, lengths in pairs])
-    names = _existing(store, space, NAME, candidates)
+    names = _existing_names(store, space, candidates)
     unspaced = {id: starts for id, (_, starts) in positions.items() if starts}
     for id, matches in _match_unspaced(store, space, texts, unspaced, live).items():
         names.update(*matches.values())
         runs[id] = sorted([*runs[id], *matches.items()], key=itemgetter(0))
-    return {id: select_mentions(pairs, names) if pairs else [] for id, pairs in runs.items()}
+    return {id: locate_mentions(pairs, names) if pairs else {} for id, pairs in runs.items()}
 
 
 def _match_unspaced(
@@ -156,9 +196,13 @@ def _match_unspaced(
         return _existing(store, space, NAME_PREFIX, runs)
 
     def select_names(runs: AbstractSet[str]) -> set[str]:
-        return _existing(store, space, NAME, {run for run in runs if blocking_key(run) in live})
+        return _existing_names(store, space, {run for run in runs if blocking_key(run) in live})
 
     return match_names(texts, positions, select_prefixes, select_names)
+
+
+def _existing_names(store: LinkStore, space: str, values: AbstractSet[str]) -> set[str]:
+    return _existing(store, space, NAME, values) | _existing(store, space, HEADING, values)
 
 
 def _existing(store: LinkStore, space: str, role: str, values: Iterable[str]) -> set[str]:

@@ -8,13 +8,15 @@ word that is no stop word.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count
 
 from knowloom.caching import MemoDict
+from knowloom.model import Passage
 from knowloom.text.mentions import (
-    MAX_NAMES_PER_TEXT,
+    MAX_READ,
     MAX_UNSPACED_CHARACTERS,
     STOP_WORDS,
     begins_unspaced,
@@ -42,25 +44,37 @@ def blocking_key(name: str) -> str:
     return " ".join(content_words[:2])[:MAX_KEY_LENGTH]
 
 
+def readable_passages(text: str, passages: Sequence[Passage]) -> Iterator[str]:
+    """Yield the texts of the passages, as far as they are read; no name spans two."""
+    for passage in passages:
+        if passage.start < MAX_READ:
+            yield text[passage.start : min(passage.end, MAX_READ)]
+
+
 class KeyedText:
     """A text, its blocking keys, and the positions at which a name with each key may begin.
 
-    Numbers are stored as bytes: the garbage collector would walk over lists and tuples again and
-    again, which took a twentieth of the time of linking.
+    `passages` are those of a text that has several. Numbers are stored as bytes: the garbage
+    collector would walk over lists and tuples again and again, which took a twentieth of the time
+    of linking.
     """
 
-    __slots__ = ("_key_numbers", "_positions", "_words", "keys")
+    __slots__ = ("_first_words", "_key_numbers", "_positions", "_words", "keys")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, passages: Sequence[Passage] = ()) -> None:
         words: list[str] = []
         keys: list[str] = []  # of the names that may begin at the position beside it
         positions: list[int] = []
-        for part, georgian in split_parts(text):
-            shapes = list(map(_georgian_shape if georgian else _shapes.__getitem__, part))
-            _scan_part(shapes, words, keys, positions)
+        first_words: list[int] = []  # the number of the first word of each passage
+        for passage in readable_passages(text, passages) if passages else (text,):
+            first_words.append(len(words))
+            for part, georgian in split_parts(passage):
+                shapes = list(map(_georgian_shape if georgian else _shapes.__getitem__, part))
+                _scan_part(shapes, words, keys, positions)
         numbers = dict(zip(dict.fromkeys(keys), count(), strict=False))
         self.keys = tuple(numbers)
         self._words = tuple(words)
+        self._first_words = tuple(first_words)
         self._key_numbers = array("I", map(numbers.__getitem__, keys)).tobytes()
         self._positions = array("Q", positions).tobytes()
 
@@ -71,6 +85,11 @@ class KeyedText:
         It is about eight times higher per character in scripts without spaces.
         """
         return len(self._words) + len(self._key_numbers) // 4
+
+    def passages_of(self, word_numbers: Iterable[int]) -> tuple[int, ...]:
+        """Return the numbers of the passages that have these words, each once, in order."""
+        numbers = (bisect_right(self._first_words, word) - 1 for word in word_numbers)
+        return tuple(dict.fromkeys(numbers))
 
     def positions(self, live: AbstractSet[str]) -> tuple[list[int], list[int]]:
         """Return where names with a live key may begin: at words, and in unspaced scripts."""
@@ -130,19 +149,21 @@ class KeyedText:
         return runs
 
 
-def select_mentions(runs: Iterable[tuple[int, RunLengths]], names: Container[str]) -> list[str]:
-    """Return the names mentioned in a text with these runs, the longest at each place.
+def locate_mentions(
+    runs: Iterable[tuple[int, RunLengths]], names: Container[str]
+) -> dict[str, list[int]]:
+    """Return the names mentioned in a text with these runs, each with its word numbers.
 
-    The result is that of `mentions.find_names`, limited to MAX_NAMES_PER_TEXT names.
+    At each place the longest name counts: the result is that of `mentions.find_names`.
     """
-    mentions: dict[str, None] = {}
+    mentions: dict[str, list[int]] = {}
     end = 0
     for start, lengths in runs:
         name = next((run for run in reversed(lengths) if run in names), "") if start >= end else ""
         if name:
             end = start + lengths[name]
-            mentions[name] = None
-    return list(mentions)[:MAX_NAMES_PER_TEXT]
+            mentions.setdefault(name, []).append(start)
+    return mentions
 
 
 def _scan_part(

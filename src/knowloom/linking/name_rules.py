@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from knowloom.linking.name_labels import ADDRESS, MENTION, NAME, REFERENCE, SPAN, select_values
+from knowloom.linking.name_labels import (
+    ADDRESS,
+    HEADING,
+    MENTION,
+    NAME,
+    REFERENCE,
+    SPAN,
+    select_values,
+)
 from knowloom.linking.name_weights import (
     FOREIGN_KEY,
     MAX_ADDRESSEES,
+    MAX_HEADING_HOLDERS,
     MAX_HOLDERS,
     MAX_MENTIONS,
     MAX_REFERRERS,
@@ -22,6 +31,13 @@ from knowloom.linking.name_weights import (
     is_linkable,
     mention_weight,
     shared_name_weight,
+)
+from knowloom.linking.places import (
+    ADDRESS_PLACES,
+    MENTION_PLACES,
+    NAME_PLACES,
+    REFERENCE_PLACES,
+    SPAN_PLACES,
 )
 from knowloom.linking.ports import LinkStore
 
@@ -55,36 +71,41 @@ class NameRule:
 
     `load` reads the holders that the labels of some items need; `propose` yields the links of one
     item as (target, weight and name). `version` is raised whenever the edges would change.
+    `source_places` and `target_places` are the roles of the places of names at both ends; "" for a
+    rule whose edges are not between passages.
     """
 
     type: str
     load: Callable[[LabelHolders, Sequence[RoleValues]], None]
     propose: Callable[[LabelHolders, str, RoleValues], Iterator[tuple[str, WeightedName]]]
-    version: int = 1
+    version: int
+    source_places: str = ""
+    target_places: str = ""
 
     def compute_links(
         self, store: LinkStore, space: str, entries: Mapping[str, RoleValues]
-    ) -> dict[tuple[str, str], WeightedName]:
-        """Return the heaviest link of each (source, target), on ties by the first name.
+    ) -> dict[tuple[str, str], list[WeightedName]]:
+        """Return the links of each (source, target): at least one, the heaviest first.
 
-        A target may have been deleted.
+        Ties are ordered by name. A target may have been deleted.
         """
         holders = LabelHolders(store, space)
         self.load(holders, list(entries.values()))
-        best: dict[tuple[str, str], WeightedName] = {}
+        links: dict[tuple[str, str], list[WeightedName]] = {}
         for source, values in entries.items():
             for target, link in self.propose(holders, source, values):
-                other = best.get((source, target))
-                if target != source and (
-                    other is None or (-link[0], link[1]) < (-other[0], other[1])
-                ):
-                    best[source, target] = link
-        return best
+                if target != source:
+                    links.setdefault((source, target), []).append(link)
+        for names in links.values():
+            if len(names) > 1:
+                names.sort(key=lambda link: (-link[0], link[1]))
+        return links
 
 
 def _load_mentions(holders: LabelHolders, entries: Sequence[RoleValues]) -> None:
     names = list(dict.fromkeys(name for values in entries for name in values.get(MENTION, ())))
     holders.load(NAME, names, MAX_HOLDERS)
+    holders.load(HEADING, names, MAX_HEADING_HOLDERS)
     holders.load(MENTION, names, MAX_MENTIONS)
 
 
@@ -92,7 +113,9 @@ def _propose_mentions(
     holders: LabelHolders, _: str, values: RoleValues
 ) -> Iterator[tuple[str, WeightedName]]:
     for name in values.get(MENTION, ()):
-        targets, texts = holders.get(NAME, name), holders.get(MENTION, name)
+        headings, texts = holders.get(HEADING, name), holders.get(MENTION, name)
+        recurs = len(headings) > MAX_HEADING_HOLDERS
+        targets = [*holders.get(NAME, name), *(() if recurs else headings)]
         if targets and is_linkable(len(targets), len(texts)):
             link = (mention_weight(len(targets), len(texts)), name)
             yield from [(target, link) for target in targets]
@@ -103,6 +126,7 @@ def _load_spans(holders: LabelHolders, entries: Sequence[RoleValues]) -> None:
     holders.load(SPAN, names, MAX_SHARING)
     shared = [name for name in names if 2 <= len(holders.get(SPAN, name)) <= MAX_SHARING]
     holders.load(NAME, shared, 0)
+    holders.load(HEADING, shared, 0)
 
 
 def _propose_shares(
@@ -110,12 +134,15 @@ def _propose_shares(
 ) -> Iterator[tuple[str, WeightedName]]:
     for name in values.get(SPAN, ()):
         texts = holders.get(SPAN, name)
-        if 2 <= len(texts) <= MAX_SHARING and not holders.get(NAME, name):
+        is_shared = 2 <= len(texts) <= MAX_SHARING
+        if is_shared and not (holders.get(NAME, name) or holders.get(HEADING, name)):
             link = (shared_name_weight(len(texts)), name)
             yield from [(target, link) for target in texts if target > source]
 
 
-def _reference_rule(type: str) -> NameRule:
+def _reference_rule(
+    type: str, version: int, source_places: str = "", target_places: str = ""
+) -> NameRule:
     prefix = f"{type} "
     role = f"{REFERENCE}{prefix}"
 
@@ -135,12 +162,12 @@ def _reference_rule(type: str) -> NameRule:
             if len(holders.get(role, address)) <= MAX_REFERRERS:
                 yield from ((target, (1.0, address)) for target in holders.get(ADDRESS, address))
 
-    return NameRule(type, load, propose, version=2)
+    return NameRule(type, load, propose, version, source_places, target_places)
 
 
 NAME_RULES = (
-    NameRule(MENTIONS, _load_mentions, _propose_mentions, version=4),
-    _reference_rule(REFERS_TO),
-    NameRule(SHARES, _load_spans, _propose_shares, version=2),
-    _reference_rule(FOREIGN_KEY),
+    NameRule(MENTIONS, _load_mentions, _propose_mentions, 5, MENTION_PLACES, NAME_PLACES),
+    _reference_rule(REFERS_TO, 3, REFERENCE_PLACES, ADDRESS_PLACES),
+    NameRule(SHARES, _load_spans, _propose_shares, 3, SPAN_PLACES, SPAN_PLACES),
+    _reference_rule(FOREIGN_KEY, 2),
 )

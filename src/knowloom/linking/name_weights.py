@@ -7,6 +7,7 @@ import math
 MENTIONS, REFERS_TO, SHARES, FOREIGN_KEY = "mentions", "refers_to", "shares", "foreign_key"
 
 MAX_HOLDERS = 20  # a name of more items identifies none; sections often share their page's title
+MAX_HEADING_HOLDERS = 5  # a heading of more items recurs in documents and identifies none
 MAX_MENTIONS = 200  # a name that occurs in more texts is too common to link them
 MAX_LINKS_PER_NAME = 1000  # texts times holders
 MAX_ADDRESSEES = 5  # items that one address may point to

@@ -9,12 +9,14 @@ from knowloom.linking.name_rules import NAME_RULES, NameRule
 from knowloom.linking.nearest_rules import NearestRule, SharedTag, Similar
 from knowloom.model import EdgeKey, Key
 from knowloom.ports import NameFinder
+from knowloom.text.passages import SEGMENTER
 
 LinkRule = NearestRule | NameRule
 RULES: dict[str, LinkRule] = {rule.type: rule for rule in (SharedTag(), Similar(), *NAME_RULES)}
 
 NO_RULES = "none"  # what is stored if no rule is selected
 _FINDER = "names="  # before the fingerprint of a name finder
+_SEGMENTER = "passages="  # before the segmenter and its size
 
 
 def select_rules(names: Sequence[str]) -> tuple[LinkRule, ...]:
@@ -28,9 +30,11 @@ def select_rules(names: Sequence[str]) -> tuple[LinkRule, ...]:
     return tuple(rule for name, rule in RULES.items() if name in names)
 
 
-def format_rules(rules: Sequence[LinkRule], finder: NameFinder | None) -> str:
-    """Return the text to store: rules with their versions, and the fingerprint of the finder."""
+def format_rules(rules: Sequence[LinkRule], finder: NameFinder | None, passage_size: int) -> str:
+    """Return the text to store: rules with their versions, the segmenter, and the finder."""
     parts = [f"{rule.type}/{rule.version}" for rule in rules]
+    if any(isinstance(rule, NameRule) for rule in rules):
+        parts.append(f"{_SEGMENTER}{SEGMENTER}:{passage_size}")
     parts += [] if finder is None else [f"{_FINDER}{finder.fingerprint}"]
     return " ".join(parts) or NO_RULES
 

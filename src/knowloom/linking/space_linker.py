@@ -8,10 +8,10 @@ from functools import partial
 from knowloom.construction import fast_constructor
 from knowloom.errors import Conflict
 from knowloom.linking.name_finders import run_finder_cached
-from knowloom.linking.name_index import IndexUpdate, ParsedItem, index_items, index_mentions
+from knowloom.linking.name_index import IndexUpdate, index_items, index_mentions
 from knowloom.linking.name_keys import KeyedText
-from knowloom.linking.name_labels import drop_text_keys, group_by_role
-from knowloom.linking.name_rules import NameRule, RoleValues
+from knowloom.linking.name_labels import ParsedItem, drop_text_keys, group_by_role
+from knowloom.linking.name_rules import NameRule, RoleValues, WeightedName
 from knowloom.linking.nearest_rules import (
     COMMON_LABEL,
     UNLIMITED,
@@ -20,6 +20,7 @@ from knowloom.linking.nearest_rules import (
     qualify_labels,
     read_common_labels,
 )
+from knowloom.linking.places import PassagePairs, PlaceReader
 from knowloom.linking.ports import LinkStore
 from knowloom.linking.rules import LinkRule
 from knowloom.model import (
@@ -34,6 +35,7 @@ from knowloom.ports import (
     NameFinder,
     Progress,
 )
+from knowloom.text.passages import split_passages
 
 PAGE_ITEMS = 512  # items per write
 # Sizes of texts (`KeyedText.size`): a page is about 4 million characters, half a million in scripts
@@ -53,8 +55,10 @@ class SpaceLinker:
         space: str,
         rules: Sequence[LinkRule],
         finder: NameFinder | None,
+        passage_size: int,
     ) -> None:
         self._store, self._space, self._finder = store, space, finder
+        self._passage_size = passage_size
         self._nearest_rules = [rule for rule in rules if not isinstance(rule, NameRule)]
         self._name_rules = [rule for rule in rules if isinstance(rule, NameRule)]
 
@@ -137,7 +141,9 @@ class SpaceLinker:
             names = None
             if finder is not None:
                 names = run_finder_cached(finder, item.text, entries.get(id, ()))
-            parsed[id] = ParsedItem(item, KeyedText(item.text), names)
+            passages = split_passages(item.text, self._passage_size)
+            several = passages if len(passages) > 1 else ()
+            parsed[id] = ParsedItem(item, KeyedText(item.text, several), names, several)
             size += parsed[id].text.size
             if size >= max_size:
                 return page[: page.index(id) + 1]
@@ -252,16 +258,26 @@ class SpaceLinker:
             if edge.origin != AUTOMATIC
             for ends in ((edge.source, edge.target), (edge.target, edge.source))
         }
-        links = {rule.type: rule.compute_links(store, space, entries) for rule in self._name_rules}
+        links = {rule: rule.compute_links(store, space, entries) for rule in self._name_rules}
         targets = sorted({target for pairs in links.values() for _, target in pairs})
         keys = store.visible([(space, id) for id in targets], Filter((space,)))
         existing = {id for _, id in keys}
+        places = PlaceReader(store, space, entries, [id for _, id in keys])
         edges: dict[EdgeKey, Edge] = {}
-        for type, pairs in links.items():
-            for (source, target), (weight, name) in pairs.items():
-                if target in existing and (source, target, type) not in explicit:
-                    edges[(space, source), (space, target), type] = _edge(
-                        source, target, type, weight, space, None, {"name": name}, "", AUTOMATIC
+        for rule, pairs in links.items():
+            for (source, target), names in pairs.items():
+                if target in existing and (source, target, rule.type) not in explicit:
+                    weight, name = names[0]
+                    edges[(space, source), (space, target), rule.type] = _edge(
+                        source,
+                        target,
+                        rule.type,
+                        weight,
+                        space,
+                        None,
+                        {"name": name, **_locate(places, rule, source, target, names)},
+                        "",
+                        AUTOMATIC,
                     )
         return edges
 
@@ -277,6 +293,16 @@ class SpaceLinker:
     def _conflict(self) -> Conflict:
         message = f"space {self._space!r} changes too fast to be linked; the next write retries"
         return Conflict(message, "busy")
+
+
+def _locate(
+    places: PlaceReader, rule: NameRule, source: str, target: str, names: Sequence[WeightedName]
+) -> dict[str, PassagePairs]:
+    """Return the passages that an edge connects, unless both ends have only one."""
+    if not rule.source_places or not places.has_several(source, target):
+        return {}
+    ends = (source, rule.source_places), (target, rule.target_places)
+    return {"passages": places.pair(*ends, [name for _, name in names])}
 
 
 def _split(ids: Sequence[str]) -> Iterator[Sequence[str]]:
