@@ -23,7 +23,8 @@ Store = MemoryStore | SqliteStore
 PRELUDE = """
 import os, sys, time
 from datetime import UTC, datetime
-from knowloom.model import Batch, Filter, Item
+from knowloom.model import Filter, Item
+from knowloom.ports import Batch
 from knowloom.stores.sqlite.store import SqliteStore
 NOW, ACME = datetime(2025, 6, 1, 12, tzinfo=UTC), Filter(("acme",))
 def put(*ids, text="refund"):
