@@ -72,6 +72,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     )
     from knowloom.capabilities.provider.provider import Provider as Provider
     from knowloom.client.client import Client as Client
+    from knowloom.context.item_pages import ItemPage as ItemPage
     from knowloom.engine import Engine as Engine
     from knowloom.errors import (
         Conflict as Conflict,
@@ -149,6 +150,7 @@ _HOMES = {
     "knowloom.capabilities.provider.model": "Entry Provision Relation Retrieval",
     "knowloom.capabilities.provider.provider": "Provider",
     "knowloom.client.client": "Client",
+    "knowloom.context.item_pages": "ItemPage",
     "knowloom.engine": "Engine",
     "knowloom.errors": (
         "Conflict Corrupt EmbeddingError Forbidden Invalid KnowloomError MissingExtra "

@@ -16,7 +16,8 @@ from knowloom.text.normalisation import collapse_whitespace
 from knowloom.text.passages import heading_path, split_passages
 
 CACHED_RANGES = 100_000
-CHARACTERS_PER_TOKEN = 40_000  # of the budget, at most: it bounds the number of pages
+FIRST_UNSPACED = "\u0e00"  # scripts without spaces between words begin with Thai
+CHARACTERS_PER_TOKEN = 20_000  # of the budget, at most: it bounds the number of pages
 
 
 class _Range(NamedTuple):
@@ -228,15 +229,21 @@ class _Cutter:
         part = self.text[start:end]
         visible = part.strip()
         if not visible:
-            return [(start + end) // 2] if end - start > 1 else []
+            step = max(1, len(part) // 8)
+            return list(range(start + step, end, step))
         size = max(1, len(part) * self.max_tokens // tokens // 4)
         while len(passages := split_passages(part, size)) == 1 and size > 1:
             size //= 2
         cuts = [start + passage.start for passage in passages[1:]]
         if cuts or visible == part:
-            return cuts
+            return [cut for cut in cuts if self._is_clean(cut)] or cuts
         first = start + part.index(visible)
         return [cut for cut in (first, first + len(visible)) if start < cut < end]
+
+    def _is_clean(self, cut: int) -> bool:
+        """Return False between a mark of punctuation and a word, as inside "self-made"."""
+        seam = self.text[cut - 1 : cut + 1]
+        return any(char.isspace() or char >= FIRST_UNSPACED for char in seam)
 
     def group(self, parts: Iterator[_Range], room: int) -> Iterator[_Range]:
         """Join parts to pages as long as they fit; `room` is the budget of the first page."""
@@ -268,11 +275,14 @@ class _Cutter:
         while tokens > room:
             last -= 1
             tokens = self._count_run(pieces, first, last)
-        while last < len(pieces) and pieces[last].is_shown:
-            longer = self._count_run(pieces, first, last + 1)
-            if longer > room:
-                break
-            last, tokens = last + 1, longer
+        step = 1
+        while step:
+            ahead = last + step
+            is_shown = ahead <= len(pieces) and all(p.is_shown for p in pieces[last:ahead])
+            if is_shown and (longer := self._count_run(pieces, first, ahead)) <= room:
+                last, tokens, step = ahead, longer, step * 2
+            else:
+                step //= 2
         return last, tokens
 
     def _count_run(self, pieces: Sequence[_Range], first: int, last: int) -> int:
