@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 import knowloom
-from knowloom import Edge, Hit, Item
+from knowloom import Edge, Item
 from knowloom.model import Filter
 from knowloom.recipes import Walk
 from knowloom.retrieval import walk_seeds
+from knowloom.retrieval.nodes import Node
 from knowloom.retrieval.query_coverage import QueryCoverage
 from knowloom.retrieval.walk_bridges import (
     names_beyond_query,
@@ -37,8 +40,12 @@ def item(id: str, text: str = "", title: str = "") -> Item:
     return Item(id, "s", title=title, text=text)
 
 
-def hit(id: str, score: float, title: str = "") -> Hit:
-    return Hit(item(id, title=title), score)
+def node(id: str, score: float, title: str = "") -> Node:
+    return Node(("s", id), item(id, title=title), score)
+
+
+def nodes(items: Iterable[Item]) -> list[Node]:
+    return [Node(item.key, item) for item in items]
 
 
 @pytest.mark.parametrize(
@@ -88,12 +95,14 @@ def new(coverage, source, targets):
 def test_a_synonym_counts_half_of_the_word_itself():
     coverage = QueryCoverage("Who is the spouse of Ann?")
     coverage.add(
-        [
-            item("none", "a hut"),
-            item("near", "his wife"),
-            item("same", "his spouse"),
-            item("ann", "Ann sings"),
-        ]
+        nodes(
+            [
+                item("none", "a hut"),
+                item("near", "his wife"),
+                item("same", "his spouse"),
+                item("ann", "Ann sings"),
+            ]
+        )
     )
     near, same, other = new(coverage, ("s", "none"), [("s", "near"), ("s", "same"), ("s", "none")])
     assert 0 < near == pytest.approx(same / 2)
@@ -104,7 +113,7 @@ def test_a_synonym_counts_half_of_the_word_itself():
 def test_names_in_a_question_have_no_synonyms():
     small, capital = QueryCoverage("the city of gold"), QueryCoverage("the City of gold")
     for coverage in (small, capital):
-        coverage.add([item("none", "a hut"), item("near", "an old town")])
+        coverage.add(nodes([item("none", "a hut"), item("near", "an old town")]))
     assert new(small, ("s", "none"), [("s", "near")])[0] > 0
     assert new(capital, ("s", "none"), [("s", "near")]) == [0]
 
@@ -133,7 +142,7 @@ def test_of_two_linked_items_the_one_that_answers_in_other_words_comes_first():
 )
 def test_a_query_names_a_hit_regardless_of_accents(typed, title):
     assert list(
-        names_in_query(f"Where is {typed} ?", [hit("a", 0.5, title), hit("b", 0.4, "Nile")])
+        names_in_query(f"Where is {typed} ?", [node("a", 0.5, title), node("b", 0.4, "Nile")])
     ) == [("s", "a")]
 
 
@@ -145,14 +154,14 @@ def test_only_accents_are_taken_off():
 def test_a_name_shared_by_many_hits_is_less_specific():
     names = names_in_query(
         "Who ruled Mercia?",
-        [hit("a", 0.5, "Mercia"), hit("b", 0.5, "Mercia (kingdom)"), hit("c", 0.5, "Offa")],
+        [node("a", 0.5, "Mercia"), node("b", 0.5, "Mercia (kingdom)"), node("c", 0.5, "Offa")],
     )
     assert names[("s", "a")]["mercia"] == pytest.approx(2**-0.5)
     assert ("s", "c") not in names
 
 
 def test_seed_weights_add_up_to_one_and_named_seeds_come_first():
-    best = [hit("a", 0.5), hit("b", 0.4, "Mercia"), hit("c", 0.0)]
+    best = [node("a", 0.5), node("b", 0.4, "Mercia"), node("c", 0.0)]
     seeds = weigh_seeds(best, {("s", "b"): {"mercia": 1.0}}, Walk())
     assert list(seeds) == [("s", "b"), ("s", "a")]
     assert sum(seeds.values()) == pytest.approx(1)
@@ -210,7 +219,7 @@ def test_one_rare_name_in_common_counts_as_much_as_many_usual_ones():
 
 
 def test_a_seed_with_names_of_the_query_is_boosted():
-    best = [hit("a", 0.5), hit("b", 0.4)]
+    best = [node("a", 0.5), node("b", 0.4)]
     boosted = boost_by_names(best, {("s", "b"): 0.5}, 0.8)
     assert [boosted_hit.score for boosted_hit in boosted] == [
         0.5,
@@ -286,7 +295,7 @@ def test_query_terms_match_far_into_a_text_and_synonyms_at_its_start_only() -> N
             ("like", f"{far} wife"),
         )
     ]
-    coverage.add(items)
+    coverage.add(nodes(items))
     assert "wife" in find_synonyms("spous")
     none, word, near, like = new(coverage, ("s", "none"), [item.key for item in items])
     assert none == like == 0 < word == near
@@ -307,18 +316,20 @@ def test_a_visited_item_is_not_counted_again() -> None:
         QueryCoverage("Who is the spouse of Rey?"),
     )
     for coverage, looked in ((once, items), (twice, [*items, items[1], items[1]])):
-        coverage.add(looked)
+        coverage.add(nodes(looked))
     assert new(once, ("s", "c"), [("s", "b")]) == new(twice, ("s", "c"), [("s", "b")]) != [0]
 
 
 def test_only_the_first_terms_of_a_very_long_query_count() -> None:
     coverage = QueryCoverage(" ".join(f"q{number}z" for number in range(2 * MAX_QUERY_TERMS)))
     coverage.add(
-        [
-            Item("none", "s", text="nothing"),
-            Item("last", "s", text=f"q{MAX_QUERY_TERMS - 1}z"),
-            Item("beyond", "s", text=f"q{MAX_QUERY_TERMS}z"),
-        ]
+        nodes(
+            [
+                Item("none", "s", text="nothing"),
+                Item("last", "s", text=f"q{MAX_QUERY_TERMS - 1}z"),
+                Item("beyond", "s", text=f"q{MAX_QUERY_TERMS}z"),
+            ]
+        )
     )
     last, beyond = new(coverage, ("s", "none"), [("s", "last"), ("s", "beyond")])
     assert beyond == 0 < last

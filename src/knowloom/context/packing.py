@@ -231,7 +231,8 @@ def _build_result(
         ):
             if pick >= 0:
                 rendering = renderings[pick]
-                chosen.append(_new_chosen(hit, rendering.form, rendering.tokens, rendering.text))
+                form, tokens = rendering.form, rendering.tokens
+                chosen.append(_new_chosen(hit, form, tokens, rendering.text, ()))
             else:
                 reason = _explain_omission(renderings, overhead, cap)
                 left_out.append(_new_left_out(hit, name, reason, renderings[0].tokens, ""))

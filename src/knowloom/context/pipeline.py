@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -17,8 +17,9 @@ from knowloom.model import Context, Hit, Key, Problem, Query, Stats
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, Weights
 from knowloom.retrieval.hybrid import effective_length
-from knowloom.retrieval.ranking import rank, with_score
+from knowloom.retrieval.ranking import rank
 from knowloom.retrieval.sources import RetrievalRequest, SourceResult, entity_keys, gather
+from knowloom.retrieval.walk_results import apply_scores
 from knowloom.tracing import span
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ def gather_candidates(
             hits = _rank_hits(result.hits, query, recipe)
         if scores := result.walk_scores:
             sections = [
-                replace(section, hits=_with_walk_scores(section.hits, scores))
+                replace(section, hits=apply_scores(section.hits, scores, stores))
                 for section in sections
             ]
         needs = relationship_needs(hits, sections) if recipe.source == "links" else ()
@@ -127,18 +128,6 @@ def _limit_properties(hit: Hit, recipe: Recipe) -> Hit:
         return hit
     limited = dict(islice(properties.items(), recipe.max_properties))
     return replace(hit, item=replace(hit.item, properties=limited))
-
-
-def _with_walk_scores(hits: Sequence[Hit], scores: Mapping[Key, float]) -> tuple[Hit, ...]:
-    """Add the scores of a walk, which knows where the hits lead, to their signals."""
-    return tuple(
-        [
-            with_score(hit, hit.score, {**hit.signals, "walk": scores[key]})
-            if (key := hit.item.key) in scores
-            else hit
-            for hit in hits
-        ]
-    )
 
 
 def _drop_surplus(sections: list[SectionCandidates]) -> list[SectionCandidates]:

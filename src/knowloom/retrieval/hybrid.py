@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from knowloom.construction import fast_constructor, round_scores
 from knowloom.model import Filter, Hit, Item, Key
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, search_depth
+from knowloom.retrieval.nodes import NodeKey, score_passages, scored_passages, tie_break
+from knowloom.text.passages import PART_SIZE
 
 # Candidates from each index: more change no ranking on the tuning sets, 50 lose a little.
 MIN_DEPTH = 100
+MAX_SHORT_TEXT = 1000  # characters; longer texts may be shown by excerpts
+LONG_ITEMS = 24  # long texts that are candidates for a budget, if there are as many
 DEPTH_FACTOR = 4  # growth of the depth when the texts found do not fill the budget
 # Values of `Hit.found_by`: matched by terms, matched by vector.
 FOUND_BY = {
@@ -30,7 +34,8 @@ class SearchHits:
 
     hits: tuple[Hit, ...] = ()
     considered: int = 0
-    pool: Mapping[Key, float] = field(default_factory=dict)  # the best scores, hits or not
+    # The best scores of short items and of passages, hits or not.
+    pool: Mapping[NodeKey, float] = field(default_factory=dict)
 
 
 def search(
@@ -70,14 +75,46 @@ def _search_once(
             vector_scores |= stores.vectors.score_vectors(
                 vector, [key for key in term_matches if key not in vector_scores]
             )
-    scores = fuse(term_scores, vector_scores, *fusion_weights(recipe, vector is not None))
+    weights = fusion_weights(recipe, vector is not None)
+    scores = fuse(term_scores, vector_scores, *weights)
+    passages = score_passages(text, vector, only, list(scores), weights, stores)
+    scores |= {key: max(of_item) for key, of_item in passages.items()}
     ordered = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))
     best = [key for key in ordered[:limit] if scores[key] >= recipe.min_score]
     items, is_filled = _read_items(best, recipe, stores)
     matched = frozenset(term_matches), frozenset(vector_matches)
     hits = _build_hits(items, scores, term_scores, vector_scores, *matched)
-    pool = {key: scores[key] for key in ordered[:MIN_DEPTH]}
+    if passages:
+        hits = _with_passages(hits, passages, stores)
+    pool = _build_pool(scores, ordered, passages)
     return SearchHits(hits, considered, pool), is_filled or len(best) < limit
+
+
+def _with_passages(
+    hits: Sequence[Hit], passages: Mapping[Key, Sequence[float]], stores: Stores
+) -> tuple[Hit, ...]:
+    return tuple(
+        replace(hit, passages=scored_passages(hit.item, dict(enumerate(scores)), stores))
+        if (scores := passages.get(hit.item.key))
+        else hit
+        for hit in hits
+    )
+
+
+def _build_pool(
+    scores: Mapping[Key, float], ordered: Sequence[Key], passages: Mapping[Key, Sequence[float]]
+) -> dict[NodeKey, float]:
+    """Return the best scores of short items and of passages."""
+    if not passages:
+        return {key: scores[key] for key in ordered[:MIN_DEPTH]}
+    nodes: dict[NodeKey, float] = {}
+    for key in ordered[:MIN_DEPTH]:
+        if key in passages:
+            nodes |= {(*key, number): score for number, score in enumerate(passages[key]) if score}
+        else:
+            nodes[key] = scores[key]
+    best = sorted(nodes, key=lambda node: (-nodes[node], tie_break(node)))[:MIN_DEPTH]
+    return {node: nodes[node] for node in best}
 
 
 def _build_hits(
@@ -119,10 +156,12 @@ def _read_items(keys: Sequence[Key], recipe: Recipe, stores: Stores) -> tuple[li
 def effective_length(item: Item, room: int) -> int:
     """Return the characters of an item that count towards a recipe's room.
 
-    The budget is two thirds of the room. A longer text will not be included whole, and must not
-    displace texts that could be.
+    A long text may be shown by any part of it: LONG_ITEMS of them fill the room.
     """
-    return len(item.title) + len(item.text if 3 * len(item.text) <= 2 * room else item.summary)
+    length = len(item.text)
+    if length > MAX_SHORT_TEXT:
+        length = max(PART_SIZE, min(length, room // LONG_ITEMS))
+    return len(item.title) + length
 
 
 def fusion_weights(recipe: Recipe, has_vector: bool) -> tuple[float, float]:

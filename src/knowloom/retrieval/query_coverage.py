@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import re2
 
 from knowloom.caching import cached
-from knowloom.model import Edge, Item, Key
+from knowloom.model import Edge, Item
+from knowloom.retrieval.nodes import Node, NodeKey
 from knowloom.retrieval.walk_constants import (
     MAX_QUERY_TERMS,
     MAX_SCANNED,
@@ -36,18 +37,18 @@ class QueryCoverage:
         compile_query = _compile_cached if len(text) <= MAX_CACHED_QUERY else _compile_query
         self._terms, self._bits, self._match = compile_query(text)
         self._all_terms = (1 << len(self._terms)) - 1
-        self.items: dict[Key, Item] = {}
+        self.items: dict[NodeKey, Item] = {}
         # Lower half: the query terms. Upper half: the query terms and their synonyms.
-        self._covered: dict[Key, int] = {}
+        self._covered: dict[NodeKey, int] = {}
         self._set_counts: dict[int, int] = {}  # items per set of query terms
         self._weights: _TermSetWeights | None = None  # None after items were added
 
-    def add(self, items: Iterable[Item]) -> None:
-        """Scan the texts of items that were not visited before."""
+    def add(self, nodes: Iterable[Node]) -> None:
+        """Scan the texts of nodes that were not visited before."""
         visited, covered, set_counts = self.items, self._covered, self._set_counts
         match, bits, width = self._match, self._bits, len(self._terms)
-        for item in items:
-            key = item.key
+        for node in nodes:
+            key, item = node.key, node.item
             if key in visited:
                 continue
             visited[key] = item
@@ -63,9 +64,9 @@ class QueryCoverage:
 
     def transition_weights(
         self,
-        source: Key,
-        neighbours: Mapping[Key, tuple[float, Edge]],
-        proximity: Mapping[Key, float],
+        source: NodeKey,
+        neighbours: Mapping[NodeKey, tuple[float, Edge]],
+        proximity: Mapping[NodeKey, float],
     ) -> list[float]:
         """Return the unnormalised transition weight of each neighbour of an item.
 
@@ -78,7 +79,7 @@ class QueryCoverage:
             for key, (weight, _) in neighbours.items()
         ]
 
-    def overlap(self, key: Key, others: Iterable[Key]) -> list[float]:
+    def overlap(self, key: NodeKey, others: Iterable[NodeKey]) -> list[float]:
         """Return the share of the query that each other item covers as well, synonyms apart.
 
         Items that were not visited count as covering all of it.

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from typing import Any, TypeVar
 
 from knowloom.construction import fast_constructor
-from knowloom.model import Hit, Key, Query
+from knowloom.model import Hit, Query
 from knowloom.recipes import Weights
 
 DAY_S = 86_400
@@ -16,6 +17,8 @@ YEAR_DAYS = 365
 UNKNOWN_CONFIDENCE = 0.5
 FULL_MENTIONS = 5  # mentions of an item in the query that give it a signal of 1
 _SEPARATORS = re.compile(r"[\s,./\-_:;()\[\]?!]+")
+
+K = TypeVar("K", bound=tuple[Any, ...])
 
 _new_hit = fast_constructor(Hit)
 
@@ -27,13 +30,13 @@ def with_score(hit: Hit, score: float, signals: Mapping[str, float]) -> Hit:
     return _new_hit(hit.item, score, signals, hit.found_by, path, edge, links, via, hit.passages)
 
 
-def top_k(keys: Collection[Key], scores: Mapping[Key, float], k: int) -> list[Key]:
-    """Return the k keys with the highest scores, best first, ties by id and space."""
+def top_k(keys: Collection[K], scores: Mapping[K, float], k: int) -> list[K]:
+    """Return the k keys with the highest scores, best first, ties by id, space and passage."""
     if 0 < k < len(keys):
         values = list(scores.values() if keys is scores else map(scores.__getitem__, keys))
         threshold = sorted(values, reverse=True)[k - 1]
         keys = [key for key, score in zip(keys, values, strict=True) if score >= threshold]
-    return sorted(keys, key=lambda key: (-scores[key], key[1], key[0]))[:k]
+    return sorted(keys, key=lambda key: (-scores[key], key[1], key[0], key[2:]))[:k]
 
 
 def rank(

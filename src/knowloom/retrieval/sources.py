@@ -11,6 +11,7 @@ from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe, Source
 from knowloom.retrieval.hybrid import search
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, expand
+from knowloom.retrieval.nodes import Node, NodeKey
 from knowloom.retrieval.ranking import UNKNOWN_CONFIDENCE, with_score
 from knowloom.retrieval.walk import walk, walk_search
 from knowloom.retrieval.walk_seeds import names_in_query
@@ -28,7 +29,7 @@ class RetrievalRequest:
     vector: Vector | None  # None: words only
     stores: Stores
     earlier_hits: tuple[Hit, ...] = ()
-    pool: Mapping[Key, float] = field(default_factory=dict)  # scores of every match so far
+    pool: Mapping[NodeKey, float] = field(default_factory=dict)  # scores of every match so far
     problems: tuple[Problem, ...] = ()  # raised while the query was embedded
 
 
@@ -40,8 +41,8 @@ class SourceResult:
     searched: int = 0
     expanded: int = 0
     max_depth: int = 0
-    pool: Mapping[Key, float] = field(default_factory=dict)  # scores of matches, candidates or not
-    walk_scores: Mapping[Key, float] = field(default_factory=dict)  # new scores of earlier hits
+    pool: Mapping[NodeKey, float] = field(default_factory=dict)  # scores of all matches
+    walk_scores: Mapping[NodeKey, float] = field(default_factory=dict)  # new scores of earlier hits
 
 
 def gather(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
@@ -116,9 +117,10 @@ def _gather_named(request: RetrievalRequest, only: Filter, recipe: Recipe) -> li
         return []
     bm25 = replace(recipe, mode="bm25", limit=NAME_CANDIDATES, room=0, min_score=0.0)
     matches = search(text, None, only, bm25, stores=request.stores).hits
+    nodes = [Node(hit.item.key, hit.item, hit.score) for hit in matches]
     scores = {
         key: round(max(names.values()) / (1 + recipe.near), 6)
-        for key, names in names_in_query(text, matches).items()
+        for key, names in names_in_query(text, nodes).items()
     }
     hits = []
     for hit in matches:

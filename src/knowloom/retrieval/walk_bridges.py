@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from knowloom.construction import fast_constructor
-from knowloom.model import Edge, Filter, Hit, Item, Key
+from knowloom.model import Edge, Filter, Item
 from knowloom.ports import TextIndex
+from knowloom.retrieval.nodes import Node, NodeKey, key_of
 from knowloom.retrieval.ranking import top_k
 from knowloom.retrieval.walk_constants import (
     BRIDGE,
@@ -15,7 +16,8 @@ from knowloom.retrieval.walk_constants import (
     MAX_SCANNED,
     MAX_SCANNED_SYNONYMS,
 )
-from knowloom.retrieval.walk_graph import NO_EDGE, WalkGraph
+from knowloom.retrieval.walk_graph import WalkGraph
+from knowloom.retrieval.walk_passages import NO_EDGE
 from knowloom.text.mentions import capitalised_spans
 from knowloom.text.words import extract_terms, idf
 
@@ -25,7 +27,10 @@ _new_edge = fast_constructor(Edge)
 
 
 def add_bridges(
-    graph: WalkGraph, seeds: Mapping[Key, float], hits: Sequence[Hit], pool: Mapping[Key, float]
+    graph: WalkGraph,
+    seeds: Mapping[NodeKey, float],
+    nodes: Sequence[Node],
+    pool: Mapping[NodeKey, float],
 ) -> None:
     """Connect the best seeds to hits that contain names which the seed has and the query lacks.
 
@@ -38,9 +43,9 @@ def add_bridges(
     }
     if not names_by_seed:
         return
-    pool = {**pool, **{hit.item.key: hit.score for hit in hits}}
+    pool = {**pool, **{node.key: node.score for node in nodes}}
     texts = texts_of(graph)
-    targets: list[Key] = []
+    targets: list[NodeKey] = []
     for seed, names in names_by_seed.items():
         shared = score_shared_names(
             seed, names, graph.text, list(pool), texts, graph.stores.words, graph.only
@@ -59,7 +64,7 @@ def add_bridges(
     graph.measure_proximity(list(dict.fromkeys(targets)))
 
 
-def texts_of(graph: WalkGraph) -> dict[Key, str]:
+def texts_of(graph: WalkGraph) -> dict[NodeKey, str]:
     """Return the texts of the visited items, prepared for `score_full_names`."""
     if not graph.name_texts:
         graph.name_texts = {key: prepare_text(item) for key, item in graph.coverage.items.items()}
@@ -77,14 +82,14 @@ def names_beyond_query(text: str, query: str) -> list[str]:
 
 
 def score_shared_names(
-    seed: Key,
+    seed: NodeKey,
     names: Sequence[str],
     query: str,
-    pool: Sequence[Key],
-    texts: Mapping[Key, str],
+    pool: Sequence[NodeKey],
+    texts: Mapping[NodeKey, str],
     index: TextIndex,
     only: Filter,
-) -> dict[Key, float]:
+) -> dict[NodeKey, float]:
     """Return how much of a seed's names each other item of the pool contains, from 0 to 2.
 
     The words of the names that the query lacks count up to 1, as scored by the index; whole names
@@ -100,23 +105,38 @@ def score_shared_names(
         ]
     )
     others = [key for key in pool if key != seed]
-    scores: Mapping[Key, float] = {}
+    scores: Mapping[NodeKey, float] = {}
     if words and others:
-        scores = index.search_text(" ".join(words), only, 0, also=others).others
+        scores = _score_nodes(" ".join(words), others, index, only)
     highest = max(scores.values(), default=0.0)
     full = score_full_names(names, {key: text for key, text in texts.items() if key != seed})
     return {key: score / highest + full.get(key, 0.0) for key, score in scores.items() if score > 0}
 
 
-def score_full_names(names: Sequence[str], texts: Mapping[Key, str]) -> dict[Key, float]:
+def _score_nodes(
+    words: str, nodes: Sequence[NodeKey], index: TextIndex, only: Filter
+) -> dict[NodeKey, float]:
+    """Return the BM25 scores of those nodes that have one of the words."""
+    items = [key_of(node) for node in nodes if len(node) == 2]
+    others = index.search_text(words, only, 0, also=items).others
+    scores: dict[NodeKey, float] = {key: score for key, score in others.items()}
+    if long := list(dict.fromkeys(key_of(node) for node in nodes if len(node) == 3)):
+        by_item = index.score_text_passages(words, only, long)
+        for node in nodes:
+            if len(node) == 3 and (of_item := by_item.get(key_of(node))) and of_item[node[2]]:
+                scores[node] = of_item[node[2]]
+    return scores
+
+
+def score_full_names(names: Sequence[str], texts: Mapping[NodeKey, str]) -> dict[NodeKey, float]:
     """Return how many of the names each prepared text contains, from 0 to 1.
 
     A name weighs its inverse document frequency among the texts. Half of the score is the sum of
     these weights, half the largest one, each relative to the best text: one rare shared name counts
     as much as many common ones.
     """
-    sums: dict[Key, float] = {}
-    rarest: dict[Key, float] = {}
+    sums: dict[NodeKey, float] = {}
+    rarest: dict[NodeKey, float] = {}
     for pattern in [f" {name}" for name in names]:
         matches = [key for key, text in texts.items() if pattern in text]
         weight = idf(len(texts), len(matches))

@@ -15,6 +15,8 @@ FULL_EDGE_WEIGHT = 0.5  # an item whose edges weigh less in total passes on less
 # Weight factor of an edge followed from its target to its source, by type; 1 for all others.
 REVERSE_FACTORS = {"mentions": 0.3, "refers_to": 0.3}
 ITEMS_READ_PER_HOP = (16, 8)  # neighbours whose texts are read: at the first hop, at later ones
+INNER_WEIGHT = 1.0  # of an edge between passages of an item: one names the other's heading
+MAX_EDGE_FACTOR = 8  # a long item has the edges of all its passages: this many times as many
 MIN_PROXIMITY = 0.01  # keeps items without a vector in the walk
 FULLY_LINKED = 0.4  # share of the seeds with full name edges at which the density counts as 1
 

@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from knowloom.model import Edge, Filter, Key
+from knowloom.model import Filter, Item, Key
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
+from knowloom.retrieval.nodes import Node, NodeKey, key_of, read_nodes
 from knowloom.retrieval.query_coverage import QueryCoverage
 from knowloom.retrieval.ranking import top_k
 from knowloom.retrieval.walk_constants import (
     BRIDGE,
     FULL_EDGE_WEIGHT,
     FULLY_LINKED,
+    MAX_EDGE_FACTOR,
     MIN_PROXIMITY,
     REVERSE_FACTORS,
     SIMILARITY_TYPES,
 )
-
-# By item and by neighbour: the weight in this direction, and the edge.
-Adjacency = dict[Key, dict[Key, tuple[float, Edge]]]
-NO_EDGE = (0.0,)
+from knowloom.retrieval.walk_passages import NO_EDGE, Adjacency, add_passage_edges
 
 
 @dataclass(slots=True)
 class WalkGraph:
-    """Edges read so far, with the proximity and the query coverage of the items at their ends."""
+    """Edges read so far, with the proximity and the query coverage of the nodes at their ends."""
 
     text: str
     vector: Vector | None
@@ -36,20 +35,28 @@ class WalkGraph:
     stores: Stores
     coverage: QueryCoverage
     adjacency: Adjacency = field(default_factory=dict)
-    proximity: dict[Key, float] = field(default_factory=dict)
-    expanded: dict[Key, None] = field(default_factory=dict)  # items whose edges were read
+    proximity: dict[NodeKey, float] = field(default_factory=dict)
+    expanded: dict[NodeKey, None] = field(default_factory=dict)  # nodes whose edges were read
     density: float = 1.0  # of name edges, from 0 to 1: likeness counts as much
-    name_texts: dict[Key, str] = field(default_factory=dict)  # prepared for name search
+    name_texts: dict[NodeKey, str] = field(default_factory=dict)  # prepared for name search
+    long_items: dict[Key, Item] = field(default_factory=dict)  # those of the nodes read so far
+    # Similarity of each passage of the long items at the ends of edges.
+    passages: dict[Key, Sequence[float]] = field(default_factory=dict)
 
-    def read_edges(self, keys: Sequence[Key]) -> None:
-        """Read the edges of items in one store call, and the proximity of their neighbours."""
+    def add_nodes(self, nodes: Sequence[Node]) -> None:
+        """Scan the texts of nodes for query terms."""
+        self.coverage.add(nodes)
+        self.long_items.update({key_of(node.key): node.whole for node in nodes if node.whole})
+
+    def read_edges(self, keys: Sequence[NodeKey]) -> None:
+        """Read the edges of nodes in one store call, and the proximity of their neighbours."""
         unread = [key for key in keys if key not in self.expanded]
         if not unread:
             return
         self.expanded.update(dict.fromkeys(unread))
         adjacency = self._read_adjacency(unread)
         ends = list(dict.fromkeys([end for neighbours in adjacency.values() for end in neighbours]))
-        visible = self.stores.items.visible(ends, self.only)
+        visible = self._visible(ends)
         if len(visible) < len(ends):
             allowed = frozenset(visible)
             adjacency = {
@@ -61,17 +68,39 @@ class WalkGraph:
                 self.adjacency.setdefault(key, {}).update(neighbours)
         self.measure_proximity(visible)
 
-    def _read_adjacency(self, keys: Sequence[Key]) -> Adjacency:
-        """Read the edges of the keys, as seen from any expanded item, heaviest per neighbour."""
+    def _visible(self, nodes: Sequence[NodeKey]) -> list[NodeKey]:
+        items = list(dict.fromkeys(map(key_of, nodes)))
+        visible = self.stores.items.visible(items, self.only)
+        if len(visible) == len(items):
+            return list(nodes)
+        allowed = frozenset(visible)
+        return [node for node in nodes if key_of(node) in allowed]
+
+    def _read_adjacency(self, nodes: Sequence[NodeKey]) -> Adjacency:
+        """Read the edges of the nodes, as seen from any expanded node, heaviest per neighbour."""
         recipe, until = self.recipe, self.only.created_to
         adjacency: Adjacency = {key: {} for key in self.expanded}
-        for edge in self.stores.graph.edges_of(
-            keys, self.only.spaces, recipe.edge_types, recipe.hub_cap, MIN_EDGE_WEIGHT
-        ):
+        keys = list(dict.fromkeys(map(key_of, nodes)))
+        limit = recipe.hub_cap * (MAX_EDGE_FACTOR if any(map(self.long_items.get, keys)) else 1)
+        edges = [
+            edge
+            for edge in self.stores.graph.edges_of(
+                keys, self.only.spaces, recipe.edge_types, limit, MIN_EDGE_WEIGHT
+            )
+            if until is None or edge.is_known_at(until)
+        ]
+        self._measure_passages(
+            [end for edge in edges for end in (edge.source_key, edge.target_key)]
+        )
+        if self.passages or self.long_items:
+            size = self.stores.words.passage_size()
+            add_passage_edges(adjacency, edges, self.passages, self.long_items, size)
+            return adjacency
+        for edge in edges:
             # The keys of both ends, without the cost of two property calls.
             space, weight = edge.space, edge.weight
             source, target = (space, edge.source), (edge.target_space or space, edge.target)
-            if source == target or (until is not None and not edge.is_known_at(until)):
+            if source == target:
                 continue
             neighbours = adjacency.get(source)
             if neighbours is not None and weight > neighbours.get(target, NO_EDGE)[0]:
@@ -83,45 +112,63 @@ class WalkGraph:
                     neighbours[source] = (weight, edge)
         return adjacency
 
-    def measure_proximity(self, keys: Sequence[Key]) -> None:
-        """Score new items by their vectors: 1 for all without a query vector, and MIN_PROXIMITY
-        for items without a vector."""
-        if new := [key for key in keys if key not in self.proximity]:
-            scores = (
-                dict.fromkeys(new, 1.0)
-                if self.vector is None
-                else self.stores.vectors.score_vectors(self.vector, new)
-            )
-            self.proximity.update(dict.fromkeys(new, MIN_PROXIMITY))
-            self.proximity.update(
-                {key: score for key, score in scores.items() if score > MIN_PROXIMITY}
-            )
+    def _measure_passages(self, keys: Sequence[Key]) -> None:
+        """Score the passages of the long items among the keys, by vector or else by terms."""
+        new = list(dict.fromkeys([key for key in keys if key not in self.passages]))
+        if self.vector is not None:
+            self.passages |= self.stores.vectors.score_vector_passages(self.vector, new)
+        else:
+            self.passages |= self.stores.words.score_text_passages(self.text, self.only, new)
+
+    def measure_proximity(self, nodes: Sequence[NodeKey]) -> None:
+        """Score new nodes by their vectors: 1 for all without a query vector, and MIN_PROXIMITY
+        for nodes without a vector."""
+        new = [node for node in nodes if node not in self.proximity]
+        if not new:
+            return
+        if self.vector is None:
+            self.proximity.update(dict.fromkeys(new, 1.0))
+            return
+        short = [node for node in new if len(node) == 2]
+        cosines = self.stores.vectors.score_vectors(self.vector, short) if short else {}
+        scores: dict[NodeKey, float] = {key: cosine for key, cosine in cosines.items()}
+        if len(short) < len(new):
+            self._measure_passages([key_of(node) for node in new if len(node) == 3])
+            scores |= {
+                node: of_item[node[2]]
+                for node in new
+                if len(node) == 3 and (of_item := self.passages.get(key_of(node)))
+            }
+        self.proximity.update(dict.fromkeys(new, MIN_PROXIMITY))
+        self.proximity.update(
+            {node: score for node, score in scores.items() if score > MIN_PROXIMITY}
+        )
 
     def read_neighbours(
-        self, frontier: Sequence[Key], ranks: Mapping[Key, float], limit: int
+        self, frontier: Sequence[NodeKey], ranks: Mapping[NodeKey, float], limit: int
     ) -> None:
         """Read the texts of the `limit` neighbours that will receive the most rank."""
-        incoming: dict[Key, float] = {}
+        incoming: dict[NodeKey, float] = {}
         proximity, visited = self.proximity, self.coverage.items
         for key in frontier:
             rank = ranks[key]
             for end, (weight, _) in self.adjacency.get(key, {}).items():
                 if end not in visited:
                     incoming[end] = incoming.get(end, 0.0) + rank * weight * proximity[end]
-        self.coverage.add(self.stores.items.get(top_k(incoming, incoming, limit)))
+        self.add_nodes(read_nodes(top_k(incoming, incoming, limit), self.stores))
 
-    def measure_density(self, seeds: Mapping[Key, float]) -> float:
+    def measure_density(self, seeds: Mapping[NodeKey, float]) -> float:
         return name_edge_density(
             [(share, self._edge_weights(key)[0] / FULL_EDGE_WEIGHT) for key, share in seeds.items()]
         )
 
-    def outflow(self, key: Key) -> float:
+    def outflow(self, key: NodeKey) -> float:
         """Return the share of an item's rank that its edges pass on: few and light ones pass
         on less."""
         names, likeness, bridges = self._edge_weights(key)
         return min(1.0, (names + self.density * (likeness + bridges)) / FULL_EDGE_WEIGHT)
 
-    def _edge_weights(self, key: Key) -> tuple[float, float, float]:
+    def _edge_weights(self, key: NodeKey) -> tuple[float, float, float]:
         """Return the total weight of an item's name edges, the total of its likeness edges, and
         the largest weight of its bridges."""
         names = likeness = bridges = 0.0

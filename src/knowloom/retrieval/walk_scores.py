@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from knowloom.construction import round_scores
-from knowloom.model import Hit, Key
+from knowloom.retrieval.nodes import Node, NodeKey, tie_break
 from knowloom.retrieval.walk_constants import REPETITION_PENALTY, SEARCH_TIEBREAK
 from knowloom.retrieval.walk_graph import WalkGraph
 
 
 def score_items(
-    ranks: Mapping[Key, float],
-    hits: Sequence[Hit],
-    reached: Sequence[Key],
-    pool: Mapping[Key, float],
+    ranks: Mapping[NodeKey, float],
+    nodes: Sequence[Node],
+    reached: Sequence[NodeKey],
+    pool: Mapping[NodeKey, float],
     graph: WalkGraph,
-) -> dict[Key, float]:
-    """Return the scores of the hits and of the items reached.
+) -> dict[NodeKey, float]:
+    """Return the scores of the nodes of the hits and of the nodes reached.
 
     A hit that gains nothing by edges stays at its distance from the best hit, and falls further
     behind the more of the best hit it repeats.
     """
-    search_scores = {hit.item.key: hit.score for hit in hits}
+    search_scores = {node.key: node.score for node in nodes}
     top_score, top_rank = max(search_scores.values()), max(ranks.values())
     search_scores |= {key: pool.get(key, 0.0) for key in reached}
     power = 1 / graph.recipe.walk.sharpness
@@ -46,9 +46,9 @@ def score_items(
 
 
 def penalise_repetition(
-    keys: Sequence[Key],
+    keys: Sequence[NodeKey],
     scores: Sequence[float],
-    overlap: Callable[[Key, Iterable[Key]], list[float]],
+    overlap: Callable[[NodeKey, Iterable[NodeKey]], list[float]],
     density: float,
 ) -> list[float]:
     """Lower the score of each item by the part of the query it shares with the best item.
@@ -59,7 +59,7 @@ def penalise_repetition(
     highest = max(scores)
     best = min(
         [key for key, score in zip(keys, scores, strict=True) if score == highest],
-        key=lambda key: (key[1], key[0]),
+        key=tie_break,
     )
     rate = REPETITION_PENALTY * density * (1 - overlap(best, [best])[0]) ** 2
     if not rate:

@@ -1,0 +1,100 @@
+"""Edges between passages: a walk leaves a long item by the passage that holds the name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from knowloom.construction import fast_constructor
+from knowloom.model import Edge, Item, Key
+from knowloom.retrieval.nodes import NodeKey, key_of
+from knowloom.retrieval.walk_constants import INNER_WEIGHT, REVERSE_FACTORS
+from knowloom.text.passage_links import inner_links
+
+PASSAGES = "passages"  # the property of an edge with its pairs of passages
+INNER_TYPE = "mentions"
+NO_EDGE = (0.0,)
+ANY_PAIR = ((None, None),)  # an edge between items as a whole
+
+# By node and by neighbour: the weight in this direction, and the edge.
+Adjacency = dict[NodeKey, dict[NodeKey, tuple[float, Edge]]]
+Step = tuple[NodeKey, NodeKey, float, Edge]
+
+_new_edge = fast_constructor(Edge)
+
+
+def add_passage_edges(
+    adjacency: Adjacency,
+    edges: Sequence[Edge],
+    scores: Mapping[Key, Sequence[float]],
+    long_items: Mapping[Key, Item],
+    passage_size: int,
+) -> None:
+    """Add edges to the adjacency of nodes, and those between passages of the long items.
+
+    An edge ends at the passage that it names, or else at the passage of the highest score.
+    """
+    nodes_of: dict[Key, list[NodeKey]] = {}
+    for node in adjacency:
+        nodes_of.setdefault(key_of(node), []).append(node)
+    steps = [step for edge in edges for step in _steps(edge, nodes_of, scores)]
+    for key, item in long_items.items():
+        steps += _inner_steps(key, item, nodes_of.get(key, ()), passage_size)
+    for start, end, weight, edge in steps:
+        if start != end and weight > adjacency[start].get(end, NO_EDGE)[0]:
+            adjacency[start][end] = (weight, edge)
+
+
+def _steps(
+    edge: Edge, nodes_of: Mapping[Key, Sequence[NodeKey]], scores: Mapping[Key, Sequence[float]]
+) -> Iterator[Step]:
+    """Yield the steps along an edge from any of the nodes, in both directions."""
+    source, target = edge.source_key, edge.target_key
+    back = edge.weight * REVERSE_FACTORS.get(edge.type, 1.0)
+    if source == target:
+        return
+    for source_passage, target_passage in passage_pairs(edge):
+        for node in nodes_of.get(source, ()):
+            if _is_at(node, source_passage):
+                yield node, _resolve(target, target_passage, scores), edge.weight, edge
+        for node in nodes_of.get(target, ()):
+            if _is_at(node, target_passage):
+                yield node, _resolve(source, source_passage, scores), back, edge
+
+
+def passage_pairs(edge: Edge) -> Sequence[tuple[int | None, int | None]]:
+    """Return the passages that an edge connects; None stands for the item as a whole."""
+    pairs = edge.properties.get(PASSAGES) if edge.properties else None
+    if not isinstance(pairs, list | tuple):
+        return ANY_PAIR
+    return [(source, target) for source, target in pairs] or ANY_PAIR
+
+
+def _is_at(node: NodeKey, passage: int | None) -> bool:
+    return passage is None or len(node) == 2 or node[2] == passage
+
+
+def _resolve(key: Key, passage: int | None, scores: Mapping[Key, Sequence[float]]) -> NodeKey:
+    """Return the node of an end: the item if it is short, else the named or the best passage."""
+    if key not in scores:
+        return key
+    if passage is None or passage >= len(scores[key]):
+        passage = max(range(len(scores[key])), key=lambda number: (scores[key][number], -number))
+    return (*key, passage)
+
+
+def _inner_steps(
+    key: Key, item: Item, nodes: Sequence[NodeKey], passage_size: int
+) -> Iterator[Step]:
+    """Yield the steps between passages of an item, one of which names the other's heading."""
+    numbers = {node[2]: node for node in nodes if len(node) == 3}
+    if not numbers:
+        return
+    back = INNER_WEIGHT * REVERSE_FACTORS[INNER_TYPE]
+    for source, target, name in inner_links(item, passage_size):
+        if source in numbers or target in numbers:
+            fields = {"name": name, PASSAGES: [[source, target]]}
+            edge = _new_edge(key[1], key[1], INNER_TYPE, INNER_WEIGHT, key[0], None, fields, "", "")
+            if source in numbers:
+                yield numbers[source], (*key, target), INNER_WEIGHT, edge
+            if target in numbers:
+                yield numbers[target], (*key, source), back, edge
