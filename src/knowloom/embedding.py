@@ -2,21 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from knowloom.caching import Caching
 from knowloom.embedders.cache import CachedEmbedder, open_disk_cache
 from knowloom.errors import Conflict, EmbeddingError, Invalid, Unavailable
 from knowloom.model import Item, Key, Problem, Query
-from knowloom.ports import Embedder, Progress, Stores, Vector
+from knowloom.ports import Embedder, Index, Progress, Stores, Vector
 from knowloom.recipes import Recipe
+from knowloom.text.passages import MAX_PASSAGE_SIZE, MIN_PASSAGE_SIZE, STRETCH, embedding_texts
 from knowloom.tracing import span
-from knowloom.validation import validate_iterable, validate_vector
+from knowloom.validation import (
+    validate_int,
+    validate_iterable,
+    validate_passage_size,
+    validate_vector,
+)
 
 PAGE_SIZE = 4096  # items looked up at a time
-BATCH_SIZE = 64  # vectors per write
+BATCH_SIZE = 64  # passages embedded at a time
+CHARACTERS_PER_TOKEN = 4  # of an embedder; nearly all passages of prose in docs/decisions have more
 BUNDLED = "minilm"  # the embedder that needs no server
-"""(phase, number done, total)."""
+
+
+@dataclass
+class _Run:
+    """The counts of one run of embedding."""
+
+    done: int = 0  # items
+    too_long: int = 0  # passages longer than the embedder's window
+    refused: set[Key] = field(default_factory=set)  # items whose vectors the index ignored
+
+
+class PassageSizing:
+    """The passage size of the stores and the window of the embedder."""
+
+    def __init__(self, stores: Stores, embedder: Embedder | None) -> None:
+        self._stores = stores
+        self._name = "" if embedder is None else embedder.name
+        self._window: int | None = getattr(embedder, "window", None)  # tokens
+        self.max_length = sys.maxsize  # characters of a text that the embedder reads
+        self._max_size = MAX_PASSAGE_SIZE
+        if self._window is not None:
+            validate_int(f"the window of the embedder {self._name!r}", self._window, 1)
+            self.max_length = self._window * CHARACTERS_PER_TOKEN
+            fitting = min(int(self.max_length / STRETCH), MAX_PASSAGE_SIZE)
+            self._max_size = max(fitting, MIN_PASSAGE_SIZE)
+
+    def fit(self, passage_size: int | None) -> None:
+        """Set the size of empty stores: this one, or the default as far as the embedder reads.
+
+        Stores with items must have this size already; otherwise raise Conflict.
+        """
+        if passage_size is None and self._max_size == MAX_PASSAGE_SIZE:
+            return
+        size, stored = self.resolve(passage_size), self._stores.vectors.passage_size()
+        if size == stored:
+            return
+        if not any(info.items for info in self._stores.items.spaces()):
+            self.resegment(size)
+        elif passage_size is not None:
+            raise Conflict(
+                f"the stored passages are of {stored} characters, not of {size}: run reindex with "
+                f"passage_size={size}, or open without one",
+                "reindex_required",
+            )
+
+    def resolve(self, passage_size: int | None) -> int:
+        """Return the size, by default the stored one, as far as the embedder reads."""
+        if passage_size is None:
+            return min(self._stores.vectors.passage_size(), self._max_size)
+        size = validate_passage_size(passage_size)
+        if size > self._max_size:
+            raise Invalid(
+                f"passage_size must be at most {self._max_size} for the embedder {self._name!r}, "
+                f"which reads {self._window} tokens, got {size}"
+            )
+        return size
+
+    def resegment(self, passage_size: int) -> None:
+        indexes: tuple[Index, ...] = (self._stores.words, self._stores.vectors)
+        for index in {id(index): index for index in indexes}.values():
+            index.resegment(passage_size)
+
+    def problems(self, too_long: int) -> tuple[str, ...]:
+        """Report so many passages that the embedder reads in part, if that is due to their size."""
+        size = self._stores.vectors.passage_size()
+        fits_none = self.max_length < STRETCH * MIN_PASSAGE_SIZE
+        if not too_long or (size <= self._max_size and not fits_none):
+            return ()
+        remedy = f"run reindex with passage_size={self._max_size}"
+        if fits_none:
+            remedy = f"no passage size fits, the smallest is {MIN_PASSAGE_SIZE}"
+        return (
+            f"{too_long} passages of about {size} characters are longer than the {self._window} "
+            f"tokens that the embedder {self._name!r} reads, and their ends are not embedded: "
+            f"{remedy}",
+        )
 
 
 class EmbeddingService:
@@ -30,6 +116,7 @@ class EmbeddingService:
         self._inner = embedder
         self._disk = open_disk_cache(caching)
         self._embedder = None
+        self._sizing = PassageSizing(stores, embedder)
         if embedder is not None:
             self._embedder = CachedEmbedder(embedder, caching.max_size, caching.ttl_s, self._disk)
 
@@ -81,20 +168,60 @@ class EmbeddingService:
         """Embed the items without a vector and return their number."""
         if self._embedder is None:
             raise Invalid('no embedder: pass one, such as knowloom.open(url, embedder="minilm")')
-        total, done = self._stores.vectors.count_missing(spaces), 0
-        while keys := self._stores.vectors.missing_vectors(spaces, PAGE_SIZE):
-            for start in range(0, len(keys), BATCH_SIZE):
-                done += self._embed_batch(self._embedder, keys[start : start + BATCH_SIZE])
-                if progress is not None:
-                    progress("vectors", done, max(total, done))
-        return done
+        return self._embed_missing(self._embedder, spaces, progress).done
 
-    def _embed_batch(self, embedder: Embedder, keys: Sequence[Key]) -> int:
-        items = self._stores.items.get(keys)
-        vectors = embedder.embed([item.embeddable for item in items])
-        by_key = {item.key: vector for item, vector in zip(items, vectors, strict=True)}
+    def _embed_missing(
+        self, embedder: Embedder, spaces: Sequence[str], progress: Progress | None
+    ) -> _Run:
+        vectors, run = self._stores.vectors, _Run()
+        total, page = vectors.count_missing(spaces), set[Key]()
+        while True:
+            missing = vectors.missing_vectors(spaces, PAGE_SIZE + len(run.refused))
+            # Still missing: the item changed since, or the index has another copy of it.
+            run.refused |= page.intersection(missing)
+            keys = [key for key in missing if key not in run.refused]
+            page = set(keys)
+            if not keys:
+                run.done -= len(run.refused)
+                return run
+            for start in range(0, len(keys), BATCH_SIZE):
+                items = self._stores.items.get(keys[start : start + BATCH_SIZE])
+                for batch in self._batches(items):
+                    self._embed_batch(embedder, batch, run)
+                    if progress is not None:
+                        progress("vectors", run.done, max(total, run.done))
+
+    def _batches(self, items: Sequence[Item]) -> Iterator[list[tuple[Item, list[str]]]]:
+        """Group items with the texts to embed, by the number of their passages."""
+        size = self._stores.vectors.passage_size()
+        batch: list[tuple[Item, list[str]]] = []
+        count = 0
+        for item in items:
+            texts = embedding_texts(item, size)
+            if batch and count + len(texts) > BATCH_SIZE:
+                yield batch
+                batch, count = [], 0
+            batch.append((item, texts))
+            count += len(texts)
+        if batch:
+            yield batch
+
+    def _embed_batch(
+        self, embedder: Embedder, batch: Sequence[tuple[Item, list[str]]], run: _Run
+    ) -> None:
+        texts = [text for _, parts in batch for text in parts]
+        rows: list[Vector] = []
+        for start in range(0, len(texts), BATCH_SIZE):  # a long item has more
+            rows += embedder.embed(texts[start : start + BATCH_SIZE])
+        by_key: dict[Key, Vector] = {}
+        first = 0
+        for item, parts in batch:
+            vectors = rows[first : first + len(parts)]
+            by_key[item.key] = vectors[0] if len(parts) == 1 else np.stack(vectors)
+            first += len(parts)
         self._stores.vectors.put_vectors(by_key, embedder.fingerprint)
-        return len(items)
+        run.done += len(batch)
+        run.too_long += sum(len(text) > self._sizing.max_length for text in texts)
 
     def embed_pending(
         self, spaces: Sequence[str], progress: Progress | None = None
@@ -103,11 +230,17 @@ class EmbeddingService:
         if self._embedder is None or not spaces:
             return ()
         try:
-            self.embed(spaces, progress)
-            return ()
+            run = self._embed_missing(self._embedder, spaces, progress)
         except (Unavailable, Conflict) as error:
             missing = self._stores.vectors.count_missing(spaces)
             return (f"{missing} items are stored but not embedded: {error}",)
+        refused = f"{len(run.refused)} items are stored but not embedded: they changed meanwhile, "
+        problems = [f"{refused}or the stores disagree about them: run embed"] if run.refused else []
+        return (*problems, *self._sizing.problems(run.too_long))
+
+    def resegment(self, passage_size: int | None) -> None:
+        """Cut all items to this size, by default the stored one, as far as the embedder reads."""
+        self._sizing.resegment(self._sizing.resolve(passage_size))
 
     def put_vectors(self, vectors: Mapping[Key, Vector]) -> None:
         """Store ready vectors."""

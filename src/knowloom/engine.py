@@ -225,11 +225,13 @@ class Engine:
         self._commits.catch_up(sorted({edge.space for edge in existing}), embed=False)
         return len(existing)
 
-    def reindex(self, progress: Progress | None = None) -> int:
+    def reindex(self, progress: Progress | None = None, *, passage_size: int | None = None) -> int:
         """Rebuild words and vectors from the items; return the number of vectors.
 
-        Without an embedder vectors stay as they are. Separate stores are first made consistent.
+        `passage_size` cuts the items anew. Without an embedder the vectors of items that stay as
+        they are remain. Separate stores are first made consistent.
         """
+        self._embedding.resegment(passage_size)
         if self._stores.composite is not None:
             self._stores.composite.repair(self.reader.now())
         spaces = [info.name for info in self._stores.items.spaces()]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path, PurePath
 from typing import Any
 
 from knowloom.agents import resolve_agents
 from knowloom.caching import Caching
+from knowloom.embedding import PassageSizing
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.files import RECORDS_SUFFIX, sibling_path, store_file
@@ -31,6 +33,7 @@ def open(
     cache: str | Path | Caching = "",
     agents: str | Path | Sequence[Agent] = (),
     retrieval: str | Path | Mapping[str, float] | RetrievalSettings = "",
+    passage_size: int | None = None,
     **roles: str,
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:" or a URL.
@@ -42,7 +45,9 @@ def open(
     ("spacy:PIPELINE", an object, "builtin" for none); both are stored, and default to the stored
     value. Items with secrets are refused unless `secrets` is "allow"; `secret_rules` is a TOML
     file with more rules. `cache` is a file for embeddings, or a Caching. `agents` are Agent values
-    or their file, `retrieval` settings or the file that `knowloom tune` wrote.
+    or their file, `retrieval` settings or the file that `knowloom tune` wrote. `passage_size` is
+    the length, in characters, that texts are cut to in new knowledge (by default 800, less if the
+    embedder reads less); `reindex` changes it.
     """
     scanner = open_scanner(secrets, secret_rules)
     known_agents, settings = resolve_agents(agents), resolve_settings(retrieval)
@@ -50,8 +55,14 @@ def open(
     finder = FinderResolver(resolve_name_finder(names, BUILTIN), open_name_finder)
     caching = _resolve_caching(cache)
     where = str(url) if isinstance(url, PurePath) else url
+    stores = open_stores(where, roles)
+    with ExitStack() as stack:  # closes the stores if they have another passage size
+        for store in stores.unique():
+            stack.callback(store.close)
+        PassageSizing(stores, opened_embedder).fit(passage_size)
+        stack.pop_all()
     return Engine(
-        open_stores(where, roles),
+        stores,
         opened_embedder,
         secrets=scanner,
         links=links,

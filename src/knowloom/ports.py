@@ -283,7 +283,11 @@ class LinkUpdate:
 
 
 class Embedder(Protocol):
-    """A model that turns texts into unit vectors. The same text always gives the same vector."""
+    """A model that turns texts into unit vectors. The same text always gives the same vector.
+
+    An optional attribute `window` is the number of tokens that it reads of a text: passages are cut
+    to fit into it.
+    """
 
     @property
     def name(self) -> str: ...

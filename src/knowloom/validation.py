@@ -16,6 +16,7 @@ from knowloom import codec
 from knowloom.errors import Invalid, unknown_name
 from knowloom.model import Edge, EdgeKey, Item, Kind
 from knowloom.ports import Vector
+from knowloom.text.passages import MAX_PASSAGE_SIZE, MIN_PASSAGE_SIZE
 
 PROVENANCE_SPACE = "knowloom:loaded"  # reserved for the origins of items (loading/provenance.py)
 MAX_NAME = 500  # characters of an id, a space, a type, a tag, a subject
@@ -59,6 +60,11 @@ def validate_number(
     if math.isfinite(maximum):
         bounds = f"a number from {minimum:g} to {maximum:g}"
     raise Invalid(f"{name} must be {bounds}, got {value!r}")
+
+
+def validate_passage_size(value: object) -> int:
+    """Return the value if items can be cut to this size, in characters."""
+    return validate_int("passage_size", value, MIN_PASSAGE_SIZE, MAX_PASSAGE_SIZE)
 
 
 def validate_positive(name: str, value: object, maximum: float = math.inf) -> float:

@@ -22,6 +22,7 @@ class MiniLM:
 
     name = "minilm"
     dimensions = 384
+    window = MAX_WORD_PIECES
 
     @classmethod
     def open(cls, _: str = "") -> MiniLM:

@@ -14,6 +14,7 @@ from knowloom.validation import validate_int
 
 # Fits the usual 8,191 tokens in nearly every script; a longer text would fail its whole batch.
 MAX_CHARS = 6_000
+WINDOW = 8_192  # tokens that most models read
 
 
 class OpenAIEmbedder:
@@ -34,9 +35,11 @@ class OpenAIEmbedder:
         timeout_s: float = 30,
         max_retries: int = 3,
         batch_size: int = 128,
+        window: int = WINDOW,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         validate_int("openai: batch_size", batch_size, 1)
+        validate_int("openai: window", window, 1)
         if dimensions is not None:
             validate_int("openai: dimensions", dimensions, 1)
         self._transport = OpenAITransport(
@@ -54,6 +57,7 @@ class OpenAIEmbedder:
             self._body["dimensions"] = dimensions
         self._dimensions = dimensions or 0
         self._batch_size = batch_size
+        self.window = min(window, MAX_CHARS // 4)  # four characters a token: longer texts are cut
         self.fingerprint = f"openai:{self._transport.server}:{model}:{dimensions or ''}"
 
     @classmethod

@@ -215,18 +215,23 @@ class CompositeStore:
     # text and vectors
 
     def passage_size(self) -> int:
-        words, vectors = self._words.passage_size(), self._vectors.passage_size()
-        if words != vectors:
-            raise Conflict(
-                f"the words are of passages of {words} characters, the vectors of {vectors}: "
-                f"run reindex with passage_size={words} or {vectors}",
-                "reindex_required",
-            )
-        return words
+        return self._words.passage_size()
 
     def resegment(self, passage_size: int) -> None:
         for index in {id(store): store for store in (self._words, self._vectors)}.values():
             index.resegment(passage_size)
+
+    def _check_sizes(self) -> None:
+        """Raise Conflict if words and vectors are of different passages."""
+        if problem := self._find_size_problem():
+            raise Conflict(problem, "reindex_required")
+
+    def _find_size_problem(self) -> str:
+        words, vectors = self._words.passage_size(), self._vectors.passage_size()
+        if words == vectors:
+            return ""
+        sizes = f"the words are of passages of {words} characters, the vectors of {vectors}"
+        return f"{sizes}: run reindex with passage_size={words} or {vectors}"
 
     def rebuild_words(self, items: Iterable[Item]) -> None:
         self._words.rebuild_words(item for item in items if not self._is_metadata(item))
@@ -239,9 +244,11 @@ class CompositeStore:
     def score_text_passages(
         self, text: str, only: Filter, keys: Sequence[Key]
     ) -> dict[Key, tuple[float, ...]]:
+        self._check_sizes()
         return self._words.score_text_passages(text, only, keys)
 
     def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
+        self._check_sizes()
         self._vectors.put_vectors(vectors, fingerprint)
 
     def forget_vectors(self) -> None:
@@ -268,6 +275,7 @@ class CompositeStore:
     def score_vector_passages(
         self, vector: Vector, keys: Sequence[Key]
     ) -> dict[Key, tuple[float, ...]]:
+        self._check_sizes()
         return self._vectors.score_vector_passages(vector, keys)
 
     # graph
@@ -326,6 +334,8 @@ class CompositeStore:
                 "the graph and the items: run reindex"
                 for (space, source), (_, target), type in self._differing_edges()
             ]
+            if problem := self._find_size_problem():
+                problems.append(problem)
             return [*self._primary.verify([*elsewhere, *profiles]), *problems]
 
     def repair(self, at: datetime) -> None:

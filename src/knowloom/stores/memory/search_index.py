@@ -24,6 +24,8 @@ class MemoryIndexes(MemoryItems):
 
     @synchronized
     def resegment(self, passage_size: int) -> None:
+        if passage_size == self._passage_size:
+            return
         before, self._passage_size = self._passage_size, passage_size
         for space in self._spaces.values():
             for item in space.items.values():

@@ -27,6 +27,8 @@ def cut_items(connection: apsw.Connection) -> None:
 def resegment(connection: apsw.Connection, passage_size: int) -> None:
     """Cut all items to another size; those whose passages change lose their vectors."""
     version, before = read_segmenter(connection)
+    if (version, before) == (SEGMENTER, passage_size):
+        return
     write_segmenter(connection, passage_size)
     if version == SEGMENTER:
         _recut(connection, before, passage_size)

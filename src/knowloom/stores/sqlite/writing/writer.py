@@ -208,6 +208,7 @@ class BatchWriter:
         """Store vectors of one space by id and mark their items; unknown ids are ignored."""
         update = self.update_of(space)
         slots = self._read_slots(update.no, list(vectors))
+        check_segmenter(read_segmenter(self._connection)[0])
         counts = self.count_passages(update.no, slots.values())
         stored: list[tuple[int, Vector]] = []
         for id, slot in slots.items():
