@@ -227,8 +227,10 @@ def test_a_file_of_questions_is_read_whole(tmp_path: Path):
     ]
     parsed = questions.read_questions(written(tmp_path, *rows))
     assert parsed[0] == knowloom.Question(
-        "Who?", ("a", ("s", "b")), "q1", ("s",), (("x",), ("y", "z"), ("7",))
+        "Who?", ("a", ("s", "b")), "q1", ("s",), (("x",), ("y", "z")), ("7",)
     )
+    assert parsed[0].statements == (("x",), ("y", "z"), ("7",))
+    assert parsed[1].statements == ()
     assert [(question.id, question.text, question.expected) for question in parsed[1:]] == [
         ("2", "What?", ("c",)),
         ("12", "As data sets say it", ("d",)),
@@ -501,7 +503,7 @@ def test_measures_agree_with_search_and_context(kings):
     ]
 
 
-def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
+def test_evidence_is_an_item_shown_whole_and_a_summary_is_none():
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(
             knowloom.Item(
@@ -510,7 +512,7 @@ def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
         )
         evaluation = knowloom.evaluate(
             kb,
-            [knowloom.Question("zebra stripes", ("zebra",), facts=(("Stripes",),))],
+            [knowloom.Question("zebra stripes", ("zebra",), answer=("Stripes",))],
             budgets=(40, 2000),
         )
         assert [
@@ -520,6 +522,8 @@ def test_evidence_is_what_is_shown_whole_and_a_summary_is_none():
         **evaluation.means(),
         "evidence@40": 0,
         "evidence@2000": 1,
+        "whole@40": 0,
+        "whole@2000": 1,
         "facts@40": 1,
         "facts@2000": 1,
     }

@@ -12,7 +12,7 @@ from knowloom.evaluation.results import Evaluation, QuestionResult
 from knowloom.evaluation.significance import ROUNDS, SIGNIFICANCE, Difference, compare_paired
 
 # The first family with a difference gives the headline.
-HEADLINE_ORDER = ("nDCG", "recall", "all-found", "evidence", "facts")
+HEADLINE_ORDER = ("nDCG", "recall", "all-found", "evidence", "whole", "facts")
 
 
 @dataclass(frozen=True, slots=True)

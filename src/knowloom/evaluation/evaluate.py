@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ NDCG_K = 10
 MAX_K = 1000
 MAX_BUDGET = 100_000_000
 MAX_REPORTED = 10  # ids that an error lists
+READABLE = (Form.WHOLE, Form.EXCERPT)  # forms that show an item's own text
 SEARCH_OPTIONS = ("mode", "min_score")  # of `search` and `context`; the others of `context` only
 QuestionSource = str | Path | Sequence[Question]
 
@@ -115,11 +116,8 @@ class _Runner:
         tokens: dict[int, int] = {}
         for budget in self.budgets:
             context, times[f"context@{budget}"] = self._context(question, budget)
-            shown = whole_items(context)
-            limit = max(1, len(context.hits))
-            values[f"evidence@{budget}"] = metrics.recall(shown, expected, limit)
-            if question.facts:
-                values[f"facts@{budget}"] = metrics.fact_recall(context.text, question.facts)
+            shares = context_metrics(context, question, expected)
+            values |= {f"{family}@{budget}": share for family, share in shares.items()}
             tokens[budget] = context.tokens
             problems |= dict.fromkeys(f"{p.part}: {p.reason}" for p in context.degraded)
         return QuestionResult(question, expected, ranking, values, times, tokens, tuple(problems))
@@ -155,10 +153,30 @@ def ranking_metrics(
     return values | {f"nDCG@{NDCG_K}": metrics.ndcg(ranking, expected, NDCG_K)}
 
 
-def whole_items(context: Context) -> list[Key]:
-    """Return the items that a context shows whole."""
+def context_metrics(
+    context: Context, question: Question, expected: frozenset[Key]
+) -> dict[str, float]:
+    """Return all measures of one context.
+
+    The evidence are the facts; of a question without facts, the expected items: an excerpt shows
+    an item as well as the whole does, as its best passages are chosen for the question.
+    """
+    limit = max(1, len(context.hits))
+    if question.facts:
+        evidence = metrics.fact_recall(context.text, question.facts)
+    else:
+        evidence = metrics.recall(shown_items(context, READABLE), expected, limit)
+    whole = metrics.recall(shown_items(context, (Form.WHOLE,)), expected, limit)
+    values = {"evidence": evidence, "whole": whole}
+    if question.statements:
+        values["facts"] = metrics.fact_recall(context.text, question.statements)
+    return values
+
+
+def shown_items(context: Context, forms: Collection[Form]) -> list[Key]:
+    """Return the items that a context shows in one of the forms."""
     chosen = [choice for fragment in context.fragments for choice in fragment.chosen]
-    return [choice.hit.item.key for choice in chosen if choice.form is Form.WHOLE]
+    return [choice.hit.item.key for choice in chosen if choice.form in forms]
 
 
 def resolve_expected(kb: Engine, tasks: Sequence[Question]) -> list[frozenset[Key]]:

@@ -24,7 +24,7 @@ from knowloom.model import Key
 MAX_ROWS = 20  # of a table; the rest is in a <details> element
 CURVES = (
     ("recall", "Recall: share of the expected items among the top k"),
-    ("evidence", "Evidence: share of the expected items shown whole within a token budget"),
+    ("evidence", "Evidence: share of the facts or expected items shown within a token budget"),
 )
 METHOD = (
     "Each question is run both ways. A difference is significant if its interval excludes 0 and "

@@ -34,7 +34,13 @@ class Question:
     expected: tuple[str | tuple[str, str], ...]
     id: str = ""
     spaces: tuple[str, ...] = ()  # empty: the spaces of the evaluation
-    facts: tuple[Wordings, ...] = ()  # statements that a context should contain
+    facts: tuple[Wordings, ...] = ()  # the evidence: texts that a context must show
+    answer: Wordings = ()
+
+    @property
+    def statements(self) -> tuple[Wordings, ...]:
+        """The facts, and the answer if there is one."""
+        return (*self.facts, self.answer) if self.answer else self.facts
 
 
 def read_questions(path: str | Path) -> tuple[Question, ...]:
@@ -86,8 +92,8 @@ def question_from_row(row: JsonRow, default_id: str, where: str) -> Question:
     if not (isinstance(id, str) or is_int(id)) or id == "":
         raise Invalid(f"{where}: id must be a string or an integer, got {id!r}")
     expected, spaces = _parse_expected(row, where), _parse_spaces(row, where)
-    facts = (*_parse_facts(row, where), *_parse_answer(row, where))
-    return validate_text_fields(Question(text, expected, str(id), spaces, facts), where)
+    facts, answer = tuple(_parse_facts(row, where)), _parse_answer(row, where)
+    return validate_text_fields(Question(text, expected, str(id), spaces, facts, answer), where)
 
 
 def validate_question(question: Question) -> Question:
@@ -113,7 +119,7 @@ def validate_text_fields(question: Question, where: str) -> Question:
         for expected in question.expected
         for part in ([expected] if isinstance(expected, str) else expected)
     ]
-    wordings = [wording for fact in question.facts for wording in fact]
+    wordings = [wording for statement in question.statements for wording in statement]
     for text in (question.id, *ids, *question.spaces, *wordings):
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise Invalid(f"{where}: {text[:80]!r} contains lone surrogates")
@@ -138,6 +144,7 @@ _LIST_FIELDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "expected": ("ids or (space, id) pairs", _is_id),
     "spaces": ("names", _is_text),
     "facts": ("lists of wordings", _is_fact),
+    "answer": ("wordings", _is_text),
 }
 
 
@@ -170,10 +177,9 @@ def _parse_facts(row: JsonRow, where: str) -> Iterator[Wordings]:
         yield _parse_wordings("a fact", fact, where)
 
 
-def _parse_answer(row: JsonRow, where: str) -> Iterator[Wordings]:
+def _parse_answer(row: JsonRow, where: str) -> Wordings:
     answer = row.get("answer")
-    if answer not in (None, "", []):
-        yield _parse_wordings("answer", answer, where)
+    return () if answer in (None, "", []) else _parse_wordings("answer", answer, where)
 
 
 def _parse_wordings(name: str, value: object, where: str) -> Wordings:

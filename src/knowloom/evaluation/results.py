@@ -12,7 +12,7 @@ from knowloom.errors import unknown_name
 from knowloom.evaluation.questions import Question
 from knowloom.model import Key
 
-FAMILIES = ("recall", "all-found", "nDCG", "evidence", "facts")
+FAMILIES = ("recall", "all-found", "nDCG", "evidence", "whole", "facts")
 
 
 @dataclass(frozen=True, slots=True)

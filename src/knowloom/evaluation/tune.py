@@ -58,8 +58,9 @@ TABLE: Table = {
     "walk_named": _choices("walk_named", 0.0, 0.15, 0.5),
     "walk_bridge": _choices("walk_bridge", 0.0, 0.15),
 }
-RANKING_METRICS, CONTEXT_METRICS = ("recall", "all-found", "nDCG"), ("evidence", "facts")
-MEASURES = ("recall@K", "all-found@K", "nDCG@10", "evidence@TOKENS", "facts@TOKENS")
+RANKING_METRICS = ("recall", "all-found", "nDCG")
+CONTEXT_METRICS = ("evidence", "whole", "facts")
+MEASURES = ("recall@K", "all-found@K", "nDCG@10", "evidence@TOKENS", "whole@TOKENS", "facts@TOKENS")
 MEASURE, FOLDS, PASSES = "evidence@1024", 4, 2
 MIN_QUESTIONS = 12
 MIN_GAIN = 1e-9
@@ -171,7 +172,7 @@ def _load_questions(source: QuestionSource, measure: str, family: str) -> tuple[
         source = questions.read_questions(source)
     tasks = tuple(source)
     if family == "facts":
-        tasks = tuple(question for question in tasks if question.facts)
+        tasks = tuple(question for question in tasks if question.statements)
     if len(tasks) < MIN_QUESTIONS:
         raise Invalid(
             f"tuning {measure} needs at least {MIN_QUESTIONS} questions, got {len(tasks)}"
