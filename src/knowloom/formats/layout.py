@@ -57,6 +57,7 @@ class Layout:
     final_newline: bool = False  # True if the last line break is part of a value
     # By section name, where it differs from `separator`.
     separators: Mapping[str, str] = field(default_factory=dict)
+    closings: Mapping[str, str] = field(default_factory=dict)  # likewise, for `closing`
     # True if a block depends only on the item's id, kind, type, texts, tags, properties and path.
     is_cacheable: bool = True
 
@@ -70,6 +71,7 @@ class Layout:
             or self.section_separator
             or self.separator
             or self.separators
+            or self.closings
         )
 
 
@@ -89,7 +91,7 @@ def assemble(layout: Layout, sections: Sequence[tuple[str, Sequence[str]]]) -> s
     texts = [
         layout.opening(name)
         + layout.separators.get(name, layout.separator).join(blocks)
-        + layout.closing
+        + layout.closings.get(name, layout.closing)
         for name, blocks in sections
         if blocks
     ]

@@ -84,13 +84,16 @@ def escape_body(text: str) -> str:
     It adds no headings, link definitions or lines like the generated ones, and leaves nothing open
     that would swallow the text after it.
     """
-    if ("\n" not in text and text[:1].isalpha()) or not (
-        _SUSPECT.search("\n" + text) or any(map(_looks_generated, text.split("\n")))
-    ):
+    if ("\n" not in text and text[:1].isalpha()) or not has_structure(text):
         return text
     reader = _LineReader(text)
     lines = [reader.read(line) for line in text.split("\n")]
     return "\n".join([*lines, *reader.close()])
+
+
+def has_structure(text: str) -> bool:
+    """Return True if a text may contain more than prose, lists and quotes, wherever it is cut."""
+    return bool(_SUSPECT.search("\n" + text)) or any(map(_looks_generated, text.split("\n")))
 
 
 def _looks_generated(line: str) -> bool:

@@ -11,7 +11,6 @@ from knowloom.capabilities.assembler import validation
 from knowloom.capabilities.assembler.deduplication import find_duplicates
 from knowloom.capabilities.assembler.executor import StrategyExecutor, is_required
 from knowloom.capabilities.assembler.model import (
-    TEXT,
     Assembly,
     AssemblyArguments,
     AssemblyRequest,
@@ -19,9 +18,8 @@ from knowloom.capabilities.assembler.model import (
     StrategyReport,
     StrategyResult,
 )
+from knowloom.capabilities.assembler.verbatim import assembly_layout, is_bare, is_verbatim
 from knowloom.context.packing import PackingResult, SectionCandidates, pack
-from knowloom.formats.layout import Layout, get_layout
-from knowloom.formats.markdown_escape import escape_body
 from knowloom.model import Form, Fragment, Hit, LeftOut, Problem
 from knowloom.recipes import Recipe
 
@@ -50,7 +48,7 @@ class Assembler:
         enabled = [strategy for strategy in ordered if strategy.enabled]
         results = self._executor.run(enabled, request)
         hits, duplicates = _remove_duplicates(enabled, results)
-        pack_sections = _packer(request)
+        pack_sections = _packer(request, hits)
         sections = _allocate(enabled, hits, request.max_tokens, pack_sections)
         packed = pack_sections(sections, request.max_tokens)
         offered = {
@@ -79,23 +77,28 @@ class Assembler:
         )
 
 
-def _packer(request: AssemblyRequest) -> PackSections:
-    layout, counter = assembly_layout(request.format), tokens.get_counter(request.model)
+def _packer(request: AssemblyRequest, hits: Mapping[str, Sequence[Hit]]) -> PackSections:
+    layout = assembly_layout(request.format, hits)
+    counter = tokens.get_counter(request.model)
     return lambda sections, budget: pack(sections, budget, layout, counter)
 
 
 def _remove_duplicates(
     strategies: Sequence[Strategy], results: Mapping[str, StrategyResult]
 ) -> tuple[dict[str, list[Hit]], list[LeftOut]]:
-    """Keep each text once: in a required strategy that has it, else in the first one."""
+    """Keep each text once: in a required strategy that has it, else in the first one.
+
+    The user's own document may repeat itself.
+    """
     order = sorted(strategies, key=lambda strategy: not is_required(strategy))
     candidates = [(strategy.name, hit) for strategy in order for hit in results[strategy.name].hits]
     duplicates = find_duplicates([_full_text(hit) for _, hit in candidates])
     hits: dict[str, list[Hit]] = {strategy.name: [] for strategy in strategies}
     left_out: list[LeftOut] = []
     for number, (name, hit) in enumerate(candidates):
-        if number in duplicates:
-            other, original = candidates[duplicates[number]]
+        first = duplicates.get(number, number)
+        other, original = candidates[first]
+        if first != number and not (other == name and is_verbatim(hit)):
             reason = f"says the same as {original.item.id!r} of {other}"
             left_out.append(LeftOut(hit, name, reason))
         else:
@@ -167,12 +170,8 @@ def _with_share(section: SectionCandidates, share: float) -> SectionCandidates:
 
 def _make_section(name: str, share: float, hits: Sequence[Hit]) -> SectionCandidates:
     """Return a section; one with texts without a name to point at is shown in whole pieces."""
-    forms = (Form.WHOLE,) if any(map(_is_bare, hits)) else tuple(Form)
+    forms = (Form.WHOLE,) if any(map(is_bare, hits)) else tuple(Form)
     return SectionCandidates(Recipe(name, share=share, forms=forms), tuple(hits))
-
-
-def _is_bare(hit: Hit) -> bool:
-    return hit.item.type == TEXT and not hit.item.title
 
 
 def _min_tokens(
@@ -256,17 +255,3 @@ def _unmet_requirements(reports: Sequence[StrategyReport]) -> list[Problem]:
         for report in reports
         if report.required and report.status == "left_out"
     ]
-
-
-def assembly_layout(name: str) -> Layout:
-    """Return the layout of a format; in Markdown bare texts are written without a heading."""
-    layout = get_layout(name)
-    if name != "markdown":
-        return layout
-
-    def block(hit: Hit, form: Form) -> str:
-        if _is_bare(hit) and form is Form.WHOLE:
-            return f"{escape_body(hit.item.text.strip())}\n\n"
-        return layout.block(hit, form)
-
-    return replace(layout, name="assembled markdown", block=block)

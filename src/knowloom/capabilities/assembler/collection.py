@@ -9,16 +9,16 @@ from dataclasses import replace
 from itertools import islice
 
 from knowloom.capabilities.assembler.model import TEXT, Piece, StrategyOutput, StrategyResult
+from knowloom.capabilities.assembler.verbatim import PIECE_LENGTH, VERBATIM, is_verbatim
 from knowloom.errors import Invalid
 from knowloom.model import Context, Hit, Item
-from knowloom.validation import validate_fraction, validate_item
+from knowloom.validation import validate_bool, validate_fraction, validate_item
 
 MAX_SEEN = 10_000  # pieces read from a strategy
 MAX_PIECES = 500  # of those, the best are candidates
 MAX_NOTES = 10  # on invalid pieces
 CHARACTERS_PER_TOKEN = 40
 MIN_ROOM, MAX_ROOM = 20_000, 20_000_000  # characters
-PIECE_LENGTH = 1200  # characters of the pieces a long text is cut into, at sentences
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
@@ -45,6 +45,8 @@ def collect_hits(name: str, output: StrategyOutput, max_tokens: int | None) -> S
         hits = list(_parse_hits(name, [] if output is None else output, notes))
     if len(hits) > MAX_SEEN:
         notes.append(f"more than {MAX_SEEN:,} pieces; only the first were used")
+    if not all(map(is_verbatim, hits)):
+        hits = [_forget_verbatim(hit) for hit in hits]
     best = _select_best(hits[:MAX_SEEN], room, notes)
     return StrategyResult(tuple(best), min(len(hits), MAX_SEEN), tuple(notes))
 
@@ -121,7 +123,19 @@ def _piece_to_hit(name: str, number: int, value: object) -> Hit:
     score = validate_fraction(f"piece {number}: score", piece.score)
     title, text = _replace_surrogates(piece.title), _replace_surrogates(piece.text)
     type_ = "" if piece.title else TEXT
-    return Hit(Item(f"{name}-{number}", "", type=type_, title=title, text=text), score)
+    item = Item(f"{name}-{number}", "", type=type_, title=title, text=text)
+    is_verbatim_text = validate_bool(f"piece {number}: verbatim", piece.verbatim) and not title
+    if is_verbatim_text and text.strip():
+        visible = text.rstrip()
+        item = replace(item, text=visible, properties={VERBATIM: text[len(visible) :]})
+    return Hit(item, score)
+
+
+def _forget_verbatim(hit: Hit) -> Hit:
+    """Return a piece as ordinary text: it stands beside others that are not the user's own."""
+    if not is_verbatim(hit):
+        return hit
+    return replace(hit, item=replace(hit.item, properties={}))
 
 
 def _replace_surrogates(text: str) -> str:

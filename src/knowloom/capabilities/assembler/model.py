@@ -66,11 +66,15 @@ class AssemblyArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A text of a strategy, with its relevance from 0 to 1 and an optional heading."""
+    """A text of a strategy, with its relevance from 0 to 1 and an optional heading.
+
+    If all pieces of a strategy are `verbatim`, they are joined and shown byte for byte.
+    """
 
     text: str
     score: float = 0.5
     title: str = ""
+    verbatim: bool = False
 
 
 StrategyOutput = str | Context | Iterable[str | Piece | Item | Hit] | None

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Unpack
 
 from knowloom.capabilities.assembler.assembler import Assembler
-from knowloom.capabilities.assembler.collection import split_pieces
 from knowloom.capabilities.assembler.executor import TIMEOUT_S
 from knowloom.capabilities.assembler.model import AssemblyRequest, Piece
+from knowloom.capabilities.assembler.verbatim import split_verbatim
 from knowloom.errors import unknown_name
 from knowloom.model import Context, Hit
 from knowloom.options import ContextArguments, SearchArguments
@@ -44,7 +44,8 @@ class DocumentStrategy:
     def get(self, request: AssemblyRequest) -> list[Piece]:
         terms = set(extract_terms(request.text))
         return [
-            Piece(piece.text, _score_piece(terms, piece)) for piece in split_pieces(request.content)
+            replace(piece, score=_score_piece(terms, piece))
+            for piece in split_verbatim(request.content)
         ]
 
 
@@ -69,7 +70,8 @@ class SelectionStrategy:
         if request.selection is None:
             return []
         start, end = request.selection
-        return [Piece(piece.text, 1.0) for piece in split_pieces(request.content[start:end])]
+        pieces = split_verbatim(request.content[start:end])
+        return [replace(piece, score=1.0) for piece in pieces]
 
 
 @dataclass(frozen=True, slots=True)
