@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -22,13 +22,14 @@ from knowloom.linking.name_keys import KeyedText, blocking_key, locate_mentions
 from knowloom.linking.name_labels import NAME, select_values
 from knowloom.linking.name_rules import NAME_RULES
 from knowloom.linking.unspaced_scripts import list_prefixes, match_names
-from knowloom.model import AUTOMATIC, Edge, Item
+from knowloom.model import AUTOMATIC, Edge, EdgeKey, Item
 from knowloom.text.item_names import collect_names
 from knowloom.text.mentions import find_names
 
 TYPES = tuple(rule.type for rule in NAME_RULES)
 CAPS = {
     "MAX_HOLDERS": 2,
+    "MAX_HEADING_HOLDERS": 1,
     "MAX_MENTIONS": 3,
     "MAX_LINKS_PER_NAME": 3,
     "MAX_ADDRESSEES": 2,
@@ -72,13 +73,21 @@ def edge_rows(kb: Engine, space: str = "s") -> EdgeRows:
 
 
 def expected_rows(kb: Engine, space: str = "s") -> EdgeRows:
+    return {row(edge) for edge in expected_edges(kb, space)}
+
+
+def expected_edges(kb: Engine, space: str = "s") -> list[Edge]:
     """Return the edges for all items at once, except between items with an explicit edge."""
     explicit = {(frozenset((edge.source, edge.target)), edge.type) for edge in kb.edges([space])}
-    return {
-        row(edge)
+    return [
+        edge
         for edge in batch.build_name_edges(kb.items([space]))
         if (frozenset((edge.source, edge.target)), edge.type) not in explicit
-    }
+    ]
+
+
+def properties_by_key(edges: Iterable[Edge]) -> dict[EdgeKey, dict[str, Any]]:
+    return {edge.key: dict(edge.properties) for edge in edges if edge.type in TYPES}
 
 
 # What they are
@@ -335,13 +344,35 @@ WORDS = (
     ".",
     "\n\n",
     "[x](a.md)",
+    "[y](a.md#new-york)",
     "[[Ada]]",
     "London",
     "東京",
     "都庁",
 )
+# Enough for a passage of its own, and without a capital.
+FILLER = "the rest of this part is about nothing that has a name. " * 12
+HEADINGS = (
+    "",
+    "# Ada",
+    "## New York",
+    "Rovers Hall\n---",
+    "# 東京都",
+    "# Usage",
+    "## 1.2 Ada Times",
+)
+
+
+def long_text(sections: list[tuple[str, str, bool]]) -> str:
+    return "\n\n".join(
+        f"{heading}\n\n{words} {FILLER if is_long else ''}" for heading, words, is_long in sections
+    )
+
+
 _title = st.sampled_from(TITLES)
-_text = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
+_words = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
+_section = st.tuples(st.sampled_from(HEADINGS), _words, st.booleans())
+_text = _words | st.lists(_section, min_size=1, max_size=5).map(long_text)
 _more = st.fixed_dictionaries(
     {},
     optional={
@@ -352,6 +383,7 @@ _more = st.fixed_dictionaries(
                 {"table": "singer"},
                 {"foreign_keys": ["singer.id"]},
                 {"foreign_keys": ["singer", "a.md"]},
+                {"path": "docs/a.md", "symbol": "Ada.find_all"},
             ]
         ),
     },
@@ -454,6 +486,8 @@ def test_incremental_linking_equals_a_rebuild_and_the_batch_function(store, smal
             if "s" not in [info.name for info in kb.maintenance.stats().spaces]:
                 continue
             assert edge_rows(kb) == expected_rows(kb)
+            stored_edges = kb.edges(["s"], automatic=True)
+            assert properties_by_key(stored_edges) == properties_by_key(expected_edges(kb))
             assert kb.verify() == []
         kb.maintenance.link()
         edges, stats = list(kb.edges(automatic=True)), kb.maintenance.stats()

@@ -109,7 +109,9 @@ def _edges_of_space(sources: Sequence[_Source]) -> Iterator[Edge]:
         properties: dict[str, object] = {"name": best.name}
         if (source.passages or target.passages) and best.type in (MENTIONS, REFERS_TO, SHARES):
             linked_names = [link.name for link in proposed]
-            properties["passages"] = pair_places(best.sources, best.targets, linked_names)
+            properties["passages"] = pair_places(
+                best.sources, best.targets, linked_names, best.type == REFERS_TO
+            )
         yield Edge(
             source.item.id,
             target.item.id,

@@ -145,7 +145,9 @@ def locate_spans(
         names = (*places, *capitalised_spans(item.text))
         return dict.fromkeys(tuple(dict.fromkeys(names))[:MAX_SPANS], ())
     for passage, text in zip(passages, readable_passages(item.text, passages), strict=False):
-        spans = [name for part in _PARAGRAPH.split(text) for name in capitalised_spans(part)]
+        # The first word of a heading begins a sentence, too.
+        paragraphs = [part.lstrip("# ") for part in _PARAGRAPH.split(text)]
+        spans = [name for paragraph in paragraphs for name in capitalised_spans(paragraph)]
         for name in dict.fromkeys(spans):
             if name in places or len(places) < MAX_SPANS_OF_PASSAGES:
                 places.setdefault(name, []).append(passage.number)

@@ -60,10 +60,13 @@ def drop_own_names(mentions: Places, own_names: AbstractSet[tuple[int, str]]) ->
     return places
 
 
-def pair_places(sources: Places, targets: Places, names: Iterable[str]) -> PassagePairs:
+def pair_places(
+    sources: Places, targets: Places, names: Iterable[str], prefers_headings: bool
+) -> PassagePairs:
     """Return the pairs of passages that the names connect, in order, at most MAX_PAIRS.
 
-    The source of a name without a place is the first passage.
+    The source of a name without a place is the first passage. With `prefers_headings`, a passage
+    that points to a heading of the target does not point to the whole target as well.
     """
     pairs = {
         (start, end)
@@ -71,6 +74,9 @@ def pair_places(sources: Places, targets: Places, names: Iterable[str]) -> Passa
         for start in sources.get(name) or (0,)
         for end in targets.get(name) or (_WHOLE,)
     }
+    if prefers_headings:
+        specific = {start for start, end in pairs if end != _WHOLE}
+        pairs = {(start, end) for start, end in pairs if end != _WHOLE or start not in specific}
     return [[start, None if end == _WHOLE else end] for start, end in sorted(pairs)[:MAX_PAIRS]]
 
 
@@ -104,8 +110,12 @@ class PlaceReader:
     def pair(
         self, source: tuple[str, str], target: tuple[str, str], names: Iterable[str]
     ) -> PassagePairs:
-        """Return the pairs of passages that the names connect; an end is (id, role of places)."""
-        return pair_places(self._places(*source), self._places(*target), names)
+        """Return the pairs of passages that the names connect; an end is (id, role of places).
+
+        A link to a part of a page has the address of the page as well.
+        """
+        is_reference = target[1] == ADDRESS_PLACES
+        return pair_places(self._places(*source), self._places(*target), names, is_reference)
 
     def _places(self, id: str, role: str) -> Places:
         if (id, role) not in self._decoded:
