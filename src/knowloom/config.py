@@ -39,6 +39,7 @@ class Settings:
     links: str = ""
     # A name finder for automatic edges: "spacy:PIPELINE", or "builtin" for none; "": as before.
     names: str = ""
+    passage_size: int = 0  # characters that new knowledge is cut to; 0: 800, or the stored size
     embedding_cache: str = ""  # a file for vectors of texts; "beside": one beside the knowledge
     embedding_cache_size: int = 1_000_000  # vectors in that file
     embedding_cache_ttl_s: float = 0.0  # 0: they never expire

@@ -97,6 +97,7 @@ class Session:
             links=_parse_links(settings.links),
             names=(settings.names if create or needs_names else "") or None,
             cache=self._caching(),
+            passage_size=(settings.passage_size if create else 0) or None,
             **{name: getattr(settings, name) for name in names},
             **parts,
         )

@@ -72,13 +72,26 @@ def embed(session: Session, spaces: Sequence[str] = ()) -> None:
     session.output({"vectors": count}, lambda _: [f"vectors computed: {count:,}"])
 
 
-@click.command(cls=Command, epilog=examples("knowloom reindex", "knowloom reindex --embedder none"))
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "knowloom reindex",
+        "knowloom reindex --embedder none",
+        "knowloom reindex --passage-size 500",
+    ),
+)
+@click.option(
+    "--passage-size", type=int, help="Cut texts into passages of about so many characters."
+)
 @click.pass_obj
-def reindex(session: Session) -> None:
+def reindex(session: Session, passage_size: int | None = None) -> None:
     """Rebuild the keyword index and all vectors.
 
-    Needed for another embedder or a newer knowloom. With --embedder none, vectors are kept.
+    Needed for another embedder, another passage size or a newer knowloom. With --embedder none,
+    vectors are kept.
     """
+    if passage_size is None:
+        passage_size = session.settings().passage_size or None
     with session.open() as kb, session.progress() as progress:
-        count = kb.reindex(progress)
+        count = kb.reindex(progress, passage_size=passage_size)
     session.output({"vectors": count}, lambda _: [f"words rebuilt; vectors computed: {count:,}"])
