@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from knowloom.formats.excerpts import format_headings
 from knowloom.formats.layout import Layout
+from knowloom.formats.runs import format_headings
 from knowloom.model import LINES, LINK, Chosen, Citation, Form, Hit, Item, Kind, Passage
 from knowloom.text.normalisation import collapse_whitespace
 from knowloom.text.passages import heading_path

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from knowloom.errors import unknown_name
 from knowloom.formats import citation_marks, markdown, yaml
-from knowloom.formats.excerpts import ELLIPSIS, excerpt_runs, join_runs
 from knowloom.formats.fields import (
     LEADING_BLANK_LINES,
     LINE_BREAK,
@@ -25,6 +24,7 @@ from knowloom.formats.fields import (
     to_json_value,
     visible_properties,
 )
+from knowloom.formats.runs import ELLIPSIS, excerpt_runs, join_runs
 from knowloom.model import LINK, Form, Hit, Passage
 from knowloom.text.normalisation import collapse_whitespace
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from knowloom.caching import cached
-from knowloom.formats.excerpts import ELLIPSIS, excerpt_runs
 from knowloom.formats.fields import (
     LEADING_BLANK_LINES,
     format_relationship,
@@ -21,6 +20,7 @@ from knowloom.formats.markdown_escape import (
     escape_heading,
     escape_list_line,
 )
+from knowloom.formats.runs import ELLIPSIS, excerpt_runs
 from knowloom.model import LINK, Form, Hit, Passage
 from knowloom.text.normalisation import collapse_whitespace
 

@@ -1,4 +1,4 @@
-"""Excerpts: ranges of an item's text as the runs that a format writes, each under its headings."""
+"""Runs of an excerpt: the ranges of an item's text that a format writes, under their headings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from knowloom.caching import TwoGenerationCache
 from knowloom.model import Hit, Item, Passage
 from knowloom.text.normalisation import collapse_whitespace
-from knowloom.text.passages import heading_path
+from knowloom.text.passages import heading_path, outer_heading_path
 
 ELLIPSIS = "[…]"  # between two runs
 HEADING_SEPARATOR = " > "
@@ -112,10 +112,11 @@ def _include_indent(text: str, start: int) -> int:
 
 def _path_above(item: Item, passage: Passage) -> tuple[str, ...]:
     """Return the headings that the range itself does not begin with."""
-    path = heading_path(item, passage)
-    if not path or not passage.inner or not _begins_with(item.text, passage, path[-1]):
-        return path
-    return path[: max(0, len(path) - passage.inner)]
+    outer = len(passage.outer_headings)
+    inner = passage.headings[outer : outer + 1]
+    if inner and _begins_with(item.text, passage, inner[0]):
+        return outer_heading_path(item, passage)
+    return heading_path(item, passage)
 
 
 def _begins_with(text: str, passage: Passage, heading: str) -> bool:

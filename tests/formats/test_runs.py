@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knowloom.formats.excerpts import Fence, excerpt_runs, find_fence, format_headings
 from knowloom.formats.layout import FORMATS, assemble
+from knowloom.formats.runs import Fence, excerpt_runs, find_fence, format_headings
 from knowloom.model import Form, Hit, Item, Passage, ScoredPassage
 from knowloom.text.passages import split_passages
 from text_strategies import PARSER, any_text, headings, nasty
@@ -94,6 +94,11 @@ class TestRuns:
     def test_a_heading_inside_the_range_is_not_repeated_above_it(self) -> None:
         section = at(GUIDE, "### Linux\n\nUnpack", PATH, inner=1)
         assert markdown(GUIDE, section) == ("### Guide\n#### Install\n\\### Linux\n\nUnpack\n\n")
+
+    def test_several_headings_inside_the_range_are_not_repeated(self) -> None:
+        text = "# A\n\n## B\n\n### C\n\nText."
+        shown = markdown(text, at(text, "## B\n\n### C\n\nText.", ("A", "B", "C"), inner=2))
+        assert shown == "### Guide\n#### A\n\\## B\n\n\\### C\n\nText.\n\n"
 
     def test_a_range_cut_behind_its_heading_is_shown_below_it(self) -> None:
         section = at(GUIDE, "Unpack the archive", PATH, inner=1)
