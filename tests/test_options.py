@@ -30,7 +30,7 @@ from knowloom.retrieval_settings import (
 )
 from knowloom.server.schemas.client_api import ClientContextRequest, ClientSearchRequest
 from knowloom.tiers import TIERS
-from knowloom.wire.contexts import recipe_from_json
+from knowloom.wire.recipes import recipe_from_json
 
 ITEMS = [
     knowloom.Item(

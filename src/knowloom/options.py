@@ -44,6 +44,7 @@ class QueryOptions:
     as_of: datetime | None = None  # ignore knowledge that is newer
     vector: Sequence[float] | None = None  # a ready query vector; None: embed the text
     paths: bool = False  # show by which edges an item was reached
+    citations: bool = False  # number the blocks and list their sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class ContextArguments(TypedDict, total=False):
     as_of: datetime | None
     vector: Sequence[float] | None
     paths: bool
+    citations: bool
     recipe: str | Sequence[Recipe]
     agent: str | Agent | None
     tier: TierArgument

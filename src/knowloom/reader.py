@@ -192,4 +192,5 @@ class Reader:
             None if as_of is None else validate_time("as_of", as_of),
             () if vector is None else tuple(validate_vector(vector).tolist()),
             validate_bool("paths", options.paths),
+            validate_bool("citations", options.citations),
         )

@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 import knowloom
 from knowloom import Context, Edge, Item, Kind
 from knowloom.codec import to_json
-from knowloom.model import Chosen, Form, Fragment, Hit, LeftOut, Problem, Query, Stats
+from knowloom.model import (
+    Chosen,
+    Citation,
+    Form,
+    Fragment,
+    Hit,
+    LeftOut,
+    Passage,
+    Problem,
+    Query,
+    Stats,
+)
 from knowloom.wire.contexts import context_from_json, context_to_json, hits_from_json, hits_to_json
 from knowloom.wire.knowledge import report_from_json, report_to_json
 
@@ -77,6 +88,7 @@ queries = st.builds(
     as_of=st.none() | times,
     vector=st.lists(st.floats(-1, 1), max_size=3).map(tuple),
     paths=st.booleans(),
+    citations=st.booleans(),
 )
 
 
@@ -109,15 +121,30 @@ def contexts(draw: st.DrawFn) -> Context:
     )
     left_out = st.builds(LeftOut, hits, names, words, counts, words)
     stats = st.builds(Stats, counts, counts, counts, counts, words, fractions)
+    passages = st.builds(
+        Passage, counts, counts, counts, st.lists(words, max_size=2).map(tuple), st.integers(0, 2)
+    )
+    citations = st.builds(
+        Citation,
+        counts,
+        names,
+        names,
+        words,
+        words,
+        words,
+        st.lists(passages, max_size=2).map(tuple),
+    )
+    query = draw(queries)
     return Context(
         draw(words),
         draw(counts),
-        draw(queries),
+        query,
         tuple(draw(st.lists(fragments, max_size=2))),
         tuple(draw(st.lists(left_out, max_size=2))),
         tuple(draw(st.lists(st.builds(Problem, names, words, names), max_size=2))),
         draw(words),
         draw(stats),
+        tuple(draw(st.lists(citations, max_size=2))) if query.citations else (),
     )
 
 

@@ -1,16 +1,14 @@
-"""Hits, fragments, contexts, queries, recipes and agents as JSON, and back."""
+"""Hits, fragments, contexts, citations and queries as JSON, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING
 
-from knowloom import codec, validation
-from knowloom.errors import Invalid, unknown_name
+from knowloom import codec
 from knowloom.model import (
     LINK,
     Chosen,
+    Citation,
     Context,
     Edge,
     Form,
@@ -25,15 +23,10 @@ from knowloom.model import (
     ScoredPassage,
     Stats,
 )
-from knowloom.recipes import Recipe, Walk, Weights
 from knowloom.wire import JsonObject
 from knowloom.wire.knowledge import edge_from_json, edge_to_json, item_from_json, item_to_json
 
-if TYPE_CHECKING:
-    from knowloom.recipes import Agent
-
 INDEX_LABELS = {"bm25": "words", "vector": "vectors"}
-RECIPE_LISTS = ("kinds", "types", "exclude_types", "tags", "edge_types", "forms")
 
 
 def hits_to_json(hits: Sequence[Hit], notes: Sequence[str] = ()) -> JsonObject:
@@ -147,7 +140,8 @@ def format_score(number: float) -> str:
 
 def context_to_json(context: Context) -> JsonObject:
     """Return the whole context; items are listed once and elsewhere referred to by key."""
-    return {
+    cited = {"citations": [citation_to_json(citation) for citation in context.citations]}
+    return (cited if context.query.citations else {}) | {
         "text": context.text,
         "tokens": context.tokens,
         "query": _query_to_json(context.query),
@@ -175,6 +169,35 @@ def context_from_json(row: JsonObject) -> Context:
         degraded=problems_from_json(row),
         digest=row["digest"],
         stats=stats_from_json(row),
+        citations=tuple(map(_citation_from_json, row.get("citations", ()))),
+    )
+
+
+def citation_to_json(citation: Citation) -> JsonObject:
+    """Return a citation; the ranges of an excerpt are `passages`."""
+    row: JsonObject = {
+        "number": citation.number,
+        "space": citation.space,
+        "id": citation.id,
+        "title": citation.title,
+        "source": citation.source,
+    }
+    if citation.url:
+        row["url"] = citation.url
+    if citation.passages:
+        row["passages"] = [passage_to_json(passage) for passage in citation.passages]
+    return row
+
+
+def _citation_from_json(row: JsonObject) -> Citation:
+    return Citation(
+        row["number"],
+        row["space"],
+        row["id"],
+        row["title"],
+        row["source"],
+        row.get("url", ""),
+        tuple(map(passage_from_json, row.get("passages", ()))),
     )
 
 
@@ -289,6 +312,7 @@ def _query_to_json(query: Query) -> JsonObject:
         "entity": query.entity,
         "vector": list(query.vector),
         **({"paths": True} if query.paths else {}),
+        **({"citations": True} if query.citations else {}),
     }
 
 
@@ -304,6 +328,7 @@ def _query_from_json(row: JsonObject) -> Query:
         as_of=None if row["as_of"] is None else codec.text_to_time(row["as_of"]),
         vector=tuple(row["vector"]),
         paths=row.get("paths", False),
+        citations=row.get("citations", False),
     )
 
 
@@ -313,69 +338,3 @@ def _key_to_json(key: Key) -> JsonObject:
 
 def _key_from_json(row: JsonObject) -> Key:
     return (row["space"], row["id"])
-
-
-def recipes_to_json(table: Mapping[str, Sequence[Recipe]]) -> JsonObject:
-    rows = [
-        {"name": name, "parts": [_recipe_summary(recipe) for recipe in table[name]]}
-        for name in sorted(table)
-    ]
-    return {"recipes": rows}
-
-
-def agent_to_json(agent: Agent) -> JsonObject:
-    return {
-        "name": agent.name,
-        "description": agent.description,
-        "max_tokens": agent.max_tokens,
-        "format": agent.format,
-        "parts": [
-            _recipe_summary(recipe) | {"types": list(recipe.types)} for recipe in agent.recipes
-        ],
-    }
-
-
-def _recipe_summary(recipe: Recipe) -> JsonObject:
-    return {
-        "name": recipe.name,
-        "source": recipe.source,
-        "kinds": [kind.value for kind in recipe.kinds],
-        "mode": recipe.mode,
-        "limit": recipe.limit,
-        "depth": recipe.depth,
-        "share": recipe.share,
-        "required": recipe.required,
-    }
-
-
-def recipe_from_json(row: JsonObject) -> Recipe:
-    """Return a recipe that a program sent: untrusted, so its field names and lists are checked.
-
-    The engine checks its numbers and names.
-    """
-    values = _known_fields(row, Recipe) | {
-        "weights": Weights(**_known_fields(row.get("weights", {}), Weights)),
-        "walk": Walk(**_known_fields(row.get("walk", {}), Walk)),
-    }
-    if "name" not in values:
-        raise Invalid("a recipe needs a name")
-    for name in RECIPE_LISTS:
-        if name in values:
-            values[name] = validation.validate_names(name, values[name])
-    forms = [form.value for form in Form]
-    for form in values.get("forms", ()):
-        if form not in forms:
-            raise unknown_name("form", form, forms)
-    if "forms" in values:
-        values["forms"] = tuple(map(Form, values["forms"]))
-    return Recipe(**values)
-
-
-def _known_fields(row: object, kind: type[Recipe] | type[Weights] | type[Walk]) -> JsonObject:
-    if not isinstance(row, Mapping):
-        raise Invalid(f"{kind.__name__.lower()} must be an object, got {type(row).__name__}")
-    names = [field.name for field in fields(kind)]
-    for name in row:
-        if name not in names:
-            raise unknown_name(f"field of a {kind.__name__}", name, names)
-    return dict(row)

@@ -8,7 +8,7 @@ import click
 
 from knowloom.cli.options import examples
 from knowloom.cli.session import Command, Session
-from knowloom.wire.contexts import agent_to_json
+from knowloom.wire.recipes import agent_to_json
 
 if TYPE_CHECKING:
     from knowloom.recipes import Agent

@@ -20,7 +20,8 @@ from knowloom.cli.options import (
     tier_option,
 )
 from knowloom.cli.session import Command, Session, token_warnings
-from knowloom.wire.contexts import context_to_json, hits_to_json, recipes_to_json
+from knowloom.wire.contexts import context_to_json, hits_to_json
+from knowloom.wire.recipes import recipes_to_json
 
 if TYPE_CHECKING:
     from knowloom.options import ContextArguments, SearchArguments

@@ -10,7 +10,7 @@ from knowloom.capabilities.assembler.strategies import build_assembler, validate
 from knowloom.server.dependencies import get_engine, get_key, get_tier, record_context
 from knowloom.server.schemas.assembly import AssembleRequest
 from knowloom.wire.assembly import assembly_sources_to_json, assembly_to_json
-from knowloom.wire.contexts import agent_to_json
+from knowloom.wire.recipes import agent_to_json
 
 router = APIRouter(prefix="/api", tags=["context"])
 

@@ -26,8 +26,8 @@ from knowloom.server.schemas.client_api import (
     PageRequest,
     UnlinkRequest,
 )
-from knowloom.wire.contexts import recipe_from_json
 from knowloom.wire.knowledge import edge_to_json, item_to_json, report_to_json
+from knowloom.wire.recipes import recipe_from_json
 
 router = APIRouter(prefix="/api")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -10,14 +10,14 @@ from fastapi.responses import JSONResponse
 
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
-from knowloom.model import Chosen, Context, Form, Item, Key, Kind
+from knowloom.model import Chosen, Citation, Context, Form, Item, Key, Kind
 from knowloom.options import ContextArguments
 from knowloom.recipes import Recipe
 from knowloom.server.dependencies import cpu_turn, get_engine, get_key, get_tier, record_context
 from knowloom.server.schemas.context import ContextRequest, ContextResponse
 from knowloom.tiers import Tier, TrustedRecipes
 from knowloom.wire import JsonObject
-from knowloom.wire.contexts import problem_to_json, timings_to_json
+from knowloom.wire.contexts import citation_to_json, problem_to_json, timings_to_json
 
 router = APIRouter(prefix="/api", tags=["context"])
 
@@ -35,7 +35,17 @@ AGENT_FIELDS = {
     "search_method": "mode",
     "tags": "tags",
 }
-NEUTRAL_FIELDS = {"agent", "as_of", "now", "paths", "query", "tenant_ids", "tier", "token_model"}
+NEUTRAL_FIELDS = {
+    "agent",
+    "as_of",
+    "citations",
+    "now",
+    "paths",
+    "query",
+    "tenant_ids",
+    "tier",
+    "token_model",
+}
 RECIPE_FIELDS = set(ContextRequest.model_fields) - NEUTRAL_FIELDS - set(AGENT_FIELDS)
 # Fields that override the server's retrieval settings, by the option they become.
 TUNED_FIELDS = {
@@ -70,6 +80,7 @@ def build_context(engine: Engine, body: ContextRequest, tier: Tier) -> Context:
         "now": body.now,
         "tier": tier,
         "paths": body.paths,
+        "citations": body.citations,
     }
     return engine.context(body.query, spaces=body.tenant_ids, **options)
 
@@ -167,7 +178,8 @@ def _expansion_recipe(body: ContextRequest) -> Recipe:
 def _response_to_json(engine: Engine, body: ContextRequest, context: Context) -> JsonObject:
     parts = _split_by_source(context) if body.agent else _split_by_fragment(context)
     ids = _public_ids(engine, context, parts["context"])
-    return {
+    cited = {"citations": [_citation_to_json(citation, ids) for citation in context.citations]}
+    return (cited if body.citations else {}) | {
         "entry_points": [
             _node_to_json(chosen) | {"match_source": chosen.hit.match_source}
             for chosen in parts["entry_points"]
@@ -191,6 +203,10 @@ def _response_to_json(engine: Engine, body: ContextRequest, context: Context) ->
         "digest": context.digest,
         "text": context.text if body.format or body.agent else None,
     }
+
+
+def _citation_to_json(citation: Citation, ids: Mapping[Key, int | str]) -> JsonObject:
+    return citation_to_json(citation) | {"id": ids[citation.space, citation.id]}
 
 
 def _split_by_fragment(context: Context) -> ChosenByPart:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from knowloom.server.schemas.fields import (
     AsOf,
+    Citations,
     Depth,
     Expansion,
     Format,
@@ -85,6 +86,7 @@ class ContextRequest(RequestModel):
         Format | None, Field(description="Also return the context as text, ready for a prompt")
     ] = None
     paths: Paths = False
+    citations: Citations = False
     as_of: AsOf = None
     now: Now = None
 
@@ -150,6 +152,18 @@ class ContextStats(BaseModel):
     timings_ms: dict[str, float]
 
 
+class CitedSource(BaseModel):
+    """The source of a block of `text`, in its order. `passages` are the ranges of an excerpt."""
+
+    number: int
+    space: str
+    id: Id
+    title: str
+    source: str
+    url: str | None = None
+    passages: list[dict[str, Any]] | None = None
+
+
 class ContextResponse(BaseModel):
     entry_points: list[EntryPoint]
     context: list[ContextNode]
@@ -159,6 +173,9 @@ class ContextResponse(BaseModel):
     left_out: list[OmittedNode]
     digest: str
     text: str | None = None
+    citations: Annotated[
+        list[CitedSource] | None, Field(description="The sources of the blocks, with `citations`")
+    ] = None
 
 
 class SearchRequest(RequestModel):
@@ -227,6 +244,7 @@ class ExplainRequest(RequestModel):
     as_of: AsOf = None
     now: Now = None
     paths: Paths = False
+    citations: Citations = False
     remedies: Annotated[
         bool, Field(description="Also find what would include the omitted items; packs again")
     ] = True

@@ -36,6 +36,9 @@ Paths = Annotated[
     bool,
     Field(description="Describe the path to each linked item by titles, in `text` and as `via`"),
 ]
+Citations = Annotated[
+    bool, Field(description="Number the blocks of `text` and list their sources, or add `source`")
+]
 TierName = Annotated[
     Literal["core", "writer_pro", "teams", "enterprise"],
     Field(description="A lower tier than the key's; never a higher one"),
