@@ -133,13 +133,6 @@ def render_page_head(page: ItemPage) -> list[RenderableType]:
     return [Rule(single_line(page.title or page.id), align="left", style="dim"), grid, ""]
 
 
-def render_page_end(page: ItemPage, command: str) -> Text:
-    """Return a line with the place of a page and the command that shows the next one."""
-    place = f"\npage {page.page} of {page.pages}, {page.tokens:,} tokens"
-    following = f"; next: {replace_control(command)}" if command else ""
-    return Text(f"{place}{following}", style="dim", no_wrap=True, overflow="ignore")
-
-
 def render_links(edges: Sequence[Edge]) -> RenderableType:
     if not edges:
         return Text("no links", style="dim")

@@ -241,9 +241,12 @@ def read(
     from knowloom.cli import tables
 
     session.print(*tables.render_page_head(page))
-    if page.text:
-        session.write_text(page.text.strip("\n") + "\n")
-    session.print(tables.render_page_end(page, _next_command(session, page, options)))
+    command = _next_command(session, page, options)
+    following = f"; next: {command}" if command else ""
+    text = page.text.strip("\n")
+    place = f"page {page.page} of {page.pages}, {page.tokens:,} tokens{following}\n"
+    # Not as a table: lines must not be wrapped, so that they can be copied.
+    session.write_text(f"{text}\n\n{place}" if text else place)
 
 
 def _next_command(session: Session, page: ItemPage, options: Mapping[str, Any]) -> str:

@@ -91,7 +91,7 @@ class ContextRequest(RequestModel):
     now: Now = None
 
 
-class Node(BaseModel):
+class ResponseNode(BaseModel):
     """An item of the response. `form` is whole, summary or pointer (only its name)."""
 
     id: Id
@@ -105,11 +105,11 @@ class Node(BaseModel):
     tokens: int
 
 
-class EntryPoint(Node):
+class EntryPoint(ResponseNode):
     match_source: Literal["bm25", "vector", "hybrid"]
 
 
-class ContextNode(Node):
+class ContextNode(ResponseNode):
     distance: int
     path: list[Id]
     edge_type: str | None
