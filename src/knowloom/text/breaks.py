@@ -7,20 +7,23 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from knowloom.caching import cached
 
 Ranges = Sequence[tuple[int, int]]
 
 MIN_SHARE = 0.25  # of the target: a shorter part only where nothing else is possible
-# Shares of the target around it that are searched, one after the other: the best break is near.
+# A window of more characters is searched from the target outwards, in rings of these radii:
+# characters, then shares of the size. Where breaks are many, only the nearest are looked at.
+SMALL_WINDOW = 2_000
+FIRST_RADIUS = 32
 RADII = (0.125, 0.5, 2.0)
+OVERLAP = 8  # characters between the end of a sentence and the break after it
 JOINER = "\u200d"
 
 _CLOSING = "\"')\\]}\u00bb\u201d\u2019*_`\u300d\u300f\uff09\u3011"
 _PARAGRAPH = re.compile(r"\n[ \t\r]*+\n\s*+")
-_LIST_ITEM = re.compile(r"\n(?=[ \t]*+(?:[-*+\u2022]|\w{1,3}[.)])[ \t])")
+_LIST_ITEM = re.compile(r"\n(?=[ \t]*+(?:[-*+\u2022]|(?:\d{1,3}|[a-z])[.)])[ \t])")
 _TABLE_ROW = re.compile(r"\n(?=[ \t]*+(?:\||\+[-=+]))")
 _SENTENCE = re.compile(
     rf"(?P<end>[.!?\u2026][{_CLOSING}]*+)\s++"
@@ -28,7 +31,6 @@ _SENTENCE = re.compile(
 )
 _LINE = re.compile(r"\n")
 _SPACE = re.compile(r"\s++")
-_NON_WORD = re.compile(r"\W")
 # Scripts without spaces between words can be cut before each syllable or ideograph.
 _UNSPACED = re.compile(
     "(?<=[\u0e01-\u0e3a\u0e45-\u0e4e\u0e81-\u0ebd\u0ec6-\u0ecd\u1000-\u1038\u103a-\u109f"
@@ -69,7 +71,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of break; the distance from the target, as a share of it, is subtracted."""
+    """A kind of break; the distance from the target, as a share of the size, is subtracted."""
 
     weight: float
     code_weight: float  # inside a code block
@@ -77,33 +79,33 @@ class _Kind:
     accepts: Callable[[str, re.Match[str]], bool] | None = None
 
 
-# The best kinds first.
-_STRUCTURE = (
+_KINDS = (  # the best ones first
     _Kind(1.0, -1.0, _PARAGRAPH),
     _Kind(0.7, -1.4, _LIST_ITEM),
     _Kind(0.6, -1.4, _TABLE_ROW),
     _Kind(0.5, -3.0, _SENTENCE, _ends_sentence),
     _Kind(0.2, -1.4, _LINE),
+    _Kind(0.1, -3.0, _UNSPACED),
+    _Kind(0.0, -3.0, _SPACE),
 )
-_ASCII_KINDS = (*_STRUCTURE, _Kind(0.0, -3.0, _SPACE), _Kind(-1.0, -4.0, _NON_WORD))
+_ASCII_KINDS = tuple(kind for kind in _KINDS if kind.pattern is not _UNSPACED)
+_CODE_KINDS = (_Kind(1.0, 1.0, _PARAGRAPH), _Kind(0.6, 0.6, _LINE), _Kind(-1.0, -1.0, _SPACE))
+_LAST_WEIGHT, _LAST_CODE_WEIGHT = -1.0, -4.0  # of a break beside a mark of punctuation
 
 
-@cached("break_kinds", 1)
-def _all_kinds() -> tuple[_Kind, ...]:
-    return (
-        *_STRUCTURE,
-        _Kind(0.1, -3.0, _UNSPACED),
-        _Kind(0.0, -3.0, _SPACE),
-        _Kind(-1.0, -4.0, _non_word()),
-    )
+@cached("punctuation_breaks", 2)
+def _last_kind(is_ascii: bool) -> _Kind:
+    """Return the kind of break after each character that no word contains.
 
-
-@cached("non_word_pattern", 1)
-def _non_word() -> re.Pattern[str]:
-    """Return the pattern of characters that no word contains: a combining mark is part of one."""
-    codes = chain(range(0x300, 0x1E950), range(0xE0100, 0xE01F0))
-    marks = "".join([chr(code) for code in codes if unicodedata.category(chr(code))[0] == "M"])
-    return re.compile(f"[^\\w{marks}\u200c{JOINER}]")
+    Combining marks and pairs of letters that form a flag are parts of words, though no `\\w`.
+    """
+    if is_ascii:
+        return _Kind(_LAST_WEIGHT, _LAST_CODE_WEIGHT, re.compile(r"\W"))
+    codes = [code for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M"]
+    marks = "".join(map(chr, codes))
+    symbols = "\U0001f000-\U0001f1e5\U0001f200-\U0001faff"
+    pattern = re.compile(f"[^\\w{marks}\u200c{JOINER}\U00010000-\U0010ffff]|[{symbols}]")
+    return _Kind(_LAST_WEIGHT, _LAST_CODE_WEIGHT, pattern)
 
 
 def find_break(
@@ -114,13 +116,16 @@ def find_break(
     The best part has `target` characters. A code block of up to `size` characters is not cut. If
     no position is possible, the first one after the limit is returned.
     """
-    kinds = _ASCII_KINDS if text.isascii() else _all_kinds()
+    aim, is_ascii = start + target, text.isascii()
     first = max(lowest, start + int(target * MIN_SHARE))
-    for begin in (first, lowest):
-        best = _best_break(text, kinds, begin, limit, (start, target), code, size)
+    for begin, end in ((first, limit), (lowest, first)):
+        kinds = _ASCII_KINDS if is_ascii else _KINDS
+        best = _best_break(text, kinds, begin, end, aim, code, size)
         if best is not None:
             return best
-    return _next_break(text, limit, kinds)
+    last = _last_kind(is_ascii)
+    best = _best_break(text, (last,), lowest, limit, aim, code, size)
+    return best or _next_break(text, limit, last.pattern)
 
 
 def _best_break(
@@ -128,38 +133,61 @@ def _best_break(
     kinds: Sequence[_Kind],
     first: int,
     limit: int,
-    aim: tuple[int, int],
+    target: int,
     code: Ranges,
     size: int,
 ) -> int | None:
     """Return the best position between two others, None if there is none."""
-    start, target = aim
-    centre = start + target
+    if code and _is_inside_code(first, limit, code, size):
+        kinds, code = (_CODE_KINDS if len(kinds) > 1 else kinds), ()
     best, best_score = None, float("-inf")
+    rings = list(_rings(first, limit, target, size))
     for kind in kinds:
-        searched = 0.0
-        for radius in RADII:
-            if kind.weight - searched <= best_score:
+        if kind.weight <= best_score:
+            break
+        for begin, end, distance in rings:
+            if kind.weight - distance / size <= best_score:
                 break  # no other position of this kind is better
-            searched, reach = radius, int(radius * target)
-            for position in _breaks(text, kind, max(first, centre - reach), centre + reach, limit):
+            for position in _breaks(text, kind, begin, end):
                 weight = _weigh(kind, position, code, size) if code else kind.weight
-                score = weight - abs(position - centre) / target
+                score = weight - abs(position - target) / size
                 if score > best_score:
                     best, best_score = position, score
     return best
 
 
-def _breaks(text: str, kind: _Kind, first: int, last: int, limit: int) -> Iterator[int]:
-    """Return the positions of a kind between `first` and `last`."""
-    for match in kind.pattern.finditer(text, max(0, first - 1), min(last, limit)):
-        position = match.end()
-        if (
-            first <= position < len(text)
-            and (kind.accepts is None or kind.accepts(text, match))
-            and is_boundary(text, position)
-        ):
-            yield position
+def _rings(first: int, last: int, target: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the ranges around the target, nearest first, and their distance from it."""
+    if last - first <= SMALL_WINDOW:
+        yield first, last, 0
+        return
+    before = after = min(max(first, target), last)
+    for share in (FIRST_RADIUS / size, *RADII):
+        distance = min(abs(before - target), abs(after - target))
+        if before > first:
+            end, before = before, max(first, min(before, target - int(share * size)))
+            yield before, end, distance
+        if after < last:
+            begin, after = after, min(last, max(after, target + int(share * size)))
+            yield begin, after, distance
+
+
+def _breaks(text: str, kind: _Kind, first: int, last: int) -> list[int]:
+    """Return the positions of a kind from `first` to `last`."""
+    accepts = kind.accepts
+    return [
+        position
+        for match in kind.pattern.finditer(text, max(0, first - OVERLAP), last)
+        if first <= (position := match.end()) < len(text)
+        and (accepts is None or accepts(text, match))
+        and is_boundary(text, position)
+    ]
+
+
+def _is_inside_code(first: int, last: int, code: Ranges, size: int) -> bool:
+    """Return True if a range is inside a code block that is longer than `size`."""
+    place = bisect_right(code, (first,)) - 1
+    return place >= 0 and last < code[place][1] and code[place][1] - code[place][0] > size
 
 
 def _weigh(kind: _Kind, position: int, code: Ranges, size: int) -> float:
@@ -170,16 +198,15 @@ def _weigh(kind: _Kind, position: int, code: Ranges, size: int) -> float:
     return kind.code_weight if code[place][1] - code[place][0] > size else float("-inf")
 
 
-def _next_break(text: str, position: int, kinds: Sequence[_Kind]) -> int:
+def _next_break(text: str, position: int, pattern: re.Pattern[str]) -> int:
     """Return the first possible break after a position, the end of the text if there is none."""
     end = len(text)
-    for match in kinds[-1].pattern.finditer(text, position):
+    for match in pattern.finditer(text, position):
         if match.end() < end and is_boundary(text, match.end()):
             end = match.end()
             break
-    if not text.isascii() and (match_ := _UNSPACED.search(text, position + 1, end)):
-        return match_.start()
-    return end
+    unspaced = None if text.isascii() else _UNSPACED.search(text, position + 1, end)
+    return unspaced.start() if unspaced else end
 
 
 def is_boundary(text: str, position: int) -> bool:

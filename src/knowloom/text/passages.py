@@ -18,7 +18,7 @@ STRETCH = 1.25  # a passage may be this much longer, so that texts are cut into 
 SHORT_SECTION = 0.25  # sections below this share of the size join the next one
 MAX_PASSAGES = 4_096  # of one text: a longer one is cut into longer passages
 PART_SIZE = 240  # characters of the parts of a passage, which excerpts are made of
-CACHED_CHARACTERS = 40_000_000  # texts whose passages are cached
+CACHED_CHARACTERS = 48_000_000  # texts whose passages are cached
 CACHED_PARTS = 200_000
 
 _VISIBLE = re.compile(r"\S")
