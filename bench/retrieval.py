@@ -70,7 +70,7 @@ def measure_contexts(
     now = kb.reader.now()
     kb.reader.embed_texts([task.question.text for task in tasks])
     results: Results = {}
-    unconfirmed = 0
+    unconfirmed, problems = 0, dict[str, int]()
     for task in tasks:
         values = results[task.question.id] = {}
         for budget in BUDGETS:
@@ -79,9 +79,13 @@ def measure_contexts(
             )
             shown = Shown(context)
             unconfirmed += shown.unconfirmed
+            for problem in context.degraded:
+                problems[problem.reason] = problems.get(problem.reason, 0) + 1
             shares = measure_shown(task, shown, bench_set.is_joined)
             shares["used"] = context.tokens / budget
             values |= {f"{name}@{budget}": value for name, value in shares.items()}
+    for reason, count in problems.items():
+        print(f"  {count:,} contexts are degraded: {reason}")
     if unconfirmed:
         print(f"  {unconfirmed:,} ranges are not in the text of their block, and not counted")
     return results
