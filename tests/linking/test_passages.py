@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import knowloom
@@ -50,8 +50,8 @@ def page(*sections: str) -> str:
     """Return a text with a passage for each section, "Heading: words" or "words"."""
     parts = []
     for section in sections:
-        heading, colon, words = section.rpartition(": ")
-        parts.append(f"## {heading}\n\n{words} {FILLER}" if colon else f"{words} {FILLER}")
+        heading, _, words = section.rpartition(": ")
+        parts.append(f"## {heading}\n\n{words} {FILLER}" if heading else f"{words} {FILLER}")
     text = "\n\n".join(parts)
     assert len(split_passages(text)) == len(sections)
     return text
@@ -345,6 +345,44 @@ def test_places_of_names_survive_any_text(kb):
     assert {key[2] for key in rows(kb)} == {"mentions"}
     assert rows(kb)["a", "b", "mentions"][1] == [[0, 1], [0, 2], [0, 3]]
     assert kb.verify() == []
+
+
+HEADINGS = ("", "Late refunds", "Payments desk", "New York", "Usage")
+MENTIONS = (
+    "Late Refunds",
+    "the Payments Desk",
+    "New York",
+    "Rovers Hall",
+    "[x](i0.md#new-york)",
+    "x",
+)
+_section = st.tuples(st.sampled_from(HEADINGS), st.sampled_from(MENTIONS))
+_sections = st.lists(_section, min_size=1, max_size=4)
+_items = st.dictionaries(st.sampled_from(["i0", "i1", "i2", "i3"]), _sections, max_size=3)
+_steps = st.lists(st.tuples(_items, st.sampled_from(["", "", "i1", "i2"])), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("store", ["memory:", "sqlite"])
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=_steps)
+def test_edges_after_any_changes_are_those_of_all_items_at_once(store, tmp_path_factory, steps):
+    path = store if store == "memory:" else str(tmp_path_factory.mktemp("k") / "knowloom.db")
+    with knowloom.open(path, embedder=None) as kb:
+        for items, deleted in steps:
+            new = [
+                item(id, "", page(*map(": ".join, sections)), source=f"{id}.md")
+                for id, sections in items.items()
+            ]
+            kb.add([*new, item("short", "New York", f"Late Refunds in Rovers Hall {len(new)}")])
+            rows(kb)
+            if deleted in [stored.id for stored in kb.items(["s"])]:
+                kb.delete(deleted, space="s")
+                rows(kb)
+        edges = list(kb.edges(["s"], automatic=True))
+        kb.maintenance.relink()
+        assert list(kb.edges(["s"], automatic=True)) == edges and kb.verify() == []
 
 
 # Links inside an item
