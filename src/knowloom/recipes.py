@@ -78,7 +78,7 @@ class Recipe:
     share: float = 1.0  # of the budget: reserved for this part as far as it can use it
     max_share: float = 1.0  # of the budget: the maximum for this part
     sharpness: float = 6.0  # packing values an item at score ** sharpness
-    forms: tuple[Form, ...] = (Form.WHOLE, Form.SUMMARY, Form.POINTER)
+    forms: tuple[Form, ...] = tuple(Form)
     walk: Walk = field(default_factory=Walk)
     required: bool = False  # True: fail, instead of a degraded answer, if its store is down
 

@@ -84,7 +84,8 @@ def _add_remedies(
         for factor in BUDGET_FACTORS:
             larger = max(int(budget * factor), budget + MIN_BUDGET_STEP)
             sections = gather_for(larger)
-            packed = pack(sections, larger, layout, counter, tolerance_of(sections))
+            tolerance = tolerance_of(sections)
+            packed = pack(sections, larger, layout, counter, tolerance, context.query.text)
             for fragment in packed.fragments:
                 for chosen in fragment.chosen:
                     remedies.setdefault(

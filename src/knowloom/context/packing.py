@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from knowloom.caching import TwoGenerationCache
 from knowloom.construction import fast_constructor
 from knowloom.context import knapsack
+from knowloom.context.excerpts import Part, is_long, select_parts
 from knowloom.context.knapsack import Choice, Offer, OfferGroup, Option
-from knowloom.formats.fields import available_forms
+from knowloom.context.renderings import Rendering, finish, render_forms, render_long
+from knowloom.context.repetition import find_repetitions
 from knowloom.formats.layout import Layout, assemble
 from knowloom.model import Chosen, Form, Fragment, Hit, LeftOut
 from knowloom.ports import TokenCounter
@@ -18,16 +19,17 @@ from knowloom.recipes import Recipe
 
 SCALE = 10**12  # values are integers, so that ties are ties on every machine
 # Even of the least relevant item, a longer form is worth more.
-MIN_FORM_VALUE = {Form.WHOLE: 3, Form.SUMMARY: 2, Form.POINTER: 1}
-FORM_WEIGHTS = {Form.WHOLE: 1.0, Form.SUMMARY: 0.35, Form.POINTER: 0.05}
+MIN_FORM_VALUE = {Form.WHOLE: 4, Form.EXCERPT: 3, Form.SUMMARY: 2, Form.POINTER: 1}
 # Share of the optimum that may be missed where candidates need others: exact solutions take many
 # more tables.
 TOLERANCE = 0.01
 # Attempts with smaller budgets, where the whole text has more tokens than its pieces.
 MAX_ATTEMPTS = 12
-CACHED_RENDERINGS = 16_384  # items, about 1 KB each
-MAX_CACHED_CHARACTERS = 5_000  # of one item
+MAX_REFILLS = 2  # attempts with larger ones, where excerpts have fewer tokens than estimated
+MIN_REFILL = 40  # tokens
 MAX_ADDITIVE_CHARACTERS = 100_000  # counters may estimate the tokens of longer texts
+SEE_ALSO = "see_also"  # the last section: pointers to the best candidates that are not shown
+MAX_POINTERS = 5
 
 ItemNeeds = tuple[tuple[int, ...], ...]  # of each tuple of hits, one must be included
 
@@ -53,27 +55,35 @@ class PackingResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Rendering:
-    """One candidate in one form, and its tokens in the document."""
-
-    form: Form
-    text: str
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Section:
     """The candidates of a section with their renderings, fullest form first."""
 
     candidates: SectionCandidates
-    renderings: list[tuple[Rendering, ...]]  # by hit
+    renderings: list[tuple[Rendering, ...]]  # by hit; none for one that repeats another
+    parts: list[Sequence[Part]]  # by hit, of long items
     overhead: int  # tokens of the section before its first block
 
 
-_cache: TwoGenerationCache[tuple[object, ...], tuple[Rendering, ...]] = TwoGenerationCache(
-    "renderings", CACHED_RENDERINGS
-)
-_new_rendering, _new_offer = fast_constructor(Rendering), fast_constructor(Offer)
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """Everything that does not depend on the choice."""
+
+    sections: list[_Section]
+    layout: Layout
+    counter: TokenCounter
+    repetitions: dict[int, int]  # numbers of hits that repeat another, and of that one
+    has_needs: bool  # True if candidates need others
+
+    @property
+    def hits(self) -> list[Hit]:
+        return [hit for section in self.sections for hit in section.candidates.hits]
+
+    @property
+    def renderings(self) -> list[tuple[Rendering, ...]]:
+        return [renderings for section in self.sections for renderings in section.renderings]
+
+
+_new_offer = fast_constructor(Offer)
 _new_chosen, _new_left_out = fast_constructor(Chosen), fast_constructor(LeftOut)
 _new_option: Callable[[tuple[int, int]], Option] = partial(tuple.__new__, Option)
 
@@ -84,32 +94,64 @@ def pack(
     layout: Layout,
     counter: TokenCounter,
     tolerance: float = 0.0,
+    query: str = "",
 ) -> PackingResult:
     """Return the best set of candidates whose text has at most `max_tokens` tokens.
 
     Without a limit, all of them are included whole. Where candidates need others, a set within
-    `tolerance` of the optimum is enough.
+    `tolerance` of the optimum is enough. Long items are narrowed to the parts that cover the query.
     """
-    sections = [
-        _Section(
-            section,
-            [_render(hit, section.recipe, layout, counter) for hit in section.hits],
-            _count_overhead(section, layout, counter),
-        )
-        for section in candidates
-    ]
+    document = _prepare(candidates, max_tokens, layout, counter, query)
     if max_tokens is None:
-        all_whole = Choice(tuple(0 for section in candidates for _ in section.hits), 0, 0)
-        return _build_result(sections, all_whole, layout, counter, 0)
+        picks = tuple(0 if forms else -1 for s in document.sections for forms in s.renderings)
+        return _build_result(document, Choice(picks, 0, 0), 0)
     room = budget = max(0, max_tokens - counter.count(layout.start) - counter.count(layout.end))
     for _ in range(MAX_ATTEMPTS):
-        choice = knapsack.choose(_build_groups(sections, budget), budget, tolerance)
-        result = _build_result(sections, choice, layout, counter, room)
+        choice = _choose(document, budget, tolerance)
+        result = _build_result(document, choice, room)
         if result.tokens <= max_tokens:
-            return result
+            result = _refill(document, result, room, budget, max_tokens)
+            return _add_pointers(document, result, max_tokens)
         budget = max(0, budget - (result.tokens - max_tokens))
     nothing = Choice((-1,) * len(choice.options), 0, choice.bound)
-    return _build_result(sections, nothing, layout, counter, room)
+    return _build_result(document, nothing, room)
+
+
+def _prepare(
+    candidates: Sequence[SectionCandidates],
+    max_tokens: int | None,
+    layout: Layout,
+    counter: TokenCounter,
+    query: str,
+) -> _Document:
+    """Render the candidates, without those that repeat another.
+
+    Pointers compete with other forms only where candidates need others.
+    """
+    hits = [hit for section in candidates for hit in section.hits]
+    has_needs = any(section.needs for section in candidates)
+    repetitions: dict[int, int] = {}
+    parts: dict[int, list[Part]] = {}
+    if max_tokens is not None:
+        sharpness = [section.recipe.sharpness for section in candidates for _ in section.hits]
+        parts = select_parts(hits, sharpness, query, max_tokens)
+        repetitions = {} if has_needs else find_repetitions(hits)
+    sections, numbers = [], iter(range(len(hits)))
+    for section in candidates:
+        recipe = section.recipe
+        renderings: list[tuple[Rendering, ...]] = []
+        parts_by_hit: list[Sequence[Part]] = []
+        for hit, number in zip(section.hits, numbers, strict=False):
+            parts_by_hit.append(parts.get(number, ()))
+            if number in repetitions:
+                renderings.append(())
+            elif max_tokens is None or not is_long(hit):
+                renderings.append(render_forms(hit, recipe, layout, counter))
+            else:
+                renderings.append(render_long(hit, parts_by_hit[-1], recipe, layout, counter))
+        overhead = _count_overhead(recipe.name, layout, counter)
+        sections.append(_Section(section, renderings, parts_by_hit, overhead))
+    return _Document(sections, layout, counter, repetitions, has_needs)
 
 
 def relationship_needs(
@@ -126,125 +168,167 @@ def tolerance_of(sections: Sequence[SectionCandidates]) -> float:
     return TOLERANCE if any(section.needs for section in sections) else 0.0
 
 
-def _render(
-    hit: Hit, recipe: Recipe, layout: Layout, counter: TokenCounter
-) -> tuple[Rendering, ...]:
-    """Return the renderings of a candidate, cached by everything they show.
-
-    The same items recur in request after request.
-    """
-    separator, item = layout.separators.get(recipe.name, layout.separator), hit.item
-    properties = repr(item.properties) if item.properties else ""
-    length = len(item.title) + len(item.text) + len(item.summary) + len(properties)
-    if not layout.is_cacheable or length > MAX_CACHED_CHARACTERS:
-        return _render_forms(hit, recipe, layout, separator, counter)
-    key = (
-        layout.name,
-        separator,
-        counter,
-        recipe.forms,
-        item.id,
-        item.kind,
-        item.type,
-        item.title,
-        item.text,
-        item.summary,
-        item.tags,
-        properties,
-        hit.via,
-    )
-    renderings = _cache.get(key)
-    if renderings is None:
-        renderings = _render_forms(hit, recipe, layout, separator, counter)
-        _cache.put(key, renderings)
-    return renderings
-
-
-def _render_forms(
-    hit: Hit, recipe: Recipe, layout: Layout, separator: str, counter: TokenCounter
-) -> tuple[Rendering, ...]:
-    """Render each form, fullest first, and drop forms that save no tokens."""
-    renderings: list[Rendering] = []
-    for form in available_forms(hit.item):
-        if form is Form.WHOLE or form in recipe.forms:
-            text = layout.block(hit, form)
-            tokens = counter.count(text + separator)
-            if not renderings or tokens < renderings[-1].tokens:
-                renderings.append(_new_rendering(form, text, tokens))
-    return tuple(renderings)
-
-
-def _count_overhead(section: SectionCandidates, layout: Layout, counter: TokenCounter) -> int:
+def _count_overhead(name: str, layout: Layout, counter: TokenCounter) -> int:
     """Return the tokens of a section's opening, closing and separator."""
-    opening = counter.count(layout.opening(section.recipe.name))
+    opening = counter.count(layout.opening(name))
     return opening + counter.count(layout.closing + layout.section_separator)
 
 
-def _build_groups(sections: Sequence[_Section], budget: int) -> list[OfferGroup]:
-    shares = max(1.0, sum(section.candidates.recipe.share for section in sections))
-    groups = []
-    for section in sections:
-        recipe = section.candidates.recipe
-        groups.append(
-            OfferGroup(
-                _build_offers(section),
-                guaranteed=int(budget * recipe.share / shares),
-                cap=int(budget * recipe.max_share),
-                overhead=section.overhead,
-            )
+def _choose(document: _Document, budget: int, tolerance: float) -> Choice:
+    """Return the best choice that shows text of the most relevant hit, if any of it fits."""
+    groups = _build_groups(document, budget)
+    choice = knapsack.choose(groups, budget, tolerance)
+    best = _best_number(document)
+    if document.has_needs or best is None or choice.options[best] >= 0:
+        return choice
+    bonus = choice.bound + 1  # more than all others together
+    forced, number = [], 0
+    for group in groups:
+        offers = list(group.offers)
+        if 0 <= best - number < len(offers):
+            offer = offers[best - number]
+            options = [_new_option((tokens, value + bonus)) for tokens, value in offer.options]
+            offers[best - number] = _new_offer(tuple(options), offer.needs)
+        forced.append(replace(group, offers=tuple(offers)))
+        number += len(offers)
+    retry = knapsack.choose(forced, budget, tolerance)
+    if retry.options[best] < 0:  # not even its shortest text fits
+        return choice
+    return Choice(retry.options, retry.value - bonus, retry.bound - bonus)
+
+
+def _best_number(document: _Document) -> int | None:
+    """Return the number of the most relevant hit that has text, None without any."""
+    numbers = [
+        number
+        for number, renderings in enumerate(document.renderings)
+        if any(rendering.form is not Form.POINTER for rendering in renderings)
+    ]
+    hits = document.hits
+    return max(numbers, key=lambda number: (hits[number].relevance, -number), default=None)
+
+
+def _build_groups(document: _Document, budget: int) -> list[OfferGroup]:
+    recipes = [section.candidates.recipe for section in document.sections]
+    shares = max(1.0, sum(recipe.share for recipe in recipes))
+    return [
+        OfferGroup(
+            _build_offers(section, document.has_needs),
+            guaranteed=int(budget * recipe.share / shares),
+            cap=int(budget * recipe.max_share),
+            overhead=section.overhead,
         )
-    return groups
+        for section, recipe in zip(document.sections, recipes, strict=True)
+    ]
 
 
-def _build_offers(section: _Section) -> tuple[Offer, ...]:
+def _build_offers(section: _Section, has_needs: bool) -> tuple[Offer, ...]:
     """Return the candidates of a section as offers, valued by relevance and form."""
     candidates, sharpness = section.candidates, section.candidates.recipe.sharpness
     needs = candidates.needs or ((),) * len(candidates.hits)
     offers = []
-    for hit, renderings, item_needs in zip(candidates.hits, section.renderings, needs, strict=True):
+    for hit, renderings, parts, item_needs in zip(
+        candidates.hits, section.renderings, section.parts, needs, strict=True
+    ):
         value = SCALE * hit.relevance**sharpness
         options = []
         for rendering in renderings:
-            form_value = round(value * FORM_WEIGHTS[rendering.form])
-            min_value = MIN_FORM_VALUE[rendering.form]
-            options.append(_new_option((rendering.tokens, max(min_value, form_value))))
+            if rendering.form is not Form.POINTER or has_needs:
+                form_value = round(rendering.worth(value, parts, SCALE))
+                min_value = MIN_FORM_VALUE[rendering.form]
+                options.append(_new_option((rendering.tokens, max(min_value, form_value))))
         offers.append(_new_offer(tuple(options), item_needs))
     return tuple(offers)
 
 
-def _build_result(
-    sections: Sequence[_Section],
-    choice: Choice,
-    layout: Layout,
-    counter: TokenCounter,
-    room: int,
+def _refill(
+    document: _Document, result: PackingResult, room: int, budget: int, max_tokens: int
 ) -> PackingResult:
+    """Use the tokens that excerpts were estimated to take and do not."""
+    for _ in range(MAX_REFILLS):
+        spare = max_tokens - result.tokens
+        forms = {block.form for fragment in result.fragments for block in fragment.chosen}
+        if spare < MIN_REFILL or Form.EXCERPT not in forms:
+            break
+        budget += spare
+        fuller = _build_result(document, _choose(document, budget, 0.0), room)
+        if fuller.tokens > max_tokens or fuller.tokens <= result.tokens:
+            break
+        result = fuller
+    return result
+
+
+def _add_pointers(document: _Document, result: PackingResult, max_tokens: int) -> PackingResult:
+    """Append a section of pointers to the best candidates that are not shown, as far as it fits."""
+    layout, counter = document.layout, document.counter
+    names = {section.candidates.recipe.name for section in document.sections}
+    if document.has_needs or SEE_ALSO in names:
+        return result
+    pointers = {
+        hit.item.key: rendering
+        for hit, renderings in zip(document.hits, document.renderings, strict=True)
+        for rendering in renderings
+        if rendering.form is Form.POINTER
+    }
+    left = [entry for entry in result.left_out if entry.hit.item.key in pointers]
+    left.sort(key=lambda entry: (-entry.hit.relevance, *entry.hit.item.key[::-1]))
+    spare = max_tokens - result.tokens - _count_overhead(SEE_ALSO, layout, counter)
+    chosen: list[Chosen] = []
+    for entry in left[:MAX_POINTERS]:
+        rendering = pointers[entry.hit.item.key]
+        if rendering.tokens <= spare:
+            spare -= rendering.tokens
+            chosen.append(Chosen(entry.hit, Form.POINTER, rendering.tokens, rendering.text))
+    while chosen:
+        fragment = _build_fragment(SEE_ALSO, chosen, layout, counter)
+        fragments = (*result.fragments, fragment)
+        text = _assemble(fragments, layout)
+        tokens = _count_tokens(text, fragments, layout, counter)
+        if tokens <= max_tokens:
+            shown = {block.hit.item.key for block in chosen}
+            left_out = tuple(e for e in result.left_out if e.hit.item.key not in shown)
+            return PackingResult(text, tokens, fragments, left_out, result.gap)
+        chosen.pop()
+    return result
+
+
+def _build_result(document: _Document, choice: Choice, room: int) -> PackingResult:
+    layout, counter = document.layout, document.counter
     fragments: list[Fragment] = []
     left_out: list[LeftOut] = []
-    picks = iter(choice.options)
-    for section in sections:
-        recipe, overhead = section.candidates.recipe, section.overhead
-        name, cap = recipe.name, int(room * recipe.max_share)
+    picks = iter(enumerate(choice.options))
+    for section in document.sections:
+        recipe = section.candidates.recipe
         chosen: list[Chosen] = []
-        for hit, renderings, pick in zip(
+        for hit, renderings, (number, pick) in zip(
             section.candidates.hits, section.renderings, picks, strict=False
         ):
             if pick >= 0:
-                rendering = renderings[pick]
-                form, tokens = rendering.form, rendering.tokens
-                chosen.append(_new_chosen(hit, form, tokens, rendering.text, ()))
+                block, ranges = finish(renderings[pick], hit, recipe, layout, counter)
+                chosen.append(_new_chosen(hit, block.form, block.tokens, block.text, ranges))
             else:
-                reason = _explain_omission(renderings, overhead, cap)
-                left_out.append(_new_left_out(hit, name, reason, renderings[0].tokens, ""))
-        text = assemble(layout, [(name, [block.text for block in chosen])])
-        tokens = sum(block.tokens for block in chosen) + (overhead if chosen else 0)
-        fragments.append(Fragment(name, tuple(chosen), tokens, text))
-    text = assemble(
-        layout,
-        [(fragment.name, [block.text for block in fragment.chosen]) for fragment in fragments],
-    )
+                reason = _explain_omission(document, section, number, renderings, room)
+                tokens = renderings[0].tokens if renderings else 0
+                left_out.append(_new_left_out(hit, recipe.name, reason, tokens, ""))
+        fragments.append(_build_fragment(recipe.name, chosen, layout, counter, section.overhead))
+    text = _assemble(fragments, layout)
     tokens = _count_tokens(text, fragments, layout, counter)
     return PackingResult(text, tokens, tuple(fragments), tuple(left_out), choice.gap)
+
+
+def _build_fragment(
+    name: str, chosen: Sequence[Chosen], layout: Layout, counter: TokenCounter, overhead: int = -1
+) -> Fragment:
+    if overhead < 0:
+        overhead = _count_overhead(name, layout, counter)
+    text = assemble(layout, [(name, [block.text for block in chosen])])
+    tokens = sum(block.tokens for block in chosen) + (overhead if chosen else 0)
+    return Fragment(name, tuple(chosen), tokens, text)
+
+
+def _assemble(fragments: Sequence[Fragment], layout: Layout) -> str:
+    blocks = [(part.name, [block.text for block in part.chosen]) for part in fragments]
+    return assemble(layout, blocks)
 
 
 def _count_tokens(
@@ -280,8 +364,20 @@ def _is_countable_alone(text: str) -> bool:
     return text[-1:] == "\n" and text[0] != "/" and not text[0].isspace()
 
 
-def _explain_omission(renderings: tuple[Rendering, ...], overhead: int, cap: int) -> str:
-    shortest = renderings[-1].tokens + overhead
+def _explain_omission(
+    document: _Document,
+    section: _Section,
+    number: int,
+    renderings: tuple[Rendering, ...],
+    room: int,
+) -> str:
+    if number in document.repetitions:
+        original = document.hits[document.repetitions[number]].item
+        return f"repeats {original.name!r}, which is more relevant"
+    if not renderings:
+        return "outweighed: other items cover the query better"
+    cap = int(room * section.candidates.recipe.max_share)
+    shortest = renderings[-1].tokens + section.overhead
     if shortest > cap:
         return f"too large: its shortest form needs {shortest} tokens, the limit is {cap}"
     return f"outweighed: its {renderings[0].tokens} tokens are worth more spent on others"

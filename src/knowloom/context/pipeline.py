@@ -42,7 +42,7 @@ def build_context(
     new_problems += _check_entity(query, stores)
     layout, tolerance = get_layout(query.format), tolerance_of(sections)
     with span("fit"):
-        packed = pack(sections, query.max_tokens, layout, counter, tolerance)
+        packed = pack(sections, query.max_tokens, layout, counter, tolerance, query.text)
     stats = Stats(
         searched=sum(result.searched for result in results),
         expanded=sum(result.expanded for result in results),

@@ -106,6 +106,33 @@ class QueryCoverage:
         return self._weights
 
 
+def cover_query(text: str, parts: Sequence[str]) -> list[float]:
+    """Return the share of the query that each part of a text covers, from 0 to 1.
+
+    A term weighs its inverse document frequency among the parts, a synonym half of it.
+    """
+    compile_query = _compile_cached if len(text) <= MAX_CACHED_QUERY else _compile_query
+    terms, bits, match = compile_query(text)
+    width, all_terms = len(terms), (1 << len(terms)) - 1
+    covered = []
+    for part in parts:
+        matched = 0
+        for number in match(f" {part}".lower().encode(errors="replace")) or ():
+            matched |= bits[number]
+        covered.append(matched | (matched & all_terms) << width)
+    frequencies = [sum(bool(terms_of & bit) for terms_of in covered) for _, bit in terms]
+    idfs = [idf(len(parts), frequency) for frequency in frequencies]
+    total = sum(idfs) or 1.0
+    weights = _TermSetWeights(
+        {
+            half: weight / total / 2
+            for (_, bit), weight in zip(terms, idfs, strict=True)
+            for half in (bit, bit << width)
+        }
+    )
+    return [weights[terms_of] for terms_of in covered]
+
+
 class _TermSetWeights(dict[int, float]):
     """Weights of sets of terms: sums of the weights of single terms, computed on demand."""
 

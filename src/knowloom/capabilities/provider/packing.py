@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from knowloom.capabilities.provider.model import Entry, Unshown
 from knowloom.context import knapsack
 from knowloom.context.knapsack import Offer, OfferGroup, Option
-from knowloom.context.packing import FORM_WEIGHTS, MIN_FORM_VALUE, SCALE
+from knowloom.context.packing import MIN_FORM_VALUE, SCALE
+from knowloom.context.renderings import FORM_WEIGHTS
 from knowloom.errors import KnowloomError
 from knowloom.model import Form, Problem
 from knowloom.ports import TokenCounter

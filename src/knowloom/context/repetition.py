@@ -1,0 +1,80 @@
+"""Near-duplicates among the candidates: only the most relevant of them is offered."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from knowloom.caching import cached
+from knowloom.model import Hit
+
+MIN_JACCARD = 0.9  # share of common words from which on two texts say the same
+MIN_WORDS = 8  # shorter texts are compared as a whole
+BANDS = 4  # pairs of minimum hashes: texts above MIN_JACCARD share one with 99.8 %
+CACHED_SIGNATURES = 16_384
+MAX_CHARACTERS = 2_000  # longer texts are shown by excerpts, which do not repeat each other
+
+_MULTIPLIERS: npt.NDArray[np.uint32] = np.array(
+    [
+        0x9E3779B1,
+        0x85EBCA77,
+        0xC2B2AE3D,
+        0x27D4EB2F,
+        0x165667B1,
+        0xD3A2646D,
+        0xFD7046C5,
+        0xB55A4F09,
+    ],
+    np.uint32,
+)
+
+Signature = tuple[tuple[object, ...], ...]
+
+
+def find_repetitions(hits: Sequence[Hit]) -> dict[int, int]:
+    """Return, by number, the hits that repeat a more relevant one, and the number of that one."""
+    order = sorted(
+        range(len(hits)),
+        key=lambda number: (-hits[number].relevance, *hits[number].item.key[::-1], number),
+    )
+    by_band: dict[tuple[object, ...], list[int]] = {}
+    repetitions: dict[int, int] = {}
+    for number in order:
+        text = hits[number].item.text
+        if not 0 < len(text) <= MAX_CHARACTERS or hits[number].passages:
+            continue
+        bands = _signature(text)
+        similar = dict.fromkeys([other for band in bands for other in by_band.get(band, ())])
+        original = next((other for other in similar if _repeats(text, hits[other].item.text)), None)
+        if original is not None:
+            repetitions[number] = original
+            continue
+        for band in bands:
+            by_band.setdefault(band, []).append(number)
+    return repetitions
+
+
+def _repeats(text: str, other: str) -> bool:
+    words, others = _words(text), _words(other)
+    if min(len(words), len(others)) < MIN_WORDS:
+        return text.split() == other.split()
+    return len(words & others) >= MIN_JACCARD * len(words | others)
+
+
+@cached("repetition signatures", CACHED_SIGNATURES)
+def _signature(text: str) -> Signature:
+    """Return the bands of a text's minimum hashes; near-duplicates share at least one."""
+    words = _words(text)
+    if len(words) < MIN_WORDS:
+        return ((*text.split(),),)
+    hashes = np.array([zlib.crc32(word.encode(errors="replace")) for word in words], np.uint32)
+    lowest = (hashes[:, None] * _MULTIPLIERS).min(axis=0).tolist()
+    return tuple((band, *lowest[2 * band : 2 * band + 2]) for band in range(BANDS))
+
+
+@cached("repetition words", CACHED_SIGNATURES)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.lower().split())
