@@ -25,10 +25,8 @@ _CLOSING = "\"')\\]}\u00bb\u201d\u2019*_`\u300d\u300f\uff09\u3011"
 _PARAGRAPH = re.compile(r"\n[ \t\r]*+\n\s*+")
 _LIST_ITEM = re.compile(r"\n(?=[ \t]*+(?:[-*+\u2022]|(?:\d{1,3}|[a-z])[.)])[ \t])")
 _TABLE_ROW = re.compile(r"\n(?=[ \t]*+(?:\||\+[-=+]))")
-_SENTENCE = re.compile(
-    rf"(?P<end>[.!?\u2026][{_CLOSING}]*+)\s++"
-    rf"|[\u3002\uff01\uff1f\uff61\u0964\u0965\u061f\u06d4\u1362\u0589\u17d4\u104b]++[{_CLOSING}]*+\s*+"
-)
+_SENTENCE_MARKS = "\u3002\uff01\uff1f\uff61\u0964\u0965\u061f\u06d4\u1362\u0589\u17d4\u104b"
+_SENTENCE = re.compile(rf"[.!?\u2026][{_CLOSING}]*+\s++|[{_SENTENCE_MARKS}]++[{_CLOSING}]*+\s*+")
 _LINE = re.compile(r"\n")
 _SPACE = re.compile(r"\s++")
 # Scripts without spaces between words can be cut before each syllable or ideograph.
@@ -57,7 +55,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     position = match.end()
     if position < len(text) and text[position].islower():
         return False
-    if text[match.start()] != "." or match["end"] is None:
+    if text[match.start()] != ".":
         return True
     word = _LAST_WORD.search(text, max(0, match.start() - 16), match.start())
     if word is None:
