@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict, Unpack
@@ -22,6 +22,7 @@ NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 ACME = Filter(("acme",))
 BOTH = Filter(("acme", "zoo"))
 NOBODY = Filter(())
+SECTION_LENGTH = 600  # characters: two sections are longer than a passage
 
 SCRIPTS = {
     "Chinese": "退款政策说明",
@@ -86,6 +87,16 @@ def spoil(value: Item | Edge) -> None:
     value.properties["spoilt"] = True
 
 
+def section(words: str) -> str:
+    """Return a section of a long text: it repeats the words and is a passage of its own."""
+    return f"\n\n# head\n\n{f'{words} ' * (SECTION_LENGTH // (len(words) + 1))}"
+
+
+def long_item(id: str, *words: str, space: str = "acme", **fields: Unpack[ItemFields]) -> Item:
+    """Return an item with a passage for each of the words."""
+    return item(id, "".join(map(section, words)), space=space, **fields)
+
+
 def edge(
     source: str,
     target: str,
@@ -136,6 +147,15 @@ def babble(count: int, seed: int) -> list[str]:
 
 def ids(keys: Iterable[Key]) -> list[str]:
     return [id for _, id in keys]
+
+
+def assert_close(
+    actual: Mapping[Key, Sequence[float]], expected: Mapping[Key, Sequence[float]], tolerance: float
+) -> None:
+    assert actual.keys() == expected.keys()
+    for key, values in expected.items():
+        assert np.shape(actual[key]) == np.shape(values)
+        assert np.allclose(actual[key], values, rtol=0, atol=tolerance)
 
 
 def matches(result: IndexResult) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from knowloom.linking.ports import LinkStore
 from knowloom.model import AUTOMATIC, Edge
 from knowloom.ports import LinkUpdate
-from knowloom.testing.knowledge import batch, edge, item, unit
+from knowloom.testing.knowledge import batch, edge, item, long_item, unit
 
 
 class LinkStoreContract:
@@ -205,6 +206,34 @@ class LinkStoreContract:
         )
         assert [(round(cosine, 2), id) for cosine, id in similar["x"]] == [(1.0, "y")]
         assert store.similar_items("nowhere", ["00"], 0.85) == {}
+
+    def test_long_items_are_as_similar_as_their_nearest_passages(self, store: LinkStore) -> None:
+        store.apply(batch([long_item("a", *"xyz"), long_item("b", *"xy"), item("c"), item("d")]))
+        vectors = {
+            "a": np.stack([unit(1, 0, 0, 0), unit(0, 1, 0, 0), unit(1, 1, 0, 0)]),
+            "b": np.stack([unit(0, 0, 0, 1), unit(1, 0, 0, 0.5)]),
+            "c": unit(0, 1, 0, 0.1),
+            "d": unit(0, 0, 1, 0),
+        }
+        put = {("acme", id): vector for id, vector in vectors.items()}
+        store.put_vectors(put, "four")  # type: ignore[attr-defined]
+        similar = store.similar_items("acme", ["d", "b", "a"], 0.85)
+        assert {
+            id: sorted((other, round(cosine, 2)) for cosine, other in pairs)
+            for id, pairs in similar.items()
+        } == {"a": [("b", 0.89), ("c", 1.0)], "b": [("a", 0.89)], "d": []}
+
+    def test_a_tag_is_counted_by_item(self, store: LinkStore) -> None:
+        store.apply(batch([long_item("a", *"xyz", tags=("vip",)), item("b", tags=("vip",))]))
+        assert store.tag_holders("acme", ["vip"], 2) == {"vip": ["a", "b"]}
+        assert store.tag_holders("acme", ["vip"], 1) == {}
+
+    def test_items_that_are_cut_anew_are_dirty(self, store: LinkStore) -> None:
+        prose = item("prose", "zeta rho tau omega. " * 100)
+        store.apply(batch([prose, item("short"), long_item("long", *"xy")]))
+        mark_clean(store, "acme")
+        store.resegment(600)  # type: ignore[attr-defined]
+        assert store.dirty_items("acme", store.dirty_ids("acme")).before == {"prose": prose}
 
 
 def automatic(source: str, target: str, weight: float = 0.9) -> Edge:

@@ -30,10 +30,11 @@ from knowloom.testing.knowledge import (
     some_filters,
     some_items,
 )
+from knowloom.testing.text_passages import TextPassageContract
 from knowloom.text.words import extract_terms
 
 
-class TextIndexContract:
+class TextIndexContract(TextPassageContract):
     """The promises of `ports.TextIndex`: override the fixture `store` with an empty store.
 
     Scores are BM25 over the statistics of the filter's spaces, divided by the maximum of any text.

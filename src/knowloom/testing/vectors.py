@@ -29,9 +29,10 @@ from knowloom.testing.knowledge import (
     some_items,
     unit,
 )
+from knowloom.testing.vector_passages import VectorPassageContract
 
 
-class VectorIndexContract:
+class VectorIndexContract(VectorPassageContract):
     """The promises of `ports.VectorIndex`: override the fixture `store` with an empty store.
 
     Scores are cosines, negative ones as 0, within 0.002 of the exact value: a store may keep 16-bit
