@@ -16,6 +16,8 @@ from knowloom.wire.contexts import (
     left_out_from_json,
     left_out_to_json,
     match_to_json,
+    passage_from_json,
+    passage_to_json,
     problem_to_json,
     problems_from_json,
     stats_from_json,
@@ -65,7 +67,7 @@ def graph_from_json(row: JsonObject) -> GraphAnswer:
 
 
 def _entity_to_json(entity: GraphEntity) -> JsonObject:
-    return {
+    row: JsonObject = {
         "item": item_to_json(entity.item),
         **match_to_json(entity.hit),
         "matched_terms": list(entity.matched_terms),
@@ -73,6 +75,9 @@ def _entity_to_json(entity: GraphEntity) -> JsonObject:
         "tokens": entity.tokens,
         "shown_properties": list(entity.shown_properties),
     }
+    if entity.passages:
+        row["shown"] = [passage_to_json(passage) for passage in entity.passages]
+    return row
 
 
 def _entity_from_json(row: JsonObject) -> GraphEntity:
@@ -82,6 +87,7 @@ def _entity_from_json(row: JsonObject) -> GraphEntity:
         Form(row["form"]),
         row["tokens"],
         tuple(row["shown_properties"]),
+        tuple(map(passage_from_json, row.get("shown", ()))),
     )
 
 

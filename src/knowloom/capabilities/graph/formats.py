@@ -6,7 +6,7 @@ its section; `graph_layout` writes records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +25,9 @@ from knowloom.formats.fields import (
 from knowloom.formats.layout import FORMATS, Layout
 from knowloom.formats.markdown import escape_bold
 from knowloom.formats.markdown_escape import escape_body, escape_heading, escape_list_line
+from knowloom.formats.runs import excerpt_runs, join_runs
 from knowloom.formats.yaml import format_element
-from knowloom.model import Form, Hit, Item, Key, Kind
+from knowloom.model import Form, Hit, Item, Key, Kind, Passage
 from knowloom.text.normalisation import collapse_whitespace
 
 ENTITIES = "entities"
@@ -163,7 +164,9 @@ def _make_record(
 
 def _with_item(hit: Hit, item: Item) -> Hit:
     # `replace` takes five times as long, and a request has dozens of records.
-    return _hit(item, hit.score, hit.signals, hit.found_by, hit.path, hit.edge, hit.links, hit.via)
+    signals, edge, via = hit.signals, hit.edge, hit.via
+    passages = hit.passages if item.text == hit.item.text else ()
+    return _hit(item, hit.score, signals, hit.found_by, hit.path, edge, hit.links, via, passages)
 
 
 @cached("graph formats", 64)
@@ -173,7 +176,9 @@ def graph_layout(format: str, separator: str) -> Layout:
     layout = replace(
         FORMATS[format],
         name=f"graph-{format}-{separator!r}",
-        block=lambda hit, form: format_block(hit.item.section, _select_fields(hit, form)),
+        block=lambda hit, form, passages=(): format_block(
+            hit.item.section, _select_fields(hit, form, passages)
+        ),
     )
     if format in ("json", "yaml"):
         return layout
@@ -189,11 +194,13 @@ def graph_layout(format: str, separator: str) -> Layout:
     )
 
 
-def _select_fields(hit: Hit, form: Form) -> dict[str, Any]:
+def _select_fields(hit: Hit, form: Form, passages: Sequence[Passage]) -> dict[str, Any]:
     shown = hit.item.properties
     if form is not Form.WHOLE:
         shown = {name: shown[name] for name in shown if name in POINTER_FIELDS}
     fields: dict[str, Any] = to_json_value(shown)
+    if form is Form.EXCERPT:
+        return fields | {"text": join_runs(excerpt_runs(hit, passages))}
     return fields | {"text": hit.item.summary} if form is Form.SUMMARY else fields
 
 

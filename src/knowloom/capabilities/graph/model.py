@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from knowloom.axioms.model import Axiom, Violation
-from knowloom.model import Edge, Form, Hit, Item, Kind, LeftOut, Problem, Stats
+from knowloom.formats.runs import excerpt_runs, join_runs
+from knowloom.model import Edge, Form, Hit, Item, Kind, LeftOut, Passage, Problem, Stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class GraphEntity:
     form: Form = Form.WHOLE
     tokens: int = 0
     shown_properties: tuple[str, ...] = ()  # names of the properties in the text
+    passages: tuple[Passage, ...] = ()  # of an excerpt, in the order of the text
 
     @property
     def item(self) -> Item:
@@ -75,7 +77,12 @@ class GraphAnswer:
 def _entity_item(entity: GraphEntity) -> Item:
     """Return the item with no more than is shown of it."""
     item = entity.item
-    texts = {Form.WHOLE: item.text or item.summary, Form.SUMMARY: item.summary, Form.POINTER: ""}
+    texts = {
+        Form.WHOLE: item.text or item.summary,
+        Form.EXCERPT: join_runs(excerpt_runs(entity.hit, entity.passages)),
+        Form.SUMMARY: item.summary,
+        Form.POINTER: "",
+    }
     properties = {name: item.properties[name] for name in entity.shown_properties}
     title, text = item.title or item.id, texts[entity.form]
     return Item(item.id, item.space, item.kind, item.type, title, text, properties=properties)

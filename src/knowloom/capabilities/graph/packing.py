@@ -43,7 +43,7 @@ def build_answer(
     counter = tokens.get_counter(options.model)
     layout = graph_layout(options.format, options.entity_separator)
     with span("fit"):
-        result = pack(sections, options.max_tokens, layout, counter, TOLERANCE)
+        result = pack(sections, options.max_tokens, layout, counter, TOLERANCE, query or "")
     chosen = {fragment.name: fragment.chosen for fragment in result.fragments}
     entities = _entities(neighbourhood, chosen[ENTITIES])
     unpacked = _restore_hits(result, neighbourhood)
@@ -111,7 +111,7 @@ def _sections(neighbourhood: Neighbourhood, options: GraphOptions) -> list[Secti
 
 
 def _section(name: str, records: Sequence[Hit], needs: Sequence[Needs]) -> SectionCandidates:
-    forms = (Form.WHOLE, Form.SUMMARY, Form.POINTER) if name == ENTITIES else (Form.WHOLE,)
+    forms = tuple(Form) if name == ENTITIES else (Form.WHOLE,)
     recipe = Recipe(name, share=SHARES[name] if records else 0.0, forms=forms)
     return SectionCandidates(recipe, tuple(records), tuple(needs))
 
@@ -198,9 +198,8 @@ def _entities(neighbourhood: Neighbourhood, chosen: Sequence[Chosen]) -> tuple[G
         entity = candidates[choice.hit.item.key]
         properties = choice.hit.item.properties.get("properties", ())
         shown = tuple(properties) if choice.form is Form.WHOLE else ()
-        entities.append(
-            GraphEntity(entity.hit, entity.matched_terms, choice.form, choice.tokens, shown)
-        )
+        values = (entity.matched_terms, choice.form, choice.tokens, shown, choice.passages)
+        entities.append(GraphEntity(entity.hit, *values))
     return tuple(entities)
 
 

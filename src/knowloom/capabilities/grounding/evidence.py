@@ -14,6 +14,7 @@ import numpy.typing as npt
 from knowloom.capabilities.grounding.facts import SentenceFacts, extract_facts, split_sentences
 from knowloom.capabilities.grounding.numbers import NumberIndex
 from knowloom.errors import Invalid
+from knowloom.formats.runs import excerpt_runs, join_runs
 from knowloom.model import LINK, RESERVED_PREFIX, Chosen, Form, Fragment, Hit, Item
 from knowloom.text.words import extract_terms
 
@@ -151,6 +152,8 @@ def _shown_item(chosen: Chosen) -> Item:
     if chosen.form is Form.WHOLE:
         return item
     text = item.summary if chosen.form is Form.SUMMARY else ""
+    if chosen.form is Form.EXCERPT:
+        text = join_runs(excerpt_runs(chosen.hit, chosen.passages))
     return Item(item.id, item.space, item.kind, item.type, item.title, text=text)
 
 

@@ -266,7 +266,7 @@ class Memory:
                     pinned = search.find_pinned(request, options) if options.pinned else []
             candidates = packing.merge_candidates(pinned, results)
             preview = packing.pack_memories(
-                candidates, template, budget, counter, options.include_metadata
+                candidates, template, budget, counter, options.include_metadata, text
             )
             if operation == "context":
                 self._count_access(preview.memory_ids, options)

@@ -126,7 +126,10 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True)
 class ContextResult:
-    """A context ready for a prompt. `truncated`: some retrieved memory did not fit."""
+    """A context ready for a prompt.
+
+    `truncated`: some retrieved memory did not fit, or is shown by excerpts.
+    """
 
     context: str
     token_count: int

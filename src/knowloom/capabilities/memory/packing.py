@@ -16,7 +16,7 @@ from knowloom.ports import TokenCounter
 from knowloom.recipes import Recipe
 
 SECTION = "memories"
-RECIPE = Recipe(SECTION, forms=(Form.WHOLE,))
+RECIPE = Recipe(SECTION, forms=(Form.WHOLE, Form.EXCERPT))
 SEAM_TOKENS = 8  # tokens that a memory may save where its text meets that of a neighbour
 MAX_REFILLS = 200
 
@@ -34,9 +34,11 @@ class MemoryCandidate:
 
     @property
     def hit(self) -> Hit:
-        """A hit with the identity of the memory; the template renders its text."""
-        memory = self.result.memory
-        return Hit(Item(memory.id, memory.workspace, text=memory.content), self.value)
+        """A hit with the identity and the passages of the memory; the template renders it."""
+        memory, hit = self.result.memory, self.result.hit
+        item = Item(memory.id, memory.workspace, text=memory.content)
+        passages = hit.passages if hit is not None and hit.item.text == memory.content else ()
+        return Hit(item, self.value, passages=passages)
 
 
 def merge_candidates(
@@ -67,13 +69,18 @@ def pack_memories(
     budget: int | None,
     counter: TokenCounter,
     include_metadata: bool,
+    query: str = "",
 ) -> ContextPreview:
-    """Return the best context within the budget, with its memories and omissions."""
+    """Return the best context within the budget, with its memories and omissions.
+
+    A long memory is shown by the excerpts that cover the query best.
+    """
     results = {candidate.key: candidate.result for candidate in candidates}
     layout = templates.template_layout(template, results, include_metadata)
     hits = tuple(candidate.hit for candidate in candidates)
-    packed = pack([SectionCandidates(RECIPE, hits)], budget, layout, counter)
-    shown = {hit.item.key for fragment in packed.fragments for hit in fragment.hits}
+    packed = pack([SectionCandidates(RECIPE, hits)], budget, layout, counter, query=query)
+    chosen = [choice for fragment in packed.fragments for choice in fragment.chosen]
+    shown = {choice.hit.item.key for choice in chosen}
     text, tokens = packed.text, packed.tokens
     if budget is not None:
         text, tokens = _refill(packed, candidates, shown, layout, budget, counter)
@@ -92,7 +99,7 @@ def pack_memories(
         text,
         tokens,
         tuple(included),
-        bool(omitted),
+        bool(omitted) or any(choice.form is not Form.WHOLE for choice in chosen),
         template.name,
         tuple(result.memory.id for result in included),
         {result.memory.id: result.rank or 0.0 for result in included},
@@ -115,7 +122,15 @@ def _refill(
     fewer tokens.
     """
     text, tokens = packed.text, packed.tokens
-    blocks = {candidate.key: layout.block(candidate.hit, Form.WHOLE) for candidate in candidates}
+    chosen = {
+        choice.hit.item.key: choice.text
+        for fragment in packed.fragments
+        for choice in fragment.chosen
+    }
+    blocks = {
+        candidate.key: chosen.get(candidate.key) or layout.block(candidate.hit, Form.WHOLE)
+        for candidate in candidates
+    }
     left_out = sorted(packed.left_out, key=lambda entry: (-entry.hit.score, entry.hit.item.id))
     for entry in left_out[:MAX_REFILLS]:
         overhead = 0 if shown else counter.count(layout.start + layout.end)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from knowloom import codec, validation
 from knowloom.capabilities.memory.model import Remembered, SearchResult
 from knowloom.errors import Invalid, TemplateNotFound, unknown_name
 from knowloom.formats.layout import Layout
+from knowloom.formats.runs import excerpt_runs, join_runs
 from knowloom.model import Form, Hit, Key, Passage
 
 MAX_PART_CHARACTERS = 100_000  # of a header, format, separator or footer
@@ -126,8 +127,12 @@ def template_layout(
 ) -> Layout:
     """Return the template as a layout for packing, its text counted like any other."""
 
-    def block(hit: Hit, _form: Form, _passages: Sequence[Passage] = ()) -> str:
-        return render_memory(template, results[hit.item.key], include_metadata)
+    def block(hit: Hit, form: Form, passages: Sequence[Passage] = ()) -> str:
+        result = results[hit.item.key]
+        if form is Form.EXCERPT:
+            content = join_runs(excerpt_runs(hit, passages))
+            result = replace(result, memory=replace(result.memory, content=content))
+        return render_memory(template, result, include_metadata)
 
     return Layout(
         f"template {template.name}",
