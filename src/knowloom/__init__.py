@@ -96,8 +96,14 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.history import Rollback as Rollback, State as State, Step as Step
     from knowloom.integrations.haystack import HaystackRetriever as HaystackRetriever
     from knowloom.integrations.llamaindex import LlamaIndexRetriever as LlamaIndexRetriever
-    from knowloom.integrations.openai_agents import openai_agents_tool as openai_agents_tool
-    from knowloom.integrations.pydantic_ai import pydantic_ai_tool as pydantic_ai_tool
+    from knowloom.integrations.openai_agents import (
+        openai_agents_read_tool as openai_agents_read_tool,
+        openai_agents_tool as openai_agents_tool,
+    )
+    from knowloom.integrations.pydantic_ai import (
+        pydantic_ai_read_tool as pydantic_ai_read_tool,
+        pydantic_ai_tool as pydantic_ai_tool,
+    )
     from knowloom.maintenance import Statistics as Statistics
     from knowloom.model import (
         Context as Context,
@@ -165,8 +171,8 @@ _HOMES = {
     "knowloom.history": "Rollback State Step",
     "knowloom.integrations.haystack": "HaystackRetriever",
     "knowloom.integrations.llamaindex": "LlamaIndexRetriever",
-    "knowloom.integrations.openai_agents": "openai_agents_tool",
-    "knowloom.integrations.pydantic_ai": "pydantic_ai_tool",
+    "knowloom.integrations.openai_agents": "openai_agents_read_tool openai_agents_tool",
+    "knowloom.integrations.pydantic_ai": "pydantic_ai_read_tool pydantic_ai_tool",
     "knowloom.maintenance": "Statistics",
     "knowloom.model": "Context Edge Fragment Hit Item Kind LeftOut Problem",
     "knowloom.recipes": "Agent Recipe Weights",

@@ -86,7 +86,7 @@ def blocks(context: knowloom.Context) -> list[str]:
 
 def test_llamaindex_gets_the_best_items(kb: Kb) -> None:
     nodes = knowloom.LlamaIndexRetriever(
-        kb, spaces=BOTH, similarity_top_k=3, types=["faq", "playbook"], mode="bm25"
+        kb, spaces=BOTH, similarity_top_k=3, types=["faq", "playbook"], mode="bm25", whole=True
     ).retrieve(ASK)
     hits = kb.search(ASK, spaces=BOTH, limit=3, types=["faq", "playbook"], mode="bm25")
     assert [(node.node_id, node.score) for node in nodes] == [
@@ -104,7 +104,8 @@ def test_llamaindex_with_a_budget_shows_a_model_the_blocks_of_one_context_and_no
     context = kb.context(ASK, spaces=BOTH, max_tokens=500, format="plain", now=NOW)
     assert [node.node.get_content(MetadataMode.LLM) for node in nodes] == blocks(context)
     assert {node.metadata["digest"] for node in nodes} == {context.digest}
-    assert nodes[0].metadata.keys() == METADATA | {"part", "form", "tokens", "digest"}
+    blocks_of_contexts = METADATA | {"part", "form", "tokens", "digest"}
+    assert all(node.metadata.keys() - {"passages"} == blocks_of_contexts for node in nodes)
 
 
 def test_llamaindex_awaited_and_in_a_query_engine(kb: Kb) -> None:
@@ -128,9 +129,10 @@ def where(field: str, operator: str, value: object) -> dict[str, Any]:
 
 
 def test_haystack_gets_the_best_items(kb: Kb) -> None:
-    documents = retrieve(
-        knowloom.HaystackRetriever(kb, spaces=BOTH, types=["faq", "playbook"], mode="bm25"), top_k=3
+    retriever = knowloom.HaystackRetriever(
+        kb, spaces=BOTH, types=["faq", "playbook"], mode="bm25", whole=True
     )
+    documents = retrieve(retriever, top_k=3)
     hits = kb.search(ASK, spaces=BOTH, limit=3, types=["faq", "playbook"], mode="bm25")
     assert [(document.id, document.score) for document in documents] == [
         ("/".join(hit.item.key), hit.score) for hit in hits

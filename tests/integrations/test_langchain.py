@@ -46,7 +46,8 @@ def retriever(kb: Any, **fields: Any) -> KnowloomRetriever:
 
 
 def test_a_search_returns_the_best_items_with_title_and_text(kb: Engine | Client) -> None:
-    documents = retriever(kb, k=3, types=["faq", "playbook"], mode="bm25").invoke(ASK)
+    filters = {"types": ["faq", "playbook"], "mode": "bm25"}
+    documents = retriever(kb, k=3, whole=True, **filters).invoke(ASK)
     hits = kb.search(ASK, spaces=BOTH, limit=3, types=["faq", "playbook"], mode="bm25")
     assert [document.metadata["id"] for document in documents] == [hit.item.id for hit in hits]
     assert documents[0].page_content == f"{hits[0].item.title}\n\n{hits[0].item.text}"

@@ -106,15 +106,15 @@ class HaystackRetriever:
         """
         base = self._lookup if top_k is None else replace(self._lookup, limit=top_k)
         lookup = apply_filters(base, filters or {})
-        passages = [] if lookup is None else lookup.passages(query)
+        results = [] if lookup is None else lookup.retrieve(query)
         documents = [
             Document(
-                id=passage.key,
-                content=passage.text,
-                meta=passage.metadata,
-                score=passage.score,
+                id=result.key,
+                content=result.text,
+                meta=result.metadata,
+                score=result.score,
             )
-            for passage in passages
+            for result in results
         ]
         return {"documents": documents}
 

@@ -23,7 +23,8 @@ class KnowloomRetriever(BaseRetriever):
     """Retrieves the `k` best items or, with `max_tokens`, the blocks of one context.
 
     The blocks fit the budget together; `k` is then the maximum number of candidates, and `recipe`,
-    `format`, `model`, `entity` and `paths` are options of the context.
+    `format`, `model`, `entity` and `paths` are options of the context. Of a long item a search
+    returns the passage that matched, unless `whole` is set.
     """
 
     kb: KnowledgeBase
@@ -43,6 +44,7 @@ class KnowloomRetriever(BaseRetriever):
     as_of: datetime | None = None
     now: datetime | None = None
     paths: bool = False
+    whole: bool = False
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
@@ -58,6 +60,6 @@ class KnowloomRetriever(BaseRetriever):
         options = {name: getattr(self, name) for name in OPTIONS}
         lookup = Lookup(self.kb, self.spaces, limit=self.k, **options)
         return [
-            Document(page_content=passage.text, id=passage.key, metadata=passage.metadata)
-            for passage in lookup.passages(query)
+            Document(page_content=result.text, id=result.key, metadata=result.metadata)
+            for result in lookup.retrieve(query)
         ]

@@ -10,7 +10,7 @@ from knowloom.integrations.lookup import (
     KnowledgeBase,
     Lookup,
     LookupArguments,
-    Passage,
+    Result,
     missing_extra,
 )
 
@@ -42,20 +42,20 @@ class LlamaIndexRetriever(BaseRetriever):
         self._lookup = Lookup.create(kb, spaces, similarity_top_k, options)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [_build_node(passage) for passage in self._lookup.passages(query_bundle.query_str)]
+        return [_build_node(result) for result in self._lookup.retrieve(query_bundle.query_str)]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-def _build_node(passage: Passage) -> NodeWithScore:
+def _build_node(result: Result) -> NodeWithScore:
     """Return a node without metadata in the prompt, which LlamaIndex would add to the budget."""
-    hidden = list(passage.metadata)
+    hidden = list(result.metadata)
     node = TextNode(
-        id_=passage.key,
-        text=passage.text,
-        metadata=passage.metadata,
+        id_=result.key,
+        text=result.text,
+        metadata=result.metadata,
         excluded_llm_metadata_keys=hidden,
         excluded_embed_metadata_keys=hidden,
     )
-    return NodeWithScore(node=node, score=passage.score)
+    return NodeWithScore(node=node, score=result.score)

@@ -9,14 +9,16 @@ from datetime import datetime
 from typing import Any, Protocol, Self, TypedDict, runtime_checkable
 
 from knowloom import validation
-from knowloom.errors import Invalid, MissingExtra, unknown_name
-from knowloom.model import Context, Hit, Item
+from knowloom.context.item_pages import ItemPage
+from knowloom.errors import Invalid, MissingExtra, NotFound, unknown_name
+from knowloom.formats.runs import excerpt_runs
+from knowloom.model import Chosen, Context, Hit, Item
 from knowloom.recipes import Mode, Recipe
-from knowloom.wire.contexts import describe_match, problem_to_json
+from knowloom.wire.contexts import describe_match, passage_to_json, problem_to_json
 
 log = logging.getLogger(__name__)
 
-DEFAULT_LIMIT = 10  # passages of a search
+DEFAULT_LIMIT = 10  # results of a search
 
 # The description of a tool for a model, and its default options.
 NAME = "search_knowledge"
@@ -26,6 +28,10 @@ DESCRIPTION = (
 )
 QUERY = "What you need to know, as a full question."
 TOOL_DEFAULTS: dict[str, Any] = {"max_tokens": 2000, "format": "markdown"}
+READ_NAME = "read_knowledge"
+READ_DESCRIPTION = "Read an item of the knowledge in full, page by page."
+ITEM = "Id or title of the item."
+PAGE = "Page to read."
 
 
 @runtime_checkable
@@ -37,6 +43,17 @@ class KnowledgeBase(Protocol):
 
     @property
     def context(self) -> Callable[..., Context]: ...
+
+
+@runtime_checkable
+class ReadableKnowledge(Protocol):
+    """The calls of an Engine and a Client that tools for reading items use."""
+
+    @property
+    def search(self) -> Callable[..., list[Hit]]: ...
+
+    @property
+    def read(self) -> Callable[..., ItemPage]: ...
 
 
 class LookupArguments(TypedDict, total=False):
@@ -56,13 +73,14 @@ class LookupArguments(TypedDict, total=False):
     as_of: datetime | None
     now: datetime | None
     paths: bool
+    whole: bool
 
 
 OPTIONS = tuple(LookupArguments.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Result:
     """A text for a framework. `key` is "space/id"; the metadata have JSON values."""
 
     key: str
@@ -92,14 +110,11 @@ class Lookup:
     as_of: datetime | None = None
     now: datetime | None = None
     paths: bool = False
+    whole: bool = False  # results of a search have the whole text of long items
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kb, KnowledgeBase):
-            raise Invalid(
-                f"kb must be an engine (knowloom.open) or a knowloom.Client, got {self.kb!r}"
-            )
-        if not validation.validate_names("spaces", self.spaces):
-            raise Invalid("spaces must name at least one space, got []")
+        _check_knowledge(self.kb, KnowledgeBase, self.spaces)
+        validation.validate_bool("whole", self.whole)
 
     @classmethod
     def create(
@@ -110,7 +125,7 @@ class Lookup:
                 raise unknown_name("option", name, OPTIONS)
         return cls(kb, spaces, limit=limit, **options)
 
-    def passages(self, query: str) -> list[Passage]:
+    def retrieve(self, query: str) -> list[Result]:
         """Return the best items, or with `max_tokens` the blocks of one context in the budget."""
         if self.max_tokens is None:
             hits = self.kb.search(
@@ -119,9 +134,18 @@ class Lookup:
                 kinds=self.kinds,
                 **self._filters(),
             )
-            return [_build_passage(hit, _format_item(hit.item)) for hit in hits]
+            return [self._build_hit(hit) for hit in hits]
         context = self.context(query)
-        return _build_passages(context)
+        return _build_results(context)
+
+    def _build_hit(self, hit: Hit) -> Result:
+        """Return the item; of a long one the passage that matched, unless `whole` is set."""
+        if self.whole or not hit.passages:
+            return _build_result(hit, _format_item(hit.item))
+        place = passage_to_json(hit.passage)
+        names = ("start", "end", "headings")
+        block = {"passage": hit.passage.number, **{name: place[name] for name in names}}
+        return _build_result(hit, _format_passage(hit), **block)
 
     def context(self, query: str) -> Context:
         names = ("max_tokens", "recipe", "format", "model", "entity")
@@ -144,10 +168,60 @@ class Lookup:
         return {"spaces": self.spaces} | {name: value for name, value in values.items() if value}
 
 
+@dataclass(frozen=True, slots=True)
+class ItemReader:
+    """A tool that reads items of some spaces, within `max_tokens` a page."""
+
+    kb: ReadableKnowledge
+    spaces: Sequence[str]
+    max_tokens: int = 2000
+    model: str = "gpt-4"
+
+    def __post_init__(self) -> None:
+        _check_knowledge(self.kb, ReadableKnowledge, self.spaces)
+        validation.validate_int("max_tokens", self.max_tokens, 1)
+
+    def read(self, item: str, page: int = 1) -> str:
+        """Return a page as text. A mistake of the model is answered with a message to it."""
+        try:
+            return str(self._read(item, page))
+        except (Invalid, NotFound) as error:
+            if error.code == "unknown_space":  # a mistake of the program
+                raise
+            return f"error: {error}"
+
+    def _read(self, item: str, page: int) -> ItemPage:
+        """Read an item by its id, by "space/id" as pages name it, or by its title."""
+        spaces, limits = list(self.spaces), {"max_tokens": self.max_tokens, "model": self.model}
+        try:
+            return self.kb.read(item, space=spaces, page=page, **limits)
+        except (Invalid, NotFound) as error:
+            key = self._find_key(item)
+            if key is None:
+                raise
+            log.debug("read %s: by another name", error.code)
+            return self.kb.read(key[1], space=key[0], page=page, **limits)
+
+    def _find_key(self, name: str) -> tuple[str, str] | None:
+        space, _, id = name.partition("/")
+        if id and space in self.spaces:
+            return space, id
+        hits = self.kb.search(name, spaces=self.spaces, mode="bm25") if name.strip() else []
+        titles = [hit.item.key for hit in hits if hit.item.title.casefold() == name.casefold()]
+        return titles[0] if titles else None
+
+
+def _check_knowledge(kb: object, protocol: type, spaces: Sequence[str]) -> None:
+    if not isinstance(kb, protocol):
+        raise Invalid(f"kb must be an engine (knowloom.open) or a knowloom.Client, got {kb!r}")
+    if not validation.validate_names("spaces", spaces):
+        raise Invalid("spaces must name at least one space, got []")
+
+
 def describe_sources(context: Context) -> dict[str, Any]:
     """Return the metadata of every block of a context, for display and logs."""
     return {
-        "sources": [passage.metadata for passage in _build_passages(context)],
+        "sources": [result.metadata for result in _build_results(context)],
         "tokens": context.tokens,
         "digest": context.digest,
         "degraded": [problem_to_json(problem) for problem in context.degraded],
@@ -158,22 +232,28 @@ def missing_extra(extra: str, error: ImportError) -> MissingExtra:
     return MissingExtra(f"package {error.name!r} is not installed: pip install 'knowloom[{extra}]'")
 
 
-def _build_passages(context: Context) -> list[Passage]:
+def _build_results(context: Context) -> list[Result]:
     return [
-        _build_passage(
+        _build_result(
             chosen.hit,
             chosen.text.strip("\n"),
             part=fragment.name,
             form=chosen.form.value,
             tokens=chosen.tokens,
             digest=context.digest,
+            **_describe_ranges(chosen),
         )
         for fragment in context.fragments
         for chosen in fragment.chosen
     ]
 
 
-def _build_passage(hit: Hit, text: str, **block: object) -> Passage:
+def _describe_ranges(chosen: Chosen) -> dict[str, Any]:
+    ranges = [passage_to_json(passage) for passage in chosen.passages]
+    return {"passages": ranges} if ranges else {}
+
+
+def _build_result(hit: Hit, text: str, **block: object) -> Result:
     item = hit.item
     metadata = {
         "id": item.id,
@@ -188,7 +268,7 @@ def _build_passage(hit: Hit, text: str, **block: object) -> Passage:
         "why": describe_match(hit),
         "path": [f"{space}/{id}" for space, id in hit.path],
     }
-    return Passage(f"{item.space}/{item.id}", text, hit.score, metadata | block)
+    return Result(f"{item.space}/{item.id}", text, hit.score, metadata | block)
 
 
 def _format_item(item: Item) -> str:
@@ -196,3 +276,11 @@ def _format_item(item: Item) -> str:
     properties = "\n".join(f"{name}: {value}" for name, value in item.properties.items())
     text = item.text or item.summary or properties
     return "\n\n".join(part for part in (item.title, text) if part)
+
+
+def _format_passage(hit: Hit) -> str:
+    """Return the title, the headings and the text of the passage that matched."""
+    parts = [hit.item.title]
+    for run in excerpt_runs(hit, ()):
+        parts += [run.headings, "\n".join(part for part in (run.fence, run.text) if part)]
+    return "\n\n".join(part for part in parts if part)

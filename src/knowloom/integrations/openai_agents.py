@@ -8,12 +8,18 @@ from typing import Annotated, Any, Unpack
 
 from knowloom.integrations.lookup import (
     DESCRIPTION,
+    ITEM,
     NAME,
+    PAGE,
     QUERY,
+    READ_DESCRIPTION,
+    READ_NAME,
     TOOL_DEFAULTS,
+    ItemReader,
     KnowledgeBase,
     Lookup,
     LookupArguments,
+    ReadableKnowledge,
     describe_sources,
     missing_extra,
 )
@@ -63,6 +69,36 @@ def openai_agents_tool(
     } | dict(settings or {})
     tool: FunctionTool = function_tool(
         look_up, name_override=name, description_override=description, **arguments
+    )
+    return tool
+
+
+def openai_agents_read_tool(
+    kb: ReadableKnowledge,
+    *,
+    spaces: Sequence[str],
+    max_tokens: int = 2000,
+    model: str = "gpt-4",
+    name: str = READ_NAME,
+    description: str = READ_DESCRIPTION,
+    settings: Mapping[str, Any] | None = None,
+) -> FunctionTool:
+    """Return a function tool that reads an item by id, page by page.
+
+    It goes with `openai_agents_tool`, whose contexts may show only a part of an item. A page has at
+    most `max_tokens`, with a line about its place. The model gets a message about an unknown id.
+    """
+    reader = ItemReader(kb, spaces, max_tokens, model)
+
+    async def read_item(item: Annotated[str, ITEM], page: Annotated[int, PAGE] = 1) -> str:
+        return await asyncio.to_thread(reader.read, item, page)
+
+    arguments: dict[str, Any] = {"failure_error_function": None, "use_docstring_info": False}
+    tool: FunctionTool = function_tool(
+        read_item,
+        name_override=name,
+        description_override=description,
+        **arguments | dict(settings or {}),
     )
     return tool
 

@@ -7,12 +7,18 @@ from typing import Any, Unpack
 
 from knowloom.integrations.lookup import (
     DESCRIPTION,
+    ITEM,
     NAME,
+    PAGE,
     QUERY,
+    READ_DESCRIPTION,
+    READ_NAME,
     TOOL_DEFAULTS,
+    ItemReader,
     KnowledgeBase,
     Lookup,
     LookupArguments,
+    ReadableKnowledge,
     describe_sources,
     missing_extra,
 )
@@ -52,3 +58,30 @@ def pydantic_ai_tool(
         settings or {}
     )
     return Tool(look_up, name=name, description=description, **arguments)
+
+
+def pydantic_ai_read_tool(
+    kb: ReadableKnowledge,
+    *,
+    spaces: Sequence[str],
+    max_tokens: int = 2000,
+    model: str = "gpt-4",
+    name: str = READ_NAME,
+    description: str = READ_DESCRIPTION,
+    settings: Mapping[str, Any] | None = None,
+) -> Tool[Any]:
+    """Return a tool that reads an item by id, page by page.
+
+    It goes with `pydantic_ai_tool`, whose contexts may show only a part of an item. A page has at
+    most `max_tokens`, with a line about its place. The model gets a message about an unknown id.
+    """
+    reader = ItemReader(kb, spaces, max_tokens, model)
+
+    def read_item(item: str, page: int = 1) -> str:
+        return reader.read(item, page)
+
+    # Pydantic AI passes it on to the model.
+    read_item.__doc__ = f"{description}\n\nArgs:\n    item: {ITEM}\n    page: {PAGE}"
+    arguments: dict[str, Any] = {"takes_ctx": False, "docstring_format": "google"}
+    arguments |= dict(settings or {})
+    return Tool(read_item, name=name, description=description, **arguments)
