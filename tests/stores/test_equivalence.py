@@ -13,10 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowloom import Edge, Item
-from knowloom.model import Filter
+from knowloom.model import Filter, Key
+from knowloom.ports import Vector
 from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite.store import SqliteStore
-from knowloom.testing.knowledge import ACME, BOTH, NOW, babble, batch, directions, item
+from knowloom.testing.knowledge import (
+    ACME,
+    BOTH,
+    NOW,
+    assert_close,
+    babble,
+    batch,
+    directions,
+    item,
+    section,
+)
+from knowloom.text.passages import count_passages
 from sqlite_files import temporary_folder
 
 KEYS = [(space, f"{number}") for space in ("acme", "zoo", "ark") for number in range(6)]
@@ -28,8 +40,11 @@ TEXTS = [
     "返金ポリシー",
     "water " * 300,
     "policy policy monday",
+    section("refund policy") + section("parcel"),
+    section("monday") * 3 + section("refund"),
+    "A parcel on monday, and a refund. " * 90,
 ]
-VECTORS = directions(21, 24)
+VECTORS = directions(60, 24)
 QUESTIONS = ["refund", "parcel policy monday", "返金 water", "unknown"]
 FILTERS = [
     ACME,
@@ -69,9 +84,17 @@ _write = st.fixed_dictionaries(
         "deleted_edges": st.lists(_edge.map(lambda edge: edge.key), max_size=2),
     }
 )
-_embed = st.dictionaries(_keys, st.integers(0, 19), max_size=8)
+# One vector for an item, or a row for each of its passages and some more.
+_embed = st.dictionaries(
+    _keys, st.tuples(st.integers(0, 19), st.sampled_from([None, 0, 0, 0, 1])), max_size=8
+)
 _steps = st.lists(
-    _write | _write | _embed | st.sampled_from(["forget", "rebuild", "reopen"]), max_size=14
+    _write
+    | _write
+    | _embed
+    | st.sampled_from(["forget", "rebuild", "reopen"])
+    | st.sampled_from([200, 400, 800, 2000]),
+    max_size=14,
 )
 
 
@@ -114,6 +137,8 @@ def apply_step(step: Any, memory: MemoryStore, sqlite: SqliteStore, path: str) -
     for store in (memory, sqlite):
         if step == "forget":
             store.forget_vectors()
+        elif isinstance(step, int):
+            store.resegment(step)
         elif step == "rebuild":
             store.rebuild_words(memory.find(Filter(("acme", "zoo", "ark")), 1000))
         elif "items" in step:
@@ -125,8 +150,18 @@ def apply_step(step: Any, memory: MemoryStore, sqlite: SqliteStore, path: str) -
             ]
             store.apply(batch(step["items"], edges, step["deleted"], step["deleted_edges"]))
         else:
-            store.put_vectors({key: VECTORS[number] for key, number in step.items()}, "e1")
+            vectors = {
+                key: VECTORS[number] if more is None else passage_vectors(store, key, number, more)
+                for key, (number, more) in step.items()
+            }
+            store.put_vectors(vectors, "e1")
     return sqlite
+
+
+def passage_vectors(store: MemoryStore | SqliteStore, key: Key, number: int, more: int) -> Vector:
+    texts = [item.text for item in store.get([key])]
+    count = count_passages(texts[0] if texts else "", store.passage_size()) + more
+    return np.stack([VECTORS[(number + place) % 59] for place in range(count)])
 
 
 def assert_same_answers(memory: MemoryStore, sqlite: SqliteStore) -> None:
@@ -146,7 +181,10 @@ def assert_same_answers(memory: MemoryStore, sqlite: SqliteStore) -> None:
             store.fingerprint(),
             store.missing_vectors(names, 1000),
             store.count_missing(names),
+            store.passage_size(),
         ),
+        lambda store: [store.dirty_ids(name) for name in names],
+        lambda store: [store.tag_holders(name, ["vip"], 3) for name in names],
     ):
         assert query(sqlite) == query(memory)
     for filter in FILTERS:
@@ -157,6 +195,20 @@ def assert_same_answers(memory: MemoryStore, sqlite: SqliteStore) -> None:
             assert dict(actual.matches) == pytest.approx(dict(expected.matches), abs=1.1e-6)
             assert dict(actual.others) == pytest.approx(dict(expected.others), abs=1.1e-6)
             assert actual.considered == expected.considered
+            alone = sqlite.search_text(question, filter, 0, also=KEYS)
+            assert alone.others == actual.others
+            assert_close(
+                sqlite.score_text_passages(question, filter, KEYS),
+                memory.score_text_passages(question, filter, KEYS),
+                1.1e-6,
+            )
+            for limit in (1, 3):
+                actual, expected = (
+                    store.search_text(question, filter, limit) for store in (sqlite, memory)
+                )
+                assert [score for _, score in actual.matches] == pytest.approx(
+                    [score for _, score in expected.matches], abs=1.1e-6
+                )
         actual, expected = (
             store.search_vector(VECTORS[-1], filter, 500) for store in (sqlite, memory)
         )
@@ -164,6 +216,24 @@ def assert_same_answers(memory: MemoryStore, sqlite: SqliteStore) -> None:
             [score for _, score in expected.matches], abs=2e-3
         )
         assert actual.considered == expected.considered
+    assert sqlite.score_vectors(VECTORS[-1], KEYS) == pytest.approx(
+        memory.score_vectors(VECTORS[-1], KEYS), abs=2e-3
+    )
+    assert_close(
+        sqlite.score_vector_passages(VECTORS[-1], KEYS),
+        memory.score_vector_passages(VECTORS[-1], KEYS),
+        2e-3,
+    )
+    for name in names:
+        similar, reference = (
+            {
+                (id, other): cosine
+                for id, pairs in store.similar_items(name, [id for _, id in KEYS], 0.0).items()
+                for cosine, other in pairs
+            }
+            for store in (sqlite, memory)
+        )
+        assert similar == pytest.approx(reference, abs=2e-3)
 
 
 def test_text_scores_match_an_independent_bm25() -> None:
