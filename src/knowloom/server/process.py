@@ -7,6 +7,7 @@ import gc
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import h11
@@ -17,6 +18,7 @@ from knowloom.engine import Engine
 from knowloom.errors import Unavailable
 from knowloom.server.access_log import log_to_stderr
 from knowloom.server.app import create_app
+from knowloom.server.background import BackgroundEmbedding
 from knowloom.server.rate_limit import RateLimiter
 from knowloom.server.settings import (
     GRACE_S,
@@ -56,8 +58,9 @@ def run_server(
     *,
     rate: RateLimiter | None = None,
     listener: socket.socket | None = None,
+    embeds: bool = True,
 ) -> None:
-    """Run uvicorn on `listener`, or on a new socket."""
+    """Run uvicorn on `listener`, or on a new socket, and embed items without a vector."""
     log_to_stderr()
     signal.signal(signal.SIGTERM, _stop)  # uvicorn re-raises the signal after its shutdown
     signal.signal(signal.SIGINT, _stop)
@@ -76,7 +79,8 @@ def run_server(
     )
     _collect_rarely()
     try:
-        server.run(sockets=None if listener is None else [listener])
+        with BackgroundEmbedding(kb) if embeds else nullcontext():
+            server.run(sockets=None if listener is None else [listener])
     except SystemExit as error:
         if error.code:
             address = format_address(host, port)

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
@@ -57,6 +57,7 @@ class WorkerTask:
     limits: ServerLimits
     rate: RateLimiter
     metrics: str  # the folder where processes add up their counts
+    embeds: bool = False  # True for the process that embeds items without a vector
 
 
 def warm_up() -> None:
@@ -107,7 +108,10 @@ def run_processes(
             signal.signal(number, _stop)
         for line in startup_lines(host, port, keyring):
             say(line)
-        starts = [partial(_start_process, starter, task, listener) for listener in listeners]
+        starts = [
+            partial(_start_process, starter, replace(task, embeds=number == 0), listener)
+            for number, listener in enumerate(listeners)
+        ]
         _supervise(starts, refuse)
 
 
@@ -174,6 +178,7 @@ def _run_worker(task: WorkerTask, listener: socket.socket) -> None:
                 task.limits,
                 rate=task.rate,
                 listener=listener,
+                embeds=task.embeds,
             )
     except SystemExit:
         raise

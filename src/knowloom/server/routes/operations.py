@@ -20,9 +20,9 @@ async def healthz() -> JSONResponse:
 
 @router.get("/readyz")
 def readyz(request: Request) -> JSONResponse:
-    """Report that the stores can be read."""
-    get_engine(request).reader.resolve_spaces([])
-    return JSONResponse({"status": "ready"})
+    """Report that the stores can be read, and how many items have no vector yet."""
+    missing = get_engine(request).maintenance.stats().without_vector
+    return JSONResponse({"status": "ready", "without_vector": missing})
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
