@@ -6,16 +6,23 @@ from typing import Any
 
 import pytest
 
+from knowloom import tokens
 from knowloom.context.citations import (
-    draft_citation,
+    add_citation_costs,
+    citation_heading,
+    cite_fragments,
+    count_citation,
     is_cited,
     list_sources,
-    number_blocks,
     source_of,
+    sources_fragment,
     url_of,
 )
+from knowloom.context.renderings import Rendering
 from knowloom.formats.layout import FORMATS
-from knowloom.model import LINES, LINK, Chosen, Citation, Form, Hit, Item, Kind, Passage
+from knowloom.model import LINES, LINK, Chosen, Citation, Form, Fragment, Hit, Item, Kind, Passage
+
+MARKDOWN, COUNTER = FORMATS["markdown"], tokens.get_counter("gpt-4")
 
 TEXT = "one\ntwo\nthree\n\nfive\nsix\n"
 
@@ -125,45 +132,75 @@ def chosen(form: Form, number: int, source: str = "a.md") -> Chosen:
 
 class TestNumbers:
     def test_blocks_are_numbered_in_the_order_of_the_text(self) -> None:
-        markdown = FORMATS["markdown"]
         link = Hit(item(properties={"from": "a", "type": "x", "to": "b"}), 1.0, found_by=LINK)
-        relationship = Chosen(link, Form.WHOLE, 5, markdown.block(link, Form.WHOLE))
-        sections = [
-            [chosen(Form.WHOLE, 1), chosen(Form.POINTER, 2)],
-            [relationship, chosen(Form.SUMMARY, 3, "b.md")],
+        text = MARKDOWN.block(link, Form.WHOLE)
+        fragments = [
+            Fragment("entry", (chosen(Form.WHOLE, 1), chosen(Form.POINTER, 2)), 25),
+            Fragment(
+                "links", (Chosen(link, Form.WHOLE, 5, text), chosen(Form.SUMMARY, 3, "b.md")), 20
+            ),
         ]
-        numbered, citations = number_blocks(sections, markdown)
-        assert [[block.text for block in blocks] for blocks in numbered] == [
+        cited, citations = cite_fragments(fragments, MARKDOWN, COUNTER)
+        assert [[block.text for block in fragment.chosen] for fragment in cited] == [
             ["### T1 [1]\nx\n\n", "- T2 (id: i2)\n"],
             ["- a --[x]--> b\n", "### T3 [2]\nx\n\n"],
         ]
-        assert citations == [
+        assert citations == (
             Citation(1, "docs", "i1", "T1", "a.md"),
             Citation(2, "docs", "i3", "T3", "b.md"),
-        ]
-        assert list_sources(citations, markdown) == ["[1] a.md\n", "[2] b.md\n"]
+        )
+        assert list_sources(citations, MARKDOWN) == ["[1] a.md\n", "[2] b.md\n"]
+
+    def test_the_tokens_of_numbered_blocks_are_exact(self) -> None:
+        (fragment,), _ = cite_fragments(
+            [Fragment("entry", (chosen(Form.WHOLE, 1), chosen(Form.POINTER, 2)), 23)],
+            MARKDOWN,
+            COUNTER,
+        )
+        first, second = fragment.chosen
+        assert (first.tokens, second.tokens) == (COUNTER.count(first.text), 10)
+        assert fragment.tokens == first.tokens + 10 + 3
+        assert fragment.text == f"## Entry\n\n{first.text}{second.text}".rstrip("\n")
 
     @pytest.mark.parametrize("name", ["json", "yaml"])
     def test_there_is_no_list_where_blocks_have_a_source(self, name: str) -> None:
-        assert list_sources([Citation(1, "s", "a", "A", "a.md")], FORMATS[name]) == []
+        citations = [Citation(1, "s", "a", "A", "a.md")]
+        assert list_sources(citations, FORMATS[name]) == []
+        assert sources_fragment(citations, FORMATS[name], COUNTER) == ()
+        assert citation_heading(FORMATS[name]) == ""
 
-    def test_pointers_and_relationships_are_not_cited(self) -> None:
-        hit = Hit(item(), 1.0)
-        assert [form for form in Form if is_cited(hit, form)] == [
-            Form.WHOLE,
-            Form.EXCERPT,
-            Form.SUMMARY,
-        ]
+    def test_the_list_of_sources_is_a_fragment_without_items(self) -> None:
+        (fragment,) = sources_fragment([Citation(1, "s", "a", "A", "a.md")], MARKDOWN, COUNTER)
+        assert fragment == Fragment("sources", (), fragment.tokens, "## Sources\n\n[1] a.md")
+        assert fragment.tokens == COUNTER.count(fragment.text)
+        assert sources_fragment([], MARKDOWN, COUNTER) == ()
+
+    def test_names_and_relationships_are_not_cited(self) -> None:
+        forms = [Form.WHOLE, Form.EXCERPT, Form.SUMMARY]
+        assert [form for form in Form if is_cited(Hit(item(), 1.0), form)] == forms
         assert not is_cited(Hit(item(), 1.0, found_by=LINK), Form.WHOLE)
+        assert not is_cited(Hit(item(" \n", properties={LINES: [1, 1]}), 1.0), Form.WHOLE)
+        assert is_cited(Hit(item("", properties={"owner": "ann"}), 1.0), Form.WHOLE)
+        assert is_cited(Hit(item("", summary="Short."), 1.0), Form.WHOLE)
 
     @pytest.mark.parametrize("name", FORMATS)
-    def test_a_draft_is_at_least_as_long_as_any_number_makes_it(self, name: str) -> None:
-        layout, hit = FORMATS[name], Hit(item(source="a.md"), 1.0)
+    @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o", "unknown"])
+    def test_the_cost_of_a_citation_suffices_for_any_number(self, name: str, model: str) -> None:
+        layout, counter = FORMATS[name], tokens.get_counter(model)
+        hit = Hit(item(source="docs/a guide.md", properties={LINES: [120, 125]}), 1.0)
         block = layout.block(hit, Form.WHOLE)
-        draft = "".join(draft_citation(layout, block, "a.md"))
+        cost = count_citation(hit, layout, counter)
         for count in (1, 12, 999):
-            blocks = [Chosen(hit, Form.WHOLE, 10, block)] * count
-            (numbered,), citations = number_blocks([blocks], layout)
-            assert len(draft) >= len(
-                "".join([numbered[-1].text, *list_sources(citations[-1:], layout)])
-            )
+            shown = (Chosen(hit, Form.WHOLE, counter.count(block), block),) * count
+            (fragment,), citations = cite_fragments([Fragment("a", shown)], layout, counter)
+            last, line = fragment.chosen[-1], list_sources(citations[-1:], layout)
+            bare = counter.count(block + layout.separator)
+            assert bare + cost >= last.tokens + counter.count("".join(line))
+
+    def test_costs_are_added_to_cited_forms_alone(self) -> None:
+        hit = Hit(item(source="a.md"), 1.0)
+        forms = [Rendering(Form.WHOLE, "w", 50), Rendering(Form.POINTER, "p", 8)]
+        cost = count_citation(hit, MARKDOWN, COUNTER)
+        costly = add_citation_costs(forms, hit, MARKDOWN, COUNTER)
+        assert [rendering.tokens for rendering in costly] == [50 + cost, 8]
+        assert add_citation_costs((), hit, MARKDOWN, COUNTER) == ()

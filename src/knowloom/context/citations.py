@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from knowloom.formats.layout import Layout
+from knowloom.context.renderings import Rendering
+from knowloom.formats.layout import Layout, assemble
 from knowloom.formats.runs import format_headings
-from knowloom.model import LINES, LINK, Chosen, Citation, Form, Hit, Item, Kind, Passage
+from knowloom.model import LINES, LINK, Chosen, Citation, Form, Fragment, Hit, Item, Kind, Passage
+from knowloom.ports import TokenCounter
 from knowloom.text.normalisation import collapse_whitespace
 from knowloom.text.passages import heading_path
 
@@ -24,32 +26,74 @@ _PLACE_FIELDS = {"page": ("page", "page_number", "page_label"), "message": ("mes
 
 
 def is_cited(hit: Hit, form: Form) -> bool:
-    """Return True for blocks with text of an item; pointers and relationships have none."""
-    return form is not Form.POINTER and hit.found_by != LINK
+    """Return True for blocks that say something of an item: not for names and relationships."""
+    item = hit.item
+    if form is Form.POINTER or hit.found_by == LINK:
+        return False
+    return bool(item.text.strip() or item.summary.strip() or item.shown_properties)
 
 
-def draft_citation(layout: Layout, block: str, source: str) -> tuple[str, str]:
-    """Return a block and its line of the list of sources, as long as any number makes them."""
-    return _mark(layout, block, WIDEST_NUMBER, source), _line(layout, WIDEST_NUMBER, source)
+def add_citation_costs(
+    renderings: Sequence[Rendering], hit: Hit, layout: Layout, counter: TokenCounter
+) -> tuple[Rendering, ...]:
+    """Return the renderings with the tokens of a number and a source added to each cited one."""
+    if not any(is_cited(hit, rendering.form) for rendering in renderings):
+        return tuple(renderings)
+    cost = count_citation(hit, layout, counter)
+    return tuple(
+        replace(rendering, tokens=rendering.tokens + cost)
+        if is_cited(hit, rendering.form)
+        else rendering
+        for rendering in renderings
+    )
 
 
-def number_blocks(
-    sections: Sequence[Sequence[Chosen]], layout: Layout
-) -> tuple[list[list[Chosen]], list[Citation]]:
-    """Return the blocks with their numbers or sources, and the citations in their order."""
+def count_citation(hit: Hit, layout: Layout, counter: TokenCounter) -> int:
+    """Return the tokens that the number and the source of a block take, whatever the number."""
+    source = source_of(hit.item, [passage.passage for passage in hit.passages[:1]])
+    block = layout.block(hit, Form.POINTER)
+    marked = _mark(layout, block, WIDEST_NUMBER, source)
+    line = _line(layout, WIDEST_NUMBER, source)
+    return counter.count(marked) - counter.count(block) + counter.count(line)
+
+
+def cite_fragments(
+    fragments: Sequence[Fragment], layout: Layout, counter: TokenCounter
+) -> tuple[list[Fragment], tuple[Citation, ...]]:
+    """Return the fragments with numbers or sources in their blocks, and the citations."""
     citations: list[Citation] = []
-    numbered: list[list[Chosen]] = []
-    for blocks in sections:
-        marked: list[Chosen] = []
-        for block in blocks:
+    cited: list[Fragment] = []
+    for fragment in fragments:
+        separator = layout.separators.get(fragment.name, layout.separator)
+        blocks: list[Chosen] = []
+        for block in fragment.chosen:
             if is_cited(block.hit, block.form):
                 citation = _cite(block, len(citations) + 1)
                 citations.append(citation)
                 text = _mark(layout, block.text, citation.number, citation.source)
-                block = replace(block, text=text)
-            marked.append(block)
-        numbered.append(marked)
-    return numbered, citations
+                block = replace(block, text=text, tokens=counter.count(text + separator))
+            blocks.append(block)
+        added = sum(block.tokens for block in blocks) - sum(b.tokens for b in fragment.chosen)
+        text = assemble(layout, [(fragment.name, [block.text for block in blocks])])
+        tokens = fragment.tokens + added
+        cited.append(replace(fragment, chosen=tuple(blocks), tokens=tokens, text=text))
+    return cited, tuple(citations)
+
+
+def sources_fragment(
+    citations: Sequence[Citation], layout: Layout, counter: TokenCounter
+) -> tuple[Fragment, ...]:
+    """Return the list of sources as the last fragment; none where blocks have a `source`."""
+    lines = list_sources(citations, layout)
+    if not lines:
+        return ()
+    text = assemble(layout, [(SOURCES, lines)])
+    return (Fragment(SOURCES, (), counter.count(text), text),)
+
+
+def citation_heading(layout: Layout) -> str:
+    """Return the heading of the list of sources; "" where blocks have a `source`."""
+    return "" if layout.source_line is None else layout.opening(SOURCES)
 
 
 def list_sources(citations: Sequence[Citation], layout: Layout) -> list[str]:

@@ -85,7 +85,8 @@ def _add_remedies(
             larger = max(int(budget * factor), budget + MIN_BUDGET_STEP)
             sections = gather_for(larger)
             tolerance = tolerance_of(sections)
-            packed = pack(sections, larger, layout, counter, tolerance, context.query.text)
+            query = context.query
+            packed = pack(sections, larger, layout, counter, tolerance, query.text, query.citations)
             for fragment in packed.fragments:
                 for chosen in fragment.chosen:
                     remedies.setdefault(

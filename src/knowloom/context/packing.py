@@ -8,12 +8,18 @@ from functools import partial
 
 from knowloom.construction import fast_constructor
 from knowloom.context import knapsack
+from knowloom.context.citations import (
+    add_citation_costs,
+    citation_heading,
+    cite_fragments,
+)
 from knowloom.context.excerpts import Part, is_long, select_parts
 from knowloom.context.knapsack import Choice, Offer, OfferGroup, Option
 from knowloom.context.renderings import Rendering, finish, render_forms, render_long
 from knowloom.context.repetition import find_repetitions
+from knowloom.context.whole_text import assemble_text
 from knowloom.formats.layout import Layout, assemble
-from knowloom.model import Chosen, Form, Fragment, Hit, LeftOut
+from knowloom.model import Chosen, Citation, Form, Fragment, Hit, LeftOut
 from knowloom.ports import TokenCounter
 from knowloom.recipes import Recipe
 
@@ -27,7 +33,7 @@ TOLERANCE = 0.01
 MAX_ATTEMPTS = 12
 MAX_REFILLS = 2  # attempts with larger ones, where excerpts have fewer tokens than estimated
 MIN_REFILL = 40  # tokens
-MAX_ADDITIVE_CHARACTERS = 100_000  # counters may estimate the tokens of longer texts
+MAX_CHARACTERS_PER_TOKEN = 8  # texts above this many do not fit a budget
 SEE_ALSO = "see_also"  # the last section: pointers to the best candidates that are not shown
 MAX_POINTERS = 5
 
@@ -52,6 +58,7 @@ class PackingResult:
     fragments: tuple[Fragment, ...]
     left_out: tuple[LeftOut, ...]
     gap: float  # 0 if no better set fits
+    citations: tuple[Citation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,7 @@ class _Document:
     counter: TokenCounter
     repetitions: dict[int, int]  # numbers of hits that repeat another, and of that one
     has_needs: bool  # True if candidates need others
+    has_citations: bool
 
     @property
     def hits(self) -> list[Hit]:
@@ -95,17 +103,19 @@ def pack(
     counter: TokenCounter,
     tolerance: float = 0.0,
     query: str = "",
+    citations: bool = False,
 ) -> PackingResult:
     """Return the best set of candidates whose text has at most `max_tokens` tokens.
 
     Without a limit, all of them are included whole. Where candidates need others, a set within
     `tolerance` of the optimum is enough. Long items are narrowed to the parts that cover the query.
     """
-    document = _prepare(candidates, max_tokens, layout, counter, query)
+    document = _prepare(candidates, max_tokens, layout, counter, query, citations)
     if max_tokens is None:
         picks = tuple(0 if forms else -1 for s in document.sections for forms in s.renderings)
         return _build_result(document, Choice(picks, 0, 0), 0)
-    room = budget = max(0, max_tokens - counter.count(layout.start) - counter.count(layout.end))
+    frame = layout.start + layout.end + (citation_heading(layout) if citations else "")
+    room = budget = max(0, max_tokens - counter.count(frame))
     for _ in range(MAX_ATTEMPTS):
         choice = _choose(document, budget, tolerance)
         result = _build_result(document, choice, room)
@@ -123,6 +133,7 @@ def _prepare(
     layout: Layout,
     counter: TokenCounter,
     query: str,
+    citations: bool,
 ) -> _Document:
     """Render the candidates, without those that repeat another.
 
@@ -132,10 +143,12 @@ def _prepare(
     has_needs = any(section.needs for section in candidates)
     repetitions: dict[int, int] = {}
     parts: dict[int, list[Part]] = {}
+    whole = 0
     if max_tokens is not None:
         sharpness = [section.recipe.sharpness for section in candidates for _ in section.hits]
         parts = select_parts(hits, sharpness, query, max_tokens)
         repetitions = {} if has_needs else find_repetitions(hits)
+        whole = _max_whole(hits, max_tokens)
     sections, numbers = [], iter(range(len(hits)))
     for section in candidates:
         recipe = section.recipe
@@ -148,10 +161,23 @@ def _prepare(
             elif max_tokens is None or not is_long(hit):
                 renderings.append(render_forms(hit, recipe, layout, counter))
             else:
-                renderings.append(render_long(hit, parts_by_hit[-1], recipe, layout, counter))
+                forms = render_long(hit, parts_by_hit[-1], recipe, layout, counter, whole)
+                renderings.append(forms)
+        if citations:
+            renderings = [
+                add_citation_costs(forms, hit, layout, counter)
+                for forms, hit in zip(renderings, section.hits, strict=True)
+            ]
         overhead = _count_overhead(recipe.name, layout, counter)
         sections.append(_Section(section, renderings, parts_by_hit, overhead))
-    return _Document(sections, layout, counter, repetitions, has_needs)
+    return _Document(sections, layout, counter, repetitions, has_needs, citations)
+
+
+def _max_whole(hits: Sequence[Hit], max_tokens: int) -> int:
+    """Return up to which length items are offered whole: any, if all of them could fit."""
+    lengths = [len(hit.item.text) for hit in hits]
+    fits = sum(lengths) <= MAX_CHARACTERS_PER_TOKEN * max_tokens
+    return max(lengths, default=0) if fits else max_tokens
 
 
 def relationship_needs(
@@ -282,12 +308,11 @@ def _add_pointers(document: _Document, result: PackingResult, max_tokens: int) -
     while chosen:
         fragment = _build_fragment(SEE_ALSO, chosen, layout, counter)
         fragments = (*result.fragments, fragment)
-        text = _assemble(fragments, layout)
-        tokens = _count_tokens(text, fragments, layout, counter)
+        text, tokens = assemble_text(fragments, result.citations, layout, counter)
         if tokens <= max_tokens:
             shown = {block.hit.item.key for block in chosen}
             left_out = tuple(e for e in result.left_out if e.hit.item.key not in shown)
-            return PackingResult(text, tokens, fragments, left_out, result.gap)
+            return replace(result, text=text, tokens=tokens, fragments=fragments, left_out=left_out)
         chosen.pop()
     return result
 
@@ -311,9 +336,12 @@ def _build_result(document: _Document, choice: Choice, room: int) -> PackingResu
                 tokens = renderings[0].tokens if renderings else 0
                 left_out.append(_new_left_out(hit, recipe.name, reason, tokens, ""))
         fragments.append(_build_fragment(recipe.name, chosen, layout, counter, section.overhead))
-    text = _assemble(fragments, layout)
-    tokens = _count_tokens(text, fragments, layout, counter)
-    return PackingResult(text, tokens, tuple(fragments), tuple(left_out), choice.gap)
+    citations: tuple[Citation, ...] = ()
+    if document.has_citations:
+        fragments, citations = cite_fragments(fragments, layout, counter)
+    text, tokens = assemble_text(fragments, citations, layout, counter)
+    gap = choice.gap
+    return PackingResult(text, tokens, tuple(fragments), tuple(left_out), gap, citations)
 
 
 def _build_fragment(
@@ -324,44 +352,6 @@ def _build_fragment(
     text = assemble(layout, [(name, [block.text for block in chosen])])
     tokens = sum(block.tokens for block in chosen) + (overhead if chosen else 0)
     return Fragment(name, tuple(chosen), tokens, text)
-
-
-def _assemble(fragments: Sequence[Fragment], layout: Layout) -> str:
-    blocks = [(part.name, [block.text for block in part.chosen]) for part in fragments]
-    return assemble(layout, blocks)
-
-
-def _count_tokens(
-    text: str, fragments: Sequence[Fragment], layout: Layout, counter: TokenCounter
-) -> int:
-    """Return the tokens of the whole text.
-
-    Where every block can be counted alone, the counts are added up: only the last block is counted
-    again, as it ends where the text ends.
-    """
-    shown = [fragment for fragment in fragments if fragment.chosen]
-    pieces = [
-        piece
-        for fragment in shown
-        for piece in (layout.opening(fragment.name), *(block.text for block in fragment.chosen))
-    ]
-    is_additive = (
-        pieces
-        and layout.is_concatenation
-        and counter.additive
-        and len(text) <= MAX_ADDITIVE_CHARACTERS
-        and all(map(_is_countable_alone, pieces))
-    )
-    if not is_additive:
-        return counter.count(text)
-    last = shown[-1].chosen[-1]
-    ending = last.tokens if layout.final_newline else counter.count(last.text.rstrip("\n"))
-    return sum(fragment.tokens for fragment in shown) - last.tokens + ending
-
-
-def _is_countable_alone(text: str) -> bool:
-    """Return True if no token can span the line break before or after the text."""
-    return text[-1:] == "\n" and text[0] != "/" and not text[0].isspace()
 
 
 def _explain_omission(

@@ -9,11 +9,12 @@ from dataclasses import replace
 from itertools import islice
 
 from knowloom.caching import cached
+from knowloom.context.citations import sources_fragment
 from knowloom.context.packing import SectionCandidates, pack, relationship_needs, tolerance_of
 from knowloom.context.paths import annotate_paths
 from knowloom.errors import Conflict, Unavailable
 from knowloom.formats.layout import get_layout
-from knowloom.model import Context, Hit, Key, Problem, Query, Stats
+from knowloom.model import RESERVED_PREFIX, Context, Hit, Key, Problem, Query, Stats
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, Weights
 from knowloom.retrieval.hybrid import effective_length
@@ -42,7 +43,15 @@ def build_context(
     new_problems += _check_entity(query, stores)
     layout, tolerance = get_layout(query.format), tolerance_of(sections)
     with span("fit"):
-        packed = pack(sections, query.max_tokens, layout, counter, tolerance, query.text)
+        packed = pack(
+            sections,
+            query.max_tokens,
+            layout,
+            counter,
+            tolerance,
+            query.text,
+            query.citations,
+        )
     stats = Stats(
         searched=sum(result.searched for result in results),
         expanded=sum(result.expanded for result in results),
@@ -55,6 +64,7 @@ def build_context(
     fragments = tuple(
         replace(fragment, problem=reasons.get(fragment.name, "")) for fragment in packed.fragments
     )
+    fragments += sources_fragment(packed.citations, layout, counter)
     return Context(
         text=packed.text,
         tokens=packed.tokens,
@@ -64,6 +74,7 @@ def build_context(
         degraded=(*problems, *new_problems),
         digest=compute_digest(query, recipes, vector, stores, counter, new_problems),
         stats=stats,
+        citations=packed.citations,
     )
 
 
@@ -126,8 +137,9 @@ def _limit_properties(hit: Hit, recipe: Recipe) -> Hit:
     properties = hit.item.properties
     if len(properties) <= recipe.max_properties:
         return hit
-    limited = dict(islice(properties.items(), recipe.max_properties))
-    return replace(hit, item=replace(hit.item, properties=limited))
+    shown = dict(islice(hit.item.shown_properties.items(), recipe.max_properties))
+    reserved = {name: properties[name] for name in properties if name.startswith(RESERVED_PREFIX)}
+    return replace(hit, item=replace(hit.item, properties=shown | reserved))
 
 
 def _drop_surplus(sections: list[SectionCandidates]) -> list[SectionCandidates]:
@@ -206,6 +218,7 @@ def compute_digest(
         _recipes_repr(tuple(recipes)),
         repr(counter.name),
         *(("'paths'",) if query.paths else ()),
+        *(("'citations'",) if query.citations else ()),
     )
     return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()
 
