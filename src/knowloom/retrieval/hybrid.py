@@ -10,7 +10,7 @@ from knowloom.model import Filter, Hit, Item, Key
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, search_depth
 from knowloom.retrieval.nodes import NodeKey, score_passages, scored_passages, tie_break
-from knowloom.text.passages import PART_SIZE
+from knowloom.text.passages import PART_SIZE, PASSAGE_SIZE
 
 # Candidates from each index: more change no ranking on the tuning sets, 50 lose a little.
 MIN_DEPTH = 100
@@ -88,6 +88,23 @@ def _search_once(
         hits = _with_passages(hits, passages, stores)
     pool = _build_pool(scores, ordered, passages)
     return SearchHits(hits, considered, pool), is_filled or len(best) < limit
+
+
+def add_passages(
+    hits: Sequence[Hit],
+    text: str,
+    vector: Vector | None,
+    only: Filter,
+    recipe: Recipe,
+    *,
+    stores: Stores,
+) -> tuple[Hit, ...]:
+    """Score the passages of long hits that no search returned, such as neighbours."""
+    keys = [hit.item.key for hit in hits if not hit.passages and len(hit.item.text) > PASSAGE_SIZE]
+    if not keys or not text.strip():
+        return tuple(hits)
+    weights = fusion_weights(recipe, vector is not None)
+    return _with_passages(hits, score_passages(text, vector, only, keys, weights, stores), stores)
 
 
 def _with_passages(

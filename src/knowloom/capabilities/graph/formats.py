@@ -15,6 +15,7 @@ from knowloom.axioms.parsing import describe_rules
 from knowloom.caching import cached
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.construction import fast_constructor
+from knowloom.context.packing import SEE_ALSO
 from knowloom.formats.fields import (
     encode_json,
     format_relationship,
@@ -41,6 +42,7 @@ HEADINGS = {
     AXIOMS: "Domain Rules",
     CLAIMS: "Claims",
     VIOLATIONS: "Violations",
+    SEE_ALSO: "See Also",
 }
 POINTER_FIELDS = ("type", "name", "id")
 # A property of an entity, or of a rule for its type, that describes the other ones; never shown.

@@ -24,9 +24,10 @@ from knowloom.construction import fast_constructor
 from knowloom.context import pipeline
 from knowloom.errors import Conflict, Unavailable
 from knowloom.model import Hit, Item, Kind, LeftOut, Problem, Stats
+from knowloom.retrieval.hybrid import add_passages
 from knowloom.retrieval.sources import RetrievalRequest, recipe_filter
 
-RENDERER = 1  # raised whenever the same candidates would be written differently
+RENDERER = 2  # raised whenever the same candidates would be written differently
 _left_out = fast_constructor(LeftOut)
 
 
@@ -111,7 +112,7 @@ def _answer(
     entities = [*seeds, *neighbours]
     if graph_query.query is not None:
         entities.sort(key=lambda entity: entity.order)
-    entities = entities[: options.max_entities]
+    entities, more_problems = _add_passages(graph_query, entities[: options.max_entities])
     chosen_keys = {entity.hit.item.key for entity in entities}
     reason = f"{BEYOND} the best {options.max_entities} entities"
     beyond = [
@@ -124,10 +125,28 @@ def _answer(
         graph_query.query,
         options,
         [*left_out, *beyond],
-        (*request.problems, *problems),
+        (*request.problems, *problems, *more_problems),
         replace(stats, expanded=near.reached, max_depth=near.depth),
     )
     return replace(answer, digest=compute_digest(graph_query, answer.degraded))
+
+
+def _add_passages(
+    graph_query: GraphQuery, entities: list[EntityHit]
+) -> tuple[list[EntityHit], tuple[Problem, ...]]:
+    """Score the passages of long entities that were reached by edges or by id.
+
+    If the index is unavailable, their first passages count, and the problem is returned.
+    """
+    request, recipe = graph_query.retrieval, entity_recipe(graph_query.options)
+    hits = [entity.hit for entity in entities]
+    text, only = graph_query.text.query, recipe_filter(request.query, recipe)
+    try:
+        scored = add_passages(hits, text, request.vector, only, recipe, stores=request.stores)
+    except (Unavailable, Conflict) as error:
+        return entities, (Problem("passages", str(error), error.code),)
+    pairs = zip(entities, scored, strict=True)
+    return [replace(e, hit=hit) if hit is not e.hit else e for e, hit in pairs], ()
 
 
 def _expand(

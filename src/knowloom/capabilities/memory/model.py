@@ -101,6 +101,7 @@ class RelatedMemory:
     memory: Remembered
     relationship: Edge
     depth: int
+    hit: Hit | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

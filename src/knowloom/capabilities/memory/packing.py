@@ -54,7 +54,7 @@ def merge_candidates(
         for related in result.relationships:
             proximity = related.relationship.weight / (related.depth + 1)
             rank = round((result.rank or 0.0) * proximity, 6)
-            neighbour = SearchResult(related.memory, round(proximity, 6), rank)
+            neighbour = SearchResult(related.memory, round(proximity, 6), rank, hit=related.hit)
             ranked.append(MemoryCandidate(neighbour, value * proximity))
     ranked.sort(key=lambda candidate: -candidate.value)  # stable: ties keep the ranker's order
     unique: dict[Key, MemoryCandidate] = {}

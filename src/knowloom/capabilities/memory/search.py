@@ -10,7 +10,7 @@ from knowloom.capabilities.memory.options import MemorySearchOptions
 from knowloom.capabilities.memory.ranking import Ranker, rank_results
 from knowloom.model import Hit, Item, Key
 from knowloom.recipes import Recipe
-from knowloom.retrieval.hybrid import search
+from knowloom.retrieval.hybrid import add_passages, search
 from knowloom.retrieval.neighbours import expand
 from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.tracing import span
@@ -68,11 +68,12 @@ def _add_related(
         seeds, visible, recipe, items=stores.items, graph=stores.graph, automatic=False
     )
     related: dict[Key, list[RelatedMemory]] = {}
-    for hit in expansion.hits:
+    hits = add_passages(expansion.hits, query.text, request.vector, visible, recipe, stores=stores)
+    for hit in hits:
         if hit.edge is not None:
             memory = Remembered.from_item(hit.item, query.as_of)
             related.setdefault(hit.path[0], []).append(
-                RelatedMemory(memory, hit.edge, hit.distance)
+                RelatedMemory(memory, hit.edge, hit.distance, hit)
             )
     return [
         replace(
@@ -88,14 +89,13 @@ def find_pinned(request: RetrievalRequest, options: MemorySearchOptions) -> list
     query = request.query
     visible = options.relationship_filter(query.spaces[0], query.now)
     items = request.stores.items.find(replace(visible, tags=(PINNED,)), MAX_PINNED)
+    pinned = [
+        Hit(item, 0.0, {}, ("key",), (item.key,)) for item in sorted(items, key=_newest_first)
+    ]
+    vector, recipe = request.vector, Recipe("pinned", mode=options.mode)
+    hits = add_passages(pinned, query.text, vector, visible, recipe, stores=request.stores)
     return [
-        SearchResult(
-            Remembered.from_item(item, query.as_of),
-            0.0,
-            1.0,
-            hit=Hit(item, 0.0, {}, ("key",), (item.key,)),
-        )
-        for item in sorted(items, key=_newest_first)
+        SearchResult(Remembered.from_item(hit.item, query.as_of), 0.0, 1.0, hit=hit) for hit in hits
     ]
 
 

@@ -99,16 +99,24 @@ def parse_formats(formats: Mapping[str, Format]) -> dict[str, Format]:
     return parsed
 
 
+def entry_lines(entry: Entry) -> tuple[str, ...]:
+    """Return the lines of an entry: whole, its excerpts, and its summary."""
+    excerpts = (excerpt.line for excerpt in entry.excerpts)
+    return tuple(line for line in (entry.line, *excerpts, entry.short) if line)
+
+
 def format_section(
     name: str, entries: tuple[Entry, ...], formats: Mapping[str, Format], cap: int | None
 ) -> Section:
     """Return a section ready for packing. A `.format` template that fails raises Invalid."""
     template = formats.get(name, formats.get(WILDCARD))
     if template is None:
-        blocks = tuple((e.line, e.short) if e.short else (e.line,) for e in entries)
-        return Section(name, entries, blocks, cap=cap)
+        return Section(name, entries, tuple(map(entry_lines, entries)), cap=cap)
     if isinstance(template, Template) and template.engine == "format":
-        lines = tuple((template.render(name, entry.values()),) for entry in entries)
+        lines = tuple(
+            tuple(template.render(name, form.values()) for form in (entry, *entry.excerpts))
+            for entry in entries
+        )
         return Section(name, entries, lines, cap=cap)
     is_template = isinstance(template, Template)
     render = _template_renderer(name, template) if is_template else _checked_call(name, template)

@@ -46,7 +46,8 @@ class Retrieval:
 class Entry:
     """One line of a section: a profile property, a piece, or a relation.
 
-    `line` is the default rendering, `short` a shorter one, if there is any.
+    `line` is the default rendering, `short` that of the summary, if there is any. `excerpts` are
+    the entry with a part of a long text, longest first.
     """
 
     kind: str  # "metadata", "piece", "relation"
@@ -62,6 +63,8 @@ class Entry:
     summary: str = ""
     tags: tuple[str, ...] = ()
     properties: Mapping[str, Any] = field(default_factory=dict)
+    excerpts: tuple[Entry, ...] = ()
+    worth: float = 0.0  # of an excerpt, on the scale of a whole entry with the score 1
 
     def values(self) -> dict[str, Any]:
         """Return the variables of a template, also under the names of three-layer files."""

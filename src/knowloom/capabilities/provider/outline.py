@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from knowloom.capabilities.provider.formats import format_piece_details
+from knowloom.capabilities.provider.formats import entry_lines, format_piece_details
 from knowloom.capabilities.provider.model import Entry, Retrieval
 from knowloom.capabilities.provider.packing import Blocks, Section
-from knowloom.capabilities.provider.sections import piece_entry, profile_entries, relation_entry
+from knowloom.capabilities.provider.sections import piece_entries, profile_entries, relation_entry
 from knowloom.errors import Invalid
 from knowloom.model import Hit
 from knowloom.validation import validate_bool
@@ -31,9 +31,11 @@ class Outline:
             validate_bool(name, getattr(self, name))
 
 
-def outline_sections(retrieval: Retrieval, outline: Outline) -> list[Section]:
+def outline_sections(
+    retrieval: Retrieval, outline: Outline, max_tokens: int | None = None
+) -> list[Section]:
     """Return the sections of the text that have entries, in a fixed order."""
-    pieces = tuple(piece_entry(hit) for hit in retrieval.pieces)
+    pieces = tuple(piece_entries(retrieval, max_tokens))
     blocks = tuple(
         _piece_blocks(entry, hit, outline)
         for entry, hit in zip(pieces, retrieval.pieces, strict=True)
@@ -61,4 +63,4 @@ def _line_section(name: str, entries: list[Entry]) -> Section:
 def _piece_blocks(entry: Entry, hit: Hit, outline: Outline) -> Blocks:
     score = hit.score if outline.include_scores else None
     details = format_piece_details(hit.item.tags if outline.include_tags else (), score)
-    return tuple(f"{line}{details}" for line in (entry.line, entry.short) if line)
+    return tuple(f"{line}{details}" for line in entry_lines(entry))

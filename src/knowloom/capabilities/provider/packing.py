@@ -30,8 +30,8 @@ Blocks = tuple[str, ...]  # the texts of an entry, longest first
 class Section:
     """A section before packing.
 
-    `blocks` are the texts of each entry if they are simply joined; otherwise `render` produces the
-    text of the section.
+    `blocks` are the texts of each entry if they are simply joined: whole, its excerpts, and its
+    summary; otherwise `render` produces the text of the section from entries and excerpts.
     """
 
     name: str
@@ -48,7 +48,9 @@ class Section:
             return ""
         if self.render is not None:
             pairs = zip(self.entries, picks, strict=True)
-            return self.render([entry for entry, pick in pairs if pick >= 0])
+            return self.render(
+                [(entry, *entry.excerpts)[pick] for entry, pick in pairs if pick >= 0]
+            )
         return self.opening + self.separator.join(
             blocks[pick] for blocks, pick in zip(self.blocks, picks, strict=True) if pick >= 0
         )
@@ -141,7 +143,12 @@ def _estimate_costs(section: Section, text: str, counter: TokenCounter) -> list[
             for blocks in section.blocks
         ]
     tokens, length = counter.count(text), sum(len(entry.line) for entry in section.entries)
-    return [(max(1, tokens * len(entry.line) // max(1, length)),) for entry in section.entries]
+    return [
+        tuple(
+            max(1, tokens * len(form.line) // max(1, length)) for form in (entry, *entry.excerpts)
+        )
+        for entry in section.entries
+    ]
 
 
 def _choose_forms(draft: Draft, costs: Sequence[Sequence[tuple[int, ...]]]) -> list[list[int]]:
@@ -166,10 +173,18 @@ def _choose_forms(draft: Draft, costs: Sequence[Sequence[tuple[int, ...]]]) -> l
 
 
 def entry_value(entry: Entry, form: int) -> int:
-    """Return the value of an entry as the engine values items: relevance times form."""
-    shown = (Form.WHOLE, Form.SUMMARY)[form]
-    value = float(SCALE * entry.score**SHARPNESS * FORM_WEIGHTS[shown])
-    return max(MIN_FORM_VALUE[shown], round(value))
+    """Return the value of an entry as the engine values items: relevance times form.
+
+    The forms are the whole entry, its excerpts, and its summary.
+    """
+    value = float(entry.score**SHARPNESS)
+    if 0 < form <= len(entry.excerpts):
+        shown, value = Form.EXCERPT, entry.excerpts[form - 1].worth
+    elif form:
+        shown, value = Form.SUMMARY, value * FORM_WEIGHTS[Form.SUMMARY]
+    else:
+        shown, value = Form.WHOLE, max([value, *(excerpt.worth for excerpt in entry.excerpts)])
+    return max(MIN_FORM_VALUE[shown], round(SCALE * value))
 
 
 def _drop_until_it_fits(draft: Draft) -> None:
@@ -203,9 +218,16 @@ def _refill(draft: Draft) -> None:
     absent.sort(key=lambda at: (-entry_value(draft.sections[at[0]].entries[at[1]], 0), at))
     for number, entry in absent[:MAX_REFILLS]:
         if draft.sections[number].entries:
-            draft.pick(number, entry, 0)
-            if not draft.fits:
-                draft.pick(number, entry, ABSENT)
+            _pick_longest(draft, number, entry)
+
+
+def _pick_longest(draft: Draft, number: int, entry: int) -> None:
+    """Show an absent entry whole, or by the longest excerpt that fits, if any does."""
+    for form in range(1 + len(draft.sections[number].entries[entry].excerpts)):
+        draft.pick(number, entry, form)
+        if draft.fits or not draft.sections[number].entries:
+            return
+    draft.pick(number, entry, ABSENT)
 
 
 def _left_out(draft: Draft) -> list[Unshown]:

@@ -99,7 +99,7 @@ class Provider:
         """Return text by section with its tokens, the entries left out, and problems."""
         budget = self._resolve_budget(max_tokens)
         retrieval = self._retrieve(query, options)
-        sections, problems = self._format_sections(retrieval)
+        sections, problems = self._format_sections(retrieval, budget)
         packed = pack_sections(sections, budget, self._counter)
         return Provision(
             packed.texts,
@@ -125,7 +125,7 @@ class Provider:
         retrieval = self._retrieve(query, arguments)
         _log_problems(retrieval.degraded)
         delimiter = outline.section_delimiter
-        sections = outline_sections(retrieval, outline)
+        sections = outline_sections(retrieval, outline, budget)
         return delimiter.join(
             pack_sections(sections, budget, self._counter, delimiter).texts.values()
         )
@@ -141,10 +141,12 @@ class Provider:
             else engine_options.validate_budget(max_tokens)
         )
 
-    def _format_sections(self, retrieval: Retrieval) -> tuple[list[Section], list[Problem]]:
+    def _format_sections(
+        self, retrieval: Retrieval, budget: int | None
+    ) -> tuple[list[Section], list[Problem]]:
         """Return the sections that can be rendered, and a problem for each other one."""
         sections, problems = [], []
-        for name, entries in route_entries(retrieval, self._metadata_section).items():
+        for name, entries in route_entries(retrieval, self._metadata_section, budget).items():
             cap = self._caps.get(name)
             try:
                 sections.append(section_formats.format_section(name, entries, self._formats, cap))

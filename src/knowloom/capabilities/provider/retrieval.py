@@ -13,6 +13,7 @@ from knowloom.errors import Conflict, Unavailable
 from knowloom.model import Edge, EdgeKey, Filter, Hit, Item, Key, Kind, Problem
 from knowloom.ports import Stores
 from knowloom.recipes import Recipe
+from knowloom.retrieval.hybrid import add_passages
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
 from knowloom.retrieval.sources import GLOBAL_PROFILE
 from knowloom.retrieval_settings import MAX_LIMIT
@@ -142,7 +143,10 @@ def _query_graph(_: Engine, request: ProviderRequest, stores: Stores) -> LayerRe
         options.edge_types,
         stores,
     )
-    relations, pieces = resolve_pieces(relations, request.filter(*PIECE_KINDS), stores)
+    visible = request.filter(*PIECE_KINDS)
+    relations, pieces = resolve_pieces(relations, visible, stores)
+    recipe = Recipe("pieces", mode="bm25")
+    pieces = add_passages(pieces, request.query, None, visible, recipe, stores=stores)
     return LayerResult(pieces=pieces, relations=relations)
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from knowloom.capabilities.provider import formats
 from knowloom.capabilities.provider.model import Entry, Relation, Retrieval
+from knowloom.capabilities.provider.packing import SHARPNESS
+from knowloom.context.excerpts import Part, grow_excerpts, merge_ranges, select_parts
+from knowloom.formats.runs import excerpt_runs, join_runs
 from knowloom.model import Hit, Item
 
 SECTIONS = ("user_profile", "instructions", "context", "skills")  # first; others follow by name
@@ -21,15 +25,17 @@ SECTION_BY_TYPE = {  # for a piece without a section
 }
 
 
-def route_entries(retrieval: Retrieval, metadata_section: str) -> dict[str, tuple[Entry, ...]]:
+def route_entries(
+    retrieval: Retrieval, metadata_section: str, max_tokens: int | None = None
+) -> dict[str, tuple[Entry, ...]]:
     """Return entries by section: profiles, then pieces best first, then relations.
 
-    Sections without entries are absent.
+    Sections without entries are absent. With a budget, long pieces have excerpts.
     """
     entries = [
         *profile_entries(retrieval.metadata, metadata_section, ()),
         *profile_entries(retrieval.global_metadata, metadata_section, retrieval.metadata),
-        *(piece_entry(hit) for hit in retrieval.pieces),
+        *piece_entries(retrieval, max_tokens),
         *(
             relation_entry(relation, retrieval.entity_id)
             for relation in retrieval.graph_context
@@ -88,6 +94,27 @@ def _text_entry(profile: Item, section: str) -> Entry:
         title=profile.title,
         text=profile.text,
     )
+
+
+def piece_entries(retrieval: Retrieval, max_tokens: int | None) -> list[Entry]:
+    """Return the pieces as entries; with a budget, long ones have excerpts for the query."""
+    hits = retrieval.pieces
+    entries = [piece_entry(hit) for hit in hits]
+    if max_tokens is None:
+        return entries
+    sharpness = [SHARPNESS] * len(hits)
+    for number, parts in select_parts(hits, sharpness, retrieval.query, max_tokens).items():
+        entry, hit = entries[number], hits[number]
+        excerpts = [_excerpt_entry(entry, hit, excerpt) for excerpt in grow_excerpts(parts)]
+        entries[number] = replace(entry, excerpts=tuple(excerpts))
+    return entries
+
+
+def _excerpt_entry(entry: Entry, hit: Hit, parts: Sequence[Part]) -> Entry:
+    ranges = merge_ranges(hit.item.text, [part.range for part in parts])
+    text = join_runs(excerpt_runs(hit, ranges))
+    worth = sum(part.value for part in parts)
+    return replace(entry, text=text, line=formats.format_piece(hit.item, text), worth=worth)
 
 
 def piece_entry(hit: Hit) -> Entry:
