@@ -32,6 +32,7 @@ from knowloom.testing.knowledge import (
     some_items,
 )
 from knowloom.text.passages import PASSAGE_SIZE, STRETCH, split_passages
+from knowloom.text.words import count_passage_terms
 
 LONG, SHORT = ("acme", "long"), ("acme", "short")
 
@@ -293,13 +294,11 @@ def babbling_items(seed: int) -> list[Item]:
 
 
 def passage_scores(items: Sequence[Item], query: str) -> dict[Key, list[float]]:
-    """Compute the score of each passage by the formula; sections are passages."""
+    """Compute the score of each passage by the formula, from the terms of `text.words`."""
     documents: dict[Key, str] = {}
     for value in items:
-        sections = value.text.strip().removeprefix("# ").split("\n\n# ")
-        for number, text in enumerate(sections):
-            heading = text.split("\n", 1)[0] if len(sections) > 1 else ""
-            documents[value.id, f"{number}"] = f"{value.title} {value.title} {heading} {text}"
+        for number, counts in enumerate(count_passage_terms(value, PASSAGE_SIZE)):
+            documents[value.id, f"{number}"] = " ".join(counts.elements())
     scores = bm25(query, documents)
     return {
         value.key: [scores.get(key, 0.0) for key in documents if key[0] == value.id]
