@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
+from knowloom.formats.runs import excerpt_runs, join_runs
 from knowloom.model import Chosen, Citation, Context, Form, Item, Key, Kind
 from knowloom.options import ContextArguments
 from knowloom.recipes import Recipe
@@ -17,7 +18,12 @@ from knowloom.server.dependencies import cpu_turn, get_engine, get_key, get_tier
 from knowloom.server.schemas.context import ContextRequest, ContextResponse
 from knowloom.tiers import Tier, TrustedRecipes
 from knowloom.wire import JsonObject
-from knowloom.wire.contexts import citation_to_json, problem_to_json, timings_to_json
+from knowloom.wire.contexts import (
+    citation_to_json,
+    passage_to_json,
+    problem_to_json,
+    timings_to_json,
+)
 
 router = APIRouter(prefix="/api", tags=["context"])
 
@@ -258,11 +264,15 @@ def _node_to_json(chosen: Chosen) -> JsonObject:
     content: dict[str, Any] = {}
     if chosen.form is Form.WHOLE:
         content = ({"text": item.text} if item.text else {}) | item.shown_properties
-    return {
+    elif chosen.form is Form.EXCERPT:
+        content = {"text": join_runs(excerpt_runs(chosen.hit, chosen.passages))}
+    has_summary = chosen.form in (Form.WHOLE, Form.SUMMARY)
+    ranges = [passage_to_json(passage) for passage in chosen.passages]
+    return ({"passages": ranges} if ranges else {}) | {
         "id": public_id(item),
         "node_type": item.type,
         "title": item.title,
-        "summary": (item.summary or None) if chosen.form is not Form.POINTER else None,
+        "summary": (item.summary or None) if has_summary else None,
         "content": content,
         "tags": list(item.tags),
         "score": chosen.hit.score,

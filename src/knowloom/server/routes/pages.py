@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from knowloom.server.dependencies import get_engine, get_key
 from knowloom.server.routes.knowledge import ItemId
-from knowloom.server.schemas.fields import Model
+from knowloom.server.schemas.fields import Model, Names
 from knowloom.server.schemas.knowledge import (
     PageNumber,
     PageResponse,
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/api", tags=["knowledge"])
 def read_page(
     request: Request,
     id: ItemId,
-    space: Annotated[list[str] | None, Query(max_length=200)] = None,
+    space: Annotated[Names | None, Query()] = None,
     page: PageNumber = 1,
     max_tokens: PageTokens = 2000,
     passage: PassageNumber | None = None,

@@ -91,8 +91,18 @@ class ContextRequest(RequestModel):
     now: Now = None
 
 
+class ShownPassage(BaseModel):
+    """A range of the text of an item, and the headings above it."""
+
+    number: int
+    start: int
+    end: int
+    headings: list[str]
+    inner: Annotated[int, Field(description="The last headings that are part of the text")] = 0
+
+
 class ResponseNode(BaseModel):
-    """An item of the response. `form` is whole, summary or pointer (only its name)."""
+    """An item of the response. `form` is whole, excerpt, summary or pointer (only its name)."""
 
     id: Id
     node_type: str
@@ -103,6 +113,9 @@ class ResponseNode(BaseModel):
     score: float
     form: str
     tokens: int
+    passages: Annotated[
+        list[ShownPassage], Field(description="The ranges that an excerpt shows, in order")
+    ] = []
 
 
 class EntryPoint(ResponseNode):
