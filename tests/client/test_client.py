@@ -382,7 +382,8 @@ class TestContexts:
 
     def test_a_degraded_context_reports_the_problem(self, how: str, url: str) -> None:
         with open_kb(how, url) as kb:
-            kb.add([node("a"), node("b")], vectors=[[1.0, 0.0], [0.0, 1.0]])
+            items = [node("a"), node("b", "some text about berths")]
+            kb.add(items, vectors=[[1.0, 0.0], [0.0, 1.0]])
             context = kb.context("some text", spaces=["s"])
         reason = "words only: the stored vectors are of 'given:2', and no embedder was opened"
         assert context.degraded == (Problem("vectors", reason, "embedder_required"),)
