@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,13 @@ from knowloom.linking.name_edges import build_name_edges
 from knowloom.linking.name_keys import KeyedText
 from knowloom.linking.name_weights import MAX_HEADING_HOLDERS
 from knowloom.model import Item
-from knowloom.text import passage_links
 from knowloom.text.item_names import (
     MAX_HEADING_PASSAGES,
     RECURRING_HEADINGS,
     collect_headings,
     collect_names,
 )
-from knowloom.text.mentions import MAX_READ, find_names
-from knowloom.text.passage_links import inner_links
+from knowloom.text.mentions import MAX_READ
 from knowloom.text.passages import locate_headings, split_passages
 
 FILLER = "the rest of this part is about nothing that has a name. " * 12
@@ -302,6 +299,29 @@ def test_edges_follow_the_length_of_a_target(kb):
     assert {passages for _, passages in rows(kb).values()} == {None}
 
 
+def test_edges_follow_a_shared_name_and_a_fragment_that_move(kb):
+    kb.add(item("a", "", page("x", "Rovers Hall, [y](b.md#late-refunds)")))
+    for sections, shared, linked in (
+        (("Late refunds: at Rovers Hall", "y"), 0, 0),
+        (("x", "Late refunds: at Rovers Hall"), 1, 1),
+        (("Late refunds: x", "at Rovers Hall"), 1, 0),
+    ):
+        kb.add(item("b", "", page(*sections), source="b.md"))
+        assert rows(kb) == {
+            ("a", "b", "shares"): ("rovers hall", [[1, shared]]),
+            ("a", "b", "refers_to"): ("b#late-refunds", [[1, linked]]),
+        }
+
+
+def test_names_at_both_ends_of_a_passage_belong_to_it(kb):
+    text = f"x {FILLER}\n\nNew York {FILLER} on Rovers Hall\n\nPayments Desk {FILLER} x"
+    assert len(split_passages(text)) == 3
+    titles = {"ny": "New York", "rh": "Rovers Hall", "pd": "Payments Desk"}
+    kb.add([item("a", "", text), *(item(id, title) for id, title in titles.items())])
+    passages = {target: passages for (_, target, _), (_, passages) in rows(kb).items()}
+    assert passages == {"ny": [[1, None]], "rh": [[1, None]], "pd": [[2, None]]}
+
+
 def test_a_heading_that_moves_rereads_no_text_that_mentions_it(kb, monkeypatch):
     kb.add([item("a", "", "Ask about Late Refunds."), item("b", "", page("x", "Late refunds: y"))])
     read: list[str] = []
@@ -375,7 +395,7 @@ def test_edges_after_any_changes_are_those_of_all_items_at_once(store, tmp_path_
                 item(id, "", page(*map(": ".join, sections)), source=f"{id}.md")
                 for id, sections in items.items()
             ]
-            kb.add([*new, item("short", "New York", f"Late Refunds in Rovers Hall {len(new)}")])
+            kb.add([*new, item("short", "New York", "Late Refunds in Rovers Hall")])
             rows(kb)
             if deleted in [stored.id for stored in kb.items(["s"])]:
                 kb.delete(deleted, space="s")
@@ -383,84 +403,6 @@ def test_edges_after_any_changes_are_those_of_all_items_at_once(store, tmp_path_
         edges = list(kb.edges(["s"], automatic=True))
         kb.maintenance.relink()
         assert list(kb.edges(["s"], automatic=True)) == edges and kb.verify() == []
-
-
-# Links inside an item
-
-
-def test_a_passage_is_linked_to_the_passages_whose_heading_it_mentions():
-    text = page(
-        "Intro: see Late Refunds",
-        "Late refunds: ask the Payments Desk",
-        "Payments desk: not Late Refunds but Late Refunds' rules",
-        "x",
-    )
-    assert inner_links(item("a", "Guide", text)) == (
-        (0, 1, "late refunds"),
-        (1, 2, "payments desk"),
-        (2, 1, "late refunds"),
-    )
-
-
-def test_short_items_titles_and_generic_headings_have_no_links_inside():
-    assert inner_links(item("a", "Guide", "# Late refunds\n\nLate Refunds.\n\n# B\n\nx")) == ()
-    text = page("Late refunds: Usage", "Usage: Late Refunds", "Late Refunds")
-    assert inner_links(item("a", "Late Refunds", text)) == ()
-    assert inner_links(item("a", "x", text, properties={"aliases": ["Late refunds"]})) == ()
-    assert len(inner_links(item("a", "Guide", text))) == 2
-
-
-def test_a_heading_that_very_many_passages_mention_links_none(monkeypatch):
-    text = page("Late refunds: x", *["Late Refunds"] * 4)
-    monkeypatch.setattr(passage_links, "MAX_MENTIONING", 3)
-    assert inner_links(item("a", "Guide", f"{text} y")) == ()
-    monkeypatch.setattr(passage_links, "MAX_MENTIONING", 4)
-    assert len(inner_links(item("a", "Guide", f"{text} z"))) == 4
-
-
-def test_the_rest_of_a_huge_text_is_not_searched_for_links_inside(monkeypatch):
-    text = page("Late refunds: x", "Late Refunds", "Late Refunds")
-    monkeypatch.setattr(passage_links, "MAX_CHARACTERS", text.rindex("Late Refunds"))
-    assert inner_links(item("a", "Guide", text)) == ((1, 0, "late refunds"),)
-
-
-def test_links_inside_an_item_depend_on_the_passage_size():
-    text = page("Late refunds: x", "see Late Refunds")
-    [(source, target, _)] = inner_links(item("a", "Guide", text), 200)
-    passages = split_passages(text, 200)
-    assert "Late Refunds" in text[passages[source].start : passages[source].end]
-    assert target == 0 and source > 1
-
-
-WORDS = "New York the The Ada Ada's ada of City City's | . , 東 京 x_y Straße İst ა 1 Of ’s Hall"
-_words = st.lists(st.sampled_from([*WORDS.split(), "\n\n"]), min_size=1, max_size=14).map(" ".join)
-
-
-@given(_words, st.lists(_words, max_size=5))
-@settings(max_examples=300, deadline=None)
-def test_passages_are_searched_for_names_like_texts(text, titles):
-    names = {name for title in titles for name in collect_names(Item("x", "s", title=title))}
-    lengths = passage_links._longest_by_first_word(names)
-    matches = tuple(dict.fromkeys(passage_links._match_names(text, names, lengths)))
-    assert matches == find_names(text, names)
-
-
-def test_links_inside_an_item_are_found_in_linear_time():
-    rng = random.Random(1)
-    names = [f"Person {chr(65 + n % 26)}{n}" for n in range(600)]
-    text = "\n\n".join(f"# {name}\n\n{rng.choice(names)} {FILLER}" for name in names)
-    looked_up: list[str] = []
-
-    class Names(dict[str, tuple[int, ...]]):
-        def __contains__(self, name: object) -> bool:
-            looked_up.append(str(name))
-            return super().__contains__(name)
-
-    passages = split_passages(text)
-    targets = Names(collect_headings(locate_headings(text, passages)))
-    texts = [text[passage.start : passage.end] for passage in passages]
-    assert len(list(passage_links._link(texts, targets, set()))) > 500
-    assert len(looked_up) < 10 * len(names)
 
 
 def test_places_are_encoded_and_compared():
