@@ -10,11 +10,15 @@ import pytest
 
 import knowloom
 from knowloom import (
+    Assembler,
+    Assembly,
     Document,
+    DocumentStrategy,
     Engine,
     GraphContext,
     Memory,
     Provider,
+    SelectionStrategy,
     check_answer,
     tokens,
 )
@@ -233,3 +237,44 @@ def test_a_long_piece_that_fits_is_provided_whole(provider: Provider) -> None:
 def test_a_long_piece_never_exceeds_a_small_budget(provider: Provider, budget: int) -> None:
     provision = provider.provide(QUESTION, max_tokens=budget)
     assert provision.tokens == sum(map(count, provision.sections.values())) <= budget
+
+
+def assemble(request: str, document: str, **options: Any) -> Assembly:
+    strategies = [DocumentStrategy(), SelectionStrategy()]
+    return Assembler(strategies).assemble(request, document=document, **options)
+
+
+@pytest.mark.parametrize("format", ["markdown", "plain", "yaml", "json"])
+@pytest.mark.parametrize("budget", [120, 200, 600, 3_000])
+def test_a_long_document_is_shown_by_the_passage_that_answers(format: str, budget: int) -> None:
+    document = article(sections=220)
+    assert len(document) > 200_000
+    assembly = assemble(QUESTION, document, max_tokens=budget, format=format)
+    assert FACT in assembly.text
+    assert assembly.tokens == count(assembly.text) <= budget
+
+
+def test_a_long_document_is_shown_around_the_selection() -> None:
+    paragraphs = [
+        f"Paragraph {number} says a little about its own number." for number in range(900)
+    ]
+    document = "\n\n".join(paragraphs)
+    start = document.index(paragraphs[700])
+    assembly = assemble("Shorten it.", document, selection=(start, start + 30), max_tokens=200)
+    document_text = assembly.text.partition("## Selection")[0]
+    shown = [number for number in range(900) if paragraphs[number] in document_text]
+    assert 699 in shown and 701 in shown
+    assert assembly.tokens == count(assembly.text) <= 200
+
+
+def test_a_document_of_many_paragraphs_is_not_cut_at_its_start() -> None:
+    paragraphs = ["Nothing to see here, as usual."] * 12_000 + [FACT]
+    assert FACT in assemble(QUESTION, "\n\n".join(paragraphs), max_tokens=100).text
+
+
+def test_headings_and_code_of_a_document_stay_together() -> None:
+    code = "```\ndef refund():\n\n    return 340\n```"
+    noise = "\n\n".join(f"Paragraph {number} is about something else." for number in range(300))
+    document = f"{noise}\n\n## Refunds of Kestrel tents\n\n{code}\n\n{noise}"
+    text = assemble("refund Kestrel tents", document, max_tokens=120).text
+    assert f"## Refunds of Kestrel tents\n\n{code}" in text

@@ -669,7 +669,8 @@ class TestTemplates:
 
 class TestBudget:
     def test_the_budget_defaults_to_two_thousand_tokens(self, kb: Engine, memory: Memory) -> None:
-        remember_all(memory, *(f"tea {n} " + "and so on " * 200 for n in range(10)))
+        words = [" ".join(f"word{n * 300 + m}" for m in range(200)) for n in range(10)]
+        remember_all(memory, *(f"tea {text}" for text in words))
         assert 1500 < memory.build_context("tea", now=NOW).token_count <= 2000
         assert (
             Memory(kb, "home", default_token_budget=700).build_context("tea", now=NOW).token_count

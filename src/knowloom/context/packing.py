@@ -47,6 +47,7 @@ class SectionCandidates:
     recipe: Recipe
     hits: tuple[Hit, ...]
     needs: tuple[ItemNeeds, ...] = ()  # by hit; hits are numbered through all sections
+    may_repeat: bool = False  # True: near-duplicates are shown as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,13 @@ def pack(
     frame = layout.start + layout.end + (citation_heading(layout) if citations else "")
     room = budget = max(0, max_tokens - counter.count(frame))
     for _ in range(MAX_ATTEMPTS):
-        choice = _choose(document, budget, tolerance)
+        choice = _choose(document, budget, room, tolerance)
         result = _build_result(document, choice, room)
-        if result.tokens <= max_tokens:
+        overrun = max(result.tokens - max_tokens, _overrun(document, result, room))
+        if overrun <= 0:
             result = _refill(document, result, room, budget, max_tokens)
             return _add_pointers(document, result, max_tokens)
-        budget = max(0, budget - (result.tokens - max_tokens))
+        budget = max(0, min(budget, room) - overrun)
     nothing = Choice((-1,) * len(choice.options), 0, choice.bound)
     return _build_result(document, nothing, room)
 
@@ -147,7 +149,10 @@ def _prepare(
     if max_tokens is not None:
         sharpness = [section.recipe.sharpness for section in candidates for _ in section.hits]
         parts = select_parts(hits, sharpness, query, max_tokens)
-        repetitions = {} if has_needs else find_repetitions(hits)
+        may_repeat = [section.may_repeat for section in candidates for _ in section.hits]
+        if not has_needs:
+            pairs = find_repetitions(hits).items()
+            repetitions = {number: other for number, other in pairs if not may_repeat[number]}
         whole = _max_whole(hits, max_tokens)
     sections, numbers = [], iter(range(len(hits)))
     for section in candidates:
@@ -200,9 +205,12 @@ def _count_overhead(name: str, layout: Layout, counter: TokenCounter) -> int:
     return opening + counter.count(layout.closing + layout.section_separator)
 
 
-def _choose(document: _Document, budget: int, tolerance: float) -> Choice:
-    """Return the best choice that shows text of the most relevant hit, if any of it fits."""
-    groups = _build_groups(document, budget)
+def _choose(document: _Document, budget: int, room: int, tolerance: float) -> Choice:
+    """Return the best choice that shows text of the most relevant hit, if any of it fits.
+
+    The budget may exceed the room where estimated tokens do; shares and caps are parts of the room.
+    """
+    groups = _build_groups(document, min(budget, room))
     choice = knapsack.choose(groups, budget, tolerance)
     best = _best_number(document)
     if document.has_needs or best is None or choice.options[best] >= 0:
@@ -267,6 +275,19 @@ def _build_offers(section: _Section, has_needs: bool) -> tuple[Offer, ...]:
     return tuple(offers)
 
 
+def _overrun(document: _Document, result: PackingResult, room: int) -> int:
+    """Return the tokens that a section has beyond its cap, as excerpts were only estimated."""
+    recipes = [section.candidates.recipe for section in document.sections]
+    return max(
+        (
+            fragment.tokens - int(room * recipe.max_share)
+            for fragment, recipe in zip(result.fragments, recipes, strict=False)
+            if recipe.max_share < 1
+        ),
+        default=0,
+    )
+
+
 def _refill(
     document: _Document, result: PackingResult, room: int, budget: int, max_tokens: int
 ) -> PackingResult:
@@ -277,8 +298,9 @@ def _refill(
         if spare < MIN_REFILL or Form.EXCERPT not in forms:
             break
         budget += spare
-        fuller = _build_result(document, _choose(document, budget, 0.0), room)
-        if fuller.tokens > max_tokens or fuller.tokens <= result.tokens:
+        fuller = _build_result(document, _choose(document, budget, room, 0.0), room)
+        fits = fuller.tokens <= max_tokens and _overrun(document, fuller, room) <= 0
+        if not fits or fuller.tokens <= result.tokens:
             break
         result = fuller
     return result
@@ -364,10 +386,11 @@ def _explain_omission(
     if number in document.repetitions:
         original = document.hits[document.repetitions[number]].item
         return f"repeats {original.name!r}, which is more relevant"
-    if not renderings:
+    texts = [form for form in renderings if document.has_needs or form.form is not Form.POINTER]
+    if not texts:
         return "outweighed: other items cover the query better"
     cap = int(room * section.candidates.recipe.max_share)
-    shortest = renderings[-1].tokens + section.overhead
+    shortest = texts[-1].tokens + section.overhead
     if shortest > cap:
         return f"too large: its shortest form needs {shortest} tokens, the limit is {cap}"
     return f"outweighed: its {renderings[0].tokens} tokens are worth more spent on others"

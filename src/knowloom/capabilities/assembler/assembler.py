@@ -80,7 +80,8 @@ class Assembler:
 def _packer(request: AssemblyRequest, hits: Mapping[str, Sequence[Hit]]) -> PackSections:
     layout = assembly_layout(request.format, hits)
     counter = tokens.get_counter(request.model)
-    return lambda sections, budget: pack(sections, budget, layout, counter)
+    query = request.text
+    return lambda sections, budget: pack(sections, budget, layout, counter, query=query)
 
 
 def _remove_duplicates(
@@ -169,9 +170,13 @@ def _with_share(section: SectionCandidates, share: float) -> SectionCandidates:
 
 
 def _make_section(name: str, share: float, hits: Sequence[Hit]) -> SectionCandidates:
-    """Return a section; one with texts without a name to point at is shown in whole pieces."""
+    """Return a section; one with texts without a name to point at is shown in whole pieces.
+
+    The user's own text may repeat itself.
+    """
     forms = (Form.WHOLE,) if any(map(is_bare, hits)) else tuple(Form)
-    return SectionCandidates(Recipe(name, share=share, forms=forms), tuple(hits))
+    recipe = Recipe(name, share=share, forms=forms)
+    return SectionCandidates(recipe, tuple(hits), may_repeat=all(map(is_verbatim, hits)))
 
 
 def _min_tokens(

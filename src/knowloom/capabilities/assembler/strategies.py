@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Unpack
 
 from knowloom.capabilities.assembler.assembler import Assembler
+from knowloom.capabilities.assembler.collection import MAX_SEEN
 from knowloom.capabilities.assembler.executor import TIMEOUT_S
 from knowloom.capabilities.assembler.model import AssemblyRequest, Piece
 from knowloom.capabilities.assembler.verbatim import split_verbatim
 from knowloom.errors import unknown_name
 from knowloom.model import Context, Hit
 from knowloom.options import ContextArguments, SearchArguments
-from knowloom.text.words import extract_terms
+from knowloom.retrieval.query_coverage import cover_query
 
+NEAR = 4_000  # characters from the selection within which a piece counts as near
+MAX_PROXIMITY = 0.5  # of the query that the piece at the selection counts to cover
 STRATEGY_OPTIONS = ("enabled", "priority", "required", "share", "timeout_s")
 
 
@@ -32,7 +36,7 @@ class KnowledgeSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DocumentStrategy:
-    """Paragraphs of the document; those with words of the query score higher."""
+    """Paragraphs of the document: those that cover the query or are near the selection first."""
 
     name: str = "document"
     priority: float = 10
@@ -42,17 +46,32 @@ class DocumentStrategy:
     share: float | None = None
 
     def get(self, request: AssemblyRequest) -> list[Piece]:
-        terms = set(extract_terms(request.text))
-        return [
-            replace(piece, score=_score_piece(terms, piece))
-            for piece in split_verbatim(request.content)
-        ]
+        pieces = list(split_verbatim(request.content, request.max_tokens))
+        coverage = cover_query(request.text, [piece.text for piece in pieces])
+        start = len(request.content) - sum(len(piece.text) for piece in pieces)
+        scored = []
+        for piece, covered in zip(pieces, coverage, strict=True):
+            end = start + len(piece.text)
+            near = _proximity(start, end, request.selection)
+            score = piece.score + (1 - piece.score) * max(covered, near)
+            scored.append(replace(piece, score=round(score, 6)))
+            start = end
+        return _best_pieces(scored)
 
 
-def _score_piece(terms: set[str], piece: Piece) -> float:
-    """Return a score from the position of a piece and the share of query terms it has."""
-    shared = len(terms & set(extract_terms(piece.text))) / len(terms) if terms else 0.0
-    return round(piece.score + (1 - piece.score) * shared, 6)
+def _proximity(start: int, end: int, selection: tuple[int, int] | None) -> float:
+    """Return how near a piece is to the selection, from 0 to MAX_PROXIMITY."""
+    if selection is None:
+        return 0.0
+    distance = max(0, start - selection[1], selection[0] - end)
+    return MAX_PROXIMITY * max(0.0, 1 - distance / NEAR)
+
+
+def _best_pieces(pieces: list[Piece]) -> list[Piece]:
+    """Return as many pieces as are read from a strategy, in their order."""
+    numbers = range(len(pieces))
+    best = heapq.nsmallest(MAX_SEEN, numbers, key=lambda number: (-pieces[number].score, number))
+    return [pieces[number] for number in sorted(best)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +89,7 @@ class SelectionStrategy:
         if request.selection is None:
             return []
         start, end = request.selection
-        pieces = split_verbatim(request.content[start:end])
+        pieces = split_verbatim(request.content[start:end], request.max_tokens)
         return [replace(piece, score=1.0) for piece in pieces]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -11,8 +12,11 @@ from knowloom.capabilities.assembler.model import TEXT, Piece
 from knowloom.formats.layout import Layout, get_layout
 from knowloom.formats.markdown_escape import escape_body, has_structure
 from knowloom.model import RESERVED_PREFIX, Form, Hit, Passage
+from knowloom.text.passages import PART_SIZE, PASSAGE_SIZE, STRETCH
+from knowloom.text.structure import find_structure
 
-PIECE_LENGTH = 1200  # characters of the pieces a long text is cut into, at sentences
+# Characters of the pieces a long text is cut into, at sentences: as short as a single passage.
+PIECE_LENGTH = int(STRETCH * PASSAGE_SIZE)
 # The property of a piece that is shown as it is: the white space after it.
 VERBATIM = f"{RESERVED_PREFIX}verbatim"
 
@@ -23,12 +27,19 @@ _FENCES = (re.compile("`+"), re.compile("~+"))
 _SHORTEST_FENCE = 3
 
 
-def split_verbatim(text: str) -> Iterator[Piece]:
+def split_verbatim(text: str, max_tokens: int | None = None) -> Iterator[Piece]:
     """Split a text into paragraphs, long ones at sentences; earlier pieces score higher.
 
-    Joined, the pieces are the text from its first line that is not blank.
+    A heading stays with the paragraph below it, and a short code block is one piece. The smaller
+    the budget, the shorter the pieces. Joined, they are the text from its first line that is not
+    blank.
     """
-    starts = [cut for start, end in _find_paragraphs(text) for cut in _cut(text, start, end)]
+    length = PIECE_LENGTH
+    if max_tokens is not None:
+        length = min(length, max(PART_SIZE, max_tokens))
+    ranges = _find_paragraphs(text)
+    cuts = [cut for start, end in ranges for cut in _cut(text, start, end, length)]
+    starts = list(_join_blocks(text, cuts, length))
     for number, (start, end) in enumerate(pairwise([*starts, len(text)])):
         yield Piece(text[start:end], 0.5 - 0.2 * number / len(starts), verbatim=True)
 
@@ -82,7 +93,8 @@ def is_bare(hit: Hit) -> bool:
 def _choose_fence(hits: Sequence[Hit]) -> str:
     """Return a fence longer than any in the texts; "" if they need none."""
     texts = [hit.item.text for hit in hits]
-    if not any(map(has_structure, texts)):
+    lines = (text.replace("\r\n", "\n").replace("\r", "\n") for text in texts)
+    if not any(map(has_structure, lines)):
         return ""
     longest = [
         max((len(run) for text in texts for run in fence.findall(text)), default=0)
@@ -103,11 +115,27 @@ def _find_paragraphs(text: str) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
-def _cut(text: str, start: int, end: int) -> Iterator[int]:
+def _join_blocks(text: str, starts: Sequence[int], length: int) -> Iterator[int]:
+    """Yield the starts of pieces that are neither inside a code block nor right below a heading,
+    unless the piece before would become too long."""
+    structure = find_structure(text)
+    bodies = {section.body for section in structure.sections if section.titled}
+    last = -1
+    for start, end in pairwise([*starts, len(text)]):
+        place = bisect_right(structure.code, (start,)) - 1
+        block = structure.code[place] if place >= 0 else (0, 0)
+        is_inside = block[0] < start < block[1]
+        visible = start + len(text[start:end]) - len(text[start:end].lstrip())
+        if not (is_inside or visible in bodies) or end - last > length or last < 0:
+            last = start
+            yield start
+
+
+def _cut(text: str, start: int, end: int, length: int) -> Iterator[int]:
     """Yield the starts of the pieces of a paragraph, none of which begins inside a word."""
     yield start
-    while end - start > PIECE_LENGTH:
-        limit = start + PIECE_LENGTH
+    while end - start > length:
+        limit = start + length
         cuts = [match.end() for match in _SENTENCE_END.finditer(text, start + 1, limit)]
         cuts = cuts or [match.end() for match in _WHITE_SPACE.finditer(text, start + 1, limit)]
         start = cuts[-1] if cuts else _next_word(text, limit, end)
