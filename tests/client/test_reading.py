@@ -108,6 +108,12 @@ def test_the_model_decides_the_tokens(kb: Kb) -> None:
     assert exact.tokens == get_counter("gpt-4o").count(exact.text)
 
 
+def test_pages_of_one_model_are_not_those_of_another(kb: Kb) -> None:
+    kb.add(Item("plain", "s", text=GUIDE))
+    pages = [kb.read("plain", max_tokens=900, model=name).pages for name in ("gpt-4", "other")]
+    assert pages[0] < pages[1] == pytest.approx(len(GUIDE) / 900, rel=0.3)
+
+
 def test_without_a_space_the_id_must_be_in_one_space_only(kb: Kb) -> None:
     assert kb.read("only-t").space == "t"
     assert kb.read("shared", space="s").text == "In s."

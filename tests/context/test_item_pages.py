@@ -73,6 +73,35 @@ def test_pages_are_as_long_as_possible() -> None:
         assert COUNTER.count(GUIDE[page.start : end]) > 500
 
 
+class Surcharge:
+    """A counter of words that adds a number for each text, or for each ten words of it."""
+
+    name, additive = "words", False
+
+    def __init__(self, per_text: int = 0, per_ten_words: int = 0) -> None:
+        self.per_text, self.per_ten_words = per_text, per_ten_words
+
+    def count(self, text: str) -> int:
+        words = len(text.split())
+        return words + self.per_text * bool(words) + words // 10 * self.per_ten_words
+
+
+def test_pages_fit_if_a_text_has_more_tokens_than_its_parts() -> None:
+    counter = Surcharge(per_ten_words=5)
+    text = "\n\n".join(["one two three four five six seven"] * 400)
+    assert counter.count("x " * 14) > 2 * counter.count("x " * 7)
+    pages = all_pages(paginate(Item("a", "s", text=text), 30, counter, 100))
+    assert all(counter.count(page.text) == page.tokens <= 100 for page in pages)
+    assert "".join(page.text for page in pages) == text
+
+
+def test_pages_are_filled_if_a_text_has_fewer_tokens_than_its_parts() -> None:
+    counter = Surcharge(per_text=20)
+    text = "\n\n".join(["one two three four five six seven"] * 400)
+    pages = all_pages(paginate(Item("a", "s", text=text), 30, counter, 300))
+    assert all(280 - 7 < page.tokens <= 300 for page in pages[:-1])
+
+
 def test_a_passage_longer_than_the_budget_is_cut_at_sentences() -> None:
     pages = cut(SENTENCE * 30, 60)
     assert all(page.is_cut for page in pages)
@@ -81,8 +110,9 @@ def test_a_passage_longer_than_the_budget_is_cut_at_sentences() -> None:
 
 
 def test_marks_inside_a_word_are_the_last_place_to_cut_at() -> None:
-    pages = cut("self-made and hand-made, " * 30, 9)
-    assert all(page.text.endswith(" ") for page in pages)
+    for max_tokens in range(9, 14):
+        pages = cut("state-of-the-art harbor rules " * 40, max_tokens)
+        assert all(page.text.endswith(" ") for page in pages)
     assert "".join(page.text for page in cut("a-" * 50, 9)) == "a-" * 50
 
 
