@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from small_graph import CHAIN, entity, graph, ids
 
 import knowloom
 from knowloom import Document, GraphContext, LinkedEntity
-from knowloom.capabilities.graph import documents
 from knowloom.errors import Invalid
 from paths import ROOT
 
@@ -112,9 +109,3 @@ class TestDocuments:
         ):
             with pytest.raises(Invalid):
                 provider.for_document(wrong)
-
-    @given(st.text(max_size=3000))
-    def test_passages_contain_all_words_once_and_are_short(self, text):
-        result = documents.split_passages(text)
-        assert "".join("".join(result).split()) == "".join(text.split())
-        assert all(len(passage) <= 2 * documents.PASSAGE_LENGTH for passage in result)

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 from knowloom.errors import Invalid
 from knowloom.model import Hit, Item, Kind, LeftOut
+from knowloom.text.passages import split_passages
 from knowloom.text.words import extract_terms
 from knowloom.validation import validate_fraction, validate_int, validate_name
 
 MAX_CONTENT = 10_000_000  # characters
-PASSAGE_LENGTH = 300  # characters, about two sentences
+PASSAGE_LENGTH = 240  # characters, about two sentences
 MAX_PASSAGES = 24
 MAX_GIST = 8  # words that a passage is ranked by
 MAX_TERMS = 64  # words that a long document is searched by
 NAME_WEIGHT = 3.0  # of a word that looks like a name
 
-_BOUNDARY = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n")
 _TOKEN = re.compile(r"[^\W_](?:[\w.\-/]*[^\W_])?")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -142,7 +142,10 @@ def extract_query(document: Document) -> QueryText:
     """
     text = "\n\n".join(part for part in (document.title, document.text) if part.strip())
     weights = weigh_terms(text)
-    gists = [_extract_gist(passage, weights) for passage in split_passages(text)]
+    gists = [
+        _extract_gist(text[passage.start : passage.end], weights)
+        for passage in split_passages(text, PASSAGE_LENGTH)
+    ]
     ranked = sorted(
         enumerate(gists), key=lambda pair: (-sum(weights[word] for word in pair[1]), pair[0])
     )
@@ -174,29 +177,6 @@ def weigh_terms(text: str) -> dict[str, float]:
     }
     best = sorted(weights, key=lambda word: (-weights[word] * counts[word] ** 0.5, word))
     return {word: weights[word] / counts[word] ** 0.5 for word in best[:MAX_TERMS]}
-
-
-def split_passages(text: str) -> list[str]:
-    """Join whole sentences into passages; cut text without sentences at spaces."""
-    passages: list[str] = []
-    for sentence in _BOUNDARY.split(text):
-        for piece in _cut_sentence(sentence.strip()):
-            if passages and len(passages[-1]) + len(piece) < PASSAGE_LENGTH:
-                passages[-1] = f"{passages[-1]} {piece}"
-            elif piece:
-                passages.append(piece)
-    return passages
-
-
-def _cut_sentence(sentence: str) -> list[str]:
-    pieces: list[str] = []
-    start = 0
-    while len(sentence) - start > 2 * PASSAGE_LENGTH:
-        space = sentence.rfind(" ", start, start + PASSAGE_LENGTH)
-        end = space if space > start else start + PASSAGE_LENGTH
-        pieces.append(sentence[start:end].strip())
-        start = end
-    return [*pieces, sentence[start:].strip()]
 
 
 def _extract_gist(passage: str, weights: dict[str, float]) -> list[str]:
