@@ -309,6 +309,14 @@ def test_lists_and_tables_are_cut_between_items_and_rows() -> None:
     assert all(rows[p.start] == "|" for p in split_passages(rows))
 
 
+@pytest.mark.parametrize("length", range(20, 30))
+def test_a_lead_in_stays_with_its_list(length: int) -> None:
+    prose = "Some words of a sentence here. " * length
+    bullets = "\n".join(f"- an item of the list with the number {number}" for number in range(30))
+    text = f"{prose}\n\nValid values are:\n\n{bullets}"
+    assert not [passage for passage in split_passages(text) if text[passage.end - 1] == ":"]
+
+
 @pytest.mark.parametrize("stop", ["。", "।", "؟", "።"])
 def test_sentences_of_other_scripts_end_at_their_own_marks(stop: str) -> None:
     text = ("abc def ghi" * 5 + stop + " ") * 60

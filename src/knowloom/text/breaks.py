@@ -22,8 +22,10 @@ OVERLAP = 8  # characters between the end of a sentence and the break after it
 JOINER = "\u200d"
 
 _CLOSING = "\"')\\]}\u00bb\u201d\u2019*_`\u300d\u300f\uff09\u3011"
-_PARAGRAPH = re.compile(r"\n[ \t\r]*+\n\s*+")
-_LIST_ITEM = re.compile(r"\n(?=[ \t]*+(?:[-*+\u2022]|(?:\d{1,3}|[a-z])[.)])[ \t])")
+# A line that ends with a colon introduces the list or the code below it.
+_PARAGRAPH = re.compile(r"\n(?<!:\n)[ \t\r]*+\n\s*+")
+_BLANK_LINE = re.compile(r"\n[ \t\r]*+\n\s*+")
+_LIST_ITEM = re.compile(r"\n(?<!:\n)(?=[ \t]*+(?:[-*+\u2022]|(?:\d{1,3}|[a-z])[.)])[ \t])")
 _TABLE_ROW = re.compile(r"\n(?=[ \t]*+(?:\||\+[-=+]))")
 _SENTENCE_MARKS = "\u3002\uff01\uff1f\uff61\u0964\u0965\u061f\u06d4\u1362\u0589\u17d4\u104b"
 _SENTENCE = re.compile(rf"[.!?\u2026][{_CLOSING}]*+\s++|[{_SENTENCE_MARKS}]++[{_CLOSING}]*+\s*+")
@@ -82,12 +84,13 @@ _KINDS = (  # the best ones first
     _Kind(0.7, -1.4, _LIST_ITEM),
     _Kind(0.6, -1.4, _TABLE_ROW),
     _Kind(0.5, -3.0, _SENTENCE, _ends_sentence),
+    _Kind(0.4, -1.0, _BLANK_LINE),
     _Kind(0.2, -1.4, _LINE),
     _Kind(0.1, -3.0, _UNSPACED),
     _Kind(0.0, -3.0, _SPACE),
 )
 _ASCII_KINDS = tuple(kind for kind in _KINDS if kind.pattern is not _UNSPACED)
-_CODE_KINDS = (_Kind(1.0, 1.0, _PARAGRAPH), _Kind(0.6, 0.6, _LINE), _Kind(-1.0, -1.0, _SPACE))
+_CODE_KINDS = (_Kind(1.0, 1.0, _BLANK_LINE), _Kind(0.6, 0.6, _LINE), _Kind(-1.0, -1.0, _SPACE))
 _LAST_WEIGHT, _LAST_CODE_WEIGHT = -1.0, -4.0  # of a break beside a mark of punctuation
 
 
