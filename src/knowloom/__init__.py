@@ -106,6 +106,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     )
     from knowloom.maintenance import Statistics as Statistics
     from knowloom.model import (
+        Citation as Citation,
         Context as Context,
         Edge as Edge,
         Fragment as Fragment,
@@ -174,7 +175,7 @@ _HOMES = {
     "knowloom.integrations.openai_agents": "openai_agents_read_tool openai_agents_tool",
     "knowloom.integrations.pydantic_ai": "pydantic_ai_read_tool pydantic_ai_tool",
     "knowloom.maintenance": "Statistics",
-    "knowloom.model": "Context Edge Fragment Hit Item Kind LeftOut Problem",
+    "knowloom.model": "Citation Context Edge Fragment Hit Item Kind LeftOut Problem",
     "knowloom.recipes": "Agent Recipe Weights",
     "knowloom.registry": "open_llm",
     "knowloom.report": "Report Skipped",

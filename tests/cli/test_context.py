@@ -21,10 +21,10 @@ class TestContext:
 
     def test_the_context_fits_the_budget_and_has_reasons(self, embedded_store: Path) -> None:
         context = run_json(
-            "context", *ASK, "--max-tokens", "400", db=embedded_store, embedder="minilm"
+            "context", *ASK, "--max-tokens", "1200", db=embedded_store, embedder="minilm"
         )
         chosen = [entry for fragment in context["fragments"] for entry in fragment["chosen"]]
-        assert 300 < context["tokens"] <= 400
+        assert 900 < context["tokens"] <= 1200
         assert any(
             entry["why"].startswith("found by words and vectors (bm25 .") for entry in chosen
         )
@@ -143,7 +143,7 @@ class TestExplaining:
             output,
         )
         assert re.search(
-            r"process-a-refund +(whole|summary) +\d+ +\.\d\d +words and vectors "
+            r"process-a-refund +(whole|excerpt|summary) +\d+ +\.\d\d +words and vectors "
             r"\(bm25 \.\d\d, vector \.\d\d, walk \.\d\d\)",
             output,
         )

@@ -71,7 +71,19 @@ class TestSources:
     def test_ranges_of_several_sections_have_their_common_headings(self) -> None:
         ranges = [at("one", "Install", "Linux"), at("six", "Install", "Windows")]
         assert source_of(item(source="a.md"), ranges) == "a.md (Install)"
-        assert source_of(item(source="a.md"), [at("one", "A"), at("six", "B")]) == "a.md"
+        assert source_of(item(source="a.md"), [at("one", "A"), at("six", "B")]) == "a.md (A; B)"
+        assert source_of(item(source="a.md"), [at("one", "A"), at("six")]) == "a.md"
+        many = [at("one", name) for name in "ABCD"]
+        assert source_of(item(source="a.md"), many) == "a.md"
+
+    def test_a_range_of_several_sections_has_their_common_headings(self) -> None:
+        text = "# Install\n\n## Linux\n\nUnpack.\n\n## Windows\n\nRun."
+        linux, windows = ("Install", "Linux"), ("Install", "Windows")
+        several = at("## Linux\n\nUnpack.\n\n## Windows\n\nRun.", *linux, text=text)
+        assert source_of(item(text, source="a.md"), [several]) == "a.md (Install)"
+        for path in (linux, windows):
+            single = at(f"## {path[1]}", *path, text=text)
+            assert source_of(item(text, source="a.md"), [single]) == f"a.md (Install > {path[1]})"
 
     def test_text_behind_the_lines_of_the_file_has_the_last_line(self) -> None:
         assert source_of(loaded(12, 14), [at("six")]) == "docs/install.md, line 14"

@@ -101,11 +101,16 @@ def test_llamaindex_with_a_budget_shows_a_model_the_blocks_of_one_context_and_no
     kb: Kb,
 ) -> None:
     nodes = knowloom.LlamaIndexRetriever(kb, spaces=BOTH, max_tokens=500, now=NOW).retrieve(ASK)
-    context = kb.context(ASK, spaces=BOTH, max_tokens=500, format="plain", now=NOW)
+    context = kb.context(ASK, spaces=BOTH, max_tokens=500, format="plain", now=NOW, citations=True)
     assert [node.node.get_content(MetadataMode.LLM) for node in nodes] == blocks(context)
     assert {node.metadata["digest"] for node in nodes} == {context.digest}
     blocks_of_contexts = METADATA | {"part", "form", "tokens", "digest"}
-    assert all(node.metadata.keys() - {"passages"} == blocks_of_contexts for node in nodes)
+    optional = {"passages", "number", "citation"}
+    assert all(node.metadata.keys() - optional == blocks_of_contexts for node in nodes)
+    cited = [node.metadata for node in nodes if "citation" in node.metadata]
+    assert [(data["number"], data["citation"]) for data in cited] == [
+        (citation.number, citation.source) for citation in context.citations
+    ]
 
 
 def test_llamaindex_awaited_and_in_a_query_engine(kb: Kb) -> None:
@@ -144,7 +149,7 @@ def test_haystack_gets_the_best_items(kb: Kb) -> None:
 def test_haystack_with_a_budget_gets_the_blocks_of_one_context(kb: Kb) -> None:
     documents = retrieve(knowloom.HaystackRetriever(kb, spaces=BOTH, max_tokens=500, now=NOW))
     assert [document.content for document in documents] == blocks(
-        kb.context(ASK, spaces=BOTH, max_tokens=500, format="plain", now=NOW)
+        kb.context(ASK, spaces=BOTH, max_tokens=500, format="plain", now=NOW, citations=True)
     )
 
 
@@ -323,7 +328,7 @@ def test_pydantic_ai_shows_the_model_a_context_and_the_program_its_sources(kb: K
         FunctionModel(scripted),
         tools=[knowloom.pydantic_ai_tool(kb, spaces=BOTH, max_tokens=400, now=NOW)],
     )
-    context = kb.context(ASK, spaces=BOTH, max_tokens=400, now=NOW)
+    context = kb.context(ASK, spaces=BOTH, max_tokens=400, now=NOW, citations=True)
     for result in (agent.run_sync("Refund?"), asyncio.run(agent.run("Refund?"))):
         part = next(
             part
@@ -393,7 +398,7 @@ def openai_run(tool: Any, question: str = ASK) -> Any:
 def test_openai_agents_show_the_model_a_context_and_the_program_its_sources(kb: Kb) -> None:
     result = openai_run(knowloom.openai_agents_tool(kb, spaces=BOTH, max_tokens=400, now=NOW))
     item = next(item for item in result.new_items if isinstance(item, ToolCallOutputItem))
-    context = kb.context(ASK, spaces=BOTH, max_tokens=400, now=NOW)
+    context = kb.context(ASK, spaces=BOTH, max_tokens=400, now=NOW, citations=True)
     assert item.raw_item["output"] == item.output == context.text
     assert result.final_output.startswith(context.hits[0].item.title)
     data = item.custom_data
@@ -476,7 +481,14 @@ def test_a_recipe_keeps_its_mode_unless_one_is_passed(engine: Engine) -> None:
         ).retrieve(ASK)
         assert {node.metadata["digest"] for node in nodes} == {
             engine.context(
-                ASK, spaces=BOTH, max_tokens=300, recipe=recipe, format="plain", now=NOW, **options
+                ASK,
+                spaces=BOTH,
+                max_tokens=300,
+                recipe=recipe,
+                format="plain",
+                now=NOW,
+                citations=True,
+                **options,
             ).digest
         }
 
@@ -487,7 +499,7 @@ def test_invalid_arguments_are_rejected_at_construction(name: str, engine: Engin
         ({"kb": 7}, "kb must be an engine"),
         ({"spaces": []}, "at least one space"),
         ({"spaces": "support"}, "must be a list of names, got 'support'"),
-        ({"max_token": 9}, "unknown option 'max_token'; available: as_of, entity, "),
+        ({"max_token": 9}, "unknown option 'max_token'; available: as_of, citations, entity, "),
     ):
         with pytest.raises(Invalid, match=message):
             FACTORIES[name](**({"kb": engine, "spaces": BOTH} | arguments))

@@ -60,7 +60,7 @@ def test_a_search_returns_the_best_items_with_title_and_text(kb: Engine | Client
 
 def test_a_budget_returns_the_blocks_of_one_context(kb: Engine | Client) -> None:
     documents = retriever(kb, max_tokens=1500, now=NOW).invoke(ASK)
-    context = kb.context(ASK, spaces=BOTH, max_tokens=1500, format="plain", now=NOW)
+    context = kb.context(ASK, spaces=BOTH, max_tokens=1500, format="plain", now=NOW, citations=True)
     chosen = [block for fragment in context.fragments for block in fragment.chosen]
     assert [document.page_content for document in documents] == [
         block.text.strip() for block in chosen

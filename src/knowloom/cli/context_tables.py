@@ -20,6 +20,7 @@ from knowloom.cli.console import (
     share_bar,
     single_line,
 )
+from knowloom.context.citations import SOURCES
 from knowloom.model import Chosen, Context, LeftOut
 from knowloom.wire.contexts import describe_match, format_score
 
@@ -60,6 +61,8 @@ def render_parts(context: Context) -> Text:
     """Return a line such as: entry_points: 8 items, 412 tokens · context: 2 items, 211 tokens."""
     parts = (
         f"{part.name}: {_count_items(len(part.chosen))}, {part.tokens:,} tokens"
+        if part.name != SOURCES
+        else f"{part.name}: {part.tokens:,} tokens"
         for part in context.fragments
     )
     return Text(" · ".join(parts), style="dim")

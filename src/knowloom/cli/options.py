@@ -188,5 +188,11 @@ context_options = combine(
         is_flag=True,
         help='Show in the text which links led to an item, by title: "A" mentions "B".',
     ),
+    click.option(
+        "--citations/--no-citations",
+        default=True,
+        help="Number the items in the text and list their sources, or name them in YAML and JSON. "
+        "Default: on.",
+    ),
     now_option,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -13,11 +14,13 @@ from knowloom.model import LINES, LINK, Chosen, Citation, Form, Fragment, Hit, I
 from knowloom.ports import TokenCounter
 from knowloom.text.normalisation import collapse_whitespace
 from knowloom.text.passages import heading_path
+from knowloom.text.structure import find_structure
 
 SOURCES = "sources"  # the name of the list, shown as a section
 WIDEST_NUMBER = 999  # counted for a block before its number is settled
 MAX_SOURCE = 200  # characters of a name or address
 MAX_PLACE = 80  # characters of a page or message
+MAX_SECTIONS = 3  # beyond these, sections without a common heading are not named
 MAX_LINE_RANGES = 4  # beyond these, only the first and the last line are named
 
 _URL_SCHEMES = ("https://", "http://")
@@ -104,7 +107,7 @@ def list_sources(citations: Sequence[Citation], layout: Layout) -> list[str]:
 
 def source_of(item: Item, passages: Sequence[Passage] = ()) -> str:
     """Return the place of an item, or of ranges of it: "docs/install.md, lines 12-30 (Linux)"."""
-    headings = format_headings(_common_headings(item, passages))
+    headings = _name_sections(item, passages)
     places = ", ".join([*_names(item), *_places(item.properties), *_lines(item, passages)])
     return f"{places} ({headings})" if headings else places
 
@@ -186,11 +189,28 @@ def _merge(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _common_headings(item: Item, passages: Sequence[Passage]) -> tuple[str, ...]:
-    """Return the headings that all ranges are below."""
-    paths = [heading_path(item, passage) for passage in passages]
+def _name_sections(item: Item, passages: Sequence[Passage]) -> str:
+    """Return the headings that all ranges are below, else the sections if they are few."""
+    paths = [
+        heading_path(item, part)
+        for passage in passages
+        for part in (passage, *_sections_inside(item.text, passage))
+    ]
     levels = takewhile(lambda level: len(set(level)) == 1, zip(*paths, strict=False))
-    return tuple(level[0] for level in levels)
+    if common := [level[0] for level in levels]:
+        return format_headings(common)
+    sections = list(dict.fromkeys(format_headings(path) for path in paths))
+    return "; ".join(sections) if all(sections) and len(sections) <= MAX_SECTIONS else ""
+
+
+def _sections_inside(text: str, passage: Passage) -> Iterator[Passage]:
+    """Yield the sections that begin behind the start of a range."""
+    if not passage.headings:
+        return  # nothing is above all of it anyway
+    sections = find_structure(text).sections
+    first = bisect_right(sections, passage.start, key=lambda section: section.start)
+    for section in takewhile(lambda section: section.start < passage.end, sections[first:]):
+        yield Passage(0, section.start, section.end, section.headings)
 
 
 def _shorten(text: str, length: int) -> str:

@@ -23,7 +23,7 @@ class KnowloomRetriever(BaseRetriever):
     """Retrieves the `k` best items or, with `max_tokens`, the blocks of one context.
 
     The blocks fit the budget together; `k` is then the maximum number of candidates, and `recipe`,
-    `format`, `model`, `entity` and `paths` are options of the context. Of a long item a search
+    `format`, `model`, `entity`, `paths` and `citations` are its options. Of a long item a search
     returns the passage that matched, unless `whole` is set.
     """
 
@@ -44,6 +44,7 @@ class KnowloomRetriever(BaseRetriever):
     as_of: datetime | None = None
     now: datetime | None = None
     paths: bool = False
+    citations: bool = True
     whole: bool = False
 
     def _get_relevant_documents(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, Self, TypedDict, runtime_checkable
 
 from knowloom import validation
+from knowloom.context.citations import is_cited
 from knowloom.context.item_pages import ItemPage
 from knowloom.errors import Invalid, MissingExtra, NotFound, unknown_name
 from knowloom.formats.runs import excerpt_runs
-from knowloom.model import Chosen, Context, Hit, Item
+from knowloom.model import Chosen, Citation, Context, Hit, Item
 from knowloom.recipes import Mode, Recipe
 from knowloom.wire.contexts import describe_match, passage_to_json, problem_to_json
 
@@ -73,6 +74,7 @@ class LookupArguments(TypedDict, total=False):
     as_of: datetime | None
     now: datetime | None
     paths: bool
+    citations: bool
     whole: bool
 
 
@@ -110,6 +112,7 @@ class Lookup:
     as_of: datetime | None = None
     now: datetime | None = None
     paths: bool = False
+    citations: bool = True
     whole: bool = False  # results of a search have the whole text of long items
 
     def __post_init__(self) -> None:
@@ -148,7 +151,7 @@ class Lookup:
         return _build_result(hit, _format_passage(hit), **block)
 
     def context(self, query: str) -> Context:
-        names = ("max_tokens", "recipe", "format", "model", "entity")
+        names = ("max_tokens", "recipe", "format", "model", "entity", "citations")
         options = {name: getattr(self, name) for name in names} | self._filters()
         if self.limit is not None:
             options["limit"] = self.limit
@@ -233,6 +236,7 @@ def missing_extra(extra: str, error: ImportError) -> MissingExtra:
 
 
 def _build_results(context: Context) -> list[Result]:
+    citations = iter(context.citations)
     return [
         _build_result(
             chosen.hit,
@@ -242,10 +246,19 @@ def _build_results(context: Context) -> list[Result]:
             tokens=chosen.tokens,
             digest=context.digest,
             **_describe_ranges(chosen),
+            **(_describe_citation(citations) if is_cited(chosen.hit, chosen.form) else {}),
         )
         for fragment in context.fragments
         for chosen in fragment.chosen
     ]
+
+
+def _describe_citation(citations: Iterator[Citation]) -> dict[str, Any]:
+    """Return the number and the source of the next cited block; nothing without citations."""
+    citation = next(citations, None)
+    if citation is None:
+        return {}
+    return {"number": citation.number, "citation": citation.source}
 
 
 def _describe_ranges(chosen: Chosen) -> dict[str, Any]:
