@@ -22,6 +22,7 @@ from knowloom.stores.sqlite.passage_slots import (
     check_segmenter,
     read_segmenter,
 )
+from knowloom.stores.sqlite.postings import Scores
 from knowloom.stores.sqlite.rows import filter_term, item_from_body, locate_damage
 from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.text import words as analyser
@@ -29,6 +30,8 @@ from knowloom.text import words as analyser
 # A filter that allows fewer items than this is answered by sorting their ids, a wider one by
 # scanning the ids in order.
 SMALL_RESULT = 20_000
+PASSAGES_PER_HIT = 2  # of the best passages, to have enough items among them
+WIDENING = 4  # times as many passages if they belong to fewer items
 SORTS_PER_SCAN = 10  # ids sorted in the time of scanning past one item
 
 
@@ -129,18 +132,48 @@ def search_text(
         mask = view.mask(reader.connection, only)
         if mask is not None:
             score *= mask
-        if view.passages is not None:
-            view.passages.fold(score)
-        slots, values, matching = top_k.k_largest(score, limit, maximum)
+        slots, values, matching = _best_items(view, score, limit, maximum)
         considered += matching
         ids = view.ids(reader.connection, slots)
         matches += [((name, id), value) for id, value in zip(ids, values, strict=True)]
         keys = keys_by_slot(reader, name, view, also)
-        raw = score[np.fromiter(keys, np.intp, len(keys))] / maximum
+        raw = _best_at(view, score, _heads(keys)) / maximum
         scored = zip(keys.values(), raw, round_scores(raw), strict=True)
         others.update({key: value for key, exact, value in scored if exact})
     best = tuple(sorted(matches, key=_best_first)[:limit])
     return IndexResult(best, considered, {key: others[key] for key in also if key in others})
+
+
+def _best_items(
+    view: SpaceView, scores: Scores, limit: int, maximum: float
+) -> tuple[list[int], list[float], int]:
+    """Return heads and scores of the `limit` best items, with all of the last tie, as `k_largest`.
+
+    The third result counts the items with a score above 0.
+    """
+    passages = view.passages
+    if passages is None:
+        return top_k.k_largest(scores, limit, maximum)
+    positive, count = np.flatnonzero(scores > 0), PASSAGES_PER_HIT * limit
+    while True:
+        slots, values, _ = top_k.k_largest(scores, count, maximum, len(positive))
+        heads, best = passages.best_by_item(np.array(slots, np.intp), np.array(values))
+        if len(heads) >= limit or count >= len(positive):
+            break
+        count *= WIDENING
+    if len(heads) > limit:
+        chosen = best >= np.partition(best, len(best) - limit)[len(best) - limit]
+        heads, best = heads[chosen], best[chosen]
+    return heads.tolist(), best.tolist(), passages.count_items(positive)
+
+
+def _best_at(view: SpaceView, scores: Scores, heads: SlotArray) -> Scores:
+    """Return the score of each of these items."""
+    if view.passages is None or not len(heads):
+        return scores[heads]
+    slots, firsts = view.passages.expand(heads)
+    best: Scores = np.maximum.reduceat(scores[slots], firsts)
+    return best
 
 
 def _score_keys(

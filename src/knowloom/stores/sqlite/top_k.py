@@ -13,14 +13,15 @@ SlotArray = npt.NDArray[np.intp]
 
 
 def k_largest(
-    scores: npt.NDArray[np.float64], limit: int, scale: float = 1.0
+    scores: npt.NDArray[np.float64], limit: int, scale: float = 1.0, matching: int | None = None
 ) -> tuple[list[int], list[float], int]:
     """Return the indexes and values of the `limit` largest scores, with all of the last tie.
 
-    Values are divided by `scale` and rounded. The third result counts the scores above 0; others
-    are never returned.
+    Values are divided by `scale` and rounded. The third result counts the scores above 0, unless
+    `matching` is that number already; others are never returned.
     """
-    matching = int(np.count_nonzero(scores > 0))  # ten times as fast on booleans as on floats
+    if matching is None:
+        matching = int(np.count_nonzero(scores > 0))  # ten times as fast on booleans as on floats
     if not 0 < limit < matching:
         slots = np.flatnonzero(scores > 0)
         return slots.tolist(), np.round(scores[slots] / scale, 6).tolist(), matching

@@ -119,17 +119,15 @@ def score_candidates(
     if 0 < limit < len(slots):
         # Negative cosines tie at 0: none of them may be lost here.
         rough = np.maximum(np.vecdot(stored, vector), 0.0)
-        best = rough if view.passages is None else view.passages.best_by_item(slots, rough)
+        best = rough if view.passages is None else view.passages.best_by_item(slots, rough)[1]
         last = np.partition(best, len(best) - limit)[len(best) - limit] if limit < len(best) else 0
         near = rough >= last - FLOAT32_ERROR
         stored, slots = stored[near], slots[near]
     cosines = cosine_scores(stored, vector)
-    if view.passages is None:
-        return dict(zip(slots.tolist(), cosines, strict=True))
-    scores: dict[int, float] = {}
-    for head, cosine in zip(view.passages.heads_of(slots).tolist(), cosines, strict=True):
-        scores[head] = max(cosine, scores.get(head, 0.0))
-    return scores
+    if view.passages is not None:
+        slots, best = view.passages.best_by_item(slots, np.array(cosines))
+        cosines = best.tolist()
+    return dict(zip(slots.tolist(), cosines, strict=True))
 
 
 def cosine_scores(stored: npt.NDArray[np.float32], vector: Vector) -> list[float]:
