@@ -27,7 +27,9 @@ from bench.long_documents import Place, find_places, join_passages, join_session
 from bench.retrieval import compare_files, compare_results, measure_shown
 from bench.sets import Join, read_set
 from knowloom.errors import Invalid
+from knowloom.evaluation import html_report
 from knowloom.evaluation.evaluate import context_metrics
+from knowloom.evaluation.json_report import evaluation_to_json
 from knowloom.evaluation.significance import compare_paired
 from knowloom.model import Chosen, Context, Form, Fragment, Hit, Item, Passage, Query
 
@@ -80,6 +82,28 @@ def test_with_facts_an_excerpt_is_evidence_only_if_it_shows_them():
     assert [values["evidence"] for values in shown] == [1, 0.5, 0]
     assert [values["facts"] for values in shown] == [1, 1 / 3, 0]
     assert [values["whole"] for values in shown] == [0, 0, 0]
+
+
+def test_an_engine_is_measured_by_the_excerpts_of_its_long_items():
+    paragraphs = [f"Paragraph {n}. {'Much grass grows here. ' * 20}" for n in range(30)]
+    paragraphs[17] = "The quagga was last seen in Amsterdam in 1883, in the zoo called Artis."
+    questions = [
+        knowloom.Question(
+            "quagga in the zoo", ("book",), "shown", facts=(("last seen in Amsterdam",),)
+        ),
+        knowloom.Question("quagga in the zoo", ("book",), "hidden", facts=(("Paragraph 29",),)),
+        knowloom.Question("quagga in the zoo", ("book",), "items"),
+    ]
+    with knowloom.open("memory:", embedder=None) as kb:
+        kb.add(Item("book", "s", title="Animals", text="\n\n".join(paragraphs)))
+        evaluation = knowloom.evaluate(kb, questions, ks=(), budgets=(300, 20_000))
+        comparison = knowloom.compare(evaluation, evaluation, measure="evidence@300", rounds=10)
+    assert evaluation.values("evidence@300") == [1, 0, 1]
+    assert evaluation.values("whole@300") == [0, 0, 0]
+    assert evaluation.values("evidence@20000") == evaluation.values("whole@20000") == [1, 1, 1]
+    assert comparison.differences["evidence@300"].equal == 3
+    assert "evidence@300" in html_report.render_page(evaluation)
+    assert evaluation_to_json(evaluation, 0)["measures"]["whole@300"]["mean"] == 0
 
 
 # the benchmark's long documents
