@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import knowloom
 from knowloom import Context, Hit, Item, Recipe
 from knowloom.caching import TwoGenerationCache
-from knowloom.context import packing
+from knowloom.context import packing, renderings
 from knowloom.context.packing import SectionCandidates, pack
 from knowloom.formats.layout import FORMATS, assemble, get_layout
 from knowloom.model import Form
@@ -47,8 +47,8 @@ def random_cases() -> list[Case]:
 def blocks(context: Context) -> list[tuple[str, list[str]]]:
     shown = get_layout(context.query.format)
     return [
-        (fragment.name, [shown.block(block.hit, block.form) for block in fragment.chosen])
-        for fragment in context.fragments
+        (part.name, [shown.block(b.hit, b.form, b.passages) for b in part.chosen])
+        for part in context.fragments
     ]
 
 
@@ -155,8 +155,11 @@ def test_too_large_items_do_not_fit_alone_and_outweighed_ones_do(random_cases):
                 query.max_tokens,
                 get_layout(query.format),
                 get_counter(query.model),
+                query=query.text,
             )
-            assert entry.reason.startswith("outweighed" if alone.text else "too large")
+            fits = bool(alone.fragments[0].chosen)
+            if not entry.reason.startswith(("repeats", "outweighed: other items")):
+                assert entry.reason.startswith("outweighed" if fits else "too large")
 
 
 def recipe_of(case: Case, name: str) -> Recipe:
@@ -194,7 +197,7 @@ def paragraph(chance: random.Random, number: int) -> Item:
 def test_no_section_exceeds_its_cap(random_cases):
     for case in random_cases:
         if case.options["recipe"] == RECIPES[4] and case.context.query.max_tokens is not None:
-            caps = {"first": 0.6, "linked": 0.5}
+            caps = {"first": 0.6, "linked": 0.5, "see_also": 1.0}
             assert all(
                 fragment.tokens <= caps[fragment.name] * case.context.query.max_tokens
                 for fragment in case.context.fragments
@@ -203,7 +206,7 @@ def test_no_section_exceeds_its_cap(random_cases):
 
 def test_a_cap_is_a_share_of_the_budget_not_of_the_candidates():
     hits = tuple(
-        Hit(Item(f"i{number}", "s", title="A title", text="word " * 50), 0.5)
+        Hit(Item(f"i{number}", "s", title=f"Title {number}", text="word " * 50), 0.5)
         for number in range(10)
     )
     fitted = pack(
@@ -217,8 +220,8 @@ def test_a_cap_is_a_share_of_the_budget_not_of_the_candidates():
 
 def test_a_section_of_less_relevant_items_gets_its_share():
     text = "word " * 30
-    good = tuple(Hit(Item(f"good{number}", "s", text=text), 1.0) for number in range(20))
-    poor = tuple(Hit(Item(f"poor{number}", "s", text=text), 0.1) for number in range(20))
+    good = tuple(Hit(Item(f"good{n}", "s", text=f"{text} {n}"), 1.0) for n in range(20))
+    poor = tuple(Hit(Item(f"poor{n}", "s", text=f"{text} -{n}"), 0.1) for n in range(20))
     parts = [
         SectionCandidates(Recipe("good", share=0.5), good),
         SectionCandidates(Recipe("poor", share=0.5), poor),
@@ -228,7 +231,8 @@ def test_a_section_of_less_relevant_items_gets_its_share():
 
 
 def test_tokens_unused_by_a_section_go_to_the_others():
-    hits = tuple(Hit(Item(f"i{number}", "s", text="word " * 30), 1.0) for number in range(40))
+    text = "word " * 30
+    hits = tuple(Hit(Item(f"i{n}", "s", text=f"{text} {n}"), 1.0) for n in range(40))
     parts = [
         SectionCandidates(Recipe("rich", share=0.1), hits),
         SectionCandidates(Recipe("empty", share=0.9), ()),
@@ -399,8 +403,8 @@ def test_blocks_that_cannot_be_counted_one_by_one_are_counted_together(texts, mo
 @pytest.mark.parametrize("field", ["title", "text", "summary", "properties"])
 def test_renderings_of_large_items_are_not_remembered(field, monkeypatch):
     cache = TwoGenerationCache("test", 100)
-    monkeypatch.setattr(packing, "_cache", cache)
-    for size in (10, packing.MAX_CACHED_CHARACTERS + 5):
+    monkeypatch.setattr(renderings, "_cache", cache)
+    for size in (10, renderings.MAX_CACHED_CHARACTERS + 5):
         large = "word " * (size // 5)
         item = Item(
             f"i{size}", "s", **{field: {"notes": large} if field == "properties" else large}

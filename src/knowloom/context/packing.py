@@ -163,7 +163,7 @@ def _prepare(
             parts_by_hit.append(parts.get(number, ()))
             if number in repetitions:
                 renderings.append(())
-            elif max_tokens is None or not is_long(hit):
+            elif max_tokens is None or not is_long(hit) or Form.EXCERPT not in recipe.forms:
                 renderings.append(render_forms(hit, recipe, layout, counter))
             else:
                 forms = render_long(hit, parts_by_hit[-1], recipe, layout, counter, whole)

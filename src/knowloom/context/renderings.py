@@ -40,7 +40,7 @@ class Rendering:
         if self.form is Form.EXCERPT:
             return scale * sum(part.value for part in self.parts)
         if self.form is Form.WHOLE and parts:
-            return max(value, scale * sum(part.value for part in parts))
+            return max(value, scale * sum(part.value for part in parts) + 1)
         return value * FORM_WEIGHTS[self.form]
 
 
@@ -102,20 +102,27 @@ def _render(
 
 
 def render_long(
-    hit: Hit, parts: Sequence[Part], recipe: Recipe, layout: Layout, counter: TokenCounter
+    hit: Hit,
+    parts: Sequence[Part],
+    recipe: Recipe,
+    layout: Layout,
+    counter: TokenCounter,
+    max_characters: int,
 ) -> tuple[Rendering, ...]:
-    """Return the renderings of a long item, whole only if much of it is worth considering."""
+    """Return the renderings of a long item.
+
+    It is rendered whole up to `max_characters`, or if much of it is worth considering.
+    """
     separator, item = layout.separators.get(recipe.name, layout.separator), hit.item
     renderings: list[Rendering] = []
     shown = sum(part.range.end - part.range.start for part in parts)
-    if shown >= MIN_WHOLE_SHARE * len(item.text):
+    if len(item.text) <= max_characters or shown >= MIN_WHOLE_SHARE * len(item.text):
         renderings += [
             rendering
             for rendering in render_forms(hit, recipe, layout, counter)
             if rendering.form is Form.WHOLE
         ]
-    if Form.EXCERPT in recipe.forms:
-        renderings += _render_excerpts(hit, parts, layout, separator, counter)
+    renderings += _render_excerpts(hit, parts, layout, separator, counter)
     for form in available_forms(item):
         if form is not Form.WHOLE and form in recipe.forms:
             text = layout.block(hit, form)
@@ -132,10 +139,10 @@ def _render_excerpts(
     }
     excerpts = []
     for excerpt in grow_excerpts(parts):
-        header = max(counts[part.range.start][1] for part in excerpt)
-        body = sum(counts[part.range.start][0] - counts[part.range.start][1] for part in excerpt)
+        tokens = sum(counts[part.range.start][0] for part in excerpt)
+        tokens -= (len(excerpt) - 1) * min(counts[part.range.start][1] for part in excerpt)
         runs = len(merge_ranges(hit.item.text, [part.range for part in excerpt]))
-        tokens = header + body + ELLIPSIS_TOKENS * (runs - 1)
+        tokens += ELLIPSIS_TOKENS * (runs - 1)
         excerpts.append(Rendering(Form.EXCERPT, "", tokens, excerpt))
     return excerpts
 

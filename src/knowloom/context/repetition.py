@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from knowloom.caching import cached
-from knowloom.model import Hit
+from knowloom.model import Hit, Item
 
 MIN_JACCARD = 0.9  # share of common words from which on two texts say the same
 MIN_WORDS = 8  # shorter texts are compared as a whole
@@ -43,12 +43,12 @@ def find_repetitions(hits: Sequence[Hit]) -> dict[int, int]:
     by_band: dict[tuple[object, ...], list[int]] = {}
     repetitions: dict[int, int] = {}
     for number in order:
-        text = hits[number].item.text
-        if not 0 < len(text) <= MAX_CHARACTERS or hits[number].passages:
+        item = hits[number].item
+        if not 0 < len(item.text) <= MAX_CHARACTERS or hits[number].passages:
             continue
-        bands = _signature(text)
+        bands = _signature(item.text)
         similar = dict.fromkeys([other for band in bands for other in by_band.get(band, ())])
-        original = next((other for other in similar if _repeats(text, hits[other].item.text)), None)
+        original = next((other for other in similar if _repeats(item, hits[other].item)), None)
         if original is not None:
             repetitions[number] = original
             continue
@@ -57,10 +57,13 @@ def find_repetitions(hits: Sequence[Hit]) -> dict[int, int]:
     return repetitions
 
 
-def _repeats(text: str, other: str) -> bool:
-    words, others = _words(text), _words(other)
+def _repeats(item: Item, other: Item) -> bool:
+    """Return True if two items say the same: items with other properties never do."""
+    words, others = _words(item.text), _words(other.text)
+    if item.shown_properties != other.shown_properties:
+        return False
     if min(len(words), len(others)) < MIN_WORDS:
-        return text.split() == other.split()
+        return item.title == other.title and item.text.split() == other.text.split()
     return len(words & others) >= MIN_JACCARD * len(words | others)
 
 
