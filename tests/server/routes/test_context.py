@@ -110,6 +110,7 @@ def test_an_async_client_gets_a_complete_response(store_file: Path) -> None:
         "entry_points",
         "context",
         "entities",
+        "see_also",
         "stats",
         "degraded",
         "left_out",
@@ -336,7 +337,21 @@ def test_stats_match_the_response(client: TestClient) -> None:
     )
     assert stats["max_depth_reached"] == max(node["distance"] for node in body["context"])
     assert stats["nodes_searched"] >= 4 and stats["nodes_expanded"] >= 6
-    assert set(stats["tokens_used"]) == {"entry_points", "context_nodes", "entities"}
+    assert set(stats["tokens_used"]) == {"entry_points", "context_nodes", "entities", "see_also"}
+
+
+def test_pointers_are_listed_apart_and_can_be_read(client: TestClient) -> None:
+    question = "How do I process a refund request?"
+    bodies = (ask_context(client, query=question, max_tokens=n) for n in range(100, 600, 25))
+    body = next(body for body in bodies if body["see_also"])  # pointers fill what is left
+    pointers = body["see_also"]
+    assert body["stats"]["tokens_used"]["see_also"] > 0
+    shown = {*ids(body["entry_points"]), *ids(body["context"])}
+    for pointer in pointers:
+        assert pointer["id"] not in shown
+        path = f"/api/items/{pointer['id']}/read"
+        page = client.get(path, params={"space": pointer["space"]}).json()
+        assert page["title"] == pointer["title"] and page["text"]
 
 
 def test_integer_ids_stay_integers_everywhere(client: TestClient) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from knowloom.context.packing import SEE_ALSO
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.formats.runs import excerpt_runs, join_runs
@@ -194,6 +195,7 @@ def _response_to_json(engine: Engine, body: ContextRequest, context: Context) ->
             _node_to_json(chosen) | _path_to_json(chosen, ids) for chosen in parts["context"]
         ],
         "entities": [_entity_to_json(chosen.hit.item) for chosen in parts["entities"]],
+        SEE_ALSO: [_pointer_to_json(chosen) for chosen in parts[SEE_ALSO]],
         "stats": _stats_to_json(context, parts),
         "degraded": [problem_to_json(problem) for problem in context.degraded],
         "left_out": [
@@ -217,12 +219,14 @@ def _citation_to_json(citation: Citation, ids: Mapping[Key, int | str]) -> JsonO
 
 def _split_by_fragment(context: Context) -> ChosenByPart:
     fragments = {fragment.name: fragment for fragment in context.fragments}
-    return {name: fragments[name].chosen if name in fragments else () for name in SHARES}
+    names = (*SHARES, SEE_ALSO)
+    return {name: fragments[name].chosen if name in fragments else () for name in names}
 
 
 def _split_by_source(context: Context) -> ChosenByPart:
     """Return search results, items reached from them, and the entities among both."""
-    items = list(_chosen_items(context))
+    parts = [part.chosen for part in context.fragments if part.name != SEE_ALSO]
+    items = [chosen for part in parts for chosen in part]
     return {
         "entry_points": tuple(
             chosen for chosen in items if chosen.hit.match_source in SEARCH_SOURCES
@@ -231,6 +235,7 @@ def _split_by_source(context: Context) -> ChosenByPart:
             chosen for chosen in items if chosen.hit.match_source not in SEARCH_SOURCES
         ),
         "entities": tuple(chosen for chosen in items if chosen.hit.item.kind is Kind.ENTITY),
+        SEE_ALSO: _split_by_fragment(context)[SEE_ALSO],
     }
 
 
@@ -281,6 +286,12 @@ def _node_to_json(chosen: Chosen) -> JsonObject:
     }
 
 
+def _pointer_to_json(chosen: Chosen) -> JsonObject:
+    item, score = chosen.hit.item, chosen.hit.score
+    names = {"id": public_id(item), "space": item.space, "node_type": item.type}
+    return names | {"title": item.title, "score": score, "tokens": chosen.tokens}
+
+
 def _path_to_json(chosen: Chosen, ids: dict[Key, int | str]) -> JsonObject:
     hit = chosen.hit
     return {
@@ -314,6 +325,7 @@ def _stats_to_json(context: Context, parts: ChosenByPart) -> JsonObject:
             "entry_points": used.get("entry_points", 0),
             "context_nodes": used.get("context", 0),
             "entities": used.get("entities", 0),
+            SEE_ALSO: used.get(SEE_ALSO, 0),
         },
         "token_counter": stats.token_counter,
         "optimality_gap": stats.optimality_gap,

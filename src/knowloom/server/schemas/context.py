@@ -136,6 +136,17 @@ class Entity(BaseModel):
     related_schemas: list[str]
 
 
+class PointerNode(BaseModel):
+    """An item that exists beside the ones shown; GET /api/items/{id}/read reads it."""
+
+    id: Id
+    space: str
+    node_type: str
+    title: str
+    score: float
+    tokens: int
+
+
 class ProblemNote(BaseModel):
     part: str
     code: str
@@ -181,6 +192,7 @@ class ContextResponse(BaseModel):
     entry_points: list[EntryPoint]
     context: list[ContextNode]
     entities: list[Entity]
+    see_also: list[PointerNode]
     stats: ContextStats
     degraded: list[ProblemNote]
     left_out: list[OmittedNode]
