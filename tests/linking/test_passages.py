@@ -305,6 +305,7 @@ def test_edges_follow_a_shared_name_and_a_fragment_that_move(kb):
         (("Late refunds: at Rovers Hall", "y"), 0, 0),
         (("x", "Late refunds: at Rovers Hall"), 1, 1),
         (("Late refunds: x", "at Rovers Hall"), 1, 0),
+        (("Late refunds: at Rovers Hall", "z"), 0, 0),
     ):
         kb.add(item("b", "", page(*sections), source="b.md"))
         assert rows(kb) == {
