@@ -64,7 +64,9 @@ class PassageSlots:
 
 def _changes(heads: npt.NDArray[np.int32]) -> SlotArray:
     """Return the positions at which ascending numbers change, the first included."""
-    return np.flatnonzero(np.diff(heads, prepend=-1))
+    is_first = np.ones(len(heads), np.bool_)
+    np.not_equal(heads[1:], heads[:-1], out=is_first[1:])
+    return np.flatnonzero(is_first)
 
 
 def read_segmenter(connection: apsw.Connection) -> tuple[str, int]:
