@@ -214,6 +214,12 @@ def test_a_heading_is_not_the_last_line_before_its_text(
         assert not last_line.startswith("#") or text[right.start] == "#"
 
 
+def test_a_heading_stays_with_a_word_that_is_too_long() -> None:
+    text = "## A heading of the text\n\n" + "w" * 1_200 + " and more words" * 20
+    first = split_passages(text)[0]
+    assert text[first.start : first.end].startswith("## A heading of the text\n\nwww")
+
+
 def path_at(text: str, position: int) -> list[str]:
     """The headings above a position, read line by line."""
     path: dict[int, str] = {}
