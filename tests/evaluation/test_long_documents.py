@@ -249,7 +249,7 @@ TEXTS = ["Ann was born in 1990. She sings.  ", "Bo lives in St. Ives. He is ill.
         (
             {
                 "decomposition": [
-                    {"answer": "St. Ives", "paragraph_support_idx": 12},
+                    {"answer": "St. Ives", "paragraph_support_idx": 16},
                     {"answer": "1990", "paragraph_support_idx": 3},
                     {"answer": "2000", "paragraph_support_idx": 3},
                 ]
