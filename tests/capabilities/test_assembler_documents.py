@@ -117,6 +117,12 @@ def test_a_long_paragraph_is_cut_without_changing_it(ending: str) -> None:
     assert text in assemble(text).text
 
 
+def test_a_piece_begins_with_its_indent() -> None:
+    text = "\n\n  One.\n\n\n   Two.\n \n Three.\n"
+    pieces = [piece.text for piece in split_verbatim(text)]
+    assert pieces == ["  One.\n\n\n", "   Two.\n \n", " Three.\n"]
+
+
 @given(nasty | st.lists(nasty, max_size=4).map("\n\n".join))
 @settings(deadline=None, max_examples=200)
 def test_the_pieces_of_a_document_are_the_document(text: str) -> None:
@@ -163,6 +169,7 @@ def test_texts_of_other_strategies_are_still_escaped() -> None:
 
 
 def test_a_mark_that_is_not_boolean_is_rejected() -> None:
-    assembly = Assembler([Notes([Piece("a", verbatim="yes")])]).assemble("x")  # type: ignore[arg-type]
+    wrong: Any = "yes"
+    assembly = Assembler([Notes([Piece("a", verbatim=wrong)])]).assemble("x")
     assert assembly.strategies[0].status == "failed"
     assert "piece 1: verbatim must be" in assembly.strategies[0].reasons[0]

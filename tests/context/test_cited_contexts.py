@@ -175,6 +175,12 @@ def test_the_same_item_from_another_source_is_not_taken_from_a_cache():
     assert len(texts) == 3
 
 
+def test_a_recipe_that_shows_no_properties_cites_the_lines(kb):
+    recipe = [Recipe("found", max_properties=0)]
+    sources = {citation.id: citation.source for citation in cited(kb, recipe=recipe).citations}
+    assert sources["faq#archive"] == SOURCES["faq#archive"]
+
+
 def test_the_tokens_of_the_parts_are_those_of_the_text(kb):
     context = cited(kb, max_tokens=1200)
     assert [part.name for part in context.fragments][-1] == "sources"

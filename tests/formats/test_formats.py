@@ -17,7 +17,7 @@ from knowloom.errors import Invalid
 from knowloom.formats.fields import available_forms, format_value, quote_name
 from knowloom.formats.layout import FORMATS, assemble, get_layout
 from knowloom.formats.markdown_escape import escape_body
-from knowloom.model import Edge, Form, Hit, Item, Kind
+from knowloom.model import LINES, Edge, Form, Hit, Item, Kind
 from text_strategies import PARSER, SCALARS, any_text, headings, items, nasty, tricky
 
 shown = st.tuples(items(any_text | tricky), st.sampled_from(Form))
@@ -247,6 +247,7 @@ class TestForms:
             == (Form.WHOLE,)
         )
         assert available_forms(item("Title", properties={"a": 1})) == (Form.WHOLE, Form.POINTER)
+        assert available_forms(item("Title", properties={LINES: [1, 2]})) == (Form.WHOLE,)
 
 
 class TestMarkdown:

@@ -150,9 +150,7 @@ def _prepare(
         sharpness = [section.recipe.sharpness for section in candidates for _ in section.hits]
         parts = select_parts(hits, sharpness, query, max_tokens)
         may_repeat = [section.may_repeat for section in candidates for _ in section.hits]
-        if not has_needs:
-            pairs = find_repetitions(hits).items()
-            repetitions = {number: other for number, other in pairs if not may_repeat[number]}
+        repetitions = {} if has_needs else find_repetitions(hits, may_repeat)
         whole = _max_whole(hits, max_tokens)
     sections, numbers = [], iter(range(len(hits)))
     for section in candidates:
@@ -202,7 +200,8 @@ def tolerance_of(sections: Sequence[SectionCandidates]) -> float:
 def _count_overhead(name: str, layout: Layout, counter: TokenCounter) -> int:
     """Return the tokens of a section's opening, closing and separator."""
     opening = counter.count(layout.opening(name))
-    return opening + counter.count(layout.closing + layout.section_separator)
+    closing = layout.closings.get(name, layout.closing)
+    return opening + counter.count(closing + layout.section_separator)
 
 
 def _choose(document: _Document, budget: int, room: int, tolerance: float) -> Choice:

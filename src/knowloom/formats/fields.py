@@ -30,7 +30,8 @@ def _escape(match: re.Match[str]) -> str:
 def available_forms(item: Item) -> tuple[Form, ...]:
     """Return the forms worth offering, longest first."""
     text, summary = item.text.strip(), item.summary.strip()
-    has_more = bool(item.properties) or (text or summary or item.name) != item.name
+    has_facts = bool(item.properties and item.shown_properties)
+    has_more = has_facts or (text or summary or item.name) != item.name
     return (
         Form.WHOLE,
         *([Form.SUMMARY] if 0 < len(summary) < len(text) else []),
