@@ -34,8 +34,11 @@ _MULTIPLIERS: npt.NDArray[np.uint32] = np.array(
 Signature = tuple[tuple[object, ...], ...]
 
 
-def find_repetitions(hits: Sequence[Hit]) -> dict[int, int]:
-    """Return, by number, the hits that repeat a more relevant one, and the number of that one."""
+def find_repetitions(hits: Sequence[Hit], may_repeat: Sequence[bool] = ()) -> dict[int, int]:
+    """Return, by number, the hits that repeat a more relevant one, and the number of that one.
+
+    Hits that `may_repeat`, by number, are left out.
+    """
     order = sorted(
         range(len(hits)),
         key=lambda number: (-hits[number].relevance, *hits[number].item.key[::-1], number),
@@ -50,7 +53,8 @@ def find_repetitions(hits: Sequence[Hit]) -> dict[int, int]:
         similar = dict.fromkeys([other for band in bands for other in by_band.get(band, ())])
         original = next((other for other in similar if _repeats(item, hits[other].item)), None)
         if original is not None:
-            repetitions[number] = original
+            if not may_repeat or not may_repeat[number]:
+                repetitions[number] = original
             continue
         for band in bands:
             by_band.setdefault(band, []).append(number)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from knowloom.caching import TwoGenerationCache
 from knowloom.model import Item, Passage
 from knowloom.text.breaks import find_break
-from knowloom.text.structure import Section, Structure, find_structure
+from knowloom.text.structure import Structure, TextSection, find_structure
 
 SEGMENTER = "passages-1"  # part of every digest, and stored with an index
 PASSAGE_SIZE = 800  # characters; docs/decisions has the measurement
@@ -120,7 +120,7 @@ def _split(text: str, start: int, end: int, size: int) -> tuple[Passage, ...]:
     return tuple(_describe(ranges, sections))
 
 
-def _sections_between(structure: Structure, start: int, end: int) -> list[Section]:
+def _sections_between(structure: Structure, start: int, end: int) -> list[TextSection]:
     """Return the sections of a range, the first and the last one cut to it."""
     sections = structure.sections
     first = max(0, bisect_right(sections, start, key=lambda section: section.start) - 1)
@@ -128,7 +128,7 @@ def _sections_between(structure: Structure, start: int, end: int) -> list[Sectio
     return [
         section
         if start <= section.start and section.end <= end
-        else Section(
+        else TextSection(
             max(start, section.start),
             min(end, max(start, section.body)),
             min(end, section.end),
@@ -140,7 +140,7 @@ def _sections_between(structure: Structure, start: int, end: int) -> list[Sectio
     ]
 
 
-def _attach_headings(sections: Iterable[Section], size: int) -> Iterator[Unit]:
+def _attach_headings(sections: Iterable[TextSection], size: int) -> Iterator[Unit]:
     """Attach each heading without a text to the section after it, up to a short one."""
     start = -1  # of the headings that wait for a text
     for section in sections:
@@ -196,7 +196,9 @@ def _cut(
         yield start, end
 
 
-def _describe(ranges: Sequence[tuple[int, int]], sections: Sequence[Section]) -> Iterator[Passage]:
+def _describe(
+    ranges: Sequence[tuple[int, int]], sections: Sequence[TextSection]
+) -> Iterator[Passage]:
     """Return the ranges as passages, with the headings of the sections that they show."""
     place = 0
     for number, (start, end) in enumerate(ranges):
@@ -208,7 +210,7 @@ def _describe(ranges: Sequence[tuple[int, int]], sections: Sequence[Section]) ->
         yield Passage(number, start, end, *_read_path(start, sections[place : last + 1]))
 
 
-def _read_path(start: int, sections: Sequence[Section]) -> tuple[tuple[str, ...], int]:
+def _read_path(start: int, sections: Sequence[TextSection]) -> tuple[tuple[str, ...], int]:
     """Return the headings that hold for all of a passage, and the number that it begins with."""
     first, *others = sections
     headings = first.headings

@@ -40,7 +40,7 @@ _VISIBLE = re.compile(r"\S")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class TextSection:
     """A heading and the text below it, up to the next heading."""
 
     start: int
@@ -54,7 +54,7 @@ class Section:
 class Structure:
     """The sections and the code blocks of a text, in order."""
 
-    sections: tuple[Section, ...]
+    sections: tuple[TextSection, ...]
     code: tuple[tuple[int, int], ...]  # start of the first line and end of the last one
     length: int
 
@@ -253,11 +253,11 @@ def _visible_line_before(text: str, end: int) -> str:
     return before[before.rfind("\n") + 1 :]
 
 
-def _build_sections(scan: _Scan) -> Iterator[Section]:
+def _build_sections(scan: _Scan) -> Iterator[TextSection]:
     text, headings = scan.text, scan.headings
     first = headings[0].start if headings else scan.end
     if match := _VISIBLE.search(text, 0, first):
-        yield Section(match.start(), match.start(), first, titled=False)
+        yield TextSection(match.start(), match.start(), first, titled=False)
     path: list[tuple[int, str]] = []  # level and title of the enclosing headings
     for number, (heading, level) in enumerate(zip(headings, _levels(headings), strict=True)):
         end = headings[number + 1].start if number + 1 < len(headings) else scan.end
@@ -266,9 +266,9 @@ def _build_sections(scan: _Scan) -> Iterator[Section]:
         path.append((level, heading.title))
         match = _VISIBLE.search(text, heading.end, end)
         body = match.start() if match else end
-        yield Section(heading.start, body, end, tuple([title for _, title in path]))
+        yield TextSection(heading.start, body, end, tuple([title for _, title in path]))
     if match := _VISIBLE.search(text, scan.end):  # beyond the last mark that was read
-        yield Section(match.start(), match.start(), len(text), titled=False)
+        yield TextSection(match.start(), match.start(), len(text), titled=False)
 
 
 def _levels(headings: Sequence[_Heading]) -> Iterator[int]:
