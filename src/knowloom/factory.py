@@ -14,7 +14,7 @@ from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.files import RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
-from knowloom.ports import Embedder, NameFinder
+from knowloom.ports import Embedder, NameFinder, Stores
 from knowloom.recipes import Agent
 from knowloom.registry import open_name_finder, open_stores, resolve_embedder, resolve_name_finder
 from knowloom.retrieval_settings import RetrievalSettings, resolve_settings
@@ -55,14 +55,8 @@ def open(
     finder = FinderResolver(resolve_name_finder(names, BUILTIN), open_name_finder)
     caching = _resolve_caching(cache)
     where = str(url) if isinstance(url, PurePath) else url
-    stores = open_stores(where, roles)
-    with ExitStack() as stack:  # closes the stores if they have another passage size
-        for store in stores.unique():
-            stack.callback(store.close)
-        PassageSizing(stores, opened_embedder).fit(passage_size)
-        stack.pop_all()
     return Engine(
-        stores,
+        _open_stores(where, roles, opened_embedder, passage_size),
         opened_embedder,
         secrets=scanner,
         links=links,
@@ -72,6 +66,19 @@ def open(
         naming=finder,
         records=sibling_path(where, RECORDS_SUFFIX) if store_file(where) else None,
     )
+
+
+def _open_stores(
+    url: str, roles: Mapping[str, str], embedder: Embedder | None, passage_size: int | None
+) -> Stores:
+    """Open the stores; close them again if they have another passage size."""
+    stores = open_stores(url, roles)
+    with ExitStack() as stack:
+        for store in stores.unique():
+            stack.callback(store.close)
+        PassageSizing(stores, embedder).fit(passage_size)
+        stack.pop_all()
+    return stores
 
 
 def _resolve_caching(cache: str | Path | Caching) -> Caching:

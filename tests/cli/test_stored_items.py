@@ -118,6 +118,21 @@ class TestStoredItems:
         assert run_json("reindex", embedder="minilm") == {"vectors": 1}
         assert run("reindex").stdout == "words rebuilt; vectors computed: 0\n"
 
+    def test_the_passage_size_is_a_setting_and_an_option(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_rows(tmp_path, '{"id": "a", "text": "' + "refund money. " * 100 + '"}')
+        monkeypatch.setenv("KNOWLOOM_PASSAGE_SIZE", "300")
+        run("load rows.jsonl --space s")
+        monkeypatch.setenv("KNOWLOOM_PASSAGE_SIZE", "500")
+        refused = run("load rows.jsonl --space s")
+        assert refused.exit_code == 1 and "of 300 characters, not of 500" in refused.stderr
+        assert run("reindex").exit_code == 0
+        assert run("load rows.jsonl --space s").exit_code == 0
+        assert run("reindex --passage-size 600").exit_code == 0
+        assert "of 600 characters, not of 500" in run("load rows.jsonl --space s").stderr
+        assert "from 200 to 8,000, got 5" in run("reindex --passage-size 5").stderr
+
     def test_recipes_are_listed_with_their_parts(self) -> None:
         output = run("recipes").stdout
         assert all(
