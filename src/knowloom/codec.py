@@ -13,8 +13,7 @@ from typing import Any, TypeVar, cast
 
 from knowloom.construction import fast_constructor
 from knowloom.errors import Conflict
-from knowloom.model import Edge, Item, Key, Kind
-from knowloom.ports import Change
+from knowloom.model import Change, Edge, Item, Key, Kind
 
 T = TypeVar("T", bound=Item | Edge)
 

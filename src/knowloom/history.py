@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from knowloom import codec
 from knowloom.errors import Conflict, Invalid, NotFound
-from knowloom.model import AUTOMATIC, Edge, EdgeKey, Item, Key
+from knowloom.model import AUTOMATIC, Change, Edge, EdgeKey, Item, Key
 from knowloom.options import validate_limit
-from knowloom.ports import Batch, Change, Stores
+from knowloom.ports import Batch, Stores
 from knowloom.report import Report, Skipped
 from knowloom.validation import validate_name, validate_time
 

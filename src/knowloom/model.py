@@ -76,30 +76,28 @@ class Item:
     @property
     def shown_properties(self) -> dict[str, Any]:
         """The properties without reserved ones."""
-        properties = self.properties.items()
-        return {name: value for name, value in properties if not name.startswith(RESERVED_PREFIX)}
+        shown = [name for name in self.properties if not name.startswith(RESERVED_PREFIX)]
+        return {name: self.properties[name] for name in shown}
 
     @property
     def searchable(self) -> str:
         """The text of the full-text index."""
-        parts = (self.title, self.text, self.searchable_metadata)
-        return "\n".join(part for part in parts if part)
+        return "\n".join(filter(None, (self.title, self.text, self.searchable_metadata)))
 
     @property
     def searchable_metadata(self) -> str:
         """The part of the text of the full-text index beside title and text."""
         values = (str(value) for value in self.shown_properties.values())
-        return "\n".join(part for part in (self.summary, " ".join(self.tags), *values) if part)
+        return "\n".join(filter(None, (self.summary, " ".join(self.tags), *values)))
 
     @property
     def embeddable(self) -> str:
         """The text of the embedding."""
         if self.embedding_text is not None:
             return self.embedding_text
-        values = ""
-        if not self.text:
-            values = "\n".join(f"{name}: {value}" for name, value in self.properties.items())
-        return "\n".join(part for part in (self.title, self.text or self.summary, values) if part)
+        facts = {} if self.text else self.properties
+        values = (f"{name}: {value}" for name, value in facts.items())
+        return "\n".join(filter(None, (self.title, self.text or self.summary, *values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +140,19 @@ class Edge:
     @property
     def key(self) -> EdgeKey:
         return (self.source_key, self.target_key, self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of the change log: the action, and the item or the edge before it."""
+
+    number: int
+    at: datetime
+    space: str
+    id: str
+    action: str  # "add", "update", "delete"; "link" and "unlink" for edges
+    before: Item | Edge | None = None
+    link: EdgeKey | None = None  # the edge; None for items and for edges of files of schema 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +200,6 @@ class Filter:
             yield "was not valid yet"
         if self.valid_at and item.valid_to and item.valid_to <= self.valid_at:
             yield "was no longer valid"
-
-
-@dataclass(frozen=True, slots=True)
-class IndexResult:
-    """The answer of one index: keys with scores, best first, and the number of items considered."""
-
-    matches: tuple[tuple[Key, float], ...] = ()
-    considered: int = 0
-    others: Mapping[Key, float] = field(default_factory=dict)  # scores of explicitly requested keys
 
 
 @dataclass(frozen=True, slots=True)

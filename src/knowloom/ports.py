@@ -15,7 +15,7 @@ from typing import Protocol, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from knowloom.model import Edge, EdgeKey, Filter, IndexResult, Item, Key
+from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key
 
 Vector = npt.NDArray[np.float32]
 Progress = Callable[[str, int, int], None]  # stage, done, total
@@ -61,16 +61,12 @@ class SpaceInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One entry of the change log: the action, and the item or the edge before it."""
+class IndexResult:
+    """The answer of one index: keys with scores, best first, and the number of items considered."""
 
-    number: int
-    at: datetime
-    space: str
-    id: str
-    action: str  # "add", "update", "delete"; "link" and "unlink" for edges
-    before: Item | Edge | None = None
-    link: EdgeKey | None = None  # the edge; None for items and for edges of files of schema 1
+    matches: tuple[tuple[Key, float], ...] = ()
+    considered: int = 0
+    others: Mapping[Key, float] = field(default_factory=dict)  # scores of explicitly requested keys
 
 
 class Store(Protocol):

@@ -21,12 +21,13 @@ from knowloom.retrieval.hybrid import effective_length
 from knowloom.retrieval.ranking import rank
 from knowloom.retrieval.sources import RetrievalRequest, SourceResult, entity_keys, gather
 from knowloom.retrieval.walk_results import apply_scores
+from knowloom.text.passages import SEGMENTER
 from knowloom.tracing import span
 
 log = logging.getLogger(__name__)
 
 # Part of the digest: raised when the same request on the same knowledge gives another context.
-RENDERER_VERSION = 7
+RENDERER_VERSION = 8
 CACHED_RECIPES = 64  # lists of recipes, with dozens of fields each; requests use few
 
 
@@ -43,15 +44,8 @@ def build_context(
     new_problems += _check_entity(query, stores)
     layout, tolerance = get_layout(query.format), tolerance_of(sections)
     with span("fit"):
-        packed = pack(
-            sections,
-            query.max_tokens,
-            layout,
-            counter,
-            tolerance,
-            query.text,
-            query.citations,
-        )
+        budget, text = query.max_tokens, query.text
+        packed = pack(sections, budget, layout, counter, tolerance, text, query.citations)
     stats = Stats(
         searched=sum(result.searched for result in results),
         expanded=sum(result.expanded for result in results),
@@ -196,9 +190,9 @@ def compute_digest(
 ) -> str:
     """Return a hash of everything a context depends on.
 
-    That is knowledge, query, recipes, renderer, token counter, and unavailable stores. Contexts
-    with equal digests have equal bytes if the embedder is deterministic: vectors are identified by
-    their embedder.
+    That is knowledge, query, recipes, renderer, segmenter, token counter and unavailable stores.
+    Contexts with equal digests have equal bytes if the embedder is deterministic: vectors are
+    identified by their embedder.
     """
     spaces = stores.items.spaces(query.spaces)
     knowledge = {info.name: (info.digest, info.links_digest) for info in spaces}
@@ -209,7 +203,7 @@ def compute_digest(
         if query.vector:  # passed by the caller, and not embedded from the text
             query_vector = hashlib.sha256(vector.tobytes()).hexdigest()
     inputs = (
-        repr(RENDERER_VERSION),
+        repr((RENDERER_VERSION, SEGMENTER, stores.words.passage_size())),
         repr(sorted(knowledge.items())),
         repr(vectors),
         repr([(problem.part, problem.code) for problem in problems]),

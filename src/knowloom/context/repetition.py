@@ -67,7 +67,7 @@ def _repeats(item: Item, other: Item) -> bool:
     if item.shown_properties != other.shown_properties:
         return False
     if min(len(words), len(others)) < MIN_WORDS:
-        return item.title == other.title and item.text.split() == other.text.split()
+        return item.name == other.name and item.text.split() == other.text.split()
     return len(words & others) >= MIN_JACCARD * len(words | others)
 
 

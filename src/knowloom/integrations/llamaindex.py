@@ -10,7 +10,7 @@ from knowloom.integrations.lookup import (
     KnowledgeBase,
     Lookup,
     LookupArguments,
-    Result,
+    LookupResult,
     missing_extra,
 )
 
@@ -48,7 +48,7 @@ class LlamaIndexRetriever(BaseRetriever):
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-def _build_node(result: Result) -> NodeWithScore:
+def _build_node(result: LookupResult) -> NodeWithScore:
     """Return a node without metadata in the prompt, which LlamaIndex would add to the budget."""
     hidden = list(result.metadata)
     node = TextNode(

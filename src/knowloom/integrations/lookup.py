@@ -82,7 +82,7 @@ OPTIONS = tuple(LookupArguments.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LookupResult:
     """A text for a framework. `key` is "space/id"; the metadata have JSON values."""
 
     key: str
@@ -128,7 +128,7 @@ class Lookup:
                 raise unknown_name("option", name, OPTIONS)
         return cls(kb, spaces, limit=limit, **options)
 
-    def retrieve(self, query: str) -> list[Result]:
+    def retrieve(self, query: str) -> list[LookupResult]:
         """Return the best items, or with `max_tokens` the blocks of one context in the budget."""
         if self.max_tokens is None:
             hits = self.kb.search(
@@ -141,7 +141,7 @@ class Lookup:
         context = self.context(query)
         return _build_results(context)
 
-    def _build_hit(self, hit: Hit) -> Result:
+    def _build_hit(self, hit: Hit) -> LookupResult:
         """Return the item; of a long one the passage that matched, unless `whole` is set."""
         if self.whole or not hit.passages:
             return _build_result(hit, _format_item(hit.item))
@@ -235,7 +235,7 @@ def missing_extra(extra: str, error: ImportError) -> MissingExtra:
     return MissingExtra(f"package {error.name!r} is not installed: pip install 'knowloom[{extra}]'")
 
 
-def _build_results(context: Context) -> list[Result]:
+def _build_results(context: Context) -> list[LookupResult]:
     citations = iter(context.citations)
     return [
         _build_result(
@@ -266,7 +266,7 @@ def _describe_ranges(chosen: Chosen) -> dict[str, Any]:
     return {"passages": ranges} if ranges else {}
 
 
-def _build_result(hit: Hit, text: str, **block: object) -> Result:
+def _build_result(hit: Hit, text: str, **block: object) -> LookupResult:
     item = hit.item
     metadata = {
         "id": item.id,
@@ -281,7 +281,7 @@ def _build_result(hit: Hit, text: str, **block: object) -> Result:
         "why": describe_match(hit),
         "path": [f"{space}/{id}" for space, id in hit.path],
     }
-    return Result(f"{item.space}/{item.id}", text, hit.score, metadata | block)
+    return LookupResult(f"{item.space}/{item.id}", text, hit.score, metadata | block)
 
 
 def _format_item(item: Item) -> str:

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Key
-from knowloom.ports import Batch, Change, GraphStore, ItemStore, SpaceInfo, Stores
+from knowloom.model import AUTOMATIC, Change, Edge, EdgeKey, Filter, Item, Key
+from knowloom.ports import Batch, GraphStore, ItemStore, SpaceInfo, Stores
 from knowloom.text.mentions import find_names
 
 

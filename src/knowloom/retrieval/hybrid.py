@@ -9,7 +9,13 @@ from knowloom.construction import fast_constructor, round_scores
 from knowloom.model import Filter, Hit, Item, Key
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, search_depth
-from knowloom.retrieval.nodes import NodeKey, score_passages, scored_passages, tie_break
+from knowloom.retrieval.nodes import (
+    MAX_WHOLE_NODE,
+    NodeKey,
+    score_passages,
+    scored_passages,
+    tie_break,
+)
 from knowloom.text.passages import PART_SIZE, PASSAGE_SIZE
 
 # Candidates from each index: more change no ranking on the tuning sets, 50 lose a little.
@@ -126,7 +132,7 @@ def _build_pool(
         return {key: scores[key] for key in ordered[:MIN_DEPTH]}
     nodes: dict[NodeKey, float] = {}
     for key in ordered[:MIN_DEPTH]:
-        if key in passages:
+        if len(passages.get(key, ())) > MAX_WHOLE_NODE:
             nodes |= {(*key, number): score for number, score in enumerate(passages[key]) if score}
         else:
             nodes[key] = scores[key]

@@ -11,6 +11,7 @@ from knowloom.ports import Stores, Vector
 from knowloom.text.passages import split_passages
 
 MAX_HIT_PASSAGES = 12  # scored passages of one hit
+MAX_WHOLE_NODE = 3  # passages of an item that is one node: they share their subject
 
 NodeKey = Key | tuple[str, str, int]
 """The key of a short item, or of a passage: (space, id, number)."""
@@ -51,11 +52,12 @@ def passage_item(item: Item, passage: Passage) -> Item:
 
 
 def hit_nodes(hits: Iterable[Hit]) -> Iterator[Node]:
-    """Yield the nodes of hits: a short item, or the scored passages of a long one."""
+    """Yield the nodes of hits: the item, or the scored passages of a long one."""
     for hit in hits:
         item = hit.item
-        if not hit.passages:
+        if len(hit.passages) <= MAX_WHOLE_NODE:
             yield _new_node(item.key, item, hit.score, None)
+            continue
         for scored in hit.passages:
             key = (item.space, item.id, scored.passage.number)
             yield Node(key, passage_item(item, scored.passage), scored.score, item)

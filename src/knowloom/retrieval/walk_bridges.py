@@ -123,7 +123,8 @@ def _score_nodes(
     if long := list(dict.fromkeys(key_of(node) for node in nodes if len(node) == 3)):
         by_item = index.score_text_passages(words, only, long)
         for node in nodes:
-            if len(node) == 3 and (of_item := by_item.get(key_of(node))) and of_item[node[2]]:
+            of_item = by_item.get(key_of(node), ())
+            if len(node) == 3 and node[2] < len(of_item) and of_item[node[2]]:
                 scores[node] = of_item[node[2]]
     return scores
 

@@ -9,7 +9,7 @@ from knowloom.model import Filter, Item, Key
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
-from knowloom.retrieval.nodes import Node, NodeKey, key_of, read_nodes
+from knowloom.retrieval.nodes import MAX_WHOLE_NODE, Node, NodeKey, key_of, read_nodes
 from knowloom.retrieval.query_coverage import QueryCoverage
 from knowloom.retrieval.ranking import top_k
 from knowloom.retrieval.walk_constants import (
@@ -40,13 +40,17 @@ class WalkGraph:
     density: float = 1.0  # of name edges, from 0 to 1: likeness counts as much
     name_texts: dict[NodeKey, str] = field(default_factory=dict)  # prepared for name search
     long_items: dict[Key, Item] = field(default_factory=dict)  # those of the nodes read so far
+    best_passages: dict[Key, int] = field(default_factory=dict)  # of the nodes read so far
     # Similarity of each passage of the long items at the ends of edges.
     passages: dict[Key, Sequence[float]] = field(default_factory=dict)
 
     def add_nodes(self, nodes: Sequence[Node]) -> None:
         """Scan the texts of nodes for query terms."""
         self.coverage.add(nodes)
-        self.long_items.update({key_of(node.key): node.whole for node in nodes if node.whole})
+        for node in nodes:
+            if node.whole is not None and len(node.key) == 3:
+                self.long_items[key_of(node.key)] = node.whole
+                self.best_passages.setdefault(key_of(node.key), node.key[2])
 
     def read_edges(self, keys: Sequence[NodeKey]) -> None:
         """Read the edges of nodes in one store call, and the proximity of their neighbours."""
@@ -94,7 +98,12 @@ class WalkGraph:
         )
         if self.passages or self.long_items:
             size = self.stores.words.passage_size()
-            add_passage_edges(adjacency, edges, self.passages, self.long_items, size)
+            best = {
+                key: _find_best(scores)
+                for key, scores in self.passages.items()
+                if len(scores) > MAX_WHOLE_NODE
+            }
+            add_passage_edges(adjacency, edges, best | self.best_passages, self.long_items, size)
             return adjacency
         for edge in edges:
             # The keys of both ends, without the cost of two property calls.
@@ -137,7 +146,9 @@ class WalkGraph:
             scores |= {
                 node: of_item[node[2]]
                 for node in new
-                if len(node) == 3 and (of_item := self.passages.get(key_of(node)))
+                if len(node) == 3
+                and (of_item := self.passages.get(key_of(node)))
+                and node[2] < len(of_item)
             }
         self.proximity.update(dict.fromkeys(new, MIN_PROXIMITY))
         self.proximity.update(
@@ -180,6 +191,10 @@ class WalkGraph:
             elif weight > bridges:
                 bridges = weight
         return names, likeness, bridges
+
+
+def _find_best(scores: Sequence[float]) -> int:
+    return max(range(len(scores)), key=lambda number: (scores[number], -number))
 
 
 def name_edge_density(seeds: Sequence[tuple[float, float]]) -> float:

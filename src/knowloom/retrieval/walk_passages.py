@@ -9,10 +9,12 @@ from knowloom.model import Edge, Item, Key
 from knowloom.retrieval.nodes import NodeKey, key_of
 from knowloom.retrieval.walk_constants import INNER_WEIGHT, REVERSE_FACTORS
 from knowloom.text.passage_links import inner_links
+from knowloom.text.passages import split_passages
 
 PASSAGES = "passages"  # the property of an edge with its pairs of passages
 INNER_TYPE = "mentions"
 NO_EDGE = (0.0,)
+MAX_DISTANCE = 1  # passages of one section that share their edges
 ANY_PAIR = ((None, None),)  # an edge between items as a whole
 
 # By node and by neighbour: the weight in this direction, and the edge.
@@ -25,18 +27,22 @@ _new_edge = fast_constructor(Edge)
 def add_passage_edges(
     adjacency: Adjacency,
     edges: Sequence[Edge],
-    scores: Mapping[Key, Sequence[float]],
+    best_passages: Mapping[Key, int],
     long_items: Mapping[Key, Item],
     passage_size: int,
 ) -> None:
     """Add edges to the adjacency of nodes, and those between passages of the long items.
 
-    An edge ends at the passage that it names, or else at the passage of the highest score.
+    An edge ends at the passage that it names, or else at the best passage of the item.
     """
     nodes_of: dict[Key, list[NodeKey]] = {}
     for node in adjacency:
         nodes_of.setdefault(key_of(node), []).append(node)
-    steps = [step for edge in edges for step in _steps(edge, nodes_of, scores)]
+    sections = {
+        key: [passage.headings for passage in split_passages(item.text, passage_size)]
+        for key, item in long_items.items()
+    }
+    steps = [step for edge in edges for step in _steps(edge, nodes_of, best_passages, sections)]
     for key, item in long_items.items():
         steps += _inner_steps(key, item, nodes_of.get(key, ()), passage_size)
     for start, end, weight, edge in steps:
@@ -45,7 +51,10 @@ def add_passage_edges(
 
 
 def _steps(
-    edge: Edge, nodes_of: Mapping[Key, Sequence[NodeKey]], scores: Mapping[Key, Sequence[float]]
+    edge: Edge,
+    nodes_of: Mapping[Key, Sequence[NodeKey]],
+    best_passages: Mapping[Key, int],
+    sections: Mapping[Key, Sequence[tuple[str, ...]]],
 ) -> Iterator[Step]:
     """Yield the steps along an edge from any of the nodes, in both directions."""
     source, target = edge.source_key, edge.target_key
@@ -54,11 +63,11 @@ def _steps(
         return
     for source_passage, target_passage in passage_pairs(edge):
         for node in nodes_of.get(source, ()):
-            if _is_at(node, source_passage):
-                yield node, _resolve(target, target_passage, scores), edge.weight, edge
+            if _is_at(node, source_passage, sections.get(source, ())):
+                yield node, _resolve(target, target_passage, best_passages), edge.weight, edge
         for node in nodes_of.get(target, ()):
-            if _is_at(node, target_passage):
-                yield node, _resolve(source, source_passage, scores), back, edge
+            if _is_at(node, target_passage, sections.get(target, ())):
+                yield node, _resolve(source, source_passage, best_passages), back, edge
 
 
 def passage_pairs(edge: Edge) -> Sequence[tuple[int | None, int | None]]:
@@ -69,17 +78,21 @@ def passage_pairs(edge: Edge) -> Sequence[tuple[int | None, int | None]]:
     return [(source, target) for source, target in pairs] or ANY_PAIR
 
 
-def _is_at(node: NodeKey, passage: int | None) -> bool:
-    return passage is None or len(node) == 2 or node[2] == passage
+def _is_at(node: NodeKey, passage: int | None, headings: Sequence[tuple[str, ...]]) -> bool:
+    """Return True if a node has a name of this passage: it is near to it in the same section."""
+    if passage is None or len(node) == 2 or node[2] == passage:
+        return True
+    is_near = abs(node[2] - passage) <= MAX_DISTANCE
+    return (
+        is_near and max(node[2], passage) < len(headings) and headings[node[2]] == headings[passage]
+    )
 
 
-def _resolve(key: Key, passage: int | None, scores: Mapping[Key, Sequence[float]]) -> NodeKey:
+def _resolve(key: Key, passage: int | None, best_passages: Mapping[Key, int]) -> NodeKey:
     """Return the node of an end: the item if it is short, else the named or the best passage."""
-    if key not in scores:
+    if key not in best_passages:
         return key
-    if passage is None or passage >= len(scores[key]):
-        passage = max(range(len(scores[key])), key=lambda number: (scores[key][number], -number))
-    return (*key, passage)
+    return (*key, best_passages[key] if passage is None else passage)
 
 
 def _inner_steps(

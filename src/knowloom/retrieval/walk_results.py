@@ -48,7 +48,7 @@ def build_result(
     for key in best:
         if key in items:
             hit = _build_hit(items[key], best_nodes[key], item_scores[key], steps, graph)
-            if len(best_nodes[key]) == 3:
+            if key in graph.passages:
                 hit = _with_reached_passages(hit, nodes_of[key], scores, graph)
             walked.append(hit)
     return WalkResult(tuple(walked), scores, len(nodes_of), _max_depth(best_nodes, steps))
@@ -84,12 +84,16 @@ def _with_reached_passages(
 
     Evidence at the second hop rarely resembles the query.
     """
+    similarity = graph.passages[hit.item.key]
     by_number = {node[2]: scores[node] for node in nodes if len(node) == 3}
-    linked = list(by_number)
-    similarity = graph.passages.get(hit.item.key)
-    if similarity:
-        nearest = max(range(len(similarity)), key=lambda number: (similarity[number], -number))
-        by_number.setdefault(nearest, max(by_number.values()))
+    linked, highest = list(by_number), max(scores[node] for node in nodes)
+    if not linked:  # the item is one node
+        by_number = {
+            number: highest * cosine / (max(similarity) or 1.0)
+            for number, cosine in enumerate(similarity)
+        }
+    nearest = max(range(len(similarity)), key=lambda number: (similarity[number], -number))
+    by_number.setdefault(nearest, highest)
     passages = scored_passages(hit.item, by_number, graph.stores, linked)
     return replace(hit, passages=passages)
 

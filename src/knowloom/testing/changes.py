@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from knowloom.ports import Change, ItemStore
+from knowloom.model import Change
+from knowloom.ports import ItemStore
 from knowloom.testing.knowledge import ACME, batch, edge, item, spoil
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from knowloom.model import Edge, EdgeKey, Filter, IndexResult, Item, Key, Kind
-from knowloom.ports import Batch, Vector
+from knowloom.model import Edge, EdgeKey, Filter, Item, Key, Kind
+from knowloom.ports import Batch, IndexResult, Vector
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 ACME = Filter(("acme",))

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowloom.errors import KnowloomError
-from knowloom.model import Filter, IndexResult, Item
-from knowloom.ports import TextIndex
+from knowloom.model import Filter, Item
+from knowloom.ports import IndexResult, TextIndex
 from knowloom.testing.knowledge import (
     ACME,
     BOTH,

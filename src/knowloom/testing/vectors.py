@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowloom.errors import Conflict, KnowloomError
-from knowloom.model import Filter, IndexResult, Item
-from knowloom.ports import Vector, VectorIndex
+from knowloom.model import Filter, Item
+from knowloom.ports import IndexResult, Vector, VectorIndex
 from knowloom.testing.knowledge import (
     ACME,
     BOTH,

@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Protocol
 
 from knowloom import codec
-from knowloom.model import Edge, EdgeKey, Filter, Item, Key
-from knowloom.ports import Change, GraphStore, ItemStore
+from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key
+from knowloom.ports import GraphStore, ItemStore
 
 PAGE_SIZE = 1000
 # The order of a batch's steps, to merge the changes of one batch from two logs.

@@ -15,11 +15,11 @@ from typing import Protocol
 
 from knowloom import codec
 from knowloom.errors import Conflict
-from knowloom.model import Edge, EdgeKey, Filter, IndexResult, Item, Key, Kind
+from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key, Kind
 from knowloom.ports import (
     Batch,
-    Change,
     GraphStore,
+    IndexResult,
     ItemStore,
     SpaceInfo,
     Store,

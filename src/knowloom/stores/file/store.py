@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from knowloom import codec
 from knowloom.errors import Corrupt, Invalid
 from knowloom.files import RefreshLock, translate_errors
-from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Key
-from knowloom.ports import Batch, Change, SpaceInfo
+from knowloom.model import AUTOMATIC, Change, Edge, EdgeKey, Filter, Item, Key
+from knowloom.ports import Batch, SpaceInfo
 from knowloom.stores.file.folder import Folder
 from knowloom.stores.file.write_plan import (
     EDGE_ACTIONS,

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from knowloom import codec
-from knowloom.model import Edge, EdgeKey, Item, Key
-from knowloom.ports import Batch, Change
+from knowloom.model import Change, Edge, EdgeKey, Item, Key
+from knowloom.ports import Batch
 
 ITEM_ACTIONS, EDGE_ACTIONS = ("add", "update", "delete"), ("link", "unlink")
 

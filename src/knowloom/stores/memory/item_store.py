@@ -13,8 +13,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from knowloom import codec
 from knowloom.errors import Unavailable
-from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Key
-from knowloom.ports import Batch, Change, SpaceInfo, Vector
+from knowloom.model import AUTOMATIC, Change, Edge, EdgeKey, Filter, Item, Key
+from knowloom.ports import Batch, SpaceInfo, Vector
 from knowloom.stores.memory.space_state import MemorySpace
 from knowloom.text.passages import PASSAGE_SIZE, embedding_texts
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from knowloom.errors import Conflict
-from knowloom.model import Filter, IndexResult, Item, Key
-from knowloom.ports import Vector
+from knowloom.model import Filter, Item, Key
+from knowloom.ports import IndexResult, Vector
 from knowloom.stores.memory.item_store import MemoryItems, synchronized
 from knowloom.text import words
 from knowloom.text.passages import split_passages

@@ -10,8 +10,7 @@ import apsw
 
 from knowloom import codec
 from knowloom.errors import Corrupt
-from knowloom.model import Edge, EdgeKey, Item, Key
-from knowloom.ports import Change
+from knowloom.model import Change, Edge, EdgeKey, Item, Key
 
 _COLUMNS = "number, space, at, id, action, before, target_space, target, type"
 _EDGE_ACTIONS = ("link", "unlink")

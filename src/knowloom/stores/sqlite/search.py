@@ -11,8 +11,8 @@ import numpy as np
 
 from knowloom.construction import round_scores
 from knowloom.errors import Conflict, Corrupt
-from knowloom.model import Filter, IndexResult, Item, Key
-from knowloom.ports import Vector
+from knowloom.model import Filter, Item, Key
+from knowloom.ports import IndexResult, Vector
 from knowloom.stores.sqlite import postings, top_k, vector_search
 from knowloom.stores.sqlite.connections import ReadConnection
 from knowloom.stores.sqlite.id_cache import NO_SLOT

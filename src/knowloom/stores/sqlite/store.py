@@ -11,15 +11,8 @@ import apsw
 
 from knowloom import codec
 from knowloom.errors import Unavailable
-from knowloom.model import Edge, EdgeKey, Filter, IndexResult, Item, Key
-from knowloom.ports import (
-    Batch,
-    Change,
-    DirtyItems,
-    LinkUpdate,
-    SpaceInfo,
-    Vector,
-)
+from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key
+from knowloom.ports import Batch, DirtyItems, IndexResult, LinkUpdate, SpaceInfo, Vector
 from knowloom.stores.sqlite import (
     change_log,
     edges,
