@@ -14,7 +14,7 @@ from knowloom.model import Form, Hit, Passage
 from knowloom.ports import TokenCounter
 from knowloom.recipes import Recipe
 
-FORM_WEIGHTS = {Form.WHOLE: 1.0, Form.SUMMARY: 0.5, Form.POINTER: 0.05}
+FORM_WEIGHTS = {Form.WHOLE: 1.0, Form.SUMMARY: 0.35, Form.POINTER: 0.05}
 CACHED_RENDERINGS = 16_384  # items, about 1 KB each
 MAX_CACHED_CHARACTERS = 5_000  # of one item
 CACHED_PARTS = 65_536  # token counts of parts

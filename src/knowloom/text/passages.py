@@ -12,7 +12,7 @@ from knowloom.text.breaks import find_break
 from knowloom.text.structure import Structure, TextSection, find_structure
 
 SEGMENTER = "passages-1"  # part of every digest, and stored with an index
-PASSAGE_SIZE = 800  # characters; docs/decisions has the measurement
+PASSAGE_SIZE = 800  # characters (docs/decisions/024-passages.md)
 MIN_PASSAGE_SIZE, MAX_PASSAGE_SIZE = 200, 8_000
 STRETCH = 1.25  # a passage may be this much longer, so that texts are cut into even parts
 SHORT_SECTION = 0.25  # sections below this share of the size join the next one
