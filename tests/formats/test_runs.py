@@ -295,3 +295,13 @@ def ranges_of(text: str, headings: tuple[str, ...] = ()) -> st.SearchStrategy[li
             for number, (start, end) in enumerate(zip(places[::2], places[1::2], strict=False))
         ]
     )
+
+
+def test_tildes_below_a_title_underline_it_and_open_no_code_block():
+    text = "Publish\n~~~~~~~\n\n" + "First part. " * 90 + "\n\n" + "Last part. " * 90
+    item = Item("a", "s", title="Guide", text=text)
+    last = text.index("Last part.")
+    ranges = (Passage(0, 0, 40), Passage(1, last, last + 54))
+    block = FORMATS["markdown"].block(Hit(item, 1.0), Form.EXCERPT, ranges)
+    assert "\\~~~~~~~" in block
+    assert block.count("~~~") == 2

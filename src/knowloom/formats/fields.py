@@ -12,6 +12,7 @@ from knowloom.text.normalisation import collapse_whitespace
 
 LEADING_BLANK_LINES = re.compile(r"\A\s*\n")
 LINE_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+MIN_UNDERLINE = 4  # tildes; three open a code block
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _RELATIONSHIP_SYNTAX = ("--[", "]-->", ": ", '"')
 
@@ -37,6 +38,15 @@ def available_forms(item: Item) -> tuple[Form, ...]:
         *([Form.SUMMARY] if 0 < len(summary) < len(text) else []),
         *([Form.POINTER] if has_more else []),
     )
+
+
+def is_underline(text: str, start: int, end: int) -> bool:
+    """Return True if a line of tildes underlines the title above it, as in reStructuredText."""
+    line = text[start:end].rstrip()
+    if len(line) < MIN_UNDERLINE or line.strip("~") or not start:
+        return False
+    above = text[text.rfind("\n", 0, start - 1) + 1 : start - 1].strip()
+    return 0 < len(above) <= len(line)
 
 
 def section_title(name: str) -> str:

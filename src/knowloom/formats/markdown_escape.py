@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from enum import Enum
 
+from knowloom.formats.fields import is_underline
+
 # Deeper lists become text: some parsers give up at twenty levels and drop the rest.
 _MAX_DEPTH = 8
 _QUOTE = 0  # the width of a quote among the containers
@@ -240,6 +242,9 @@ class _LineReader:
 
     def _open_leaf(self, raw: str, rest: str, at: int, depth: int) -> int | None:
         inside = self.leaf is _Leaf.PARAGRAPH and depth == len(self.containers)
+        if inside and is_underline(self.text, self.start, self.start + len(raw)):
+            self._read_paragraph(depth)
+            return at
         if fence := _FENCE.match(rest):
             self._close(depth)
             self.leaf, self.fence = _Leaf.FENCE, fence[1] or fence[2]

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from knowloom.caching import TwoGenerationCache
+from knowloom.formats.fields import is_underline
 from knowloom.model import Hit, Item, Passage
 from knowloom.text.normalisation import collapse_whitespace
 from knowloom.text.passages import heading_path, outer_heading_path
@@ -160,7 +161,7 @@ def _find_fences(text: str) -> Iterator[Fence]:
         end = len(text) if end < 0 else end
         if not mark:
             is_inline_code = match[0][0] == "`" and text.find("`", match.end(), end) >= 0
-            if not is_inline_code:
+            if not is_inline_code and not is_underline(text, line, end):
                 info = text[match.end() : min(end, match.end() + MAX_INDENT)].strip()
                 mark, start, opening = match[0], line, f"{prefix}{match[0]}{info}"
         elif match[0].startswith(mark) and not _has_text(text, match.end(), end):
