@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 import knowloom
-from knowloom import Context, Edge, Item
+from knowloom import Context, Edge, Item, Kind
 from knowloom.context.excerpts import merge_ranges
 from knowloom.context.packing import MAX_POINTERS, SEE_ALSO
 from knowloom.model import Form, Passage
@@ -176,3 +176,19 @@ def test_adjacent_ranges_are_joined():
     first, second, third = Passage(0, 0, 8), Passage(0, 10, 21), Passage(0, 22, 31)
     assert merge_ranges(text, [second, first]) == (Passage(0, 0, 21),)
     assert merge_ranges(text, [third, first]) == (first, third)
+
+
+def test_a_long_profile_is_shown_by_the_passage_that_matches():
+    answer = "Maya moors her sloop at the northern pier."
+    text = "\n\n".join([*(f"Diary page {n}. {FILLER}{FILLER}" for n in range(40)), answer])
+    profile = Item("user:maya", "s", kind=Kind.PROFILE, title="Maya", text=text)
+    kb = open_with(profile, Item("note", "s", text="The northern pier is closed."))
+    context = kb.context(
+        "where does Maya moor her sloop",
+        spaces=["s"],
+        max_tokens=300,
+        recipe="profile",
+        entity="user:maya",
+    )
+    assert forms(context)["user:maya"] == "excerpt"
+    assert answer in context.text

@@ -17,9 +17,15 @@ from knowloom.formats.layout import get_layout
 from knowloom.model import RESERVED_PREFIX, Context, Hit, Key, Problem, Query, Stats
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, Weights
-from knowloom.retrieval.hybrid import effective_length
+from knowloom.retrieval.hybrid import add_passages, effective_length
 from knowloom.retrieval.ranking import rank
-from knowloom.retrieval.sources import RetrievalRequest, SourceResult, entity_keys, gather
+from knowloom.retrieval.sources import (
+    RetrievalRequest,
+    SourceResult,
+    entity_keys,
+    gather,
+    recipe_filter,
+)
 from knowloom.retrieval.walk_results import apply_scores
 from knowloom.text.passages import SEGMENTER
 from knowloom.tracing import span
@@ -28,6 +34,7 @@ log = logging.getLogger(__name__)
 
 # Part of the digest: raised when the same request on the same knowledge gives another context.
 RENDERER_VERSION = 8
+SCORED_SOURCES = ("search", "walk")  # these score the passages of their hits
 CACHED_RECIPES = 64  # lists of recipes, with dozens of fields each; requests use few
 
 
@@ -86,7 +93,7 @@ def gather_candidates(
     for recipe in recipes:
         try:
             with span(recipe.source):
-                result = gather(request, _unranked(recipe))
+                result = _score_passages(gather(request, _unranked(recipe)), request, recipe)
         except (Unavailable, Conflict) as error:
             if recipe.required:
                 raise
@@ -107,6 +114,22 @@ def gather_candidates(
         request = replace(request, earlier_hits=earlier_hits, pool={**request.pool, **result.pool})
     sections = _drop_surplus(sections)
     return annotate_paths(sections, stores) if query.paths else sections, results, problems
+
+
+def _score_passages(
+    result: SourceResult, request: RetrievalRequest, recipe: Recipe
+) -> SourceResult:
+    """Score the passages of long hits, if their source did not."""
+    if recipe.source in SCORED_SOURCES or not result.hits:
+        return result
+    only = recipe_filter(request.query, recipe)
+    try:
+        hits = add_passages(
+            result.hits, request.query.text, request.vector, only, recipe, stores=request.stores
+        )
+    except (Unavailable, Conflict):  # reported by the recipe that searches
+        return result
+    return replace(result, hits=hits)
 
 
 def _unranked(recipe: Recipe) -> Recipe:
