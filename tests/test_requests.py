@@ -89,7 +89,7 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"recipe": [Recipe("x", forms=("huge",))]},
         Invalid,
-        "unknown form 'huge'; available: pointer, summary, whole",
+        "unknown form 'huge'; available: excerpt, pointer, summary, whole",
     ),
     (
         {"recipe": [Recipe("x", forms="whole")]},

@@ -19,7 +19,8 @@ from knowloom.testing.knowledge import ACME
 WRITER = """
 import sys
 from datetime import UTC, datetime
-from knowloom.model import Batch, Edge, Item
+from knowloom.model import Edge, Item
+from knowloom.ports import Batch
 from knowloom.registry import open_store
 store, name = open_store(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)

@@ -76,7 +76,6 @@ def embed(session: Session, spaces: Sequence[str] = ()) -> None:
     cls=Command,
     epilog=examples(
         "knowloom reindex",
-        "knowloom reindex --embedder none",
         "knowloom reindex --passage-size 500",
     ),
 )
