@@ -87,16 +87,7 @@ def expected_edges(kb: Engine, space: str = "s") -> list[Edge]:
 
 
 def properties_by_key(edges: Iterable[Edge]) -> dict[EdgeKey, dict[str, Any]]:
-    return {
-        edge.key: {
-            name: value
-            for name, value in edge.properties.items()
-            # Several addresses of one target may give its edge the passage of either.
-            if (edge.type, name) != ("refers_to", "passages")
-        }
-        for edge in edges
-        if edge.type in TYPES
-    }
+    return {edge.key: dict(edge.properties) for edge in edges if edge.type in TYPES}
 
 
 # What they are

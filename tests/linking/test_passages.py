@@ -182,6 +182,13 @@ def test_a_link_to_a_fragment_leads_to_the_passage_of_the_heading(kb):
     }
 
 
+def test_a_foreign_key_with_the_address_of_a_link_leaves_the_passage_of_the_link(kb):
+    text = page("One: nothing here", "Two: see [x](a.md)")
+    keys = {"foreign_keys": ["a.md"]}
+    kb.add([item("a", source="a.md"), item("b", text=text, properties=keys)])
+    assert rows(kb)["b", "a", "refers_to"] == ("a.md", [[1, None]])
+
+
 def test_an_edge_has_at_most_sixteen_pairs(kb):
     sections = [f"the Payments Desk {number}" for number in range(20)]
     kb.add([item("a", "", page(*sections)), item("b", "Payments Desk")])

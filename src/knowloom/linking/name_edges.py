@@ -165,7 +165,9 @@ def _reference_links(sources: Sequence[_Source]) -> Iterator[_Link]:
     by_address = _group(sources, "addresses")
     referrers = Counter(reference for source in sources for reference in source.references)
     for source in sources:
-        places = {address: numbers for (_, address), numbers in source.references.items()}
+        # Foreign keys have no place, and may have the address of a link.
+        references = source.references.items()
+        places = {address: numbers for (_, address), numbers in references if numbers}
         for type, address in source.references:
             if referrers[type, address] <= MAX_REFERRERS:
                 for target in by_address[address][:MAX_ADDRESSEES]:
