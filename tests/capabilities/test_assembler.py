@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import knowloom
 from knowloom import Assembler, Engine, Hit, Invalid, Item, Piece, tokens
-from knowloom.capabilities.assembler import deduplication
 from knowloom.capabilities.assembler.collection import PIECE_LENGTH, split_pieces
+from knowloom.text import duplicates
 from paths import ROOT
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -282,7 +282,7 @@ def test_texts_that_differ_in_a_number_or_a_negation_are_not_duplicates():
     words = "returns are accepted within so many days of delivery if all of the goods are unused "
     words += "and still in their original box"
     texts = [f"{words}: 30", f"{words}: 60", f"{words}: 30, not later", f"{words}: 30 "]
-    assert deduplication.find_duplicates(texts) == {3: 0}
+    assert duplicates.find_duplicates(texts) == {3: 0}
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=14), max_size=12))
@@ -295,13 +295,13 @@ def test_find_duplicates_agrees_with_comparing_all_pairs(word_lists):
             other
             for other in range(number)
             if other not in expected
-            and deduplication.is_duplicate(
-                deduplication.word_set(text), deduplication.word_set(texts[other])
+            and duplicates.is_duplicate(
+                duplicates.word_set(text), duplicates.word_set(texts[other])
             )
         )
-        if deduplication.word_set(text) and (assembly := next(earlier, None)) is not None:
+        if duplicates.word_set(text) and (assembly := next(earlier, None)) is not None:
             expected[number] = assembly
-    assert deduplication.find_duplicates(texts) == expected
+    assert duplicates.find_duplicates(texts) == expected
 
 
 def test_required_strategies_are_never_dropped():

@@ -135,6 +135,33 @@ def test_items_with_the_same_text_and_other_properties_are_not_duplicates():
     assert {hit.item.id for hit in context.hits} == {"a", "b"}
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "query"),
+    [
+        ("The fee is nine crowns.", "The fee is not nine crowns.", "moorings by the month"),
+        ("The fee is 9 crowns.", "The fee is 12 crowns.", "moorings by the month"),
+        ("The fee is low in spring.", "The fee is low in winter.", "moorings in winter"),
+    ],
+)
+def test_texts_that_differ_in_a_number_a_negation_or_a_word_of_the_query_are_both_shown(
+    first, second, query
+):
+    text = f"Moorings are let by the month. {FILLER}"
+    items = [Item("a", "s", text=f"{first} {text}"), Item("b", "s", text=f"{second} {text}")]
+    context = open_with(*items).context(query, spaces=["s"], max_tokens=600)
+    assert {hit.item.id for hit in context.hits} == {"a", "b"}
+
+
+def test_texts_under_titles_that_the_query_tells_apart_are_both_shown():
+    text = f"Moorings are let by the month. {FILLER}"
+    items = [Item(name, "s", title=f"{name} harbour", text=text) for name in ("North", "South")]
+    kb = open_with(*items)
+    context = kb.context("moorings in the south harbour", spaces=["s"], max_tokens=600)
+    assert {hit.item.id for hit in context.hits} == {"North", "South"}
+    context = kb.context("moorings by the month", spaces=["s"], max_tokens=600)
+    assert len({hit.item.id for hit in context.hits}) == 1
+
+
 def test_passages_that_all_say_the_same_are_shown_once():
     sentence = "The mooring fee is nine crowns. " + FILLER
     kb = open_with(Item("guide", "s", title="Guide", text="\n\n".join([sentence] * 200)))

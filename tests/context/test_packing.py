@@ -17,7 +17,9 @@ import knowloom
 from knowloom import Context, Hit, Item, Recipe
 from knowloom.caching import TwoGenerationCache
 from knowloom.context import packing, renderings
+from knowloom.context.excerpts import is_long
 from knowloom.context.packing import SectionCandidates, pack
+from knowloom.context.repetition import find_repetitions
 from knowloom.formats.layout import FORMATS, assemble, get_layout
 from knowloom.model import Form
 from knowloom.tokens import get_counter
@@ -158,7 +160,12 @@ def test_too_large_items_do_not_fit_alone_and_outweighed_ones_do(random_cases):
                 query=query.text,
             )
             fits = bool(alone.fragments[0].chosen)
-            if not entry.reason.startswith(("repeats", "outweighed: other items")):
+            if entry.reason.startswith("repeats"):
+                candidates = [entry.hit, *case.context.hits]
+                assert 0 in find_repetitions(candidates, query.text), entry
+            elif entry.reason.startswith("outweighed: other items"):
+                assert is_long(entry.hit), entry
+            else:
                 assert entry.reason.startswith("outweighed" if fits else "too large")
 
 

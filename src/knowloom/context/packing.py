@@ -150,7 +150,7 @@ def _prepare(
         sharpness = [section.recipe.sharpness for section in candidates for _ in section.hits]
         parts = select_parts(hits, sharpness, query, max_tokens)
         may_repeat = [section.may_repeat for section in candidates for _ in section.hits]
-        repetitions = {} if has_needs else find_repetitions(hits, may_repeat)
+        repetitions = {} if has_needs else find_repetitions(hits, query, may_repeat)
         whole = _max_whole(hits, max_tokens)
     sections, numbers = [], iter(range(len(hits)))
     for section in candidates:

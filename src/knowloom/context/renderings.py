@@ -64,7 +64,7 @@ def render_forms(
     properties = repr(item.properties) if item.properties else ""
     length = len(item.title) + len(item.text) + len(item.summary) + len(properties)
     if not layout.is_cacheable or length > MAX_CACHED_CHARACTERS:
-        return _render(hit, recipe, layout, separator, counter)
+        return _render(hit, _offered_forms(hit, recipe), layout, separator, counter)
     key = (
         layout.name,
         separator,
@@ -82,22 +82,26 @@ def render_forms(
     )
     renderings = _cache.get(key)
     if renderings is None:
-        renderings = _render(hit, recipe, layout, separator, counter)
+        renderings = _render(hit, _offered_forms(hit, recipe), layout, separator, counter)
         _cache.put(key, renderings)
     return renderings
 
 
+def _offered_forms(hit: Hit, recipe: Recipe) -> list[Form]:
+    forms = available_forms(hit.item)
+    return [form for form in forms if form is Form.WHOLE or form in recipe.forms]
+
+
 def _render(
-    hit: Hit, recipe: Recipe, layout: Layout, separator: str, counter: TokenCounter
+    hit: Hit, forms: Sequence[Form], layout: Layout, separator: str, counter: TokenCounter
 ) -> tuple[Rendering, ...]:
     """Render each form, and drop forms that save no tokens."""
     renderings: list[Rendering] = []
-    for form in available_forms(hit.item):
-        if form is Form.WHOLE or form in recipe.forms:
-            text = layout.block(hit, form)
-            tokens = counter.count(text + separator)
-            if not renderings or tokens < renderings[-1].tokens:
-                renderings.append(_new_rendering(form, text, tokens, ()))
+    for form in forms:
+        text = layout.block(hit, form)
+        tokens = counter.count(text + separator)
+        if not renderings or tokens < renderings[-1].tokens:
+            renderings.append(_new_rendering(form, text, tokens, ()))
     return tuple(renderings)
 
 
@@ -114,20 +118,13 @@ def render_long(
     It is rendered whole up to `max_characters`, or if much of it is worth considering.
     """
     separator, item = layout.separators.get(recipe.name, layout.separator), hit.item
-    renderings: list[Rendering] = []
+    excerpts = _render_excerpts(hit, parts, layout, separator, counter)
     shown = sum(part.range.end - part.range.start for part in parts)
     if len(item.text) <= max_characters or shown >= MIN_WHOLE_SHARE * len(item.text):
-        renderings += [
-            rendering
-            for rendering in render_forms(hit, recipe, layout, counter)
-            if rendering.form is Form.WHOLE
-        ]
-    renderings += _render_excerpts(hit, parts, layout, separator, counter)
-    for form in available_forms(item):
-        if form is not Form.WHOLE and form in recipe.forms:
-            text = layout.block(hit, form)
-            renderings.append(Rendering(form, text, counter.count(text + separator)))
-    return tuple(renderings)
+        whole, *shorter = render_forms(hit, recipe, layout, counter)
+        return (whole, *excerpts, *shorter)
+    forms = [form for form in _offered_forms(hit, recipe) if form is not Form.WHOLE]
+    return (*excerpts, *_render(hit, forms, layout, separator, counter))
 
 
 def _render_excerpts(

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from knowloom.caching import cached
 from knowloom.model import Hit, Item
+from knowloom.text.duplicates import changes_meaning, is_duplicate, word_set
 
-MIN_JACCARD = 0.9  # share of common words from which on two texts say the same
 MIN_WORDS = 8  # shorter texts are compared as a whole
-BANDS = 4  # pairs of minimum hashes: texts above MIN_JACCARD share one with 99.8 %
+BANDS = 4  # pairs of minimum hashes: near-duplicates share one with 99.4 %
 CACHED_SIGNATURES = 16_384
 MAX_CHARACTERS = 2_000  # longer texts are shown by excerpts, which do not repeat each other
 
@@ -34,11 +34,15 @@ _MULTIPLIERS: npt.NDArray[np.uint32] = np.array(
 Signature = tuple[tuple[object, ...], ...]
 
 
-def find_repetitions(hits: Sequence[Hit], may_repeat: Sequence[bool] = ()) -> dict[int, int]:
+def find_repetitions(
+    hits: Sequence[Hit], query: str = "", may_repeat: Sequence[bool] = ()
+) -> dict[int, int]:
     """Return, by number, the hits that repeat a more relevant one, and the number of that one.
 
-    Hits that `may_repeat`, by number, are left out.
+    Texts that differ in a word of the query do not repeat each other. Hits that `may_repeat`, by
+    number, are left out.
     """
+    query_words = word_set(query)
     order = sorted(
         range(len(hits)),
         key=lambda number: (-hits[number].relevance, *hits[number].item.key[::-1], number),
@@ -51,7 +55,9 @@ def find_repetitions(hits: Sequence[Hit], may_repeat: Sequence[bool] = ()) -> di
             continue
         bands = _signature(item.text)
         similar = dict.fromkeys([other for band in bands for other in by_band.get(band, ())])
-        original = next((other for other in similar if _repeats(item, hits[other].item)), None)
+        original = next(
+            (other for other in similar if _repeats(item, hits[other].item, query_words)), None
+        )
         if original is not None:
             if not may_repeat or not may_repeat[number]:
                 repetitions[number] = original
@@ -61,27 +67,25 @@ def find_repetitions(hits: Sequence[Hit], may_repeat: Sequence[bool] = ()) -> di
     return repetitions
 
 
-def _repeats(item: Item, other: Item) -> bool:
+def _repeats(item: Item, other: Item, query_words: frozenset[str]) -> bool:
     """Return True if two items say the same: items with other properties never do."""
-    words, others = _words(item.text), _words(other.text)
     if item.shown_properties != other.shown_properties:
         return False
+    words, others = word_set(item.text), word_set(other.text)
     if min(len(words), len(others)) < MIN_WORDS:
         return item.name == other.name and item.text.split() == other.text.split()
-    return len(words & others) >= MIN_JACCARD * len(words | others)
+    if not is_duplicate(words, others):
+        return False
+    titles = word_set(item.title) ^ word_set(other.title)
+    return not (changes_meaning(titles) or query_words & (titles | (words ^ others)))
 
 
 @cached("repetition signatures", CACHED_SIGNATURES)
 def _signature(text: str) -> Signature:
     """Return the bands of a text's minimum hashes; near-duplicates share at least one."""
-    words = _words(text)
+    words = word_set(text)
     if len(words) < MIN_WORDS:
         return ((*text.split(),),)
     hashes = np.array([zlib.crc32(word.encode(errors="replace")) for word in words], np.uint32)
     lowest = (hashes[:, None] * _MULTIPLIERS).min(axis=0).tolist()
     return tuple((band, *lowest[2 * band : 2 * band + 2]) for band in range(BANDS))
-
-
-@cached("repetition words", CACHED_SIGNATURES)
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.lower().split())

@@ -8,7 +8,6 @@ from typing import Unpack
 
 from knowloom import tokens
 from knowloom.capabilities.assembler import validation
-from knowloom.capabilities.assembler.deduplication import find_duplicates
 from knowloom.capabilities.assembler.executor import StrategyExecutor, is_required
 from knowloom.capabilities.assembler.model import (
     Assembly,
@@ -22,6 +21,7 @@ from knowloom.capabilities.assembler.verbatim import assembly_layout, is_bare, i
 from knowloom.context.packing import PackingResult, SectionCandidates, pack
 from knowloom.model import Form, Fragment, Hit, LeftOut, Problem
 from knowloom.recipes import Recipe
+from knowloom.text.duplicates import find_duplicates
 
 MAX_REASONS = 10  # listed per strategy for duplicates, and for what did not fit
 

@@ -7,14 +7,19 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from knowloom.caching import cached
+
 MIN_SIMILARITY = 0.85  # the Jaccard similarity of near duplicates
+CACHED_WORD_SETS = 16_384
 
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 _NUMBER = re.compile(r"\d")
 _NEGATIONS = frozenset(["no", "not", "never", "none", "cannot", "without", "nor", "neither"])
 
 
+@cached("word sets", CACHED_WORD_SETS)
 def word_set(text: str) -> frozenset[str]:
+    """Return the distinct words of a text in lower case."""
     return frozenset(_WORD.findall(text.lower()))
 
 
@@ -23,8 +28,7 @@ def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
 
 
 def find_duplicates(texts: Sequence[str]) -> dict[int, int]:
-    """Return, for each near duplicate of an earlier text, the number of that text. Texts that
-    differ in a number or in a negation are not duplicates."""
+    """Return, for each near duplicate of an earlier text, the number of that text."""
     sets = [word_set(text) for text in texts]
     counts = Counter(word for words in sets for word in words)
     postings: dict[str, list[int]] = {}
@@ -44,7 +48,13 @@ def find_duplicates(texts: Sequence[str]) -> dict[int, int]:
 
 
 def is_duplicate(left: frozenset[str], right: frozenset[str]) -> bool:
-    return jaccard(left, right) >= MIN_SIMILARITY and not any(
+    """Return True if two texts share most words and differ in no number and no negation."""
+    return jaccard(left, right) >= MIN_SIMILARITY and not changes_meaning(left ^ right)
+
+
+def changes_meaning(words: frozenset[str]) -> bool:
+    """Return True if a number or a negation is among the words that two texts differ in."""
+    return any(
         _NUMBER.search(word) or word in _NEGATIONS or word.endswith(("n't", "n’t"))
-        for word in left ^ right
+        for word in words
     )
