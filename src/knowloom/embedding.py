@@ -297,7 +297,7 @@ class EmbeddingService:
                 raise EmbeddingError(str(error)) from error
             if strict or "vector" in modes:
                 raise
-            return None, [Problem("vectors", f"words only: {error}", error.code)]
+            return None, [Problem.from_error("vectors", error, "words only: ")]
 
     def _fingerprint(self, vectors: Mapping[Key, Vector]) -> str:
         """Return the fingerprint of ready vectors: the embedder's, or one of their size."""

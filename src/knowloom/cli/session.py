@@ -213,7 +213,12 @@ class Session:
             self._print_line(f"warning: {text}", "yellow")
 
     def warn_degraded(self, problems: Iterable[Problem]) -> None:
-        self.warn(*(f"{problem.part}: {problem.reason}" for problem in problems))
+        for problem in problems:
+            line = f"{problem.part}: {problem.reason}"
+            if problem.severity == "notice":
+                self.info(f"note: {line}")
+            else:
+                self.warn(line)
 
     def error(self, text: str) -> None:
         self._print_line(f"error: {' '.join(text.split())}", "red")

@@ -98,7 +98,7 @@ def gather_candidates(
             if recipe.required:
                 raise
             log.warning("recipe %s left empty: %s", recipe.name, error)
-            problems.append(Problem(recipe.name, str(error), error.code))
+            problems.append(Problem.from_error(recipe.name, error))
             result = SourceResult()
         with span("rank"):
             hits = _rank_hits(result.hits, query, recipe)

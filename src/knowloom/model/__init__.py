@@ -1,5 +1,6 @@
 """Items, edges, queries and contexts. Values only: no I/O, no other imports of the package."""
 
+from knowloom.model.conditions import Condition
 from knowloom.model.context import (
     Chosen,
     Citation,
@@ -7,7 +8,6 @@ from knowloom.model.context import (
     Form,
     Fragment,
     LeftOut,
-    Problem,
     Query,
     Stats,
 )
@@ -17,6 +17,8 @@ from knowloom.model.items import (
     AUTOMATIC,
     LINES,
     LINK,
+    METADATA,
+    PLACES,
     RESERVED_PREFIX,
     SINCE,
     Change,
@@ -26,16 +28,21 @@ from knowloom.model.items import (
     Key,
     Kind,
 )
+from knowloom.model.problems import PROBLEM_CODES, Problem, Severity
 
 __all__ = [
     "AUTOMATIC",
     "LINES",
     "LINK",
+    "METADATA",
+    "PLACES",
+    "PROBLEM_CODES",
     "RESERVED_PREFIX",
     "SINCE",
     "Change",
     "Chosen",
     "Citation",
+    "Condition",
     "Context",
     "Edge",
     "EdgeKey",
@@ -51,5 +58,6 @@ __all__ = [
     "Problem",
     "Query",
     "ScoredPassage",
+    "Severity",
     "Stats",
 ]

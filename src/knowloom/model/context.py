@@ -9,6 +9,7 @@ from enum import StrEnum
 from html import escape
 
 from knowloom.model.hits import Hit, Passage
+from knowloom.model.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +71,6 @@ class LeftOut:
     reason: str
     tokens: int = 0  # of the whole item; 0 if it was never rendered
     remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A part of the answer that is missing or degraded, and why."""
-
-    part: str
-    reason: str
-    code: str = "unavailable"
 
 
 @dataclass(frozen=True, slots=True)

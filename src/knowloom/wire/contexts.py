@@ -270,7 +270,12 @@ def _item_reference(item: Item) -> JsonObject:
 
 
 def problem_to_json(problem: Problem) -> JsonObject:
-    return {"part": problem.part, "code": problem.code, "reason": problem.reason}
+    return {
+        "part": problem.part,
+        "code": problem.code,
+        "severity": problem.severity.value,
+        "reason": problem.reason,
+    }
 
 
 def problems_from_json(row: JsonObject) -> tuple[Problem, ...]:

@@ -37,7 +37,7 @@ class _Call:
         try:
             self.result = collect_hits(name, self.strategy.get(request), request.max_tokens)
         except KnowloomError as error:
-            self.result = StrategyResult(problem=Problem(name, str(error), error.code))
+            self.result = StrategyResult(problem=Problem.from_error(name, error))
         except BaseException as error:  # third-party code: whatever it raises stays here
             log.warning("strategy %s failed: %s", name, type(error).__name__)
             reason = f"{type(error).__name__}: {error}"[:500]

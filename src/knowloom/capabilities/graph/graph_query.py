@@ -87,7 +87,7 @@ def answer_by_id(graph_query: GraphQuery) -> GraphAnswer:
 
 
 def _unavailable_answer(graph_query: GraphQuery, error: Unavailable) -> GraphAnswer:
-    problem = Problem(ENTITIES, str(error), error.code)
+    problem = Problem.from_error(ENTITIES, error)
     return GraphAnswer(
         "",
         0,
@@ -144,7 +144,7 @@ def _add_passages(
     try:
         scored = add_passages(hits, text, request.vector, only, recipe, stores=request.stores)
     except (Unavailable, Conflict) as error:
-        return entities, (Problem("passages", str(error), error.code),)
+        return entities, (Problem.from_error("passages", error),)
     pairs = zip(entities, scored, strict=True)
     return [replace(e, hit=hit) if hit is not e.hit else e for e, hit in pairs], ()
 
@@ -160,7 +160,7 @@ def _expand(
             graph_query.retrieval, seeds, graph_query.text, graph_query.options
         )
     except (Unavailable, Conflict) as error:
-        return Neighbours(), (Problem("neighbours", str(error), error.code),)
+        return Neighbours(), (Problem.from_error("neighbours", error),)
     return near, ()
 
 

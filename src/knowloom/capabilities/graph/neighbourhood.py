@@ -83,7 +83,7 @@ def _find_edges(
     try:
         return find_relationships(request, hits, options, near), []
     except (Unavailable, Conflict) as error:
-        return [], [Problem(RELATIONSHIPS, str(error), error.code)]
+        return [], [Problem.from_error(RELATIONSHIPS, error)]
 
 
 def _find_rules(

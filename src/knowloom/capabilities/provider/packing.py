@@ -95,7 +95,7 @@ class Draft:
         try:
             self.texts[number] = section.text(self.picks[number])
         except KnowloomError as error:
-            self.problems.append(Problem(section.name, str(error), error.code))
+            self.problems.append(Problem.from_error(section.name, error))
             self.sections[number] = Section(section.name, ())
             self.picks[number], self.texts[number] = [], ""
         self.costs[number] = self.counter.count(self.texts[number])

@@ -151,7 +151,7 @@ class Provider:
             try:
                 sections.append(section_formats.format_section(name, entries, self._formats, cap))
             except KnowloomError as error:
-                problems.append(Problem(name, str(error), error.code))
+                problems.append(Problem.from_error(name, error))
         return sections, problems
 
     def _build_request(self, query: str, arguments: Mapping[str, Any]) -> ProviderRequest:

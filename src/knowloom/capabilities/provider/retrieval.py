@@ -73,7 +73,7 @@ def _query_layer(name: str, kb: Engine, request: ProviderRequest) -> LayerResult
             state = tuple((info.name, info.digest) for info in stores.items.spaces(request.spaces))
             return replace(LAYERS[name](kb, request, stores), state=state)
     except (Unavailable, Conflict) as error:
-        return LayerResult(problems=(Problem(name, str(error), error.code),))
+        return LayerResult(problems=(Problem.from_error(name, error),))
 
 
 def _query_metadata(_: Engine, request: ProviderRequest, stores: Stores) -> LayerResult:

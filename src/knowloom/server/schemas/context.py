@@ -148,8 +148,11 @@ class PointerNode(BaseModel):
 
 
 class ProblemNote(BaseModel):
+    """A problem; docs/http.md lists the codes."""
+
     part: str
     code: str
+    severity: Literal["failure", "notice"]
     reason: str
 
 
