@@ -9,10 +9,10 @@ from typing import Any
 
 from knowloom.model import Form, Item
 from knowloom.text.normalisation import collapse_whitespace
+from knowloom.text.structure import is_underlined
 
 LEADING_BLANK_LINES = re.compile(r"\A\s*\n")
 LINE_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-MIN_UNDERLINE = 4  # tildes; three open a code block
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _RELATIONSHIP_SYNTAX = ("--[", "]-->", ": ", '"')
 
@@ -43,10 +43,10 @@ def available_forms(item: Item) -> tuple[Form, ...]:
 def is_underline(text: str, start: int, end: int) -> bool:
     """Return True if a line of tildes underlines the title above it, as in reStructuredText."""
     line = text[start:end].rstrip()
-    if len(line) < MIN_UNDERLINE or line.strip("~") or not start:
+    if line.strip("~") or not line or not start:
         return False
-    above = text[text.rfind("\n", 0, start - 1) + 1 : start - 1].strip()
-    return 0 < len(above) <= len(line)
+    above = text[text.rfind("\n", 0, start - 1) + 1 : start - 1].rstrip()
+    return is_underlined(above, line)
 
 
 def section_title(name: str) -> str:

@@ -213,7 +213,7 @@ def _read_underlined(scan: _Scan, match: re.Match[str], rule: str) -> _Heading |
     """Return the heading that a line such as `=====` underlines."""
     text, start = scan.text, _start_of_line_before(scan.text, match.start("line"))
     title = text[start : max(start, match.start("line") - 1)].rstrip()
-    if start < scan.block_end or not _is_underlined(title, rule):
+    if start < scan.block_end or not is_underlined(title, rule):
         return None
     above = _start_of_line_before(text, start)
     overline = text[above:start].strip() if start - above <= MAX_HEADING else ""
@@ -225,7 +225,7 @@ def _read_underlined(scan: _Scan, match: re.Match[str], rule: str) -> _Heading |
     return _Heading(start, match.end(), title.strip(), rule=rule[0])
 
 
-def _is_underlined(title: str, rule: str) -> bool:
+def is_underlined(title: str, rule: str) -> bool:
     """Return True if a line of this length and form can be a title above the rule."""
     if not 0 < len(title) <= MAX_HEADING or _NO_TITLE.match(title):
         return False
