@@ -255,7 +255,7 @@ def test_an_unknown_option_is_refused_with_the_available_ones(kings, call):
 def test_option_lists_of_other_surfaces_agree():
     assert set(evaluate.SEARCH_OPTIONS) <= set(SEARCH_OPTIONS) & set(CONTEXT_OPTIONS)
     assert set(evaluate.OPTIONS) <= {*CONTEXT_OPTIONS, *SETTING_NAMES}
-    assert set(lookup.OPTIONS) - {"whole"} <= set(CONTEXT_OPTIONS)
+    assert set(lookup.OPTIONS) <= set(CONTEXT_OPTIONS)
     context = set(ClientContextRequest.model_fields) - {"query", "spaces", "ids", "remedies"}
     assert context == set(CONTEXT_OPTIONS)
     assert set(ClientSearchRequest.model_fields) - {"query", "spaces"} == set(SEARCH_OPTIONS)

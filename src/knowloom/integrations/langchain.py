@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from knowloom.integrations.lookup import OPTIONS, KnowledgeBase, Lookup, missing_extra
+from knowloom.integrations.lookup import ARGUMENTS, KnowledgeBase, Lookup, missing_extra
 from knowloom.recipes import Mode
 
 try:
@@ -58,7 +58,7 @@ class KnowloomRetriever(BaseRetriever):
         return await asyncio.to_thread(self._retrieve, query)
 
     def _retrieve(self, query: str) -> list[Document]:
-        options = {name: getattr(self, name) for name in OPTIONS}
+        options = {name: getattr(self, name) for name in ARGUMENTS}
         lookup = Lookup(self.kb, self.spaces, limit=self.k, **options)
         return [
             Document(page_content=result.text, id=result.key, metadata=result.metadata)

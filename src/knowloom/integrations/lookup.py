@@ -78,7 +78,8 @@ class LookupArguments(TypedDict, total=False):
     whole: bool
 
 
-OPTIONS = tuple(LookupArguments.__annotations__)
+ARGUMENTS = tuple(LookupArguments.__annotations__)
+OPTIONS = tuple(name for name in ARGUMENTS if name != "whole")  # those of `Engine.context`
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,8 @@ class Lookup:
         cls, kb: KnowledgeBase, spaces: Sequence[str], limit: int | None, options: Mapping[str, Any]
     ) -> Self:
         for name in options:
-            if name not in OPTIONS:
-                raise unknown_name("option", name, OPTIONS)
+            if name not in ARGUMENTS:
+                raise unknown_name("option", name, ARGUMENTS)
         return cls(kb, spaces, limit=limit, **options)
 
     def retrieve(self, query: str) -> list[LookupResult]:
