@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -120,6 +121,12 @@ class EmbeddingService:
         self._sizing = PassageSizing(stores, embedder)
         if embedder is not None:
             self._embedder = CachedEmbedder(embedder, caching.max_size, caching.ttl_s, self._disk)
+
+    def with_stores(self, stores: Stores) -> EmbeddingService:
+        """Return a service with the same embedder and cache for a view of the stores."""
+        other = copy(self)
+        other._stores = stores
+        return other
 
     def close(self) -> None:
         """Release the resources of the embedder, such as connections to a server."""

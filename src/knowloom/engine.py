@@ -11,14 +11,13 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, Self, Unpack
 
-from knowloom import agents, tokens, validation
+from knowloom import agents, validation
 from knowloom.axioms.checker import Checked, check_spaces
 from knowloom.caching import Caching
 from knowloom.commit import Committer
-from knowloom.context import explain, paths
 from knowloom.context.item_pages import ItemPage
-from knowloom.context.pipeline import build_context
 from knowloom.embedding import EmbeddingService
+from knowloom.filters.conditions import WhereArgument, validate_where
 from knowloom.history import History
 from knowloom.linking.linker import Linker
 from knowloom.linking.name_finders import FinderResolver
@@ -41,6 +40,7 @@ from knowloom.reader import Reader
 from knowloom.recipes import Agent
 from knowloom.report import Report
 from knowloom.retrieval.hybrid import search
+from knowloom.retrieval.restriction import Restriction, restrict_stores
 from knowloom.retrieval.walk import walk_search
 from knowloom.retrieval_settings import (
     DEFAULT_SETTINGS,
@@ -53,7 +53,6 @@ from knowloom.secrets.scanner import SecretScanner
 from knowloom.structuring import pipeline
 from knowloom.structuring.pipeline import IngestArguments, Ingested
 from knowloom.tiers import check_full, resolve_tier
-from knowloom.tracing import collect_timings, span
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +104,22 @@ class Engine:
         """Return an engine on the same stores with other settings; closing either closes both."""
         other = copy(self)
         other.retrieval = resolve_settings(retrieval)
+        return other
+
+    def restrict(self, where: WhereArgument) -> Engine:
+        """Return an engine that reads and writes only items that fulfil the conditions.
+
+        All others, and their edges, are as if they were not stored, but their ids stay in use.
+        Both engines have the same stores; closing either closes both.
+        """
+        restriction = Restriction(validate_where(where), (validation.PROVENANCE_SPACE,))
+        other = copy(self)
+        other._stores = restrict_stores(self._stores, restriction)
+        other._embedding = self._embedding.with_stores(other._stores)
+        other._commits = self._commits.restrict(restriction, other._embedding)
+        other.reader = self.reader.restrict(other._stores, other._embedding)
+        other.maintenance = self.maintenance.restrict(other.reader, other._embedding)
+        other.history = History(other.reader, other._commits)
         return other
 
     # Writing
@@ -261,6 +276,7 @@ class Engine:
         *,
         kinds: Sequence[str] = (),
         types: Sequence[str] = (),
+        where: WhereArgument = None,
         limit: int | None = None,
         after: Key | None = None,
     ) -> Iterator[Item]:
@@ -269,7 +285,9 @@ class Engine:
         `limit` and `after`, the key of the last item seen, give one page.
         """
         names = tuple(self.reader.resolve_spaces(spaces))
-        matching = Filter(names, validate_kinds(kinds), validation.validate_names("types", types))
+        type_names = validation.validate_names("types", types)
+        conditions = validate_where(where)
+        matching = Filter(names, validate_kinds(kinds), type_names, where=conditions)
         return self.reader.iterate_items(matching, validate_limit(limit), after)
 
     def edges(
@@ -299,7 +317,9 @@ class Engine:
         recipe = parsed.resolve_recipe(self.retrieval)
         tier = resolve_tier(parsed.tier)
         allowed = parsed.restrict(tier)
-        times = QueryOptions(now=parsed.now, as_of=parsed.as_of, vector=parsed.vector)
+        times = QueryOptions(
+            now=parsed.now, as_of=parsed.as_of, vector=parsed.vector, where=parsed.where
+        )
         recipes = [recipe] if allowed.limit else []
         with self.reader.request(text, spaces=spaces, recipes=recipes, options=times) as request:
             matching = allowed.resolve_filter(request.query)
@@ -321,7 +341,7 @@ class Engine:
         `types`, `tags`, `kinds`, `mode`, `limit`, `min_score` and the weights change recipes that
         search, `depth` those that follow edges, `exclude_types` all of them.
         """
-        return self._build(text, spaces, self._resolve(options))
+        return self.reader.build_context(text, spaces, self._resolve(options), self.retrieval)
 
     def explain(
         self,
@@ -336,12 +356,11 @@ class Engine:
         `ids` are items whose absence is explained even if they are no candidates.
         """
         resolved = self._resolve(options)
-        tier = resolve_tier(resolved.tier)
-        if tier.is_full:
-            return self._build(text, spaces, resolved, explained_ids=validate_ids(ids))
-        if ids:  # an explanation would reveal items beyond the tier
+        tier, explained_ids = resolve_tier(resolved.tier), validate_ids(ids)
+        if ids and not tier.is_full:  # an explanation would reveal items beyond the tier
             check_full(tier, "explaining items by id")
-        return self._build(text, spaces, resolved)
+        explained = explained_ids if tier.is_full else None
+        return self.reader.build_context(text, spaces, resolved, self.retrieval, explained)
 
     def check(self, spaces: str | Sequence[str] | None = None) -> Checked:
         """Check the entities, edges and claims of the spaces against their stored axioms."""
@@ -357,40 +376,6 @@ class Engine:
         """Resolve the tier, which may be a lookup, and then the agent, once per request."""
         tier = resolve_tier(options.get("tier"))
         return agents.resolve_options(options, self.agents, tier)
-
-    def _build(
-        self,
-        text: str,
-        spaces: Sequence[str],
-        options: ContextOptions,
-        explained_ids: Sequence[str] | None = None,
-    ) -> Context:
-        recipes = options.resolve_recipes(self.retrieval)
-        counter = tokens.get_counter(options.model)
-        notes = resolve_tier(options.tier).notes
-        with (
-            collect_timings() as timings,
-            span("total"),
-            self.reader.request(text, spaces=spaces, recipes=recipes, options=options) as request,
-        ):
-            query, vector, stores = request.query, request.vector, request.stores
-            problems = (*request.problems, *notes)
-            context = build_context(query, recipes, vector, stores, counter, problems)
-            if explained_ids is not None:
-                context = explain.explain_context(
-                    context,
-                    recipes,
-                    vector,
-                    stores,
-                    counter,
-                    explained_ids,
-                    self.reader.resolve_spaces(),
-                    lambda max_tokens: replace(options, max_tokens=max_tokens).resolve_recipes(
-                        self.retrieval
-                    ),
-                )
-                context = paths.annotate_context(context, stores)
-        return replace(context, stats=replace(context.stats, timings=timings))
 
     def _knowledge(self, embed: bool, progress: Progress | None) -> pipeline.IngestTarget:
         return pipeline.IngestTarget(

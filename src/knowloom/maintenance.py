@@ -33,6 +33,10 @@ class Maintenance:
         self._embedding = embedding
         self._linker = linker
 
+    def restrict(self, reader: Reader, embedding: EmbeddingService) -> Maintenance:
+        """Return the maintenance of a restricted engine."""
+        return Maintenance(reader, embedding, self._linker)
+
     def embed(self, spaces: Sequence[str] | None = None, progress: Progress | None = None) -> int:
         """Embed items that have no vector; return their number."""
         names = self._reader.resolve_spaces(spaces)

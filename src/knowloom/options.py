@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from knowloom.errors import unknown_name
+from knowloom.filters.conditions import WhereArgument
 from knowloom.model import Filter, Query
 from knowloom.recipes import Agent, Mode, Recipe
 from knowloom.retrieval_settings import (
@@ -45,6 +46,7 @@ class QueryOptions:
     vector: Sequence[float] | None = None  # a ready query vector; None: embed the text
     paths: bool = False  # show by which edges an item was reached
     citations: bool = False  # number the blocks and list their sources
+    where: WhereArgument = None  # conditions that every item of the answer fulfils
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class ContextArguments(TypedDict, total=False):
     vector: Sequence[float] | None
     paths: bool
     citations: bool
+    where: WhereArgument
     recipe: str | Sequence[Recipe]
     agent: str | Agent | None
     tier: TierArgument
@@ -126,6 +129,7 @@ class SearchOptions:
     now: datetime | None = None
     vector: Sequence[float] | None = None
     tier: TierArgument = None
+    where: WhereArgument = None
 
     def resolve_recipe(self, settings: RetrievalSettings) -> Recipe:
         recipe = Recipe("search", mode=self.mode, limit=self.limit, min_score=self.min_score)
@@ -152,6 +156,7 @@ class SearchOptions:
             earliest(query.as_of, created_to),
             query.as_of or query.now,
             validate_fraction("min_confidence", self.min_confidence),
+            query.where,
         )
 
 
@@ -173,6 +178,7 @@ class SearchArguments(TypedDict, total=False):
     now: datetime | None
     vector: Sequence[float] | None
     tier: TierArgument
+    where: WhereArgument
 
 
 class ReadArguments(TypedDict, total=False):

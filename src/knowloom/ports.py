@@ -108,6 +108,9 @@ class ItemStore(Store, Protocol):
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         """Return items that pass the filter, ordered by (space, id), starting behind `after`."""
 
+    def count(self, only: Filter) -> int:
+        """Return the number of items that pass the filter."""
+
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         """Return the change log of a space, oldest first, starting behind number `after`."""
 
@@ -178,7 +181,13 @@ class VectorIndex(Index, Protocol):
         """
 
     def forget_vectors(self) -> None:
-        """Delete all vectors and their fingerprint."""
+        """Delete all vectors, their fingerprint and all calibrations."""
+
+    def calibration(self, fingerprint: str) -> bytes:
+        """Return the calibration of an embedder, b"" if none is stored."""
+
+    def put_calibration(self, fingerprint: str, data: bytes) -> None:
+        """Store the calibration of an embedder; one that is stored already stays."""
 
     def fingerprint(self) -> str:
         """Return the fingerprint of the embedder of the stored vectors; "" without vectors."""
@@ -258,6 +267,15 @@ class DirtyItems:
 
 
 @dataclass(frozen=True, slots=True)
+class NearestItems:
+    """All pairs of items near each other that have one of the `ids`, each once."""
+
+    ids: Sequence[str] = ()
+    pairs: Sequence[tuple[str, str, float]] = ()  # with their similarity
+    lists: Mapping[int, bytes] = field(default_factory=dict)  # in the store's own encoding
+
+
+@dataclass(frozen=True, slots=True)
 class LinkUpdate:
     """One atomic write of the automatic edges of a space.
 
@@ -276,13 +294,16 @@ class LinkUpdate:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
+    nearest: Mapping[int, bytes] = field(default_factory=dict)  # see `NearestItems.lists`
 
 
 class Embedder(Protocol):
     """A model that turns texts into unit vectors. The same text always gives the same vector.
 
-    An optional attribute `window` is the number of tokens that it reads of a text: passages are cut
-    to fit into it.
+    Optional attributes: `window`, the number of tokens that it reads of a text: passages are cut to
+    fit into it; `embed_queries`, like `embed`, if queries need another vector than passages;
+    `is_calibrated`, if unrelated texts have a cosine near 0 already, so that vectors are stored as
+    they are; `is_local`, if it works in this process and never waits for a server.
     """
 
     @property
@@ -298,8 +319,20 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return a vector for each text, in order; raise Unavailable if that fails now.
 
-        Any other error is treated as Unavailable.
+        Any other error is treated as Unavailable, and so is an answer with too few or too many
+        vectors, or with one that is zero, not finite or of other dimensions. A wrong order cannot
+        be noticed.
         """
+
+
+class QueryEmbedder(Embedder, Protocol):
+    """An embedder that knows whether it embeds queries or passages."""
+
+    @property
+    def has_roles(self) -> bool:
+        """True if a query has another vector than a passage of the same text."""
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]: ...
 
 
 class TokenCounter(Protocol):

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 
 from knowloom import tokens
+from knowloom.context import explain, paths
 from knowloom.context.item_pages import ItemPage, minimum_budget, paginate
+from knowloom.context.pipeline import build_context
 from knowloom.embedding import EmbeddingService
 from knowloom.errors import Invalid, NotFound
+from knowloom.filters.conditions import validate_where
 from knowloom.formats.layout import get_layout
-from knowloom.model import Edge, Filter, Item, Key, Query
-from knowloom.options import QueryOptions, validate_budget
+from knowloom.model import Context, Edge, Filter, Item, Key, Query
+from knowloom.options import ContextOptions, QueryOptions, validate_budget
 from knowloom.ports import SpaceInfo, Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.retrieval.as_of import stores_as_of
 from knowloom.retrieval.sources import RetrievalRequest
+from knowloom.retrieval_settings import RetrievalSettings
+from knowloom.tiers import resolve_tier
+from knowloom.tracing import collect_timings, span
 from knowloom.validation import (
     PROVENANCE_SPACE,
     validate_bool,
@@ -45,6 +53,13 @@ class Reader:
         self._stores = stores
         self._embedding = embedding
         self._clock = clock
+        self.is_restricted = False  # True: other items are hidden, and so are digests of spaces
+
+    def restrict(self, stores: Stores, embedding: EmbeddingService) -> Reader:
+        """Return a reader of a restricted view of the stores."""
+        other = Reader(stores, embedding, self._clock)
+        other.is_restricted = True
+        return other
 
     @contextmanager
     def snapshot(self) -> Iterator[Stores]:
@@ -74,6 +89,52 @@ class Reader:
             vector, problems = self._embedding.embed_query(query, recipes, strict)
             stores = stores_as_of(stores, query.as_of)
             yield RetrievalRequest(query, vector, stores, problems=tuple(problems))
+
+    def build_context(
+        self,
+        text: str,
+        spaces: Sequence[str],
+        options: ContextOptions,
+        settings: RetrievalSettings,
+        explained_ids: Sequence[str] | None = None,
+    ) -> Context:
+        """Return the context of a request, with explanations unless `explained_ids` is None."""
+        recipes = options.resolve_recipes(settings)
+        counter = tokens.get_counter(options.model)
+        notes = resolve_tier(options.tier).notes
+        with (
+            collect_timings() as timings,
+            span("total"),
+            self.request(text, spaces=spaces, recipes=recipes, options=options) as request,
+        ):
+            query, vector, stores = request.query, request.vector, request.stores
+            problems = (*request.problems, *notes)
+            context = build_context(query, recipes, vector, stores, counter, problems)
+            if explained_ids is not None:
+                context = explain.explain_context(
+                    context,
+                    recipes,
+                    vector,
+                    stores,
+                    counter,
+                    explained_ids,
+                    self.resolve_spaces(),
+                    lambda budget: replace(options, max_tokens=budget).resolve_recipes(settings),
+                )
+                context = paths.annotate_context(context, stores)
+        digest = self.seal_digest(context.digest, context.text)
+        stats = replace(context.stats, timings=timings)
+        return replace(context, digest=digest, stats=stats)
+
+    def seal_digest(self, digest: str, text: str) -> str:
+        """Return the digest of an answer; of a restricted reader one that depends on its text.
+
+        The digests of spaces, which identify the knowledge otherwise, would show changes of hidden
+        items.
+        """
+        if not self.is_restricted:
+            return digest
+        return hashlib.sha256(f"{digest} {text}".encode()).hexdigest()
 
     def resolve_spaces(self, spaces: Sequence[str] | None = None) -> list[str]:
         """Return the spaces (None: all) without duplicates; raise NotFound for an unknown one."""
@@ -193,4 +254,5 @@ class Reader:
             () if vector is None else tuple(validate_vector(vector).tolist()),
             validate_bool("paths", options.paths),
             validate_bool("citations", options.citations),
+            where=validate_where(options.where),
         )

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from knowloom.caching import cached
 from knowloom.errors import Invalid, unknown_name
 from knowloom.files import read_toml
+from knowloom.filters.conditions import validate_where
 from knowloom.model import Form, Kind
 from knowloom.recipes import RECIPES, Mode, Recipe, Source, Walk, resolve_limit
 from knowloom.validation import (
@@ -119,6 +120,7 @@ def validate_recipe(recipe: Recipe) -> Recipe:
         name=validate_name("a recipe's name", recipe.name),
         kinds=validate_kinds(recipe.kinds),
         forms=_validate_forms(recipe.forms),
+        where=validate_where(recipe.where),
         **names,
     )
 

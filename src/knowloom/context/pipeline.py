@@ -236,6 +236,7 @@ def compute_digest(
         repr(counter.name),
         *(("'paths'",) if query.paths else ()),
         *(("'citations'",) if query.citations else ()),
+        *((repr(query.where),) if query.where else ()),
     )
     return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from html import escape
 
+from knowloom.model.conditions import Condition
 from knowloom.model.hits import Hit, Passage
 from knowloom.model.problems import Problem
 
@@ -27,6 +28,7 @@ class Query:
     vector: tuple[float, ...] = ()  # a ready query vector; empty: the engine embeds the text
     paths: bool = field(default=False, repr=False)  # True: show the paths to hits of the graph
     citations: bool = field(default=False, repr=False)  # True: number blocks and list their sources
+    where: tuple[Condition, ...] = field(default=(), repr=False)  # of every item of the answer
 
 
 class Form(StrEnum):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from knowloom.model.conditions import Condition
 from knowloom.model.items import Item, Kind
 
 
@@ -23,6 +24,7 @@ class Filter:
     created_to: datetime | None = None
     valid_at: datetime | None = None  # inside [valid_from, valid_to)
     min_confidence: float = 0.0
+    where: tuple[Condition, ...] = ()  # all of them
 
     def rejection_reason(self, item: Item) -> str:
         """Return why the item is not visible; "" if it is. Every index must agree with this."""
@@ -54,3 +56,6 @@ class Filter:
             yield "was not valid yet"
         if self.valid_at and item.valid_to and item.valid_to <= self.valid_at:
             yield "was no longer valid"
+        for condition in self.where:
+            if reason := condition.rejection_reason(item):
+                yield reason

@@ -43,6 +43,9 @@ class ItemsAsOf:
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
         return self.items.visible(keys, only)
 
+    def count(self, only: Filter) -> int:
+        return self.items.count(only)
+
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         return self.items.spaces(names)
 

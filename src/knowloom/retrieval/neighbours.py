@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from knowloom.construction import fast_constructor
-from knowloom.model import Edge, Filter, Hit, Item, Key
+from knowloom.model import Edge, EdgeKey, Filter, Hit, Item, Key
 from knowloom.ports import GraphStore, ItemStore
 from knowloom.recipes import Recipe
 from knowloom.retrieval.ranking import top_k
 
 SCORE_STEP = 1e-6  # scores are rounded to this: an edge that gives an exact tie must not be lost
 MIN_EDGE_WEIGHT = 5e-324  # the smallest number above 0: a weight of 0 forbids an edge
+WIDENING = 4  # times as many edges if too few of them lead to items that the filter allows
 FRONTIER_PER_HIT = 2  # items that a hop continues from, per requested hit
 
 _new_hit = fast_constructor(Hit)
@@ -56,9 +57,8 @@ def expand(
         if not frontier or min_weight > 1.0:
             break
         min_weight = max(min_weight, MIN_EDGE_WEIGHT)
-        edges = graph.edges_of(
-            frontier, only.spaces, recipe.edge_types, recipe.hub_cap, min_weight, automatic
-        )
+        selection = (recipe.edge_types, recipe.hub_cap, min_weight, automatic)
+        edges = read_edges(frontier, only, *selection, items=items, graph=graph)
         seed_edges = tuple(edges) if seed_edges is None else seed_edges
         if only.created_to is not None:
             edges = [edge for edge in edges if edge.is_known_at(only.created_to)]
@@ -73,6 +73,60 @@ def expand(
     hits = tuple([_build_hit(item, scores, best_edges, hops) for item in best])
     max_depth = max((hops[key] for key in scores), default=0)
     return ExpansionResult(hits, len(scores), max_depth, seed_edges or ())
+
+
+def read_edges(
+    keys: Sequence[Key],
+    only: Filter,
+    types: Sequence[str],
+    limit: int,
+    min_weight: float,
+    automatic: bool | None = None,
+    *,
+    items: ItemStore,
+    graph: GraphStore,
+) -> list[Edge]:
+    """Return the edges of the keys, as `edges_of` does.
+
+    If the filter has conditions, only edges to items that fulfil them count towards the limit.
+    """
+    if not only.where:
+        return graph.edges_of(keys, only.spaces, types, limit, min_weight, automatic)
+    fulfilled = Filter(only.spaces, where=only.where)
+    checked: dict[Key, bool] = {}
+    selected: dict[EdgeKey, Edge] = {}
+    pending, size = list(keys), limit
+    while pending:
+        edges = graph.edges_of(pending, only.spaces, types, size, min_weight, automatic)
+        ends = {end for edge in edges for end in (edge.source_key, edge.target_key)}
+        new = sorted(ends.difference(checked))
+        checked |= dict.fromkeys(new, False) | dict.fromkeys(items.visible(new, fulfilled), True)
+        incomplete = []
+        for key, (outgoing, incoming) in _split_by_key(edges, pending).items():
+            for side, end in ((outgoing, "target_key"), (incoming, "source_key")):
+                allowed = [edge for edge in side[:size] if checked[getattr(edge, end)]][:limit]
+                selected |= {edge.key: edge for edge in allowed}
+                if len(allowed) < limit and len(side) >= size:
+                    incomplete.append(key)
+        pending, size = list(dict.fromkeys(incomplete)), size * WIDENING
+    return sorted(selected.values(), key=_heaviest_first)
+
+
+def _split_by_key(
+    edges: Sequence[Edge], keys: Sequence[Key]
+) -> dict[Key, tuple[list[Edge], list[Edge]]]:
+    """Return the outgoing and the incoming edges of each key, in their order."""
+    sides: dict[Key, tuple[list[Edge], list[Edge]]] = {key: ([], []) for key in keys}
+    for edge in edges:
+        if edge.source_key in sides:
+            sides[edge.source_key][0].append(edge)
+        if edge.target_key in sides:
+            sides[edge.target_key][1].append(edge)
+    return sides
+
+
+def _heaviest_first(edge: Edge) -> tuple[float, str, str, str, Key, Key]:
+    return (-edge.weight, edge.source, edge.target, edge.type, edge.source_key, edge.target_key)
 
 
 def _min_useful_weight(scores: Mapping[Key, float], recipe: Recipe, hop: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import re2
@@ -90,19 +91,7 @@ class QueryCoverage:
 
     def _weigh(self) -> _TermSetWeights:
         if self._weights is None:
-            frequencies = dict.fromkeys([bit for _, bit in self._terms], 0)
-            for terms, count in self._set_counts.items():
-                for bit in _bits(terms):
-                    frequencies[bit] += count
-            idfs = {bit: idf(len(self._covered), count) for bit, count in frequencies.items()}
-            total = sum(idfs.values()) or 1.0
-            self._weights = _TermSetWeights(
-                {
-                    half: weight / total / 2
-                    for bit, weight in idfs.items()
-                    for half in (bit, bit << len(idfs))
-                }
-            )
+            self._weights = _weigh_terms(len(self._terms), self._set_counts, len(self._covered))
         return self._weights
 
 
@@ -120,17 +109,25 @@ def cover_query(text: str, parts: Sequence[str]) -> list[float]:
         for number in match(f" {part}".lower().encode(errors="replace")) or ():
             matched |= bits[number]
         covered.append(matched | (matched & all_terms) << width)
-    frequencies = [sum(bool(terms_of & bit) for terms_of in covered) for _, bit in terms]
-    idfs = [idf(len(parts), frequency) for frequency in frequencies]
-    total = sum(idfs) or 1.0
-    weights = _TermSetWeights(
-        {
-            half: weight / total / 2
-            for (_, bit), weight in zip(terms, idfs, strict=True)
-            for half in (bit, bit << width)
-        }
-    )
+    set_counts = Counter([terms_of & all_terms for terms_of in covered])
+    weights = _weigh_terms(width, set_counts, len(parts))
     return [weights[terms_of] for terms_of in covered]
+
+
+def _weigh_terms(width: int, set_counts: Mapping[int, int], documents: int) -> _TermSetWeights:
+    """Return the weights of `width` query terms and, in the upper half, of terms and synonyms.
+
+    `set_counts` has the number of documents per set of query terms. All weights add up to 1.
+    """
+    frequencies = {1 << place: 0 for place in range(width)}
+    for terms, count in set_counts.items():
+        for bit in _bits(terms):
+            frequencies[bit] += count
+    idfs = {bit: idf(documents, count) for bit, count in frequencies.items()}
+    total = sum(idfs.values()) or 1.0
+    return _TermSetWeights(
+        {half: weight / total / 2 for bit, weight in idfs.items() for half in (bit, bit << width)}
+    )
 
 
 class _TermSetWeights(dict[int, float]):

@@ -60,6 +60,7 @@ def recipe_filter(query: Query, recipe: Recipe) -> Filter:
         recipe.tags,
         created_to=query.as_of,
         valid_at=query.as_of or query.now,
+        where=(*query.where, *recipe.where),
     )
 
 

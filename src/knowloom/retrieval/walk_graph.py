@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from knowloom.model import Filter, Item, Key
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe
-from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
+from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, read_edges
 from knowloom.retrieval.nodes import MAX_WHOLE_NODE, Node, NodeKey, key_of, read_nodes
 from knowloom.retrieval.query_coverage import QueryCoverage
 from knowloom.retrieval.ranking import top_k
@@ -21,7 +21,8 @@ from knowloom.retrieval.walk_constants import (
     REVERSE_FACTORS,
     SIMILARITY_TYPES,
 )
-from knowloom.retrieval.walk_passages import NO_EDGE, Adjacency, add_passage_edges
+from knowloom.retrieval.walk_passages import NO_EDGE, Adjacency, LongEnd, add_passage_edges
+from knowloom.text.passages import count_passages
 
 
 @dataclass(slots=True)
@@ -88,8 +89,14 @@ class WalkGraph:
         limit = recipe.hub_cap * (MAX_EDGE_FACTOR if any(map(self.long_items.get, keys)) else 1)
         edges = [
             edge
-            for edge in self.stores.graph.edges_of(
-                keys, self.only.spaces, recipe.edge_types, limit, MIN_EDGE_WEIGHT
+            for edge in read_edges(
+                keys,
+                self.only,
+                recipe.edge_types,
+                limit,
+                MIN_EDGE_WEIGHT,
+                items=self.stores.items,
+                graph=self.stores.graph,
             )
             if until is None or edge.is_known_at(until)
         ]
@@ -98,12 +105,7 @@ class WalkGraph:
         )
         if self.passages or self.long_items:
             size = self.stores.words.passage_size()
-            best = {
-                key: _find_best(scores)
-                for key, scores in self.passages.items()
-                if len(scores) > MAX_WHOLE_NODE
-            }
-            add_passage_edges(adjacency, edges, best | self.best_passages, self.long_items, size)
+            add_passage_edges(adjacency, edges, self._long_ends(size), self.long_items, size)
             return adjacency
         for edge in edges:
             # The keys of both ends, without the cost of two property calls.
@@ -120,6 +122,21 @@ class WalkGraph:
                 if weight > neighbours.get(source, NO_EDGE)[0]:
                     neighbours[source] = (weight, edge)
         return adjacency
+
+    def _long_ends(self, size: int) -> dict[Key, LongEnd]:
+        """Return the best passage of each long item, and the number of its passages.
+
+        An item that was read counts as it was at the time of the query, when it may have been short
+        or had another number of passages than the indexes have now.
+        """
+        ends = {
+            key: (_find_best(scores), len(scores))
+            for key, scores in self.passages.items()
+            if len(scores) > MAX_WHOLE_NODE and key not in self.coverage.items
+        }
+        for key, item in self.long_items.items():
+            ends[key] = (self.best_passages[key], count_passages(item.text, size))
+        return ends
 
     def _measure_passages(self, keys: Sequence[Key]) -> None:
         """Score the passages of the long items among the keys, by vector or else by terms."""

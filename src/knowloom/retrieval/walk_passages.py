@@ -15,11 +15,13 @@ PASSAGES = "passages"  # the property of an edge with its pairs of passages
 INNER_TYPE = "mentions"
 NO_EDGE = (0.0,)
 MAX_DISTANCE = 1  # passages of one section that share their edges
+MAX_PAIRS = 64  # pairs of passages of one edge that are read
 ANY_PAIR = ((None, None),)  # an edge between items as a whole
 
 # By node and by neighbour: the weight in this direction, and the edge.
 Adjacency = dict[NodeKey, dict[NodeKey, tuple[float, Edge]]]
 Step = tuple[NodeKey, NodeKey, float, Edge]
+LongEnd = tuple[int, int]  # the best passage of a long item, and the number of its passages
 
 _new_edge = fast_constructor(Edge)
 
@@ -27,7 +29,7 @@ _new_edge = fast_constructor(Edge)
 def add_passage_edges(
     adjacency: Adjacency,
     edges: Sequence[Edge],
-    best_passages: Mapping[Key, int],
+    long_ends: Mapping[Key, LongEnd],
     long_items: Mapping[Key, Item],
     passage_size: int,
 ) -> None:
@@ -42,7 +44,7 @@ def add_passage_edges(
         key: [passage.headings for passage in split_passages(item.text, passage_size)]
         for key, item in long_items.items()
     }
-    steps = [step for edge in edges for step in _steps(edge, nodes_of, best_passages, sections)]
+    steps = [step for edge in edges for step in _steps(edge, nodes_of, long_ends, sections)]
     for key, item in long_items.items():
         steps += _inner_steps(key, item, nodes_of.get(key, ()), passage_size)
     for start, end, weight, edge in steps:
@@ -53,7 +55,7 @@ def add_passage_edges(
 def _steps(
     edge: Edge,
     nodes_of: Mapping[Key, Sequence[NodeKey]],
-    best_passages: Mapping[Key, int],
+    long_ends: Mapping[Key, LongEnd],
     sections: Mapping[Key, Sequence[tuple[str, ...]]],
 ) -> Iterator[Step]:
     """Yield the steps along an edge from any of the nodes, in both directions."""
@@ -64,10 +66,10 @@ def _steps(
     for source_passage, target_passage in passage_pairs(edge):
         for node in nodes_of.get(source, ()):
             if _is_at(node, source_passage, sections.get(source, ())):
-                yield node, _resolve(target, target_passage, best_passages), edge.weight, edge
+                yield node, _resolve(target, target_passage, long_ends), edge.weight, edge
         for node in nodes_of.get(target, ()):
             if _is_at(node, target_passage, sections.get(target, ())):
-                yield node, _resolve(source, source_passage, best_passages), back, edge
+                yield node, _resolve(source, source_passage, long_ends), back, edge
 
 
 def passage_pairs(edge: Edge) -> Sequence[tuple[int | None, int | None]]:
@@ -75,7 +77,16 @@ def passage_pairs(edge: Edge) -> Sequence[tuple[int | None, int | None]]:
     pairs = edge.properties.get(PASSAGES) if edge.properties else None
     if not isinstance(pairs, list | tuple):
         return ANY_PAIR
-    return [(source, target) for source, target in pairs] or ANY_PAIR
+    # Anybody may store edges with a property of this name: pairs that name no passages are ignored.
+    return [(pair[0], pair[1]) for pair in pairs[:MAX_PAIRS] if _is_pair(pair)] or ANY_PAIR
+
+
+def _is_pair(pair: object) -> bool:
+    return (
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and all([number is None or (type(number) is int and number >= 0) for number in pair])
+    )
 
 
 def _is_at(node: NodeKey, passage: int | None, headings: Sequence[tuple[str, ...]]) -> bool:
@@ -88,11 +99,15 @@ def _is_at(node: NodeKey, passage: int | None, headings: Sequence[tuple[str, ...
     )
 
 
-def _resolve(key: Key, passage: int | None, best_passages: Mapping[Key, int]) -> NodeKey:
-    """Return the node of an end: the item if it is short, else the named or the best passage."""
-    if key not in best_passages:
+def _resolve(key: Key, passage: int | None, long_ends: Mapping[Key, LongEnd]) -> NodeKey:
+    """Return the node of an end: the item if it is short, else the named or the best passage.
+
+    A passage that the item does not have, or did not have at the time of the query, is none.
+    """
+    if key not in long_ends:
         return key
-    return (*key, best_passages[key] if passage is None else passage)
+    best, count = long_ends[key]
+    return (*key, best if passage is None or passage >= count else passage)
 
 
 def _inner_steps(

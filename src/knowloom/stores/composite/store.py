@@ -200,6 +200,9 @@ class CompositeStore:
         pages = [store.find(only, limit, after) for store in self._item_stores()]
         return list(islice(heapq.merge(*pages, key=lambda item: item.key), limit))
 
+    def count(self, only: Filter) -> int:
+        return sum(store.count(only) for store in self._item_stores())
+
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         """Return lines of one log by time, whose numbers are positions in it."""
         if self._metadata is None:
@@ -253,6 +256,12 @@ class CompositeStore:
 
     def forget_vectors(self) -> None:
         self._vectors.forget_vectors()
+
+    def calibration(self, fingerprint: str) -> bytes:
+        return self._vectors.calibration(fingerprint)
+
+    def put_calibration(self, fingerprint: str, data: bytes) -> None:
+        self._vectors.put_calibration(fingerprint, data)
 
     def fingerprint(self) -> str:
         return self._vectors.fingerprint()

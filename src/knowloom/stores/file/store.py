@@ -189,6 +189,10 @@ class FileStore:
             page = heapq.nsmallest(limit, allowed, key=lambda item: item.key)
             return list(map(codec.copy_value, page))
 
+    def count(self, only: Filter) -> int:
+        with self.reading():
+            return sum(map(only.allows, self._items.values()))
+
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         with self.reading():
             changes = [change for change in self._log[after:] if change.space == space]

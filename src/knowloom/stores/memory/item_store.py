@@ -43,6 +43,7 @@ class MemoryItems:
         self._incident: dict[Key, dict[EdgeKey, Edge]] = {}  # edges by each of their ends
         self._vectors: dict[Key, Vector] = {}  # a matrix with a row per passage
         self._passage_size = PASSAGE_SIZE
+        self._calibrations: dict[str, bytes] = {}  # by the fingerprint of the embedder
         self._fingerprint = self._rules = ""
         self._changes: list[Change] = []
         self._lock, self._closed = RLock(), False
@@ -168,6 +169,10 @@ class MemoryItems:
         return list(
             map(codec.copy_value, heapq.nsmallest(limit, allowed, key=lambda item: item.key))
         )
+
+    @synchronized
+    def count(self, only: Filter) -> int:
+        return sum(1 for _ in self._allowed(only))
 
     @synchronized
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:

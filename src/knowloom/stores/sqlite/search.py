@@ -22,9 +22,8 @@ from knowloom.stores.sqlite.passage_slots import (
     check_segmenter,
     read_segmenter,
 )
-from knowloom.stores.sqlite.postings import Scores
 from knowloom.stores.sqlite.rows import filter_term, item_from_body, locate_damage
-from knowloom.stores.sqlite.space_view import SpaceView
+from knowloom.stores.sqlite.space_view import Scores, SpaceView
 from knowloom.text import words as analyser
 
 # A filter that allows fewer items than this is answered by sorting their ids, a wider one by
@@ -44,6 +43,14 @@ def find_items(
             after_id = after[1] if after is not None and name == after[0] else ""
             items += _find_in_space(reader, name, view, only, limit - len(items), after_id)
     return items
+
+
+def count_items(reader: ReadConnection, only: Filter) -> int:
+    total = 0
+    for view in reader.views(only.spaces).values():
+        mask = view.mask(reader.connection, only)
+        total += view.items if mask is None else view.count_items(mask)
+    return total
 
 
 def _find_in_space(

@@ -18,6 +18,7 @@ from knowloom.errors import Corrupt
 from knowloom.model import Filter, Item
 from knowloom.stores.sqlite.id_cache import NO_SLOT, IdCache, bind_rows
 from knowloom.stores.sqlite.passage_slots import Mask, PassageSlots, SlotArray
+from knowloom.stores.sqlite.property_columns import PropertyColumns
 from knowloom.stores.sqlite.rows import (
     CHUNK,
     FOREVER,
@@ -34,6 +35,7 @@ from knowloom.stores.sqlite.rows import (
 )
 from knowloom.stores.sqlite.vector_cache import VectorCache
 from knowloom.text import words as analyser
+from knowloom.vectors.nearest_lists import empty_lists
 
 BLOCK = 1 << 16  # items in one row of `posting`: slots in it fit 16 bits
 MAX_MASKS = 64  # cached filters per view
@@ -42,6 +44,7 @@ MAX_CACHED_LENGTH = 8_000  # characters of an item's JSON
 MAX_CACHED_POSTINGS = 3_000_000  # slots of terms per view, about 11 bytes each
 TERM_OVERHEAD = 50  # the size of a cached term beside its postings, in postings
 CountArray = npt.NDArray[np.uint8]
+Scores = npt.NDArray[np.float64]
 Postings = tuple[SlotArray, CountArray]  # ascending slots, and how often each contains the term
 
 # The fields of a filter that make its mask. `valid_at` differs from request to request.
@@ -65,12 +68,16 @@ class SpaceView:
         self.unembedded = np.zeros(0, np.intp)  # heads of items without vectors
         self.signs = np.zeros((0, 0), np.uint64)  # one row per 64 dimensions, one column per slot
         self._inverse_mean_length, self._norms = 0.0, np.zeros(0)  # see length_norms
+        self._inverse_mean_item, self._item_norms = 0.0, np.zeros(0)  # see item_length_norms
         self._vectors = VectorCache()
+        # Lists of nearest items, read by the linker up to this version of the space.
+        self.nearest, self.nearest_version = empty_lists(0), 0
         self._has_expiry = False  # True if any item is valid for a limited time
         self._delta_reset = -1
         self._delta: dict[str, dict[int, int]] = {}  # term -> slot -> count, not yet merged
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
         self._ids = IdCache(no)
+        self._columns = PropertyColumns(no)
         # Items (see `rows.with_properties`) and postings read since the space last changed.
         self._decoded: TwoGenerationCache[str, tuple[Item, Mapping[str, Any]]]
         self._decoded = TwoGenerationCache("sqlite items", MAX_CACHED_ITEMS)
@@ -113,7 +120,7 @@ class SpaceView:
         self.passages = PassageSlots(continuation) if continuation.any() else None
         # Contiguous copies: a strided column of the records is six times as slow to scan.
         self.lengths = records["length"].astype(np.float64)
-        self._inverse_mean_length = 0.0
+        self._inverse_mean_length = self._inverse_mean_item = 0.0
         self.embedded = records["vector"] == 1
         self.unembedded = np.flatnonzero(live & ~(self.embedded | continuation))
         limited = (records["valid_from"] > -FOREVER) | (records["valid_to"] < FOREVER)
@@ -213,16 +220,22 @@ class SpaceView:
         merged = connection.execute("SELECT DISTINCT term FROM posting WHERE space = ?", (self.no,))
         return {term for (term,) in merged} | set(self._delta)
 
-    def length_norms(self, inverse_mean_length: float) -> npt.NDArray[np.float64]:
+    def length_norms(self, inverse_mean_length: float) -> Scores:
         """Return BM25's length normalisation of each slot, cached until the mean changes."""
         if self._inverse_mean_length != inverse_mean_length or len(self._norms) != len(
             self.lengths
         ):
             self._inverse_mean_length = inverse_mean_length
-            self._norms = analyser.K1 * (
-                1 - analyser.B + analyser.B * inverse_mean_length * self.lengths
-            )
+            self._norms = _length_norms(self.lengths, inverse_mean_length)
         return self._norms
+
+    def item_length_norms(self, inverse_mean_length: float) -> Scores:
+        """Return the normalisation of items with several passages, at their heads."""
+        if self.passages is not None and self._inverse_mean_item != inverse_mean_length:
+            heads, lengths = self.passages.sum_by_item(np.arange(self.next_slot), self.lengths)
+            self._inverse_mean_item, self._item_norms = inverse_mean_length, np.ones(self.next_slot)
+            self._item_norms[heads] = _length_norms(lengths, inverse_mean_length)
+        return self._item_norms
 
     def read_blocks(
         self, connection: apsw.Connection, terms: Sequence[str]
@@ -312,6 +325,9 @@ class SpaceView:
             mask &= records["created"] <= to_microseconds(only.created_to)
         if only.min_confidence > 0:
             mask &= records["confidence"] >= only.min_confidence
+        for condition in only.where:
+            heads = self._columns.mask(connection, condition, self.version, self.next_slot)
+            mask &= heads if self.passages is None else self.passages.spread(heads)
         return mask
 
     def _mask_terms(self, connection: apsw.Connection, field: str, values: tuple[str, ...]) -> Mask:
@@ -338,6 +354,10 @@ class SpaceView:
     def heads_in(self, mask: Mask) -> Mask:
         """Return the mask of the heads among these slots."""
         return mask if self.passages is None else mask & self.passages.is_head
+
+
+def _length_norms(lengths: Scores, inverse_mean_length: float) -> Scores:
+    return analyser.K1 * (1 - analyser.B + analyser.B * inverse_mean_length * lengths)
 
 
 def _reserve(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import compress
 from threading import Lock
 
@@ -12,7 +13,15 @@ import apsw
 from knowloom import codec
 from knowloom.errors import Unavailable
 from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key
-from knowloom.ports import Batch, DirtyItems, IndexResult, LinkUpdate, SpaceInfo, Vector
+from knowloom.ports import (
+    Batch,
+    DirtyItems,
+    IndexResult,
+    LinkUpdate,
+    NearestItems,
+    SpaceInfo,
+    Vector,
+)
 from knowloom.stores.sqlite import (
     change_log,
     edges,
@@ -28,7 +37,7 @@ from knowloom.stores.sqlite.database import (
     write_transaction,
 )
 from knowloom.stores.sqlite.id_cache import NO_SLOT
-from knowloom.stores.sqlite.links import auto_links, label_index
+from knowloom.stores.sqlite.links import auto_links, label_index, nearest_index
 from knowloom.stores.sqlite.passage_slots import read_segmenter
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row
 from knowloom.stores.sqlite.space_view import SpaceView
@@ -114,6 +123,10 @@ class SqliteStore:
         with self.reading() as reader:
             return search.find_items(reader, only, limit, after)
 
+    def count(self, only: Filter) -> int:
+        with self.reading() as reader:
+            return search.count_items(reader, only)
+
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         with self.reading() as reader:
             return change_log.read_space(reader.connection, space, after, limit)
@@ -172,12 +185,23 @@ class SqliteStore:
     def forget_vectors(self) -> None:
         with self._writing() as connection:
             writer = BatchWriter(connection, "")
-            connection.execute("DELETE FROM vector")
-            connection.execute("DELETE FROM sign")
+            for table in ("vector", "sign", "nearest"):
+                connection.execute(f"DELETE FROM {table}")
             connection.execute("INSERT OR IGNORE INTO dirty SELECT space, id, '' FROM item")
             connection.execute("UPDATE meta SET value = '' WHERE key = 'embedder'")
             connection.execute("UPDATE meta SET value = 0 WHERE key = 'dimensions'")
+            connection.execute("DELETE FROM meta WHERE key GLOB 'calibration:*'")
             writer.clear_vector_flags()
+
+    def calibration(self, fingerprint: str) -> bytes:
+        with self.reading() as reader:
+            read = partial(vector_search.read_calibration, fingerprint=fingerprint)
+            return reader.cached(("calibration", fingerprint), read)
+
+    def put_calibration(self, fingerprint: str, data: bytes) -> None:
+        with self._writing() as connection:
+            row = (f"calibration:{fingerprint}", data)
+            connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", row)
 
     def fingerprint(self) -> str:
         with self.reading() as reader:
@@ -327,13 +351,11 @@ class SqliteStore:
                 return {}
             return auto_links.ids_by_tag(reader.connection, view, tags, limit)
 
-    def similar_items(
-        self, space: str, ids: Sequence[str], min_cosine: float
-    ) -> dict[str, list[tuple[float, str]]]:
+    def nearest_items(self, space: str, ids: Sequence[str], min_cosine: float) -> NearestItems:
         with self._space_reader(space) as (reader, view):
             if view is None:
-                return {}
-            return auto_links.similar_ids(reader.connection, view, ids, min_cosine)
+                return NearestItems()
+            return nearest_index.update_nearest(reader.connection, view, ids, min_cosine)
 
     @contextmanager
     def _space_reader(self, space: str) -> Iterator[tuple[ReadConnection, SpaceView | None]]:

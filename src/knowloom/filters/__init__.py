@@ -1,0 +1,1 @@
+"""Conditions of users as JSON and as text."""
