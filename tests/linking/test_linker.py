@@ -20,22 +20,24 @@ from knowloom import codec
 from knowloom.cli.main import cli
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, Invalid
-from knowloom.linking import linker, nearest_rules, rules, space_linker
+from knowloom.linking import linker, nearest_rules, rules, similar_rule, space_linker
 from knowloom.model import AUTOMATIC, Edge, Item
 from knowloom.stores.memory.search_index import cosine_similarity
 from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite.store import SqliteStore
-from knowloom.testing import LinkStoreContract
+from knowloom.testing import LinkStoreContract, NearestItemsContract
 from knowloom.testing.knowledge import batch
+from knowloom.testing.nearest import mutual_pairs
+from knowloom.vectors import nearest_lists
 
 
-class TestMemory(LinkStoreContract):
+class TestMemory(LinkStoreContract, NearestItemsContract):
     @pytest.fixture
     def store(self) -> MemoryStore:
         return MemoryStore.open()
 
 
-class TestSqlite(LinkStoreContract):
+class TestSqlite(LinkStoreContract, NearestItemsContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
         opened = SqliteStore.open(str(tmp_path / "knowloom.db"))
@@ -77,6 +79,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caps so low that a few items cross them all."""
     monkeypatch.setattr(space_linker, "COMMON_LABEL", 3)
     monkeypatch.setattr(nearest_rules, "MAX_NEAREST", 2)
+    monkeypatch.setattr(nearest_lists, "NEAREST", 2)
+    monkeypatch.setattr(nearest_lists, "MAX_LISTED", 3)
     monkeypatch.setattr(space_linker, "PAGE_ITEMS", 3)
 
 
@@ -395,39 +399,37 @@ def expected_rows(kb: Engine) -> Keys:
     )
     carriers = {tag: sum(tag in each.tags for each in items) for tag in TAGS}
     explicit = {(frozenset((edge.source, edge.target)), edge.type) for edge in kb.edges()}
-    cosines = _cosines(kb, items)
-    near: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    near: dict[str, list[tuple[float, str]]] = {}
     for first, second in itertools.combinations(sorted(items, key=lambda each: each.id), 2):
         shared = sum(
             carriers[tag] <= space_linker.COMMON_LABEL for tag in set(first.tags) & set(second.tags)
         )
-        weights = {
-            "shared_tag": min(1.0, shared / 5) if shared >= 2 else 0.0,
-            "similar": cosines.get((first.id, second.id), 0.0),
-        }
-        for type, weight in weights.items():
-            if (
-                weight >= {"shared_tag": 0.4, "similar": 0.85}[type]
-                and (frozenset((first.id, second.id)), type) not in explicit
-            ):
-                near.setdefault((second.id, type), []).append((weight, first.id))
+        if shared >= 2 and (frozenset((first.id, second.id)), "shared_tag") not in explicit:
+            near.setdefault(second.id, []).append((min(1.0, shared / 5), first.id))
     nearest = {
-        key: sorted(pairs, reverse=True)[: nearest_rules.MAX_NEAREST] for key, pairs in near.items()
+        id: sorted(pairs, reverse=True)[: nearest_rules.MAX_NEAREST] for id, pairs in near.items()
     }
-    return {
-        (source, target, type, round(weight, 2))
-        for (target, type), pairs in nearest.items()
+    tagged = {
+        (source, target, "shared_tag", round(weight, 2))
+        for target, pairs in nearest.items()
         for weight, source in pairs
     }
+    return tagged | {
+        (min(pair), max(pair), "similar", round(cosine, 2))
+        for pair, cosine in mutual_pairs(_vectors(kb, items)).items()
+        if cosine >= 0.85 and (pair, "similar") not in explicit
+    }
 
 
-def _cosines(kb: Engine, items: Sequence[Item]) -> dict[tuple[str, str], float]:
+def _vectors(kb: Engine, items: Sequence[Item]) -> dict[str, Any]:
     store: Any = kb._stores.vectors
-    cosines = {}
-    for first, second in itertools.combinations(items, 2):
-        for id, pairs in store.similar_items("s", [first.id], 0.0).items():
-            cosines.update({(id, other): cosine for cosine, other in pairs if other == second.id})
-    return cosines
+    axes = [np.array(vector(angle), np.float32) for angle in (0.0, np.pi / 2)]
+    keys = [each.key for each in items]
+    scores = [store.score_vectors(axis, keys) for axis in axes]
+    return {
+        id: np.array([scores[0][space, id], scores[1][space, id]], np.float32)
+        for space, id in scores[0]
+    }
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -468,7 +470,7 @@ def test_memory_and_file_agree_on_similar_items(tmp_path):
     assert pairs[0] == pairs[1] and len(pairs[0]) > 50
     units = [np.array(row, np.float32) / np.linalg.norm(row).astype(np.float32) for row in vectors]
     assert all(
-        cosine_similarity(units[int(first)], units[int(second)]) >= nearest_rules.MIN_SIMILARITY
+        cosine_similarity(units[int(first)], units[int(second)]) >= similar_rule.MIN_SIMILARITY
         for first, second in pairs[0]
     )
 

@@ -1,4 +1,4 @@
-"""Rules that link each item to its k nearest: `shared_tag` and `similar`.
+"""Rules that link each item to its k nearest of those before it: `shared_tag`.
 
 A rule says which items are near each other and how near; `NearestLists` keeps the k nearest.
 """
@@ -21,7 +21,6 @@ COMMON_LABEL = 200  # a label of more items of a space says nothing about any of
 MAX_NEAREST = 10  # edges of a type from earlier items, in the order of ids, to one item
 MIN_SHARED_TAGS = 2
 FULL_WEIGHT_TAGS = 5  # this many shared tags weigh 1
-MIN_SIMILARITY = 0.85  # cosine
 
 
 class NearestRule(Protocol):
@@ -86,25 +85,6 @@ class SharedTag:
                 if count >= MIN_SHARED_TAGS
             ]
         return neighbours
-
-
-class Similar:
-    """Two items with similar vectors."""
-
-    type, version = "similar", 1
-
-    def labels(self, item: Item) -> set[str]:
-        return set()
-
-    def holders(
-        self, space: str, labels: Sequence[str], limit: int, *, store: LinkStore
-    ) -> dict[str, list[str]]:
-        return {}
-
-    def neighbours(
-        self, space: str, items: Mapping[str, Item], common: set[str], *, store: LinkStore
-    ) -> Neighbours:
-        return store.similar_items(space, list(items), MIN_SIMILARITY)
 
 
 def qualify_labels(rule: NearestRule, labels: Sequence[str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from knowloom.ports import DirtyItems, GraphStore, ItemStore, LinkUpdate
+from knowloom.ports import DirtyItems, GraphStore, ItemStore, LinkUpdate, NearestItems
 
 
 @runtime_checkable
@@ -59,7 +59,11 @@ class LinkStore(ItemStore, GraphStore, Protocol):
         Tags without items and tags with more than `limit` items are left out.
         """
 
-    def similar_items(
-        self, space: str, ids: Sequence[str], min_cosine: float
-    ) -> dict[str, list[tuple[float, str]]]:
-        """Return (similarity, id) of all items at least that similar to each id with a vector."""
+    def nearest_items(self, space: str, ids: Sequence[str], min_cosine: float) -> NearestItems:
+        """Return the pairs of near items after these have changed, were deleted, or got vectors.
+
+        Two items are near each other if each is among the `NEAREST` nearest of the other (see
+        `knowloom.vectors`) and the cosine of their nearest passages is large enough. The result has
+        the ids that are stored, and those of all other items whose pairs may have changed since
+        `put_links` was given the lists of the last result.
+        """

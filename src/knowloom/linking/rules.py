@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from knowloom.errors import Invalid, unknown_name
 from knowloom.linking.name_rules import NAME_RULES, NameRule
-from knowloom.linking.nearest_rules import NearestRule, SharedTag, Similar
+from knowloom.linking.nearest_rules import NearestRule, SharedTag
+from knowloom.linking.similar_rule import SimilarRule
 from knowloom.model import EdgeKey, Key
 from knowloom.ports import NameFinder
 from knowloom.text.passages import SEGMENTER
 
-LinkRule = NearestRule | NameRule
-RULES: dict[str, LinkRule] = {rule.type: rule for rule in (SharedTag(), Similar(), *NAME_RULES)}
+LinkRule = NearestRule | SimilarRule | NameRule
+RULES: dict[str, LinkRule] = {rule.type: rule for rule in (SharedTag(), SimilarRule(), *NAME_RULES)}
 
 NO_RULES = "none"  # what is stored if no rule is selected
 _FINDER = "names="  # before the fingerprint of a name finder

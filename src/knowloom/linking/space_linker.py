@@ -23,6 +23,7 @@ from knowloom.linking.nearest_rules import (
 from knowloom.linking.places import PassagePairs, PlaceReader
 from knowloom.linking.ports import LinkStore
 from knowloom.linking.rules import LinkRule
+from knowloom.linking.similar_rule import SimilarRule, SimilarUpdate, update_similar
 from knowloom.model import (
     AUTOMATIC,
     Edge,
@@ -59,7 +60,10 @@ class SpaceLinker:
     ) -> None:
         self._store, self._space, self._finder = store, space, finder
         self._passage_size = passage_size
-        self._nearest_rules = [rule for rule in rules if not isinstance(rule, NameRule)]
+        self._nearest_rules = [
+            rule for rule in rules if not isinstance(rule, NameRule | SimilarRule)
+        ]
+        self._similar_rules = [rule for rule in rules if isinstance(rule, SimilarRule)]
         self._name_rules = [rule for rule in rules if isinstance(rule, NameRule)]
 
     def run(self, progress: Progress | None = None) -> int:
@@ -192,17 +196,21 @@ class SpaceLinker:
             lists.update(items)
             edges += lists.edges
             deleted += lists.deleted
+        similar = SimilarUpdate()
+        for similar_rule in self._similar_rules:
+            similar = update_similar(self._store, self._space, similar_rule, page)
         update = IndexUpdate({})
         if parsed is not None:
             update = index_mentions(self._store, self._space, {id: parsed[id] for id in items})
         return LinkUpdate(
             self._space,
             marks.version,
-            tuple(edges),
-            tuple(deleted),
+            (*edges, *similar.edges),
+            (*deleted, *similar.deleted),
             done=tuple(page),
             labels=update.entries,
             stale=tuple(sorted(update.stale)),
+            nearest=similar.lists,
         )
 
     def _find_crossings(

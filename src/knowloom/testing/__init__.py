@@ -16,6 +16,7 @@ from knowloom.testing.embedders import EmbedderContract
 from knowloom.testing.graph import GraphStoreContract
 from knowloom.testing.items import ItemStoreContract
 from knowloom.testing.links import LinkStoreContract
+from knowloom.testing.nearest import NearestItemsContract
 from knowloom.testing.texts import TextIndexContract
 from knowloom.testing.vectors import VectorIndexContract
 
@@ -25,6 +26,7 @@ __all__ = [
     "HistoryContract",
     "ItemStoreContract",
     "LinkStoreContract",
+    "NearestItemsContract",
     "StoreContract",
     "TextIndexContract",
     "VectorIndexContract",
@@ -36,5 +38,5 @@ class StoreContract(
 ):
     """The contracts of a store that plays all four roles: override the fixture `store`.
 
-    A store that also implements `LinkStore` adds `LinkStoreContract`.
+    A store that also implements `LinkStore` adds `LinkStoreContract` and `NearestItemsContract`.
     """

@@ -14,6 +14,7 @@ from knowloom import Conflict
 from knowloom.model import Item
 from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite import vector_search
+from knowloom.stores.sqlite.links import nearest_index
 from knowloom.stores.sqlite.rows import RECORD
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.stores.sqlite.writing import segmentation
@@ -189,34 +190,34 @@ class TestSlots:
     def test_passages_that_all_say_the_same_are_compared_in_bounded_time(
         self, sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        compared: list[int] = []
-        exact = vector_search._exact_cosines
+        read: list[int] = []
+        original = nearest_index._exact_cosines
 
-        def count(queries: Any, stored: Any, rows: Any, columns: Any) -> list[float]:
-            compared.append(len(rows))
-            return exact(queries, stored, rows, columns)
+        def count(vectors: Any, others: Any) -> Any:
+            read.append(len(vectors))
+            return original(vectors, others)
 
-        monkeypatch.setattr(vector_search, "_exact_cosines", count)
+        monkeypatch.setattr(nearest_index, "_exact_cosines", count)
         sqlite.apply(batch([long_item("a", *"x" * 300), long_item("b", *"x" * 300)]))
         sqlite.put_vectors({("acme", "a"): unit(1, 0), ("acme", "b"): unit(1, 0)}, "e1")
-        assert sqlite.similar_items("acme", ["a"], 0.9) == {"a": [(1.0, "b")]}
-        assert sum(compared) <= vector_search.MAX_PAIRS
+        assert sqlite.nearest_items("acme", ["a", "b"], 0.9).pairs == [("a", "b", 1.0)]
+        assert 0 < sum(read) <= nearest_index.MAX_PAIRS
 
-    @pytest.mark.parametrize("limit", [1, 7, 64])
-    def test_pairs_beyond_a_limit_are_the_farther_ones(
-        self, monkeypatch: pytest.MonkeyPatch, limit: int
+    @pytest.mark.parametrize("limit", [1, 7])
+    def test_the_nearest_of_many_passages_decides(
+        self, sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch, limit: int
     ) -> None:
-        monkeypatch.setattr(vector_search, "MAX_PAIRS", limit)
-        chance = np.random.default_rng(4)
-        pairs = chance.integers(0, 4, (2, 300))
-        rough = chance.permutation(300).astype(np.float32)
-        chosen = vector_search._limit_pairs(pairs, rough).tolist()
-        expected = [
-            place
-            for place in range(300)
-            if sum((pairs[:, place] == pairs.T).all(axis=1) & (rough > rough[place])) < limit
-        ]
-        assert chosen == expected
+        monkeypatch.setattr(nearest_index, "MAX_PAIRS", limit)
+        monkeypatch.setattr(nearest_index, "PASSAGE_BATCH", 4)
+        sqlite.apply(batch([long_item("a", *"x" * 30), long_item("b", *"x" * 20)]))
+        vectors = {
+            ("acme", "a"): np.stack(directions(30, 16, seed=2)),
+            ("acme", "b"): np.stack(directions(20, 16, seed=3)),
+        }
+        sqlite.put_vectors(vectors, "e1")
+        ((_, _, cosine),) = sqlite.nearest_items("acme", ["a", "b"], 0.0).pairs
+        exact = vectors["acme", "a"] @ vectors["acme", "b"].T
+        assert cosine == pytest.approx(exact.max(), abs=1e-3)
 
 
 class TestDamage:
@@ -264,6 +265,7 @@ class FlatEmbedder:
     """Returns the same vector for each text."""
 
     name, dimensions, fingerprint = "flat", 2, "e1"
+    is_calibrated = True
 
     def embed(self, texts: list[str]) -> list[Any]:
         return [unit(1, 0) for _ in texts]

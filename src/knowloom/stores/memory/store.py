@@ -11,14 +11,19 @@ from knowloom.model import (
 from knowloom.ports import (
     DirtyItems,
     LinkUpdate,
-    Vector,
+    NearestItems,
 )
 from knowloom.stores.memory.item_store import synchronized
-from knowloom.stores.memory.search_index import MemoryIndexes, cosine_similarity
+from knowloom.stores.memory.nearest_index import NearestIndex
+from knowloom.stores.memory.search_index import MemoryIndexes
 
 
 class MemoryStore(MemoryIndexes):
     """Plays all roles. Calls from several threads take turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._nearest: dict[str, NearestIndex] = {}  # by space
 
     @classmethod
     def open(cls, _: str = "") -> MemoryStore:
@@ -53,7 +58,9 @@ class MemoryStore(MemoryIndexes):
             state.set_labels(id, labels)
         state.dirty_names -= set(links.renewed)
         state.dirty_names |= set(links.stale)
-        state.version += bool(links.labels or links.stale)
+        if links.nearest:
+            self._nearest[links.space].put(links.nearest)
+        state.version += bool(links.labels or links.stale or links.nearest)
         for id in links.marked:
             self._mark_unchanged((links.space, id))
         return True
@@ -64,6 +71,7 @@ class MemoryStore(MemoryIndexes):
             self._remove_edge(key)
         for state in self._spaces.values():
             state.forget_links()
+        self._nearest.clear()
         self._rules = rules
 
     @synchronized
@@ -98,21 +106,7 @@ class MemoryStore(MemoryIndexes):
         return {tag: tagged for tag, tagged in ids.items() if 0 < len(tagged) <= limit}
 
     @synchronized
-    def similar_items(
-        self, space: str, ids: Sequence[str], min_cosine: float
-    ) -> dict[str, list[tuple[float, str]]]:
+    def nearest_items(self, space: str, ids: Sequence[str], min_cosine: float) -> NearestItems:
         vectors = {id: vector for (name, id), vector in self._vectors.items() if name == space}
-        result: dict[str, list[tuple[float, str]]] = {}
-        for id in ids:
-            if id in vectors:
-                scored = (
-                    (_nearest_pair(vectors[id], passages), other)
-                    for other, passages in vectors.items()
-                    if other != id
-                )
-                result[id] = [pair for pair in scored if pair[0] >= min_cosine]
-        return result
-
-
-def _nearest_pair(passages: Vector, others: Vector) -> float:
-    return max(cosine_similarity(vector, other) for vector in passages for other in others)
+        index = self._nearest.setdefault(space, NearestIndex())
+        return index.update(vectors, ids, min_cosine)

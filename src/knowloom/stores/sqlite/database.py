@@ -97,6 +97,11 @@ MIGRATIONS = (
     """,
     # From here on an item has a slot for each of its passages, and its row is that of the first.
     "INSERT INTO meta VALUES ('segmenter', '')",
+    # The list of the nearest items of each item with a vector, for automatic edges.
+    """
+    CREATE TABLE nearest(row INTEGER PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL);
+    CREATE INDEX nearest_by_version ON nearest(version);
+    """,
 )
 VERSION = len(MIGRATIONS)
 # Functions that convert the data after the migration to a schema version.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 import numpy as np
@@ -27,6 +27,9 @@ class PassageSlots:
         # Short integers: counting the items of a search takes two thirds of the time.
         self._heads = np.maximum.accumulate(np.where(continuation, 0, slots)).astype(np.int32)
         self._starts = np.append(np.flatnonzero(self.is_head), len(continuation))
+        # The slots of items with several passages.
+        self.is_part = continuation.copy()
+        self.is_part[:-1] |= continuation[1:]
 
     def heads_of(self, slots: SlotArray) -> SlotArray:
         """Return the head of the item at each slot."""
@@ -55,6 +58,35 @@ class PassageSlots:
         heads = self._heads.take(slots)
         first = _changes(heads)
         return heads[first].astype(np.intp), np.maximum.reduceat(scores, first)
+
+    def have_several(self, heads: SlotArray) -> Mask:
+        """Return the flags of the items with these heads that have several passages."""
+        padded = np.append(self._continuation, False)
+        several: Mask = padded[heads + 1]
+        return several
+
+    def least_by_item(self, values: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """Return by slot the least value of each item at its head, the largest number elsewhere."""
+        least = np.full(len(values), values.max(initial=0))
+        starts = self._starts[:-1]
+        least[starts] = np.minimum.reduceat(values, starts)
+        return least
+
+    def sum_by_item(
+        self, slots: SlotArray, values: npt.NDArray[Any]
+    ) -> tuple[SlotArray, npt.NDArray[np.float64]]:
+        """Return the heads of items with several passages, and the sums of their values.
+
+        The slots of an item must follow each other.
+        """
+        are_parts = self.is_part.take(slots)
+        heads = self._heads.take(slots[are_parts])
+        first = _changes(heads)
+        if not len(first):
+            return np.zeros(0, np.intp), np.zeros(0)
+        return heads[first].astype(np.intp), np.add.reduceat(
+            values[are_parts], first, dtype=np.float64
+        )
 
     def count_items(self, slots: SlotArray) -> int:
         """Return the number of items that have one of these ascending slots."""

@@ -15,6 +15,7 @@ from knowloom.stores.sqlite.passage_slots import Mask, SlotArray
 from knowloom.stores.sqlite.rows import CHUNK
 from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.stores.sqlite.top_k import k_smallest
+from knowloom.vectors.signs import count_differing, pack_signs
 
 MIN_CANDIDATES = (
     1024  # vectors scored exactly; the recall is in docs/decisions/006-vector-search.md
@@ -23,10 +24,6 @@ CANDIDATES_PER_HIT = 8
 ITEMS_PER_HIT = 2  # items among the candidates, where items have several vectors
 WIDENING = 4  # times as many candidates if they belong to fewer items
 FLOAT32_ERROR = 1e-4  # more than the error of a cosine in single precision
-ROWS_PER_BYTE = 3  # rows of 64 bits whose distance fits a byte; adding bytes is much faster
-QUERY_BATCH = 512  # vectors compared with the others at once
-MAX_PAIRS = 64  # passages of two items that are compared exactly
-COMPARE_BATCH = 8192  # vectors compared, or pairs scored exactly, at once
 
 
 def write_vectors(
@@ -60,13 +57,6 @@ def _read_signs(
     return np.frombuffer(rows[0][0], np.uint64).reshape(CHUNK, -1).copy()
 
 
-def pack_signs(vector: Vector) -> npt.NDArray[np.uint64]:
-    """Return one bit per dimension, set where it is positive, padded to whole 64-bit words."""
-    bits = np.zeros(-(-len(vector) // 64) * 64, np.bool_)
-    bits[: len(vector)] = vector > 0
-    return np.packbits(bits).view(np.uint64)
-
-
 def nearest_candidates(view: SpaceView, vector: Vector, mask: Mask | None, count: int) -> SlotArray:
     """Return the slots of the `count` vectors with the smallest Hamming distance of signs.
 
@@ -78,12 +68,7 @@ def nearest_candidates(view: SpaceView, vector: Vector, mask: Mask | None, count
         return np.flatnonzero(allowed)
     subset = np.flatnonzero(allowed) if total < view.next_slot // 4 else None
     signs = view.signs[:, : view.next_slot] if subset is None else view.signs[:, subset]
-    distance, bits = np.zeros(signs.shape[1], np.uint16), pack_signs(vector)
-    for first in range(0, len(signs), ROWS_PER_BYTE):
-        differing = np.bitwise_count(signs[first] ^ bits[first])
-        for row in range(first + 1, min(first + ROWS_PER_BYTE, len(signs))):
-            differing += np.bitwise_count(signs[row] ^ bits[row])
-        distance += differing
+    distance = count_differing(signs, pack_signs(vector))
     if subset is None and total < view.next_slot:
         distance += ~allowed * np.uint16(len(signs) * 64 + 1)  # farther than any
     near = k_smallest(distance, count)
@@ -139,74 +124,19 @@ def cosine_scores(stored: npt.NDArray[np.float32], vector: Vector) -> list[float
     return round_scores(exact)
 
 
-def find_similar(
-    connection: apsw.Connection, view: SpaceView, heads: SlotArray, min_cosine: float
-) -> list[dict[int, float]]:
-    """Return for each item, which must have vectors, the heads and cosines of others this similar.
-
-    The cosine of two items is that of their nearest passages. Compares every vector of the space:
-    sign bits could miss one.
-    """
-    similar: list[dict[int, float]] = [{} for _ in heads]
-    slots, firsts = view.expand(heads)
-    owners = np.repeat(np.arange(len(heads)), np.diff(firsts, append=len(slots)))
-    embedded = np.flatnonzero(view.embedded)
-    for start in range(0, len(slots), QUERY_BATCH):
-        batch = slice(start, start + QUERY_BATCH)
-        queries = view.read_vectors(connection, slots[batch])
-        for first in range(0, len(embedded), COMPARE_BATCH):
-            part = embedded[first : first + COMPARE_BATCH]
-            others = part if view.passages is None else view.passages.heads_of(part)
-            stored = view.read_vectors(connection, part)
-            # nonzero of the flat array: of a matrix it costs half as much as the product.
-            rough = (queries @ stored.T).ravel()
-            near = np.flatnonzero(rough >= min_cosine - FLOAT32_ERROR)
-            rows, columns = np.divmod(near, len(part))
-            pairs = np.stack([owners[batch][rows], others[columns]])
-            chosen = np.flatnonzero(heads[pairs[0]] != pairs[1])
-            if view.passages is not None:
-                chosen = chosen[_limit_pairs(pairs[:, chosen], rough[near[chosen]])]
-            cosines = _exact_cosines(queries, stored, rows[chosen], columns[chosen])
-            for owner, other, cosine in zip(*pairs[:, chosen].tolist(), cosines, strict=True):
-                if cosine >= max(min_cosine, similar[owner].get(other, 0.0)):
-                    similar[owner][other] = cosine
-    return similar
-
-
-def _limit_pairs(pairs: SlotArray, rough: npt.NDArray[np.float32]) -> SlotArray:
-    """Return the positions of the nearest MAX_PAIRS passages of each pair of items, ascending.
-
-    Passages that all say the same would otherwise all be compared exactly.
-    """
-    order = np.lexsort((-rough, pairs[1], pairs[0]))
-    is_first = np.any(np.diff(pairs[:, order], prepend=-1), axis=0)
-    place = np.arange(len(order))
-    rank = place - np.maximum.accumulate(np.where(is_first, place, 0))
-    return np.sort(order[rank < MAX_PAIRS])
-
-
-def _exact_cosines(
-    queries: npt.NDArray[np.float32],
-    stored: npt.NDArray[np.float32],
-    rows: SlotArray,
-    columns: SlotArray,
-) -> list[float]:
-    cosines: list[float] = []
-    for first in range(0, len(rows), COMPARE_BATCH):
-        some, far = rows[first : first + COMPARE_BATCH], columns[first : first + COMPARE_BATCH]
-        exact = np.einsum(
-            "ij,ij->i", queries[some].astype(np.float64), stored[far].astype(np.float64)
-        )
-        cosines += np.round(np.clip(exact, 0.0, 1.0), 6).tolist()
-    return cosines
-
-
 def read_embedder(connection: apsw.Connection) -> tuple[str, int]:
     """Return fingerprint and dimensions of the stored vectors; "" and 0 without any."""
     query = """SELECT key, value FROM meta
         WHERE key IN ('embedder', 'dimensions') AND EXISTS (SELECT 1 FROM vector)"""
     values = dict(list(connection.execute(query)))
     return values.get("embedder", ""), values.get("dimensions", 0)
+
+
+def read_calibration(connection: apsw.Connection, fingerprint: str) -> bytes:
+    """Return the stored calibration of an embedder, b"" if there is none."""
+    query = "SELECT value FROM meta WHERE key = ?"
+    rows = list(connection.execute(query, (f"calibration:{fingerprint}",)))
+    return rows[0][0] if rows and isinstance(rows[0][0], bytes) else b""
 
 
 def set_embedder(connection: apsw.Connection, sizes: set[int], fingerprint: str) -> None:

@@ -24,15 +24,15 @@ from knowloom.stores.sqlite.rows import (
     item_record,
 )
 from knowloom.stores.sqlite.space_view import SpaceView
-from knowloom.stores.sqlite.vector_search import pack_signs
 from knowloom.text import words as analyser
 from knowloom.text.passages import SEGMENTER
+from knowloom.vectors.signs import pack_signs
 
 _TABLES = ("item", "item_meta", "sign", "posting", "edge", "dirty", "dirty_name")
 _NAME_TABLES = ("frequent_label", "name_index", "name_labels")
 # Tables whose rows belong to a space, with the expression of its number.
 SPACE_COLUMNS = dict.fromkeys((*_TABLES, *_NAME_TABLES), "space")
-SPACE_COLUMNS |= dict.fromkeys(("vector", "delta"), "row >> 32")
+SPACE_COLUMNS |= dict.fromkeys(("vector", "delta", "nearest"), "row >> 32")
 MAX_SIGN_ERRORS = 8  # bits
 
 

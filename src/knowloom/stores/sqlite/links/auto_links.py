@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Sequence
 
 import apsw
-import numpy as np
 
 from knowloom import codec
 from knowloom.model import (
@@ -18,13 +17,12 @@ from knowloom.ports import (
     DirtyItems,
     LinkUpdate,
 )
-from knowloom.stores.sqlite import vector_search
-from knowloom.stores.sqlite.id_cache import NO_SLOT
-from knowloom.stores.sqlite.links import label_index
+from knowloom.stores.sqlite.links import label_index, nearest_index
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row, filter_term
 from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.stores.sqlite.writing.writer import BatchWriter
 
+_LINK_TABLES = ("dirty", "dirty_name", "frequent_label", "name_index", "name_labels", "nearest")
 EdgeEnds = tuple[str, str, str]  # source, target and type of an edge within one space
 
 
@@ -69,7 +67,8 @@ def put_links(connection: apsw.Connection, links: LinkUpdate) -> bool:
     label_index.update_dirty(connection, no, links.stale, links.renewed)
     if links.labels:
         label_index.put_labels(connection, no, links.labels)
-    if links.edges or links.deleted or links.marked or links.labels or links.stale:
+    changes = links.edges, links.deleted, links.marked, links.labels, links.stale, links.nearest
+    if any(changes):
         _write_edges(connection, links)
     return True
 
@@ -90,6 +89,7 @@ def _write_edges(connection: apsw.Connection, links: LinkUpdate) -> None:
     # Explicit edges are never replaced.
     writer.put_edges(new[ends] for ends in sorted(new) if ends in automatic or ends not in stored)
     writer.mark_dirty(links.space, links.marked)
+    nearest_index.put_lists(connection, update.no, writer.version, links.nearest)
     writer.finish()
 
 
@@ -112,7 +112,7 @@ def forget_links(connection: apsw.Connection, rules: str) -> None:
     """Delete all automatic edges and mark every item as dirty."""
     version = BatchWriter(connection, "").version
     connection.execute("DELETE FROM edge WHERE origin <> ''")
-    for table in ("dirty", "dirty_name", "frequent_label", "name_index", "name_labels"):
+    for table in _LINK_TABLES:
         connection.execute(f"DELETE FROM {table}")
     connection.execute("INSERT INTO dirty SELECT space, id, NULL FROM item")
     connection.execute("UPDATE space SET links = 0, links_digest = '0', version = ?", (version,))
@@ -141,22 +141,3 @@ def ids_by_tag(
         for tag, some in slots.items()
         if 0 < len(some) <= limit
     }
-
-
-def similar_ids(
-    connection: apsw.Connection, view: SpaceView, ids: Sequence[str], min_cosine: float
-) -> dict[str, list[tuple[float, str]]]:
-    embedded = {
-        slot: id
-        for slot, id in zip(view.slots(connection, ids), ids, strict=True)
-        if slot != NO_SLOT and view.embedded[slot]
-    }
-    if not embedded:
-        return {}
-    slots = np.fromiter(embedded, np.intp, len(embedded))
-    similar = vector_search.find_similar(connection, view, slots, min_cosine)
-    result: dict[str, list[tuple[float, str]]] = {}
-    for id, cosines in zip(embedded.values(), similar, strict=True):
-        others = view.ids(connection, list(cosines))
-        result[id] = list(zip(cosines.values(), others, strict=True))
-    return result

@@ -175,8 +175,9 @@ class BatchWriter:
 
     def delete_vectors(self, space: int, slot: int, count: int) -> None:
         row = (space << 32) + slot
-        query = "DELETE FROM vector WHERE row BETWEEN ? AND ?"
-        self._connection.execute(query, (row, row + count - 1))
+        for table in ("vector", "nearest"):
+            query = f"DELETE FROM {table} WHERE row BETWEEN ? AND ?"
+            self._connection.execute(query, (row, row + count - 1))
 
     def count_passages(self, space: int, slots: Iterable[int]) -> dict[int, int]:
         """Return the number of passages of the items at these heads, by their records."""

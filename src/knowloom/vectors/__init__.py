@@ -1,0 +1,1 @@
+"""Vectors of stored items: which of them are near each other."""
