@@ -63,7 +63,9 @@ def _steps(
     back = edge.weight * REVERSE_FACTORS.get(edge.type, 1.0)
     if source == target:
         return
-    for source_passage, target_passage in passage_pairs(edge):
+    for pair in passage_pairs(edge):
+        source_passage = _existing(source, pair[0], long_ends)
+        target_passage = _existing(target, pair[1], long_ends)
         for node in nodes_of.get(source, ()):
             if _is_at(node, source_passage, sections.get(source, ())):
                 yield node, _resolve(target, target_passage, long_ends), edge.weight, edge
@@ -99,15 +101,17 @@ def _is_at(node: NodeKey, passage: int | None, headings: Sequence[tuple[str, ...
     )
 
 
-def _resolve(key: Key, passage: int | None, long_ends: Mapping[Key, LongEnd]) -> NodeKey:
-    """Return the node of an end: the item if it is short, else the named or the best passage.
+def _existing(key: Key, passage: int | None, long_ends: Mapping[Key, LongEnd]) -> int | None:
+    """Return a passage, or None if the item does not have it, or had fewer at the query's time."""
+    is_missing = passage is not None and key in long_ends and passage >= long_ends[key][1]
+    return None if is_missing else passage
 
-    A passage that the item does not have, or did not have at the time of the query, is none.
-    """
+
+def _resolve(key: Key, passage: int | None, long_ends: Mapping[Key, LongEnd]) -> NodeKey:
+    """Return the node of an end: the item if it is short, else the named or the best passage."""
     if key not in long_ends:
         return key
-    best, count = long_ends[key]
-    return (*key, best if passage is None or passage >= count else passage)
+    return (*key, long_ends[key][0] if passage is None else passage)
 
 
 def _inner_steps(
