@@ -102,10 +102,12 @@ MIGRATIONS = (
     CREATE TABLE nearest(row INTEGER PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL);
     CREATE INDEX nearest_by_version ON nearest(version);
     """,
+    # From here on the text index has the most frequent words as well, and words without accents.
+    "DELETE FROM posting; DELETE FROM delta",
 )
 VERSION = len(MIGRATIONS)
 # Functions that convert the data after the migration to a schema version.
-CONVERSIONS = {2: segmentation.cut_items}
+CONVERSIONS = {2: segmentation.cut_items, 4: segmentation.index_items}
 
 
 def connect(path: str, cache_kb: int) -> apsw.Connection:
@@ -181,10 +183,12 @@ def migrate(connection: apsw.Connection, path: str) -> None:
         )
     with write_transaction(connection):
         version = connection.pragma("user_version")  # another process may have migrated it
-        for number, script in enumerate(MIGRATIONS[version:], version + 1):
+        for script in MIGRATIONS[version:]:
             connection.execute(script)
-            if number in CONVERSIONS:
-                CONVERSIONS[number](connection)
+        # Last: they write like this version does, which needs all of its tables.
+        for number, convert in CONVERSIONS.items():
+            if number > version:
+                convert(connection)
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={VERSION}")
 

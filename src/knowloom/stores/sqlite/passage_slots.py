@@ -65,9 +65,11 @@ class PassageSlots:
         several: Mask = padded[heads + 1]
         return several
 
-    def least_by_item(self, values: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        """Return by slot the least value of each item at its head, the largest number elsewhere."""
-        least = np.full(len(values), values.max(initial=0))
+    def least_by_item(
+        self, values: npt.NDArray[np.uint32], fill: np.uint32
+    ) -> npt.NDArray[np.uint32]:
+        """Return by slot the least value of each item at its head, and `fill` elsewhere."""
+        least = np.full(len(values), fill)
         starts = self._starts[:-1]
         least[starts] = np.minimum.reduceat(values, starts)
         return least

@@ -108,7 +108,9 @@ def _comparer(connection: apsw.Connection, view: SpaceView) -> Compare:
             for slot in slots[1:].tolist():
                 np.minimum(nearest, count_differing(signs, signs[:, slot]), out=nearest)
             np.copyto(distances, nearest, where=view.embedded)
-        return distances if view.passages is None else view.passages.least_by_item(distances)
+        return (
+            distances if view.passages is None else view.passages.least_by_item(distances, FARTHEST)
+        )
 
     return compare
 
