@@ -15,12 +15,14 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from knowloom.model import Edge, EdgeKey, Filter, Item, Key, Kind
+from knowloom.model import Condition, Edge, EdgeKey, Filter, Item, Key, Kind
+from knowloom.model.conditions import Operator
 from knowloom.ports import Batch, IndexResult, Vector
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 ACME = Filter(("acme",))
 BOTH = Filter(("acme", "zoo"))
+ONE = Filter(("one", "two"))
 NOBODY = Filter(())
 SECTION_LENGTH = 600  # characters: two sections are longer than a passage
 
@@ -162,13 +164,19 @@ def matches(result: IndexResult) -> list[str]:
     return ids(key for key, _ in result.matches)
 
 
-def bm25(query: str, documents: Mapping[Key, str]) -> dict[Key, float]:
-    """Compute BM25 by its formula; terms are separated by blanks."""
+def bm25(query: str, documents: Mapping[Key, str], counted: Iterable[str] = ()) -> dict[Key, float]:
+    """Compute BM25 by its formula; terms are separated by blanks, and none is a stop word.
+
+    Terms are counted in the documents, or in the texts `counted`.
+    """
     texts = {key: Counter(text.split()) for key, text in documents.items()}
     mean_length = sum(terms.total() for terms in texts.values()) / len(texts)
-    frequencies = {term: sum(term in terms for terms in texts.values()) for term in query.split()}
+    statistics = [frozenset(text.split()) for text in counted or documents.values()]
+    frequencies = {term: sum(term in terms for terms in statistics) for term in query.split()}
+    # A term that occurs n times in the query counts 3n / (n + 2).
+    weights = {term: 3 * n / (n + 2) for term, n in Counter(query.split()).items()}
     idf = {
-        term: math.log(1 + (len(texts) - frequency + 0.5) / (frequency + 0.5))
+        term: weights[term] * math.log(1 + (len(statistics) - frequency + 0.5) / (frequency + 0.5))
         for term, frequency in frequencies.items()
     }
     norms = {
@@ -191,6 +199,19 @@ _confidences = st.sampled_from([0.0, 0.5, 0.7, 0.70000001, 1.0]) | st.floats(0, 
 _vocabulary = st.lists(
     st.sampled_from(["refund", "parcel", "monday", "anna", "water", "shared"]), max_size=12
 ).map(" ".join)
+# Names and values that a store might confuse: with a path, with SQL, or with each other.
+_names = st.sampled_from(
+    ["price", "a.b", 'a"b', "a\\b", "50%", "é", "new\nline", "", "'; DROP TABLE"]
+)
+_scalars = st.sampled_from(
+    [1, 1.0, 0, -0.0, True, False, "1", "", "a", "ab", "é", "Z", "2025-06-01", 2**70, 2**70 + 1]
+) | st.floats(-10, 10)
+_values = (
+    _scalars
+    | st.none()
+    | st.lists(_scalars | st.none() | st.just([1]), max_size=3)
+    | st.dictionaries(st.just("a"), _scalars, min_size=1)
+)
 some_items = st.lists(
     st.builds(
         Item,
@@ -201,7 +222,9 @@ some_items = st.lists(
         title=_vocabulary,
         text=_vocabulary.map("shared {}".format),
         tags=st.lists(st.sampled_from(["vip", "eu", "a=b", "VIP"]), max_size=3).map(tuple),
+        properties=st.dictionaries(_names, _values, max_size=3),
         subject=st.sampled_from([None, "", "anna", "ben"]),
+        source=st.sampled_from([None, "", "docs/a", "docs", "wiki"]),
         confidence=st.none() | _confidences,
         created_at=_days,
         valid_from=st.none() | _days,
@@ -216,6 +239,19 @@ def _some(*values: Any) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(st.sampled_from(values), min_size=1, max_size=2).map(tuple)
 
 
+_condition_names = _names | st.sampled_from(["$source", "$subject", "$tags", "$type", "$$a"])
+_condition_values: dict[Operator, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(("$eq", "$gt", "$gte", "$lt", "$lte"), _scalars.map(lambda value: (value,))),
+    **dict.fromkeys(("$in", "$any"), st.lists(_scalars | st.none(), max_size=3).map(tuple)),
+    "$prefix": _some("", "a", "docs", "docs/"),
+    "$exists": st.booleans().map(lambda value: (value,)),
+}
+_condition = st.sampled_from(list(_condition_values)).flatmap(
+    lambda operator: st.builds(
+        Condition, _condition_names, st.just(operator), _condition_values[operator]
+    )
+)
+some_conditions = st.lists(_condition, min_size=1, max_size=2).map(tuple)
 _spaces = st.sampled_from(
     [("one",), ("one", "two"), ("two", "one", "two"), ("one", "nowhere"), ("nowhere",), ()]
 )
@@ -229,6 +265,7 @@ _restrictions: dict[str, st.SearchStrategy[Any]] = {
     "created_to": _days,
     "valid_at": _days,
     "min_confidence": _confidences,
+    "where": some_conditions,
 }
 # At most two restrictions: more would allow, and test, next to nothing.
 some_filters = st.lists(st.sampled_from(list(_restrictions)), max_size=2).flatmap(

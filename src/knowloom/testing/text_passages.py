@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -40,8 +41,8 @@ LONG, SHORT = ("acme", "long"), ("acme", "short")
 class TextPassageContract:
     """The promises of `ports.TextIndex` for items of several passages.
 
-    Statistics are over passages, and an item scores like its best one. Limits, filters and counts
-    are of items.
+    Statistics are over passages. A passage of several has three tenths of its score from its item,
+    and an item scores like its best passage. Limits, filters and counts are of items.
     """
 
     @pytest.fixture
@@ -296,14 +297,20 @@ def babbling_items(seed: int) -> list[Item]:
 def passage_scores(items: Sequence[Item], query: str) -> dict[Key, list[float]]:
     """Compute the score of each passage by the formula, from the terms of `text.words`."""
     documents: dict[Key, str] = {}
+    wholes: dict[Key, str] = {}
     for value in items:
-        for number, counts in enumerate(count_passage_terms(value, PASSAGE_SIZE)):
+        passages = count_passage_terms(value, PASSAGE_SIZE)
+        for number, counts in enumerate(passages):
             documents[value.id, f"{number}"] = " ".join(counts.elements())
-    scores = bm25(query, documents)
-    return {
-        value.key: [scores.get(key, 0.0) for key in documents if key[0] == value.id]
-        for value in items
-    }
+        wholes[value.key] = " ".join(sum(passages, Counter()).elements())
+    scores, item_scores = bm25(query, documents), bm25(query, wholes, documents.values())
+    result: dict[Key, list[float]] = {}
+    for value in items:
+        values = [scores.get(key, 0.0) for key in documents if key[0] == value.id]
+        if len(values) > 1:
+            values = [score and 0.7 * score + 0.3 * item_scores[value.key] for score in values]
+        result[value.key] = values
+    return result
 
 
 def is_long(item: Item) -> bool:

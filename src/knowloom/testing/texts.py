@@ -31,10 +31,11 @@ from knowloom.testing.knowledge import (
     some_items,
 )
 from knowloom.testing.text_passages import TextPassageContract
-from knowloom.text.words import extract_terms
+from knowloom.testing.text_queries import TextQueryContract
+from knowloom.text.words import extract_all_terms
 
 
-class TextIndexContract(TextPassageContract):
+class TextIndexContract(TextPassageContract, TextQueryContract):
     """The promises of `ports.TextIndex`: override the fixture `store` with an empty store.
 
     Scores are BM25 over the statistics of the filter's spaces, divided by the maximum of any text.
@@ -77,15 +78,9 @@ class TextIndexContract(TextPassageContract):
         )
 
     def test_a_word_counts_at_most_255_times_in_one_text(self, store: TextIndex) -> None:
-        store.apply(batch([item("a", "refund " * 256), item("b", "refund " * 255 + "parcel")]))
-        scores = dict(store.search_text("refund", ACME, 10).matches)
+        store.apply(batch([item("a", "x " * 400), item("b", "x " * 399 + "y")]))
+        scores = dict(store.search_text("x", ACME, 10).matches)
         assert scores["acme", "a"] == scores["acme", "b"]
-
-    def test_a_repeated_query_term_counts_once(self, store: TextIndex) -> None:
-        store.apply(batch([item("a", "refund"), item("b", "parcel"), item("c", "water")]))
-        assert store.search_text("refund parcel refund refunds", ACME, 10) == store.search_text(
-            "refund parcel", ACME, 10
-        )
 
     def test_ties_go_by_id_and_then_by_space(self, store: TextIndex) -> None:
         store.apply(
@@ -160,7 +155,7 @@ class TextIndexContract(TextPassageContract):
         assert matches(alone) == (["a"] if "refund" in text else [])
         assert "b" in matches(among) and "c" not in matches(among)
 
-    @pytest.mark.parametrize("text", ["", " \n", "the of and", "?!", "🧵"])
+    @pytest.mark.parametrize("text", ["", " \n", "?!", "🧵"])
     def test_a_text_without_words_finds_nothing(self, store: TextIndex, text: str) -> None:
         store.apply(batch([item("a", "the 🧵"), item("b")]))
         assert store.search_text(text, ACME, 10, also=[("acme", "a")]) == IndexResult()
@@ -394,4 +389,4 @@ class TextIndexContract(TextPassageContract):
 
 
 def analyse(text: str) -> str:
-    return " ".join(extract_terms(text))
+    return " ".join(extract_all_terms(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from knowloom.ports import IndexResult, Vector
 from knowloom.stores.memory.item_store import MemoryItems, synchronized
 from knowloom.text import words
 from knowloom.text.passages import split_passages
+from knowloom.text.query_terms import weigh_terms
 
 
 class MemoryIndexes(MemoryItems):
@@ -74,29 +76,47 @@ class MemoryIndexes(MemoryItems):
         return self._space(key[0]).sizes.get(key[1], 0)
 
     def _score_text(self, text: str, names: Sequence[str]) -> dict[tuple[Key, int], float]:
-        """Return the BM25 score of each passage with a term of the text, divided by the maximum."""
-        terms = list(dict.fromkeys(words.extract_terms(text)))
+        """Return the BM25 score of each passage with a term of the text, divided by the maximum.
+
+        A passage of several has a share of the score of its item.
+        """
+        terms = weigh_terms(text)
         spaces = {name: self._spaces[name] for name in names if name in self._spaces}
         documents = sum(sum(space.sizes.values()) for space in spaces.values())
-        if not terms or not documents:
+        length = sum(space.length for space in spaces.values())
+        if not terms or not length:
             return {}
-        mean_length = sum(space.length for space in spaces.values()) / documents
+        mean_length = length / documents
+        mean_item_length = length / sum(len(space.sizes) for space in spaces.values())
         maximum = 0.0
         scores: dict[tuple[Key, int], float] = {}
-        for term in terms:
-            postings = [
-                (name, space, space.postings.get(term, {})) for name, space in spaces.items()
-            ]
-            idf = words.idf(documents, sum(len(counts) for _, _, counts in postings))
+        item_scores: dict[Key, float] = {}  # of items with several passages
+        for term, weight in terms.items():
+            postings = {name: space.postings.get(term, {}) for name, space in spaces.items()}
+            idf = weight * words.idf(documents, sum(map(len, postings.values())))
             maximum += idf
-            for name, space, counts in postings:
+            totals: Counter[Key] = Counter()
+            for name, counts in postings.items():
                 for (id, number), count in counts.items():
-                    length = space.terms[id, number].total()
-                    norm = words.K1 * (1 - words.B + words.B * length / mean_length)
-                    passage = (name, id), number
+                    key = name, id
+                    norm = length_norm(spaces[name].terms[id, number].total() / mean_length)
                     gain = idf * count / (count + norm)
-                    scores[passage] = scores.get(passage, 0.0) + gain
+                    scores[key, number] = scores.get((key, number), 0.0) + gain
+                    if self._count(key) > 1:
+                        totals[key] += count
+            for key, count in totals.items():
+                norm = length_norm(self._count_words(key) / mean_item_length)
+                item_scores[key] = item_scores.get(key, 0.0) + idf * count / (count + norm)
+        for key, number in scores:
+            if key in item_scores:
+                scores[key, number] *= 1 - words.ITEM_SHARE
+                scores[key, number] += words.ITEM_SHARE * item_scores[key]
         return {passage: round(score / maximum, 6) for passage, score in scores.items()}
+
+    def _count_words(self, key: Key) -> int:
+        """Return the number of words in all passages of an item."""
+        terms = self._space(key[0]).terms
+        return sum(terms[key[1], number].total() for number in range(self._count(key)))
 
     # vectors
 
@@ -135,6 +155,15 @@ class MemoryIndexes(MemoryItems):
         for key in self._vectors:
             self._mark_unchanged(key)
         self._vectors.clear()
+        self._calibrations.clear()
+
+    @synchronized
+    def calibration(self, fingerprint: str) -> bytes:
+        return self._calibrations.get(fingerprint, b"")
+
+    @synchronized
+    def put_calibration(self, fingerprint: str, data: bytes) -> None:
+        self._calibrations.setdefault(fingerprint, data)
 
     @synchronized
     def fingerprint(self) -> str:
@@ -176,6 +205,11 @@ class MemoryIndexes(MemoryItems):
             for key in keys
             if key in self._vectors and self._count(key) > 1
         }
+
+
+def length_norm(relative_length: float) -> float:
+    """Return BM25's normalisation of a length that is divided by the mean."""
+    return words.K1 * (1 - words.B + words.B * relative_length)
 
 
 def cosine_similarity(vector: Vector, other: Vector) -> float:

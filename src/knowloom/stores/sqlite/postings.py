@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 import apsw
 import numpy as np
@@ -13,12 +14,11 @@ import numpy.typing as npt
 
 from knowloom.stores.sqlite.passage_slots import SlotArray
 from knowloom.stores.sqlite.rows import SLOT_BITS
-from knowloom.stores.sqlite.space_view import BLOCK, SpaceView
+from knowloom.stores.sqlite.space_view import BLOCK, Scores, SpaceView
 from knowloom.text import words
+from knowloom.text.query_terms import weigh_terms
 
 DELTA_LIMIT = 1024  # items outside the postings: loading them costs a new process about 10 ms
-
-Scores = npt.NDArray[np.float64]
 
 
 def score_all(
@@ -28,49 +28,102 @@ def score_all(
 
     Scores are to be divided by the maximum; only a few of them are ever used.
     """
-    terms = list(dict.fromkeys(words.extract_terms(text)))
+    weights = weigh_terms(text)
     documents = sum(view.documents for view in views)
     length = sum(view.length for view in views)
     result = [np.zeros(view.next_slot) for view in views]
-    if not terms or not documents or not length:
+    if not weights or not documents or not length:
         return result, 1.0
     norms = [view.length_norms(documents / length) for view in views]
+    items = [ItemScores(view, sum(view.items for view in views) / length) for view in views]
     maximum = 0.0
-    for postings in zip(*(view.read_postings(connection, terms) for view in views), strict=True):
-        idf = words.idf(documents, sum(len(slots) for slots, _ in postings))
+    all_postings = zip(
+        *(view.read_postings(connection, list(weights)) for view in views), strict=True
+    )
+    for weight, postings in zip(weights.values(), all_postings, strict=True):
+        idf = weight * words.idf(documents, sum(len(slots) for slots, _ in postings))
         maximum += idf
-        for (slots, counts), norm, score in zip(postings, norms, result, strict=True):
-            # score[slots] += idf * counts / (counts + norm[slots]), computed in place: six
-            # tenths of the time.
-            gain = counts.astype(np.float64)
-            divisor = norm.take(slots)
-            divisor += gain
-            gain *= idf
-            gain /= divisor
-            gain += score.take(slots)
-            score[slots] = gain
+        for (slots, counts), norm, score, item in zip(postings, norms, result, items, strict=True):
+            _add_gains(score, slots, counts, norm, idf)
+            item.add(slots, counts, idf)
+    for score, item in zip(result, items, strict=True):
+        item.blend(score)
     return result, maximum
+
+
+def _add_gains(
+    score: Scores, slots: SlotArray, counts: npt.NDArray[Any], norm: Scores, idf: float
+) -> None:
+    # score[slots] += idf * counts / (counts + norm[slots]), computed in place: six tenths of the
+    # time.
+    gain = counts.astype(np.float64)
+    divisor = norm.take(slots)
+    divisor += gain
+    gain *= idf
+    gain /= divisor
+    gain += score.take(slots)
+    score[slots] = gain
+
+
+class ItemScores:
+    """The scores of the items of a view that have several passages, at their heads."""
+
+    def __init__(self, view: SpaceView, inverse_mean_length: float) -> None:
+        self._passages = view.passages
+        if self._passages is not None:
+            self._norms = view.item_length_norms(inverse_mean_length)
+            self._scores = np.zeros(view.next_slot)
+
+    def add(self, slots: SlotArray, counts: npt.NDArray[Any], idf: float) -> None:
+        """Add a term that is in these slots."""
+        if self._passages is not None:
+            heads, totals = self._passages.sum_by_item(slots, counts)
+            _add_gains(self._scores, heads, totals, self._norms, idf)
+
+    def blend(self, scores: Scores, slots: SlotArray | None = None) -> None:
+        """Add the share of the item to the scores above 0 of these slots, by default of all."""
+        if self._passages is None:
+            return
+        are_parts = self._passages.is_part if slots is None else self._passages.is_part[slots]
+        places = np.flatnonzero(are_parts & (scores > 0))
+        heads = self._passages.heads_of(places if slots is None else slots[places])
+        shares = words.ITEM_SHARE * self._scores.take(heads)
+        scores[places] = (1 - words.ITEM_SHARE) * scores.take(places) + shares
 
 
 def score_slots(
     connection: apsw.Connection, views: Sequence[SpaceView], text: str, slots: Sequence[SlotArray]
 ) -> list[Scores]:
-    """Return the final scores at these slots of each view, the same numbers as `score_all`."""
-    terms = list(dict.fromkeys(words.extract_terms(text)))
+    """Return the final scores at these slots of each view, the same numbers as `score_all`.
+
+    They are all slots of some items, item by item.
+    """
+    weights = weigh_terms(text)
     documents = sum(view.documents for view in views)
     length = sum(view.length for view in views)
     result = [np.zeros(len(some)) for some in slots]
-    if not terms or not documents or not length:
+    if not weights or not documents or not length:
         return result
     statistics = [
-        _count_terms(connection, view, terms, some) for view, some in zip(views, slots, strict=True)
+        _count_terms(connection, view, list(weights), some)
+        for view, some in zip(views, slots, strict=True)
     ]
     frequencies = zip(*(frequencies for frequencies, _ in statistics), strict=True)
-    idf = np.array([words.idf(documents, sum(by_view)) for by_view in frequencies])
+    idf = np.array(
+        [
+            weight * words.idf(documents, sum(by_view))
+            for weight, by_view in zip(weights.values(), frequencies, strict=True)
+        ]
+    )
+    inverse_mean_item = sum(view.items for view in views) / length
     for score, view, some, (_, counts) in zip(result, views, slots, statistics, strict=True):
         # Summed term by term as in `score_all`, to be equal to the last digit.
         norms = view.length_norms(documents / length)[some]
         score += np.add.reduce(idf[:, None] * counts / (counts + norms), axis=0)
+        item = ItemScores(view, inverse_mean_item)
+        for term_idf, row in zip(idf.tolist(), counts, strict=True):
+            item.add(some, row, term_idf)
+        item.blend(score, some)
         score /= sum(idf.tolist())
     return result
 

@@ -24,6 +24,11 @@ def cut_items(connection: apsw.Connection) -> None:
     _recut(connection, UNCUT, PASSAGE_SIZE)
 
 
+def index_items(connection: apsw.Connection) -> None:
+    """Build the text index of a file of schema 3 anew, by the current analyser."""
+    _index(connection, _stored_items(connection))
+
+
 def resegment(connection: apsw.Connection, passage_size: int) -> None:
     """Cut all items to another size; those whose passages change lose their vectors."""
     version, before = read_segmenter(connection)
@@ -34,7 +39,7 @@ def resegment(connection: apsw.Connection, passage_size: int) -> None:
         _recut(connection, before, passage_size)
     else:
         _cut_all(connection, passage_size)
-        _index(connection, _stored_items(connection))
+        index_items(connection)
 
 
 def rebuild_words(connection: apsw.Connection, items: Iterable[Item]) -> None:
