@@ -1,6 +1,7 @@
 """Quality of memory on conversations, and speed of a large workspace.
 
-python -m bench.memory quality DATA_FOLDER/locomo --cache /tmp/vectors
+python -m bench.memory quality DATA_FOLDER/locomo --cache /tmp/vectors --json after.json
+python -m bench.memory compare before.json after.json
 python -m bench.memory speed --items 100000
 python -m bench.memory cache
 """
@@ -8,6 +9,7 @@ python -m bench.memory cache
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -20,23 +22,41 @@ from typing import Any
 
 import knowloom
 from bench.corpus import SPACE, GeneratedCorpus
+from bench.retrieval import compare_results, format_difference
 from bench.timing import time_calls
 from bench.vectors import open_embedder
 from knowloom.evaluation.questions import read_rows
 from knowloom.ports import Embedder
 
-DEPTHS = (5, 10, 25, 50)
-BUDGETS = (512, 1024, 2048)
-NOW = datetime(2024, 6, 1, tzinfo=UTC)
+DEPTH = 50  # results of a search: more than the default, so that the ranker has a choice
+DEPTHS = (5, 10, 50)
+BUDGET = 1024
+NOW = datetime(2024, 6, 1, tzinfo=UTC)  # of the generated corpus
+# The questions are put so long after the last turn of their conversation.
+DELAYS = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+    "year": timedelta(days=365),
+}
+CATEGORIES = {1: "several turns", 2: "time", 3: "inference", 4: "one turn", 5: "adversarial"}
+
+Results = dict[str, dict[str, float]]  # question id -> measure -> value
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryQuestion:
     """A question about a conversation, with the ids of the turns that answer it."""
 
+    id: str
     text: str
     workspace: str
+    category: int
     gold: frozenset[str]
+    last_turn: datetime
+
+    def recall(self, ids: Sequence[str]) -> float:
+        return len(self.gold & set(ids)) / len(self.gold)
 
 
 def parse_turn(row: dict[str, Any]) -> knowloom.Turn:
@@ -58,73 +78,99 @@ def load(folder: Path, embedder: Embedder) -> tuple[knowloom.Engine, list[Memory
         sessions.setdefault((row["conv"], row["session"]), []).append(dict(row))
     kb = knowloom.open(tempfile.mkdtemp() + "/memory.db", embedder=embedder)
     ids: dict[str, str] = {}
+    last_turns: dict[str, datetime] = {}
     for (conversation, session), rows in sessions.items():
         turns = knowloom.Memory(kb, conversation).add_conversation(
             [parse_turn(row) for row in rows], conversation=session, embed=False
         )
         ids |= {row["id"]: turn.id for row, turn in zip(rows, turns, strict=True)}
+        times = [turn.created_at for turn in turns if turn.created_at is not None]
+        last_turns[conversation] = max([*times, last_turns.get(conversation, times[0])])
     kb.maintenance.embed()
     questions = [
-        MemoryQuestion(row["text"], row["conv"], frozenset(ids[id] for id in row["gold"]))
+        MemoryQuestion(
+            row["id"],
+            row["text"],
+            row["conv"],
+            row["category"],
+            frozenset(ids[id] for id in row["gold"]),
+            last_turns[row["conv"]],
+        )
         for _, row in read_rows(folder / "queries.jsonl")
         if row["gold"]
     ]
     return kb, questions
 
 
-def measure_recall(
-    kb: knowloom.Engine, questions: Sequence[MemoryQuestion], ranker: str
+def measure_question(
+    kb: knowloom.Engine, question: MemoryQuestion, delay: str, ranker: str
 ) -> dict[str, float]:
-    """Return recall at each depth, in percent."""
-    recalls: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
-    for question in questions:
-        results = knowloom.Memory(kb, question.workspace).search(
-            question.text, limit=max(DEPTHS), now=NOW, ranker=ranker
-        )
-        ids = [result.memory.id for result in results]
-        for depth in DEPTHS:
-            recalls[depth].append(len(question.gold & set(ids[:depth])) / len(question.gold))
-    return {f"R@{depth}": _mean(shares) for depth, shares in recalls.items()}
-
-
-def measure_evidence(
-    kb: knowloom.Engine,
-    questions: Sequence[MemoryQuestion],
-    ranker: str,
-    include_relationships: bool = False,
-) -> dict[str, float]:
-    """Return the share of the evidence inside each budget, and the share of the budget used."""
-    result: dict[str, float] = {}
-    for budget in BUDGETS:
-        shares, used = [], []
-        for question in questions:
-            preview = knowloom.Memory(kb, question.workspace).preview(
-                question.text,
-                token_budget=budget,
-                now=NOW,
-                limit=None,
-                ranker=ranker,
-                include_relationships=include_relationships,
-            )
-            shares.append(len(question.gold & set(preview.memory_ids)) / len(question.gold))
-            used.append(preview.budget_used / 100)
-        result |= {f"ev@{budget}": _mean(shares), f"used@{budget}": _mean(used)}
-    return result
+    """Return recall at each depth and the share of the evidence inside the budget."""
+    memory = knowloom.Memory(kb, question.workspace)
+    now = question.last_turn + DELAYS[delay]
+    results = memory.search(question.text, limit=DEPTH, now=now, ranker=ranker)
+    ids = [result.memory.id for result in results]
+    preview = memory.preview(question.text, token_budget=BUDGET, now=now, limit=None, ranker=ranker)
+    recalls = {f"R@{depth}": question.recall(ids[:depth]) for depth in DEPTHS}
+    return recalls | {f"evidence@{BUDGET}": question.recall(preview.memory_ids)}
 
 
 def measure_quality(arguments: argparse.Namespace) -> None:
     kb, questions = load(arguments.data, open_embedder(arguments.cache))
+    if arguments.skip:
+        workspaces = sorted({question.workspace for question in questions})[arguments.skip :]
+        questions = [question for question in questions if question.workspace in workspaces]
     questions = questions[: arguments.questions]
     turns = sum(info.items for info in kb.maintenance.stats().spaces)
     print(f"{turns:,} turns, {len(questions):,} questions", flush=True)
-    for ranker in ("similarity", "default"):
-        recall = measure_recall(kb, questions, ranker)
-        print(f"  search, ranked by {ranker:10}", recall, flush=True)
-    for ranker in ("similarity", "default"):
-        evidence = measure_evidence(kb, questions, ranker)
-        print(f"  context, ranked by {ranker:10}", evidence, flush=True)
-    evidence = measure_evidence(kb, questions, "similarity", include_relationships=True)
-    print("  context with neighbouring turns", evidence, flush=True)
+    results: Results = {question.id: {} for question in questions}
+    for delay in DELAYS:
+        for question in questions:
+            values = measure_question(kb, question, delay, arguments.ranker)
+            results[question.id] |= {f"{name} {delay}": value for name, value in values.items()}
+        print(f"  asked {'an' if delay == 'hour' else 'a'} {delay} after the last turn")
+        _print_means(results, questions, delay)
+    if arguments.json:
+        categories = {question.id: question.category for question in questions}
+        content = {"ranker": arguments.ranker, "categories": categories, "questions": results}
+        arguments.json.write_text(json.dumps(content), "utf-8")
+
+
+def _print_means(results: Results, questions: Sequence[MemoryQuestion], delay: str) -> None:
+    """Print the means of all questions and of each category."""
+    for category in (0, *CATEGORIES):
+        values = [
+            {
+                name.removesuffix(f" {delay}"): value
+                for name, value in results[question.id].items()
+                if name.endswith(f" {delay}")
+            }
+            for question in questions
+            if category in (0, question.category)
+        ]
+        if values:
+            means = {name: _mean([row[name] for row in values]) for name in values[0]}
+            label = CATEGORIES.get(category, "all")
+            print(f"    {label:14} {len(values):5,} questions", means, flush=True)
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    """Print the paired test of each measure, for all questions and by category."""
+    before, after = (
+        json.loads(path.read_text("utf-8")) for path in (arguments.before, arguments.after)
+    )
+    for category in (0, *CATEGORIES):
+        ids = [
+            id
+            for id, number in before["categories"].items()
+            if id in after["questions"] and category in (0, number)
+        ]
+        if not ids:
+            continue
+        print(f"{CATEGORIES.get(category, 'all')}: {len(ids):,} questions")
+        runs = ({id: run["questions"][id] for id in ids} for run in (before, after))
+        for measure, (_, means, difference) in compare_results(*runs).items():
+            print(f"  {format_difference(measure, means, difference)}")
 
 
 def fill(kb: knowloom.Engine, corpus: GeneratedCorpus) -> None:
@@ -189,7 +235,14 @@ def main() -> None:
     quality.add_argument("data", type=Path, help="a folder with corpus.jsonl and queries.jsonl")
     quality.add_argument("--cache", type=Path, help="folder to cache vectors in")
     quality.add_argument("--questions", type=int, help="only the first N")
+    quality.add_argument("--skip", type=int, help="without the first N conversations")
+    quality.add_argument("--ranker", default="default", help="the ranker to measure")
+    quality.add_argument("--json", type=Path, help="file for the values of each question")
     quality.set_defaults(run=measure_quality)
+    comparison = commands.add_parser("compare")
+    comparison.add_argument("before", type=Path, help="a file of quality --json")
+    comparison.add_argument("after", type=Path)
+    comparison.set_defaults(run=compare)
     speed = commands.add_parser("speed")
     speed.add_argument("--items", type=int, default=100_000)
     speed.add_argument("--requests", type=int, default=200)

@@ -68,7 +68,7 @@ def measure_contexts(
     """Return what `context` shows for each question, per budget."""
     tuned = kb.with_retrieval(resolve_retrieval(kb, {"sharpness": sharpness}))
     now = kb.reader.now()
-    kb.reader.embed_texts([task.question.text for task in tasks])
+    kb.reader.embed_texts([task.question.text for task in tasks], queries=True)
     results: Results = {}
     unconfirmed, problems = 0, dict[str, int]()
     for task in tasks:
@@ -142,7 +142,7 @@ def compare_files(before: Path, after: Path) -> None:
         differences = compare_results(first[name]["questions"], second[name]["questions"])
         print(f"{name}: {len(next(iter(differences.values()))[0]):,} questions")
         for measure, (_, means, difference) in differences.items():
-            print(f"  {_format_difference(measure, means, difference)}")
+            print(f"  {format_difference(measure, means, difference)}")
 
 
 def compare_results(
@@ -164,7 +164,7 @@ def compare_results(
     return differences
 
 
-def _format_difference(measure: str, means: tuple[float, float], difference: Difference) -> str:
+def format_difference(measure: str, means: tuple[float, float], difference: Difference) -> str:
     before, after = (f"{100 * mean:5.1f}" for mean in means)
     interval = f"{format_points(difference.low)} to {format_points(difference.high)}"
     verdict = "may be chance"

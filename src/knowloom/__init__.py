@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         SearchResult as SearchResult,
         attempt as attempt,
     )
+    from knowloom.capabilities.memory.ranking import Ranker as Ranker
     from knowloom.capabilities.memory.ranking import RankingOptions as RankingOptions
     from knowloom.capabilities.memory.templates import MemoryTemplate as MemoryTemplate
     from knowloom.capabilities.provider.model import (
@@ -152,7 +153,7 @@ _HOMES = {
     "knowloom.capabilities.memory.model": (
         "ContextPreview ContextResult RelatedMemory Remembered Result SearchResult attempt"
     ),
-    "knowloom.capabilities.memory.ranking": "RankingOptions",
+    "knowloom.capabilities.memory.ranking": "Ranker RankingOptions",
     "knowloom.capabilities.memory.templates": "MemoryTemplate",
     "knowloom.capabilities.provider.model": "Entry Provision Relation Retrieval",
     "knowloom.capabilities.provider.provider": "Provider",

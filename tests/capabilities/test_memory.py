@@ -217,9 +217,9 @@ class TestSearching:
         ) == (10, False, 1, 0.0)
         ranking = options.ranking
         assert (ranking.similarity_weight, ranking.recency_weight, ranking.confidence_weight) == (
-            0.5,
-            0.3,
-            0.2,
+            0.94,
+            0.03,
+            0.03,
         )
 
     def test_search_returns_ten_results_by_default(self, memory: Memory) -> None:
@@ -296,9 +296,8 @@ class TestSearching:
             memory.remember("tea")
             before = len(server.requests)
             memory.search_many(["one", "two", "three"])
-            assert [request.texts for request in server.requests[before:]] == [
-                ["one", "two", "three"]
-            ]
+            (request,) = server.requests[before:]
+            assert request.texts[-3:] == ["one", "two", "three"]
 
     @pytest.mark.parametrize(
         "bad",
@@ -372,6 +371,27 @@ class TestSearching:
 
 class TestFailing:
     @pytest.mark.parametrize("mode", ["hybrid", "vector"])
+    def test_an_embedder_that_fails_is_an_error_even_if_nothing_is_embedded(
+        self, mode: str
+    ) -> None:
+        with (
+            FakeOpenAI(["401"]) as server,
+            knowloom.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
+        ):
+            memory = Memory(kb, "home")
+            memory.remember("tea")
+            for ask in (
+                memory.search,
+                memory.build_context,
+                memory.preview,
+                lambda query, **options: memory.search_many([query], **options),
+            ):
+                with pytest.raises(EmbeddingError):
+                    ask("coffee", mode=mode)
+                assert failure_type(ask, "tea", mode=mode) == "embedding_error"
+            assert len(memory.search("tea", mode="bm25")) == 1
+
+    @pytest.mark.parametrize("mode", ["hybrid", "vector"])
     def test_an_embedder_that_fails_is_an_error_not_an_empty_list(self, mode: str) -> None:
         with (
             FakeOpenAI(["ok", "401"]) as server,
@@ -424,7 +444,7 @@ class TestFailing:
             and outcome.error is not None
             and outcome.error.type == "template_not_found"
         )
-        assert "chat, detailed, summary" in outcome.error.message
+        assert "bullets, chat, detailed, summary, timeline, xml" in outcome.error.message
         with pytest.raises(TemplateNotFound):
             outcome.unwrap()
         assert failure_type(embedded.search, "tea", limit=0) == "validation_error"
@@ -455,12 +475,16 @@ class TestFailing:
             knowloom.attempt(memory.search)  # type: ignore[call-arg]
 
 
+async def rank_later(results: Sequence[SearchResult], options: object) -> Sequence[SearchResult]:
+    return results
+
+
 class TestRanking:
     def test_the_rank_follows_the_formula(self, memory: Memory) -> None:
         memory.remember("tea", id="m", confidence=0.9, created_at=NOW - 3 * DAY)
         result = memory.search("tea", now=NOW)[0]
         assert result.rank == pytest.approx(
-            0.5 * result.score + 0.3 * 1 / (1 + 3) + 0.2 * 0.9, abs=1e-6
+            0.94 * result.score + 0.03 * 1 / (1 + 3) + 0.03 * 0.9, abs=1e-6
         )
 
     def test_weights_can_be_replaced_and_recency_can_halve(self, memory: Memory) -> None:
@@ -530,8 +554,11 @@ class TestRanking:
                 "lost",
             ),
             (lambda results, options: 1 / 0, "ZeroDivisionError"),
-            (lambda results, options: None, "TypeError"),
-            (lambda results, options: [1, 2], "search results, got int"),
+            (lambda results, options: None, "must return a list of SearchResult, got NoneType"),
+            (lambda results, options: "tea", "must return a list of SearchResult, got str"),
+            (lambda results, options: {"a": 1}, "must return a list of SearchResult, got dict"),
+            (rank_later, "must return a list of SearchResult, got coroutine"),
+            (lambda results, options: [1, 2], "must return SearchResult values, got int"),
             (
                 lambda results, options: [replace(result, rank=math.nan) for result in results],
                 "must be finite",
@@ -582,19 +609,21 @@ class TestRanking:
 class TestTemplates:
     def test_builtin_templates_render_as_documented(self, memory: Memory) -> None:
         remember_all(memory, "Ada drinks tea", type="fact", confidence=0.9)
-        remember_all(memory, "tea is hot", type="note", created_at=NOW - 2 * DAY)
+        remember_all(memory, "Bob drinks tea", type="note", created_at=NOW - 2 * DAY)
         texts = {
             name: memory.build_context("tea", template=name, now=NOW).context
             for name in ("chat", "detailed", "summary")
         }
         assert texts == {
-            "chat": "Relevant context from past conversations:\n\n- Ada drinks tea\n- tea is hot\n",
+            "chat": (
+                "Relevant context from past conversations:\n\n- Ada drinks tea\n- Bob drinks tea\n"
+            ),
             "detailed": (
                 "Relevant memories:\n\n[fact] Ada drinks tea (confidence: 0.9,"
-                " 2026-05-31T00:00:00Z)\n\n[note] tea is hot (confidence: 0.5,"
+                " 2026-05-31T00:00:00Z)\n\n[note] Bob drinks tea (confidence: 0.5,"
                 " 2026-05-30T00:00:00Z)\n"
             ),
-            "summary": "Key information:\nAda drinks tea | tea is hot",
+            "summary": "Key information:\nAda drinks tea | Bob drinks tea",
         }
 
     def test_the_default_template_is_chat_unless_configured(
@@ -631,7 +660,7 @@ class TestTemplates:
         memory.register_template("own", knowloom.MemoryTemplate("own"))
         with pytest.raises(
             TemplateNotFound,
-            match="unknown template 'letter'; available: chat, detailed, own, summary",
+            match="'letter'; available: bullets, chat, detailed, own, summary, timeline, xml",
         ):
             memory.build_context("tea", template="letter")
 
@@ -644,7 +673,16 @@ class TestTemplates:
             {"footer": "\ud800"},
             {"colour": "red"},
             {"include_metadata": 1},
+            {"memory_format": "no variable"},
+            {"memory_format": "{content}"},
+            {"memory_format": "{% if content %}{{content}}{% endif %}"},
+            {"memory_format": "{{#each memories}}{{content}}{{/each}}"},
+            {"order": "alphabet"},
+            {"order": 7},
+            {"escape": "html"},
+            {"escape": None},
             "text",
+            "{{content}}",
             7,
         ],
     )

@@ -14,11 +14,13 @@ from knowloom.capabilities.memory.model import (
     SearchResult,
 )
 from knowloom.capabilities.memory.options import (
+    MAX_QUERIES,
     MemoryContextArguments,
     MemoryFields,
     MemorySearchArguments,
+    validate_queries,
 )
-from knowloom.client.requests import encode_ids, encode_time, encode_vector
+from knowloom.client.requests import encode_ids, encode_time, encode_vector, encode_where
 from knowloom.client.transport import Transport
 from knowloom.wire import JsonObject
 from knowloom.wire.memory import (
@@ -70,6 +72,20 @@ class RemoteMemory:
         body = self._body(options) | {"vector": encode_vector(vector)}
         return self._transport.read("/api/memory/search", body, search_results_from_json)
 
+    def search_many(
+        self, queries: Sequence[str], **options: Unpack[MemorySearchArguments]
+    ) -> list[list[SearchResult]]:
+        """Return the results of each query; they are embedded in batches."""
+        texts, results = validate_queries(queries), list[list[SearchResult]]()
+        for start in range(0, len(texts), MAX_QUERIES):
+            body = self._body(options) | {"queries": texts[start : start + MAX_QUERIES]}
+            results += self._transport.read(
+                "/api/memory/search_many",
+                body,
+                lambda row: [search_results_from_json(answer) for answer in row["results"]],
+            )
+        return results
+
     def build_context(self, query: str, **options: Unpack[MemoryContextArguments]) -> ContextResult:
         body = self._body(options) | {"query": query}
         return self._transport.read("/api/memory/context", body, memory_context_from_json)
@@ -91,8 +107,8 @@ class RemoteMemory:
         return self._transport.read("/api/memory/preview", body, memory_preview_from_json)
 
     def _body(self, options: Mapping[str, Any]) -> JsonObject:
-        values = {name: _encode(name, value) for name, value in options.items()}
-        return {"workspace": self._workspace} | values
+        values = {name: _encode(name, value) for name, value in options.items() if name != "where"}
+        return {"workspace": self._workspace} | values | encode_where(options.get("where"))
 
 
 def _encode(name: str, value: object) -> object:

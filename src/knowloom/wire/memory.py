@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
 
@@ -66,7 +67,12 @@ def search_result_to_json(result: SearchResult) -> JsonObject:
         "score": result.score,
         "rank": result.rank,
         "relationships": related,
+        "links": [edge_to_json(edge) for edge in result.links],
     }
+
+
+def memories_to_json(results: Sequence[SearchResult]) -> JsonObject:
+    return {"memories": [search_result_to_json(result) for result in results]}
 
 
 def search_results_from_json(row: JsonObject) -> list[SearchResult]:
@@ -80,14 +86,15 @@ def _search_result_from_json(row: JsonObject) -> SearchResult:
         )
         for link in row["relationships"]
     )
-    return SearchResult(memory_from_json(row["memory"]), row["score"], row["rank"], related)
+    links = tuple(edge_from_json(edge) for edge in row["links"])
+    return SearchResult(memory_from_json(row["memory"]), row["score"], row["rank"], related, links)
 
 
 def memory_context_to_json(context: ContextResult) -> JsonObject:
     return {
         "context": context.context,
         "token_count": context.token_count,
-        "memories": [search_result_to_json(result) for result in context.memories],
+        **memories_to_json(context.memories),
         "truncated": context.truncated,
         "template": context.template,
     }

@@ -27,6 +27,8 @@ from knowloom.capabilities.memory.options import (
     MemoryFields,
     MemorySearchArguments,
     MemorySearchOptions,
+    validate_queries,
+    validate_query,
 )
 from knowloom.capabilities.memory.ranking import RANKERS, Ranker
 from knowloom.capabilities.memory.repository import MemoryRepository
@@ -45,8 +47,8 @@ T = TypeVar("T")
 class Memory:
     """The memories of one workspace, which is a space of the engine.
 
-    `options.py` documents the keyword arguments. Memory requires the tier `teams` or `enterprise`;
-    a call under another tier raises Forbidden.
+    `options.py` documents the keyword arguments. Memory requires the tier `teams` or `enterprise`,
+    custom templates and rankers require `enterprise`; a call under another tier raises Forbidden.
     """
 
     def __init__(
@@ -166,7 +168,7 @@ class Memory:
 
     def search(self, query: str, **options: Unpack[MemorySearchArguments]) -> list[SearchResult]:
         """Return the memories closest to a query, by words and vectors, in the ranker's order."""
-        return self._search(_validate_query(query), None, options)
+        return self._search(validate_query(query), None, options)
 
     def search_by_vector(
         self, vector: Sequence[float], **options: Unpack[MemorySearchArguments]
@@ -179,12 +181,10 @@ class Memory:
     ) -> list[list[SearchResult]]:
         """Return the results of each query; the queries are embedded in one batch."""
         self._check_tier()
-        if isinstance(queries, str) or not isinstance(queries, Sequence):
-            raise Invalid(f"queries must be a list of strings, got {queries!r}")
-        texts = [_validate_query(query) for query in queries]
+        texts = validate_queries(queries)
         if MemorySearchOptions.parse(options).mode != "bm25":
             with _embedding_errors():
-                self._kb.reader.embed_texts(texts)
+                self._kb.reader.embed_texts(texts, queries=True)
         return [self._search(text, None, options) for text in texts]
 
     def build_context(self, query: str, **options: Unpack[MemoryContextArguments]) -> ContextResult:
@@ -192,7 +192,7 @@ class Memory:
 
         `limit=None`: as many candidates as the budget can hold.
         """
-        return self._pack("context", _validate_query(query), None, options).result()
+        return self._pack("context", validate_query(query), None, options).result()
 
     def build_context_by_vector(
         self, vector: Sequence[float], **options: Unpack[MemoryContextArguments]
@@ -202,7 +202,7 @@ class Memory:
 
     def preview(self, query: str, **options: Unpack[MemoryContextArguments]) -> ContextPreview:
         """Return the result of `build_context` with its memories, ranks and omissions."""
-        return self._pack("preview", _validate_query(query), None, options)
+        return self._pack("preview", validate_query(query), None, options)
 
     def preview_by_vector(
         self, vector: Sequence[float], **options: Unpack[MemoryContextArguments]
@@ -219,15 +219,26 @@ class Memory:
             raise Invalid(f"ranker {name!r} must be a function, got {ranker!r}")
         self._rankers[_validate_name("ranker name", name)] = ranker
 
-    def _check_tier(self) -> None:
+    def _check_tier(self, *custom: str) -> None:
+        """Raise Forbidden for a tier without memory, or without these custom features."""
         if self._tier is not None:
-            tiers.check_full(tiers.resolve_tier(self._tier), "memory")
+            tier = tiers.resolve_tier(self._tier)
+            tiers.check_full(tier, "memory")
+            for feature in custom:
+                tiers.check_custom(tier, feature)
+
+    def _custom_rankers(self, ranker: str | Ranker) -> tuple[str, ...]:
+        """Return the name of the custom feature that a request for this ranker needs, if any."""
+        builtin = RANKERS.get(ranker) if isinstance(ranker, str) else None
+        is_builtin = isinstance(ranker, str) and self._rankers.get(ranker) is builtin
+        return () if is_builtin else ("custom rankers",)
 
     def _search(
         self, text: str, vector: list[float] | None, arguments: Mapping[str, Any]
     ) -> list[SearchResult]:
         self._check_tier()
         options = MemorySearchOptions.parse(arguments)
+        self._check_tier(*self._custom_rankers(options.ranker))
         if options.limit is None:
             raise Invalid("limit must be an integer: a search has no budget that could set it")
 
@@ -237,6 +248,7 @@ class Memory:
                 if request is not None:
                     recipe = _recipe(options)
                     results = search.search_memories(request, options, recipe, self._rankers)
+                    results = search.link_results(request, options, results)
             self._count_access([result.memory.id for result in results], options)
             return results
 
@@ -253,6 +265,8 @@ class Memory:
         options = MemoryContextOptions.parse(arguments)
         name = self._template if options.template is None else options.template
         template = templates.resolve_template(name, self._templates)
+        custom = () if templates.is_builtin(template) else ("custom templates",)
+        self._check_tier(*custom, *self._custom_rankers(options.ranker))
         budget = self._budget if options.token_budget is None else options.token_budget
         counter = tokens.get_counter(options.model)
 
@@ -264,9 +278,16 @@ class Memory:
                     recipe = resolve_limit(_recipe(options), budget)
                     results = search.search_memories(request, options, recipe, self._rankers)
                     pinned = search.find_pinned(request, options) if options.pinned else []
-            candidates = packing.merge_candidates(pinned, results)
+                    linked = search.link_results(request, options, [*pinned, *results])
+                    pinned, results = linked[: len(pinned)], linked[len(pinned) :]
             preview = packing.pack_memories(
-                candidates, template, budget, counter, options.include_metadata, text
+                packing.merge_candidates(pinned, results),
+                template,
+                budget,
+                counter,
+                options.include_metadata,
+                options.include_relationships,
+                text,
             )
             if operation == "context":
                 self._count_access(preview.memory_ids, options)
@@ -298,6 +319,9 @@ class Memory:
                             strict=True,
                         )
                     )
+                    if request.vector is None and options.mode != "bm25":
+                        # Nothing is embedded yet: that must not hide an embedder that fails.
+                        self._kb.reader.embed_texts([text] if text else [])
             except NotFound:
                 log.debug("memory: workspace %s does not exist yet", self.workspace)
             for problem in () if request is None else request.problems:
@@ -345,13 +369,6 @@ def _embedding_errors() -> Iterator[None]:
         yield
     except (EmbeddingError, Conflict) as error:
         raise EmbeddingError(str(error)) from error
-
-
-def _validate_query(query: object) -> str:
-    text = validation.validate_query(query)
-    if not text.strip():
-        raise Invalid("query must not be blank")
-    return text
 
 
 def _validate_vector(vector: Sequence[float]) -> list[float]:

@@ -106,12 +106,17 @@ class RelatedMemory:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A memory, its similarity in [0, 1], and its rank. `hit` has the signals behind them."""
+    """A memory, its similarity in [0, 1], and its rank. `hit` has the signals behind them.
+
+    `links` are the edges between this memory and the other results, `relationships` the memories
+    that edges lead to beyond the results.
+    """
 
     memory: Remembered
     score: float
     rank: float | None = None
     relationships: tuple[RelatedMemory, ...] = ()
+    links: tuple[Edge, ...] = ()
     hit: Hit | None = field(default=None, repr=False)
 
 

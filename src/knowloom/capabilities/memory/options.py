@@ -11,12 +11,14 @@ from knowloom import options, validation
 from knowloom.capabilities.memory.ranking import Ranker, RankingOptions
 from knowloom.capabilities.memory.templates import MemoryTemplate
 from knowloom.errors import Invalid, unknown_name
-from knowloom.model import Filter, Kind
+from knowloom.filters.conditions import WhereArgument, validate_where
+from knowloom.model import Condition, Filter, Kind
 from knowloom.recipes import Mode
 from knowloom.retrieval_settings import MAX_LIMIT
 
 MAX_DEPTH = 10
 MAX_BUDGET = 100_000_000
+MAX_QUERIES = 100  # of one request to a server
 
 
 class MemorySearchArguments(TypedDict, total=False):
@@ -28,6 +30,7 @@ class MemorySearchArguments(TypedDict, total=False):
     date_to: datetime | None
     min_confidence: float | None
     conversation_id: str | None
+    where: WhereArgument
     include_relationships: bool | None
     relationship_depth: int | None
     relationship_types: Sequence[str] | None
@@ -78,6 +81,7 @@ class MemorySearchOptions:
     date_to: datetime | None = None
     min_confidence: float = 0.0
     conversation_id: str | None = None
+    where: tuple[Condition, ...] = ()  # of every memory of the answer
     include_relationships: bool = False
     relationship_depth: int = 1
     relationship_types: tuple[str, ...] = ()
@@ -117,12 +121,14 @@ class MemorySearchOptions:
             created_to=options.earliest(self.as_of, self.date_to),
             valid_at=self.as_of or now,
             min_confidence=self.min_confidence,
+            where=self.where,
         )
 
     def relationship_filter(self, workspace: str, now: datetime) -> Filter:
         """Return the filter of related memories: all that were stored and valid at that time."""
-        as_of = self.as_of
-        return Filter((workspace,), (Kind.MEMORY,), created_to=as_of, valid_at=as_of or now)
+        as_of, kinds, valid_at = self.as_of, (Kind.MEMORY,), self.as_of or now
+        where = self.where
+        return Filter((workspace,), kinds, created_to=as_of, valid_at=valid_at, where=where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,19 @@ class MemoryContextOptions(MemorySearchOptions):
     include_metadata: bool = False
     model: str = "gpt-4"
     pinned: bool = True
+
+
+def validate_queries(queries: object) -> list[str]:
+    if isinstance(queries, str) or not isinstance(queries, Sequence):
+        raise Invalid(f"queries must be a list of strings, got {queries!r}")
+    return [validate_query(query) for query in queries]
+
+
+def validate_query(query: object) -> str:
+    text = validation.validate_query(query)
+    if not text.strip():
+        raise Invalid("query must not be blank")
+    return text
 
 
 Validator = Callable[[str, Any], Any]
@@ -166,6 +185,7 @@ VALIDATORS: dict[str, Validator] = {
     "date_to": validation.validate_time,
     "min_confidence": validation.validate_fraction,
     "conversation_id": validation.validate_name,
+    "where": lambda _, value: validate_where(value),
     "include_relationships": validation.validate_bool,
     "relationship_depth": _int_range(0, MAX_DEPTH),
     "relationship_types": validation.validate_names,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from knowloom.capabilities.memory import templates
+from knowloom.capabilities.memory.link_marks import add_links
 from knowloom.capabilities.memory.model import ContextPreview, Omitted, SearchResult
 from knowloom.capabilities.memory.ranking import relative_values
 from knowloom.capabilities.memory.templates import MemoryTemplate
@@ -41,12 +42,23 @@ class MemoryCandidate:
         return Hit(item, self.value, passages=passages)
 
 
+def _oldest_first(candidate: MemoryCandidate) -> tuple[float, str]:
+    memory = candidate.result.memory
+    return (memory.created_at.timestamp() if memory.created_at else 0.0, memory.id)
+
+
+ORDERS: Mapping[str, Callable[[MemoryCandidate], object]] = {
+    "rank": lambda _: 0,  # stable: as ranked, after the pinned ones
+    "time": _oldest_first,
+}
+
+
 def merge_candidates(
     pinned: Sequence[SearchResult], results: Sequence[SearchResult]
 ) -> list[MemoryCandidate]:
     """Return each memory once: pinned ones, then the others by value.
 
-    A related memory is worth at most as much as the result it belongs to.
+    A related memory is worth at most as much as the result it belongs to, and is linked to it.
     """
     ranked: list[MemoryCandidate] = []
     for result, value in zip(results, relative_values(results), strict=True):
@@ -54,11 +66,19 @@ def merge_candidates(
         for related in result.relationships:
             proximity = related.relationship.weight / (related.depth + 1)
             rank = round((result.rank or 0.0) * proximity, 6)
-            neighbour = SearchResult(related.memory, round(proximity, 6), rank, hit=related.hit)
+            neighbour = SearchResult(
+                related.memory,
+                round(proximity, 6),
+                rank,
+                links=(related.relationship,),
+                hit=related.hit,
+            )
             ranked.append(MemoryCandidate(neighbour, value * proximity))
     ranked.sort(key=lambda candidate: -candidate.value)  # stable: ties keep the ranker's order
+    similar = {result.memory.id: replace(result, rank=1.0) for result in results}
+    first = [MemoryCandidate(similar.get(result.memory.id, result), 1.0) for result in pinned]
     unique: dict[Key, MemoryCandidate] = {}
-    for candidate in [*(MemoryCandidate(result, 1.0) for result in pinned), *ranked]:
+    for candidate in [*first, *ranked]:
         unique.setdefault(candidate.key, candidate)
     return list(unique.values())
 
@@ -69,12 +89,14 @@ def pack_memories(
     budget: int | None,
     counter: TokenCounter,
     include_metadata: bool,
+    include_links: bool,
     query: str = "",
 ) -> ContextPreview:
     """Return the best context within the budget, with its memories and omissions.
 
     A long memory is shown by the excerpts that cover the query best.
     """
+    candidates = sorted(candidates, key=ORDERS[template.order])
     results = {candidate.key: candidate.result for candidate in candidates}
     layout = templates.template_layout(template, results, include_metadata)
     hits = tuple(candidate.hit for candidate in candidates)
@@ -84,6 +106,21 @@ def pack_memories(
     text, tokens = packed.text, packed.tokens
     if budget is not None:
         text, tokens = _refill(packed, candidates, shown, layout, budget, counter)
+    if include_links:
+        forms = {choice.hit.item.key: (choice.form, choice.passages) for choice in chosen}
+        blocks = [
+            (candidate.hit, *forms.get(candidate.key, (Form.WHOLE, ())))
+            for candidate in candidates
+            if candidate.key in shown
+        ]
+
+        def render(links: Mapping[Key, Sequence[str]]) -> str:
+            marked = templates.template_layout(template, results, include_metadata, links)
+            return assemble(marked, [(SECTION, [marked.block(*block) for block in blocks])])
+
+        text, tokens = add_links(
+            (text, tokens), [results[hit.item.key] for hit, _, _ in blocks], render, budget, counter
+        )
     included = [candidate.result for candidate in candidates if candidate.key in shown]
     omitted = [
         Omitted(

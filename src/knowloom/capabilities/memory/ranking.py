@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import isfinite
@@ -17,15 +17,15 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class RankingOptions:
-    """Weights of the signals.
+    """Weights of the signals. By default, recency and confidence decide where similarity is close.
 
     With `half_life_days` the recency of a memory halves in that time; otherwise it is
     1 / (1 + days). `now` is the time of the request.
     """
 
-    similarity_weight: float = 0.5
-    recency_weight: float = 0.3
-    confidence_weight: float = 0.2
+    similarity_weight: float = 0.94
+    recency_weight: float = 0.03
+    confidence_weight: float = 0.03
     access_weight: float = 0.0
     half_life_days: float | None = None
     now: datetime | None = None
@@ -41,7 +41,10 @@ class RankingOptions:
 
 
 class Ranker(Protocol):
-    """Return the same results, best first. Results without a `rank` are ranked by position."""
+    """A function that orders search results.
+
+    It returns the same results, best first. Results without a `rank` are ranked by position.
+    """
 
     def __call__(
         self, results: Sequence[SearchResult], options: RankingOptions, /
@@ -116,9 +119,14 @@ def rank_results(
         raise unknown_name("ranker", ranker, rankers)
     name = ranker if isinstance(ranker, str) else getattr(ranker, "__name__", "custom")
     try:
-        ranked = list(rank(tuple(results), options))
+        answer = rank(tuple(results), options)
+        ranked = list(answer) if _is_list_like(answer) else None
     except Exception as error:  # a user's function may raise anything
         raise SearchError(f"ranker {name!r} failed: {type(error).__name__}: {error}") from error
+    if ranked is None:
+        raise SearchError(
+            f"ranker {name!r} must return a list of SearchResult, got {type(answer).__name__}"
+        )
     _validate_ranked(results, ranked, name)
     originals = {result.memory.id: result for result in results}
     return [
@@ -144,7 +152,21 @@ def _sort_by(
     results: Sequence[SearchResult], score: Callable[[SearchResult], float]
 ) -> list[SearchResult]:
     scored = [replace(result, rank=round(float(score(result)), 6)) for result in results]
-    return sorted(scored, key=lambda result: (-(result.rank or 0.0), result.memory.id))
+    return sorted(scored, key=_best_first)
+
+
+def _best_first(result: SearchResult) -> tuple[float, float, str]:
+    """Return the sort key: rank, then time, newest first, then id."""
+    memory = result.memory
+    created = memory.created_at.timestamp() if memory.created_at else 0.0
+    return (-(result.rank or 0.0), -created, memory.id)
+
+
+def _is_list_like(value: object) -> bool:
+    """True for lists, tuples and iterators, but not for texts, mappings and coroutines."""
+    if isinstance(value, Coroutine):
+        value.close()  # or Python warns that it was never awaited
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
 def _validate_ranked(results: Sequence[SearchResult], ranked: Sequence[object], name: str) -> None:
@@ -152,7 +174,7 @@ def _validate_ranked(results: Sequence[SearchResult], ranked: Sequence[object], 
     for result in ranked:
         if not isinstance(result, SearchResult):
             kind = type(result).__name__
-            raise SearchError(f"ranker {name!r} must return search results, got {kind}")
+            raise SearchError(f"ranker {name!r} must return SearchResult values, got {kind}")
         rank, id = result.rank, result.memory.id
         if rank is not None and not (isinstance(rank, int | float) and isfinite(rank)):
             raise SearchError(f"ranker {name!r}: the rank of {id!r} must be finite, got {rank!r}")

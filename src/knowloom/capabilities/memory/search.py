@@ -1,4 +1,4 @@
-"""Retrieval of memories: similar ones, related ones by edges, and pinned ones."""
+"""Retrieval of memories: similar ones, links between them, related ones, and pinned ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from dataclasses import replace
 from knowloom.capabilities.memory.model import PINNED, RelatedMemory, Remembered, SearchResult
 from knowloom.capabilities.memory.options import MemorySearchOptions
 from knowloom.capabilities.memory.ranking import Ranker, rank_results
-from knowloom.model import Hit, Item, Key
+from knowloom.capabilities.memory.turn_scores import score_turns
+from knowloom.model import Edge, Hit, Item, Key
 from knowloom.recipes import Recipe
 from knowloom.retrieval.hybrid import add_passages, search
-from knowloom.retrieval.neighbours import expand
+from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, expand
 from knowloom.retrieval.sources import RetrievalRequest
+from knowloom.retrieval_settings import MAX_LIMIT
 from knowloom.tracing import span
 
 MAX_RELATED = 200  # related memories per request
 MAX_PINNED = 100
+# Turns among the best so many may rise into the results: more change no ranking.
+OVERSAMPLING = 4
+MIN_CANDIDATES = 40
+LINKS_PER_MEMORY = 100
 
 
 def search_memories(
@@ -29,11 +35,9 @@ def search_memories(
 
     Similarity decides which memories are returned, the ranker in which order.
     """
-    query = request.query
-    vector = None if recipe.mode == "bm25" else request.vector
-    visible = options.search_filter(query.spaces[0], query.now)
     with span("search"):
-        hits = search(query.text, vector, visible, recipe, stores=request.stores).hits
+        hits = _search_similar(request, options, recipe)
+    query = request.query
     with span("rank"):
         results = [
             SearchResult(Remembered.from_item(hit.item, query.as_of), hit.score, hit=hit)
@@ -42,9 +46,57 @@ def search_memories(
         ranking = replace(options.ranking, now=query.now)
         results = rank_results(results, options.ranker, ranking, rankers)
     if options.include_relationships and options.relationship_depth:
-        with span("links"):
+        with span("relationships"):
             results = _add_related(request, options, results)
     return results
+
+
+def _search_similar(
+    request: RetrievalRequest, options: MemorySearchOptions, recipe: Recipe
+) -> list[Hit]:
+    """Return the most similar memories, best first; turns are scored with their neighbours."""
+    query = request.query
+    vector = None if recipe.mode == "bm25" else request.vector
+    visible = options.search_filter(query.spaces[0], query.now)
+    deeper = recipe
+    if options.limit is not None:
+        depth = max(MIN_CANDIDATES, OVERSAMPLING * options.limit)
+        deeper = replace(recipe, limit=min(MAX_LIMIT, depth))
+    hits = search(query.text, vector, visible, deeper, stores=request.stores).hits
+    scored = [hit for hit in score_turns(request, hits) if hit.score >= recipe.min_score]
+    # Equal scores are cut as they are ranked: newest first.
+    return sorted(scored, key=lambda hit: (-hit.score, *_newest_first(hit.item)))[: options.limit]
+
+
+def link_results(
+    request: RetrievalRequest, options: MemorySearchOptions, results: Sequence[SearchResult]
+) -> list[SearchResult]:
+    """Attach to each result its explicit edges to other results, heaviest first."""
+    keys = {(result.memory.workspace, result.memory.id) for result in results}
+    if len(keys) < 2:
+        return list(results)
+    with span("links"):
+        edges = request.stores.graph.edges_of(
+            sorted(keys),
+            request.query.spaces,
+            options.relationship_types,
+            LINKS_PER_MEMORY,
+            MIN_EDGE_WEIGHT,
+            automatic=False,
+        )
+    as_of = request.query.as_of
+    links: dict[Key, list[Edge]] = {}
+    for edge in edges:
+        ends = {edge.source_key, edge.target_key}
+        if len(ends) == 2 and ends <= keys and (as_of is None or edge.is_known_at(as_of)):
+            for key in ends:
+                links.setdefault(key, []).append(edge)
+    if not links:
+        return list(results)
+    return [
+        replace(result, links=tuple(links.get((result.memory.workspace, result.memory.id), ())))
+        for result in results
+    ]
 
 
 def _add_related(

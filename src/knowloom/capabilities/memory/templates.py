@@ -1,4 +1,4 @@
-"""Templates that render memories: three built-in ones, those of users, and substitution."""
+"""Templates that render memories: built-in ones, those of users, and substitution."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
+from xml.sax.saxutils import escape
 
 from knowloom import codec, validation
 from knowloom.capabilities.memory.model import Remembered, SearchResult
@@ -15,7 +16,10 @@ from knowloom.formats.runs import excerpt_runs, join_runs
 from knowloom.model import Form, Hit, Key, Passage
 
 MAX_PART_CHARACTERS = 100_000  # of a header, format, separator or footer
+DETAILS = "details"  # the variable that takes the metadata and links, instead of the end
 _VARIABLE = re.compile(r"\{\{\s*(\w*)\s*\}\}")
+_OTHER_SYNTAX = re.compile(r"(?<!\{)\{(\w+)\}(?!\})|\{%.*?%\}|\{\{(?!\s*\w*\s*\}\}).*?\}\}", re.S)
+_NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -25,6 +29,7 @@ class MemoryTemplate:
 
     `include_metadata` declares that the format itself shows type, confidence and time. `line_break`
     replaces line breaks inside a memory, so that one memory cannot look like two; None keeps them.
+    `order` is "rank" (best first) or "time" (oldest first). `escape` is "" or "xml".
     """
 
     name: str
@@ -34,6 +39,8 @@ class MemoryTemplate:
     footer: str = ""
     include_metadata: bool = False
     line_break: str | None = None
+    order: str = "rank"
+    escape: str = ""
 
 
 CHAT = MemoryTemplate(
@@ -53,8 +60,28 @@ DETAILED = MemoryTemplate(
     line_break="\n  ",
 )
 SUMMARY = MemoryTemplate("summary", separator=" | ", header="Key information:\n", line_break=" ")
+BULLETS = MemoryTemplate("bullets", memory_format="* {{content}}", footer="\n", line_break="\n  ")
+TIMELINE = MemoryTemplate(
+    "timeline",
+    memory_format="{{timestamp}} {{text}}",
+    header="Memories in order of time:\n\n",
+    footer="\n",
+    line_break="\n  ",
+    order="time",
+)
+XML = MemoryTemplate(
+    "xml",
+    memory_format=(
+        '<memory type="{{type}}" created="{{timestamp}}" confidence="{{confidence}}">'
+        "{{content}}{{details}}</memory>"
+    ),
+    header="<memories>\n",
+    footer="\n</memories>\n",
+    include_metadata=True,
+    escape="xml",
+)
 TEMPLATES: Mapping[str, MemoryTemplate] = {
-    template.name: template for template in (CHAT, DETAILED, SUMMARY)
+    template.name: template for template in (CHAT, DETAILED, SUMMARY, BULLETS, TIMELINE, XML)
 }
 
 
@@ -63,8 +90,23 @@ def _timestamp(result: SearchResult) -> str:
     return "" if created_at is None else codec.time_to_text(created_at)
 
 
+def _text(result: SearchResult) -> str:
+    """Return the content with the speaker, but without the time."""
+    speaker = result.memory.metadata.get("speaker")
+    return f"{speaker}: {result.memory.content}" if speaker else result.memory.content
+
+
+def _escape_xml(text: str) -> str:
+    """Escape markup; characters that XML does not allow become U+FFFD."""
+    allowed = _NOT_IN_XML.sub("\ufffd", text)
+    return escape(allowed, {'"': "&quot;", "\r": "&#13;"})
+
+
+ESCAPES: Mapping[str, Callable[[str], str]] = {"": lambda text: text, "xml": _escape_xml}
+ORDERS = ("rank", "time")
 VARIABLES: dict[str, Callable[[SearchResult], str]] = {
     "content": lambda result: result.memory.display_text,
+    "text": _text,
     "type": lambda result: result.memory.type or "memory",
     "confidence": lambda result: f"{result.memory.confidence:g}",
     "timestamp": _timestamp,
@@ -92,10 +134,29 @@ def parse_template(name: str, value: MemoryTemplate | Mapping[str, Any]) -> Memo
     parts = ["memory_format", "separator", "header", "footer"]
     for part in [*parts, "line_break"] if template.line_break is not None else parts:
         _validate_part(template.name, part, getattr(template, part))
-    for variable in _VARIABLE.findall(template.memory_format):
-        if variable not in VARIABLES:
-            raise unknown_name("variable of a template", variable, VARIABLES)
+    _validate_format(template)
+    for option, allowed in (("order", ORDERS), ("escape", ESCAPES)):
+        value = getattr(template, option)
+        if not isinstance(value, str) or value not in allowed:
+            raise unknown_name(f"{option} of template {name!r}", value, allowed)
     return template
+
+
+def _validate_format(template: MemoryTemplate) -> None:
+    """Require a variable, and reject what would be printed as it stands."""
+    name, text = template.name, template.memory_format
+    variables = _VARIABLE.findall(text)
+    for variable in variables:
+        if variable not in (*VARIABLES, DETAILS):
+            raise unknown_name("variable of a template", variable, (*VARIABLES, DETAILS))
+    for match in _OTHER_SYNTAX.finditer(text):
+        if match[1] is None or match[1] in (*VARIABLES, DETAILS):
+            raise Invalid(
+                f"template {name!r}: memory_format has {match[0]!r}, which is not a variable; "
+                "variables are written {{content}}"
+            )
+    if not variables:
+        raise Invalid(f"template {name!r}: memory_format needs a variable, such as {{{{content}}}}")
 
 
 def resolve_template(
@@ -103,36 +164,62 @@ def resolve_template(
 ) -> MemoryTemplate:
     """Return the registered template of this name, or a validated custom one."""
     if isinstance(template, str):
-        if template not in registered:
-            raise unknown_name("template", template, registered, TemplateNotFound)
-        return registered[template]
+        if template in registered:
+            return registered[template]
+        if _VARIABLE.search(template):
+            raise Invalid(
+                f"template must be a name or a MemoryTemplate, got the text {template!r}; "
+                "pass it as memory_format: {'memory_format': …}"
+            )
+        raise unknown_name("template", template, registered, TemplateNotFound)
     if isinstance(template, Mapping):
         return parse_template(template.get("name", "custom"), template)
     return parse_template(getattr(template, "name", "custom"), template)
 
 
-def render_memory(template: MemoryTemplate, result: SearchResult, include_metadata: bool) -> str:
+def is_builtin(template: MemoryTemplate) -> bool:
+    return TEMPLATES.get(template.name) == template
+
+
+def render_memory(
+    template: MemoryTemplate,
+    result: SearchResult,
+    include_metadata: bool,
+    links: Sequence[str] = (),
+) -> str:
     """Render a memory. Variables are substituted once: content never becomes a variable."""
-    text = _VARIABLE.sub(
-        lambda match: _fold_lines(template, VARIABLES[match[1]](result)), template.memory_format
-    )
-    details = _metadata_details(template, result.memory) if include_metadata else []
-    if not details:
+    details = [*(_metadata_details(template, result.memory) if include_metadata else ()), *links]
+    suffix = f" ({', '.join(details)})" if details else ""
+    clean = ESCAPES[template.escape]
+
+    def substitute(match: re.Match[str]) -> str:
+        value = suffix if match[1] == DETAILS else VARIABLES[match[1]](result)
+        return clean(_fold_lines(template, value))
+
+    text = _VARIABLE.sub(substitute, template.memory_format)
+    if DETAILS in _VARIABLE.findall(template.memory_format):
         return text
-    return f"{text} ({', '.join(_fold_lines(template, detail) for detail in details)})"
+    return text + clean(_fold_lines(template, suffix))
 
 
 def template_layout(
-    template: MemoryTemplate, results: Mapping[Key, SearchResult], include_metadata: bool
+    template: MemoryTemplate,
+    results: Mapping[Key, SearchResult],
+    include_metadata: bool,
+    links: Mapping[Key, Sequence[str]] | None = None,
 ) -> Layout:
-    """Return the template as a layout for packing, its text counted like any other."""
+    """Return the template as a layout for packing, its text counted like any other.
+
+    `links` are the marks of linked memories.
+    """
+    marks = links or {}
 
     def block(hit: Hit, form: Form, passages: Sequence[Passage] = ()) -> str:
         result = results[hit.item.key]
         if form is Form.EXCERPT:
             content = join_runs(excerpt_runs(hit, passages))
             result = replace(result, memory=replace(result.memory, content=content))
-        return render_memory(template, result, include_metadata)
+        return render_memory(template, result, include_metadata, marks.get(hit.item.key, ()))
 
     return Layout(
         f"template {template.name}",

@@ -1,4 +1,7 @@
-"""Routes of memory: remember, search, context, preview, delete. A workspace is a space."""
+"""Routes of memory: remember, search, search_many, context, preview, delete.
+
+A workspace is a space.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,16 @@ from knowloom.server.dependencies import get_engine, get_key, get_metrics, get_t
 from knowloom.server.schemas.memory import (
     ForgetRequest,
     MemoryContextRequest,
+    MemorySearchManyRequest,
+    MemorySearchOptionsBody,
     MemorySearchRequest,
     RememberRequest,
 )
 from knowloom.wire.memory import (
+    memories_to_json,
     memory_context_to_json,
     memory_preview_to_json,
     memory_to_json,
-    search_result_to_json,
 )
 
 router = APIRouter(prefix="/api/memory", tags=["memory"])
@@ -42,21 +47,32 @@ def remember(request: Request, body: RememberRequest) -> JSONResponse:
 @router.post("/search")
 def search(request: Request, body: MemorySearchRequest) -> JSONResponse:
     """Search memories; they are returned in the ranker's order."""
-    memory, options = _open_memory(request, body)
+    memory, options = _open_query(request, body)
     with collect_warnings() as notes:
         results = (
             memory.search(body.query, **options)
             if body.query is not None
             else memory.search_by_vector(body.vector or [], **options)
         )
-    rows = [search_result_to_json(result) for result in results]
-    return JSONResponse({"memories": rows, "notes": notes})
+    return JSONResponse(memories_to_json(results) | {"notes": notes})
+
+
+@router.post("/search_many")
+def search_many(request: Request, body: MemorySearchManyRequest) -> JSONResponse:
+    """Search memories by several queries; the results are in their order."""
+    memory = _open_memory(request, body)
+    options = body.model_dump(exclude={"workspace", "queries"})
+    with collect_warnings() as notes:
+        results = memory.search_many(body.queries, **options)
+    return JSONResponse(
+        {"results": [memories_to_json(answer) for answer in results], "notes": notes}
+    )
 
 
 @router.post("/context")
 def context(request: Request, body: MemoryContextRequest) -> JSONResponse:
     """Render the best memories for a prompt."""
-    memory, options = _open_memory(request, body)
+    memory, options = _open_query(request, body)
     with collect_warnings() as notes:
         result = (
             memory.build_context(body.query, **options)
@@ -70,7 +86,7 @@ def context(request: Request, body: MemoryContextRequest) -> JSONResponse:
 @router.post("/preview")
 def preview(request: Request, body: MemoryContextRequest) -> JSONResponse:
     """Return the same context with its sources and the memories left out."""
-    memory, options = _open_memory(request, body)
+    memory, options = _open_query(request, body)
     with collect_warnings() as notes:
         result = (
             memory.preview(body.query, **options)
@@ -88,14 +104,20 @@ def delete(request: Request, body: ForgetRequest) -> JSONResponse:
     return JSONResponse({"deleted": deleted})
 
 
-def _open_memory(request: Request, body: MemorySearchRequest) -> tuple[Memory, dict[str, Any]]:
-    """Return the memory and the options.
+def _open_query(request: Request, body: MemorySearchRequest) -> tuple[Memory, dict[str, Any]]:
+    """Return the memory and the options of a request with a query or a vector."""
+    memory = _open_memory(request, body)
+    if (body.query is None) == (body.vector is None):
+        raise Invalid("pass exactly one of query and vector")
+    return memory, body.model_dump(exclude={"workspace", "query", "vector"})
+
+
+def _open_memory(request: Request, body: MemorySearchOptionsBody) -> Memory:
+    """Return the memory under the tier of the key.
 
     A key without read access is rejected whether or not the workspace exists.
     """
     get_key(request).check_read([body.workspace])
-    tiers.check_full(get_tier(request), "memory")
-    if (body.query is None) == (body.vector is None):
-        raise Invalid("pass exactly one of query and vector")
-    options = body.model_dump(exclude={"workspace", "query", "vector"})
-    return Memory(get_engine(request), body.workspace), options
+    tier = get_tier(request)
+    tiers.check_full(tier, "memory")
+    return Memory(get_engine(request), body.workspace, tier=tier)

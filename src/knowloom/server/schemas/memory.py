@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from knowloom.capabilities.memory.options import MAX_QUERIES
+from knowloom.capabilities.memory.ranking import RankingOptions
 from knowloom.server.schemas.fields import (
     Depth,
     Fraction,
@@ -19,6 +21,7 @@ from knowloom.server.schemas.fields import (
     Text,
     Time,
     Tokens,
+    Where,
     examples,
 )
 
@@ -32,6 +35,7 @@ QueryVector = Annotated[
     ),
 ]
 RankerName = Literal["default", "similarity", "recency", "confidence"]
+WEIGHTS = RankingOptions()
 TemplatePart = Annotated[str, Field(max_length=100_000)]
 
 
@@ -73,31 +77,20 @@ class RememberRequest(RequestModel):
 class Ranking(RequestModel):
     """Weights of the ranking signals."""
 
-    similarity_weight: Fraction = 0.5
-    recency_weight: Fraction = 0.3
-    confidence_weight: Fraction = 0.2
-    access_weight: Fraction = 0.0
+    similarity_weight: Fraction = WEIGHTS.similarity_weight
+    recency_weight: Fraction = WEIGHTS.recency_weight
+    confidence_weight: Fraction = WEIGHTS.confidence_weight
+    access_weight: Fraction = WEIGHTS.access_weight
     half_life_days: Annotated[
         float | None,
         Field(gt=0, le=1e6, description="Half-life of recency; null: 1 / (1 + days)"),
     ] = None
 
 
-class MemorySearchRequest(RequestModel):
-    """Search memories by a query or by a precomputed vector."""
-
-    model_config = examples(
-        {
-            "workspace": "maya",
-            "query": "Where does Ada live?",
-            "limit": 5,
-            "memory_types": ["fact", "decision"],
-        }
-    )
+class MemorySearchOptionsBody(RequestModel):
+    """Options of memory searches."""
 
     workspace: Name
-    query: MemoryQuery | None = None
-    vector: QueryVector | None = None
     limit: Limit = 10
     memory_types: Names = Field([])
     date_from: Time | None = None
@@ -111,14 +104,42 @@ class MemorySearchRequest(RequestModel):
     min_score: Fraction = 0.0
     ranker: RankerName = "default"
     ranking: Ranking | None = None
+    where: Where = None
     as_of: Time | None = None
     now: Time | None = None
+
+
+class MemorySearchRequest(MemorySearchOptionsBody):
+    """Search memories by a query or by a precomputed vector."""
+
+    model_config = examples(
+        {
+            "workspace": "maya",
+            "query": "Where does Ada live?",
+            "limit": 5,
+            "memory_types": ["fact", "decision"],
+        }
+    )
+
+    query: MemoryQuery | None = None
+    vector: QueryVector | None = None
+
+
+class MemorySearchManyRequest(MemorySearchOptionsBody):
+    """Search memories by several queries, which are embedded in one batch."""
+
+    model_config = examples(
+        {"workspace": "maya", "queries": ["Where does Ada live?", "What does Ada drink?"]}
+    )
+
+    queries: Annotated[list[MemoryQuery], Field(max_length=MAX_QUERIES)]
 
 
 class TemplateBody(RequestModel):
     """A custom template.
 
-    Variables: {{content}}, {{type}}, {{confidence}}, {{timestamp}}, {{score}}.
+    Variables: {{content}}, {{text}}, {{type}}, {{confidence}}, {{timestamp}}, {{score}} and
+    {{details}}.
     """
 
     name: Name = "custom"
@@ -128,6 +149,10 @@ class TemplateBody(RequestModel):
     footer: TemplatePart = ""
     include_metadata: bool = False
     line_break: TemplatePart | None = None
+    order: Annotated[Literal["rank", "time"], Field(description="Best first, or oldest first")] = (
+        "rank"
+    )
+    escape: Annotated[Literal["", "xml"], Field(description="Escaping of the variables")] = ""
 
 
 class MemoryContextRequest(MemorySearchRequest):
@@ -147,7 +172,11 @@ class MemoryContextRequest(MemorySearchRequest):
         10, description="null: as many as the budget could hold"
     )
     template: Annotated[
-        Name | TemplateBody, Field(description="chat, detailed, summary, or a custom template")
+        Name | TemplateBody,
+        Field(
+            description="chat, detailed, summary, bullets, timeline, xml, or a custom template "
+            "(tier enterprise)"
+        ),
     ] = "chat"
     token_budget: Tokens = 2000
     include_metadata: bool = False
