@@ -19,6 +19,9 @@ Format = str | Template | Callable[[Sequence[Entry]], str]
 WILDCARD = "*"  # the format of all sections without one
 VARIABLES = tuple(Entry("", "", "", "", "").values())
 
+# `{{text}}` and `{% … %}` of Jinja2 and Handlebars, which `.format` would print as they stand. A
+# field in braces, `{{{text}}}`, is a `.format` string.
+_OTHER_SYNTAX = re.compile(r"(?<!\{)\{\{\s*[#/^>&!~]?\s*\w[\w.|()', ]*\}\}(?!\})|\{%.*?%\}", re.S)
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _INDENT = "    "  # deeper than the details below a piece, so that text cannot imitate them
 
@@ -92,11 +95,21 @@ def parse_formats(formats: Mapping[str, Format]) -> dict[str, Format]:
                 f"formats: {name!r} must be a .format string, a Template or a function, "
                 f"got {type(value).__name__}"
             )
-        template = Template(value, "format") if isinstance(value, str) else value
+        template = _parse_string(name, value) if isinstance(value, str) else value
         if isinstance(template, Template):
             template.check(name, VARIABLES)
         parsed[name] = template
     return parsed
+
+
+def _parse_string(name: str, value: str) -> Template:
+    """Return a `.format` string as a template; raise Invalid for one of another language."""
+    if match := _OTHER_SYNTAX.search(value):
+        raise Invalid(
+            f"formats: {name!r} has {match[0]!r}, which a .format string prints as it stands: "
+            "write {text}, or pass knowloom.Template(…) for Jinja2 or Handlebars"
+        )
+    return Template(value, "format")
 
 
 def entry_lines(entry: Entry) -> tuple[str, ...]:

@@ -41,8 +41,8 @@ class Provider:
     `formats` maps a section ("*": all others) to a `.format` string per entry, a Template, or a
     function of the entries. `max_tokens` is the budget of all sections together (None: no limit),
     `caps` those of single sections; both are counted on the returned text. Keyword options are the
-    defaults of each call. Profiles and relations require the tier `teams` or `enterprise`; a call
-    under another tier raises Forbidden.
+    defaults of each call. Profiles and relations require the tier `teams` or `enterprise`, custom
+    formats require `enterprise`; a call under another tier raises Forbidden.
     """
 
     def __init__(
@@ -98,6 +98,8 @@ class Provider:
     ) -> Provision:
         """Return text by section with its tokens, the entries left out, and problems."""
         budget = self._resolve_budget(max_tokens)
+        if self._formats:
+            tiers.check_custom(tiers.resolve_tier(self._tier), "custom formats")
         retrieval = self._retrieve(query, options)
         sections, problems = self._format_sections(retrieval, budget)
         packed = pack_sections(sections, budget, self._counter)
