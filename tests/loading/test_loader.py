@@ -17,6 +17,8 @@ from knowloom.loading import provenance, readers
 from knowloom.loading.loader import Loader
 from knowloom.validation import PROVENANCE_SPACE
 
+LONG = "word " * 1_500  # two sections of it are too long for one item
+
 
 def open_loader(kb: Engine, folder: Path, loader: type[Loader] = Loader) -> Loader:
     return loader(
@@ -32,7 +34,7 @@ class TestReloading:
     def folder(self, tmp_path: Path) -> Path:
         return write_files(
             tmp_path / "docs",
-            a_md="# A\nx\n## One\n1\n## Two\n2\n",
+            a_md=f"# A\nx\n## One\n1 {LONG}\n## Two\n2 {LONG}\n",
             b_md="# B\ny\n",
             rows_jsonl='{"id": "r1", "text": "z"}\n{"id": "r2", "text": "z"}\n',
         )
@@ -45,7 +47,7 @@ class TestReloading:
         assert counts(kb.load(folder, space="s")) == (0, 0, 6, 0)
         write_files(
             folder,
-            a_md="# A\nx\n## One\nchanged\n## Three\n3\n",
+            a_md=f"# A\nx\n## One\nchanged {LONG}\n## Three\n3 {LONG}\n",
             rows_jsonl='{"id": "r2", "text": "z"}\n',
         )
         (folder / "b.md").unlink()
@@ -73,7 +75,7 @@ class TestReloading:
         (folder / "rows.jsonl").unlink()
         monkeypatch.chdir(tmp_path)
         assert kb.load("docs/", space="s").removed == 3
-        write_files(folder, b_md="# B\n")
+        write_files(folder, b_md="# B\ny\n")
         os.symlink(folder, tmp_path / "link")
         assert kb.load(tmp_path / "link", space="s").added == 1
         (folder / "b.md").unlink()
@@ -113,7 +115,7 @@ class TestReloading:
         kb.add(Item("b", "s", title="B", text="corrected by hand", source="b.md"))
         for name in ("a.md", "b.md", "rows.jsonl"):
             (folder / name).unlink()
-        write_files(folder, z_md="# Z\n")
+        write_files(folder, z_md="# Z\nz\n")
         assert kb.load(folder, space="s").removed == 3
         assert [item.id for item in kb.items(["s"])] == ["b", "c", "hand", "r1", "r2", "z"]
         assert len(list(kb.items(["t"]))) == 6

@@ -17,7 +17,7 @@ from knowloom import (
 
 
 def test_only_a_line_that_is_too_long_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr("knowloom.loading.readers.MAX_LINE", 100)
+    monkeypatch.setattr("knowloom.loading.json_rows.MAX_LINE", 100)
     rows = [
         json.dumps({"id": name, "text": text})
         for name, text in (("a", "refund"), ("b", "x" * 350), ("c", "refund"))
@@ -191,9 +191,7 @@ def test_a_missing_source_is_refused(kb, source, error, message):
 
 
 def test_a_folder_without_knowledge_is_refused(kb, tmp_path):
-    with pytest.raises(
-        Invalid, match=r"no .json, .jsonl, .ndjson, .md, .markdown, .txt, .rst file in"
-    ):
+    with pytest.raises(Invalid, match=r"no .json, .jsonl, .ndjson, .*\.md, .* file in"):
         kb.load(tmp_path)
 
 

@@ -22,11 +22,12 @@ from source_tree import (
 # of RESTRICTED; units of one layer do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("model", "errors", "tracing", "construction", "caching"),
-    ("ports", "recipes", "codec", "files", "text", "report", "outbound_http"),
-    ("validation", "formats", "config", "tokens", "tiers", "registry"),
+    ("ports", "recipes", "codec", "files", "text", "report", "outbound_http", "isolation"),
+    ("validation", "filters", "formats", "config", "tokens", "tiers", "registry"),
     ("retrieval_settings", "openai_http", "templates", "axioms", "retrieval", "loading"),
     ("options", "context", "linking", "secrets"),
-    ("agents", "structuring", "embedders.cache"),
+    ("agents", "structuring", "rerankers.guard", "embedders.onnx_text", "embedders.calibration"),
+    ("embedders.cache", "embedders.queries", "embedders.model_files"),
     ("embedding",),
     ("commit", "reader"),
     ("history", "maintenance"),
@@ -40,20 +41,25 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 
 # Units that may import less than their layer allows.
-STORE_BASE = frozenset(
-    ("model", "errors", "codec", "text", "files", "caching", "construction", "ports")
-)
+STORE_BASE = frozenset("model errors codec text files caching construction ports vectors".split())
 RESTRICTED: dict[str, frozenset[str]] = {
-    "retrieval": frozenset("model ports recipes text caching construction".split()),
+    "retrieval": frozenset("model errors ports recipes text caching construction".split()),
     "context": frozenset(
         "model errors ports recipes text tracing caching construction formats retrieval".split()
     ),
     "stores": STORE_BASE,
     "embedders": STORE_BASE | {"openai_http", "validation"},
+    "embedders.onnx_text": frozenset(("errors",)),
+    "embedders.calibration": STORE_BASE | {"validation"},
     "embedders.cache": STORE_BASE | {"validation"},
+    "embedders.queries": STORE_BASE | {"validation"},
+    "embedders.model_files": frozenset(("errors", "files")),
+    "rerankers": STORE_BASE
+    | {"openai_http", "validation", "embedders.onnx_text", "embedders.calibration"},
+    "rerankers.guard": frozenset(("errors", "ports")),
     "llms": frozenset(("errors", "ports", "openai_http")),
     "ner": frozenset(("errors",)),
-    "testing": frozenset(("model", "errors", "ports", "text", "linking")),
+    "testing": frozenset(("model", "errors", "ports", "text", "linking", "vectors")),
 }
 EXCEPTIONS = frozenset(
     (
@@ -61,9 +67,9 @@ EXCEPTIONS = frozenset(
         ("cli.commands.serve", "server"),  # starts the server
     )
 )
-ADAPTERS = ("stores", "embedders", "llms", "ner")
+ADAPTERS = ("stores", "embedders", "rerankers", "llms", "ner")
 REQUIRED = frozenset(
-    "Stemmer apsw click markdown_it numpy onnxruntime re2 rich tiktoken tokenizers yaml".split()
+    "Stemmer apsw click markdown_it numpy onnxruntime pathspec re2 rich tiktoken tokenizers yaml".split()
 )
 HEIGHT = {unit: height for height, layer in enumerate(LAYERS) for unit in layer}
 

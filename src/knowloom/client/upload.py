@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from knowloom import codec
-from knowloom.loading import readers
+from knowloom.loading import readers, source_rows
 from knowloom.model import Edge
 from knowloom.report import Skipped
 from knowloom.wire import JsonObject
@@ -42,12 +42,12 @@ class UploadSource:
         return _batches(self._edges)
 
     def _read_items(self) -> Iterator[UploadRow]:
-        seen = readers.SeenItems()
+        seen = source_rows.SeenItems()
         for row in self._rows:
             if isinstance(row, Skipped):
                 self.skipped.append(row)
                 continue
-            parsed = readers.parse_row(row)
+            parsed = source_rows.parse_row(row)
             if isinstance(parsed, Skipped):
                 self.skipped.append(parsed)
             elif isinstance(parsed, Edge):

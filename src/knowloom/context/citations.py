@@ -10,7 +10,19 @@ from itertools import takewhile
 from knowloom.context.renderings import Rendering
 from knowloom.formats.layout import Layout, assemble
 from knowloom.formats.runs import format_headings
-from knowloom.model import LINES, LINK, Chosen, Citation, Form, Fragment, Hit, Item, Kind, Passage
+from knowloom.model import (
+    LINES,
+    LINK,
+    PLACES,
+    Chosen,
+    Citation,
+    Form,
+    Fragment,
+    Hit,
+    Item,
+    Kind,
+    Passage,
+)
 from knowloom.ports import TokenCounter
 from knowloom.text.normalisation import collapse_whitespace
 from knowloom.text.passages import heading_path
@@ -157,6 +169,9 @@ def _places(properties: Mapping[str, object]) -> Iterator[str]:
 
 def _lines(item: Item, passages: Sequence[Passage]) -> Iterator[str]:
     """Yield the lines of an item that was cut from a file, or those of its ranges."""
+    if PLACES in item.properties:
+        yield from _mapped_places(item, passages)
+        return
     lines = item.properties.get(LINES)
     if not isinstance(lines, list | tuple) or len(lines) != 2:
         return
@@ -164,11 +179,32 @@ def _lines(item: Item, passages: Sequence[Passage]) -> Iterator[str]:
     if type(first) is not int or type(last) is not int or not 1 <= first <= last:
         return
     ranges = [_line_range(item.text, passage, first, last) for passage in passages]
-    ranges = _merge(ranges or [(first, last)])
-    if len(ranges) > MAX_LINE_RANGES:
-        ranges = [(ranges[0][0], ranges[-1][1])]
-    numbers = ", ".join(f"{start}-{end}" if end > start else f"{start}" for start, end in ranges)
-    yield f"{'lines' if '-' in numbers or len(ranges) > 1 else 'line'} {numbers}"
+    yield _format_ranges("line", ranges or [(first, last)])
+
+
+def _mapped_places(item: Item, passages: Sequence[Passage]) -> Iterator[str]:
+    """Yield the places of an item whose text is not that of its file, or those of its ranges."""
+    units = item.properties[PLACES]
+    for unit, places in units.items() if isinstance(units, Mapping) else ():
+        if not isinstance(places, list | tuple) or not places:
+            continue
+        starts = [line for line, _ in places]
+        ranges = []
+        for passage in passages or (Passage(0, 0, len(item.text)),):
+            first = item.text.count("\n", 0, passage.start)
+            last = first + item.text[passage.start : passage.end].rstrip().count("\n")
+            numbers = [places[max(0, bisect_right(starts, line) - 1)][1] for line in (first, last)]
+            ranges.append((min(numbers), max(numbers)))
+        yield _format_ranges(str(unit), ranges)
+
+
+def _format_ranges(unit: str, ranges: Sequence[tuple[int, int]]) -> str:
+    """Return ranges such as "lines 3-9, 12"."""
+    merged = _merge(ranges)
+    if len(merged) > MAX_LINE_RANGES:
+        merged = [(merged[0][0], merged[-1][1])]
+    numbers = ", ".join(f"{start}-{end}" if end > start else f"{start}" for start, end in merged)
+    return f"{unit}s {numbers}" if "-" in numbers or len(merged) > 1 else f"{unit} {numbers}"
 
 
 def _line_range(text: str, passage: Passage, first: int, last: int) -> tuple[int, int]:

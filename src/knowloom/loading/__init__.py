@@ -1,6 +1,7 @@
-"""Load knowledge from files, folders and dicts: discover, read, parse, compare, write.
+"""Load knowledge from files, folders and dicts: discover, read, parse, cut, compare, write.
 
-In reading order: `loader` (one load, start to end), `discovery` (files of a folder), `readers`
-(rows of a file), `three_layer`, `markdown` and `front_matter` (formats), `diff` (what changed) and
-`provenance` (what came from where).
+In reading order: `loader` (one load, start to end), `readers` (the files of a source), `discovery`
+(the files of a folder), `json_rows` and `three_layer` (rows), `parsed_documents`, `file_formats`,
+`document_parser` and `formats/` (documents), `sections` (their items), `document_links`, `diff`
+(what changed) and `provenance` (what came from where).
 """

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from knowloom import codec
 from knowloom.errors import Invalid
-from knowloom.model import AUTOMATIC, LINES, Edge, Item, Key
+from knowloom.model import AUTOMATIC, LINES, PLACES, Edge, Item, Key
 from knowloom.ports import Stores
 from knowloom.report import Report
 from knowloom.validation import find_duplicates
@@ -44,9 +44,10 @@ def _with_times(item: Item, before: Item | None, now: datetime) -> Item:
 
 
 def _fingerprint_content(item: Item) -> int:
-    """Return the fingerprint without the lines in the file: text that moved is not changed."""
-    if LINES in item.properties:
-        others = {name: value for name, value in item.properties.items() if name != LINES}
+    """Return the fingerprint without the place in the file: text that moved is not changed."""
+    places = (LINES, PLACES)
+    if any(name in item.properties for name in places):
+        others = {name: value for name, value in item.properties.items() if name not in places}
         item = replace(item, properties=others)
     return codec.content_fingerprint(item)
 

@@ -1,26 +1,17 @@
-"""Find the files of a folder, read their bytes and decode their text."""
+"""Find the files of a folder, and read their bytes."""
 
 from __future__ import annotations
 
 import os
 import stat
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from knowloom.errors import Invalid
+from knowloom.loading.decoding import detect_encoding
 from knowloom.report import Skipped
-
-# UTF-32 first: its byte order mark begins with that of UTF-16.
-_BYTE_ORDER_MARKS = (
-    (BOM_UTF32_LE, "utf-32"),
-    (BOM_UTF32_BE, "utf-32"),
-    (BOM_UTF8, "utf-8-sig"),
-    (BOM_UTF16_LE, "utf-16"),
-    (BOM_UTF16_BE, "utf-16"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +87,11 @@ def read_regular_file(path: Path, max_bytes: int | None = None) -> bytes:
     return path.read_bytes()
 
 
-def detect_encoding(raw: bytes) -> str:
-    """Return the encoding of the byte order mark, "" without one."""
-    marks = (encoding for mark, encoding in _BYTE_ORDER_MARKS if raw.startswith(mark))
-    return next(marks, "")
-
-
-def decode_text(raw: bytes) -> str:
-    """Decode as the byte order mark says, else as UTF-8."""
-    encoding = detect_encoding(raw)
-    if not encoding and (zero := raw.find(0)) >= 0:
-        raise Invalid(f"binary: byte {zero} is 0")
-    try:
-        return raw.decode(encoding or "utf-8")
-    except UnicodeDecodeError as error:
-        expected = "UTF-8" if encoding in ("", "utf-8-sig") else encoding.upper()
-        place = f"byte {error.start} is 0x{raw[error.start]:02x} ({error.reason})"
-        raise Invalid(f"not {expected}: {place}; save it as UTF-8") from None
+def starts_with_object(path: Path) -> bool:
+    """Return True if a file begins like rows of JSON, whatever its suffix."""
+    stat_regular_file(path)
+    with path.open("rb") as file:
+        start = file.read(1_000)
+    encoding = detect_encoding(start)
+    text = start.decode(encoding or "utf-8", errors="ignore")
+    return text.lstrip()[:1] == "{"

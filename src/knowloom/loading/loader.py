@@ -14,7 +14,7 @@ from typing import TypeVar
 from knowloom import codec, validation
 from knowloom.loading import diff, provenance, three_layer
 from knowloom.loading.provenance import Claim, Claims
-from knowloom.loading.readers import SeenItems, SourcePart, SourceRow
+from knowloom.loading.source_rows import SeenItems, SourcePart, SourceRow
 from knowloom.model import Edge, EdgeKey, Item, Key, Kind
 from knowloom.ports import Batch, Progress, Stores
 from knowloom.report import Report, Skipped
@@ -95,7 +95,7 @@ class Loader:
                 if isinstance(value, Item) and (duplicate := self.seen.add(row, value)):
                     self._skipped.append(duplicate)
                 else:
-                    yield ParsedRow(value, row, part.name)
+                    yield ParsedRow(value, row, row.part or part.name)
             if len(parts) > 1:
                 self._report_progress("files", number, len(parts))
 
@@ -226,6 +226,8 @@ class Loader:
         for index, row in enumerate(rows):
             edge = repaired.get(index, edges[index])
             if index in dangling:
+                if row.row.part:  # a link to a document that was not stored, which is reported
+                    continue
                 note = "; the edge is stored" if index in repaired else ""
                 self._skip(row, edge.source, dangling[index] + note)
                 if index not in repaired:

@@ -14,11 +14,16 @@ EdgeKey = tuple[Key, Key, str]
 """(source, target, type), the key of an edge."""
 
 RESERVED_PREFIX = "knowloom:"
-"""The prefix of property names reserved for knowloom: they are neither searched nor shown."""
+"""The prefix of property names reserved for knowloom: not shown, and only METADATA is searched."""
 SINCE = f"{RESERVED_PREFIX}since"
 """The property of an edge with the time, in ISO 8601, from which on it is known."""
 LINES = f"{RESERVED_PREFIX}lines"
 """The property of an item that was cut from a file: its first and last line there."""
+PLACES = f"{RESERVED_PREFIX}places"
+"""The property of an item whose text is not that of its file: under the unit, such as `page`, pairs
+of a line of the text, counted from 0, and the place in the file that begins there."""
+METADATA = f"{RESERVED_PREFIX}metadata"
+"""The property of an item with facts about its document, which are searched but not shown."""
 AUTOMATIC = "knowloom"
 """The origin of automatic edges: those that knowloom computes and keeps up to date."""
 LINK = ("link",)
@@ -79,6 +84,12 @@ class Item:
         return {name: self.properties[name] for name in shown}
 
     @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Facts about the document of the item, such as its front matter."""
+        metadata = self.properties.get(METADATA)
+        return metadata if isinstance(metadata, Mapping) else {}
+
+    @property
     def searchable(self) -> str:
         """The text of the full-text index."""
         return "\n".join(filter(None, (self.title, self.text, self.searchable_metadata)))
@@ -86,7 +97,8 @@ class Item:
     @property
     def searchable_metadata(self) -> str:
         """The part of the text of the full-text index beside title and text."""
-        values = (str(value) for value in self.shown_properties.values())
+        facts = (*self.shown_properties.values(), *self.metadata.values())
+        values = (str(value) for value in facts)
         return "\n".join(filter(None, (self.summary, " ".join(self.tags), *values)))
 
     @property
@@ -94,7 +106,7 @@ class Item:
         """The text of the embedding."""
         if self.embedding_text is not None:
             return self.embedding_text
-        facts = {} if self.text else self.properties
+        facts = {} if self.text else {**self.metadata, **self.shown_properties}
         values = (f"{name}: {value}" for name, value in facts.items())
         return "\n".join(filter(None, (self.title, self.text or self.summary, *values)))
 

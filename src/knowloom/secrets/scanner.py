@@ -13,8 +13,8 @@ import re2
 
 from knowloom import validation
 from knowloom.errors import Invalid
-from knowloom.loading import readers
-from knowloom.loading.readers import SourceRow
+from knowloom.loading import source_rows
+from knowloom.loading.source_rows import SourceRow
 from knowloom.model import Edge, Item
 from knowloom.report import Skipped
 
@@ -113,7 +113,7 @@ class SecretScanner:
 
     def parse_row(self, row: SourceRow) -> Item | Edge | Skipped:
         """Return the item or the edge of a row, or why it is skipped."""
-        value = readers.parse_row(row)
+        value = source_rows.parse_row(row)
         if isinstance(value, Skipped) or not (detection := self._detect(value)):
             return value
         id = value.id if isinstance(value, Item) else value.source

@@ -5,20 +5,17 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock, Timer
+from threading import Lock
 from typing import Any
 
-from knowloom.errors import Unavailable
+from knowloom.isolation.process import ChildProcess
 from knowloom.validation import validate_int, validate_positive
 
 SCRIPT = Path(__file__).with_name("worker.py")
 MAX_IDLE = 4  # processes that wait for the next template
 MAX_LIMIT = 1_000_000_000
-START_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +33,11 @@ class Limits:
             validate_int(f"limits: {name}", getattr(self, name), 1, MAX_LIMIT)
 
 
-class TemplateWorker:
+class TemplateWorker(ChildProcess):
     """A process that renders templates, used by one thread at a time."""
 
     def __init__(self, memory_mb: int) -> None:
-        # Templates must not see this environment, which may contain keys.
-        environment = None
-        if sys.platform != "win32":
-            path = os.pathsep.join(path for path in sys.path if path)
-            environment = {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
-        self.memory_mb, self.owner, self.fresh = memory_mb, os.getpid(), True
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", str(SCRIPT), str(memory_mb)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-            )
-        except OSError as error:
-            raise Unavailable(f"cannot start a process for templates: {error}") from error
+        super().__init__(SCRIPT, memory_mb, "templates")
 
     def run(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Return the answer of the process.
@@ -63,56 +45,11 @@ class TemplateWorker:
         If the process ends instead, the answer has a `reason` and `ended`, and the worker is
         closed.
         """
-        if self.fresh and not self._exchange(b"", START_TIMEOUT_S)[0]:
-            self.close()
-            raise Unavailable("the process for templates does not start")
-        self.fresh = False
-        line, is_late = self._exchange(json.dumps(request).encode() + b"\n", timeout_s)
-        if line:
-            answer: dict[str, Any] = json.loads(line)
-            return answer
-        self.close()
-        reason = f"ended its process, which has {self.memory_mb} MB"
-        if is_late:
-            reason = f"takes longer than {timeout_s:g} s"
-        return {"reason": reason, "line": None, "ended": True}
-
-    def _exchange(self, request: bytes, timeout_s: float) -> tuple[bytes, bool]:
-        """Return the answered line, empty if the process ended, and whether it timed out."""
-        late = Event()
-
-        def kill() -> None:
-            late.set()
-            self._process.kill()
-
-        timer = Timer(timeout_s, kill)
-        timer.daemon = True
-        timer.start()
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(request)
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except OSError:
-            line = b""
-        finally:
-            timer.cancel()
-        return (line if line.endswith(b"\n") else b""), late.is_set()
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except OSError:  # data that could not be flushed to a process that ended
-                    continue
+        line, reason = self.ask([json.dumps(request).encode(), b"\n"], timeout_s)
+        if reason:
+            return {"reason": reason, "line": None, "ended": True}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 _idle: list[TemplateWorker] = []

@@ -1,0 +1,44 @@
+"""Read a document file: its bytes, its parser, its items and its links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from knowloom.errors import Invalid
+from knowloom.loading import discovery, document_parser, sections
+from knowloom.loading.discovery import SourceFile
+from knowloom.loading.document_links import LinkTable
+from knowloom.loading.file_formats import FileFormat
+from knowloom.loading.source_rows import SourceRow
+from knowloom.report import Skipped
+
+
+def read_document(
+    file: SourceFile, space: str | None, format: FileFormat, links: LinkTable
+) -> Iterator[SourceRow | Skipped]:
+    """Yield the rows of a document; its links are added to the table."""
+    raw = discovery.read_regular_file(file.path, format.max_mb * 1_000_000)
+    where = str(file.path)
+    yield from parse_rows(raw, file.name, where, space, format, links)
+
+
+def parse_rows(
+    raw: bytes, name: str, where: str, space: str | None, format: FileFormat, links: LinkTable
+) -> Iterator[SourceRow | Skipped]:
+    """Yield the rows of the bytes of a document."""
+    document = document_parser.parse_document(format, raw, name)
+    for problem in document.problems:
+        yield replace(problem, where=f"{where}:{problem.where}" if problem.where else where)
+    built = sections.build_rows(document, name, name.removesuffix(".md"))
+    if not built.rows:
+        raise Invalid("empty: it has no text")
+    links.add(name, built, space, document.names)
+    for line, row in built.rows:
+        yield SourceRow(f"{where}:{line}", row, space)
+
+
+def read_links(links: LinkTable) -> Iterator[SourceRow]:
+    """Yield the edges between documents, which all were read before."""
+    for name, space, edge in links.resolve():
+        yield SourceRow(f"links of {name}", edge, space, part=name)

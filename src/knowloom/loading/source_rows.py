@@ -1,0 +1,67 @@
+"""Rows of a source: the values between reading files and writing items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from knowloom import validation
+from knowloom.errors import KnowloomError
+from knowloom.model import Edge, Item, Key, Kind
+from knowloom.report import Skipped
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One object of a file, and its place for messages.
+
+    A `layered` row states one thing about an entity that other rows may complete. A row that is
+    read later than the file it belongs to names it as its `part`.
+    """
+
+    where: str
+    values: Mapping[str, Any]
+    space: str | None
+    layered: bool = False
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """One file of a source, which is read when its rows are requested."""
+
+    name: str
+    rows: Callable[[], Iterator[SourceRow | Skipped]]
+    kind: str = ""  # for the summary of a load
+    size: int = 0  # bytes
+
+
+@dataclass(slots=True)
+class SeenItems:
+    """The keys of the items so far. An entity may come twice: as a node and as a profile."""
+
+    keys: set[Key] = field(default_factory=set)
+    _halves: dict[Key, Kind] = field(default_factory=dict)
+
+    def add(self, row: SourceRow, item: Item) -> Skipped | None:
+        """Add the item of a row; return the reason to skip it if it is a duplicate."""
+        half = self._halves.pop(item.key, None)
+        if item.key not in self.keys:
+            self.keys.add(item.key)
+            if row.layered:
+                self._halves[item.key] = item.kind
+        elif not row.layered or {half, item.kind} != {Kind.ENTITY, Kind.PROFILE}:
+            return Skipped(row.where, item.id, f"duplicate id {item.id!r} in space {item.space!r}")
+        return None
+
+
+def parse_row(row: SourceRow) -> Item | Edge | Skipped:
+    """Return the edge of an object with `target`, the item of any other, or why it is invalid."""
+    try:
+        if "target" in row.values:
+            return validation.edge_from_row(row.values, row.space)
+        return validation.item_from_row(row.values, row.space)
+    except KnowloomError as error:
+        id = str(row.values.get("id", row.values.get("source", "")))[:80]
+        return Skipped(row.where, id, str(error))
