@@ -22,6 +22,7 @@ from knowloom.text.passages import PART_SIZE, PASSAGE_SIZE
 MIN_DEPTH = 100
 MAX_SHORT_TEXT = 1000  # characters; longer texts may be shown by excerpts
 LONG_ITEMS = 24  # long texts that are candidates for a budget, if there are as many
+BEST_SCORES = 10  # reported for an estimate of the confidence
 DEPTH_FACTOR = 4  # growth of the depth when the texts found do not fill the budget
 # Values of `Hit.found_by`: matched by terms, matched by vector.
 FOUND_BY = {
@@ -42,6 +43,7 @@ class SearchHits:
     considered: int = 0
     # The best scores of short items and of passages, hits or not.
     pool: Mapping[NodeKey, float] = field(default_factory=dict)
+    best_scores: tuple[float, ...] = ()  # of the first matches, hits or not
 
 
 def search(
@@ -86,14 +88,15 @@ def _search_once(
     passages = score_passages(text, vector, only, list(scores), weights, stores)
     scores |= {key: max(of_item) for key, of_item in passages.items()}
     ordered = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))
-    best = [key for key in ordered[:limit] if scores[key] >= recipe.min_score]
+    best = [key for key in ordered[:limit] if scores[key] >= recipe.min_score and scores[key] > 0]
     items, is_filled = _read_items(best, recipe, stores)
     matched = frozenset(term_matches), frozenset(vector_matches)
     hits = _build_hits(items, scores, term_scores, vector_scores, *matched)
     if passages:
         hits = _with_passages(hits, passages, stores)
     pool = _build_pool(scores, ordered, passages)
-    return SearchHits(hits, considered, pool), is_filled or len(best) < limit
+    best_scores = tuple([scores[key] for key in ordered[:BEST_SCORES]])
+    return SearchHits(hits, considered, pool, best_scores), is_filled or len(best) < limit
 
 
 def add_passages(

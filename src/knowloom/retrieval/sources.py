@@ -9,7 +9,7 @@ from typing import Any
 from knowloom.model import LINK, Edge, Filter, Hit, Item, Key, Kind, Problem, Query
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe, Source
-from knowloom.retrieval.hybrid import search
+from knowloom.retrieval.hybrid import SearchHits, search
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, expand
 from knowloom.retrieval.nodes import Node, NodeKey
 from knowloom.retrieval.ranking import UNKNOWN_CONFIDENCE, with_score
@@ -43,6 +43,7 @@ class SourceResult:
     max_depth: int = 0
     pool: Mapping[NodeKey, float] = field(default_factory=dict)  # scores of all matches
     walk_scores: Mapping[NodeKey, float] = field(default_factory=dict)  # new scores of earlier hits
+    best_scores: tuple[float, ...] = ()  # of the first matches of a search, hits or not
 
 
 def gather(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
@@ -73,12 +74,16 @@ def entity_keys(query: Query, stores: Stores) -> list[Key]:
 
 
 def gather_search(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
-    query, stores = request.query, request.stores
+    result = find_hits(request, recipe, recipe_filter(request.query, recipe))
+    hits = _drop_earlier(result.hits, request)
+    return SourceResult(hits, result.considered, pool=result.pool, best_scores=result.best_scores)
+
+
+def find_hits(request: RetrievalRequest, recipe: Recipe, only: Filter) -> SearchHits:
+    """Search in the mode of the recipe."""
     vector = None if recipe.mode == "bm25" else request.vector
     find = walk_search if recipe.mode == "walk" else search
-    result = find(query.text, vector, recipe_filter(query, recipe), recipe, stores=stores)
-    hits = _drop_earlier(result.hits, request)
-    return SourceResult(hits, searched=result.considered, pool=result.pool)
+    return find(request.query.text, vector, only, recipe, stores=request.stores)
 
 
 def gather_neighbours(request: RetrievalRequest, recipe: Recipe) -> SourceResult:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from knowloom.model import Filter, Hit
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe
-from knowloom.retrieval.hybrid import SearchHits, search
+from knowloom.retrieval.hybrid import BEST_SCORES, SearchHits, search
 from knowloom.retrieval.nodes import NodeKey, hit_nodes, tie_break
 from knowloom.retrieval.query_coverage import QueryCoverage
 from knowloom.retrieval.ranking import top_k, with_score
@@ -93,7 +93,8 @@ def walk_search(
     ]
     hits.sort(key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
     good = tuple(hit for hit in hits if hit.score >= recipe.min_score)
-    return SearchHits(good[: recipe.limit], result.considered, result.pool)
+    best_scores = tuple(hit.score for hit in hits[:BEST_SCORES])
+    return SearchHits(good[: recipe.limit], result.considered, result.pool, best_scores)
 
 
 def _push_ranks(
