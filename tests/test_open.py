@@ -109,7 +109,7 @@ class EmbedderWithoutFingerprint:
         ),
         (
             {"embedder": "minilm", "embedder_settings": {"timeout_s": 5}},
-            "unknown setting of minilm 'timeout_s'; available: none",
+            "unknown setting of minilm 'timeout_s'; available: precision",
         ),
         (
             {"names": 5},
@@ -142,7 +142,9 @@ def test_a_path_that_is_too_long_is_reported_with_the_reason():
 
 
 def test_an_unknown_embedder_or_role_is_refused():
-    with pytest.raises(Invalid, match="unknown embedder 'magic'; available: minilm, openai"):
+    with pytest.raises(
+        Invalid, match="unknown embedder 'magic'; available: bge-small, minilm, onnx, openai"
+    ):
         knowloom.open("memory:", embedder="magic")
     with pytest.raises(
         Invalid, match="unknown role 'ears'; available: graph, items, metadata, vectors, words"

@@ -29,6 +29,12 @@ class Settings:
     llm_api_key: str = field(default="", repr=False)  # if it differs from openai_api_key
     llm_timeout_s: float = 120.0  # of one answer of the LLM
     timeout_s: float = 30.0  # of every other call that can wait
+    query_timeout_s: float = 2.0  # of embedding a query by a server; then words only
+    rerank: str = ""  # "onnx:FOLDER", "cohere:MODEL", "jina:MODEL", "tei:URL"; "" for none
+    rerank_api_key: str = field(default="", repr=False)
+    rerank_limit: int = 30  # hits that it scores
+    rerank_weight: float = 0.5  # of its score, beside that of the search
+    rerank_timeout_s: float = 5.0  # then the order is that of the search
     model: str = "gpt-4"  # whose tokens are counted
     max_tokens: int = 2000
     format: str = "markdown"

@@ -6,14 +6,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from knowloom.caching import Caching
 from knowloom.embedders.cache import CachedEmbedder, open_disk_cache
+from knowloom.embedders.calibration import CalibratedEmbedder, Calibration, ModelCheck
+from knowloom.embedders.queries import QUERY_TIMEOUT_S, QueryGuard
 from knowloom.errors import Conflict, EmbeddingError, Invalid, Unavailable
 from knowloom.model import Item, Key, Problem, Query
-from knowloom.ports import Embedder, Index, Progress, Stores, Vector
+from knowloom.ports import Embedder, Index, Progress, QueryEmbedder, Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.text.passages import MAX_PASSAGE_SIZE, MIN_PASSAGE_SIZE, STRETCH, embedding_texts
 from knowloom.tracing import span
@@ -28,7 +31,6 @@ PAGE_SIZE = 4096  # items looked up at a time
 BATCH_SIZE = 64  # passages embedded at a time
 # News have 4.4 characters per token: MiniLM reads 97 % of their passages of 800 in full.
 CHARACTERS_PER_TOKEN = 4
-BUNDLED = "minilm"  # the embedder that needs no server
 
 
 @dataclass
@@ -111,16 +113,31 @@ class EmbeddingService:
     """An embedder and the vectors of the stores. Without an embedder, search uses text only."""
 
     def __init__(
-        self, stores: Stores, embedder: Embedder | None, caching: Caching | None = None
+        self,
+        stores: Stores,
+        embedder: Embedder | None,
+        caching: Caching | None = None,
+        query_timeout_s: float = QUERY_TIMEOUT_S,
     ) -> None:
         caching = caching or Caching()
         self._stores = stores
         self._inner = embedder
         self._disk = open_disk_cache(caching)
-        self._embedder = None
         self._sizing = PassageSizing(stores, embedder)
-        if embedder is not None:
-            self._embedder = CachedEmbedder(embedder, caching.max_size, caching.ttl_s, self._disk)
+        self._cache: CachedEmbedder | None = None
+        self._model_check: ModelCheck | None = None
+        self._embedder: QueryEmbedder | None = None
+        if embedder is None:
+            return
+        is_calibrated = getattr(embedder, "is_calibrated", False)
+        if not self.is_cpu_bound:
+            embedder = QueryGuard(embedder, query_timeout_s)
+        if not is_calibrated:  # outside of the guard, whose thread must not wait for the store
+            embedder = self._model_check = ModelCheck(embedder, stores.vectors)
+        self._cache = CachedEmbedder(embedder, caching.max_size, caching.ttl_s, self._disk)
+        self._embedder = self._cache
+        if not is_calibrated:
+            self._embedder = CalibratedEmbedder(self._cache, stores.vectors)
 
     def with_stores(self, stores: Stores) -> EmbeddingService:
         """Return a service with the same embedder and cache for a view of the stores."""
@@ -139,25 +156,28 @@ class EmbeddingService:
     @property
     def cache_stats(self) -> tuple[int, int, int, int, str]:
         """Hits and misses of the cache; the vectors, all hits and the problem of its file."""
-        memory = (self._embedder.hits, self._embedder.misses) if self._embedder else (0, 0)
+        memory = (self._cache.hits, self._cache.misses) if self._cache else (0, 0)
         disk = (*self._disk.counts(), self._disk.problem) if self._disk else (0, 0, "")
         return (*memory, *disk)
 
     @property
     def is_cpu_bound(self) -> bool:
         """True if queries are embedded in this process; other embedders may wait for a server."""
-        return self._embedder is None or self._embedder.name == BUNDLED
+        return self._inner is None or bool(getattr(self._inner, "is_local", False))
 
     @property
     def dimensions(self) -> int | None:
         return None if self._embedder is None else self._embedder.dimensions
 
-    def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
-        """Return the vectors of texts, none without an embedder; failures are EmbeddingError."""
+    def embed_texts(self, texts: Sequence[str], *, queries: bool = False) -> list[Vector]:
+        """Return the vectors of passages, or of queries; none without an embedder.
+
+        Failures are EmbeddingError.
+        """
         if self._embedder is None:
             return []
         try:
-            return self._embedder.embed(texts)
+            return (self._embedder.embed_queries if queries else self._embedder.embed)(texts)
         except Unavailable as error:
             raise EmbeddingError(str(error)) from error
 
@@ -166,9 +186,14 @@ class EmbeddingService:
 
         An embedder that does not work now raises its error before anything is deleted.
         """
-        if self._embedder is None:
+        if self._cache is None:
             return False
-        self._embedder.compute(["knowloom"])
+        if self._model_check is not None:
+            self._model_check.reset()
+        try:
+            self._cache.compute(["knowloom"])
+        except Conflict:  # another model: the cached vectors are of the earlier one
+            self._cache.forget()
         self._stores.vectors.forget_vectors()
         return True
 
@@ -268,6 +293,9 @@ class EmbeddingService:
         ready = {
             item.key: validate_vector(row, size) for item, row in zip(items, rows, strict=True)
         }
+        if isinstance(self._embedder, CalibratedEmbedder):  # they are the embedder's own vectors
+            calibration = self._embedder.calibration()
+            ready = {key: calibration.apply_to_passages(row) for key, row in ready.items()}
         stored, fingerprint = self._stores.vectors.fingerprint(), self._fingerprint(ready)
         if stored not in ("", fingerprint):
             remedy = "run reindex"
@@ -321,7 +349,9 @@ class EmbeddingService:
             return None
         stored, dimensions = self._stores.vectors.fingerprint(), self._stores.vectors.dimensions()
         if query.vector:
-            return validate_vector(query.vector, dimensions)
+            vector = validate_vector(query.vector, dimensions)
+            calibration = Calibration.decode(self._stores.vectors.calibration(stored))
+            return vector if calibration is None else calibration.apply_to_query(vector)
         if self._embedder is None:
             raise Conflict(
                 f"the stored vectors are of {stored!r}, and no embedder was opened",
@@ -331,7 +361,8 @@ class EmbeddingService:
         if stored != fingerprint:
             message = f"the stored vectors are of {stored!r}, the embedder is {fingerprint!r}"
             raise Conflict(f"{message}: run reindex", "reindex_required")
-        (vector,) = (self.embed_texts if strict else self._embedder.embed)([query.text])
+        embed = partial(self.embed_texts, queries=True) if strict else self._embedder.embed_queries
+        (vector,) = embed([query.text])
         if len(vector) != dimensions:
             message = f"the stored vectors have {dimensions} dimensions, those of {stored!r} now"
             raise Conflict(f"{message} {len(vector)}: run reindex", "reindex_required")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import EllipsisType
@@ -16,6 +15,7 @@ from knowloom.axioms.checker import Checked, check_spaces
 from knowloom.caching import Caching
 from knowloom.commit import Committer
 from knowloom.context.item_pages import ItemPage
+from knowloom.embedders.queries import QUERY_TIMEOUT_S
 from knowloom.embedding import EmbeddingService
 from knowloom.filters.conditions import WhereArgument, validate_where
 from knowloom.history import History
@@ -24,11 +24,10 @@ from knowloom.linking.name_finders import FinderResolver
 from knowloom.loading import diff, provenance, readers
 from knowloom.loading.loader import Loader
 from knowloom.maintenance import Maintenance
-from knowloom.model import Context, Edge, Filter, Hit, Item, Key
+from knowloom.model import Context, Edge, Filter, Hits, Item, Key
 from knowloom.options import (
     ContextArguments,
     ContextOptions,
-    QueryOptions,
     ReadArguments,
     SearchArguments,
     parse_search_options,
@@ -39,9 +38,8 @@ from knowloom.ports import LLM, Batch, Embedder, Progress, Stores
 from knowloom.reader import Reader
 from knowloom.recipes import Agent
 from knowloom.report import Report
-from knowloom.retrieval.hybrid import search
+from knowloom.retrieval.reranking import Reranking
 from knowloom.retrieval.restriction import Restriction, restrict_stores
-from knowloom.retrieval.walk import walk_search
 from knowloom.retrieval_settings import (
     DEFAULT_SETTINGS,
     RetrievalSettings,
@@ -76,16 +74,18 @@ class Engine:
         retrieval: RetrievalSettings = DEFAULT_SETTINGS,
         naming: FinderResolver | None = None,
         records: Path | None = None,
+        query_timeout_s: float = QUERY_TIMEOUT_S,
+        reranking: Reranking | None = None,
     ) -> None:
         self._stores = stores
         self.agents = agents  # by name
         self.retrieval = retrieval
         self._scanner = builtin_scanner() if secrets is None else secrets
-        self._embedding = EmbeddingService(stores, embedder, caching)
+        self._embedding = EmbeddingService(stores, embedder, caching, query_timeout_s)
         self._records = records  # default folder of check-in records
         linker = Linker(stores, links, naming)
         self._commits = Committer(stores, self._embedding, linker, clock)
-        self.reader = Reader(stores, self._embedding, clock)
+        self.reader = Reader(stores, self._embedding, clock, reranking)
         self.maintenance = Maintenance(self.reader, self._embedding, linker)
         self.history = History(self.reader, self._commits)
 
@@ -99,6 +99,7 @@ class Engine:
         for store in self._stores.unique():
             store.close()
         self._embedding.close()
+        self.reader.close()
 
     def with_retrieval(self, retrieval: RetrievalSettings) -> Engine:
         """Return an engine on the same stores with other settings; closing either closes both."""
@@ -307,30 +308,15 @@ class Engine:
 
     def search(
         self, text: str, *, spaces: Sequence[str], **options: Unpack[SearchArguments]
-    ) -> list[Hit]:
+    ) -> Hits:
         """Return the best items, best first. Filters apply before `limit`.
 
-        Mode "walk" also follows edges from the hits, for questions that need several items.
+        The list has the `confidence` of the answer, and its problems as `degraded`. Mode "walk"
+        also follows edges from the hits, for questions that need several items.
         Options are the fields of SearchOptions.
         """
         parsed = parse_search_options(options)
-        recipe = parsed.resolve_recipe(self.retrieval)
-        tier = resolve_tier(parsed.tier)
-        allowed = parsed.restrict(tier)
-        times = QueryOptions(
-            now=parsed.now, as_of=parsed.as_of, vector=parsed.vector, where=parsed.where
-        )
-        recipes = [recipe] if allowed.limit else []
-        with self.reader.request(text, spaces=spaces, recipes=recipes, options=times) as request:
-            matching = allowed.resolve_filter(request.query)
-            for problem in (*request.problems, *tier.notes):
-                log.warning("search %s: %s", problem.part, problem.reason)
-            if not recipes:
-                return []
-            find = walk_search if recipe.mode == "walk" else search
-            recipe = replace(recipe, limit=allowed.limit)
-            vector, stores = request.vector, request.stores
-            return list(find(request.query.text, vector, matching, recipe, stores=stores).hits)
+        return self.reader.search(text, spaces, parsed, self.retrieval)
 
     def context(
         self, text: str, *, spaces: Sequence[str], **options: Unpack[ContextArguments]

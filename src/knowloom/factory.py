@@ -9,16 +9,26 @@ from typing import Any
 
 from knowloom.agents import resolve_agents
 from knowloom.caching import Caching
+from knowloom.embedders.queries import QUERY_TIMEOUT_S
 from knowloom.embedding import PassageSizing
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.files import RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
-from knowloom.ports import Embedder, NameFinder, Stores
+from knowloom.ports import Embedder, NameFinder, Reranker, Stores
 from knowloom.recipes import Agent
-from knowloom.registry import open_name_finder, open_stores, resolve_embedder, resolve_name_finder
+from knowloom.registry import (
+    open_name_finder,
+    open_stores,
+    resolve_embedder,
+    resolve_name_finder,
+    resolve_reranker,
+)
+from knowloom.rerankers.guard import TIMEOUT_S, RerankGuard
+from knowloom.retrieval.reranking import LIMIT, MAX_LIMIT, WEIGHT, Reranking
 from knowloom.retrieval_settings import RetrievalSettings, resolve_settings
 from knowloom.secrets.rules import open_scanner
+from knowloom.validation import validate_fraction, validate_int, validate_positive
 
 
 def open(
@@ -34,6 +44,9 @@ def open(
     agents: str | Path | Sequence[Agent] = (),
     retrieval: str | Path | Mapping[str, float] | RetrievalSettings = "",
     passage_size: int | None = None,
+    query_timeout_s: float = QUERY_TIMEOUT_S,
+    rerank: str | Reranker | None = None,
+    rerank_settings: Mapping[str, Any] | None = None,
     **roles: str,
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:" or a URL.
@@ -47,13 +60,18 @@ def open(
     file with more rules. `cache` is a file for embeddings, or a Caching. `agents` are Agent values
     or their file, `retrieval` settings or the file that `knowloom tune` wrote. `passage_size` is
     the length, in characters, that texts are cut to in new knowledge (by default 800, less if the
-    embedder reads less); `reindex` changes it.
+    embedder reads less); `reindex` changes it. `query_timeout_s` limits the time in which a server
+    embeds a query; without its answer the words are searched, and the result says so. `rerank` is
+    a reranker ("onnx:FOLDER", "cohere:MODEL", "jina:MODEL", "tei:URL", an object) for the best hits
+    of `search` and `context`; its settings are `limit`, `weight`, `timeout_s` and those of the
+    adapter, such as `api_key`.
     """
     scanner = open_scanner(secrets, secret_rules)
     known_agents, settings = resolve_agents(agents), resolve_settings(retrieval)
     opened_embedder = resolve_embedder(embedder, embedder_settings)
     finder = FinderResolver(resolve_name_finder(names, BUILTIN), open_name_finder)
     caching = _resolve_caching(cache)
+    reranking = _open_reranking(rerank, rerank_settings)
     where = str(url) if isinstance(url, PurePath) else url
     return Engine(
         _open_stores(where, roles, opened_embedder, passage_size),
@@ -65,7 +83,28 @@ def open(
         retrieval=settings,
         naming=finder,
         records=sibling_path(where, RECORDS_SUFFIX) if store_file(where) else None,
+        query_timeout_s=validate_positive("query_timeout_s", query_timeout_s),
+        reranking=reranking,
     )
+
+
+def _open_reranking(
+    rerank: str | Reranker | None, settings: Mapping[str, Any] | None
+) -> Reranking | None:
+    """Open the reranker behind a guard, None for none; the settings are checked in any case."""
+    if not isinstance(settings, Mapping | None):
+        raise Invalid(f"rerank_settings must be a dict, got {settings!r}")
+    others = dict(settings or {})
+    limit = validate_int("rerank limit", others.pop("limit", LIMIT), 1, MAX_LIMIT)
+    weight = validate_fraction("rerank weight", others.pop("weight", WEIGHT))
+    timeout_s = validate_positive("rerank timeout_s", others.get("timeout_s", TIMEOUT_S))
+    is_server = isinstance(rerank, str) and not rerank.startswith("onnx")
+    if not is_server:
+        others.pop("timeout_s", None)
+    reranker = resolve_reranker(rerank, others)
+    if reranker is None:
+        return None
+    return Reranking(RerankGuard(reranker, timeout_s), limit, weight)
 
 
 def _open_stores(

@@ -65,11 +65,16 @@ class OpenAITransport:
     def is_closed(self) -> bool:
         return self._client.is_closed
 
-    def post(self, body: Mapping[str, object], texts: Sequence[str]) -> httpx.Response:
+    def post(
+        self, body: Mapping[str, object], texts: Sequence[str], *, retry: bool = True
+    ) -> httpx.Response:
         """Return the first successful response; transient failures are retried.
 
-        `texts` are the user's: no error repeats them.
+        `texts` are the user's: no error repeats them. Without `retry`, the error of the only
+        attempt says how long the server asks to wait.
         """
+        if not retry:
+            return self._post_once(body, texts)
         try:
             return self._retries.run(lambda: self._post_once(body, texts), self._sleep)
         except TransientError as error:

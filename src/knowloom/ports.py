@@ -154,9 +154,11 @@ class TextIndex(Index, Protocol):
     ) -> IndexResult:
         """Return the best items that share a term with the text.
 
-        Scores are BM25 over the statistics of the filter's spaces, divided by the best score that
-        any text could reach, so they are in [0, 1). Ties are ordered by (id, space). The text is
-        never query syntax. `others` has the score of every key in `also` that shares a term,
+        Scores are BM25 over the statistics of the filter's spaces, by the weights of
+        `text.query_terms`, divided by the best score that any text could reach, so they are in
+        [0, 1). A passage of several has a share (`words.ITEM_SHARE`) of the score of its item, and
+        an item the score of its best passage. Ties are ordered by (id, space). The text is never
+        query syntax. `others` has the score of every key in `also` that shares a term,
         whether or not it is among the best; with a limit of 0 nothing else is searched.
         """
 
@@ -325,6 +327,24 @@ class Embedder(Protocol):
         """
 
 
+class Reranker(Protocol):
+    """A model that scores texts by their relevance to a query."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that changes whenever the scores would."""
+
+    def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return a score from 0 to 1 for each text, in order; raise Unavailable if that fails now.
+
+        A text has the same score whatever other texts are scored with it. Any other error, and any
+        other number of scores, is treated as Unavailable.
+        """
+
+
 class QueryEmbedder(Embedder, Protocol):
     """An embedder that knows whether it embeds queries or passages."""
 
@@ -354,8 +374,8 @@ class TokenCounter(Protocol):
 class CompositeIndexes(Protocol):
     """The maintenance of several stores that share the roles."""
 
-    def count_unindexed(self, spaces: Sequence[str]) -> int:
-        """Return the number of items of the spaces that no index has."""
+    def count_unindexed(self, only: Filter) -> int:
+        """Return the number of items that pass the filter and that no index has."""
 
     def repair(self, at: datetime) -> None:
         """Bring all stores in line with the item store."""
@@ -414,7 +434,9 @@ class Stores:
 
     def count_searchable(self, spaces: Sequence[str]) -> int:
         """Return the number of items of the spaces that the indexes have."""
-        unindexed = self.composite.count_unindexed(spaces) if self.composite is not None else 0
+        unindexed = 0
+        if self.composite is not None:
+            unindexed = self.composite.count_unindexed(Filter(tuple(spaces)))
         return sum(info.items for info in self.items.spaces(spaces)) - unindexed
 
     def unique(self) -> list[Store]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,23 +13,27 @@ from difflib import get_close_matches
 from knowloom import tokens
 from knowloom.context import explain, paths
 from knowloom.context.item_pages import ItemPage, minimum_budget, paginate
+from knowloom.context.item_search import Search, search_items
 from knowloom.context.pipeline import build_context
 from knowloom.embedding import EmbeddingService
 from knowloom.errors import Invalid, NotFound
 from knowloom.filters.conditions import validate_where
 from knowloom.formats.layout import get_layout
-from knowloom.model import Context, Edge, Filter, Item, Key, Query
-from knowloom.options import ContextOptions, QueryOptions, validate_budget
+from knowloom.model import Context, Edge, Filter, Hits, Item, Key, Problem, Query
+from knowloom.options import ContextOptions, QueryOptions, SearchOptions, validate_budget
 from knowloom.ports import SpaceInfo, Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.retrieval.as_of import stores_as_of
+from knowloom.retrieval.reranking import Reranking
 from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.retrieval_settings import RetrievalSettings
 from knowloom.tiers import resolve_tier
 from knowloom.tracing import collect_timings, span
 from knowloom.validation import (
     PROVENANCE_SPACE,
+    require_searchable,
     validate_bool,
+    validate_fraction,
     validate_int,
     validate_name,
     validate_names,
@@ -37,7 +42,10 @@ from knowloom.validation import (
     validate_vector,
 )
 
+log = logging.getLogger(__name__)
+
 DEFAULTS = QueryOptions()
+QUIET_CODES = ("low_confidence", "no_results")  # answers, not faults: logged as information
 PAGE = 1000  # items or edges read at a time
 SUGGESTIONS = 3  # ids in the error about an unknown one
 COMPARED_ITEMS = 200  # items read for each place where a similar id may be
@@ -48,16 +56,27 @@ class Reader:
     """Snapshots of the stores, and queries that are validated and embedded."""
 
     def __init__(
-        self, stores: Stores, embedding: EmbeddingService, clock: Callable[[], datetime]
+        self,
+        stores: Stores,
+        embedding: EmbeddingService,
+        clock: Callable[[], datetime],
+        reranking: Reranking | None = None,
     ) -> None:
         self._stores = stores
         self._embedding = embedding
         self._clock = clock
+        self._reranking = reranking
         self.is_restricted = False  # True: other items are hidden, and so are digests of spaces
+
+    def close(self) -> None:
+        """Close the reranker; the stores and the embedder belong to others."""
+        close = getattr(self._reranking and self._reranking.reranker, "close", None)
+        if close is not None:
+            close()
 
     def restrict(self, stores: Stores, embedding: EmbeddingService) -> Reader:
         """Return a reader of a restricted view of the stores."""
-        other = Reader(stores, embedding, self._clock)
+        other = Reader(stores, embedding, self._clock, self._reranking)
         other.is_restricted = True
         return other
 
@@ -85,10 +104,50 @@ class Reader:
         a recipe searches in mode "vector", the error is raised instead.
         """
         with self.snapshot() as stores:
-            query = self._query(text, spaces, options)
+            existing, unknown = self._split_spaces(spaces)
+            query = self._query(text, existing, options)
+            searches = any(recipe.source == "search" for recipe in recipes)
+            if searches and options.vector is None and options.entity is None:
+                require_searchable(query.text)
             vector, problems = self._embedding.embed_query(query, recipes, strict)
             stores = stores_as_of(stores, query.as_of)
-            yield RetrievalRequest(query, vector, stores, problems=tuple(problems))
+            yield RetrievalRequest(query, vector, stores, problems=(*unknown, *problems))
+
+    def begin_reranking(self, rerank: bool | None) -> Reranking | None:
+        """Return the reranking of a request, None for none; by default it is used if it is open."""
+        if rerank is not None and validate_bool("rerank", rerank) and self._reranking is None:
+            raise Invalid("rerank must not be true without a reranker: open one with rerank=")
+        if self._reranking is None or rerank is False:
+            return None
+        return self._reranking.begin()
+
+    def search(
+        self,
+        text: str,
+        spaces: Sequence[str],
+        options: SearchOptions,
+        settings: RetrievalSettings,
+    ) -> Hits:
+        """Return the best hits of a request with their confidence; see `Engine.search`."""
+        recipe, tier = options.resolve_recipe(settings), resolve_tier(options.tier)
+        minimum = validate_fraction("min_answer_confidence", options.min_answer_confidence)
+        allowed = options.restrict(tier)
+        times = QueryOptions(
+            now=options.now, as_of=options.as_of, vector=options.vector, where=options.where
+        )
+        recipes = [recipe] if allowed.limit else []
+        reranking = self.begin_reranking(options.rerank)
+        with self.request(text, spaces=spaces, recipes=recipes, options=times) as request:
+            only, problems = allowed.resolve_filter(request.query), request.problems + tier.notes
+            hits = Hits((), 0.0, problems)
+            if recipes:
+                bounds = (settings.floor, minimum)
+                search = Search(request, recipe, only, allowed.limit, *bounds, reranking)
+                hits = search_items(search, problems)
+        for problem in hits.degraded:
+            level = logging.INFO if problem.code in QUIET_CODES else logging.WARNING
+            log.log(level, "search %s: %s", problem.part, problem.reason)
+        return hits
 
     def build_context(
         self,
@@ -102,6 +161,7 @@ class Reader:
         recipes = options.resolve_recipes(settings)
         counter = tokens.get_counter(options.model)
         notes = resolve_tier(options.tier).notes
+        reranking = self.begin_reranking(options.rerank)
         with (
             collect_timings() as timings,
             span("total"),
@@ -109,7 +169,7 @@ class Reader:
         ):
             query, vector, stores = request.query, request.vector, request.stores
             problems = (*request.problems, *notes)
-            context = build_context(query, recipes, vector, stores, counter, problems)
+            context = build_context(query, recipes, vector, stores, counter, problems, reranking)
             if explained_ids is not None:
                 context = explain.explain_context(
                     context,
@@ -120,6 +180,7 @@ class Reader:
                     explained_ids,
                     self.resolve_spaces(),
                     lambda budget: replace(options, max_tokens=budget).resolve_recipes(settings),
+                    reranking,
                 )
                 context = paths.annotate_context(context, stores)
         digest = self.seal_digest(context.digest, context.text)
@@ -147,6 +208,21 @@ class Reader:
                 available = ", ".join(info.name for info in self.spaces()) or "none yet"
                 raise NotFound(f"unknown space {name!r}; available: {available}", "unknown_space")
         return list(dict.fromkeys(names))
+
+    def _split_spaces(self, spaces: Sequence[str]) -> tuple[list[str], list[Problem]]:
+        """Return the spaces that exist, and a problem for each other one.
+
+        Raise NotFound if none exists.
+        """
+        names = list(dict.fromkeys(validate_names("spaces", spaces)))
+        existing = {info.name for info in self.spaces(names)}
+        if names and not existing:
+            self.resolve_spaces(names)
+        return [name for name in names if name in existing], [
+            Problem("spaces", f"unknown space {name!r}: it was not searched", "unknown_space")
+            for name in names
+            if name not in existing
+        ]
 
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         """Return the counts and digests of the spaces (None: of all) that exist."""
@@ -222,9 +298,9 @@ class Reader:
         }
         return get_close_matches(id[:MAX_COMPARED], sorted(candidates), SUGGESTIONS)
 
-    def embed_texts(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed and cache texts in one batch; empty without an embedder."""
-        return self._embedding.embed_texts(texts)
+    def embed_texts(self, texts: Sequence[str], *, queries: bool = False) -> list[Vector]:
+        """Embed and cache passages, or queries, in one batch; empty without an embedder."""
+        return self._embedding.embed_texts(texts, queries=queries)
 
     def now(self) -> datetime:
         return self._clock()
@@ -244,7 +320,7 @@ class Reader:
         vector = options.vector
         return Query(
             validate_query(text),
-            tuple(self.resolve_spaces(validate_names("spaces", spaces))),
+            tuple(spaces),
             validate_time("now", self._clock() if now is None else now),
             validate_budget(options.max_tokens),
             get_layout(validate_name("format", options.format)).name,
@@ -254,5 +330,6 @@ class Reader:
             () if vector is None else tuple(validate_vector(vector).tolist()),
             validate_bool("paths", options.paths),
             validate_bool("citations", options.citations),
+            validate_fraction("min_answer_confidence", options.min_answer_confidence),
             where=validate_where(options.where),
         )

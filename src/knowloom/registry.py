@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -11,11 +11,11 @@ from inspect import Parameter, getattr_static, signature
 from typing import Any, Unpack
 
 from knowloom.errors import Invalid, MissingExtra, invalid_store_url, unknown_name
-from knowloom.ports import LLM, Embedder, LLMSettings, NameFinder, Stores
+from knowloom.ports import LLM, Embedder, LLMSettings, NameFinder, Reranker, Stores
 from knowloom.stores.composite.store import CompositeStore
 
 # Plug-ins add to these through the entry point groups "knowloom.stores", "knowloom.embedders",
-# "knowloom.llms" and "knowloom.names".
+# "knowloom.llms", "knowloom.rerankers" and "knowloom.names".
 STORES = {
     "file": "knowloom.stores.file.store:FileStore",
     "memory": "knowloom.stores.memory.store:MemoryStore",
@@ -23,10 +23,19 @@ STORES = {
     "sqlite": "knowloom.stores.sqlite.store:SqliteStore",
 }
 EMBEDDERS = {
+    "bge-small": "knowloom.embedders.bge:BgeSmall",
     "minilm": "knowloom.embedders.minilm:MiniLM",
+    "onnx": "knowloom.embedders.onnx:OnnxEmbedder",
     "openai": "knowloom.embedders.openai:OpenAIEmbedder",
 }
+SIMPLE_EMBEDDER = ("embed", "embed_batch", "dimensions", "model")  # another common shape
 LLMS = {"openai": "knowloom.llms.openai:OpenAIChat"}
+RERANKERS = {
+    "cohere": "knowloom.rerankers.servers:CohereReranker",
+    "jina": "knowloom.rerankers.servers:JinaReranker",
+    "onnx": "knowloom.rerankers.onnx:OnnxReranker",
+    "tei": "knowloom.rerankers.servers:TeiReranker",
+}
 NAME_FINDERS = {"spacy": "knowloom.ner.spacy:SpacyNames"}
 ROLES = ("items", "metadata", "words", "vectors", "graph")
 
@@ -97,12 +106,32 @@ def resolve_embedder(
         raise Invalid(f"embedder settings must be a dict, got {settings!r}")
     if isinstance(embedder, str):
         return None if embedder == "none" else open_embedder(embedder, **(settings or {}))
-    if embedder is not None and (
-        missing := _missing_attributes(embedder, ("name", "dimensions", "fingerprint", "embed"))
-    ):
+    if embedder is None:
+        return None
+    missing = _missing_attributes(embedder, ("name", "dimensions", "fingerprint", "embed"))
+    if missing and not _missing_attributes(embedder, SIMPLE_EMBEDDER):
+        simple: Embedder = import_module("knowloom.embedders.simple").SimpleEmbedder(embedder)
+        return simple
+    if missing:
         rule = "a name such as minilm or openai:MODEL, an Embedder or None"
         raise Invalid(f"embedder must be {rule}, got {embedder!r} without {missing[0]!r}")
     return embedder
+
+
+def resolve_reranker(
+    reranker: str | Reranker | None, settings: Mapping[str, Any] | None
+) -> Reranker | None:
+    """Return the reranker, opened with the settings if it is a name; None for "none" and ""."""
+    if not isinstance(settings, Mapping | None):
+        raise Invalid(f"rerank settings must be a dict, got {settings!r}")
+    if reranker is None or reranker in ("", "none"):
+        return None
+    if isinstance(reranker, str):
+        return open_reranker(reranker, **(settings or {}))
+    if missing := _missing_attributes(reranker, ("name", "fingerprint", "rerank")):
+        rule = "a name such as onnx:FOLDER or cohere:MODEL, a Reranker or None"
+        raise Invalid(f"rerank must be {rule}, got {reranker!r} without {missing[0]!r}")
+    return reranker
 
 
 def resolve_name_finder(finder: str | NameFinder | None, builtin: str) -> NameFinder | str | None:
@@ -126,13 +155,28 @@ def open_embedder(name: str, **settings: object) -> Embedder:
     """Open "minilm", "openai:model@url" or an embedder of a plug-in."""
     scheme, _, address = name.partition(":")
     opener = _load("embedder", "knowloom.embedders", EMBEDDERS, scheme).open
+    embedder: Embedder = opener(address, **_check_settings(scheme, opener, settings))
+    return embedder
+
+
+def _check_settings(
+    scheme: str, opener: Callable[..., object], settings: Mapping[str, object]
+) -> Mapping[str, object]:
+    """Return the settings of an adapter; raise Invalid for unknown ones."""
     parameters = signature(opener).parameters
     accepts_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     for setting in settings:
         if setting not in parameters and not accepts_any:
             raise unknown_name(f"setting of {scheme}", setting, list(parameters)[1:])
-    embedder: Embedder = opener(address, **settings)
-    return embedder
+    return settings
+
+
+def open_reranker(name: str, **settings: object) -> Reranker:
+    """Open "onnx:FOLDER", "cohere:MODEL", "jina:MODEL", "tei:URL" or one of a plug-in."""
+    scheme, _, address = name.partition(":")
+    opener = _load("reranker", "knowloom.rerankers", RERANKERS, scheme).open
+    reranker: Reranker = opener(address, **_check_settings(scheme, opener, settings))
+    return reranker
 
 
 def open_llm(name: str, **settings: Unpack[LLMSettings]) -> LLM:

@@ -36,6 +36,7 @@ NOT_RUN = (
     "knowloom keys revoke 1a2b3c4d",
     "knowloom ingest",
     "knowloom replay",
+    "knowloom models build",
 )  # they need a server, an existing key or an LLM
 
 

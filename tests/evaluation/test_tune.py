@@ -30,6 +30,7 @@ class Marked:
     """An embedder whose vectors encode the topic of a text, whatever its words."""
 
     name, dimensions, fingerprint = "marked", TOPICS + 2, "marked"
+    is_calibrated = True
 
     def __init__(self, likeness=lambda topic: 0.25):
         self._likeness = likeness  # of a question and its true answer, by topic

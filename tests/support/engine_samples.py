@@ -45,6 +45,7 @@ class AxisEmbedder:
     """An embedder with a dimension for each of a few words: texts that share a word are similar."""
 
     name = "axes"
+    is_calibrated = True
 
     def __init__(
         self, words: Sequence[str] = ("refund", "money", "car", "food"), fingerprint: str = "axes-1"

@@ -12,6 +12,7 @@ class Letters:
     """An embedder that counts letters: the same text, the same vector, on any machine."""
 
     name, fingerprint, dimensions = "letters", "letters:26", 26
+    is_calibrated = True
 
     def embed(self, texts: Sequence[str]) -> list[Any]:
         counted = [

@@ -54,7 +54,7 @@ COMMANDS: tuple[click.Command, ...] = (
     *(query.search, query.context, query.explain),
     *(knowledge.get, knowledge.read, knowledge.export, knowledge.delete),
     *(maintenance.stats, maintenance.verify),
-    *(maintenance.embed, maintenance.reindex, query.recipes),
+    *(maintenance.embed, maintenance.reindex, maintenance.models, query.recipes),
     *(assemble.assemble, check_answer.check_answer, agents.agents, graph.graph),
     *(axioms.axioms, axioms.check, ingest.ingest, ingest.replay),
     *(history.history, history.restore, history.rollback, links.links, provide.provide),

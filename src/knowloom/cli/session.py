@@ -97,6 +97,9 @@ class Session:
             links=_parse_links(settings.links),
             names=(settings.names if create or needs_names else "") or None,
             cache=self._caching(),
+            query_timeout_s=settings.query_timeout_s,
+            rerank=settings.rerank if needs_embedder else None,
+            rerank_settings=_rerank_settings(settings),
             passage_size=(settings.passage_size if create else 0) or None,
             **{name: getattr(settings, name) for name in names},
             **parts,
@@ -322,6 +325,14 @@ def _parse_links(setting: str) -> list[str] | None:
     if not setting:
         return None
     return [] if setting == "none" else [name.strip() for name in setting.split(",")]
+
+
+def _rerank_settings(settings: config.Settings) -> dict[str, Any]:
+    values = {
+        name: getattr(settings, f"rerank_{name}") for name in ("limit", "weight", "timeout_s")
+    }
+    is_server = settings.rerank and not settings.rerank.startswith("onnx")
+    return values | ({"api_key": settings.rerank_api_key} if is_server else {})
 
 
 def _no_knowledge_in(file: Path) -> str:

@@ -10,6 +10,7 @@ from itertools import islice
 
 from knowloom.caching import cached
 from knowloom.context.citations import sources_fragment
+from knowloom.context.confidence import context_confidence
 from knowloom.context.packing import SectionCandidates, pack, relationship_needs, tolerance_of
 from knowloom.context.paths import annotate_paths
 from knowloom.errors import Conflict, Unavailable
@@ -19,6 +20,7 @@ from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, Weights
 from knowloom.retrieval.hybrid import add_passages, effective_length
 from knowloom.retrieval.ranking import rank
+from knowloom.retrieval.reranking import Reranking, rerank_hits
 from knowloom.retrieval.sources import (
     RetrievalRequest,
     SourceResult,
@@ -45,9 +47,10 @@ def build_context(
     stores: Stores,
     counter: TokenCounter,
     problems: Sequence[Problem],
+    reranking: Reranking | None = None,
 ) -> Context:
     """Return the context for a query. `problems` are those that occurred before retrieval."""
-    sections, results, new_problems = gather_candidates(query, recipes, vector, stores)
+    sections, results, new_problems = gather_candidates(query, recipes, vector, stores, reranking)
     new_problems += _check_entity(query, stores)
     layout, tolerance = get_layout(query.format), tolerance_of(sections)
     with span("fit"):
@@ -66,6 +69,7 @@ def build_context(
         replace(fragment, problem=reasons.get(fragment.name, "")) for fragment in packed.fragments
     )
     fragments += sources_fragment(packed.citations, layout, counter)
+    confidence = _estimate_confidence(query.text, sections, results, vector is not None)
     return Context(
         text=packed.text,
         tokens=packed.tokens,
@@ -73,14 +77,37 @@ def build_context(
         fragments=fragments,
         left_out=packed.left_out,
         degraded=(*problems, *new_problems),
-        digest=compute_digest(query, recipes, vector, stores, counter, new_problems),
+        digest=compute_digest(query, recipes, vector, stores, counter, new_problems, reranking),
         stats=stats,
         citations=packed.citations,
+        confidence=confidence,
     )
 
 
+def _estimate_confidence(
+    text: str,
+    sections: Sequence[SectionCandidates],
+    results: Sequence[SourceResult],
+    has_vector: bool,
+) -> float | None:
+    searches = [
+        (section.recipe.mode, result.hits, result.best_scores)
+        for section, result in zip(sections, results, strict=True)
+        if section.recipe.source == "search"
+    ]
+    walked: list[Hit] = []
+    if any(result.walk_scores for result in results):
+        scored = [section for section in sections if section.recipe.source in SCORED_SOURCES]
+        walked = [hit for section in scored for hit in section.hits]
+    return context_confidence(text, searches, walked, has_vector)
+
+
 def gather_candidates(
-    query: Query, recipes: Sequence[Recipe], vector: Vector | None, stores: Stores
+    query: Query,
+    recipes: Sequence[Recipe],
+    vector: Vector | None,
+    stores: Stores,
+    reranking: Reranking | None = None,
 ) -> tuple[list[SectionCandidates], list[SourceResult], list[Problem]]:
     """Return the ranked candidates of each recipe, which sees the hits of those before it.
 
@@ -112,8 +139,34 @@ def gather_candidates(
         results.append(result)
         earlier_hits = tuple(hit for section in sections for hit in section.hits)
         request = replace(request, earlier_hits=earlier_hits, pool={**request.pool, **result.pool})
+    if reranking is not None:
+        with span("rerank"):
+            sections, rerank_problems = _rerank_sections(sections, query, reranking)
+        problems += rerank_problems
     sections = _drop_surplus(sections)
     return annotate_paths(sections, stores) if query.paths else sections, results, problems
+
+
+def _rerank_sections(
+    sections: list[SectionCandidates], query: Query, reranking: Reranking
+) -> tuple[list[SectionCandidates], list[Problem]]:
+    """Rerank the hits of search and walk together; other sections have no text to compare."""
+    scored = [section for section in sections if section.recipe.source in SCORED_SOURCES]
+    hits, problem = rerank_hits(
+        [hit for section in scored for hit in section.hits], query.text, reranking
+    )
+    if problem is not None:
+        return sections, [problem]
+    remaining, reranked = iter(hits), []
+    for section in sections:
+        if section.recipe.source in SCORED_SOURCES:
+            best = sorted(
+                islice(remaining, len(section.hits)),
+                key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space),
+            )
+            section = replace(section, hits=tuple(best))
+        reranked.append(section)
+    return reranked, []
 
 
 def _score_passages(
@@ -210,12 +263,14 @@ def compute_digest(
     stores: Stores,
     counter: TokenCounter,
     problems: Sequence[Problem],
+    reranking: Reranking | None = None,
 ) -> str:
     """Return a hash of everything a context depends on.
 
-    That is knowledge, query, recipes, renderer, segmenter, token counter and unavailable stores.
-    Contexts with equal digests have equal bytes if the embedder is deterministic: vectors are
-    identified by their embedder.
+    That is knowledge, query, recipes, renderer, segmenter, token counter, reranker and failures.
+    Contexts with equal digests have equal bytes if the embedder is deterministic: stored vectors
+    are identified by their embedder, that of the query by its numbers, which differ between kinds
+    of processors.
     """
     spaces = stores.items.spaces(query.spaces)
     knowledge = {info.name: (info.digest, info.links_digest) for info in spaces}
@@ -237,6 +292,7 @@ def compute_digest(
         *(("'paths'",) if query.paths else ()),
         *(("'citations'",) if query.citations else ()),
         *((repr(query.where),) if query.where else ()),
+        *((repr(reranking.identity),) if reranking is not None else ()),
     )
     return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()
 

@@ -6,17 +6,20 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from threading import Lock
 
 import numpy as np
 
 from knowloom.caching import Caching, register
-from knowloom.embedders.disk_cache import CacheKey, DiskCache
+from knowloom.embedders.disk_cache import MAX_LENGTH_ERROR, CacheKey, DiskCache
+from knowloom.embedders.queries import embed_queries, has_roles
 from knowloom.errors import KnowloomError, Unavailable
 from knowloom.ports import Embedder, Vector
 from knowloom.validation import validate_int, validate_positive
 
 FAILED = "embedding_failed"
+QUERIES = "#query"  # after the fingerprint, if queries have vectors of their own
 
 
 def open_disk_cache(caching: Caching) -> DiskCache | None:
@@ -43,6 +46,9 @@ class CachedEmbedder:
         if ttl_s is not None:
             validate_positive("cache: ttl_s", ttl_s)
         self.hits = self.misses = 0
+        self.has_roles = has_roles(embedder)
+        self.is_calibrated = bool(getattr(embedder, "is_calibrated", False))
+        self.is_local = bool(getattr(embedder, "is_local", False))
         self._embedder, self._disk = embedder, disk
         self._memory = _ExpiringCache(max_size, ttl_s, clock)
         self._lock = Lock()
@@ -65,9 +71,25 @@ class CachedEmbedder:
         if self._disk is not None:
             self._disk.clear()
 
+    def forget(self) -> None:
+        """Delete the vectors of this embedder: another model has its name now."""
+        self._memory.clear()
+        if self._disk is not None:
+            for model in (self.fingerprint, self.fingerprint + QUERIES):
+                self._disk.clear(model)
+
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        fingerprint = self.fingerprint
-        keys = [(fingerprint, _digest(text)) for text in texts]
+        return self._embed(self.fingerprint, texts, self.compute)
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed queries. Without a method of their own, they share the vectors of passages."""
+        model = self.fingerprint + QUERIES if self.has_roles else self.fingerprint
+        return self._embed(model, texts, self.compute_queries)
+
+    def _embed(
+        self, model: str, texts: Sequence[str], compute: Callable[[list[str]], list[Vector]]
+    ) -> list[Vector]:
+        keys = [(model, _digest(text)) for text in texts]
         vectors = self._memory.get(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if missing and self._disk is not None:
@@ -78,7 +100,7 @@ class CachedEmbedder:
         self._count(len(texts), len(missing))
         if missing:
             # Outside the lock: other threads go on reading while the model works.
-            fresh = dict(zip(missing, self.compute(list(missing.values())), strict=True))
+            fresh = dict(zip(missing, compute(list(missing.values())), strict=True))
             self._memory.put(fresh)
             vectors |= fresh
             if self._disk is not None:
@@ -91,8 +113,17 @@ class CachedEmbedder:
         Embedders may be plug-ins: an unexpected error becomes Unavailable, and so does a result
         that is not a list of vectors.
         """
+        return self._check(self._embedder.embed, texts)
+
+    def compute_queries(self, texts: list[str]) -> list[Vector]:
+        """Embed queries without the cache; see `compute`."""
+        return self._check(partial(embed_queries, self._embedder), texts)
+
+    def _check(
+        self, embed: Callable[[Sequence[str]], list[Vector]], texts: list[str]
+    ) -> list[Vector]:
         try:
-            vectors = [_freeze(vector) for vector in self._embedder.embed(texts)]
+            vectors = [_freeze(vector) for vector in embed(texts)]
         except KnowloomError:
             raise
         except Exception as error:  # its message may repeat a text
@@ -101,11 +132,21 @@ class CachedEmbedder:
         if len(vectors) != len(texts):
             counts = f"{len(vectors)} vectors for {len(texts)} texts"
             raise Unavailable(f"embedder {self.name!r} returned {counts}", FAILED)
-        for vector in vectors:
-            if vector.ndim != 1 or not 0 < float(np.linalg.norm(vector)) < np.inf:
-                what = "an invalid vector: it must have finite numbers, not all of them 0"
-                raise Unavailable(f"embedder {self.name!r} returned {what}", FAILED)
-        return vectors
+        if len({vector.shape for vector in vectors}) > 1:
+            sizes = sorted({len(vector) if vector.ndim else 0 for vector in vectors})
+            raise Unavailable(f"embedder {self.name!r} returned vectors of {sizes} numbers", FAILED)
+        return [self._normalise(vector) for vector in vectors]
+
+    def _normalise(self, vector: Vector) -> Vector:
+        """Return the vector with unit length, unchanged if it has it already."""
+        exact = vector.astype(np.float64)
+        length = float(np.linalg.norm(exact)) if vector.ndim == 1 else 0.0
+        if not 0 < length < np.inf:
+            what = "an invalid vector: it must have finite numbers, not all of them 0"
+            raise Unavailable(f"embedder {self.name!r} returned {what}", FAILED)
+        if abs(length - 1) < MAX_LENGTH_ERROR:
+            return vector
+        return _freeze((exact / length).astype(np.float32))
 
     def _count(self, texts: int, missing: int) -> None:
         with self._lock:

@@ -116,9 +116,11 @@ class DiskCache:
 
         return self._try(read, (0, 0))
 
-    def clear(self) -> None:
+    def clear(self, model: str | None = None) -> None:
+        """Delete the vectors of a model, by default all."""
+
         def write(file: apsw.Connection) -> None:
-            file.execute("DELETE FROM vector")
+            file.execute("DELETE FROM vector WHERE model = ?1 OR ?1 IS NULL", (model,))
 
         self._try(write, None)
 

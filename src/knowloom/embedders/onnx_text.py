@@ -47,8 +47,8 @@ def find_model_files(folder: str | Path) -> ModelFiles:
     """Return the files of a folder; raise Invalid if the model or the tokenizer is missing."""
     path = Path(folder).expanduser()
     if not path.is_dir():
-        found = "a file" if path.exists() else "nothing"
-        raise Invalid(f"a model must be a folder, got {found} at {str(path)!r}", "no_model")
+        entry = "a file" if path.exists() else "nothing"
+        raise Invalid(f"a model must be a folder, got {entry} at {str(path)!r}", "no_model")
     entries = sorted(entry.name for entry in path.iterdir())
     listing = ", ".join(entries[:10]) or "nothing"
     models = [path / name for name in MODELS if (path / name).is_file()]
@@ -122,10 +122,10 @@ class OnnxText:
         inputs = {tensor.name: tensor.type for tensor in self._session.get_inputs()}
         unsuitable = [name for name, type in inputs.items() if type not in _TYPES]
         if REQUIRED_INPUT not in inputs or unsuitable or not inputs.keys() <= set(INPUTS):
-            found = ", ".join(f"{name} {type}" for name, type in inputs.items()) or "none"
+            names = ", ".join(f"{name} {type}" for name, type in inputs.items()) or "none"
             rule = f"{REQUIRED_INPUT} and optionally {', '.join(INPUTS[1:])}, all of them integers"
             raise Invalid(
-                f"{str(self.files.model)!r}: a text model must take {rule}; found: {found}",
+                f"{str(self.files.model)!r}: a text model must take {rule}; found: {names}",
                 "unsuitable_model",
             )
         return {name: _TYPES[type] for name, type in inputs.items()}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import httpx
 import numpy as np
 
+from knowloom.errors import Invalid
 from knowloom.openai_http import OPENAI_URL, OpenAITransport, resolve_settings
 from knowloom.ports import Vector
 from knowloom.validation import validate_int
@@ -20,7 +21,8 @@ WINDOW = 8_192  # tokens that most models read
 class OpenAIEmbedder:
     """An embedder behind the /embeddings endpoint of a server. Texts are cut at MAX_CHARS.
 
-    Without `dimensions` the first answer decides their number.
+    Without `dimensions` the first answer decides their number. Some models need a prefix before
+    queries, passages or both, such as "query: " and "passage: ".
     """
 
     name = "openai"
@@ -36,6 +38,8 @@ class OpenAIEmbedder:
         max_retries: int = 3,
         batch_size: int = 128,
         window: int = WINDOW,
+        query_prefix: str = "",
+        passage_prefix: str = "",
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         validate_int("openai: batch_size", batch_size, 1)
@@ -52,6 +56,11 @@ class OpenAIEmbedder:
             code="embedding_failed",
             sleep=sleep,
         )
+        for name, prefix in (("query_prefix", query_prefix), ("passage_prefix", passage_prefix)):
+            if not isinstance(prefix, str):
+                raise Invalid(f"openai: {name} must be text, got {prefix!r}")
+        self._query_prefix, self._passage_prefix = query_prefix, passage_prefix
+        self.has_roles = query_prefix != passage_prefix
         self._body: dict[str, object] = {"model": model}
         if dimensions:
             self._body["dimensions"] = dimensions
@@ -59,6 +68,8 @@ class OpenAIEmbedder:
         self._batch_size = batch_size
         self.window = min(window, MAX_CHARS // 4)  # four characters a token: longer texts are cut
         self.fingerprint = f"openai:{self._transport.server}:{model}:{dimensions or ''}"
+        if query_prefix or passage_prefix:
+            self.fingerprint += f":{query_prefix!r}:{passage_prefix!r}"
 
     @classmethod
     def open(cls, address: str = "", **settings: object) -> OpenAIEmbedder:
@@ -82,16 +93,22 @@ class OpenAIEmbedder:
         return self._dimensions
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
+        return self._embed([_sanitise(self._passage_prefix + text) for text in texts], retry=True)
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed queries in one attempt: somebody is waiting for the answer."""
+        return self._embed([_sanitise(self._query_prefix + text) for text in texts], retry=False)
+
+    def _embed(self, texts: list[str], *, retry: bool) -> list[Vector]:
         if self._transport.is_closed:
             raise self._transport.error("the embedder is closed")
-        clean = [_sanitise(text) for text in texts]
         vectors: list[Vector] = []
-        for start in range(0, len(clean), self._batch_size):
-            vectors += self._embed_batch(clean[start : start + self._batch_size])
+        for start in range(0, len(texts), self._batch_size):
+            vectors += self._embed_batch(texts[start : start + self._batch_size], retry)
         return vectors
 
-    def _embed_batch(self, texts: list[str]) -> list[Vector]:
-        response = self._transport.post(self._body | {"input": texts}, texts)
+    def _embed_batch(self, texts: list[str], retry: bool) -> list[Vector]:
+        response = self._transport.post(self._body | {"input": texts}, texts, retry=retry)
         return [self._normalise(numbers) for numbers in self._parse(response, len(texts))]
 
     def _parse(self, response: httpx.Response, count: int) -> list[object]:

@@ -14,6 +14,7 @@ from knowloom.errors import Invalid, NotFound, unknown_name
 from knowloom.evaluation import metrics, questions
 from knowloom.evaluation.questions import Question
 from knowloom.evaluation.results import Evaluation, QuestionResult
+from knowloom.filters.conditions import WhereArgument, validate_where, where_to_json
 from knowloom.model import Context, Form, Key
 from knowloom.ports import Progress
 from knowloom.recipes import Mode
@@ -26,7 +27,8 @@ MAX_K = 1000
 MAX_BUDGET = 100_000_000
 MAX_REPORTED = 10  # ids that an error lists
 READABLE = (Form.WHOLE, Form.EXCERPT)  # forms that show an item's own text
-SEARCH_OPTIONS = ("mode", "min_score")  # of `search` and `context`; the others of `context` only
+# Options of `search` and `context`; the others are of `context` only.
+SEARCH_OPTIONS = ("mode", "min_score", "where")
 QuestionSource = str | Path | Sequence[Question]
 
 
@@ -35,6 +37,7 @@ class EvaluationArguments(TypedDict, total=False):
 
     mode: Mode
     min_score: float
+    where: WhereArgument
     recipe: str
     agent: str
     format: str
@@ -75,6 +78,8 @@ def evaluate(
     for option in options:
         if option not in OPTIONS:
             raise unknown_name("option", option, OPTIONS)
+    if options.get("where"):
+        options["where"] = where_to_json(validate_where(options["where"]))  # JSON for reports
     ks, budgets = validate_ints("ks", ks, MAX_K), validate_ints("budgets", budgets, MAX_BUDGET)
     if not ks and not budgets:
         raise Invalid("ks and budgets must not both be empty")
@@ -84,7 +89,7 @@ def evaluate(
     tuned = kb.with_retrieval(resolve_retrieval(kb, options))
     runner = _Runner(tuned, ks, budgets, arguments, now or kb.reader.now(), timer)
     # Cached, so that no configuration pays for the embeddings of another.
-    kb.reader.embed_texts([question.text for question in tasks])
+    kb.reader.embed_texts([question.text for question in tasks], queries=True)
     runner.run(tasks[0], expected[0])
     answers = []
     for number, (question, keys) in enumerate(zip(tasks, expected, strict=True), 1):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from knowloom.model import Change, Condition, Edge, EdgeKey, Filter, Item, Key
 from knowloom.ports import (
     Batch,
+    CompositeIndexes,
     GraphStore,
     IndexResult,
     ItemStore,
@@ -55,6 +57,7 @@ def restrict_stores(stores: Stores, restriction: Restriction) -> Stores:
         words=RestrictedWords(stores.words, restriction),
         vectors=RestrictedVectors(stores.vectors, stores.items, restriction),
         graph=RestrictedEdges(stores.graph, stores.items, restriction),
+        composite=stores.composite and RestrictedComposite(stores.composite, restriction),
     )
 
 
@@ -160,6 +163,20 @@ class RestrictedItems:
 
 
 @dataclass(frozen=True, slots=True)
+class RestrictedComposite:
+    """The maintenance of several stores, which counts visible items only."""
+
+    composite: CompositeIndexes
+    restriction: Restriction
+
+    def count_unindexed(self, only: Filter) -> int:
+        return self.composite.count_unindexed(self.restriction.apply(only))
+
+    def repair(self, at: datetime) -> None:
+        self.composite.repair(at)
+
+
+@dataclass(frozen=True, slots=True)
 class RestrictedWords:
     """A TextIndex that does not find the other items."""
 
@@ -237,6 +254,12 @@ class RestrictedVectors:
 
     def forget_vectors(self) -> None:
         self.vectors.forget_vectors()
+
+    def calibration(self, fingerprint: str) -> bytes:
+        return self.vectors.calibration(fingerprint)
+
+    def put_calibration(self, fingerprint: str, data: bytes) -> None:
+        self.vectors.put_calibration(fingerprint, data)
 
     def fingerprint(self) -> str:
         return self.vectors.fingerprint()

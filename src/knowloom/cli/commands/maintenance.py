@@ -1,4 +1,4 @@
-"""The commands `knowloom stats`, `verify`, `embed` and `reindex`."""
+"""The commands `knowloom stats`, `verify`, `embed`, `reindex` and `models build`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from knowloom.cli.options import examples, optional_spaces
-from knowloom.cli.session import Command, Session
+from knowloom.cli.session import Command, Group, Session
 from knowloom.wire.knowledge import statistics_to_json
 
 if TYPE_CHECKING:
@@ -94,3 +94,44 @@ def reindex(session: Session, passage_size: int | None = None) -> None:
     with session.open() as kb, session.progress() as progress:
         count = kb.reindex(progress, passage_size=passage_size)
     session.output({"vectors": count}, lambda _: [f"words rebuilt; vectors computed: {count:,}"])
+
+
+@click.group(cls=Group)
+def models() -> None:
+    """Build embedding models for this machine."""
+
+
+@models.command(
+    cls=Command,
+    epilog=examples(
+        "knowloom models build bge-small",
+        "knowloom models build bge-small --from downloads/bge-small-en-v1.5",
+    ),
+)
+@click.argument("name")
+@click.option(
+    "--from",
+    "source",
+    metavar="PATH",
+    help="Folder or archive with the published files. Default: download them.",
+)
+@click.option(
+    "--to", "target", metavar="FOLDER", help="Default: .knowloom/models/NAME in your home."
+)
+@click.pass_obj
+def build(
+    session: Session, name: str, source: str | None = None, target: str | None = None
+) -> None:
+    """Build a model, such as bge-small, from its published weights.
+
+    The hashes of the files are checked. Without --from they are downloaded; no other command uses
+    the network for a model. Needs the extra "models": pip install 'knowloom[models]'.
+    """
+    from knowloom.embedders.model_files import build_model
+
+    folder = build_model(name, source, target, lambda step: click.echo(f"{step} ...", err=True))
+    address = name if target is None else f"{name}:{folder}"
+    session.output(
+        {"folder": str(folder), "embedder": address},
+        lambda _: [f"built: {folder}", f"use it with --embedder {address}, then run reindex"],
+    )
