@@ -375,7 +375,7 @@ class TestFailing:
         self, mode: str
     ) -> None:
         with (
-            FakeOpenAI(["401"]) as server,
+            FakeOpenAI(100 * ["401"]) as server,
             knowloom.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
         ):
             memory = Memory(kb, "home")
@@ -391,10 +391,25 @@ class TestFailing:
                 assert failure_type(ask, "tea", mode=mode) == "embedding_error"
             assert len(memory.search("tea", mode="bm25")) == 1
 
+    def test_memories_without_vectors_are_an_error_unless_words_match(self) -> None:
+        with (
+            FakeOpenAI() as server,
+            knowloom.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
+        ):
+            memory = Memory(kb, "home")
+            memory.remember("tea", embed=False)
+            assert len(memory.search("tea")) == 1
+            with pytest.raises(EmbeddingError, match="no memory of workspace 'home' is embedded"):
+                memory.search("coffee")
+            assert memory.search("coffee", mode="bm25") == []
+            assert memory.search("coffee", memory_types=["fact"]) == []
+            kb.maintenance.embed()
+            assert knowloom.attempt(memory.search, "coffee").ok
+
     @pytest.mark.parametrize("mode", ["hybrid", "vector"])
     def test_an_embedder_that_fails_is_an_error_not_an_empty_list(self, mode: str) -> None:
         with (
-            FakeOpenAI(["ok", "401"]) as server,
+            FakeOpenAI(["ok", *20 * ["401"]]) as server,
             knowloom.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
         ):
             memory = Memory(kb, "home")
@@ -453,7 +468,7 @@ class TestFailing:
 
     def test_each_kind_of_failure_has_its_type(self, tmp_path: Path) -> None:
         with (
-            FakeOpenAI(["ok", "401"]) as server,
+            FakeOpenAI(["ok", *20 * ["401"]]) as server,
             knowloom.open("memory:", embedder=f"openai:fake@{server.base_url}") as kb,
         ):
             memory = Memory(kb, "home")

@@ -50,6 +50,19 @@ class TestCommands:
         assert run(query).stdout.endswith("- tea is black\n")
         assert run(query, "--as-of", "2026-05-05").stdout.endswith("- tea is green\n")
 
+    def test_links_between_results_are_told(self) -> None:
+        tea = run_json("remember --workspace w --at 2026-05-01 --id tea 'Ada likes tea'")
+        run("remember --workspace w --at 2026-05-02 --id milk 'Ada likes milk'")
+        with knowloom.open("knowledge.db") as kb:
+            Memory(kb, "w").relate("milk", "tea", "goes with", now=NOW)
+        query = "recall 'Ada likes' --workspace w --now 2026-06-01"
+        assert "([1], goes with [2])" in run(query, "--depth", "1").stdout
+        assert "goes with" not in run(query).stdout
+        for row in run_json(query)["memories"]:
+            assert [link["type"] for link in row["links"]] == ["goes with"]
+        xml = run(query, "--template", "xml").stdout
+        assert xml.startswith("<memories>") and tea["content"] in xml
+
     def test_errors_are_one_line_with_status_1(self) -> None:
         assert run("recall tea --workspace w").exit_code == 1
         run("remember --workspace w tea")

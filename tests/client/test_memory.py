@@ -84,7 +84,8 @@ OPTIONS: list[dict[str, Any]] = [
 SHAPES: list[dict[str, Any]] = [
     {},
     {"template": "detailed", "token_budget": 60},
-    {"template": MemoryTemplate("mine", "* {{content}}", header="Known:\n")},
+    {"template": MemoryTemplate("mine", "* {{content}}", header="Known:\n", order="time")},
+    {"template": "xml", "include_relationships": True, "include_metadata": True},
 ]
 
 
@@ -113,6 +114,20 @@ def test_search_results_are_the_same(
     assert results and results == without_hits(
         local.search("Where does Ada live?", now=NOW, **options)
     )
+
+
+def test_many_searches_are_the_same(local: Memory, remote: RemoteMemory) -> None:
+    remember_three(remote)
+    queries = [f"Where does Ada live in {number}?" for number in range(120)]
+    results = remote.search_many(queries, now=NOW, limit=2)
+    assert results == [
+        without_hits(answer) for answer in local.search_many(queries, now=NOW, limit=2)
+    ]
+    assert any(result.links for answer in results for result in answer)
+    assert remote.search_many([], now=NOW) == []
+    for wrong in ("tea", 7, [" "], [None]):
+        with pytest.raises(Invalid):
+            remote.search_many(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -136,7 +136,7 @@ def test_every_option_reaches_the_library(client: TestClient) -> None:
     }
     assert (
         client.post("/api/memory/context", json=body).json()["context"]
-        == "<fact=tea is black;note=a cup of porcelain>"
+        == "<fact=tea is black ([1]);note=a cup of porcelain ([2], holds [1])>"
     )
 
 
@@ -148,6 +148,13 @@ def test_every_option_reaches_the_library(client: TestClient) -> None:
         ("context", {"token_budget": -1}, 422, "invalid"),
         ("search", {"ranker": "alphabet"}, 422, "invalid"),
         ("search", {"date_from": NOW, "date_to": "2025-01-01T00:00:00Z"}, 422, "invalid"),
+        ("context", {"template": "- {{content}}"}, 422, "invalid"),
+        ("context", {"template": {"memory_format": "{content}"}}, 422, "invalid"),
+        ("context", {"template": {"order": "alphabet"}}, 422, "invalid"),
+        ("search_many", {"queries": [" "]}, 422, "invalid"),
+        ("search_many", {"queries": ["tea"], "query": "tea"}, 422, "invalid"),
+        ("search_many", {"queries": "tea"}, 422, "invalid"),
+        ("search_many", {"queries": ["tea"] * 101}, 422, "invalid"),
         ("search", {"query": " "}, 422, "invalid"),
         ("search", {"query": None}, 422, "invalid"),
         ("search", {"vector": [1.0]}, 422, "invalid"),
@@ -167,7 +174,8 @@ def test_every_option_reaches_the_library(client: TestClient) -> None:
 def test_errors_are_problem_details_with_a_code(
     kb: knowloom.Engine, client: TestClient, path: str, body: dict[str, Any], status: int, code: str
 ) -> None:
-    request = {"workspace": "home"} | ({} if path == "remember" else {"query": "tea"}) | body
+    has_query = path not in ("remember", "search_many")
+    request = {"workspace": "home"} | ({"query": "tea"} if has_query else {}) | body
     response = client.post(f"/api/memory/{path}", json=request)
     assert (response.status_code, response.json()["code"]) == (status, code), response.text
     assert response.headers["content-type"] == "application/problem+json" and list(kb.items()) == []
@@ -177,14 +185,61 @@ def test_an_unknown_template_is_refused_with_the_available_ones(client: TestClie
     response = client.post(
         "/api/memory/context", json={"workspace": "home", "query": "tea", "template": "letter"}
     )
-    assert (
-        response.json()["detail"] == "unknown template 'letter'; available: chat, detailed, summary"
-    )
+    available = "bullets, chat, detailed, summary, timeline, xml"
+    assert response.json()["detail"] == f"unknown template 'letter'; available: {available}"
 
 
-def test_a_failing_embedder_is_an_error_not_an_empty_list() -> None:
+def test_many_queries_are_answered_in_their_order(client: TestClient) -> None:
+    tea, cup = remember(client, "tea is green"), remember(client, "a cup of porcelain")
+    body = {"workspace": "home", "queries": ["cup", "nothing", "tea"], "now": NOW, "limit": 1}
+    results = client.post("/api/memory/search_many", json=body).json()["results"]
+    assert [[row["memory"]["id"] for row in answer["memories"]] for answer in results] == [
+        [cup["id"]],
+        [],
+        [tea["id"]],
+    ]
+    single = {"workspace": "home", "query": "tea", "now": NOW, "limit": 1}
+    memories = client.post("/api/memory/search", json=single).json()["memories"]
+    assert results[2]["memories"] == memories
+    empty = client.post("/api/memory/search_many", json={"workspace": "home", "queries": []})
+    assert empty.json()["results"] == []
+
+
+def test_links_between_results_are_told(client: TestClient) -> None:
+    rome = remember(client, "Ada lives in Rome")
+    kiel = remember(client, "Ada lives in Kiel", related={rome["id"]: "contradicts"})
+    body = {"workspace": "home", "query": "Ada lives", "now": NOW}
+    for row in client.post("/api/memory/search", json=body).json()["memories"]:
+        (link,) = row["links"]
+        ends = (link["source"], link["target"])
+        assert (ends, link["type"]) == ((kiel["id"], rome["id"]), "contradicts")
+    context = client.post("/api/memory/context", json=body | {"include_relationships": True}).json()
+    assert "contradicts [" in context["context"]
+    assert all(row["links"] for row in context["memories"])
+
+
+def test_custom_templates_need_the_tier_enterprise(kb: knowloom.Engine, tmp_path: Path) -> None:
+    keyring = Keyring(tmp_path / "keys.json")
+    knowloom.Memory(kb, "home").remember("tea")
+    body = {"workspace": "home", "query": "tea", "template": {"memory_format": "<{{content}}>"}}
+    with server(kb, keyring) as client:
+        for tier, status in (("writer_pro", 403), ("teams", 403), ("enterprise", 200)):
+            secret = keyring.add(
+                tier, reads=["home"], writes=[], role="viewer", tier=tier, now=datetime.now(UTC)
+            )[1]
+            headers = {"authorization": f"Bearer {secret}"}
+            response = client.post("/api/memory/context", json=body, headers=headers)
+            assert response.status_code == status, response.text
+            if tier == "teams":
+                assert response.json()["code"] == "tier"
+                named = body | {"template": "xml"}
+                assert client.post("/api/memory/context", json=named, headers=headers).is_success
+
+
+@pytest.mark.parametrize("script", [["ok"] + 20 * ["401"], 20 * ["401"], ["401"]])
+def test_a_failing_embedder_is_an_error_not_an_empty_list(script: list[str]) -> None:
     with (
-        FakeOpenAI(["ok", "401"]) as fake,
+        FakeOpenAI(script) as fake,
         knowloom.open("memory:", embedder=f"openai:fake@{fake.base_url}") as kb,
         server(kb) as client,
     ):
@@ -244,6 +299,7 @@ def test_a_key_reads_and_writes_only_its_workspaces(kb: knowloom.Engine, tmp_pat
 
         for path in ("search", "context", "preview"):
             assert [status(key, path, query="tea") for key in secrets] == [200, 200, 403]
+        assert [status(key, "search_many", queries=["tea"]) for key in secrets] == [200, 200, 403]
         assert [status(key, "remember", content="more tea") for key in secrets] == [403, 201, 403]
         assert [status(key, "delete", ids=["x"]) for key in secrets] == [403, 200, 403]
         assert (
@@ -256,11 +312,18 @@ def test_a_key_reads_and_writes_only_its_workspaces(kb: knowloom.Engine, tmp_pat
 
 def test_the_schema_has_an_example_of_every_body(client: TestClient) -> None:
     schemas = client.get("/openapi.json").json()["components"]["schemas"]
-    for name in ("RememberRequest", "MemorySearchRequest", "MemoryContextRequest", "ForgetRequest"):
+    for name in (
+        "RememberRequest",
+        "MemorySearchRequest",
+        "MemorySearchManyRequest",
+        "MemoryContextRequest",
+        "ForgetRequest",
+    ):
         (example,) = schemas[name]["examples"]
         path = {
             "RememberRequest": "remember",
             "MemorySearchRequest": "search",
+            "MemorySearchManyRequest": "search_many",
             "MemoryContextRequest": "context",
             "ForgetRequest": "delete",
         }[name]

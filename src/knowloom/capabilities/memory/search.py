@@ -9,7 +9,8 @@ from knowloom.capabilities.memory.model import PINNED, RelatedMemory, Remembered
 from knowloom.capabilities.memory.options import MemorySearchOptions
 from knowloom.capabilities.memory.ranking import Ranker, rank_results
 from knowloom.capabilities.memory.turn_scores import score_turns
-from knowloom.model import Edge, Hit, Item, Key
+from knowloom.errors import EmbeddingError
+from knowloom.model import Edge, Filter, Hit, Item, Key
 from knowloom.recipes import Recipe
 from knowloom.retrieval.hybrid import add_passages, search
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, expand
@@ -63,9 +64,21 @@ def _search_similar(
         depth = max(MIN_CANDIDATES, OVERSAMPLING * options.limit)
         deeper = replace(recipe, limit=min(MAX_LIMIT, depth))
     hits = search(query.text, vector, visible, deeper, stores=request.stores).hits
+    if not hits and vector is None and recipe.mode != "bm25":
+        _check_embedded(request, visible)
     scored = [hit for hit in score_turns(request, hits) if hit.score >= recipe.min_score]
     # Equal scores are cut as they are ranked: newest first.
     return sorted(scored, key=lambda hit: (-hit.score, *_newest_first(hit.item)))[: options.limit]
+
+
+def _check_embedded(request: RetrievalRequest, visible: Filter) -> None:
+    """Raise EmbeddingError if memories were not found because none of them is embedded."""
+    is_pending = any(problem.code == "vectors_pending" for problem in request.problems)
+    if is_pending and request.stores.items.find(visible, 1):
+        raise EmbeddingError(
+            f"no memory of workspace {visible.spaces[0]!r} is embedded yet, and none matches by "
+            "words: embed them, or use mode 'bm25'"
+        )
 
 
 def link_results(
