@@ -19,6 +19,7 @@ from knowloom.cli.options import (
     parse_property,
     parse_time,
     repeated,
+    where_option,
 )
 from knowloom.cli.session import Command, Session, token_warnings
 from knowloom.cli.streams import read_stdin
@@ -119,6 +120,7 @@ def remember(
 @workspace_option
 @click.option("--conversation", "conversation_id", metavar="C", help="Only this conversation.")
 @repeated("--type", "memory_types", "T", "Only memories of this type.")
+@where_option
 @click.option(
     "--from", "date_from", type=parse_time, metavar="TIME", help="Only at or after this time."
 )
@@ -132,7 +134,11 @@ def remember(
 @click.option(
     "--depth", type=int, metavar="N", help="Maximum number of relationships to follow. Default: 0."
 )
-@click.option("--template", metavar="NAME", help="chat, detailed or summary. Default: chat.")
+@click.option(
+    "--template",
+    metavar="NAME",
+    help="chat, detailed, summary, bullets, timeline or xml. Default: chat.",
+)
 @click.option("--token-budget", type=int, metavar="N", help="Token budget. Default: 2000.")
 @click.option(
     "--ranker",
