@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from knowloom.errors import Invalid, unknown_name
 from knowloom.files import read_text
+from knowloom.filters.conditions import WhereArgument, validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.model import Kind
 from knowloom.options import CONTEXT_OPTIONS, ContextOptions, check_option_names
@@ -55,6 +56,7 @@ class AgentOptions:
     include_properties: bool = True
     max_properties: int = 10  # per entity
     weights: Weights = RELEVANCE
+    where: WhereArgument = None  # conditions that every item fulfils
     description: str = ""
 
 
@@ -73,6 +75,7 @@ class AgentArguments(TypedDict, total=False):
     include_properties: bool
     max_properties: int
     weights: Weights
+    where: WhereArgument
     description: str
     include_entity_types: tuple[str, ...]
     entity_types: tuple[str, ...]
@@ -103,7 +106,7 @@ def _resolve_aliases(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def build_agent(name: str, options: AgentOptions) -> Agent:
     """Validate the options and turn them into recipes."""
-    recipes = [_entity_recipe(options)]
+    recipes, where = [_entity_recipe(options)], validate_where(options.where)
     depth = validate_int("depth", options.depth, 0, 10)
     if options.include_relationships and depth:
         kinds = tuple(kind for kind in Kind if kind is not Kind.RULE)
@@ -118,7 +121,7 @@ def build_agent(name: str, options: AgentOptions) -> Agent:
         recipes.append(replace(axioms, share=SHARES["axioms"]))
     return Agent(
         validate_name("the name of an agent", name),
-        tuple(validate_recipe(recipe) for recipe in recipes),
+        tuple(validate_recipe(replace(recipe, where=where)) for recipe in recipes),
         validate_int("max_tokens", options.max_tokens, 1, 100_000_000),
         get_layout(validate_name("format", options.format)).name,
         options.description,

@@ -11,6 +11,9 @@ from typing import Any, get_args
 import click
 
 from knowloom import codec
+from knowloom.errors import Invalid
+from knowloom.filters.conditions import where_to_json
+from knowloom.filters.expressions import parse_expression
 from knowloom.model import Kind
 from knowloom.recipes import Mode
 from knowloom.tiers import TIERS
@@ -64,6 +67,14 @@ def parse_property(text: str) -> tuple[str, Any]:
     with suppress(ValueError):
         return name, json.loads(value)
     return name, value
+
+
+def parse_where(text: str) -> Any:
+    """Return a condition such as price>=10 as JSON."""
+    try:
+        return where_to_json(parse_expression(text))
+    except Invalid as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def parse_selection(text: str) -> tuple[int, int]:
@@ -144,10 +155,19 @@ no_vectors_option = click.option(
 min_confidence_option = click.option(
     "--min-confidence", type=float, metavar="X", help="Minimum confidence, from 0 to 1."
 )
+where_option = repeated(
+    "--where",
+    "where",
+    "CONDITION",
+    "Only items whose properties fulfil this: 'price>=10', 'team in sales,support', "
+    "'draft missing', '$source^=docs/' or JSON.",
+    type=parse_where,
+)
 filter_options = combine(
     repeated("--type", "types", "T", "Only items of this type."),
     repeated("--exclude-type", "exclude_types", "T", "No items of this type."),
     repeated("--tag", "tags", "T", "Only items with one of these tags."),
+    where_option,
     click.option(
         "--limit",
         type=int,
@@ -156,6 +176,11 @@ filter_options = combine(
     ),
     mode_option(*MODES),
     click.option("--min-score", type=float, metavar="X", help="Minimum score, from 0 to 1."),
+    click.option(
+        "--rerank/--no-rerank",
+        default=None,
+        help="Score the best hits by the reranker of the setting rerank. Default: if there is one.",
+    ),
     as_of_option,
 )
 context_options = combine(

@@ -87,7 +87,7 @@ class RemoteCapabilities:
             "spaces": encode_names("spaces", valid.spaces),
             "fragments": True,
         }
-        names = ("max_tokens", "entity", "agent", "format", "model", "now", "as_of")
+        names = ("max_tokens", "entity", "agent", "format", "model", "now", "as_of", "where")
         body |= encode_options({name: getattr(valid, name) for name in names})
         body |= encode_tier(valid.tier)
         if valid.document is not None:

@@ -20,12 +20,14 @@ from knowloom.client.requests import (
     encode_search_options,
     encode_vector,
     encode_versions,
+    encode_where,
     select_route,
 )
 from knowloom.client.transport import Transport
 from knowloom.client.upload import UploadSource, locate_skipped
 from knowloom.context.item_pages import ItemPage
 from knowloom.errors import NotFound
+from knowloom.filters.conditions import WhereArgument
 from knowloom.model import Context, Edge, Hit, Item, Key
 from knowloom.options import ContextArguments, ReadArguments, SearchArguments
 from knowloom.ports import Progress
@@ -171,6 +173,7 @@ class Client(RemoteCapabilities):
         *,
         kinds: Sequence[str] = (),
         types: Sequence[str] = (),
+        where: WhereArgument = None,
         limit: int | None = None,
         after: Key | None = None,
     ) -> Iterator[Item]:
@@ -182,7 +185,7 @@ class Client(RemoteCapabilities):
             "spaces": self._resolve_spaces(spaces, limit),
             "kinds": encode_names("kinds", kinds),
             "types": encode_names("types", types),
-        }
+        } | encode_where(where)
         if limit is not None:
             return iter(self._item_page(body, limit, after))
         return self._iterate_items(body, after)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from knowloom import codec, tiers, validation
 from knowloom.errors import Invalid
+from knowloom.filters.conditions import validate_where, where_to_json
 from knowloom.model import Edge, Key
 from knowloom.options import (
     CONTEXT_OPTIONS,
@@ -17,6 +17,7 @@ from knowloom.options import (
 )
 from knowloom.recipes import RECIPES, Agent, Recipe
 from knowloom.wire import JsonObject
+from knowloom.wire.recipes import recipe_to_json
 
 TIMES = ("as_of", "created_from", "created_to", "now")
 NAME_LISTS = ("kinds", "types", "exclude_types", "tags")
@@ -45,13 +46,20 @@ def encode_search_options(arguments: Mapping[str, Any]) -> JsonObject:
 
 def encode_options(options: Mapping[str, Any]) -> JsonObject:
     """Return the options with times as text and the vector as floats, each only if it is set."""
-    row = {name: value for name, value in options.items() if name not in (*TIMES, "vector")}
+    encoded = (*TIMES, "vector", "where")
+    row = {name: value for name, value in options.items() if name not in encoded}
     for name in TIMES:
         if options.get(name) is not None:
             row[name] = encode_time(name, options[name])
     if options.get("vector") is not None:
         row["vector"] = encode_vector(options["vector"])
-    return row
+    return row | encode_where(options.get("where"))
+
+
+def encode_where(where: object) -> JsonObject:
+    """Return the conditions of a request, if it has any."""
+    conditions = validate_where(where)
+    return {"where": where_to_json(conditions)} if conditions else {}
 
 
 def encode_tier(tier: tiers.TierArgument) -> JsonObject:
@@ -74,7 +82,7 @@ def _encode_recipes(recipe: object) -> object:
     if not parts or not all(isinstance(part, Recipe) for part in parts):
         names = ", ".join(sorted(RECIPES))
         raise Invalid(f"recipe must be one of {names} or a list of Recipe, got {recipe!r}")
-    return [asdict(part) for part in parts]
+    return [recipe_to_json(part) for part in parts]
 
 
 def select_route(public: str, full: str, body: JsonObject) -> str:

@@ -12,8 +12,9 @@ from typing import Any, Self, Unpack
 import knowloom
 from knowloom import validation
 from knowloom.errors import Invalid, unknown_name
+from knowloom.filters.conditions import validate_where, where_to_json
 from knowloom.integrations.lookup import KnowledgeBase, Lookup, LookupArguments, missing_extra
-from knowloom.model import Context, Hit
+from knowloom.model import Condition, Context, Hit
 from knowloom.options import ContextArguments, SearchArguments
 
 try:
@@ -27,6 +28,8 @@ _ONLY = {"meta.kind": "kinds", "meta.space": "spaces", "meta.tags": "tags", "met
 _NOT = {"meta.type": "exclude_types"}
 _OPERATORS = {"==": _ONLY, "in": _ONLY, "!=": _NOT, "not in": _NOT}
 _TIMES = ("as_of", "now")
+_PROPERTY = "meta.properties."  # the prefix of properties of items
+_COMPARISONS = {"==": "$eq", "in": "$in", ">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
 
 
 @component
@@ -71,6 +74,8 @@ class HaystackRetriever:
         if not isinstance(self._lookup.recipe, str):
             raise Invalid(f"recipe must be a name in a saved pipeline, got {self._lookup.recipe!r}")
         options = {name: _to_yaml(value) for name, value in self._options.items()}
+        if conditions := validate_where(self._lookup.where):
+            options["where"] = where_to_json(conditions)
         address = {
             "kb": self._address.url,
             "embedder": self._address.embedder,
@@ -100,9 +105,10 @@ class HaystackRetriever:
     ) -> dict[str, list[Document]]:
         """Retrieve documents.
 
-        `filters` are Haystack's, on meta.space, meta.kind, meta.type and meta.tags, in addition to
-        the retriever's options. In a context they apply to searches; links may lead to other types
-        and kinds, but not to other spaces.
+        `filters` are Haystack's, on meta.space, meta.kind, meta.type, meta.tags and
+        meta.properties.NAME, in addition to the retriever's options. In a context those on kind,
+        type and tags apply to searches; links may lead to other types and kinds, but not to other
+        spaces, nor to items with other properties.
         """
         base = self._lookup if top_k is None else replace(self._lookup, limit=top_k)
         lookup = apply_filters(base, filters or {})
@@ -174,6 +180,10 @@ def _to_yaml(value: Any) -> Any:
 def apply_filters(lookup: Lookup, filters: Mapping[str, Any]) -> Lookup | None:
     """Return the lookup restricted by Haystack's filters; None if nothing can match."""
     for condition in _flatten(filters):
+        if str(condition["field"]).startswith(_PROPERTY):
+            where = (*validate_where(lookup.where), *_parse_property(condition))
+            lookup = replace(lookup, where=where)
+            continue
         option, values = _parse_condition(condition)
         before: Sequence[str] = getattr(lookup, option)
         if option == "tags" and before:
@@ -199,6 +209,14 @@ def _flatten(filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not isinstance(filters.get("conditions"), list):
         raise Invalid(f"AND needs a list of conditions, got {filters.get('conditions')!r}")
     return [condition for part in filters["conditions"] for condition in _flatten(part)]
+
+
+def _parse_property(condition: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """Return a filter on a property as a condition."""
+    operator, name = condition.get("operator"), str(condition["field"]).removeprefix(_PROPERTY)
+    if operator not in _COMPARISONS:
+        raise unknown_name("operator in a filter on a property", operator, _COMPARISONS)
+    return validate_where({name: {_COMPARISONS[operator]: condition.get("value")}})
 
 
 def _parse_condition(condition: Mapping[str, Any]) -> tuple[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from typing import Any
 
 from knowloom.integrations.lookup import ARGUMENTS, KnowledgeBase, Lookup, missing_extra
 from knowloom.recipes import Mode
@@ -36,6 +37,7 @@ class KnowloomRetriever(BaseRetriever):
     types: list[str] = []  # noqa: RUF012
     exclude_types: list[str] = []  # noqa: RUF012
     tags: list[str] = []  # noqa: RUF012
+    where: dict[str, Any] | None = None
     min_score: float = 0.0
     recipe: str = "knowledge"
     format: str = "plain"
@@ -45,6 +47,7 @@ class KnowloomRetriever(BaseRetriever):
     now: datetime | None = None
     paths: bool = False
     citations: bool = True
+    rerank: bool | None = None
     whole: bool = False
 
     def _get_relevant_documents(

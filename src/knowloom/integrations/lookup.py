@@ -12,6 +12,7 @@ from knowloom import validation
 from knowloom.context.citations import is_cited
 from knowloom.context.item_pages import ItemPage
 from knowloom.errors import Invalid, MissingExtra, NotFound, unknown_name
+from knowloom.filters.conditions import WhereArgument
 from knowloom.formats.runs import excerpt_runs
 from knowloom.model import Chosen, Citation, Context, Hit, Item
 from knowloom.recipes import Mode, Recipe
@@ -66,6 +67,7 @@ class LookupArguments(TypedDict, total=False):
     types: Sequence[str]
     exclude_types: Sequence[str]
     tags: Sequence[str]
+    where: WhereArgument
     min_score: float
     recipe: str | Sequence[Recipe]
     format: str
@@ -76,6 +78,7 @@ class LookupArguments(TypedDict, total=False):
     paths: bool
     citations: bool
     whole: bool
+    rerank: bool | None
 
 
 ARGUMENTS = tuple(LookupArguments.__annotations__)
@@ -105,6 +108,7 @@ class Lookup:
     types: Sequence[str] = ()
     exclude_types: Sequence[str] = ()
     tags: Sequence[str] = ()
+    where: WhereArgument = None
     min_score: float = 0.0
     recipe: str | Sequence[Recipe] = "knowledge"
     format: str = "plain"
@@ -114,6 +118,7 @@ class Lookup:
     now: datetime | None = None
     paths: bool = False
     citations: bool = True
+    rerank: bool | None = None
     whole: bool = False  # results of a search have the whole text of long items
 
     def __post_init__(self) -> None:
@@ -167,9 +172,11 @@ class Lookup:
 
     def _filters(self) -> dict[str, Any]:
         """Return the options of both a search and a context that are set."""
-        names = ("mode", "types", "exclude_types", "tags", "min_score", "as_of", "now")
+        names = ("mode", "types", "exclude_types", "tags", "where", "min_score", "as_of", "now")
         values = {name: getattr(self, name) for name in names}
-        return {"spaces": self.spaces} | {name: value for name, value in values.items() if value}
+        options = {name: value for name, value in values.items() if value}
+        reranking = {} if self.rerank is None else {"rerank": self.rerank}
+        return {"spaces": self.spaces} | options | reranking
 
 
 @dataclass(frozen=True, slots=True)

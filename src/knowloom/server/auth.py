@@ -16,6 +16,8 @@ from time import sleep
 
 from knowloom import codec, tiers, validation
 from knowloom.errors import Corrupt, Forbidden, Invalid, NotFound, Unavailable, unknown_name
+from knowloom.filters.conditions import WhereArgument, validate_where, where_to_json
+from knowloom.model import Condition
 from knowloom.wire import JsonObject
 
 ROLES = ("viewer", "editor", "admin")  # each includes the ones before it
@@ -37,6 +39,7 @@ class ApiKey:
     tier: str = "teams"
     created_at: str = ""
     revoked_at: str = ""
+    where: tuple[Condition, ...] = ()  # of every item that the key may read or write
 
     def check_read(self, spaces: Sequence[str]) -> None:
         self._check("read", spaces, {*self.reads, *self.writes})
@@ -53,6 +56,8 @@ class ApiKey:
     def check_role(self, role: str) -> None:
         if ROLES.index(self.role) < ROLES.index(role):
             raise Forbidden(f"role must be {role!r}, got {self.role!r}")
+        if role == "admin" and self.where:
+            raise Forbidden("a key with a filter may not maintain the knowledge")
 
     def _check(self, action: str, spaces: Sequence[str], allowed: set[str]) -> None:
         for space in spaces:
@@ -109,6 +114,7 @@ class Keyring:
         role: str,
         tier: str,
         now: datetime,
+        where: WhereArgument = None,
     ) -> tuple[ApiKey, str]:
         """Create a key; return it and its secret, which is never stored."""
         if role not in ROLES:
@@ -118,11 +124,17 @@ class Keyring:
             raise Invalid("a key needs at least one space to read or write; * for all")
         if writes and role == "viewer":
             raise Invalid("a viewer cannot write: use the role editor or admin, or only read")
+        conditions = validate_where(where)
+        if conditions and role == "admin":
+            raise Invalid("an admin sees everything: use the role viewer or editor with a filter")
         validation.validate_names("names of a key and its spaces", [name, *reads, *writes])
         id = secrets.token_hex(4)
         secret = f"knowloom_{id}_{secrets.token_urlsafe(32)}"
         spaces = (tuple(reads), tuple(writes))
-        key = ApiKey(id, name, hash_secret(secret), *spaces, role, tier, codec.time_to_text(now))
+        created_at = codec.time_to_text(now)
+        key = ApiKey(
+            id, name, hash_secret(secret), *spaces, role, tier, created_at, where=conditions
+        )
         self._update(lambda keys: {**keys, id: key})
         return key, secret
 
@@ -179,21 +191,31 @@ class Keyring:
             self._keys, self._stamp = {}, None
         except OSError as error:
             raise Unavailable(f"cannot read keys from {path!r}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Invalid) as error:
             raise Corrupt(f"{path!r} is not a key file: {type(error).__name__}") from error
 
 
 def _write_keys(path: Path, keys: Iterable[ApiKey]) -> None:
     with path.open("w", encoding="utf-8") as file:
-        json.dump({"keys": [asdict(key) for key in keys]}, file, indent=2)
+        json.dump({"keys": [_key_to_json(key) for key in keys]}, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
 
 
+def _key_to_json(key: ApiKey) -> JsonObject:
+    row = asdict(replace(key, where=()))
+    del row["where"]
+    return row | ({"where": where_to_json(key.where)} if key.where else {})
+
+
 def _parse_key(row: JsonObject) -> ApiKey:
+    """Return a key; a filter that cannot be read makes the file invalid, never the key wider."""
     spaces = {name: tuple(map(str, row.get(name, ()))) for name in ("reads", "writes")}
-    texts = {name: str(value) for name, value in row.items() if name not in spaces}
-    key = ApiKey(**texts, **spaces)  # type: ignore[arg-type]
+    where = validate_where(row["where"]) if "where" in row else ()
+    if "where" in row and not where:
+        raise ValueError
+    texts = {name: str(value) for name, value in row.items() if name not in (*spaces, "where")}
+    key = ApiKey(**texts, **spaces, where=where)  # type: ignore[arg-type]
     if key.role not in ROLES or not key.hash.isascii():
         raise ValueError
     return key

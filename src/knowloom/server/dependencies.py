@@ -16,8 +16,10 @@ from knowloom.tiers import Tier
 
 
 def get_engine(request: Request) -> Engine:
+    """Return the engine; for a key with a filter one that sees only the items of the filter."""
     engine: Engine = request.app.state.engine
-    return engine
+    where = get_key(request).where
+    return engine.restrict(where) if where else engine
 
 
 def get_metrics(request: Request) -> Metrics:

@@ -10,19 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowloom.model import Filter, Item, Kind
+from knowloom.model import Condition, Filter, Item, Kind
 from knowloom.ports import ItemStore
 from knowloom.testing.knowledge import (
     ACME,
     BOTH,
     NOBODY,
     NOW,
+    ONE,
     allowed,
     batch,
     few_examples,
     ids,
     item,
     settle,
+    some_conditions,
     some_filters,
     some_items,
 )
@@ -90,6 +92,7 @@ class FilterContract:
         assert store.visible([item.key for item in items], only) == [
             item.key for item in items if item.key in expected
         ]
+        assert store.count(only) == len(expected)
 
     @pytest.mark.parametrize(
         "at",
@@ -122,7 +125,23 @@ class FilterContract:
         only = replace(ACME, min_confidence=min_confidence)
         assert {item.key for item in store.find(only, 10)} == allowed(stored, only)
 
-    @pytest.mark.parametrize("field", ["types", "tags", "subjects", "kinds", "min_confidence"])
+    @few_examples
+    @given(some_items, some_conditions)
+    def test_conditions_hold_exactly_for_the_values_of_the_items(
+        self, store: ItemStore, items: list[Item], where: tuple[Condition, ...]
+    ) -> None:
+        items, only = settle(items, replace(ONE, where=where))
+        store.apply(batch(items))
+        for page in (items, items[::2]):
+            changed = [replace(item, properties={"price": 1}) for item in page]
+            assert {item.key for item in store.find(only, 100)} == allowed(items, only)
+            assert store.count(only) == len(allowed(items, only))
+            store.apply(batch(changed))
+            items = list({item.key: item for item in (*items, *changed)}.values())
+
+    @pytest.mark.parametrize(
+        "field", ["types", "tags", "subjects", "kinds", "min_confidence", "where"]
+    )
     def test_a_filter_follows_an_update(self, store: ItemStore, field: str) -> None:
         value: Any = {
             "types": ("faq",),
@@ -130,6 +149,7 @@ class FilterContract:
             "subjects": ("anna",),
             "kinds": (Kind.CLAIM,),
             "min_confidence": 0.5,
+            "where": (Condition("price", "$gte", (10,)),),
         }[field]
         only = replace(ACME, **{field: value})
         store.apply(
@@ -142,6 +162,7 @@ class FilterContract:
                         subject="anna",
                         kind=Kind.CLAIM,
                         confidence=0.9,
+                        properties={"price": 10},
                     )
                 ]
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from knowloom import codec
+from knowloom.filters.conditions import validate_where, where_to_json
 from knowloom.model import (
     LINK,
     Chosen,
@@ -29,17 +30,23 @@ from knowloom.wire.knowledge import edge_from_json, edge_to_json, item_from_json
 INDEX_LABELS = {"bm25": "words", "vector": "vectors"}
 
 
-def hits_to_json(hits: Sequence[Hit], notes: Sequence[str] = ()) -> JsonObject:
+def hits_to_json(hits: Hits, notes: Sequence[str] = ()) -> JsonObject:
     rows = [
         {"item": item_to_json(hit.item), "passage": passage_to_json(hit.passage)}
         | match_to_json(hit)
         for hit in hits
     ]
-    return {"hits": rows, "notes": list(notes)}
+    return {
+        "hits": rows,
+        "confidence": hits.confidence,
+        "degraded": [problem_to_json(problem) for problem in hits.degraded],
+        "notes": list(notes),
+    }
 
 
-def hits_from_json(row: JsonObject) -> list[Hit]:
-    return [hit_from_json(hit, item_from_json(hit["item"])) for hit in row["hits"]]
+def hits_from_json(row: JsonObject) -> Hits:
+    hits = [hit_from_json(hit, item_from_json(hit["item"])) for hit in row["hits"]]
+    return Hits(hits, row["confidence"], problems_from_json(row))
 
 
 def match_to_json(hit: Hit) -> JsonObject:
@@ -148,6 +155,8 @@ def context_to_json(context: Context) -> JsonObject:
         "fragments": [fragment_to_json(fragment) for fragment in context.fragments],
         "left_out": [left_out_to_json(omission) for omission in context.left_out],
         "degraded": [problem_to_json(problem) for problem in context.degraded],
+        "confidence": context.confidence,
+        "truncated": context.truncated,
         "stats": stats_to_json(context.stats),
         "digest": context.digest,
         "items": [item_to_json(item) for item in _items_of(context)],
@@ -170,6 +179,7 @@ def context_from_json(row: JsonObject) -> Context:
         digest=row["digest"],
         stats=stats_from_json(row),
         citations=tuple(map(_citation_from_json, row.get("citations", ()))),
+        confidence=row["confidence"],
     )
 
 
@@ -318,6 +328,7 @@ def _query_to_json(query: Query) -> JsonObject:
         "vector": list(query.vector),
         **({"paths": True} if query.paths else {}),
         **({"citations": True} if query.citations else {}),
+        **({"where": where_to_json(query.where)} if query.where else {}),
     }
 
 
@@ -334,6 +345,7 @@ def _query_from_json(row: JsonObject) -> Query:
         vector=tuple(row["vector"]),
         paths=row.get("paths", False),
         citations=row.get("citations", False),
+        where=validate_where(row.get("where")),
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields, replace
 
 from knowloom import validation
 from knowloom.errors import Invalid, unknown_name
+from knowloom.filters.conditions import validate_where, where_to_json
 from knowloom.model import Form
 from knowloom.recipes import Agent, Recipe, Walk, Weights
 from knowloom.wire import JsonObject
@@ -44,7 +45,13 @@ def _recipe_summary(recipe: Recipe) -> JsonObject:
         "depth": recipe.depth,
         "share": recipe.share,
         "required": recipe.required,
-    }
+    } | ({"where": where_to_json(recipe.where)} if recipe.where else {})
+
+
+def recipe_to_json(recipe: Recipe) -> JsonObject:
+    """Return every field of a recipe."""
+    row = asdict(replace(recipe, where=()))
+    return row | {"where": where_to_json(recipe.where) if recipe.where else {}}
 
 
 def recipe_from_json(row: JsonObject) -> Recipe:
@@ -61,6 +68,7 @@ def recipe_from_json(row: JsonObject) -> Recipe:
     for name in RECIPE_LISTS:
         if name in values:
             values[name] = validation.validate_names(name, values[name])
+    values["where"] = validate_where(values.get("where"))
     forms = [form.value for form in Form]
     for form in values.get("forms", ()):
         if form not in forms:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypedDict
 
+from knowloom.filters.conditions import WhereArgument
 from knowloom.model import Context, Fragment, Hit, Item, LeftOut, Problem
 from knowloom.tiers import TierArgument
 
@@ -39,6 +40,7 @@ class AssemblyRequest:
     model: str = "gpt-4"
     now: datetime | None = None
     as_of: datetime | None = None
+    where: WhereArgument = None  # conditions that every item of the knowledge fulfils
 
     @property
     def content(self) -> str:
@@ -62,6 +64,7 @@ class AssemblyArguments(TypedDict, total=False):
     model: str
     now: datetime | None
     as_of: datetime | None
+    where: WhereArgument
 
 
 @dataclass(frozen=True, slots=True)

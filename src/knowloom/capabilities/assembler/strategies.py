@@ -117,6 +117,7 @@ class RetrievalStrategy:
             tier=request.tier,
             now=request.now,
             as_of=request.as_of,
+            where=request.where,
         )
 
 
@@ -173,6 +174,8 @@ def _context(
         options["now"] = request.now
     if request.as_of is not None:
         options["as_of"] = request.as_of
+    if request.where is not None:
+        options["where"] = request.where
     return kb.context(request.text, spaces=request.spaces, **options)
 
 

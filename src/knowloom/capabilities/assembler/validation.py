@@ -10,6 +10,7 @@ from knowloom import tokens
 from knowloom.capabilities.assembler.executor import TIMEOUT_S
 from knowloom.capabilities.assembler.model import AssemblyRequest, Strategy
 from knowloom.errors import Invalid, unknown_name
+from knowloom.filters.conditions import validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.options import validate_budget
 from knowloom.tiers import resolve_tier
@@ -64,7 +65,8 @@ def validate_request(request: AssemblyRequest) -> AssemblyRequest:
             validate_name(name, getattr(request, name))
     # Resolved once for all strategies. Documents belong to the user and are seen in every tier.
     tier = resolve_tier(request.tier)
-    return replace(request, spaces=validate_names("spaces", request.spaces), tier=tier)
+    spaces, where = validate_names("spaces", request.spaces), validate_where(request.where)
+    return replace(request, spaces=spaces, tier=tier, where=where or None)
 
 
 def _validate_document(request: AssemblyRequest) -> None:

@@ -27,6 +27,7 @@ from knowloom.capabilities.graph.options import (
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.options import QueryOptions, validate_ids
+from knowloom.reader import Reader
 from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.tiers import Tier, TierArgument, check_custom, resolve_tier
 from knowloom.tracing import collect_timings
@@ -99,7 +100,7 @@ class GraphContext:
         with self._request(self._kb, text, merged, query_options) as (request, timings):
             query_text = QueryText(text, (text,), text)
             answer = answer_by_search(GraphQuery(request, query_text, text, merged, timings))
-        return _apply_tier(answer, resolved)
+        return _finish(answer, resolved, self._kb.reader)
 
     def for_entities(
         self,
@@ -129,7 +130,7 @@ class GraphContext:
             scores = dict.fromkeys(ids, 1.0)
             graph_query = GraphQuery(request, NO_TEXT, None, merged, timings, scores=scores)
             answer = answer_by_id(graph_query)
-        return _apply_tier(answer, resolved)
+        return _finish(answer, resolved, self._kb.reader)
 
     def for_document(
         self,
@@ -167,7 +168,7 @@ class GraphContext:
                 request, text, text.query, merged, timings, tuple(unlinked), scores
             )
             answer = answer_by_id(graph_query) if scores else answer_by_search(graph_query)
-        return _apply_tier(answer, resolved)
+        return _finish(answer, resolved, self._kb.reader)
 
     def _merge_options(self, arguments: GraphArguments) -> tuple[GraphOptions, TierArgument]:
         changes = dict(arguments)
@@ -206,6 +207,7 @@ def _query_options(
         now=now,
         as_of=as_of,
         vector=vector,
+        where=options.where,
     )
 
 
@@ -228,8 +230,9 @@ def _restrict_options(options: GraphOptions, tier: TierArgument) -> tuple[GraphO
     return restricted, resolved
 
 
-def _apply_tier(answer: GraphAnswer, tier: Tier) -> GraphAnswer:
-    """Hide what is beyond the tier, and note that there is a tier."""
+def _finish(answer: GraphAnswer, tier: Tier, reader: Reader) -> GraphAnswer:
+    """Hide what is beyond the tier, and note that there is a tier; seal the digest."""
+    answer = replace(answer, digest=reader.seal_digest(answer.digest, answer.text))
     if tier.is_full:
         return answer
     return replace(answer, left_out=(), violations=(), degraded=(*answer.degraded, *tier.notes))

@@ -8,6 +8,7 @@ from typing import Any, TypedDict, get_args
 
 from knowloom.capabilities.graph.rankers import RANKERS, EntityRanker
 from knowloom.errors import Invalid, unknown_name
+from knowloom.filters.conditions import WhereArgument, validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.options import validate_budget
 from knowloom.recipes import Mode
@@ -58,6 +59,7 @@ class GraphOptions:
     preferred_types: tuple[str, ...] = ()  # for rankers that use them
     mode: Mode = "hybrid"
     model: str = "gpt-4"
+    where: WhereArgument = None  # conditions that every item of the answer fulfils
 
 
 class GraphArguments(TypedDict, total=False):
@@ -85,6 +87,7 @@ class GraphArguments(TypedDict, total=False):
     preferred_types: Collection[str]
     mode: Mode
     model: str
+    where: WhereArgument
     tier: TierArgument
 
 
@@ -125,6 +128,7 @@ def validate_options(options: GraphOptions) -> GraphOptions:
             raise Invalid("entity_types must name at least one type, or be None for all")
     return replace(
         options,
+        where=validate_where(options.where),
         max_tokens=validate_budget(options.max_tokens),
         entity_types=entity_types,
         exclude_entity_types=_validate_types("exclude_entity_types", options.exclude_entity_types),

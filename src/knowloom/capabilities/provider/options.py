@@ -9,7 +9,8 @@ from typing import Any, Literal, TypedDict, get_args
 
 from knowloom import validation
 from knowloom.errors import unknown_name
-from knowloom.model import Filter, Kind
+from knowloom.filters.conditions import WhereArgument, validate_where
+from knowloom.model import Condition, Filter, Kind
 from knowloom.recipes import Mode
 from knowloom.retrieval_settings import MAX_LIMIT
 
@@ -22,6 +23,7 @@ class ProviderArguments(TypedDict, total=False):
     top_k: int | None
     types: Sequence[str] | None
     tags: Sequence[str] | None
+    where: WhereArgument
     mode: Mode | None
     min_score: float | None
     scope: Scope | None
@@ -48,6 +50,7 @@ class ProviderOptions:
     top_k: int = 10  # pieces that search may contribute
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()  # of every item of the answer
     mode: Mode = "hybrid"
     min_score: float = 0.0
     scope: Scope = "entity"  # pieces of the entity and of no entity, or of all entities
@@ -69,8 +72,9 @@ class ProviderRequest:
     options: ProviderOptions
 
     def filter(self, *kinds: Kind) -> Filter:
-        as_of = self.options.as_of
-        return Filter(self.spaces, kinds, created_to=as_of, valid_at=as_of or self.now)
+        options, as_of = self.options, self.options.as_of
+        valid_at = as_of or self.now
+        return Filter(self.spaces, kinds, created_to=as_of, valid_at=valid_at, where=options.where)
 
 
 NAMES = tuple(field.name for field in fields(ProviderOptions))
@@ -99,6 +103,7 @@ def parse_options(arguments: Mapping[str, Any]) -> ProviderOptions:
     for name in ("now", "as_of"):
         if name in values:
             values[name] = validation.validate_time(name, values[name])
+    values["where"] = validate_where(values.get("where"))
     if "min_score" in values:
         validation.validate_fraction("min_score", values["min_score"])
     return replace(ProviderOptions(), **values)

@@ -10,16 +10,14 @@ from knowloom.capabilities.provider.model import Relation, Retrieval
 from knowloom.capabilities.provider.options import ProviderRequest
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, Unavailable
-from knowloom.model import Edge, EdgeKey, Filter, Hit, Item, Key, Kind, Problem
+from knowloom.model import Condition, Edge, EdgeKey, Filter, Hit, Item, Key, Kind, Problem
 from knowloom.ports import Stores
 from knowloom.recipes import Recipe
 from knowloom.retrieval.hybrid import add_passages
-from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT
+from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, read_edges
 from knowloom.retrieval.sources import GLOBAL_PROFILE
-from knowloom.retrieval_settings import MAX_LIMIT
 
 PIECE_KINDS = (Kind.NODE, Kind.MEMORY, Kind.CLAIM, Kind.RULE)
-WIDENING = 4  # factor of the limit while too many candidates belong to other entities
 HUB_CAP = 30  # edges followed per item and direction, heaviest first
 
 
@@ -37,9 +35,11 @@ class LayerResult:
 
 def retrieve_layers(kb: Engine, request: ProviderRequest) -> Retrieval:
     """Query all layers in parallel; if a write interfered, again in one snapshot."""
-    with ThreadPoolExecutor(len(LAYERS), "knowloom-provider") as threads:
-        results = list(threads.map(lambda name: _query_layer(name, kb, request), LAYERS))
-    if len({result.state for result in results if result.state}) > 1:
+    results: list[LayerResult] = []
+    if not kb.reader.is_restricted:  # digests, which show writes, are hidden otherwise
+        with ThreadPoolExecutor(len(LAYERS), "knowloom-provider") as threads:
+            results = list(threads.map(lambda name: _query_layer(name, kb, request), LAYERS))
+    if not results or len({result.state for result in results if result.state}) > 1:
         with kb.reader.snapshot():
             results = [_query_layer(name, kb, request) for name in LAYERS]
     return Retrieval(
@@ -86,7 +86,7 @@ def _query_metadata(_: Engine, request: ProviderRequest, stores: Stores) -> Laye
         return LayerResult(global_metadata=profiles(GLOBAL_PROFILE))
     keys = [(space, entity) for space in request.spaces]
     problems: tuple[Problem, ...] = ()
-    if not stores.items.visible(keys, request.filter()):
+    if not stores.items.visible(keys, replace(request.filter(), where=())):
         reason = f"entity {entity!r} not found in {', '.join(request.spaces)}; "
         reason += "only global metadata is used"
         problems = (Problem("metadata", reason, "unknown_entity"),)
@@ -95,39 +95,32 @@ def _query_metadata(_: Engine, request: ProviderRequest, stores: Stores) -> Laye
 
 
 def _query_pieces(kb: Engine, request: ProviderRequest, _: Stores) -> LayerResult:
-    """Return the best `top_k` pieces of the entity or of no entity.
-
-    The indexes cannot filter by "no subject", so the limit grows until enough pieces qualify.
-    """
+    """Return the best `top_k` pieces of the entity or of no entity."""
     if not request.query.strip():
         return LayerResult()
-    options, spaces = request.options, request.spaces
+    options = request.options
+    subjects = Condition("$subject", "$in", (None, "", request.entity_id))
     recipe = Recipe(
         "pieces",
         kinds=PIECE_KINDS,
         types=options.types,
         tags=options.tags,
+        where=() if options.scope == "all" else (subjects,),
+        limit=options.top_k,
         mode=options.mode,
         min_score=options.min_score,
         required=True,
     )
-    subjects = (None, "", request.entity_id)
-    limit = options.top_k
-    while True:
-        context = kb.context(
-            request.query,
-            spaces=spaces,
-            recipe=[replace(recipe, limit=limit)],
-            max_tokens=None,
-            now=request.now,
-            as_of=options.as_of,
-        )
-        hits = context.hits
-        if options.scope != "all":
-            hits = tuple(hit for hit in hits if hit.item.subject in subjects)
-        if len(hits) >= options.top_k or len(context.hits) < limit or limit == MAX_LIMIT:
-            return LayerResult(pieces=tuple(hits[: options.top_k]), problems=context.degraded)
-        limit = min(MAX_LIMIT, limit * WIDENING)
+    context = kb.context(
+        request.query,
+        spaces=request.spaces,
+        recipe=[recipe],
+        max_tokens=None,
+        now=request.now,
+        as_of=options.as_of,
+        where=options.where,
+    )
+    return LayerResult(pieces=context.hits, problems=context.degraded)
 
 
 def _query_graph(_: Engine, request: ProviderRequest, stores: Stores) -> LayerResult:
@@ -170,12 +163,11 @@ def traverse(
     Both endpoints must be visible. An edge at hop n scores weight / n.
     """
     reached: dict[EdgeKey, tuple[Edge, int]] = {}
-    visited = set(stores.items.visible(list(seeds), visible))
+    visited = set(stores.items.visible(list(seeds), replace(visible, where=())))
     frontier = sorted(visited)
     for hop in range(1, depth + 1):
-        read = stores.graph.edges_of(
-            frontier, visible.spaces, edge_types, HUB_CAP, MIN_EDGE_WEIGHT, automatic=False
-        )
+        selection = (edge_types, HUB_CAP, MIN_EDGE_WEIGHT, False)
+        read = read_edges(frontier, visible, *selection, items=stores.items, graph=stores.graph)
         edges = [e for e in read if e.key not in reached and e.is_known_at(visible.created_to)]
         ends = [end for edge in edges for end in (edge.source_key, edge.target_key)]
         next_items = stores.items.visible(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import click
 
@@ -19,6 +19,7 @@ from knowloom.cli.options import (
     parse_selection,
     repeated,
     tier_option,
+    where_option,
 )
 from knowloom.cli.session import Command, Session, token_warnings
 from knowloom.cli.streams import read_document
@@ -38,6 +39,7 @@ class AssembleArguments(TypedDict, total=False):
     max_tokens: int | None
     format: str
     model: str
+    where: Sequence[Mapping[str, Any]]
     as_of: datetime
     now: datetime
 
@@ -69,6 +71,7 @@ class AssembleArguments(TypedDict, total=False):
 @max_tokens_option(f"{MAX_TOKENS}")
 @format_option
 @model_option
+@where_option
 @as_of_option
 @now_option
 @click.pass_obj

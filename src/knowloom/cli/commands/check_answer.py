@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from knowloom.cli.options import examples, repeated, tier_option
+from knowloom.cli.options import examples, repeated, tier_option, where_option
 from knowloom.cli.session import Command, Session
 from knowloom.cli.streams import read_document
 
@@ -25,6 +25,7 @@ class CheckContextArguments(TypedDict, total=False):
     recipe: str
     tier: str
     max_tokens: int
+    where: Sequence[Mapping[str, Any]]
 
 
 @click.command(
@@ -50,6 +51,7 @@ class CheckContextArguments(TypedDict, total=False):
     help="How to gather that context; see knowloom recipes. Default: knowledge.",
 )
 @tier_option
+@where_option
 @click.option(
     "--max-tokens",
     type=click.IntRange(0),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knowloom.cli.options import combine, parse_time, repeated
+from knowloom.cli.options import combine, parse_time, parse_where, repeated
 from knowloom.cli.session import Session
 from knowloom.errors import Invalid, NotFound, Unavailable, unknown_name
 
@@ -86,6 +86,8 @@ def parse_configuration(session: Session, arguments: Sequence[str]) -> Configura
             continue
         if not equals:
             options |= load_settings(argument).changes
+        elif name == "where":
+            options[name] = [*options.get(name, ()), parse_where(value)]
         elif name in (*OPTIONS, "embedder"):
             options[name] = _parse_value(value)
         else:

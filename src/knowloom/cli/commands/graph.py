@@ -23,6 +23,7 @@ from knowloom.cli.options import (
     repeated,
     required_spaces,
     tier_option,
+    where_option,
 )
 from knowloom.cli.session import Command, Session, token_warnings
 from knowloom.cli.streams import read_document
@@ -74,6 +75,7 @@ graph_options = combine(
     mode_option("hybrid", "bm25", "vector"),
     format_option,
     model_option,
+    where_option,
     as_of_option,
     now_option,
 )

@@ -21,6 +21,7 @@ from knowloom.cli.options import (
     parse_property,
     repeated,
     space_option,
+    where_option,
 )
 from knowloom.cli.session import Command, Session, token_warnings
 from knowloom.cli.streams import open_output, read_stdin
@@ -290,6 +291,7 @@ def delete(session: Session, ids: Sequence[str], space: str, yes: bool) -> None:
     ),
 )
 @optional_spaces
+@where_option
 @click.option(
     "--output",
     "-o",
@@ -297,15 +299,21 @@ def delete(session: Session, ids: Sequence[str], space: str, yes: bool) -> None:
     help="File to write, atomically. Default: standard output.",
 )
 @click.pass_obj
-def export(session: Session, spaces: Sequence[str] = (), output: str | None = None) -> None:
-    """Write everything as JSON Lines.
+def export(
+    session: Session,
+    spaces: Sequence[str] = (),
+    where: Sequence[Mapping[str, Any]] = (),
+    output: str | None = None,
+) -> None:
+    """Write everything as JSON Lines, or the items of a filter with the links between them.
 
     knowloom load reads it back exactly. Links into spaces that are not exported need those spaces
     to be loaded.
     """
     with session.open(needs_embedder=False) as kb, open_output(output) as file:
-        items = _write_rows(file, map(item_to_json, kb.items(spaces or None)))
-        edges = _write_rows(file, map(edge_to_json, kb.edges(spaces or None)))
+        visible = kb.restrict(where) if where else kb
+        items = _write_rows(file, map(item_to_json, visible.items(spaces or None)))
+        edges = _write_rows(file, map(edge_to_json, visible.edges(spaces or None)))
     if output not in (None, "-"):
         session.output(
             {"file": output, "items": items, "edges": edges},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import click
 
@@ -17,6 +17,7 @@ from knowloom.cli.options import (
     repeated,
     required_spaces,
     tier_option,
+    where_option,
 )
 from knowloom.cli.session import Command, Session, token_warnings
 
@@ -37,6 +38,7 @@ class ProvideArguments(TypedDict, total=False):
     graph_traversal_depth: int
     types: Sequence[str]
     tags: Sequence[str]
+    where: Sequence[Mapping[str, Any]]
     scope: Literal["entity", "all"]
 
 
@@ -74,6 +76,7 @@ class ProvideArguments(TypedDict, total=False):
     help="Search items of the entity and of no entity, or all items. Default: entity.",
 )
 @click.option("--as-one-text", is_flag=True, help="Print one text instead of sections.")
+@where_option
 @as_of_option
 @now_option
 @click.pass_obj

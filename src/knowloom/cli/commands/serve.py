@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from knowloom.cli.options import examples, repeated
+from knowloom import codec
+from knowloom.cli.options import examples, repeated, where_option
 from knowloom.cli.session import Command, Group, Session
 from knowloom.errors import Invalid, MissingExtra
 from knowloom.files import store_file
+from knowloom.filters.conditions import where_to_json
 
 if TYPE_CHECKING:
     from knowloom.server.auth import ApiKey, Keyring
@@ -172,7 +174,9 @@ def _is_shareable(url: str) -> bool:
 @click.group(
     cls=Group,
     epilog=examples(
-        "knowloom keys add reporting --read analytics --read shared", "knowloom keys list"
+        "knowloom keys add reporting --read analytics --read shared",
+        "knowloom keys add sales --read support --where 'groups any sales,all'",
+        "knowloom keys list",
     ),
 )
 def keys() -> None:
@@ -197,6 +201,7 @@ def keys() -> None:
     metavar="TIER",
     help="core, writer_pro, teams or enterprise. Default: teams.",
 )
+@where_option
 @keys_option
 @click.pass_obj
 def add(
@@ -207,10 +212,17 @@ def add(
     keys: str | None = None,
     reads: Sequence[str] = (),
     writes: Sequence[str] = (),
+    where: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Create a key. Its secret is printed once and not stored."""
     key, secret = _open_keyring(session, keys).add(
-        name, reads=reads, writes=writes, role=role, tier=tier, now=datetime.now(UTC)
+        name,
+        reads=reads,
+        writes=writes,
+        role=role,
+        tier=tier,
+        where=where,
+        now=datetime.now(UTC),
     )
     session.output(
         _key_to_json(key) | {"secret": secret},
@@ -252,15 +264,18 @@ def _keys_path(session: Session, path: str | None) -> Path:
 def _key_to_json(key: ApiKey) -> dict[str, Any]:
     names = ("id", "name", "role", "tier", "reads", "writes", "created_at", "revoked_at")
     values = {name: getattr(key, name) for name in names}
-    return {
+    row = {
         name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
     }
+    return row | ({"where": where_to_json(key.where)} if key.where else {})
 
 
 def _format_key(key: ApiKey) -> str:
     reads, writes = (", ".join(spaces) or "-" for spaces in (key.reads, key.writes))
     state = f"revoked {key.revoked_at}" if key.revoked_at else f"since {key.created_at}"
     rights = f"{key.role}, {key.tier}  reads {reads}  writes {writes}"
+    if key.where:
+        rights += f"  where {codec.to_json(where_to_json(key.where))}"
     return f"{key.id}  {key.name}  {rights}  {state}"
 
 

@@ -38,6 +38,7 @@ def assemble(request: Request, body: AssembleRequest) -> JSONResponse:
             body.model,
             body.now,
             body.as_of,
+            body.where,
         )
     )
     record_context(request, assembly.tokens, assembly.degraded)

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/api", tags=["context"])
 
 MAX_TEXT = 1_000_000  # characters of all texts together
 MAX_QUERY = 2000  # characters of an answer that stands in for the question
-CONTEXT_OPTIONS = ("recipe", "agent", "entity", "as_of", "now", "model", "max_tokens")
+CONTEXT_OPTIONS = ("recipe", "agent", "entity", "as_of", "now", "model", "max_tokens", "where")
 
 
 class _EngineEmbedder:

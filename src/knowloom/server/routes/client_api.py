@@ -98,6 +98,7 @@ def page(request: Request, body: PageRequest) -> JSONResponse:
         after=None if body.after is None else _parse_key(body.after),
         kinds=body.kinds,
         types=body.types,
+        where=body.where,
     )
     return JSONResponse({"items": [item_to_json(item) for item in items]})
 

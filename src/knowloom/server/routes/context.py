@@ -49,9 +49,11 @@ NEUTRAL_FIELDS = {
     "now",
     "paths",
     "query",
+    "rerank",
     "tenant_ids",
     "tier",
     "token_model",
+    "where",
 }
 RECIPE_FIELDS = set(ContextRequest.model_fields) - NEUTRAL_FIELDS - set(AGENT_FIELDS)
 # Fields that override the server's retrieval settings, by the option they become.
@@ -88,6 +90,8 @@ def build_context(engine: Engine, body: ContextRequest, tier: Tier) -> Context:
         "tier": tier,
         "paths": body.paths,
         "citations": body.citations,
+        "where": body.where,
+        "rerank": body.rerank,
     }
     return engine.context(body.query, spaces=body.tenant_ids, **options)
 

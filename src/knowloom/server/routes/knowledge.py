@@ -14,10 +14,12 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from knowloom import codec, validation
 from knowloom.errors import Conflict, Invalid, NotFound
+from knowloom.filters.expressions import parse_expressions
 from knowloom.model import Edge, Item, Key
 from knowloom.server import bulk
 from knowloom.server.dependencies import get_engine, get_key
 from knowloom.server.errors import LenientJSONResponse
+from knowloom.server.schemas.fields import WhereTexts
 from knowloom.server.schemas.knowledge import EdgeBody, ItemBody
 from knowloom.wire import JsonObject
 from knowloom.wire.knowledge import edge_to_json, item_to_json, report_to_json
@@ -49,7 +51,7 @@ def list_spaces(request: Request) -> JSONResponse:
     """List the spaces that the key may read, with their sizes."""
     spaces = get_engine(request).maintenance.stats().spaces
     visible = set(get_key(request).visible([space.name for space in spaces]))
-    names = ("name", "items", "edges", "digest")
+    names = ("name", "items") if get_key(request).where else ("name", "items", "edges", "digest")
     rows = [
         {name: getattr(space, name) for name in names} for space in spaces if space.name in visible
     ]
@@ -78,12 +80,18 @@ def list_items(
     limit: PageLimit = 100,
     cursor: Cursor = None,
     type: Annotated[list[str] | None, Query(max_length=200)] = None,
+    where: Annotated[WhereTexts | None, Query()] = None,
 ) -> JSONResponse:
     """List the items of a space ordered by id, a page at a time."""
     get_key(request).check_stored([space])
     position = _decode_cursor(cursor, 1)
     after = (space, position[0]) if position else None
-    items = list(get_engine(request).items([space], limit=limit + 1, after=after, types=type or ()))
+    conditions = parse_expressions(where or ())
+    items = list(
+        get_engine(request).items(
+            [space], limit=limit + 1, after=after, types=type or (), where=conditions
+        )
+    )
     following = _encode_cursor([items[limit - 1].id]) if len(items) > limit else None
     rows = [_versioned_item(item) for item in items[:limit]]
     return JSONResponse({"items": rows, "next": following})
@@ -187,11 +195,18 @@ def delete_edge(request: Request, space: SpaceName, body: EdgeBody) -> JSONRespo
 
 @router.get("/export", response_class=NdjsonResponse)
 def export(
-    request: Request, space: Annotated[list[str], Query(min_length=1, max_length=200)]
+    request: Request,
+    space: Annotated[list[str], Query(min_length=1, max_length=200)],
+    where: Annotated[WhereTexts | None, Query()] = None,
 ) -> StreamingResponse:
-    """Export spaces as JSON Lines, items first; a bulk load reads them back."""
+    """Export spaces as JSON Lines, items first; a bulk load reads them back.
+
+    With `where`, only the items that fulfil the conditions and the edges between them.
+    """
     get_key(request).check_stored(space)
     engine = get_engine(request)
+    if where:
+        engine = engine.restrict(parse_expressions(where))
     engine.reader.resolve_spaces(space)
     rows = chain(map(item_to_json, engine.items(space)), map(edge_to_json, engine.edges(space)))
 

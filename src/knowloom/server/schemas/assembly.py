@@ -20,6 +20,7 @@ from knowloom.server.schemas.fields import (
     Time,
     Title,
     Tokens,
+    Where,
     examples,
 )
 
@@ -74,6 +75,7 @@ class AssembleRequest(RequestModel):
     entity: Name | None = None
     format: Format = "markdown"
     model: Model = "gpt-4"
+    where: Where = None
     as_of: Time | None = None
     now: Time | None = None
     strategies: dict[str, StrategyBody] = Field(

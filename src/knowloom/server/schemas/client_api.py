@@ -15,6 +15,7 @@ from knowloom.server.schemas.fields import (
     Rows,
     Version,
     Weight,
+    Where,
 )
 
 
@@ -91,6 +92,7 @@ class PageRequest(RequestModel):
     after: ItemReference | None = None
     kinds: Names = Field([])
     types: Names = Field([])
+    where: Where = None
 
 
 class EdgePageRequest(RequestModel):

@@ -25,10 +25,12 @@ from knowloom.server.schemas.fields import (
     Paths,
     QueryText,
     RequestModel,
+    Rerank,
     TierName,
     Time,
     Tokens,
     Weight,
+    Where,
     examples,
 )
 
@@ -73,6 +75,7 @@ class ContextRequest(RequestModel):
     max_tokens: Annotated[Tokens | None, Field(description="null: no limit")] = None
     token_model: Model = "gpt-4"
     tags: Names | None = None
+    where: Where = None
     search_method: Method = "hybrid"
     bm25_weight: Weight = 0.6
     vector_weight: Weight = 0.4
@@ -87,6 +90,7 @@ class ContextRequest(RequestModel):
     ] = None
     paths: Paths = False
     citations: Citations = False
+    rerank: Rerank = None
     as_of: AsOf = None
     now: Now = None
 
@@ -228,12 +232,14 @@ class SearchRequest(RequestModel):
     created_from: Time | None = None
     created_to: Time | None = None
     min_confidence: Fraction = 0.0
+    where: Where = None
     limit: Limit = 10
     mode: Mode = "hybrid"
     min_score: Fraction = 0.0
     as_of: AsOf = None
     now: Now = None
     tier: TierName | None = None
+    rerank: Rerank = None
 
 
 class ExplainRequest(RequestModel):
@@ -265,6 +271,7 @@ class ExplainRequest(RequestModel):
     types: Names | None = None
     exclude_types: Names | None = None
     tags: Names | None = None
+    where: Where = None
     limit: Limit | None = None
     depth: Depth | None = None
     mode: Mode | None = None
@@ -273,6 +280,7 @@ class ExplainRequest(RequestModel):
     now: Now = None
     paths: Paths = False
     citations: Citations = False
+    rerank: Rerank = None
     remedies: Annotated[
         bool, Field(description="Also find what would include the omitted items; packs again")
     ] = True

@@ -39,9 +39,25 @@ Paths = Annotated[
 Citations = Annotated[
     bool, Field(description="Number the blocks of `text` and list their sources, or add `source`")
 ]
+Rerank = Annotated[
+    bool | None,
+    Field(description="Score the best hits by the server's reranker; null: if it has one"),
+]
 TierName = Annotated[
     Literal["core", "writer_pro", "teams", "enterprise"],
     Field(description="A lower tier than the key's; never a higher one"),
+]
+WhereRow = dict[str, Any]
+Where = Annotated[
+    WhereRow | Annotated[list[WhereRow], Field(max_length=100)] | None,
+    Field(
+        description="Conditions on properties, all of which must hold; see docs/filters.md",
+        examples=[{"price": {"$gte": 10}, "team": {"$in": ["sales", "support"]}}],
+    ),
+]
+WhereTexts = Annotated[
+    list[Annotated[str, Field(max_length=10_000)]],
+    Field(max_length=100, description="A condition such as `price>=10`, or JSON"),
 ]
 Embed = Annotated[
     bool, Field(description="Embed before responding; if false, `knowloom embed` does it later")

@@ -23,6 +23,7 @@ from knowloom.server.schemas.fields import (
     Time,
     Title,
     Tokens,
+    Where,
     examples,
 )
 
@@ -104,6 +105,7 @@ class GraphRequest(RequestModel):
     preferred_types: Annotated[Names, Field(default_factory=list)]
     mode: Method = "hybrid"
     model: Model = "gpt-4"
+    where: Where = None
     as_of: Time | None = None
     now: Time | None = None
     vector: Annotated[

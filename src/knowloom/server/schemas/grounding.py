@@ -14,6 +14,7 @@ from knowloom.server.schemas.fields import (
     RequestModel,
     TierName,
     Time,
+    Where,
     examples,
 )
 
@@ -52,6 +53,7 @@ class CheckAnswerRequest(RequestModel):
     meaning: Annotated[
         bool, Field(description="Also accept paraphrases as support, using the embedder")
     ] = False
+    where: Where = None
     as_of: Time | None = None
     now: Time | None = None
     tier: TierName | None = None

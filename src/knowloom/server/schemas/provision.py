@@ -22,6 +22,7 @@ from knowloom.server.schemas.fields import (
     TierName,
     Time,
     Tokens,
+    Where,
     examples,
 )
 
@@ -68,6 +69,7 @@ class ProvideRequest(RequestModel):
     graph_traversal_depth: Depth = 2
     graph_limit: Limit = 50
     edge_types: Names = Field(default_factory=list)
+    where: Where = None
     as_of: Time | None = None
     now: Time | None = None
     tier: TierName | None = None
