@@ -46,7 +46,9 @@ class QueryOptions:
     vector: Sequence[float] | None = None  # a ready query vector; None: embed the text
     paths: bool = False  # show by which edges an item was reached
     citations: bool = False  # number the blocks and list their sources
+    min_answer_confidence: float = 0.0  # return nothing but a notice below this
     where: WhereArgument = None  # conditions that every item of the answer fulfils
+    rerank: bool | None = None  # False: without the reranker; True: not without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ class ContextArguments(TypedDict, total=False):
     vector: Sequence[float] | None
     paths: bool
     citations: bool
+    min_answer_confidence: float
     where: WhereArgument
+    rerank: bool | None
     recipe: str | Sequence[Recipe]
     agent: str | Agent | None
     tier: TierArgument
@@ -125,11 +129,13 @@ class SearchOptions:
     limit: int = 10
     mode: Mode = "hybrid"
     min_score: float = 0.0
+    min_answer_confidence: float = 0.0  # return nothing but a notice below this
     as_of: datetime | None = None
     now: datetime | None = None
     vector: Sequence[float] | None = None
     tier: TierArgument = None
     where: WhereArgument = None
+    rerank: bool | None = None
 
     def resolve_recipe(self, settings: RetrievalSettings) -> Recipe:
         recipe = Recipe("search", mode=self.mode, limit=self.limit, min_score=self.min_score)
@@ -174,11 +180,13 @@ class SearchArguments(TypedDict, total=False):
     limit: int
     mode: Mode
     min_score: float
+    min_answer_confidence: float
     as_of: datetime | None
     now: datetime | None
     vector: Sequence[float] | None
     tier: TierArgument
     where: WhereArgument
+    rerank: bool | None
 
 
 class ReadArguments(TypedDict, total=False):

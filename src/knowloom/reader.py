@@ -14,6 +14,7 @@ from knowloom import tokens
 from knowloom.context import explain, paths
 from knowloom.context.item_pages import ItemPage, minimum_budget, paginate
 from knowloom.context.item_search import Search, search_items
+from knowloom.context.notices import doubt
 from knowloom.context.pipeline import build_context
 from knowloom.embedding import EmbeddingService
 from knowloom.errors import Invalid, NotFound
@@ -170,7 +171,11 @@ class Reader:
             query, vector, stores = request.query, request.vector, request.stores
             problems = (*request.problems, *notes)
             context = build_context(query, recipes, vector, stores, counter, problems, reranking)
-            if explained_ids is not None:
+            confidence, minimum = context.confidence, query.min_answer_confidence
+            doubts = doubt(confidence, settings.floor, minimum, "context")
+            context = replace(context, degraded=(*context.degraded, *doubts))
+            is_refused = confidence is not None and confidence < minimum
+            if explained_ids is not None and not is_refused:
                 context = explain.explain_context(
                     context,
                     recipes,

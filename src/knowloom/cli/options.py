@@ -177,6 +177,12 @@ filter_options = combine(
     mode_option(*MODES),
     click.option("--min-score", type=float, metavar="X", help="Minimum score, from 0 to 1."),
     click.option(
+        "--min-answer-confidence",
+        type=float,
+        metavar="X",
+        help="Return nothing if the confidence of the answer, from 0 to 1, is lower.",
+    ),
+    click.option(
         "--rerank/--no-rerank",
         default=None,
         help="Score the best hits by the reranker of the setting rerank. Default: if there is one.",

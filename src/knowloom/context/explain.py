@@ -14,6 +14,7 @@ from knowloom.formats.layout import get_layout
 from knowloom.model import Context, Hit, Item, Key, LeftOut
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import Recipe, Source, search_depth
+from knowloom.retrieval.reranking import Reranking
 from knowloom.retrieval.sources import recipe_filter
 
 # Larger budgets to try, as multiples of the requested one.
@@ -38,6 +39,7 @@ def explain_context(
     ids: Sequence[str],
     spaces: Sequence[str],
     with_budget: Callable[[int], Sequence[Recipe]],
+    reranking: Reranking | None = None,
 ) -> Context:
     """Return the context with remedies, the next candidates, and a reason for every id.
 
@@ -46,7 +48,7 @@ def explain_context(
     """
 
     def gather(wider: Sequence[Recipe]) -> list[SectionCandidates]:
-        return gather_candidates(context.query, wider, vector, stores)[0]
+        return gather_candidates(context.query, wider, vector, stores, reranking)[0]
 
     sections = gather(recipes)
 

@@ -11,6 +11,7 @@ from itertools import islice
 from knowloom.caching import cached
 from knowloom.context.citations import sources_fragment
 from knowloom.context.confidence import context_confidence
+from knowloom.context.notices import section_notices
 from knowloom.context.packing import SectionCandidates, pack, relationship_needs, tolerance_of
 from knowloom.context.paths import annotate_paths
 from knowloom.errors import Conflict, Unavailable
@@ -52,35 +53,59 @@ def build_context(
     """Return the context for a query. `problems` are those that occurred before retrieval."""
     sections, results, new_problems = gather_candidates(query, recipes, vector, stores, reranking)
     new_problems += _check_entity(query, stores)
+    digest = compute_digest(query, recipes, vector, stores, counter, new_problems, reranking)
+    confidence = _estimate_confidence(query.text, sections, results, vector is not None)
+    context = Context(
+        text="",
+        tokens=0,
+        query=query,
+        degraded=(*problems, *new_problems, *section_notices(query, sections, results, stores)),
+        digest=digest,
+        stats=_count(sections, results, counter),
+        confidence=confidence,
+    )
+    if confidence is not None and confidence < query.min_answer_confidence:
+        return context
+    return _pack_context(context, sections, counter, new_problems)
+
+
+def _pack_context(
+    context: Context,
+    sections: Sequence[SectionCandidates],
+    counter: TokenCounter,
+    problems: Sequence[Problem],
+) -> Context:
+    """Add the text and its parts to a context; `problems` are those of its recipes."""
+    query = context.query
     layout, tolerance = get_layout(query.format), tolerance_of(sections)
     with span("fit"):
         budget, text = query.max_tokens, query.text
         packed = pack(sections, budget, layout, counter, tolerance, text, query.citations)
-    stats = Stats(
-        searched=sum(result.searched for result in results),
-        expanded=sum(result.expanded for result in results),
-        max_depth=max((result.max_depth for result in results), default=0),
-        candidates=sum(len(section.hits) for section in sections),
-        token_counter=counter.name,
-        optimality_gap=packed.gap,
-    )
-    reasons = {problem.part: problem.reason for problem in new_problems}
+    reasons = {problem.part: problem.reason for problem in problems}
     fragments = tuple(
         replace(fragment, problem=reasons.get(fragment.name, "")) for fragment in packed.fragments
     )
-    fragments += sources_fragment(packed.citations, layout, counter)
-    confidence = _estimate_confidence(query.text, sections, results, vector is not None)
-    return Context(
+    return replace(
+        context,
         text=packed.text,
         tokens=packed.tokens,
-        query=query,
-        fragments=fragments,
+        fragments=fragments + sources_fragment(packed.citations, layout, counter),
         left_out=packed.left_out,
-        degraded=(*problems, *new_problems),
-        digest=compute_digest(query, recipes, vector, stores, counter, new_problems, reranking),
-        stats=stats,
+        stats=replace(context.stats, optimality_gap=packed.gap),
         citations=packed.citations,
-        confidence=confidence,
+    )
+
+
+def _count(
+    sections: Sequence[SectionCandidates], results: Sequence[SourceResult], counter: TokenCounter
+) -> Stats:
+    return Stats(
+        searched=sum(result.searched for result in results),
+        expanded=sum(result.expanded for result in results),
+        max_depth=max((result.max_depth for result in results), default=0),
+        matched=sum(result.matched for result in results),
+        candidates=sum(len(section.hits) for section in sections),
+        token_counter=counter.name,
     )
 
 
@@ -91,7 +116,7 @@ def _estimate_confidence(
     has_vector: bool,
 ) -> float | None:
     searches = [
-        (section.recipe.mode, result.hits, result.best_scores)
+        (section.recipe.mode, result.hits if section.hits else (), result.best_scores)
         for section, result in zip(sections, results, strict=True)
         if section.recipe.source == "search"
     ]
@@ -292,6 +317,7 @@ def compute_digest(
         *(("'paths'",) if query.paths else ()),
         *(("'citations'",) if query.citations else ()),
         *((repr(query.where),) if query.where else ()),
+        *((repr(query.min_answer_confidence),) if query.min_answer_confidence else ()),
         *((repr(reranking.identity),) if reranking is not None else ()),
     )
     return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()

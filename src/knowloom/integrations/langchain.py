@@ -39,6 +39,7 @@ class KnowloomRetriever(BaseRetriever):
     tags: list[str] = []  # noqa: RUF012
     where: dict[str, Any] | None = None
     min_score: float = 0.0
+    min_answer_confidence: float = 0.0
     recipe: str = "knowledge"
     format: str = "plain"
     model: str = "gpt-4"

@@ -69,6 +69,7 @@ class LookupArguments(TypedDict, total=False):
     tags: Sequence[str]
     where: WhereArgument
     min_score: float
+    min_answer_confidence: float
     recipe: str | Sequence[Recipe]
     format: str
     model: str
@@ -82,6 +83,7 @@ class LookupArguments(TypedDict, total=False):
 
 
 ARGUMENTS = tuple(LookupArguments.__annotations__)
+FILTERS = "mode types exclude_types tags where min_score min_answer_confidence as_of now".split()
 OPTIONS = tuple(name for name in ARGUMENTS if name != "whole")  # those of `Engine.context`
 
 
@@ -110,6 +112,7 @@ class Lookup:
     tags: Sequence[str] = ()
     where: WhereArgument = None
     min_score: float = 0.0
+    min_answer_confidence: float = 0.0
     recipe: str | Sequence[Recipe] = "knowledge"
     format: str = "plain"
     model: str = "gpt-4"
@@ -172,8 +175,7 @@ class Lookup:
 
     def _filters(self) -> dict[str, Any]:
         """Return the options of both a search and a context that are set."""
-        names = ("mode", "types", "exclude_types", "tags", "where", "min_score", "as_of", "now")
-        values = {name: getattr(self, name) for name in names}
+        values = {name: getattr(self, name) for name in FILTERS}
         options = {name: value for name, value in values.items() if value}
         reranking = {} if self.rerank is None else {"rerank": self.rerank}
         return {"spaces": self.spaces} | options | reranking
@@ -235,6 +237,7 @@ def describe_sources(context: Context) -> dict[str, Any]:
         "sources": [result.metadata for result in _build_results(context)],
         "tokens": context.tokens,
         "digest": context.digest,
+        "confidence": context.confidence,
         "degraded": [problem_to_json(problem) for problem in context.degraded],
     }
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from knowloom.model.items import Edge, Item, Key
+from knowloom.model.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,12 @@ class Hit:
 
     @property
     def relevance(self) -> float:
-        """The score of a walk, else the score; of an edge's target at most that of the start."""
+        """The blended score of a reranker, or that of a walk, else the score.
+
+        Of an edge's target it is at most that of the start.
+        """
+        if "blended" in self.signals:
+            return self.signals["blended"]
         if "walk" in self.signals:
             return self.signals["walk"]
         return self.score * self.signals.get("start", 1.0)
@@ -70,3 +76,23 @@ class Hit:
     def match_source(self) -> str:
         """The search that found it; `hybrid` if text and vector search both did."""
         return "hybrid" if len(self.found_by) > 1 else "".join(self.found_by)
+
+
+class Hits(list[Hit]):
+    """The hits of a search, best first: a list that also says how far they can be trusted.
+
+    `confidence` is the estimated share of such answers whose evidence is stored; `degraded` has the
+    problems of the search.
+    """
+
+    __slots__ = ("confidence", "degraded")
+
+    def __init__(
+        self,
+        hits: Iterable[Hit] = (),
+        confidence: float = 0.0,
+        degraded: Iterable[Problem] = (),
+    ) -> None:
+        super().__init__(hits)
+        self.confidence = confidence
+        self.degraded = tuple(degraded)

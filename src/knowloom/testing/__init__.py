@@ -17,6 +17,7 @@ from knowloom.testing.graph import GraphStoreContract
 from knowloom.testing.items import ItemStoreContract
 from knowloom.testing.links import LinkStoreContract
 from knowloom.testing.nearest import NearestItemsContract
+from knowloom.testing.rerankers import RerankerContract
 from knowloom.testing.texts import TextIndexContract
 from knowloom.testing.vectors import VectorIndexContract
 
@@ -27,6 +28,7 @@ __all__ = [
     "ItemStoreContract",
     "LinkStoreContract",
     "NearestItemsContract",
+    "RerankerContract",
     "StoreContract",
     "TextIndexContract",
     "VectorIndexContract",

@@ -28,9 +28,10 @@ from knowloom.wire.contexts import (
 
 router = APIRouter(prefix="/api", tags=["context"])
 
-ENTRY_TYPES = ("faq", "playbook", "permission_rule", "concept")
 SCHEMA_TYPES = ("schema_index", "schema_field")
 EXAMPLE_TYPES = ("example",)
+# Entities have a part of their own, and profiles are fetched by id.
+ENTRY_KINDS = tuple(kind for kind in Kind if kind not in (Kind.ENTITY, Kind.PROFILE))
 ENTITY_LIMIT = 10
 SHARES = {"entry_points": 0.6, "context": 0.3, "entities": 0.1}
 SEARCH_SOURCES = ("bm25", "vector", "hybrid")
@@ -46,6 +47,7 @@ NEUTRAL_FIELDS = {
     "agent",
     "as_of",
     "citations",
+    "min_answer_confidence",
     "now",
     "paths",
     "query",
@@ -90,6 +92,7 @@ def build_context(engine: Engine, body: ContextRequest, tier: Tier) -> Context:
         "tier": tier,
         "paths": body.paths,
         "citations": body.citations,
+        "min_answer_confidence": body.min_answer_confidence,
         "where": body.where,
         "rerank": body.rerank,
     }
@@ -149,14 +152,12 @@ def build_recipes(body: ContextRequest) -> list[Recipe]:
 
 
 def _entry_recipe(body: ContextRequest) -> Recipe:
-    types = (
-        ENTRY_TYPES
-        + (SCHEMA_TYPES if body.include_schemas else ())
-        + (EXAMPLE_TYPES if body.include_examples else ())
-    )
+    types = tuple(body.entry_types or ())
     return Recipe(
         "entry_points",
-        types=types if body.entry_types is None else tuple(body.entry_types),
+        kinds=() if types else ENTRY_KINDS,
+        types=types,
+        exclude_types=() if types else _excluded_types(body),
         tags=tuple(body.tags or ()),
         mode=body.search_method,
         bm25_weight=body.bm25_weight,
@@ -168,17 +169,21 @@ def _entry_recipe(body: ContextRequest) -> Recipe:
     )
 
 
-def _expansion_recipe(body: ContextRequest) -> Recipe:
-    types = tuple(body.expansion_types or ())
-    excluded = (() if body.include_schemas else SCHEMA_TYPES) + (
+def _excluded_types(body: ContextRequest) -> tuple[str, ...]:
+    """Return the types that a request must ask for by a flag or by name."""
+    return (() if body.include_schemas else SCHEMA_TYPES) + (
         () if body.include_examples else EXAMPLE_TYPES
     )
+
+
+def _expansion_recipe(body: ContextRequest) -> Recipe:
+    types = tuple(body.expansion_types or ())
     return Recipe(
         "context",
         body.expansion,
         kinds=() if types else tuple(kind for kind in Kind if kind is not Kind.ENTITY),
         types=types,
-        exclude_types=() if types else excluded,
+        exclude_types=() if types else _excluded_types(body),
         limit=body.context_limit,
         depth=body.max_depth,
         starts=body.entry_limit,
@@ -200,11 +205,14 @@ def _response_to_json(engine: Engine, body: ContextRequest, context: Context) ->
         ],
         "entities": [_entity_to_json(chosen.hit.item) for chosen in parts["entities"]],
         SEE_ALSO: [_pointer_to_json(chosen) for chosen in parts[SEE_ALSO]],
-        "stats": _stats_to_json(context, parts),
+        "stats": _stats_to_json(context, parts, is_agent=body.agent is not None),
+        "confidence": context.confidence,
+        "truncated": context.truncated,
         "degraded": [problem_to_json(problem) for problem in context.degraded],
         "left_out": [
             {
                 "id": public_id(omission.hit.item),
+                "space": omission.hit.item.space,
                 "part": omission.fragment,
                 "score": omission.hit.score,
                 "tokens": omission.tokens,
@@ -279,6 +287,7 @@ def _node_to_json(chosen: Chosen) -> JsonObject:
     ranges = [passage_to_json(passage) for passage in chosen.passages]
     return ({"passages": ranges} if ranges else {}) | {
         "id": public_id(item),
+        "space": item.space,
         "node_type": item.type,
         "title": item.title,
         "summary": (item.summary or None) if has_summary else None,
@@ -309,28 +318,39 @@ def _entity_to_json(item: Item) -> JsonObject:
     schemas = item.properties.get("related_schemas", [])
     return {
         "id": public_id(item),
+        "space": item.space,
         "title": item.name,
         "entity_path": str(item.properties.get("entity_path", "")),
         "related_schemas": [str(schema) for schema in schemas] if isinstance(schemas, list) else [],
     }
 
 
-def _stats_to_json(context: Context, parts: ChosenByPart) -> JsonObject:
+def _count_tokens(context: Context, is_agent: bool) -> dict[str, int]:
+    """Return the tokens of each part, which add up to those of the context.
+
+    `other` are those of separators between parts; a tokenizer may also join tokens there.
+    """
     used = {fragment.name: fragment.tokens for fragment in context.fragments}
+    if not is_agent:
+        names = {"entry_points": "entry_points", "context": "context_nodes", "entities": "entities"}
+        parts = {label: used.pop(name, 0) for name, label in names.items()}
+        used = parts | {SEE_ALSO: used.pop(SEE_ALSO, 0)} | used
+    other = context.tokens - sum(used.values())
+    return used | ({"other": other} if other else {})
+
+
+def _stats_to_json(context: Context, parts: ChosenByPart, is_agent: bool) -> JsonObject:
     stats = context.stats
     return {
         "nodes_searched": stats.searched,
+        "nodes_matched": stats.matched,
+        "candidates": stats.candidates,
         "nodes_expanded": stats.expanded,
         "max_depth_reached": stats.max_depth,
         "entry_points_found": len(parts["entry_points"]),
         "context_nodes_found": len(parts["context"]),
         "total_tokens": context.tokens,
-        "tokens_used": {
-            "entry_points": used.get("entry_points", 0),
-            "context_nodes": used.get("context", 0),
-            "entities": used.get("entities", 0),
-            SEE_ALSO: used.get(SEE_ALSO, 0),
-        },
+        "tokens_used": _count_tokens(context, is_agent),
         "token_counter": stats.token_counter,
         "optimality_gap": stats.optimality_gap,
         "timings_ms": timings_to_json(stats.timings),

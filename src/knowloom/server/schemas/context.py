@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from knowloom.server.schemas.fields import (
+    AnswerConfidence,
     AsOf,
     Citations,
     Depth,
@@ -54,8 +55,8 @@ class ContextRequest(RequestModel):
     entry_types: Annotated[
         NonEmptyNames | None,
         Field(
-            description="Types to search; null: faq, playbook, permission_rule, concept and "
-            "those that the flags add"
+            description="Types to search; null: all, except schemas and examples, which the flags "
+            "add, entities and profiles"
         ),
     ] = None
     entry_limit: Limit = 10
@@ -80,6 +81,7 @@ class ContextRequest(RequestModel):
     bm25_weight: Weight = 0.6
     vector_weight: Weight = 0.4
     min_score: Fraction = 0.0
+    min_answer_confidence: AnswerConfidence = 0.0
     agent: Annotated[
         Name | None,
         Field(description="Use the recipes of this agent instead of entry types, limits and depth"),
@@ -109,6 +111,7 @@ class ResponseNode(BaseModel):
     """An item of the response. `form` is whole, excerpt, summary or pointer (only its name)."""
 
     id: Id
+    space: str
     node_type: str
     title: str
     summary: str | None
@@ -135,6 +138,7 @@ class ContextNode(ResponseNode):
 
 class Entity(BaseModel):
     id: Id
+    space: str
     title: str
     entity_path: str
     related_schemas: list[str]
@@ -162,6 +166,7 @@ class ProblemNote(BaseModel):
 
 class OmittedNode(BaseModel):
     id: Id
+    space: str
     part: str
     score: float
     tokens: int
@@ -169,9 +174,11 @@ class OmittedNode(BaseModel):
 
 
 class ContextStats(BaseModel):
-    """Exact counts. `timings_ms` is by stage."""
+    """Exact counts. `tokens_used` adds up to `total_tokens`; `timings_ms` is by stage."""
 
     nodes_searched: int
+    nodes_matched: Annotated[int, Field(description="Before min_score, limits and the budget")]
+    candidates: Annotated[int, Field(description="Before the budget")]
     nodes_expanded: int
     max_depth_reached: int
     entry_points_found: int
@@ -201,6 +208,11 @@ class ContextResponse(BaseModel):
     entities: list[Entity]
     see_also: list[PointerNode]
     stats: ContextStats
+    confidence: Annotated[
+        float | None,
+        Field(description="Estimated share of such answers whose evidence is stored"),
+    ]
+    truncated: Annotated[bool, Field(description="The budget left out or shortened something")]
     degraded: list[ProblemNote]
     left_out: list[OmittedNode]
     digest: str
@@ -236,6 +248,7 @@ class SearchRequest(RequestModel):
     limit: Limit = 10
     mode: Mode = "hybrid"
     min_score: Fraction = 0.0
+    min_answer_confidence: AnswerConfidence = 0.0
     as_of: AsOf = None
     now: Now = None
     tier: TierName | None = None
@@ -276,6 +289,7 @@ class ExplainRequest(RequestModel):
     depth: Depth | None = None
     mode: Mode | None = None
     min_score: Fraction | None = None
+    min_answer_confidence: AnswerConfidence = 0.0
     as_of: AsOf = None
     now: Now = None
     paths: Paths = False

@@ -36,6 +36,9 @@ Paths = Annotated[
     bool,
     Field(description="Describe the path to each linked item by titles, in `text` and as `via`"),
 ]
+AnswerConfidence = Annotated[
+    Fraction, Field(description="Return nothing but a notice if the confidence is below this")
+]
 Citations = Annotated[
     bool, Field(description="Number the blocks of `text` and list their sources, or add `source`")
 ]
