@@ -23,6 +23,7 @@ from knowloom.validation import (
 )
 
 MAX_LIMIT = 10_000
+DEFAULT_FLOOR = 0.2  # chosen in docs/decisions/032-confidence.md
 SETTINGS_TABLE = "retrieval"  # in knowloom.toml, and in a patch that `knowloom tune` writes
 INTEGER_BOUNDS = {  # by field of a recipe: minimum and maximum
     "limit": (1, MAX_LIMIT),
@@ -165,6 +166,12 @@ class RetrievalSettings:
     walk_named: float | None = None
     walk_onward: float | None = None
     walk_bridge: float | None = None
+    confidence_floor: float | None = None  # answers below it are reported as doubtful
+
+    @property
+    def floor(self) -> float:
+        """The confidence below which an answer is reported as doubtful."""
+        return DEFAULT_FLOOR if self.confidence_floor is None else self.confidence_floor
 
     @property
     def changes(self) -> dict[str, float]:
@@ -229,6 +236,8 @@ def load_settings(path: str | Path) -> RetrievalSettings:
 
 def _validate_settings(settings: RetrievalSettings) -> RetrievalSettings:
     """Return the settings if recipes with them are valid, so that no request fails later."""
+    if settings.confidence_floor is not None:
+        validate_fraction("confidence_floor", settings.confidence_floor)
     validate_recipe(settings.apply(Recipe("search")))
     validate_recipe(settings.apply(Recipe("context", "walk", depth=2)))
     return settings

@@ -108,6 +108,15 @@ def validate_query(value: object) -> str:
     return value
 
 
+def require_searchable(text: str) -> None:
+    """Raise Invalid if a query has no word to search for, such as "" or "?!"."""
+    if not any(map(str.isalnum, text)):
+        raise Invalid(
+            f"query must contain a word or a number to search for, got {text[:40]!r}; "
+            "pass a vector to search without words"
+        )
+
+
 def validate_text(name: str, value: object, max_length: int) -> str:
     """Return the value if it is text that every store can keep."""
     if not isinstance(value, str):

@@ -65,7 +65,8 @@ def render_parts(context: Context) -> Text:
         else f"{part.name}: {part.tokens:,} tokens"
         for part in context.fragments
     )
-    return Text(" · ".join(parts), style="dim")
+    sure = () if context.confidence is None else (f"confidence {format_score(context.confidence)}",)
+    return Text(" · ".join((*parts, *sure)), style="dim")
 
 
 def render_chosen(context: Context, ids: Sequence[str] = ()) -> RenderableType:

@@ -28,7 +28,7 @@ from knowloom.client.upload import UploadSource, locate_skipped
 from knowloom.context.item_pages import ItemPage
 from knowloom.errors import NotFound
 from knowloom.filters.conditions import WhereArgument
-from knowloom.model import Context, Edge, Hit, Item, Key
+from knowloom.model import Context, Edge, Hits, Item, Key
 from knowloom.options import ContextArguments, ReadArguments, SearchArguments
 from knowloom.ports import Progress
 from knowloom.report import Report
@@ -209,7 +209,7 @@ class Client(RemoteCapabilities):
 
     def search(
         self, text: str, *, spaces: Sequence[str], **options: Unpack[SearchArguments]
-    ) -> list[Hit]:
+    ) -> Hits:
         """Return the best items, best first. Filters apply before `limit`; see `Engine.search`."""
         body = {"query": text, "spaces": encode_names("spaces", spaces)}
         body |= encode_search_options(options)

@@ -45,11 +45,11 @@ class Calibration:
 
 # Fitted by: python -m bench.confidence DATA_FOLDER --write
 CALIBRATIONS: Mapping[str, Calibration] = {
-    "bm25": Calibration(-3.52, 13.85, 0.0, -5.53, 3.04),
-    "hybrid": Calibration(-6.07, 16.56, 0.0, -6.79, 4.14),
-    "vector": Calibration(-7.21, 10.25, 0.0, -3.74, 5.13),
-    "walk": Calibration(-4.16, -5.33, 21.52, 0.0, 3.58),
-    "walk_bm25": Calibration(-4.16, -5.33, 21.52, 0.0, 3.58),
+    "bm25": Calibration(-3.95, 10.19, 0.80, -4.54, 3.96),
+    "hybrid": Calibration(-6.01, 14.68, -0.57, -6.00, 4.41),
+    "vector": Calibration(-6.20, 8.30, 1.96, -3.18, 4.36),
+    "walk": Calibration(-5.44, 5.61, 13.51, -5.94, 4.74),
+    "walk_bm25": Calibration(-3.97, 0.64, 18.88, -5.56, 4.99),
 }
 
 

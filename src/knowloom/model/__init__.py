@@ -12,7 +12,7 @@ from knowloom.model.context import (
     Stats,
 )
 from knowloom.model.filters import Filter
-from knowloom.model.hits import Hit, Passage, ScoredPassage
+from knowloom.model.hits import Hit, Hits, Passage, ScoredPassage
 from knowloom.model.items import (
     AUTOMATIC,
     LINES,
@@ -50,6 +50,7 @@ __all__ = [
     "Form",
     "Fragment",
     "Hit",
+    "Hits",
     "Item",
     "Key",
     "Kind",

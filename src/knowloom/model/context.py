@@ -28,6 +28,7 @@ class Query:
     vector: tuple[float, ...] = ()  # a ready query vector; empty: the engine embeds the text
     paths: bool = field(default=False, repr=False)  # True: show the paths to hits of the graph
     citations: bool = field(default=False, repr=False)  # True: number blocks and list their sources
+    min_answer_confidence: float = field(default=0.0, repr=False)  # below it, show nothing
     where: tuple[Condition, ...] = field(default=(), repr=False)  # of every item of the answer
 
 
@@ -97,6 +98,7 @@ class Stats:
     searched: int = 0  # items that the indexes considered
     expanded: int = 0  # items reached by edges
     max_depth: int = 0
+    matched: int = 0  # items that searches matched, before min_score and limits
     candidates: int = 0
     token_counter: str = ""
     optimality_gap: float = 0.0  # an upper bound on the missing share of the value; 0: optimal
@@ -116,6 +118,7 @@ class Context:
     digest: str = ""
     stats: Stats = field(default_factory=Stats)
     citations: tuple[Citation, ...] = ()  # in the order of the text, if requested
+    confidence: float | None = None  # share of such answers with the evidence; None: no search
 
     def __str__(self) -> str:
         return self.text
@@ -129,6 +132,12 @@ class Context:
     @property
     def hits(self) -> tuple[Hit, ...]:
         return tuple(hit for fragment in self.fragments for hit in fragment.hits)
+
+    @property
+    def truncated(self) -> bool:
+        """True if the budget left a candidate out or shortened it."""
+        forms = {chosen.form for fragment in self.fragments for chosen in fragment.chosen}
+        return bool(forms - {Form.WHOLE}) or any(entry.tokens for entry in self.left_out)
 
     def sections(self) -> dict[str, str]:
         """Return the text by prompt section, ready to merge into a template."""

@@ -44,6 +44,7 @@ class SearchHits:
     # The best scores of short items and of passages, hits or not.
     pool: Mapping[NodeKey, float] = field(default_factory=dict)
     best_scores: tuple[float, ...] = ()  # of the first matches, hits or not
+    matched: int = 0  # candidates with a score above 0
 
 
 def search(
@@ -90,13 +91,15 @@ def _search_once(
     ordered = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))
     best = [key for key in ordered[:limit] if scores[key] >= recipe.min_score and scores[key] > 0]
     items, is_filled = _read_items(best, recipe, stores)
-    matched = frozenset(term_matches), frozenset(vector_matches)
-    hits = _build_hits(items, scores, term_scores, vector_scores, *matched)
+    found_by = frozenset(term_matches), frozenset(vector_matches)
+    hits = _build_hits(items, scores, term_scores, vector_scores, *found_by)
     if passages:
         hits = _with_passages(hits, passages, stores)
     pool = _build_pool(scores, ordered, passages)
     best_scores = tuple([scores[key] for key in ordered[:BEST_SCORES]])
-    return SearchHits(hits, considered, pool, best_scores), is_filled or len(best) < limit
+    matched = sum([score > 0 for score in scores.values()])
+    result = SearchHits(hits, considered, pool, best_scores, matched)
+    return result, is_filled or len(best) < limit
 
 
 def add_passages(

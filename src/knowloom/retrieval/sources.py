@@ -44,6 +44,7 @@ class SourceResult:
     pool: Mapping[NodeKey, float] = field(default_factory=dict)  # scores of all matches
     walk_scores: Mapping[NodeKey, float] = field(default_factory=dict)  # new scores of earlier hits
     best_scores: tuple[float, ...] = ()  # of the first matches of a search, hits or not
+    matched: int = 0  # candidates of a search with a score above 0
 
 
 def gather(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
@@ -76,7 +77,13 @@ def entity_keys(query: Query, stores: Stores) -> list[Key]:
 def gather_search(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
     result = find_hits(request, recipe, recipe_filter(request.query, recipe))
     hits = _drop_earlier(result.hits, request)
-    return SourceResult(hits, result.considered, pool=result.pool, best_scores=result.best_scores)
+    return SourceResult(
+        hits,
+        result.considered,
+        pool=result.pool,
+        best_scores=result.best_scores,
+        matched=result.matched,
+    )
 
 
 def find_hits(request: RetrievalRequest, recipe: Recipe, only: Filter) -> SearchHits:

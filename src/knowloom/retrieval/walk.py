@@ -62,14 +62,17 @@ def walk(
     graph.read_edges(list(seeds))
     if not graph.adjacency:
         return WalkResult()
-    graph.density = graph.measure_density(seeds)
+    named = max([value for of_node in names.values() for value in of_node.values()], default=0.0)
+    if names:
+        names = discount_common_names(names, graph.adjacency, texts_of(graph))
+    graph.density = graph.measure_density(seeds, named)
     seed_nodes = [node for node in best if node.key in seeds]
     if query_names := capitalised_spans(text)[:MAX_QUERY_NAMES]:
         name_scores = score_full_names(query_names, texts_of(graph))
         seed_nodes = boost_by_names(seed_nodes, name_scores, graph.density)
-    seeds = weigh_seeds(seed_nodes, discount_common_names(names, graph.adjacency), recipe.walk)
+    seeds = weigh_seeds(seed_nodes, names, recipe.walk)
     add_bridges(graph, seeds, nodes, pool)
-    graph.density = graph.measure_density(seeds)
+    graph.density = graph.measure_density(seeds, named)
     ranks, steps = _push_ranks(graph, seeds)
     search_nodes = {node.key for node in nodes}
     reached = [key for key in steps if key not in search_nodes]
@@ -94,7 +97,8 @@ def walk_search(
     hits.sort(key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
     good = tuple(hit for hit in hits if hit.score >= recipe.min_score)
     best_scores = tuple(hit.score for hit in hits[:BEST_SCORES])
-    return SearchHits(good[: recipe.limit], result.considered, result.pool, best_scores)
+    matched = len([hit for hit in hits if hit.score > 0])
+    return SearchHits(good[: recipe.limit], result.considered, result.pool, best_scores, matched)
 
 
 def _push_ranks(

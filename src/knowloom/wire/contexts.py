@@ -15,6 +15,7 @@ from knowloom.model import (
     Form,
     Fragment,
     Hit,
+    Hits,
     Item,
     Key,
     LeftOut,
@@ -300,6 +301,7 @@ def stats_to_json(stats: Stats) -> JsonObject:
         "searched": stats.searched,
         "expanded": stats.expanded,
         "max_depth": stats.max_depth,
+        "matched": stats.matched,
         "candidates": stats.candidates,
         "token_counter": stats.token_counter,
         "optimality_gap": stats.optimality_gap,
@@ -329,6 +331,7 @@ def _query_to_json(query: Query) -> JsonObject:
         **({"paths": True} if query.paths else {}),
         **({"citations": True} if query.citations else {}),
         **({"where": where_to_json(query.where)} if query.where else {}),
+        **({"min_answer_confidence": minimum} if (minimum := query.min_answer_confidence) else {}),
     }
 
 
@@ -345,6 +348,7 @@ def _query_from_json(row: JsonObject) -> Query:
         vector=tuple(row["vector"]),
         paths=row.get("paths", False),
         citations=row.get("citations", False),
+        min_answer_confidence=row.get("min_answer_confidence", 0.0),
         where=validate_where(row.get("where")),
     )
 

@@ -39,6 +39,7 @@ def graph_to_json(graph: GraphAnswer) -> JsonObject:
         "violations": [violation_to_json(violation) for violation in graph.violations],
         "left_out": [left_out_to_json(omission) for omission in graph.left_out],
         "degraded": [problem_to_json(problem) for problem in graph.degraded],
+        "confidence": graph.confidence,
         "digest": graph.digest,
         "stats": stats_to_json(graph.stats),
     }
@@ -61,6 +62,7 @@ def graph_from_json(row: JsonObject) -> GraphAnswer:
             for omission in row["left_out"]
         ),
         degraded=problems_from_json(row),
+        confidence=row["confidence"],
         digest=row["digest"],
         stats=stats_from_json(row),
     )

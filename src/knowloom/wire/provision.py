@@ -19,6 +19,7 @@ def provision_to_json(provision: Provision) -> JsonObject:
         "pieces": [_piece_to_json(hit) for hit in retrieval.pieces],
         "graph_context": [_relation_to_json(relation) for relation in retrieval.graph_context],
         "left_out": [_unshown_to_json(omission) for omission in provision.left_out],
+        "confidence": retrieval.confidence,
         "degraded": [problem_to_json(problem) for problem in provision.degraded],
     }
 
@@ -31,6 +32,7 @@ def provision_from_json(query: str, row: JsonObject) -> Provision:
         pieces=tuple(_piece_from_json(piece) for piece in row["pieces"]),
         graph_context=tuple(_relation_from_json(relation) for relation in row["graph_context"]),
         degraded=problems,
+        confidence=row["confidence"],
     )
     left_out = tuple(Unshown(**omission) for omission in row["left_out"])
     return Provision(

@@ -12,7 +12,7 @@ from knowloom.construction import fast_constructor
 from knowloom.errors import Invalid
 from knowloom.model import Edge, Hit, Key, Kind
 from knowloom.recipes import Recipe
-from knowloom.retrieval.hybrid import search
+from knowloom.retrieval.hybrid import SearchHits, search
 from knowloom.retrieval.neighbours import expand
 from knowloom.retrieval.ranking import with_score
 from knowloom.retrieval.sources import RetrievalRequest, recipe_filter
@@ -67,10 +67,10 @@ def entity_recipe(options: GraphOptions) -> Recipe:
 
 def search_entities(
     request: RetrievalRequest, text: QueryText, options: GraphOptions
-) -> tuple[list[EntityHit], int]:
-    """Return the entities a text is about, best first, and the number of items considered."""
+) -> tuple[list[EntityHit], SearchHits]:
+    """Return the entities a text is about, best first, and the result of the search."""
     if not options.max_entities:
-        return [], 0
+        return [], SearchHits()
     recipe = entity_recipe(options)
     vector = None if options.mode == "bm25" else request.vector
     with span("search"):
@@ -83,7 +83,7 @@ def search_entities(
         )
     with span("rank"):
         ranked = rank_entities(request, text, options, result.hits)
-        return _sort_relevant(ranked, options), result.considered
+        return _sort_relevant(ranked, options), result
 
 
 def rank_entities(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from knowloom import tokens
@@ -22,9 +22,11 @@ from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.capabilities.graph.packing import BEYOND, build_answer
 from knowloom.construction import fast_constructor
 from knowloom.context import pipeline
+from knowloom.context.confidence import calibration_name, estimate_confidence
+from knowloom.context.notices import explain_emptiness, missing_types
 from knowloom.errors import Conflict, Unavailable
 from knowloom.model import Hit, Item, Kind, LeftOut, Problem, Stats
-from knowloom.retrieval.hybrid import add_passages
+from knowloom.retrieval.hybrid import SearchHits, add_passages
 from knowloom.retrieval.sources import RetrievalRequest, recipe_filter
 
 RENDERER = 2  # raised whenever the same candidates would be written differently
@@ -47,13 +49,33 @@ class GraphQuery:
 def answer_by_search(graph_query: GraphQuery) -> GraphAnswer:
     """Answer with the entities that the text is about."""
     try:
-        entities, considered = search_entities(
+        entities, result = search_entities(
             graph_query.retrieval, graph_query.text, graph_query.options
         )
     except Unavailable as error:
         return _unavailable_answer(graph_query, error)
-    stats = Stats(searched=considered, timings=graph_query.timings)
-    return _answer(graph_query, entities, graph_query.left_out, stats)
+    stats = Stats(searched=result.considered, matched=result.matched, timings=graph_query.timings)
+    answer = _answer(graph_query, entities, graph_query.left_out, stats)
+    if not graph_query.options.max_entities:
+        return answer
+    request, text = graph_query.retrieval, graph_query.text.query
+    hits = result.hits if entities else ()
+    name = calibration_name(graph_query.options.mode, request.vector is not None)
+    confidence = estimate_confidence(text, hits, result.best_scores, name)
+    notices = _notices(graph_query, result, bool(entities))
+    return replace(answer, confidence=confidence, degraded=(*answer.degraded, *notices))
+
+
+def _notices(graph_query: GraphQuery, result: SearchHits, has_entities: bool) -> Iterator[Problem]:
+    """Yield notices on types that do not exist, and on a search that found nothing."""
+    request, recipe = graph_query.retrieval, entity_recipe(graph_query.options)
+    spaces, stores = request.query.spaces, request.stores
+    yield from missing_types(ENTITIES, recipe.types, result.hits, spaces, stores)
+    if has_entities:
+        return
+    threshold, only = graph_query.options.min_relevance_score, recipe_filter(request.query, recipe)
+    notice = explain_emptiness(ENTITIES, only, len(result.hits), 0.0, threshold, stores)
+    yield replace(notice, reason=notice.reason.replace("min_score", "min_relevance_score"))
 
 
 def answer_by_id(graph_query: GraphQuery) -> GraphAnswer:

@@ -61,6 +61,7 @@ class GraphAnswer:
     degraded: tuple[Problem, ...] = ()
     digest: str = ""  # of everything the answer depends on; "" if the stores could not be read
     stats: Stats = field(default_factory=Stats)
+    confidence: float | None = None  # that the text is about stored entities; None: by id
 
     @property
     def shown(self) -> tuple[Item, ...]:

@@ -40,6 +40,7 @@ class Retrieval:
     pieces: tuple[Hit, ...] = ()
     graph_context: tuple[Relation, ...] = ()
     degraded: tuple[Problem, ...] = ()
+    confidence: float | None = None  # of the search for pieces; None: there was none
 
 
 @dataclass(frozen=True, slots=True)

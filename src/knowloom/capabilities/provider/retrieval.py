@@ -31,6 +31,7 @@ class LayerResult:
     relations: tuple[Relation, ...] = ()
     problems: tuple[Problem, ...] = ()
     state: tuple[tuple[str, str], ...] = ()
+    confidence: float | None = None
 
 
 def retrieve_layers(kb: Engine, request: ProviderRequest) -> Retrieval:
@@ -50,6 +51,7 @@ def retrieve_layers(kb: Engine, request: ProviderRequest) -> Retrieval:
         merge_hits([hit for result in results for hit in result.pieces]),
         tuple(relation for result in results for relation in result.relations),
         tuple(problem for result in results for problem in result.problems),
+        max((c for result in results if (c := result.confidence) is not None), default=None),
     )
 
 
@@ -120,7 +122,9 @@ def _query_pieces(kb: Engine, request: ProviderRequest, _: Stores) -> LayerResul
         as_of=options.as_of,
         where=options.where,
     )
-    return LayerResult(pieces=context.hits, problems=context.degraded)
+    return LayerResult(
+        pieces=context.hits, problems=context.degraded, confidence=context.confidence
+    )
 
 
 def _query_graph(_: Engine, request: ProviderRequest, stores: Stores) -> LayerResult:

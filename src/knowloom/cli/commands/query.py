@@ -59,7 +59,7 @@ def search(
     with session.open(needs_embedder=options.get("mode") != "bm25") as kb:
         hits = kb.search(query, spaces=spaces, **options)
     notes = session.warnings.messages
-    session.warn(*notes)
+    session.warn_degraded(hits.degraded)
     session.output(hits_to_json(hits, notes), lambda tables: [tables.render_hits(hits)])
 
 

@@ -13,7 +13,14 @@ from knowloom.model import Context
 from knowloom.options import ContextArguments
 from knowloom.server.access_log import collect_warnings
 from knowloom.server.auth import ApiKey
-from knowloom.server.dependencies import cpu_turn, get_engine, get_key, get_tier, record_context
+from knowloom.server.dependencies import (
+    cpu_turn,
+    get_engine,
+    get_key,
+    get_tier,
+    record_context,
+    record_problems,
+)
 from knowloom.server.schemas.context import ExplainRequest, SearchRequest
 from knowloom.wire.contexts import context_to_json, hits_to_json, timings_to_json
 
@@ -31,6 +38,7 @@ def search(request: Request, body: SearchRequest) -> JSONResponse:
     options["tier"] = get_tier(request, body.tier)
     with cpu_turn(request), collect_warnings() as notes:
         hits = get_engine(request).search(body.query, spaces=body.spaces, **options)
+    record_problems(request, hits.degraded)
     return JSONResponse(hits_to_json(hits, notes))
 
 

@@ -85,4 +85,5 @@ class ProvideResponse(BaseModel):
     pieces: list[dict[str, Any]]
     graph_context: list[dict[str, Any]]
     left_out: list[dict[str, Any]]
+    confidence: float | None
     degraded: list[ProblemNote]

@@ -1,0 +1,57 @@
+"""Search for items: the hits of one recipe, reranked if requested, and how far to trust them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from knowloom.context.confidence import LEADERS, calibration_name, estimate_confidence
+from knowloom.context.notices import doubt, explain_emptiness, missing_types
+from knowloom.model import Filter, Hits, Problem
+from knowloom.recipes import Recipe
+from knowloom.retrieval.hybrid import SearchHits
+from knowloom.retrieval.reranking import Reranking, rerank_search
+from knowloom.retrieval.sources import RetrievalRequest, find_hits
+
+PART = "hits"  # the part of the answer that its problems name
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search on one snapshot. `floor` and `minimum` are bounds of the confidence: for a notice,
+    and for returning anything."""
+
+    request: RetrievalRequest
+    recipe: Recipe
+    only: Filter
+    limit: int
+    floor: float = 0.0
+    minimum: float = 0.0
+    reranking: Reranking | None = None
+
+
+def search_items(search: Search, problems: Sequence[Problem] = ()) -> Hits:
+    """Return the best items with the confidence, and the problems after those that occurred."""
+    request, recipe, reranking = search.request, search.recipe, search.reranking
+    limit = search.limit if reranking is None else reranking.widen(search.limit)
+    # The confidence does not depend on the limit.
+    result = find_hits(request, replace(recipe, limit=max(limit, LEADERS)), search.only)
+    text, name = request.query.text, calibration_name(recipe.mode, request.vector is not None)
+    confidence = estimate_confidence(text, result.hits, result.best_scores, name)
+    notices = [*problems, *_notices(search, result, confidence)]
+    if confidence < search.minimum:
+        return Hits((), confidence, notices)
+    hits = list(result.hits[:limit])
+    if reranking is not None:
+        hits, problem = rerank_search(hits, text, reranking, search.limit)
+        notices += [problem] if problem is not None else []
+    return Hits(hits, confidence, notices)
+
+
+def _notices(search: Search, result: SearchHits, confidence: float) -> list[Problem]:
+    only, stores, hits = search.only, search.request.stores, result.hits
+    notices = list(missing_types(PART, only.types, hits, only.spaces, stores))
+    if hits:
+        return notices + doubt(confidence, search.floor, search.minimum, PART)
+    best, min_score = max(result.best_scores, default=0.0), search.recipe.min_score
+    return [*notices, explain_emptiness(PART, only, result.matched, best, min_score, stores)]
