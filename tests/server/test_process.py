@@ -26,6 +26,7 @@ from http_api import (
 from knowloom.cli.main import cli
 from knowloom.server import settings
 from knowloom.server.auth import Keyring
+from knowloom.server.readiness import wait_until_ready
 from paths import ROOT
 from server_process import (
     accepts_connections,
@@ -130,9 +131,10 @@ def test_the_store_may_be_an_argument(store_file: Path) -> None:
     assert "support" in [space["name"] for space in spaces] and stop_server(process)[0] == 0
 
 
+@pytest.mark.parametrize("delay_s", [0.0, 0.4])
 @pytest.mark.parametrize("stop_by", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_stopped_during_startup_exits_cleanly(
-    store_file: Path, stop_by: signal.Signals
+    store_file: Path, stop_by: signal.Signals, delay_s: float
 ) -> None:
     command = [
         sys.executable,
@@ -154,7 +156,9 @@ def test_a_server_stopped_during_startup_exits_cleanly(
         cwd=store_file.parent,
         start_new_session=True,
     )
-    assert process.stderr is not None and process.stderr.readline().startswith("knowloom serves at")
+    assert process.stderr is not None
+    assert process.stderr.readline() == "starting 2 server processes\n"
+    time.sleep(delay_s)
     os.killpg(process.pid, stop_by) if stop_by is signal.SIGINT else process.send_signal(
         stop_by
     )  # Ctrl-C reaches all processes
@@ -328,3 +332,44 @@ def test_a_port_in_use_is_reported_in_one_line(store_file: Path) -> None:
         assert "error: cannot listen on 127.0.0.1:" in serve_error(
             store_file, "--port", str(taken.getsockname()[1])
         )
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("hidden", ["", "uvloop", "httptools", "uvloop httptools"])
+def test_a_server_answers_on_each_event_loop_and_parser(
+    store_file: Path, tmp_path: Path, processes: str, hidden: str
+) -> None:
+    for name in ("uvloop", "httptools"):
+        pytest.importorskip(name)
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import sys; sys.modules.update(dict.fromkeys({hidden.split()!r}))\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+    process, base = start_server(store_file, "--processes", processes, PYTHONPATH=path)
+    body = {"query": "refund", "tenant_ids": ["support"]}
+    statuses = [httpx.post(f"{base}/api/context", json=body).status_code for _ in range(6)]
+    status, output = stop_server(process)
+    assert (statuses, status) == ([200] * 6, 0)
+    assert f"knowloom serves at {base}" in output
+
+
+def test_a_server_that_never_answers_is_reported() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        with pytest.raises(knowloom.Unavailable, match=rf"127.0.0.1:{port} did not answer"):
+            wait_until_ready("127.0.0.1", port, lambda: True, timeout_s=0.5)
+
+
+def test_a_server_process_that_exits_at_startup_is_reported(
+    store_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'multiprocessing.forkserver' in ' '.join(sys.orig_argv):\n"
+        "    sys.modules['knowloom.server.process'] = None\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+    error = serve_error(store_file, "--processes", "2", "--port", str(free_port()), PYTHONPATH=path)
+    assert "server process exited with status 1" in error and "knowloom serves" not in error

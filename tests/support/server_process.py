@@ -115,9 +115,10 @@ def accepts_connections(port: int) -> bool:
     return False
 
 
-def serve_error(file: Path, *options: str) -> str:
+def serve_error(file: Path, *options: str, **environ: str) -> str:
     command = [sys.executable, "-m", "knowloom", "serve", "--db", str(file), *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "KNOWLOOM_EMBEDDER": "none"}
+    environment |= environ
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=60, cwd=file.parent
     )

@@ -20,22 +20,13 @@ CAN_PASS_SOCKETS = hasattr(socket, "send_fds")  # not on Windows
 RETRY_S = 0.01  # if no process accepts more, or there are too many open files
 
 
-class HandoverSocket(socket.socket):
-    """The end of a socket pair that receives accepted connections; to a server, a listener."""
+def receive_connection(channel: socket.socket) -> socket.socket | None:
+    """Return the next connection that was passed on; None if its sender is gone.
 
-    def listen(self, backlog: int = 0) -> None:
-        """Do nothing: another process listens."""
-
-    def accept(self) -> tuple[socket.socket, object]:
-        _, handles, _, _ = socket.recv_fds(self, 1, 1)
-        if not handles:
-            raise ConnectionAbortedError("the process that accepts connections is gone")
-        connection = socket.socket(fileno=handles[0])
-        try:
-            return connection, connection.getpeername()
-        except OSError as error:  # the client disconnected meanwhile
-            connection.close()
-            raise ConnectionAbortedError from error
+    Raises BlockingIOError if there is none yet and the channel does not block.
+    """
+    _, handles, _, _ = socket.recv_fds(channel, 1, 1)
+    return socket.socket(fileno=handles[0]) if handles else None
 
 
 @contextmanager

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 import socket
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Thread
 
 import h11
 import uvicorn
@@ -19,7 +21,9 @@ from knowloom.errors import Unavailable
 from knowloom.server.access_log import log_to_stderr
 from knowloom.server.app import create_app
 from knowloom.server.background import BackgroundEmbedding
+from knowloom.server.connections import CAN_PASS_SOCKETS, receive_connection
 from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.readiness import wait_until_ready
 from knowloom.server.settings import (
     GRACE_S,
     ServerLimits,
@@ -27,6 +31,8 @@ from knowloom.server.settings import (
     load_keyring,
     startup_lines,
 )
+
+log = logging.getLogger("knowloom.http")
 
 # Allocations before a collection, then collections of younger generations; default 700, 10, 10.
 GC_THRESHOLDS = (20_000, 20, 50)
@@ -43,12 +49,27 @@ def serve(
     say: Callable[[str], None],
 ) -> None:
     """Serve in this process until SIGTERM or SIGINT, then finish the running requests."""
-    for line in startup_lines(host, port, load_keyring(host, keys)):
-        say(line)
-    run_server(kb, keys, host, port, workers, limits)
+    lines = startup_lines(host, port, load_keyring(host, keys))
+    server = create_server(kb, keys, host, port, workers, limits)
+    problems: list[Unavailable] = []
+
+    def announce() -> None:
+        try:
+            wait_until_ready(host, port, lambda: server.started)
+        except Unavailable as error:
+            problems.append(error)
+            server.should_exit = True
+        else:
+            for line in lines:
+                say(line)
+
+    Thread(target=announce, name="knowloom-startup", daemon=True).start()
+    run_server(server, kb)
+    for problem in problems:
+        raise problem
 
 
-def run_server(
+def create_server(
     kb: Engine,
     keys: Path,
     host: str,
@@ -57,34 +78,96 @@ def run_server(
     limits: ServerLimits,
     *,
     rate: RateLimiter | None = None,
-    listener: socket.socket | None = None,
-    embeds: bool = True,
-) -> None:
-    """Run uvicorn on `listener`, or on a new socket, and embed items without a vector."""
+    channel: socket.socket | None = None,
+) -> uvicorn.Server:
+    """Return a server on a new socket, or for the connections that `channel` receives."""
+    config = uvicorn.Config(
+        create_app(kb, load_keyring(host, keys), limits, workers, rate),
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        http=protocol_with_timeout(limits.body_timeout_s),
+        ws="none",
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    return uvicorn.Server(config) if channel is None else HandoverServer(config, channel)
+
+
+def run_server(server: uvicorn.Server, kb: Engine, *, embeds: bool = True) -> None:
+    """Run a server until it is stopped, and embed items without a vector meanwhile."""
     log_to_stderr()
     signal.signal(signal.SIGTERM, _stop)  # uvicorn re-raises the signal after its shutdown
     signal.signal(signal.SIGINT, _stop)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create_app(kb, load_keyring(host, keys), limits, workers, rate),
-            host=host,
-            port=port,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            http=protocol_with_timeout(limits.body_timeout_s),
-            ws="none",
-            timeout_graceful_shutdown=GRACE_S,
-        )
-    )
     _collect_rarely()
     try:
         with BackgroundEmbedding(kb) if embeds else nullcontext():
-            server.run(sockets=None if listener is None else [listener])
+            server.run()
     except SystemExit as error:
         if error.code:
-            address = format_address(host, port)
+            address = format_address(server.config.host, server.config.port)
             raise Unavailable(f"cannot listen on {address}; see the log") from None
+
+
+class HandoverServer(uvicorn.Server):
+    """A server for connections that another process accepts and passes on through a channel.
+
+    They are attached by `connect_accepted_socket`, which every event loop has. Where sockets cannot
+    be passed, the channel is the listening socket that all processes share.
+    """
+
+    def __init__(self, config: uvicorn.Config, channel: socket.socket) -> None:
+        super().__init__(config)
+        self._channel = channel
+        self._attaching: set[asyncio.Task[None]] = set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if not CAN_PASS_SOCKETS:
+            await super().startup([self._channel])
+            return
+        await super().startup([])
+        self._channel.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._channel, self._receive)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Attach the connections that wait in the channel, then finish the running requests."""
+        if CAN_PASS_SOCKETS:
+            asyncio.get_running_loop().remove_reader(self._channel)
+            while self._receive():
+                pass
+            await asyncio.gather(*self._attaching)
+        await super().shutdown(sockets)
+
+    def _receive(self) -> bool:
+        """Attach the next connection; return False if there is none."""
+        loop = asyncio.get_running_loop()
+        try:
+            connection = receive_connection(self._channel)
+        except OSError as error:
+            if not isinstance(error, BlockingIOError):
+                log.warning("cannot receive a connection: %s", error)
+            return False
+        if connection is None:  # the supervisor is gone, and stops this process
+            loop.remove_reader(self._channel)
+            return False
+        task = loop.create_task(self._attach(connection))
+        self._attaching.add(task)
+        task.add_done_callback(self._attaching.discard)
+        return True
+
+    async def _attach(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(self._create_protocol, connection)
+        except OSError as error:  # the client disconnected meanwhile
+            log.debug("connection lost: %s", error)
+            connection.close()
+
+    def _create_protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
 
 def _collect_rarely() -> None:

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 
 from knowloom.errors import Unavailable
 from knowloom.server.access_log import log_to_stderr
-from knowloom.server.connections import CAN_PASS_SOCKETS, HandoverSocket, open_listeners
+from knowloom.server.connections import open_listeners
 from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.readiness import wait_until_ready
 from knowloom.server.settings import (
     GRACE_S,
     METRICS_FOLDER,
@@ -106,34 +107,55 @@ def run_processes(
         task = WorkerTask(open_engine, host, port, keys, workers, limits, rate, metrics)
         for number in STOP_SIGNALS:
             signal.signal(number, _stop)
-        for line in startup_lines(host, port, keyring):
-            say(line)
+        say(f"starting {processes} server processes")
         starts = [
             partial(_start_process, starter, replace(task, embeds=number == 0), listener)
             for number, listener in enumerate(listeners)
         ]
-        _supervise(starts, refuse)
+
+        def announce(check: Callable[[], bool]) -> None:
+            wait_until_ready(host, port, check)
+            for line in startup_lines(host, port, keyring):
+                say(line)
+
+        _supervise(starts, announce, refuse)
 
 
-def _supervise(starts: Sequence[Callable[[], BaseProcess]], refuse: Callable[[], None]) -> None:
+def _supervise(
+    starts: Sequence[Callable[[], BaseProcess]],
+    announce: Callable[[Callable[[], bool]], None],
+    refuse: Callable[[], None],
+) -> None:
+    """Start the processes, announce them when they answer, and restart those that exit."""
     running: dict[int, tuple[BaseProcess, float]] = {}
     try:
         for number, start in enumerate(starts):
             with _deferred_signals():  # a process that is being started would not be stopped
                 running[number] = (start(), time.monotonic())
+        announce(lambda: all(_is_alive(process) for process, _ in running.values()))
         while True:
             wait([process.sentinel for process, _ in running.values()])
             for number, (process, since) in list(running.items()):
                 if process.is_alive():
                     continue
-                status = process.exitcode
                 if time.monotonic() - since < MIN_LIFE_S:
-                    raise Unavailable(f"server process exited with status {status}; see the log")
-                log.error("server process exited with status %s; restarting it", status)
+                    raise _exit_error(process)
+                log.error("%s; restarting it", _exit_error(process))
                 running[number] = (starts[number](), time.monotonic())
     finally:
         refuse()  # first: new connections would go to a process that accepts no more
         _stop_processes([process for process, _ in running.values()])
+
+
+def _is_alive(process: BaseProcess) -> bool:
+    """Return True; raise if the process exited."""
+    if process.is_alive():
+        return True
+    raise _exit_error(process)
+
+
+def _exit_error(process: BaseProcess) -> Unavailable:
+    return Unavailable(f"server process exited with status {process.exitcode}; see the log")
 
 
 def _stop_processes(running: Sequence[BaseProcess]) -> None:
@@ -162,24 +184,22 @@ def _run_worker(task: WorkerTask, listener: socket.socket) -> None:
     _unblock_signals()
     os.environ[METRICS_FOLDER] = task.metrics
     # Imported here: it takes half a second, which the supervisor does not need.
-    from knowloom.server.process import run_server
+    from knowloom.server.process import create_server, run_server
 
     Thread(target=_stop_with_parent, daemon=True).start()
-    if CAN_PASS_SOCKETS:
-        listener = HandoverSocket(fileno=listener.detach())
     address = (task.host, task.port)
     try:
         with task.open_engine() as kb:
-            run_server(
+            server = create_server(
                 kb,
                 task.keys,
                 *address,
                 task.workers,
                 task.limits,
                 rate=task.rate,
-                listener=listener,
-                embeds=task.embeds,
+                channel=listener,
             )
+            run_server(server, kb, embeds=task.embeds)
     except SystemExit:
         raise
     except Exception as error:  # the outermost frame of this process
