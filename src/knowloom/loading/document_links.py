@@ -14,8 +14,19 @@ from knowloom.text.normalisation import slugify
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 _WEB = ("http://", "https://")
 # What a link to a page may leave out, or say of the page that is built from it.
-_SUFFIXES = ("", ".md", ".rst", ".markdown", ".html", ".ipynb", ".txt", ".py")
-_INDEXES = ("index.md", "README.md", "index.rst", "index.html", "__init__.py")
+_SUFFIXES = (
+    *("", ".md", ".rst", ".markdown", ".html", ".ipynb", ".txt", ".py"),
+    *(".ts", ".tsx", ".js", ".jsx", ".mjs"),
+)
+_INDEXES = (
+    "index.md",
+    "README.md",
+    "index.rst",
+    "index.html",
+    "__init__.py",
+    "index.ts",
+    "index.js",
+)
 
 
 @dataclass(frozen=True, slots=True)

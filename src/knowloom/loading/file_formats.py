@@ -33,16 +33,52 @@ class FileFormat:
     fallback: str = ""  # a parser that needs no package
 
 
+_DOCUMENTS = "documents"  # the extra
+_GRAMMARS = ("python", "javascript", "typescript", "go", "rust", "java", "c", "cpp")
 FORMATS = (
     FileFormat("Markdown", (".md", ".markdown", ".mdx"), f"{_PARSERS}.markdown_pages:parse"),
+    FileFormat("text", (".txt", ".text", ".adoc", ".asciidoc"), PLAIN_TEXT, 50),
     FileFormat(
-        *("reStructuredText", (".rst", ".rest"), f"{_PARSERS}.restructured:parse"),
-        packages=("docutils",),
-        extra="documents",
-        isolated=True,
-        fallback=PLAIN_TEXT,
+        "settings",
+        (".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".sql", ".sh", ".bash", ".proto"),
+        *(f"{_PARSERS}.plain:parse_code", 5),
     ),
-    FileFormat("text", (".txt", ".text", ".adoc", ".asciidoc"), PLAIN_TEXT),
+    FileFormat(
+        *("reStructuredText", (".rst", ".rest"), f"{_PARSERS}.restructured:parse", 20),
+        *(("docutils",), _DOCUMENTS, True, PLAIN_TEXT),
+    ),
+    FileFormat(
+        *("HTML", (".html", ".htm", ".xhtml"), f"{_PARSERS}.web_pages:parse", 100),
+        *(("selectolax",), _DOCUMENTS, True),
+    ),
+    FileFormat("CSV", (".csv", ".tsv"), f"{_PARSERS}.spreadsheets:parse_csv", 100, isolated=True),
+    FileFormat(
+        *(
+            "workbook",
+            (".xlsx", ".xlsm", ".xls", ".ods"),
+            f"{_PARSERS}.spreadsheets:parse_workbook",
+        ),
+        *(100, ("python_calamine",), _DOCUMENTS, True),
+    ),
+    FileFormat(
+        *("DOCX", (".docx",), f"{_PARSERS}.word_documents:parse", 100),
+        *(("docx",), _DOCUMENTS, True),
+    ),
+    FileFormat(
+        *("PDF", (".pdf",), f"{_PARSERS}.pdf_files:parse", 500),
+        *(("pypdfium2",), _DOCUMENTS, True),
+    ),
+    FileFormat("notebook", (".ipynb",), f"{_PARSERS}.notebooks:parse", 100, isolated=True),
+    FileFormat(
+        "code",
+        tuple(
+            ".py .pyi .pyw .js .mjs .cjs .jsx .ts .mts .cts .tsx .go .rs .java .c .h .cc .cpp .cxx "
+            ".hpp .hh .hxx".split()
+        ),
+        *(f"{_PARSERS}.source_code:parse", 5),
+        ("tree_sitter", *(f"tree_sitter_{grammar}" for grammar in _GRAMMARS)),
+        *("code", True, f"{_PARSERS}.plain:parse_code"),
+    ),
 )
 
 
@@ -59,4 +95,5 @@ def formats_by_suffix() -> dict[str, FileFormat]:
 
 
 def missing_packages(format: FileFormat) -> list[str]:
+    """Return the packages that the parser of a format needs and that are not installed."""
     return [name for name in format.packages if find_spec(name) is None]

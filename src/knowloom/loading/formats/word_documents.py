@@ -1,0 +1,77 @@
+"""DOCX: paragraphs with the levels of their headings, lists, tables and links."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+from xml.etree.ElementTree import ParseError
+from zipfile import BadZipFile
+
+import docx
+from docx.opc.exceptions import PackageNotFoundError
+from docx.table import Table
+
+from knowloom.errors import Invalid
+from knowloom.loading.formats.archives import check_archive
+from knowloom.loading.formats.tables import format_table
+from knowloom.loading.parsed_documents import DocumentBuilder, ParsedDocument
+
+_HEADING = re.compile(r"(?:heading|überschrift|titre|título) ?([1-9])", re.I)
+
+
+def parse(raw: bytes, name: str) -> ParsedDocument:
+    """Return the text of a document; places are the numbers of its paragraphs and tables."""
+    check_archive(raw)
+    if not raw.startswith(b"PK"):
+        raise Invalid("not DOCX: it is no ZIP archive; save an old .doc as .docx")
+    try:
+        document = docx.Document(io.BytesIO(raw))
+    except (PackageNotFoundError, BadZipFile, KeyError, ValueError, ParseError) as error:
+        raise Invalid(f"not DOCX: {error}") from None
+    builder = DocumentBuilder("paragraph")
+    for number, block in enumerate(document.iter_inner_content(), 1):
+        if isinstance(block, Table):
+            rows = [[cell.text for cell in _unique_cells(row)] for row in block.rows]
+            if table := format_table(rows):
+                builder.add_block(table, number)
+        else:
+            _add_paragraph(builder, block, number)
+    properties = document.core_properties
+    fields = {
+        name: value
+        for name in ("author", "subject", "keywords", "category")
+        if (value := getattr(properties, name, ""))
+    }
+    fields = {("topic" if name == "subject" else name): value for name, value in fields.items()}
+    title = next((heading.title for heading in builder.headings if heading.level == 1), "")
+    return builder.build("" if title else (properties.title or "").strip(), fields)
+
+
+def _unique_cells(row: Any) -> list[Any]:
+    """Return the cells of a row; a merged one is in it several times."""
+    cells: list[Any] = []
+    for cell in row.cells:
+        if not cells or cell._tc is not cells[-1]._tc:
+            cells.append(cell)
+    return cells
+
+
+def _add_paragraph(builder: DocumentBuilder, paragraph: Any, number: int) -> None:
+    text = paragraph.text.strip()
+    if not text:
+        return
+    style = (paragraph.style.name or "") if paragraph.style is not None else ""
+    links = [link.address for link in paragraph.hyperlinks if link.address]
+    heading = _HEADING.match(style)
+    if heading or style == "Title":
+        builder.add_heading(int(heading[1]) if heading else 1, " ".join(text.split()), number)
+        return
+    if style.startswith("List"):
+        mark = "1. " if "Number" in style else "- "
+        if builder.lines and builder.lines[-1].startswith(("1. ", "- ")):
+            builder.lines.append(mark + text)
+            builder.add_place(len(builder.lines) - 1, number)
+            return
+        text = mark + text
+    builder.add_block(text, number, links)

@@ -1,0 +1,139 @@
+"""Source code: functions and classes with their comments, and imports as links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from loads import write_files
+
+from knowloom.engine import Engine
+from knowloom.loading.formats import source_code
+from knowloom.loading.formats.source_code import CODE_ITEM_SIZE
+
+PYTHON = '''"""Boats of the harbour."""
+
+import os
+from .hull import Hull
+
+LIMIT = 3
+
+
+# Where boats lie.
+@dataclass
+class Boat:
+    """A boat."""
+
+    def sail(self):
+        """Set sail."""
+        return LIMIT
+
+
+def dock(boat):
+    def inner():
+        pass
+    return inner
+'''
+SAMPLES = {
+    "a.py": (PYTHON, ["class Boat", "def dock"]),
+    "a.js": (
+        "/** A boat. */\nexport class Boat { sail() {} }\nfunction dock() {}\n"
+        "const tie = () => 1;\nconst limit = 3;\n",
+        ["class Boat", "function dock", "const tie"],
+    ),
+    "a.ts": (
+        "interface Hull { a: string }\ntype Id = string;\nexport enum E { A }\n"
+        "export abstract class Boat {}\n",
+        ["interface Hull", "type Id", "enum E", "class Boat"],
+    ),
+    "a.tsx": ("export function View() { return <p>x</p>; }\n", ["function View"]),
+    "a.go": (
+        "package a\n\n// Boat floats.\ntype Boat struct{}\n\nfunc (b *Boat) Sail() {}\n"
+        "func Dock() {}\n",
+        ["type Boat", "func (b *Boat) Sail", "func Dock"],
+    ),
+    "a.rs": (
+        "mod hull;\n/// A boat.\n#[derive(Debug)]\npub struct Boat;\nimpl Boat { fn sail() {} }\n"
+        "impl Float for Boat {}\ntrait Float {}\nfn dock() {}\n",
+        ["struct Boat", "impl Boat", "impl Float for Boat", "trait Float", "fn dock"],
+    ),
+    "A.java": (
+        "package x;\n/** A boat. */\npublic class A { void sail() {} }\ninterface B {}\n",
+        ["class A", "interface B"],
+    ),
+    "a.c": (
+        "/* Docks. */\nint *dock(int pier) { return 0; }\nstruct boat { int x; };\n"
+        "struct boat fleet;\n",
+        ["dock", "struct boat"],
+    ),
+    "a.cpp": (
+        "namespace sea { class Boat {}; }\ntemplate <class T> T dock(T x) { return x; }\n"
+        "void Boat::sail() {}\n",
+        ["namespace sea", "dock", "Boat::sail"],
+    ),
+}
+
+
+class TestDefinitions:
+    @pytest.mark.parametrize("name", SAMPLES)
+    def test_each_language_has_its_definitions(self, name: str) -> None:
+        text, titles = SAMPLES[name]
+        document = source_code.parse(text.encode(), name)
+        assert [heading.title for heading in document.headings] == titles
+        lines = document.text.split("\n")
+        assert [line for line in text.split("\n") if line not in lines] == []
+
+    @pytest.mark.parametrize("name", SAMPLES)
+    def test_lines_are_those_of_the_file(self, name: str) -> None:
+        text, _ = SAMPLES[name]
+        document = source_code.parse(text.encode(), name)
+        lines, source = document.text.split("\n"), text.split("\n")
+        for line, place in document.places:
+            if not lines[line].startswith(("```", "#")):
+                assert lines[line] == source[place - 1]
+
+    def test_comments_and_decorators_belong_to_the_definition_below(self) -> None:
+        document = source_code.parse(PYTHON.encode(), "a.py")
+        assert "# class Boat\n\n```python\n# Where boats lie.\n@dataclass\nclass" in document.text
+
+    def test_a_long_class_is_cut_into_its_methods(self, kb: Engine, tmp_path: Path) -> None:
+        body = "        x = 1\n" * (CODE_ITEM_SIZE // 14)
+        text = PYTHON.replace("        return LIMIT\n", f"{body}\n    def turn(self):\n{body}")
+        kb.load(write_files(tmp_path, boats_py=text), space="s")
+        assert {item.id: item.title for item in kb.items()} == {
+            "boats.py": "boats.py",
+            "boats.py#class-boat": "boats.py > class Boat",
+            "boats.py#def-sail": "boats.py > class Boat > def sail",
+            "boats.py#def-turn": "boats.py > class Boat > def turn",
+            "boats.py#def-dock": "boats.py > def dock",
+        }
+
+    @pytest.mark.parametrize(
+        "text", ["def (:\n  class\n", "}}}}{{{{", "\x0c", "def f(", "(" * 5_000]
+    )
+    def test_code_that_does_not_parse_keeps_its_text(self, text: str) -> None:
+        for name in ("a.py", "a.ts", "a.rs"):
+            document = source_code.parse(f"{text}\nend\n".encode(), name)
+            assert "end" in document.text
+
+
+class TestImports:
+    def test_imports_are_links(self, kb: Engine, tmp_path: Path) -> None:
+        folder = write_files(
+            tmp_path,
+            src__harbour__boats_py="from .hull import Hull\nfrom harbour import pier as p\n",
+            src__harbour__hull_py="import os\n",
+            src__harbour__pier_py="import harbour.hull\n",
+            web__app_ts='import { x } from "./util";\nimport y from "react";\n',
+            web__util_ts="export const x = 1;\n",
+            c__main_c='#include "boat.h"\n#include <stdio.h>\nint main() {}\n',
+            c__boat_h="int dock();\n",
+        )
+        kb.load(folder, space="s")
+        assert {(edge.source, edge.target) for edge in kb.edges() if edge.type == "imports"} == {
+            ("src/harbour/boats.py", "src/harbour/hull.py"),
+            ("src/harbour/boats.py", "src/harbour/pier.py"),
+            ("src/harbour/pier.py", "src/harbour/hull.py"),
+            ("web/app.ts", "web/util.ts"),
+            ("c/main.c", "c/boat.h"),
+        }
