@@ -108,6 +108,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.maintenance import Statistics as Statistics
     from knowloom.model import (
         Citation as Citation,
+        Condition as Condition,
         Context as Context,
         Edge as Edge,
         Fragment as Fragment,
@@ -176,7 +177,7 @@ _HOMES = {
     "knowloom.integrations.openai_agents": "openai_agents_read_tool openai_agents_tool",
     "knowloom.integrations.pydantic_ai": "pydantic_ai_read_tool pydantic_ai_tool",
     "knowloom.maintenance": "Statistics",
-    "knowloom.model": "Citation Context Edge Fragment Hit Item Kind LeftOut Problem",
+    "knowloom.model": "Citation Condition Context Edge Fragment Hit Item Kind LeftOut Problem",
     "knowloom.recipes": "Agent Recipe Weights",
     "knowloom.registry": "open_llm",
     "knowloom.report": "Report Skipped",
