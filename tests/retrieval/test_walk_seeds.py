@@ -8,7 +8,7 @@ import pytest
 
 import knowloom
 from knowloom import Edge, Item
-from knowloom.model import Filter
+from knowloom.model import AUTOMATIC, Filter
 from knowloom.recipes import Walk
 from knowloom.retrieval import walk_seeds
 from knowloom.retrieval.nodes import Node
@@ -20,6 +20,7 @@ from knowloom.retrieval.walk_bridges import (
     score_shared_names,
 )
 from knowloom.retrieval.walk_constants import (
+    COMMON_SPECIFICITY,
     MAX_QUERY_TERMS,
     MAX_SCANNED_SYNONYMS,
     MIN_COVERAGE,
@@ -195,11 +196,25 @@ def test_a_name_in_many_texts_makes_a_poor_seed():
             )
         },
     }
-    assert discount_common_names(names, links) == {
+    assert discount_common_names(names, links, {}) == {
         germany: {"germany": 0.1},
         tekeze: {"tekeze river": 0.5},
     }
-    assert discount_common_names(names, {}) == names
+    assert discount_common_names(names, {}, {}) == names
+
+
+def test_a_name_in_many_texts_that_links_none_is_common():
+    germany, other = ("s", "germany"), ("s", "x")
+    names = {germany: {"germany": 1.0}}
+    texts = {germany: " germany", **{("s", str(n)): f" {n} of germany" for n in range(2)}}
+    automatic = {other: {germany: (0.5, Edge("x", "y", "mentions", 0.5, "s", origin=AUTOMATIC))}}
+    explicit = {other: {germany: (0.5, Edge("x", "y", "mentions", 0.5, "s"))}}
+    assert discount_common_names(names, automatic, texts) == {
+        germany: {"germany": COMMON_SPECIFICITY}
+    }
+    assert discount_common_names(names, explicit, texts) == names  # nothing is linked by name
+    del texts["s", "1"]
+    assert discount_common_names(names, automatic, texts) == names  # a rare name
 
 
 def test_one_rare_name_in_common_counts_as_much_as_many_usual_ones():

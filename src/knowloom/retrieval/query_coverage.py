@@ -90,6 +90,14 @@ class QueryCoverage:
         terms = covered.get(key, all_terms) & all_terms
         return [2 * weights[terms & covered.get(other, all_terms)] for other in others]
 
+    def terms_of(self, key: NodeKey) -> int:
+        """Return the query terms that an item covers, synonyms apart, as a bit set."""
+        return self._covered.get(key, 0) & self._all_terms
+
+    def weigh(self, terms: int) -> float:
+        """Return the share of the query that a set of terms is, from 0 to 1."""
+        return 2 * self._weigh()[terms]
+
     def _weigh(self) -> _TermSetWeights:
         if self._weights is None:
             self._weights = _weigh_terms(len(self._terms), self._set_counts, len(self._covered))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from knowloom.model import Filter, Item, Key
+from knowloom.model import AUTOMATIC, Filter, Item, Key
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, read_edges
@@ -18,6 +18,7 @@ from knowloom.retrieval.walk_constants import (
     FULLY_LINKED,
     MAX_EDGE_FACTOR,
     MIN_PROXIMITY,
+    NAME_SHARES,
     REVERSE_FACTORS,
     SIMILARITY_TYPES,
 )
@@ -185,9 +186,35 @@ class WalkGraph:
                     incoming[end] = incoming.get(end, 0.0) + rank * weight * proximity[end]
         self.add_nodes(read_nodes(top_k(incoming, incoming, limit), self.stores))
 
-    def measure_density(self, seeds: Mapping[NodeKey, float]) -> float:
-        return name_edge_density(
-            [(share, self._edge_weights(key)[0] / FULL_EDGE_WEIGHT) for key, share in seeds.items()]
+    def measure_density(self, seeds: Mapping[NodeKey, float], named: float) -> float:
+        """Return the density of name edges around the seeds, as far as they are evidence.
+
+        `named` is the specificity of the best name in the query.
+        """
+        weights = [(share, *self._edge_weights(key)[:2]) for key, share in seeds.items()]
+        density = name_edge_density(
+            [(share, names / FULL_EDGE_WEIGHT) for share, names, _ in weights]
+        )
+        if not density or named >= 1.0:
+            return density
+        by_name = sum([share * names for share, names, _ in weights])
+        total = by_name + sum([share * likeness for share, _, likeness in weights])
+        evidence = link_evidence(by_name / total if total else 0.0)
+        if evidence < 1.0:
+            evidence = max(evidence, named, self._explicit_share(seeds))
+        return density * evidence
+
+    def _explicit_share(self, seeds: Mapping[NodeKey, float]) -> float:
+        """Return the share of the seeds, by mass, that have explicit edges to other items."""
+        return sum(
+            share
+            for key, share in seeds.items()
+            if any(
+                edge.origin != AUTOMATIC
+                and edge.type not in SIMILARITY_TYPES
+                and edge.source_key != edge.target_key
+                for _, edge in self.adjacency.get(key, {}).values()
+            )
         )
 
     def outflow(self, key: NodeKey) -> float:
@@ -212,6 +239,17 @@ class WalkGraph:
 
 def _find_best(scores: Sequence[float]) -> int:
     return max(range(len(scores)), key=lambda number: (scores[number], -number))
+
+
+def link_evidence(name_share: float) -> float:
+    """Return how much links tell about a query that names no item, from 0 to 1.
+
+    `name_share` is the weight of the edges by name relative to all edges of the seeds. Where most
+    edges only say that two texts share a name or are alike, as among news or questions, an edge by
+    name is a coincidence.
+    """
+    low, high = NAME_SHARES
+    return min(1.0, max(0.0, (name_share - low) / (high - low)))
 
 
 def name_edge_density(seeds: Sequence[tuple[float, float]]) -> float:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from knowloom.construction import round_scores
 from knowloom.retrieval.nodes import Node, NodeKey, tie_break
-from knowloom.retrieval.walk_constants import REPETITION_PENALTY, SEARCH_TIEBREAK
+from knowloom.retrieval.query_coverage import QueryCoverage
+from knowloom.retrieval.ranking import top_k
+from knowloom.retrieval.walk_constants import (
+    MAX_REWARDED,
+    MAX_SERIES_ITEMS,
+    NEW_TERM_REWARD,
+    REPETITION_PENALTY,
+    SEARCH_TIEBREAK,
+    SERIES_PENALTY,
+)
 from knowloom.retrieval.walk_graph import WalkGraph
+
+_NUMBER = re.compile(r"\d[\d–/-]*")  # of a season, a year or a volume
 
 
 def score_items(
@@ -35,6 +47,10 @@ def score_items(
     )
     values = penalise_repetition(list(search_scores), values, graph.coverage.overlap, graph.density)
     scores = dict(zip(search_scores, values, strict=True))
+    if graph.density:
+        titles = {key: item.title for key, item in graph.coverage.items.items()}
+        scores = penalise_series(scores, titles, graph.text, graph.density)
+        scores = reward_new_terms(scores, graph.coverage, graph.density)
     # The walk is a weak signal where few items are linked by names: blend in the search score.
     share = min(1.0, 2 * graph.density)
     if share < 1.0:
@@ -72,3 +88,50 @@ def penalise_repetition(
     )
     lowered[keys.index(best)] = highest
     return lowered
+
+
+def penalise_series(
+    scores: Mapping[NodeKey, float], titles: Mapping[NodeKey, str], query: str, density: float
+) -> dict[NodeKey, float]:
+    """Lower the score of an item whose title differs from that of a better one only in numbers.
+
+    One season of a series stands for the others, unless the query has the number. Items with equal
+    titles are parts of one text, and stay.
+    """
+    lowered = dict(scores)
+    factor = 1 - SERIES_PENALTY * density
+    series: dict[str, str] = {}  # the first title by the title without numbers
+    for key in top_k(scores, scores, MAX_SERIES_ITEMS):
+        title = titles.get(key, "").lower()
+        numbers = _NUMBER.findall(title)
+        if not numbers or any([number in query for number in numbers]):
+            continue
+        if series.setdefault(_NUMBER.sub("#", title), title) != title:
+            lowered[key] = round(scores[key] * factor, 6)
+    return lowered
+
+
+def reward_new_terms(
+    scores: Mapping[NodeKey, float], coverage: QueryCoverage, density: float
+) -> dict[NodeKey, float]:
+    """Raise the best items that cover query terms which all items before them lack.
+
+    A question about two things is answered by items about either: the second side follows the first
+    one. The best item stays, and no item rises above those chosen before it.
+    """
+    best, *others = top_k(scores, scores, MAX_REWARDED)
+    rewarded = dict(scores)
+    covered, bound, rate = coverage.terms_of(best), scores[best], NEW_TERM_REWARD * density
+    terms = {key: coverage.terms_of(key) for key in others}
+    while others:
+        raised = {
+            key: scores[key] * (1 + rate * coverage.weigh(terms[key] & ~covered)) for key in others
+        }
+        choice = min(others, key=lambda key: (-raised[key], tie_break(key)))
+        bound = rewarded[choice] = round(min(bound, raised[choice]), 6)
+        covered |= terms[choice]
+        others.remove(choice)
+    return {
+        key: min(score, bound) if key not in terms and key != best else score
+        for key, score in rewarded.items()
+    }

@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from knowloom.model import Edge
+from knowloom.model import AUTOMATIC, Edge
 from knowloom.recipes import Walk
 from knowloom.retrieval.nodes import Node, NodeKey, key_of, tie_break
-from knowloom.retrieval.walk_constants import QUERY_NAME_BOOST
+from knowloom.retrieval.walk_constants import (
+    COMMON_SPECIFICITY,
+    MIN_COMMON_TEXTS,
+    QUERY_NAME_BOOST,
+)
 from knowloom.text.item_names import collect_titles
 from knowloom.text.mentions import find_query_names, fold_text, may_mention
 from knowloom.text.normalisation import strip_accents
@@ -75,25 +79,40 @@ def boost_by_names(
 
 
 def discount_common_names(
-    names: QueryNames, adjacency: Mapping[NodeKey, Mapping[NodeKey, tuple[float, Edge]]]
+    names: QueryNames,
+    adjacency: Mapping[NodeKey, Mapping[NodeKey, tuple[float, Edge]]],
+    texts: Mapping[NodeKey, str],
 ) -> QueryNames:
     """Cap the specificity of each name at the weight of the edges that it created.
 
-    A name that occurs in many texts ("Germany") creates light edges and makes a poor seed.
+    A name that occurs in many texts ("Germany") creates light edges and makes a poor seed. The most
+    common names create none: other visited texts, which are `texts` in lower case, contain them.
     """
-    return {
-        key: {
-            name: min(specificity, _heaviest_mention(key, name, adjacency.get(key, {})))
-            for name, specificity in of_item.items()
-        }
-        for key, of_item in names.items()
-    }
+    is_linked = any(
+        edge.origin == AUTOMATIC for ends in adjacency.values() for _, edge in ends.values()
+    )
+    capped: QueryNames = {}
+    for key, of_item in names.items():
+        capped[key] = {}
+        for name, specificity in of_item.items():
+            weight = _heaviest_mention(key, name, adjacency.get(key, {}))
+            if weight is None:
+                is_common = is_linked and _count_texts(name, key, texts) >= MIN_COMMON_TEXTS
+                weight = COMMON_SPECIFICITY if is_common else 1.0
+            capped[key][name] = min(specificity, weight)
+    return capped
+
+
+def _count_texts(name: str, key: NodeKey, texts: Mapping[NodeKey, str]) -> int:
+    """Return the number of texts of other items that contain a name."""
+    pattern = f" {name}"
+    return sum([pattern in text for other, text in texts.items() if key_of(other) != key_of(key)])
 
 
 def _heaviest_mention(
     key: NodeKey, name: str, neighbours: Mapping[NodeKey, tuple[float, Edge]]
-) -> float:
-    """Return the largest weight of the edges that mention an item by this name; 1 without any."""
+) -> float | None:
+    """Return the largest weight of the edges that mention an item by this name."""
     mentions = [
         edge
         for _, edge in neighbours.values()
@@ -104,4 +123,4 @@ def _heaviest_mention(
         for edge in mentions
         if strip_accents(str(edge.properties.get("name", ""))) == name
     ]
-    return max(weights, default=1.0)
+    return max(weights, default=None)
