@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knowloom
-from knowloom import Engine, Memory, SearchResult
+from knowloom import Corrupt, Edge, Engine, Memory, SearchResult
 from knowloom.capabilities.memory import turn_scores
 from knowloom.capabilities.memory.turn_scores import question_share
+from knowloom.ports import Stores
+from knowloom.stores.memory.store import MemoryStore
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -177,12 +179,34 @@ class TestTurns:
     def test_the_share_of_questions_is_a_fraction(self, text: str) -> None:
         assert 0.0 <= question_share(text) <= 1.0
 
-    def test_workspaces_without_turns_read_no_edges(
+    def test_memories_that_are_no_turns_keep_their_scores(
         self, memory: Memory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         memory.remember("tea", created_at=NOW)
         monkeypatch.setattr(turn_scores, "_raise_by_neighbours", None)
         assert contents(memory.search("tea", now=NOW)) == ["tea"]
+
+
+class BrokenGraph(MemoryStore):
+    """A graph store that cannot be read."""
+
+    def edges_of(self, *_: Any, **__: Any) -> list[Edge]:
+        raise Corrupt("the graph is damaged")
+
+
+def test_a_damaged_graph_does_not_stop_a_search(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    with Engine(Stores(store, store, store, store), None) as kb:
+        Memory(kb, "home").add_conversation(
+            [turn("Ada", "tea is hot", 0), turn("Bob", "Is it?", 1)], conversation="c1"
+        )
+        broken = Engine(Stores(store, store, store, BrokenGraph()), None)
+        memory = Memory(broken, "home")
+        assert contents(memory.search("tea", now=NOW)) == ["tea is hot"]
+        assert "tea is hot" in memory.build_context("tea", now=NOW).context
+        assert "neighbouring turns are not considered: the graph is damaged" in caplog.text
+        with pytest.raises(Corrupt):
+            memory.search("tea", now=NOW, include_relationships=True)
 
 
 class TestLinks:

@@ -248,7 +248,6 @@ class Memory:
                 if request is not None:
                     recipe = _recipe(options)
                     results = search.search_memories(request, options, recipe, self._rankers)
-                    results = search.link_results(request, options, results)
             self._count_access([result.memory.id for result in results], options)
             return results
 
@@ -278,8 +277,9 @@ class Memory:
                     recipe = resolve_limit(_recipe(options), budget)
                     results = search.search_memories(request, options, recipe, self._rankers)
                     pinned = search.find_pinned(request, options) if options.pinned else []
-                    linked = search.link_results(request, options, [*pinned, *results])
-                    pinned, results = linked[: len(pinned)], linked[len(pinned) :]
+                    if pinned:
+                        linked = search.link_results(request, options, [*pinned, *results])
+                        pinned, results = linked[: len(pinned)], linked[len(pinned) :]
             preview = packing.pack_memories(
                 packing.merge_candidates(pinned, results),
                 template,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from knowloom.capabilities.memory.model import PINNED, RelatedMemory, Remembered
 from knowloom.capabilities.memory.options import MemorySearchOptions
 from knowloom.capabilities.memory.ranking import Ranker, rank_results
 from knowloom.capabilities.memory.turn_scores import score_turns
-from knowloom.errors import EmbeddingError
+from knowloom.errors import EmbeddingError, Unavailable
 from knowloom.model import Edge, Filter, Hit, Item, Key
 from knowloom.recipes import Recipe
 from knowloom.retrieval.hybrid import add_passages, search
@@ -18,12 +19,14 @@ from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.retrieval_settings import MAX_LIMIT
 from knowloom.tracing import span
 
+log = logging.getLogger(__name__)
+
 MAX_RELATED = 200  # related memories per request
 MAX_PINNED = 100
 # Turns among the best so many may rise into the results: more change no ranking.
 OVERSAMPLING = 4
 MIN_CANDIDATES = 40
-LINKS_PER_MEMORY = 100
+EDGES_PER_MEMORY = 100  # in each direction
 
 
 def search_memories(
@@ -37,15 +40,18 @@ def search_memories(
     Similarity decides which memories are returned, the ranker in which order.
     """
     with span("search"):
-        hits = _search_similar(request, options, recipe)
+        candidates = _search_similar(request, options, recipe)
+    with span("links"):
+        edges = _read_edges(request, [hit.item.key for hit in candidates])
     query = request.query
     with span("rank"):
         results = [
             SearchResult(Remembered.from_item(hit.item, query.as_of), hit.score, hit=hit)
-            for hit in hits
+            for hit in _best_hits(score_turns(candidates, edges), options)
         ]
         ranking = replace(options.ranking, now=query.now)
         results = rank_results(results, options.ranker, ranking, rankers)
+        results = _attach_links(results, edges, options)
     if options.include_relationships and options.relationship_depth:
         with span("relationships"):
             results = _add_related(request, options, results)
@@ -54,21 +60,24 @@ def search_memories(
 
 def _search_similar(
     request: RetrievalRequest, options: MemorySearchOptions, recipe: Recipe
-) -> list[Hit]:
-    """Return the most similar memories, best first; turns are scored with their neighbours."""
+) -> tuple[Hit, ...]:
+    """Return the most similar memories: more than the limit, as turns may rise among them."""
     query = request.query
     vector = None if recipe.mode == "bm25" else request.vector
     visible = options.search_filter(query.spaces[0], query.now)
-    deeper = recipe
     if options.limit is not None:
         depth = max(MIN_CANDIDATES, OVERSAMPLING * options.limit)
-        deeper = replace(recipe, limit=min(MAX_LIMIT, depth))
-    hits = search(query.text, vector, visible, deeper, stores=request.stores).hits
+        recipe = replace(recipe, limit=min(MAX_LIMIT, depth))
+    hits = search(query.text, vector, visible, recipe, stores=request.stores).hits
     if not hits and vector is None and recipe.mode != "bm25":
         _check_embedded(request, visible)
-    scored = [hit for hit in score_turns(request, hits) if hit.score >= recipe.min_score]
-    # Equal scores are cut as they are ranked: newest first.
-    return sorted(scored, key=lambda hit: (-hit.score, *_newest_first(hit.item)))[: options.limit]
+    return hits
+
+
+def _best_hits(hits: Sequence[Hit], options: MemorySearchOptions) -> list[Hit]:
+    """Return the hits within the limit and the minimum; at equal scores the newest first."""
+    good = [hit for hit in hits if hit.score >= options.min_score]
+    return sorted(good, key=lambda hit: (-hit.score, *_newest_first(hit.item)))[: options.limit]
 
 
 def _check_embedded(request: RetrievalRequest, visible: Filter) -> None:
@@ -85,23 +94,42 @@ def link_results(
     request: RetrievalRequest, options: MemorySearchOptions, results: Sequence[SearchResult]
 ) -> list[SearchResult]:
     """Attach to each result its explicit edges to other results, heaviest first."""
-    keys = {(result.memory.workspace, result.memory.id) for result in results}
-    if len(keys) < 2:
-        return list(results)
-    with span("links"):
-        edges = request.stores.graph.edges_of(
-            sorted(keys),
-            request.query.spaces,
-            options.relationship_types,
-            LINKS_PER_MEMORY,
-            MIN_EDGE_WEIGHT,
+    keys = [(result.memory.workspace, result.memory.id) for result in results]
+    return _attach_links(results, _read_edges(request, keys), options)
+
+
+def _read_edges(request: RetrievalRequest, keys: Sequence[Key]) -> list[Edge]:
+    """Return the explicit edges of memories, heaviest first; none if the graph has failed.
+
+    Memories are found by words and vectors, for which the graph is not needed.
+    """
+    if not keys:
+        return []
+    query, graph = request.query, request.stores.graph
+    try:
+        edges = graph.edges_of(
+            list(dict.fromkeys(keys)),
+            query.spaces,
+            limit=EDGES_PER_MEMORY,
+            min_weight=MIN_EDGE_WEIGHT,
             automatic=False,
         )
-    as_of = request.query.as_of
+    except Unavailable as error:
+        log.warning("memory: links and neighbouring turns are not considered: %s", error)
+        return []
+    as_of = query.as_of
+    return edges if as_of is None else [edge for edge in edges if edge.is_known_at(as_of)]
+
+
+def _attach_links(
+    results: Sequence[SearchResult], edges: Sequence[Edge], options: MemorySearchOptions
+) -> list[SearchResult]:
+    types = options.relationship_types
+    keys = {(result.memory.workspace, result.memory.id) for result in results}
     links: dict[Key, list[Edge]] = {}
     for edge in edges:
         ends = {edge.source_key, edge.target_key}
-        if len(ends) == 2 and ends <= keys and (as_of is None or edge.is_known_at(as_of)):
+        if len(ends) == 2 and ends <= keys and (not types or edge.type in types):
             for key in ends:
                 links.setdefault(key, []).append(edge)
     if not links:

@@ -9,30 +9,24 @@ from dataclasses import replace
 from knowloom.capabilities.memory.conversion import NEXT, TURN
 from knowloom.construction import round_scores
 from knowloom.model import Edge, Hit, Key
-from knowloom.retrieval.sources import RetrievalRequest
 
 # A turn belongs to an exchange: it rises by this share of the distance to a better neighbour.
 NEIGHBOUR_SHARE = 0.4
 # A question resembles a query most, but its answer is in another turn.
 QUESTION_DISCOUNT = 0.2
-MAX_SUCCESSORS = 4  # turns that follow a turn, or precede it: a conversation may branch
 
 _SENTENCE = re.compile(r"[^.!?。！？؟]+(?P<end>[.!?。！？؟]*)")
 _QUESTION_MARKS = "?？؟"
 
 
-def score_turns(request: RetrievalRequest, hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits with the scores of turns as parts of their conversations."""
-    turns = [hit.item.key for hit in hits if hit.item.type == TURN]
-    if not turns:
+def score_turns(hits: Sequence[Hit], edges: Sequence[Edge]) -> list[Hit]:
+    """Return the hits with the scores of turns as parts of their conversations.
+
+    `edges` are the explicit edges of the hits.
+    """
+    if not any(hit.item.type == TURN for hit in hits):
         return list(hits)
-    query, scores = request.query, {hit.item.key: hit.score for hit in hits}
-    edges = request.stores.graph.edges_of(
-        turns, query.spaces, (NEXT,), MAX_SUCCESSORS, automatic=False
-    )
-    if query.as_of is not None:
-        edges = [edge for edge in edges if edge.is_known_at(query.as_of)]
-    raised = _raise_by_neighbours(scores, edges)
+    raised = _raise_by_neighbours({hit.item.key: hit.score for hit in hits}, edges)
     adjusted = [raised[hit.item.key] * _answer_factor(hit) for hit in hits]
     return [
         replace(hit, score=score) for hit, score in zip(hits, round_scores(adjusted), strict=True)
@@ -53,6 +47,8 @@ def question_share(text: str) -> float:
 def _raise_by_neighbours(scores: Mapping[Key, float], edges: Sequence[Edge]) -> dict[Key, float]:
     best: dict[Key, float] = {}  # the highest score among the neighbours of a turn
     for edge in edges:
+        if edge.type != NEXT:
+            continue
         ends = (edge.source_key, edge.target_key)
         for turn, neighbour in (ends, ends[::-1]):
             best[turn] = max(best.get(turn, 0.0), scores.get(neighbour, 0.0))
