@@ -33,7 +33,7 @@ class Settings:
     rerank: str = ""  # "onnx:FOLDER", "cohere:MODEL", "jina:MODEL", "tei:URL"; "" for none
     rerank_api_key: str = field(default="", repr=False)
     rerank_limit: int = 30  # hits that it scores
-    rerank_weight: float = 0.5  # of its score, beside that of the search
+    rerank_weight: float = 0.3  # of its score, beside that of the search
     rerank_timeout_s: float = 5.0  # then the order is that of the search
     model: str = "gpt-4"  # whose tokens are counted
     max_tokens: int = 2000

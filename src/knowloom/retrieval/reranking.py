@@ -18,8 +18,9 @@ from knowloom.text.passages import outer_heading_path
 
 LIMIT = 30  # hits that are scored
 MAX_LIMIT = 200
-WEIGHT = 0.5  # of the reranker's score; the rest is the weight of the relevance before
-INHERITED = 0.8  # of the score of an item, for the items that its edges lead to
+# These two are from docs/decisions/030-rerankers.md.
+WEIGHT = 0.3  # of the reranker's score; the rest is the weight of the relevance before
+INHERITED = 0.6  # of the score of an item, for the items that its edges lead to
 SIGNAL, BLENDED = "rerank", "blended"
 FAILED = "rerank"  # the code of the problem
 
@@ -68,17 +69,16 @@ def rerank_hits(
     except Unavailable as error:
         return tuple(hits), Problem("rerank", f"{error}: the order is that of the search", FAILED)
     by_key = {hit.item.key: score for hit, score in zip(best, scores, strict=True)}
+    scored = tuple([_with_rerank(hit, by_key.get(hit.item.key)) for hit in hits])
     blended = blend(best, by_key, reranking.weight)
     if not blended:
-        return tuple(hits), None
+        return scored, None
     factor = 1 - reranking.weight  # hits that were not scored do not pass those that were
     return tuple(
-        _with_relevance(
-            hit,
-            blended.get(hit.item.key, round(hit.relevance * factor, 6)),
-            by_key.get(hit.item.key),
-        )
-        for hit in hits
+        [
+            _with_relevance(hit, blended.get(hit.item.key, round(hit.relevance * factor, 6)))
+            for hit in scored
+        ]
     ), None
 
 
@@ -133,11 +133,14 @@ def _inherit(hit: Hit, scores: Mapping[Key, float]) -> float:
     return score
 
 
-def _with_relevance(hit: Hit, relevance: float, score: float | None) -> Hit:
-    signals = {**hit.signals, BLENDED: relevance}
-    if score is not None:
-        signals[SIGNAL] = round(score, 6)
-    before = hit.relevance
+def _with_rerank(hit: Hit, score: float | None) -> Hit:
+    if score is None:
+        return hit
+    return with_score(hit, hit.score, {**hit.signals, SIGNAL: round(score, 6)})
+
+
+def _with_relevance(hit: Hit, relevance: float) -> Hit:
+    signals, before = {**hit.signals, BLENDED: relevance}, hit.relevance
     if hit.passages and before > 0:
         factor = relevance / before
         passages = tuple(

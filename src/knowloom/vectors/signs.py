@@ -41,10 +41,13 @@ def count_differing(signs: Signs, bits: Signs) -> npt.NDArray[np.uint16]:
 
 def round_vectors(vectors: Matrix) -> Matrix:
     """Return unit vectors as whole numbers, as exact as 16-bit floats are."""
-    return np.rint(vectors.astype(np.float16).astype(np.float32) * SCALE)
+    rounded: Matrix = np.rint(vectors.astype(np.float16).astype(np.float32) * SCALE)
+    return rounded
 
 
 def measure_distances(rounded: Matrix, others: Matrix) -> npt.NDArray[np.uint32]:
     """Return the distance of each rounded vector to the nearest of the others, from 0."""
     products = (rounded @ others.T).max(axis=1)
-    return np.clip(SCALE**2 - products, 0, SCALE**2).astype(np.uint32)
+    distances: npt.NDArray[np.uint32]
+    distances = np.clip(SCALE**2 - products, 0, SCALE**2).astype(np.uint32)
+    return distances

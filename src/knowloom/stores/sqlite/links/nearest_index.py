@@ -11,7 +11,7 @@ import numpy.typing as npt
 from knowloom.construction import SCORE_DIGITS
 from knowloom.ports import NearestItems
 from knowloom.stores.sqlite.id_cache import NO_SLOT
-from knowloom.stores.sqlite.passage_slots import SlotArray
+from knowloom.stores.sqlite.passage_slots import Mask, SlotArray
 from knowloom.stores.sqlite.rows import SLOT_BITS
 from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.stores.sqlite.vector_cache import VectorMatrix
@@ -120,9 +120,9 @@ def _pair_cosines(
 ) -> npt.NDArray[np.float64]:
     """Return the cosine of the nearest passages of each pair of items, 0 for small ones."""
     cosines = np.zeros(pairs.shape[1])
-    is_short = np.ones(pairs.shape[1], np.bool_)
+    is_short: Mask = np.ones(pairs.shape[1], np.bool_)
     if view.passages is not None:
-        is_short = ~view.passages.have_several(pairs).any(axis=0)
+        is_short &= ~view.passages.have_several(pairs).any(axis=0)
     short = np.flatnonzero(is_short)
     for start in range(0, len(short), COMPARE_BATCH):
         places = short[start : start + COMPARE_BATCH]
