@@ -96,3 +96,10 @@ def random_memory(chance: random.Random, number: int) -> Item:
         confidence=chance.random(),
         created_at=NOW - timedelta(days=chance.random() * 5),
     )
+
+
+def vector_problems(kb: Engine, text: str) -> list[str]:
+    """Return the codes of what a context says about vectors."""
+    return [
+        problem.code for problem in request_context(kb, text).degraded if problem.part == "vectors"
+    ]

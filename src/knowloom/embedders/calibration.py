@@ -112,14 +112,17 @@ class Calibration:
         try:
             header, _, body = data.partition(b"\n")
             vectors = np.frombuffer(body, np.float32).reshape(4, -1)
+            values = json.loads(header)
             return cls(
-                **{"fingerprint": "", "unrelated": 0.0, "spread": 0.0} | json.loads(header),
+                values["fingerprint"],
+                unrelated=values["unrelated"],
+                spread=values["spread"],
                 query_mean=vectors[0],
                 passage_mean=vectors[1],
                 query_probe=vectors[2],
                 passage_probe=vectors[3],
             )
-        except (TypeError, ValueError):
+        except (KeyError, TypeError, ValueError):
             return None
 
 
@@ -166,6 +169,8 @@ def _subtract(vector: Vector, mean: Vector) -> Vector:
             f"{len(vector)} now: run reindex",
             "reindex_required",
         )
+    if not mean.any():
+        return vector
     rest = vector.astype(np.float64) - mean
     length = float(np.sqrt(rest @ rest))
     if length < MIN_LENGTH:  # the text has nothing but the common part

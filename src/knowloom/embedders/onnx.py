@@ -54,7 +54,8 @@ class OnnxEmbedder:
     ) -> None:
         files = find_model_files(folder)
         settings = _read_settings(Path(folder).expanduser())
-        self.name, self.window = name, window or settings.get("window", WINDOW)
+        self.name = name
+        self.window = settings.get("window", WINDOW) if window is None else window
         validate_int(f"{name}: window", self.window, 1)
         self._query_prefix = _prefix("query_prefix", query_prefix, settings)
         self._passage_prefix = _prefix("passage_prefix", passage_prefix, settings)
