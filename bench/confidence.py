@@ -82,15 +82,16 @@ def read_questions(folder: Path, bench_set: BenchSet, limit: int) -> list[Asked]
 
 
 def collect(folder: Path, embedder: Embedder, limit: int) -> list[Sample]:
-    """Ask every question with its gold texts and without them."""
+    """Ask every question with its gold texts and, unless the set has such questions, without."""
     bench_set = read_set(folder, Join())
     questions = read_questions(folder, bench_set, limit)
     items = {item.key: item for item in bench_set.items}
     samples = []
     with load(bench_set, embedder) as kb:
         samples += [ask(kb, question, bool(question.golds)) for question in questions]
-        answerable = [question for question in questions if question.golds]
-        for part in split(answerable, len(items)):
+        if not all(question.golds for question in questions):
+            return samples  # the set has questions without an answer
+        for part in split(questions, len(items)):
             golds = sorted({key for question in part for key in question.golds})
             for space in sorted({space for space, _ in golds}):
                 kb.delete([id for name, id in golds if name == space], space=space)
@@ -113,8 +114,8 @@ def ask(kb: knowloom.Engine, question: Asked, has_evidence: bool) -> Sample:
             searched = request if has_vector else replace(request, vector=None)
             recipe, only = Recipe("search", mode=mode), Filter(request.query.spaces)
             result = find_hits(searched, recipe, only)
-            hits, scores = result.hits, result.best_scores
-            measures[name] = measure_hits(question.text, hits, scores) if hits else None
+            hits, best = result.hits, result.best_score
+            measures[name] = measure_hits(question.text, hits, best) if hits else None
     return Sample(measures, has_evidence)
 
 
@@ -126,6 +127,21 @@ def design(samples: Sequence[Sample], name: str) -> tuple[Vector, Vector]:
 
 
 def fit(values: Vector, truth: Vector) -> Vector:
+    """Return the coefficients of a logistic regression without negative ones.
+
+    The measure with the most negative coefficient is left out until none is left.
+    """
+    columns = list(range(values.shape[1]))
+    weights = fit_columns(values, truth)
+    while weights[1:].min(initial=0.0) < 0:
+        del columns[1 + int(weights[1:].argmin())]
+        weights = fit_columns(values[:, columns], truth)
+    result = np.zeros(values.shape[1])
+    result[columns] = weights
+    return result
+
+
+def fit_columns(values: Vector, truth: Vector) -> Vector:
     """Return the coefficients of a logistic regression, by Newton's method."""
     weights = np.zeros(values.shape[1])
     penalty = RIDGE * np.diag([0.0, *[1.0] * (values.shape[1] - 1)])

@@ -180,13 +180,13 @@ def test_relevance_is_the_weighted_sum_of_five_signals():
     )
     scored = rank([Hit(item, 0.3, {"vector": 0.6})], query, RELEVANCE, ("Endpoint",))[0]
     assert {
-        name: scored.signals[name] for name in ("semantic", "mention", "type", "freshness", "title")
+        name: scored.signals[name] for name in ("semantic", "mention", "type", "recency", "name")
     } == {
         "semantic": 0.6,
         "mention": 0.6,
         "type": 1.0,
-        "freshness": 0.8,
-        "title": 1.0,
+        "recency": 0.8,
+        "name": 1.0,
     }
     assert scored.score == pytest.approx(0.35 * 0.6 + 0.25 * 0.6 + 0.20 + 0.10 * 0.8 + 0.10)
 

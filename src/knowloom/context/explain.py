@@ -5,13 +5,19 @@ Every remedy has been tried before it is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from knowloom.context.packing import SectionCandidates, pack, tolerance_of
+from knowloom.context.packing import (
+    SEE_ALSO,
+    PackingResult,
+    SectionCandidates,
+    pack,
+    tolerance_of,
+)
 from knowloom.context.pipeline import gather_candidates
 from knowloom.formats.layout import get_layout
-from knowloom.model import Context, Hit, Item, Key, LeftOut
+from knowloom.model import Context, Form, Hit, Item, Key, LeftOut
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import Recipe, Source, search_depth
 from knowloom.retrieval.reranking import Reranking
@@ -56,7 +62,7 @@ def explain_context(
         wider = with_budget(budget)
         return sections if wider == recipes else gather(wider)
 
-    with_remedies = tuple(_add_remedies(context, gather_for, counter))
+    with_remedies = tuple(_add_remedies(context, sections, gather_for, counter))
     explained = {entry.hit.item.key for entry in with_remedies}
     explained |= {hit.item.key for hit in context.hits}
     wide = [
@@ -76,29 +82,50 @@ def explain_context(
 
 def _add_remedies(
     context: Context,
+    sections: Sequence[SectionCandidates],
     gather_for: Callable[[int], Sequence[SectionCandidates]],
     counter: TokenCounter,
 ) -> Iterator[LeftOut]:
-    """Add to each omission the smallest larger budget, of those tried, that includes it."""
-    remedies: dict[tuple[str, Key], str] = {}
-    budget, layout = context.query.max_tokens, get_layout(context.query.format)
-    if budget is not None and context.left_out:
+    """Yield the omissions and the items shown by name only, with the budgets that show them.
+
+    For an omission it is the smallest of the budgets tried that includes it, for a name the
+    smallest that shows the item whole, or else more of it.
+    """
+    budget = context.query.max_tokens
+    has_pointers = any(fragment.name == SEE_ALSO for fragment in context.fragments)
+    pointed: Sequence[LeftOut] = ()
+    shown: dict[tuple[str, Key], dict[Form, int]] = {}
+    if budget is not None and (context.left_out or has_pointers):
+        pointed = _pack(context, sections, budget, counter).pointed if has_pointers else ()
         for factor in BUDGET_FACTORS:
             larger = max(int(budget * factor), budget + MIN_BUDGET_STEP)
-            sections = gather_for(larger)
-            tolerance = tolerance_of(sections)
-            query = context.query
-            packed = pack(sections, larger, layout, counter, tolerance, query.text, query.citations)
-            for fragment in packed.fragments:
+            for fragment in _pack(context, gather_for(larger), larger, counter).fragments:
                 for chosen in fragment.chosen:
-                    remedies.setdefault(
-                        (fragment.name, chosen.hit.item.key),
-                        f"max_tokens={larger} shows it ({chosen.form.value})",
-                    )
-    default = f"more than {BUDGET_FACTORS[-1]:g} times the tokens"
+                    forms = shown.setdefault((fragment.name, chosen.hit.item.key), {})
+                    forms.setdefault(chosen.form, larger)
     for entry in context.left_out:
-        remedy = remedies.get((entry.fragment, entry.hit.item.key), default)
-        yield replace(entry, remedy=remedy)
+        forms = shown.get((entry.fragment, entry.hit.item.key), {})
+        first = next(iter(forms), None)  # budgets were tried in ascending order
+        yield replace(entry, remedy=_describe_budget(forms, first))
+    for entry in pointed:
+        forms = shown.get((entry.fragment, entry.hit.item.key), {})
+        best = min(forms, key=list(Form).index, default=None)
+        reason = f"shown by its name only: {entry.reason}"
+        yield replace(entry, reason=reason, remedy=_describe_budget(forms, best))
+
+
+def _describe_budget(forms: Mapping[Form, int], form: Form | None) -> str:
+    if form is None:
+        return f"more than {BUDGET_FACTORS[-1]:g} times the tokens"
+    return f"max_tokens={forms[form]} shows it ({form.value})"
+
+
+def _pack(
+    context: Context, sections: Sequence[SectionCandidates], budget: int, counter: TokenCounter
+) -> PackingResult:
+    query, layout = context.query, get_layout(context.query.format)
+    tolerance = tolerance_of(sections)
+    return pack(sections, budget, layout, counter, tolerance, query.text, query.citations)
 
 
 def _next_candidates(

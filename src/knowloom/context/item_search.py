@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from knowloom.context.confidence import LEADERS, calibration_name, estimate_confidence
 from knowloom.context.notices import doubt, explain_emptiness, missing_types
-from knowloom.model import Filter, Hits, Problem
+from knowloom.model import Filter, Hit, Hits, Problem
 from knowloom.recipes import Recipe
 from knowloom.retrieval.hybrid import SearchHits
 from knowloom.retrieval.reranking import Reranking, rerank_search
@@ -34,24 +34,28 @@ def search_items(search: Search, problems: Sequence[Problem] = ()) -> Hits:
     """Return the best items with the confidence, and the problems after those that occurred."""
     request, recipe, reranking = search.request, search.recipe, search.reranking
     limit = search.limit if reranking is None else reranking.widen(search.limit)
-    # The confidence does not depend on the limit.
-    result = find_hits(request, replace(recipe, limit=max(limit, LEADERS)), search.only)
+    # The confidence depends neither on the limit nor on the minimum score.
+    wide = replace(recipe, limit=max(limit, LEADERS), min_score=0.0)
+    result = find_hits(request, wide, search.only)
+    hits = [hit for hit in result.hits[:limit] if hit.score >= recipe.min_score]
     text, name = request.query.text, calibration_name(recipe.mode, request.vector is not None)
-    confidence = estimate_confidence(text, result.hits, result.best_scores, name)
-    notices = [*problems, *_notices(search, result, confidence)]
+    leaders = result.hits if hits else ()
+    confidence = estimate_confidence(text, leaders, result.best_score, name)
+    notices = [*problems, *_notices(search, hits, result, confidence)]
     if confidence < search.minimum:
         return Hits((), confidence, notices)
-    hits = list(result.hits[:limit])
     if reranking is not None:
         hits, problem = rerank_search(hits, text, reranking, search.limit)
         notices += [problem] if problem is not None else []
     return Hits(hits, confidence, notices)
 
 
-def _notices(search: Search, result: SearchHits, confidence: float) -> list[Problem]:
-    only, stores, hits = search.only, search.request.stores, result.hits
+def _notices(
+    search: Search, hits: Sequence[Hit], result: SearchHits, confidence: float
+) -> list[Problem]:
+    only, stores = search.only, search.request.stores
     notices = list(missing_types(PART, only.types, hits, only.spaces, stores))
     if hits:
         return notices + doubt(confidence, search.floor, search.minimum, PART)
-    best, min_score = max(result.best_scores, default=0.0), search.recipe.min_score
+    best, min_score = result.best_score, search.recipe.min_score
     return [*notices, explain_emptiness(PART, only, result.matched, best, min_score, stores)]

@@ -110,7 +110,7 @@ def section_notices(
         yield from missing_types(recipe.name, recipe.types, result.hits, query.spaces, stores)
     is_empty = not any(section.hits for section in sections)
     for section, result in searches:
-        recipe, best = section.recipe, max(result.best_scores, default=0.0)
+        recipe, best = section.recipe, result.best_score
         is_weighted = bool(result.hits)
         excluded = len(result.hits) if is_weighted else result.matched * (best < recipe.min_score)
         if not section.hits and (excluded or is_empty) and query.text.strip():

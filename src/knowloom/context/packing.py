@@ -60,6 +60,7 @@ class PackingResult:
     left_out: tuple[LeftOut, ...]
     gap: float  # 0 if no better set fits
     citations: tuple[Citation, ...] = ()
+    pointed: tuple[LeftOut, ...] = ()  # candidates shown by name only, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +334,9 @@ def _add_pointers(document: _Document, result: PackingResult, max_tokens: int) -
         if tokens <= max_tokens:
             shown = {block.hit.item.key for block in chosen}
             left_out = tuple(e for e in result.left_out if e.hit.item.key not in shown)
-            return replace(result, text=text, tokens=tokens, fragments=fragments, left_out=left_out)
+            pointed = tuple(e for e in result.left_out if e.hit.item.key in shown)
+            result = replace(result, text=text, tokens=tokens, fragments=fragments)
+            return replace(result, left_out=left_out, pointed=pointed)
         chosen.pop()
     return result
 

@@ -116,7 +116,7 @@ def _estimate_confidence(
     has_vector: bool,
 ) -> float | None:
     searches = [
-        (section.recipe.mode, result.hits if section.hits else (), result.best_scores)
+        (section.recipe.mode, result.hits if section.hits else (), result.best_score)
         for section, result in zip(sections, results, strict=True)
         if section.recipe.source == "search"
     ]

@@ -22,7 +22,6 @@ from knowloom.text.passages import PART_SIZE, PASSAGE_SIZE
 MIN_DEPTH = 100
 MAX_SHORT_TEXT = 1000  # characters; longer texts may be shown by excerpts
 LONG_ITEMS = 24  # long texts that are candidates for a budget, if there are as many
-BEST_SCORES = 10  # reported for an estimate of the confidence
 DEPTH_FACTOR = 4  # growth of the depth when the texts found do not fill the budget
 # Values of `Hit.found_by`: matched by terms, matched by vector.
 FOUND_BY = {
@@ -43,7 +42,7 @@ class SearchHits:
     considered: int = 0
     # The best scores of short items and of passages, hits or not.
     pool: Mapping[NodeKey, float] = field(default_factory=dict)
-    best_scores: tuple[float, ...] = ()  # of the first matches, hits or not
+    best_score: float = 0.0  # of all matches, hits or not
     matched: int = 0  # candidates with a score above 0
 
 
@@ -96,9 +95,9 @@ def _search_once(
     if passages:
         hits = _with_passages(hits, passages, stores)
     pool = _build_pool(scores, ordered, passages)
-    best_scores = tuple([scores[key] for key in ordered[:BEST_SCORES]])
+    best_score = scores[ordered[0]] if ordered else 0.0
     matched = sum([score > 0 for score in scores.values()])
-    result = SearchHits(hits, considered, pool, best_scores, matched)
+    result = SearchHits(hits, considered, pool, best_score, matched)
     return result, is_filled or len(best) < limit
 
 

@@ -62,7 +62,14 @@ def _apply_weights(hit: Hit, query: Query, weights: Weights, types: Sequence[str
     values = {name: round(value, 6) for name in used if (value := signals[name]) is not None}
     total = sum(used[name] for name in values)
     score = sum(used[name] * value for name, value in values.items()) / total if total else 0.0
-    return with_score(hit, round(score, 6), {**hit.signals, **values})
+    reported = {_reported_name(name, used): value for name, value in values.items()}
+    return with_score(hit, round(score, 6), {**hit.signals, **reported})
+
+
+def _reported_name(name: str, used: Collection[str]) -> str:
+    """Return the name of a signal in results: one per meaning, unless both formulas are used."""
+    meaning = REPORTED_NAMES.get(name, name)
+    return name if meaning in used else meaning
 
 
 def match(hit: Hit, _: Query) -> float:
@@ -124,6 +131,8 @@ def _age_days(created_at: datetime | None, now: datetime) -> float:
     return max(0.0, (now - created_at).total_seconds() / DAY_S) if created_at else 0.0
 
 
+# Other formulas of a signal, and the name that results have for it.
+REPORTED_NAMES = {"freshness": "recency", "title": "name"}
 SIGNALS: dict[str, Callable[[Hit, Query], float | None]] = {
     "match": match,
     "name": name,

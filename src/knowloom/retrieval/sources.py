@@ -43,7 +43,7 @@ class SourceResult:
     max_depth: int = 0
     pool: Mapping[NodeKey, float] = field(default_factory=dict)  # scores of all matches
     walk_scores: Mapping[NodeKey, float] = field(default_factory=dict)  # new scores of earlier hits
-    best_scores: tuple[float, ...] = ()  # of the first matches of a search, hits or not
+    best_score: float = 0.0  # of all matches of a search, hits or not
     matched: int = 0  # candidates of a search with a score above 0
 
 
@@ -81,7 +81,7 @@ def gather_search(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
         hits,
         result.considered,
         pool=result.pool,
-        best_scores=result.best_scores,
+        best_score=result.best_score,
         matched=result.matched,
     )
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from knowloom.model import Filter, Hit
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe
-from knowloom.retrieval.hybrid import BEST_SCORES, SearchHits, search
+from knowloom.retrieval.hybrid import SearchHits, search
 from knowloom.retrieval.nodes import NodeKey, hit_nodes, tie_break
 from knowloom.retrieval.query_coverage import QueryCoverage
 from knowloom.retrieval.ranking import top_k, with_score
@@ -96,9 +96,9 @@ def walk_search(
     ]
     hits.sort(key=lambda hit: (-hit.score, hit.item.id, hit.item.space))
     good = tuple(hit for hit in hits if hit.score >= recipe.min_score)
-    best_scores = tuple(hit.score for hit in hits[:BEST_SCORES])
+    best_score = hits[0].score if hits else 0.0
     matched = len([hit for hit in hits if hit.score > 0])
-    return SearchHits(good[: recipe.limit], result.considered, result.pool, best_scores, matched)
+    return SearchHits(good[: recipe.limit], result.considered, result.pool, best_score, matched)
 
 
 def _push_ranks(

@@ -61,7 +61,7 @@ def answer_by_search(graph_query: GraphQuery) -> GraphAnswer:
     request, text = graph_query.retrieval, graph_query.text.query
     hits = result.hits if entities else ()
     name = calibration_name(graph_query.options.mode, request.vector is not None)
-    confidence = estimate_confidence(text, hits, result.best_scores, name)
+    confidence = estimate_confidence(text, hits, result.best_score, name)
     notices = _notices(graph_query, result, bool(entities))
     return replace(answer, confidence=confidence, degraded=(*answer.degraded, *notices))
 
