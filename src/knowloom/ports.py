@@ -155,8 +155,8 @@ class TextIndex(Index, Protocol):
         """Return the best items that share a term with the text.
 
         Scores are BM25 over the statistics of the filter's spaces, by the weights of
-        `text.query_terms`, divided by the best score that any text could reach, so they are in
-        [0, 1). A passage of several has a share (`words.ITEM_SHARE`) of the score of its item, and
+        `text.query_terms`, divided by the best score that any text could reach if no word of the
+        query counted less than 1, so they are in [0, 1). A passage of several has a share (`words.ITEM_SHARE`) of the score of its item, and
         an item the score of its best passage. Ties are ordered by (id, space). The text is never
         query syntax. `others` has the score of every key in `also` that shares a term,
         whether or not it is among the best; with a limit of 0 nothing else is searched.

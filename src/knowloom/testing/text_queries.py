@@ -45,6 +45,17 @@ class TextQueryContract:
         store.apply(batch([item("a", phrasing), item("b", "A turbine in the hall"), *fillers]))
         assert matches(store.search_text(question, ACME, 1)) == ["b"]
 
+    def test_the_phrasing_lowers_the_score_of_its_subject(self, store: TextIndex) -> None:
+        store.apply(batch([item("a", "A turbine"), item("b", "What now?"), item("c", "parcel")]))
+        keys = [("acme", "a")]
+        short, long = (store.search_text(query, ACME, 9) for query in ("turbine", "what turbine"))
+        assert dict(short.matches)[keys[0]] == pytest.approx(
+            2 * dict(long.matches)[keys[0]], abs=2e-6
+        )
+        assert long.others == {} and store.search_text(
+            "what turbine", ACME, 0, also=keys
+        ).others == {keys[0]: dict(long.matches)[keys[0]]}
+
     def test_frequent_words_of_a_query_match_nothing(self, store: TextIndex) -> None:
         store.apply(batch([item("a", "The refund"), item("b", "It is in the bag and not on it")]))
         result = store.search_text("Is the refund in it?", ACME, 10)

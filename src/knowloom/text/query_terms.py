@@ -73,7 +73,8 @@ def _recognise_names(text: str, words: Sequence[str], stop_words: Set[str]) -> l
         position = place + len(word)
         is_name = word[0].isupper() and (not begins or (len(word) > 1 and word.isupper()))
         if word in PRONOUNS:
-            is_name = is_name and before[:1].isupper() and before.lower() not in stop_words
+            follows_name = before[:1].isupper() and strip_accents(before.lower()) not in stop_words
+            is_name = is_name and follows_name
         are_names.append(is_name)
         before = word
     return are_names

@@ -93,8 +93,9 @@ class MemoryIndexes(MemoryItems):
         item_scores: dict[Key, float] = {}  # of items with several passages
         for term, weight in terms.items():
             postings = {name: space.postings.get(term, {}) for name, space in spaces.items()}
-            idf = weight * words.idf(documents, sum(map(len, postings.values())))
-            maximum += idf
+            full_idf = words.idf(documents, sum(map(len, postings.values())))
+            maximum += max(1.0, weight) * full_idf
+            idf = weight * full_idf
             totals: Counter[Key] = Counter()
             for name, counts in postings.items():
                 for (id, number), count in counts.items():

@@ -24,9 +24,10 @@ DELTA_LIMIT = 1024  # items outside the postings: loading them costs a new proce
 def score_all(
     connection: apsw.Connection, views: Sequence[SpaceView], text: str
 ) -> tuple[list[Scores], float]:
-    """Return the raw score of each slot of each view, and the maximum any text could reach.
+    """Return the raw score of each slot of each view, and the maximum to divide them by.
 
-    Scores are to be divided by the maximum; only a few of them are ever used.
+    Only a few of the scores are ever used. Stop words count in full in the maximum: without them
+    words would weigh more than vectors in a hybrid search.
     """
     weights = weigh_terms(text)
     documents = sum(view.documents for view in views)
@@ -41,8 +42,9 @@ def score_all(
         *(view.read_postings(connection, list(weights)) for view in views), strict=True
     )
     for weight, postings in zip(weights.values(), all_postings, strict=True):
-        idf = weight * words.idf(documents, sum(len(slots) for slots, _ in postings))
-        maximum += idf
+        full_idf = words.idf(documents, sum(len(slots) for slots, _ in postings))
+        maximum += max(1.0, weight) * full_idf
+        idf = weight * full_idf
         for (slots, counts), norm, score, item in zip(postings, norms, result, items, strict=True):
             _add_gains(score, slots, counts, norm, idf)
             item.add(slots, counts, idf)
@@ -109,12 +111,10 @@ def score_slots(
         for view, some in zip(views, slots, strict=True)
     ]
     frequencies = zip(*(frequencies for frequencies, _ in statistics), strict=True)
-    idf = np.array(
-        [
-            weight * words.idf(documents, sum(by_view))
-            for weight, by_view in zip(weights.values(), frequencies, strict=True)
-        ]
-    )
+    full_idf = [words.idf(documents, sum(by_view)) for by_view in frequencies]
+    weighted = list(zip(weights.values(), full_idf, strict=True))
+    maximum = sum(max(1.0, weight) * value for weight, value in weighted)
+    idf = np.array([weight * value for weight, value in weighted])
     inverse_mean_item = sum(view.items for view in views) / length
     for score, view, some, (_, counts) in zip(result, views, slots, statistics, strict=True):
         # Summed term by term as in `score_all`, to be equal to the last digit.
@@ -124,7 +124,7 @@ def score_slots(
         for term_idf, row in zip(idf.tolist(), counts, strict=True):
             item.add(some, row, term_idf)
         item.blend(score, some)
-        score /= sum(idf.tolist())
+        score /= maximum
     return result
 
 
