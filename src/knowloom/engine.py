@@ -166,14 +166,15 @@ class Engine:
         space: str | None = None,
         embed: bool = True,
         keep: bool = False,
+        follow_links: bool = False,
         progress: Progress | None = None,
     ) -> Report:
         """Store the rows of a file, a folder or a dict; invalid rows are skipped and reported.
 
         Loading the same file or folder again writes the differences, and deletes items that are no
-        longer in it unless `keep` is True.
+        longer in it unless `keep` is True. `follow_links` reads links out of the folder, too.
         """
-        parts = readers.list_parts(source, space)
+        parts = readers.list_parts(source, space, follow_links)
         origin = provenance.identify_source(source, space)
         parse, apply, now = self._scanner.parse_row, self._commits.apply, self.reader.now()
         loading = Loader(self._stores, parse, apply, now, origin, progress)

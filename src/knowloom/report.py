@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from html import escape
 
 
@@ -16,6 +17,30 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class FileCount:
+    """The files of one kind in a load, the items in them, and what was skipped."""
+
+    kind: str
+    files: int = 0
+    items: int = 0
+    skipped: int = 0
+
+
+def add_counts(counts: Iterable[FileCount]) -> tuple[FileCount, ...]:
+    """Return one count for each kind, by name."""
+    totals: dict[str, FileCount] = {}
+    for count in counts:
+        total = totals.get(count.kind, FileCount(count.kind))
+        totals[count.kind] = FileCount(
+            count.kind,
+            total.files + count.files,
+            total.items + count.items,
+            total.skipped + count.skipped,
+        )
+    return tuple(totals[kind] for kind in sorted(totals, key=lambda kind: (kind.lower(), kind)))
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The counts of a write, rows that were skipped, and `problems` such as missing vectors."""
 
@@ -26,6 +51,7 @@ class Report:
     skipped: tuple[Skipped, ...] = ()
     problems: tuple[str, ...] = ()
     removed: int = 0  # items that are no longer in the file or folder they came from
+    files: tuple[FileCount, ...] = field(default=(), compare=False)  # by kind
 
     def __str__(self) -> str:
         """Return a one-line summary; counts of zero are omitted after `added`."""
@@ -59,4 +85,5 @@ class Report:
             self.skipped + other.skipped,
             self.problems + other.problems,
             self.removed + other.removed,
+            add_counts((*self.files, *other.files)),
         )

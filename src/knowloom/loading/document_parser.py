@@ -79,7 +79,9 @@ def _parse_isolated(parser: str, raw: bytes, name: str, limits: ParserLimits) ->
     except BaseException:
         process.close()  # it may still be answering
         raise
-    if not answer.get("ended"):
+    if answer.get("ended"):
+        process.close()
+    else:
         with _idle_lock:
             _idle.append(process)
     if "error" in answer:
@@ -89,12 +91,13 @@ def _parse_isolated(parser: str, raw: bytes, name: str, limits: ParserLimits) ->
 
 def _take_process(memory_mb: int) -> ParserProcess:
     with _idle_lock:
-        # A forked process inherits this list, but must not use its parent's processes.
-        _idle[:] = [idle for idle in _idle if idle.owner == os.getpid() and idle.is_alive]
-        for process in _idle:
-            if process.memory_mb == memory_mb:
-                _idle.remove(process)
+        while _idle:
+            process = _idle.pop()
+            if process.owner != os.getpid():
+                continue  # a forked process inherits this list, but must not use or end them
+            if process.is_alive and process.memory_mb == memory_mb:
                 return process
+            process.close()
     return ParserProcess(memory_mb)
 
 

@@ -35,49 +35,77 @@ class FileFormat:
 
 _DOCUMENTS = "documents"  # the extra
 _GRAMMARS = ("python", "javascript", "typescript", "go", "rust", "java", "c", "cpp")
+_CODE_SUFFIXES = (
+    ".py .pyi .pyw .js .mjs .cjs .jsx .ts .mts .cts .tsx .go .rs .java .c .h .cc .cpp .cxx .hpp "
+    ".hh .hxx"
+).split()
 FORMATS = (
     FileFormat("Markdown", (".md", ".markdown", ".mdx"), f"{_PARSERS}.markdown_pages:parse"),
     FileFormat("text", (".txt", ".text", ".adoc", ".asciidoc"), PLAIN_TEXT, 50),
     FileFormat(
         "settings",
         (".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".sql", ".sh", ".bash", ".proto"),
-        *(f"{_PARSERS}.plain:parse_code", 5),
+        f"{_PARSERS}.plain:parse_code",
+        max_mb=5,
     ),
     FileFormat(
-        *("reStructuredText", (".rst", ".rest"), f"{_PARSERS}.restructured:parse", 20),
-        *(("docutils",), _DOCUMENTS, True, PLAIN_TEXT),
+        "reStructuredText",
+        (".rst", ".rest"),
+        f"{_PARSERS}.restructured:parse",
+        packages=("docutils",),
+        extra=_DOCUMENTS,
+        isolated=True,
+        fallback=PLAIN_TEXT,
     ),
     FileFormat(
-        *("HTML", (".html", ".htm", ".xhtml"), f"{_PARSERS}.web_pages:parse", 100),
-        *(("selectolax",), _DOCUMENTS, True),
-    ),
-    FileFormat("CSV", (".csv", ".tsv"), f"{_PARSERS}.spreadsheets:parse_csv", 100, isolated=True),
-    FileFormat(
-        *(
-            "workbook",
-            (".xlsx", ".xlsm", ".xls", ".ods"),
-            f"{_PARSERS}.spreadsheets:parse_workbook",
-        ),
-        *(100, ("python_calamine",), _DOCUMENTS, True),
+        "HTML",
+        (".html", ".htm", ".xhtml"),
+        f"{_PARSERS}.web_pages:parse",
+        max_mb=100,
+        packages=("selectolax",),
+        extra=_DOCUMENTS,
+        isolated=True,
     ),
     FileFormat(
-        *("DOCX", (".docx",), f"{_PARSERS}.word_documents:parse", 100),
-        *(("docx",), _DOCUMENTS, True),
+        "CSV", (".csv", ".tsv"), f"{_PARSERS}.spreadsheets:parse_csv", max_mb=100, isolated=True
     ),
     FileFormat(
-        *("PDF", (".pdf",), f"{_PARSERS}.pdf_files:parse", 500),
-        *(("pypdfium2",), _DOCUMENTS, True),
+        "workbook",
+        (".xlsx", ".xlsm", ".xls", ".ods"),
+        f"{_PARSERS}.spreadsheets:parse_workbook",
+        max_mb=100,
+        packages=("python_calamine",),
+        extra=_DOCUMENTS,
+        isolated=True,
     ),
-    FileFormat("notebook", (".ipynb",), f"{_PARSERS}.notebooks:parse", 100, isolated=True),
+    FileFormat(
+        "DOCX",
+        (".docx",),
+        f"{_PARSERS}.word_documents:parse",
+        max_mb=100,
+        packages=("docx",),
+        extra=_DOCUMENTS,
+        isolated=True,
+    ),
+    FileFormat(
+        "PDF",
+        (".pdf",),
+        f"{_PARSERS}.pdf_files:parse",
+        max_mb=600,
+        packages=("pypdfium2",),
+        extra=_DOCUMENTS,
+        isolated=True,
+    ),
+    FileFormat("notebook", (".ipynb",), f"{_PARSERS}.notebooks:parse", max_mb=100, isolated=True),
     FileFormat(
         "code",
-        tuple(
-            ".py .pyi .pyw .js .mjs .cjs .jsx .ts .mts .cts .tsx .go .rs .java .c .h .cc .cpp .cxx "
-            ".hpp .hh .hxx".split()
-        ),
-        *(f"{_PARSERS}.source_code:parse", 5),
-        ("tree_sitter", *(f"tree_sitter_{grammar}" for grammar in _GRAMMARS)),
-        *("code", True, f"{_PARSERS}.plain:parse_code"),
+        tuple(_CODE_SUFFIXES),
+        f"{_PARSERS}.source_code:parse",
+        max_mb=5,
+        packages=("tree_sitter", *(f"tree_sitter_{grammar}" for grammar in _GRAMMARS)),
+        extra="code",
+        isolated=True,
+        fallback=f"{_PARSERS}.plain:parse_code",
     ),
 )
 
@@ -94,6 +122,7 @@ def formats_by_suffix() -> dict[str, FileFormat]:
     return {suffix: format for format in formats for suffix in format.suffixes}
 
 
+@cached("missing_packages", 100)
 def missing_packages(format: FileFormat) -> list[str]:
     """Return the packages that the parser of a format needs and that are not installed."""
     return [name for name in format.packages if find_spec(name) is None]

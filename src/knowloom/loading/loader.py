@@ -17,11 +17,12 @@ from knowloom.loading.provenance import Claim, Claims
 from knowloom.loading.source_rows import SeenItems, SourcePart, SourceRow
 from knowloom.model import Edge, EdgeKey, Item, Key, Kind
 from knowloom.ports import Batch, Progress, Stores
-from knowloom.report import Report, Skipped
+from knowloom.report import FileCount, Report, Skipped, add_counts
 
 K = TypeVar("K", Key, EdgeKey)
 
 BATCH_SIZE = 2000  # rows per write
+BATCH_CHARACTERS = 8_000_000  # of the texts of a write
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Loader:
     _other_claims: Claims | None = None
     _pages: list[Item] = field(default_factory=list)
     _skipped: list[Skipped] = field(default_factory=list)
+    _files: list[FileCount] = field(default_factory=list)
 
     def run(self, parts: Sequence[SourcePart], keep: bool) -> Report:
         """Load all parts; with `keep`, nothing is deleted."""
@@ -65,14 +67,16 @@ class Loader:
             self.previous, self._pages = provenance.read_claims(self.source_id, self.stores)
         edges: list[ParsedRow] = []
         batch: list[ParsedRow] = []
+        size = 0
         for row in self._parse_rows(parts):
             if isinstance(row.value, Edge):
                 edges.append(row)
                 continue
             batch.append(row)
-            if len(batch) == BATCH_SIZE:
+            size += len(row.value.text)
+            if len(batch) == BATCH_SIZE or size > BATCH_CHARACTERS:
                 self._write_items(batch)
-                batch = []
+                batch, size = [], 0
         self._write_items(batch)
         self._write_waiting_nodes(keep)
         self._report_progress("items", len(self.seen.keys), len(self.seen.keys))
@@ -80,11 +84,12 @@ class Loader:
         self._write_edges(edges)
         self._delete_edges(keep)
         self._write_claims()
-        return self.report + Report(skipped=tuple(self._skipped))
+        return self.report + Report(skipped=tuple(self._skipped), files=add_counts(self._files))
 
     def _parse_rows(self, parts: Sequence[SourcePart]) -> Iterator[ParsedRow]:
         """Yield the valid rows, each id once."""
         for number, part in enumerate(parts, 1):
+            items, skipped = len(self.seen.keys), len(self._skipped)
             for row in part.rows():
                 value = row if isinstance(row, Skipped) else self.parse(row)
                 if isinstance(value, Skipped):
@@ -96,7 +101,10 @@ class Loader:
                     self._skipped.append(duplicate)
                 else:
                     yield ParsedRow(value, row, row.part or part.name)
-            if len(parts) > 1:
+            if part.kind:
+                items, skipped = len(self.seen.keys) - items, len(self._skipped) - skipped
+                self._files.append(FileCount(part.kind, part.files, items, skipped))
+            if len(parts) > 2:
                 self._report_progress("files", number, len(parts))
 
     def _write_items(self, rows: Sequence[ParsedRow]) -> None:

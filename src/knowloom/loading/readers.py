@@ -12,13 +12,14 @@ from knowloom.errors import Invalid, KnowloomError, NotFound
 from knowloom.loading import discovery, document_reader, json_rows
 from knowloom.loading.discovery import SourceFile
 from knowloom.loading.document_links import LinkTable
-from knowloom.loading.file_formats import formats_by_suffix
+from knowloom.loading.file_formats import formats_by_suffix, missing_packages
 from knowloom.loading.json_rows import ROW_READERS
 from knowloom.loading.source_rows import SourcePart, SourceRow
 from knowloom.report import Skipped
 
 LoadSource = str | Path | Mapping[str, Any]
 JSON_ROWS = "JSON rows"  # the kind of files with knowloom's own rows
+IGNORED = "ignored by .gitignore"
 LINKS = "links"  # the part that resolves the links between documents
 
 
@@ -28,7 +29,9 @@ def read_rows(source: LoadSource, space: str | None) -> Iterator[SourceRow | Ski
         yield from part.rows()
 
 
-def list_parts(source: LoadSource, space: str | None) -> list[SourcePart]:
+def list_parts(
+    source: LoadSource, space: str | None, follow_links: bool = False
+) -> list[SourcePart]:
     """Return the files of a folder, the single file, or the dict.
 
     Without a space, rows of a folder go to a space with the name of their file, and documents to
@@ -48,27 +51,27 @@ def list_parts(source: LoadSource, space: str | None) -> list[SourcePart]:
         file = SourceFile(path, path.name)
         read = _read_file if space is not None else _read_file_with_spaces
         rows = partial(read, file, space, links)
-        return [SourcePart(path.name, rows, _kind_of(path)), _links_part(links)]
+        return [SourcePart(path.name, rows, _kind_of(path), 1), _links_part(links)]
     suffixes = supported_suffixes()
-    files = discovery.list_files(path, suffixes)
-    if not any(isinstance(file, SourceFile) for file in files):
+    listing = discovery.list_files(path, suffixes, follow_links)
+    if not listing.files:
         raise Invalid(f"no {', '.join(suffixes)} file in {str(source)!r}")
     folder = path.resolve().name
-    return [*(_build_part(file, space, folder, links) for file in files), _links_part(links)]
+    parts = [_build_part(file, space, folder, links) for file in listing.files]
+    parts += [SourcePart(skip.where, partial(iter, (skip,))) for skip in listing.skipped]
+    if listing.ignored:
+        parts.append(SourcePart("", partial(iter, ()), IGNORED, listing.ignored))
+    return [*parts, _links_part(links)]
 
 
 def supported_suffixes() -> tuple[str, ...]:
     return (*ROW_READERS, *sorted(formats_by_suffix()))
 
 
-def _build_part(
-    file: SourceFile | Skipped, space: str | None, folder: str, links: LinkTable
-) -> SourcePart:
-    if isinstance(file, Skipped):
-        return SourcePart(file.where, lambda: iter((file,)))
+def _build_part(file: SourceFile, space: str | None, folder: str, links: LinkTable) -> SourcePart:
     if space is None:
         space = file.path.stem if file.path.suffix.lower() in ROW_READERS else folder
-    return SourcePart(file.name, partial(_read_file, file, space, links), _kind_of(file.path))
+    return SourcePart(file.name, partial(_read_file, file, space, links), _kind_of(file.path), 1)
 
 
 def _links_part(links: LinkTable) -> SourcePart:
@@ -76,8 +79,11 @@ def _links_part(links: LinkTable) -> SourcePart:
 
 
 def _kind_of(path: Path) -> str:
-    format = formats_by_suffix().get(path.suffix.lower())
-    return JSON_ROWS if format is None else format.kind
+    suffix = path.suffix.lower()
+    format = formats_by_suffix().get(suffix)
+    if format is None:
+        return JSON_ROWS if suffix in ROW_READERS else "other"
+    return f"{format.kind} as text" if format.fallback and missing_packages(format) else format.kind
 
 
 def _read_file_with_spaces(

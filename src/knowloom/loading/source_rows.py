@@ -34,7 +34,7 @@ class SourcePart:
     name: str
     rows: Callable[[], Iterator[SourceRow | Skipped]]
     kind: str = ""  # for the summary of a load
-    size: int = 0  # bytes
+    files: int = 0
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from knowloom import codec
 from knowloom.history import Rollback, State, Step
 from knowloom.model import Edge, Item, Kind
 from knowloom.ports import SpaceInfo
-from knowloom.report import Report, Skipped
+from knowloom.report import FileCount, Report, Skipped
 from knowloom.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def report_to_json(report: Report) -> JsonObject:
         "edges": report.edges,
         "skipped": [_skipped_to_json(entry) for entry in report.skipped],
         "problems": list(report.problems),
-    }
+    } | ({"files": [_file_count_to_json(count) for count in report.files]} if report.files else {})
 
 
 def report_from_json(row: JsonObject) -> Report:
@@ -191,7 +191,12 @@ def report_from_json(row: JsonObject) -> Report:
         _skipped_from_json(row),
         tuple(row["problems"]),
         row["removed"],
+        tuple(FileCount(**count) for count in row.get("files", ())),
     )
+
+
+def _file_count_to_json(count: FileCount) -> JsonObject:
+    return {field.name: getattr(count, field.name) for field in fields(count)}
 
 
 def ingested_to_json(ingested: Ingested) -> JsonObject:

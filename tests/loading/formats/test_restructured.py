@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from loads import write_files
 
+from knowloom import caching
 from knowloom.engine import Engine
 from knowloom.loading import file_formats
 from knowloom.loading.formats import restructured
 from knowloom.loading.formats.tables import format_table
 from knowloom.model import PLACES
+from knowloom.report import FileCount
 
 PAGE = """.. _boats:
 
@@ -131,9 +133,12 @@ class TestLoading:
         self, kb: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(file_formats, "find_spec", lambda name: None)
-        kb.load(write_files(tmp_path, boats_rst=PAGE), space="s")
+        caching.clear()
+        report = kb.load(write_files(tmp_path, boats_rst=PAGE), space="s")
         (item,) = kb.items()
+        caching.clear()
         assert item.title == "boats"
+        assert report.files == (FileCount("reStructuredText as text", 1, 1),)
         assert ".. code-block:: python" in item.text
 
 

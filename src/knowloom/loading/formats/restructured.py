@@ -317,8 +317,8 @@ def _render_directive(writer: _Writer, node: nodes.Element) -> list[str]:
     name, argument = node["name"], node["argument"]
     body = writer.join(node.children)
     if name in _NOTES:
-        head = f"{name.removeprefix('version').capitalize()} {argument}".strip()
-        return _indent([f"**{head}:**", *(["", *body] if body else [])], "> ", "> ")
+        label = f"{name.removeprefix('version').capitalize()} {argument}".strip()
+        return _indent([f"**{label}:**", *(["", *body] if body else [])], "> ", "> ")
     if ":" in name or name in ("function", "class", "method", "attribute", "data", "option"):
         return [f"**`{argument}`**", *(["", *body] if body else [])] if argument else body
     head = [f"**{argument}**", ""] if argument and body else [argument] if argument else []

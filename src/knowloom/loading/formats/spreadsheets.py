@@ -95,7 +95,7 @@ def add_rows(builder: DocumentBuilder, rows: Sequence[Sequence[str]]) -> None:
             builder.places.append((first + line + (has_header and line > 0), number))
         return
     header = numbered[0][1] if has_header else []
-    lines = []
+    lines: list[str] = []
     start = builder.add_block("")
     builder.lines.pop()
     for number, row in numbered[1:] if has_header else numbered:

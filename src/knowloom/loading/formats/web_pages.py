@@ -222,7 +222,8 @@ class _HtmlWriter:
         return [f"{ticks}{language[1] if language else ''}", *text.split("\n"), ticks]
 
     def _render_table(self, node: LexborNode) -> list[str]:
-        rows, header = [], False
+        rows: list[list[str]] = []
+        header = False
         for row in node.css("tr"):
             cells = [cell for cell in row.iter() if cell.tag in ("td", "th")]
             header = header or (not rows and any(cell.tag == "th" for cell in cells))

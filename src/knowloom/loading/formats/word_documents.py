@@ -44,8 +44,14 @@ def parse(raw: bytes, name: str) -> ParsedDocument:
         if (value := getattr(properties, name, ""))
     }
     fields = {("topic" if name == "subject" else name): value for name, value in fields.items()}
-    title = next((heading.title for heading in builder.headings if heading.level == 1), "")
-    return builder.build("" if title else (properties.title or "").strip(), fields)
+    return builder.build(_find_title(document) or (properties.title or "").strip(), fields)
+
+
+def _find_title(document: Any) -> str:
+    """Return the first paragraph if it has the style of a title."""
+    first = next((paragraph for paragraph in document.paragraphs if paragraph.text.strip()), None)
+    is_title = first is not None and first.style is not None and first.style.name == "Title"
+    return " ".join(first.text.split()) if first is not None and is_title else ""
 
 
 def _unique_cells(row: Any) -> list[Any]:
@@ -64,8 +70,10 @@ def _add_paragraph(builder: DocumentBuilder, paragraph: Any, number: int) -> Non
     style = (paragraph.style.name or "") if paragraph.style is not None else ""
     links = [link.address for link in paragraph.hyperlinks if link.address]
     heading = _HEADING.match(style)
-    if heading or style == "Title":
-        builder.add_heading(int(heading[1]) if heading else 1, " ".join(text.split()), number)
+    if heading:
+        builder.add_heading(int(heading[1]), " ".join(text.split()), number)
+        return
+    if style == "Title" and not builder.lines:
         return
     if style.startswith("List"):
         mark = "1. " if "Number" in style else "- "

@@ -1,0 +1,1 @@
+"""Sources of documents beside plain folders: git repositories, watched folders and web pages."""
