@@ -44,8 +44,8 @@ CALIBRATIONS: Mapping[str, Calibration] = {
     "bm25": Calibration(-3.76, 8.07, 1.85),
     "hybrid": Calibration(-5.12, 10.49, 1.56),
     "vector": Calibration(-6.12, 8.43, 2.73),
-    "walk": Calibration(-5.21, 9.97, 2.03),
-    "walk_bm25": Calibration(-3.93, 7.27, 2.54),
+    "walk": Calibration(-5.26, 9.95, 2.10),
+    "walk_bm25": Calibration(-3.87, 7.39, 2.36),
 }
 
 

@@ -31,7 +31,7 @@ from knowloom.reader import Reader
 from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.tiers import Tier, TierArgument, check_custom, resolve_tier
 from knowloom.tracing import collect_timings
-from knowloom.validation import MAX_QUERY, validate_names
+from knowloom.validation import MAX_QUERY, require_searchable, validate_names, validate_query
 
 NO_TEXT = QueryText("", (), "")
 
@@ -95,6 +95,8 @@ class GraphContext:
                 vector=vector,
                 **_to_arguments(merged, tier),
             )
+        if vector is None:
+            require_searchable(validate_query(text))
         merged, resolved = _restrict_options(merged, tier)
         query_options = _query_options(merged, now, as_of, vector)
         with self._request(self._kb, text, merged, query_options) as (request, timings):
