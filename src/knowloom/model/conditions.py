@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from reprlib import Repr
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from knowloom.model.items import Item
 
@@ -72,9 +72,7 @@ class Condition:
         return self._is_listed(value)
 
     def _has_prefix(self, value: object) -> bool:
-        return isinstance(value, str) and any(
-            isinstance(prefix, str) and value.startswith(prefix) for prefix in self.values
-        )
+        return isinstance(value, str) and value.startswith(cast(tuple[str, ...], self.values))
 
     def _exists(self, value: object) -> bool:
         return (value is not None) == self.values[0]
