@@ -53,32 +53,22 @@ def open(
 
     `metadata=` (profiles), `words=`, `vectors=` and `graph=` put a layer elsewhere, such as
     "file:profiles/". `embedder` is a name ("minilm", "openai:MODEL@URL"), an object, or None for
-    words only. `links` selects the automatic edges ("shared_tag", "similar", "mentions",
-    "refers_to", "shares", "foreign_key"; [] for none), `names` a name finder for them
-    ("spacy:PIPELINE", an object, "builtin" for none); both are stored, and default to the stored
-    value. Items with secrets are refused unless `secrets` is "allow"; `secret_rules` is a TOML
-    file with more rules. `cache` is a file for embeddings, or a Caching. `agents` are Agent values
-    or their file, `retrieval` settings or the file that `knowloom tune` wrote. `passage_size` is
-    the length, in characters, that texts are cut to in new knowledge (by default 800, less if the
-    embedder reads less); `reindex` changes it. `query_timeout_s` limits the time in which a server
-    embeds a query; without its answer the words are searched, and the result says so. `rerank` is
-    a reranker ("onnx:FOLDER", "cohere:MODEL", "jina:MODEL", "tei:URL", an object) for the best hits
-    of `search` and `context`; its settings are `limit`, `weight`, `timeout_s` and those of the
-    adapter, such as `api_key`.
+    words only; `rerank` a reranker of the best hits ("onnx:FOLDER", "cohere:MODEL", an object).
+    `links` selects the automatic edges ([] for none), `names` a name finder for them. Items with
+    secrets are refused unless `secrets` is "allow". `cache` is a file for embeddings; `agents` and
+    `retrieval` are values or files. New texts are cut to `passage_size` characters.
     """
-    scanner = open_scanner(secrets, secret_rules)
-    known_agents, settings = resolve_agents(agents), resolve_settings(retrieval)
+    scanner, settings = open_scanner(secrets, secret_rules), resolve_settings(retrieval)
+    known_agents, reranking = resolve_agents(agents), _open_reranking(rerank, rerank_settings)
     opened_embedder = resolve_embedder(embedder, embedder_settings)
     finder = FinderResolver(resolve_name_finder(names, BUILTIN), open_name_finder)
-    caching = _resolve_caching(cache)
-    reranking = _open_reranking(rerank, rerank_settings)
     where = str(url) if isinstance(url, PurePath) else url
     return Engine(
         _open_stores(where, roles, opened_embedder, passage_size),
         opened_embedder,
         secrets=scanner,
         links=links,
-        caching=caching,
+        caching=_resolve_caching(cache),
         agents=known_agents,
         retrieval=settings,
         naming=finder,

@@ -33,7 +33,7 @@ LLMS = {"openai": "knowloom.llms.openai:OpenAIChat"}
 RERANKERS = {
     "cohere": "knowloom.rerankers.servers:CohereReranker",
     "jina": "knowloom.rerankers.servers:JinaReranker",
-    "onnx": "knowloom.rerankers.onnx:OnnxReranker",
+    "onnx": "knowloom.rerankers.cross_encoder:OnnxReranker",
     "tei": "knowloom.rerankers.servers:TeiReranker",
 }
 NAME_FINDERS = {"spacy": "knowloom.ner.spacy:SpacyNames"}

@@ -17,8 +17,8 @@ from small_cross_encoder import build_folder
 from fake_server import FakeServer, Handler, Request
 from knowloom.errors import Invalid, Unavailable
 from knowloom.registry import open_reranker, resolve_reranker
+from knowloom.rerankers.cross_encoder import OnnxReranker
 from knowloom.rerankers.guard import MAX_FAILURES, PAUSE_S, RerankGuard
-from knowloom.rerankers.onnx import OnnxReranker
 from knowloom.testing import RerankerContract
 
 KEY = "sk-secret-123"

@@ -22,7 +22,17 @@ from source_tree import (
 # of RESTRICTED; units of one layer do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("model", "errors", "tracing", "construction", "caching"),
-    ("ports", "recipes", "codec", "files", "text", "report", "outbound_http", "isolation"),
+    (
+        "ports",
+        "recipes",
+        "codec",
+        "files",
+        "text",
+        "report",
+        "outbound_http",
+        "isolation",
+        "vectors",
+    ),
     ("validation", "filters", "formats", "config", "tokens", "tiers", "registry"),
     ("retrieval_settings", "openai_http", "templates", "axioms", "retrieval", "loading"),
     ("options", "context", "linking", "secrets"),

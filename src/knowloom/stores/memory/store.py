@@ -14,7 +14,7 @@ from knowloom.ports import (
     NearestItems,
 )
 from knowloom.stores.memory.item_store import synchronized
-from knowloom.stores.memory.nearest_index import NearestIndex
+from knowloom.stores.memory.nearest_state import NearestIndex
 from knowloom.stores.memory.search_index import MemoryIndexes
 
 

@@ -69,10 +69,10 @@ class PassageSlots:
         self, values: npt.NDArray[np.uint32], fill: np.uint32
     ) -> npt.NDArray[np.uint32]:
         """Return by slot the least value of each item at its head, and `fill` elsewhere."""
-        least = np.full(len(values), fill)
+        smallest = np.full(len(values), fill)
         starts = self._starts[:-1]
-        least[starts] = np.minimum.reduceat(values, starts)
-        return least
+        smallest[starts] = np.minimum.reduceat(values, starts)
+        return smallest
 
     def sum_by_item(
         self, slots: SlotArray, values: npt.NDArray[Any]

@@ -87,9 +87,9 @@ class OnnxReranker:
                 "unsuitable_model",
             )
 
-    def _unsuitable(self, found: str) -> Invalid:
+    def _unsuitable(self, outputs: str) -> Invalid:
         return Invalid(
             f"{str(self._model.files.model)!r}: a cross-encoder must return one number, or two "
-            f"classes, for each pair of texts; found: {found}",
+            f"classes, for each pair of texts; found: {outputs}",
             "unsuitable_model",
         )
