@@ -70,8 +70,8 @@ class TestTime:
         memory.remember("Ada lives in Rome", id="a", created_at=NOW - 90 * DAY)
         memory.remember("Ada lives in Kiel", id="b", created_at=NOW - 30 * DAY)
         memory.remember("Ada lives in Bonn", id="c", created_at=NOW)
-        found = contents(memory.search("Where does Ada live? lives", now=NOW + delay))
-        assert found == ["Ada lives in Bonn", "Ada lives in Kiel", "Ada lives in Rome"]
+        answer = contents(memory.search("Where does Ada live? lives", now=NOW + delay))
+        assert answer == ["Ada lives in Bonn", "Ada lives in Kiel", "Ada lives in Rome"]
 
     @pytest.mark.parametrize("delay", DELAYS)
     def test_the_surer_of_equally_similar_memories_is_first(
@@ -252,13 +252,13 @@ class TestLinks:
     def test_links_are_told_in_the_text_on_request(
         self, memory: Memory, pair: tuple[str, str]
     ) -> None:
-        told = memory.build_context("Ada lives", now=NOW, include_relationships=True)
-        assert told.context.splitlines()[2:] == [
+        linked = memory.build_context("Ada lives", now=NOW, include_relationships=True)
+        assert linked.context.splitlines()[2:] == [
             "- Ada lives in Kiel ([1], contradicts [2])",
             "- Ada lives in Rome ([2])",
         ]
         assert "[" not in memory.build_context("Ada lives", now=NOW).context
-        assert all(result.links for result in told.memories)
+        assert all(result.links for result in linked.memories)
 
     def test_pinned_and_related_memories_are_linked_too(
         self, memory: Memory, pair: tuple[str, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from knowloom.capabilities.memory import templates
@@ -12,7 +12,7 @@ from knowloom.capabilities.memory.ranking import relative_values
 from knowloom.capabilities.memory.templates import MemoryTemplate
 from knowloom.context.packing import PackingResult, SectionCandidates, pack
 from knowloom.formats.layout import Layout, assemble
-from knowloom.model import Form, Hit, Item, Key
+from knowloom.model import Chosen, Form, Hit, Item, Key, Passage
 from knowloom.ports import TokenCounter
 from knowloom.recipes import Recipe
 
@@ -47,8 +47,8 @@ def _oldest_first(candidate: MemoryCandidate) -> tuple[float, str]:
     return (memory.created_at.timestamp() if memory.created_at else 0.0, memory.id)
 
 
-ORDERS: Mapping[str, Callable[[MemoryCandidate], object]] = {
-    "rank": lambda _: 0,  # stable: as ranked, after the pinned ones
+ORDERS: Mapping[str, Callable[[MemoryCandidate], tuple[float, str]]] = {
+    "rank": lambda _: (0.0, ""),  # stable: as ranked, after the pinned ones
     "time": _oldest_first,
 }
 
@@ -92,37 +92,57 @@ def pack_memories(
     include_links: bool,
     query: str = "",
 ) -> ContextPreview:
-    """Return the best context within the budget, with its memories and omissions.
-
-    A long memory is shown by the excerpts that cover the query best.
-    """
+    """Return the best context within the budget; long memories are shown by excerpts."""
     candidates = sorted(candidates, key=ORDERS[template.order])
     results = {candidate.key: candidate.result for candidate in candidates}
     layout = templates.template_layout(template, results, include_metadata)
-    hits = tuple(candidate.hit for candidate in candidates)
-    packed = pack([SectionCandidates(RECIPE, hits)], budget, layout, counter, query=query)
+    section = SectionCandidates(RECIPE, tuple(candidate.hit for candidate in candidates))
+    packed = pack([section], budget, layout, counter, query=query)
     chosen = [choice for fragment in packed.fragments for choice in fragment.chosen]
     shown = {choice.hit.item.key for choice in chosen}
     text, tokens = packed.text, packed.tokens
     if budget is not None:
         text, tokens = _refill(packed, candidates, shown, layout, budget, counter)
     if include_links:
-        forms = {choice.hit.item.key: (choice.form, choice.passages) for choice in chosen}
-        blocks = [
-            (candidate.hit, *forms.get(candidate.key, (Form.WHOLE, ())))
-            for candidate in candidates
-            if candidate.key in shown
-        ]
+        blocks = _list_blocks(chosen, candidates, shown)
 
         def render(links: Mapping[Key, Sequence[str]]) -> str:
             marked = templates.template_layout(template, results, include_metadata, links)
             return assemble(marked, [(SECTION, [marked.block(*block) for block in blocks])])
 
-        text, tokens = add_links(
-            (text, tokens), [results[hit.item.key] for hit, _, _ in blocks], render, budget, counter
-        )
-    included = [candidate.result for candidate in candidates if candidate.key in shown]
-    omitted = [
+        in_order = [results[hit.item.key] for hit, _, _ in blocks]
+        text, tokens = add_links((text, tokens), in_order, render, budget, counter)
+    included = tuple(candidate.result for candidate in candidates if candidate.key in shown)
+    omitted = _list_omitted(packed, results, shown)
+    return ContextPreview(
+        text,
+        tokens,
+        included,
+        bool(omitted) or any(choice.form is not Form.WHOLE for choice in chosen),
+        template.name,
+        tuple(result.memory.id for result in included),
+        {result.memory.id: result.rank or 0.0 for result in included},
+        round(100 * tokens / budget, 2) if budget else 0.0,
+        omitted,
+    )
+
+
+def _list_blocks(
+    chosen: Sequence[Chosen], candidates: Sequence[MemoryCandidate], shown: Set[Key]
+) -> list[tuple[Hit, Form, tuple[Passage, ...]]]:
+    """Return the arguments of the layout's block for each memory, in the order of the text."""
+    forms = {choice.hit.item.key: (choice.form, choice.passages) for choice in chosen}
+    return [
+        (candidate.hit, *forms.get(candidate.key, (Form.WHOLE, ())))
+        for candidate in candidates
+        if candidate.key in shown
+    ]
+
+
+def _list_omitted(
+    packed: PackingResult, results: Mapping[Key, SearchResult], shown: Set[Key]
+) -> tuple[Omitted, ...]:
+    return tuple(
         Omitted(
             left_out.hit.item.id,
             results[left_out.hit.item.key].rank or 0.0,
@@ -131,17 +151,6 @@ def pack_memories(
         )
         for left_out in packed.left_out
         if left_out.hit.item.key not in shown
-    ]
-    return ContextPreview(
-        text,
-        tokens,
-        tuple(included),
-        bool(omitted) or any(choice.form is not Form.WHOLE for choice in chosen),
-        template.name,
-        tuple(result.memory.id for result in included),
-        {result.memory.id: result.rank or 0.0 for result in included},
-        round(100 * tokens / budget, 2) if budget else 0.0,
-        tuple(omitted),
     )
 
 
