@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from knowloom.stores.sqlite.passage_slots import SlotArray
 from knowloom.stores.sqlite.rows import SLOT_BITS
-from knowloom.stores.sqlite.space_view import BLOCK, Scores, SpaceView
+from knowloom.stores.sqlite.space_view import BLOCK, Postings, Scores, SpaceView
 from knowloom.text import words
 from knowloom.text.query_terms import weigh_terms
 
@@ -41,13 +41,13 @@ def score_all(
     all_postings = zip(
         *(view.read_postings(connection, list(weights)) for view in views), strict=True
     )
-    for weight, postings in zip(weights.values(), all_postings, strict=True):
+    for (term, weight), postings in zip(weights.items(), all_postings, strict=True):
         full_idf = words.idf(documents, sum(len(slots) for slots, _ in postings))
         maximum += max(1.0, weight) * full_idf
         idf = weight * full_idf
         for (slots, counts), norm, score, item in zip(postings, norms, result, items, strict=True):
             _add_gains(score, slots, counts, norm, idf)
-            item.add(slots, counts, idf)
+            item.add(term, (slots, counts), idf)
     for score, item in zip(result, items, strict=True):
         item.blend(score)
     return result, maximum
@@ -71,26 +71,28 @@ class ItemScores:
     """The scores of the items of a view that have several passages, at their heads."""
 
     def __init__(self, view: SpaceView, inverse_mean_length: float) -> None:
-        self._passages = view.passages
+        self._view, self._passages = view, view.passages
         if self._passages is not None:
             self._norms = view.item_length_norms(inverse_mean_length)
             self._scores = np.zeros(view.next_slot)
 
-    def add(self, slots: SlotArray, counts: npt.NDArray[Any], idf: float) -> None:
-        """Add a term that is in these slots."""
+    def add(self, term: str, postings: Postings, idf: float) -> None:
+        """Add a term with its postings."""
         if self._passages is not None:
-            heads, totals = self._passages.sum_by_item(slots, counts)
+            heads, totals = self._view.item_postings(term, postings)
             _add_gains(self._scores, heads, totals, self._norms, idf)
 
-    def blend(self, scores: Scores, slots: SlotArray | None = None) -> None:
-        """Add the share of the item to the scores above 0 of these slots, by default of all."""
+    def blend(self, scores: Scores) -> None:
+        """Add the share of the item to the scores above 0 of its slots."""
         if self._passages is None:
             return
-        are_parts = self._passages.is_part if slots is None else self._passages.is_part[slots]
-        places = np.flatnonzero(are_parts & (scores > 0))
-        heads = self._passages.heads_of(places if slots is None else slots[places])
-        shares = words.ITEM_SHARE * self._scores.take(heads)
-        scores[places] = (1 - words.ITEM_SHARE) * scores.take(places) + shares
+        slots = np.flatnonzero(self._passages.is_part & (scores > 0))
+        shares = self._scores.take(self._passages.heads_of(slots))
+        scores[slots] = _blend(scores.take(slots), shares)
+
+
+def _blend(scores: Scores, item_scores: Scores) -> Scores:
+    return (1 - words.ITEM_SHARE) * scores + words.ITEM_SHARE * item_scores
 
 
 def score_slots(
@@ -120,10 +122,15 @@ def score_slots(
         # Summed term by term as in `score_all`, to be equal to the last digit.
         norms = view.length_norms(documents / length)[some]
         score += np.add.reduce(idf[:, None] * counts / (counts + norms), axis=0)
-        item = ItemScores(view, inverse_mean_item)
-        for term_idf, row in zip(idf.tolist(), counts, strict=True):
-            item.add(some, row, term_idf)
-        item.blend(score, some)
+        if view.passages is not None and len(some):
+            heads = view.passages.heads_of(some)
+            firsts = np.flatnonzero(np.append(True, heads[1:] != heads[:-1]))
+            totals = np.add.reduceat(counts, firsts, axis=1)
+            norms = view.item_length_norms(inverse_mean_item)[heads[firsts]]
+            of_items = np.add.reduce(idf[:, None] * totals / (totals + norms), axis=0)
+            of_slots = np.repeat(of_items, np.diff(np.append(firsts, len(some))))
+            are_parts = view.passages.is_part[some] & (score > 0)
+            np.copyto(score, _blend(score, of_slots), where=are_parts)
         score /= maximum
     return result
 

@@ -78,6 +78,13 @@ class SpaceView:
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
         self._ids = IdCache(no)
         self._columns = PropertyColumns(no)
+        # Sums of postings by item, see item_postings.
+        self._item_postings: TwoGenerationCache[str, tuple[SlotArray, Scores]]
+        self._item_postings = TwoGenerationCache(
+            "sqlite item postings",
+            MAX_CACHED_POSTINGS,
+            lambda postings: TERM_OVERHEAD + len(postings[0]),
+        )
         # Items (see `rows.with_properties`) and postings read since the space last changed.
         self._decoded: TwoGenerationCache[str, tuple[Item, Mapping[str, Any]]]
         self._decoded = TwoGenerationCache("sqlite items", MAX_CACHED_ITEMS)
@@ -99,6 +106,7 @@ class SpaceView:
         self._masks.clear()
         self._decoded.clear()
         self._postings.clear()
+        self._item_postings.clear()
         self._load_records(connection, self.version)
         self._load_signs(connection, self.version)
         self._load_delta(connection, self.version, delta_reset)
@@ -283,6 +291,15 @@ class SpaceView:
             postings[term] = self.decode_postings(term, blocks.get(term, ()))
             self._postings.put(term, postings[term])
         return [postings[term] for term in terms]
+
+    def item_postings(self, term: str, postings: Postings) -> tuple[SlotArray, Scores]:
+        """Return the items with several passages that have a term, and its counts in them."""
+        cached = self._item_postings.get(term)
+        if cached is None:
+            assert self.passages is not None
+            cached = self.passages.sum_by_item(*postings)
+            self._item_postings.put(term, cached)
+        return cached
 
     # filters
 
