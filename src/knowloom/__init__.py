@@ -62,8 +62,10 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         SearchResult as SearchResult,
         attempt as attempt,
     )
-    from knowloom.capabilities.memory.ranking import Ranker as Ranker
-    from knowloom.capabilities.memory.ranking import RankingOptions as RankingOptions
+    from knowloom.capabilities.memory.ranking import (
+        Ranker as Ranker,
+        RankingOptions as RankingOptions,
+    )
     from knowloom.capabilities.memory.templates import MemoryTemplate as MemoryTemplate
     from knowloom.capabilities.provider.model import (
         Entry as Entry,
@@ -74,7 +76,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.capabilities.provider.provider import Provider as Provider
     from knowloom.client.client import Client as Client
     from knowloom.context.item_pages import ItemPage as ItemPage
-    from knowloom.engine import Engine as Engine
+    from knowloom.engine import Engine as Engine, restrict as restrict
     from knowloom.errors import (
         Conflict as Conflict,
         Corrupt as Corrupt,
@@ -108,7 +110,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.maintenance import Statistics as Statistics
     from knowloom.model import (
         Citation as Citation,
-        Condition as Condition,
+        ItemCondition as ItemCondition,
         Context as Context,
         Edge as Edge,
         Fragment as Fragment,
@@ -160,7 +162,7 @@ _HOMES = {
     "knowloom.capabilities.provider.provider": "Provider",
     "knowloom.client.client": "Client",
     "knowloom.context.item_pages": "ItemPage",
-    "knowloom.engine": "Engine",
+    "knowloom.engine": "Engine restrict",
     "knowloom.errors": (
         "Conflict Corrupt EmbeddingError Forbidden Invalid KnowloomError MissingExtra "
         "NotFound SearchError TemplateNotFound Unavailable"
@@ -177,7 +179,7 @@ _HOMES = {
     "knowloom.integrations.openai_agents": "openai_agents_read_tool openai_agents_tool",
     "knowloom.integrations.pydantic_ai": "pydantic_ai_read_tool pydantic_ai_tool",
     "knowloom.maintenance": "Statistics",
-    "knowloom.model": "Citation Condition Context Edge Fragment Hit Item Kind LeftOut Problem",
+    "knowloom.model": "Citation ItemCondition Context Edge Fragment Hit Item Kind LeftOut Problem",
     "knowloom.recipes": "Agent Recipe Weights",
     "knowloom.registry": "open_llm",
     "knowloom.report": "Report Skipped",
