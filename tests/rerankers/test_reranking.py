@@ -12,11 +12,14 @@ from click.testing import CliRunner
 from small_cross_encoder import build_folder
 
 import knowloom
+from http_api import ask_context, serve_app
 from knowloom import Item
 from knowloom.cli.main import cli
 from knowloom.errors import Invalid, Unavailable
+from knowloom.integrations.lookup import Lookup
 from knowloom.model import Hit
 from knowloom.retrieval.reranking import INHERITED, blend, rerank_text
+from live_server import serving
 
 ITEMS = [
     Item("lothair", "kings", title="Lothair II", text="Lothair II was a son of Ermengarde."),
@@ -236,3 +239,47 @@ def test_the_command_line_reads_the_setting(tmp_path, monkeypatch):
 def test_secrets_of_the_settings_are_not_printed():
     settings = knowloom.config.Settings(rerank_api_key="sk-secret")
     assert "sk-secret" not in repr(settings)
+
+
+def test_http_reranks_and_reports_failures():
+    kb = open_kings(rerank=Fixed(empress=1.0, son=0.1), rerank_settings={"weight": 0.8})
+    search = {"query": QUERY, "spaces": ["kings"], "mode": "walk"}
+    with serve_app(kb) as client:
+        hits = client.post("/api/search", json=search).json()["hits"]
+        assert hits[0]["signals"]["rerank"] == 1.0
+        plain = client.post("/api/search", json=search | {"rerank": False}).json()["hits"]
+        assert plain[0]["item"]["id"] == "lothair" and "rerank" not in plain[0]["signals"]
+        context = ask_context(client, query=QUERY, tenant_ids=["kings"], entry_types=None)
+        assert context["degraded"] == []
+        assert client.post("/api/search", json=search | {"rerank": "x"}).status_code == 422
+    with serve_app(open_kings(rerank=Broken([]))) as client:
+        explained = client.post("/api/explain", json={"query": QUERY, "spaces": ["kings"]}).json()
+        assert [problem["code"] for problem in explained["degraded"]] == ["rerank"]
+        response = client.post("/api/search", json=search).json()
+        assert response["hits"] and "the order is that of the search" in json.dumps(response)
+    with serve_app(open_kings()) as client:
+        refused = client.post("/api/search", json=search | {"rerank": True})
+        assert refused.status_code in (400, 422) and "without a reranker" in refused.text
+
+
+def test_adapters_of_frameworks_pass_the_option_on():
+    with open_kings(rerank=Fixed(empress=1.0), rerank_settings={"weight": 1.0}) as kb:
+        options = {"mode": "walk"}
+        first, plain = (
+            Lookup.create(kb, ["kings"], 4, options | rerank).retrieve(QUERY)[0].text
+            for rerank in ({}, {"rerank": False})
+        )
+        assert "empress" in first and "empress" not in plain
+
+
+def test_the_client_passes_the_option_on():
+    kb = open_kings(rerank=Fixed(empress=1.0), rerank_settings={"weight": 1.0})
+    with serving(kb) as url, knowloom.Client(url) as client:
+        for ask in (kb, client):
+            hits = ask.search(QUERY, spaces=["kings"], mode="walk")
+            plain = ask.search(QUERY, spaces=["kings"], mode="walk", rerank=False)
+            assert hits[0].signals["rerank"] == 1.0 and "rerank" not in plain[0].signals
+            assert hits[0].relevance == hits[0].signals["blended"]
+            context = ask.context(QUERY, spaces=["kings"], rerank=False)
+            assert not [hit for hit in context.hits if "rerank" in hit.signals]
+    kb.close()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from knowloom.linking.ports import LinkStore
+from knowloom.model import Item
 from knowloom.ports import LinkUpdate, Vector
 from knowloom.testing.knowledge import batch, item, long_item, unit
 from knowloom.vectors import nearest_lists
@@ -82,11 +83,11 @@ class NearestItemsContract:
         for step in range(STEPS):
             chosen = rng.choice(ids, int(rng.integers(1, 12)), replace=False).tolist()
             leaving = [id for id in chosen if id in vectors and rng.random() < 0.6]
-            new = _draw(rng, kind, dimensions, len(chosen))
+            new = [_draw(rng, kind, dimensions, int(rng.integers(1, 4))) for _ in chosen]
             store.apply(batch(deleted=[("acme", id) for id in leaving]))
             arriving = dict(zip(chosen, new, strict=True))
             arriving = {id: vector for id, vector in arriving.items() if id not in leaving}
-            store.apply(batch([item(id, f"step {step}") for id in arriving]))
+            store.apply(batch([_item(id, step, len(vector)) for id, vector in arriving.items()]))
             put_vectors(store, arriving)
             vectors = {id: vector for id, vector in vectors.items() if id not in leaving} | arriving
             half = len(chosen) // 2
@@ -96,11 +97,17 @@ class NearestItemsContract:
             assert pairs == pytest.approx(mutual_pairs(vectors), abs=2e-3)
 
 
-def _draw(rng: np.random.Generator, kind: str, dimensions: int, count: int) -> list[Vector]:
+def _draw(rng: np.random.Generator, kind: str, dimensions: int, count: int) -> Vector:
+    """Return the vectors of the passages of an item."""
     if kind == "equal":
-        return [unit(*[1.0] * dimensions)] * count
+        return np.stack([unit(*[1.0] * dimensions)] * count)
     centre = 0.0 if kind == "spread" else 3.0
-    return [unit(*row) for row in rng.normal(size=(count, dimensions)) + centre]
+    return np.stack([unit(*row) for row in rng.normal(size=(count, dimensions)) + centre])
+
+
+def _item(id: str, step: int, passages: int) -> Item:
+    words = [f"step{step} part{number}" for number in range(passages)]
+    return item(id, words[0]) if passages == 1 else long_item(id, *words)
 
 
 def put_vectors(store: LinkStore, vectors: Mapping[str, Vector]) -> None:
@@ -119,6 +126,7 @@ def update_pairs(store: LinkStore, pairs: Pairs, ids: list[str]) -> Pairs:
 
 def mutual_pairs(vectors: Mapping[str, Vector]) -> Pairs:
     """Return the pairs by the definition: every item is compared with every other."""
+    vectors = {id: np.atleast_2d(passages) for id, passages in vectors.items()}
     hashes = dict(zip(vectors, hash_ids(vectors).tolist(), strict=True))
     nearest: dict[str, list[str]] = {}
     for id, vector in vectors.items():
@@ -131,15 +139,16 @@ def mutual_pairs(vectors: Mapping[str, Vector]) -> Pairs:
             ),
         )[: nearest_lists.NEAREST]
     return {
-        frozenset((id, other)): min(1.0, max(0.0, float(vectors[id] @ vectors[other])))
+        frozenset((id, other)): float(np.clip(np.max(vectors[id] @ vectors[other].T), 0, 1))
         for id, others in nearest.items()
         for other in others
         if id in nearest[other]
     }
 
 
-def _distance(vector: Vector, other: Vector) -> int:
-    if len(vector) > SMALL_DIMENSIONS:
-        return int(np.bitwise_count(pack_signs(vector) ^ pack_signs(other)).sum())
-    rounded = round_vectors(np.stack([vector, other]))
-    return int(measure_distances(rounded[:1], rounded[1:])[0])
+def _distance(passages: Vector, others: Vector) -> int:
+    """Return the distance of the nearest passages of two items."""
+    if passages.shape[1] > SMALL_DIMENSIONS:
+        differing = pack_signs(passages)[:, None] ^ pack_signs(others)
+        return int(np.bitwise_count(differing).sum(axis=2, dtype=np.intp).min())
+    return int(measure_distances(round_vectors(passages), round_vectors(others)).min())
