@@ -15,7 +15,7 @@ from knowloom import Client, Edge, Engine, GraphContext, Item, Memory, Provider
 from knowloom.agents import define_agent
 from knowloom.capabilities.assembler.strategies import build_assembler
 from knowloom.errors import Invalid
-from knowloom.filters.conditions import validate_where
+from knowloom.filters.condition_json import validate_where
 from live_server import serving
 
 WHERE = {"price": {"$gte": 10}, "team": {"$in": ["sales", None]}}
@@ -111,7 +111,7 @@ def test_explain_names_the_condition(kb: Engine | Client) -> None:
 
 def test_recipes_of_programs(kb: Engine | Client) -> None:
     recipe = knowloom.Recipe(
-        "found", where=(knowloom.Condition("price", "$eq", (11,)),), max_properties=2
+        "found", where=(knowloom.ItemCondition("price", "$eq", (11,)),), max_properties=2
     )
     assert ids(kb.context("refund", spaces=["s"], recipe=[recipe]).hits) == ["e2", "m2", "n2"]
     agent = define_agent("few", where={"price": 12}, min_score=0.0)

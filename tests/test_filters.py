@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import knowloom
-from knowloom import Condition, Edge, Item, Recipe
+from knowloom import Edge, Item, ItemCondition, Recipe
 from knowloom.agents import define_agent
 from knowloom.errors import Forbidden, Invalid
-from knowloom.filters.conditions import validate_where, where_to_json
+from knowloom.filters.condition_json import validate_where, where_to_json
 from knowloom.filters.expressions import parse_expressions
 
 
@@ -46,7 +46,7 @@ from knowloom.filters.expressions import parse_expressions
     ],
 )
 def test_a_text_is_a_condition(text: str, name: str, operator: Any, values: Any) -> None:
-    assert parse_expressions([text]) == (Condition(name, operator, values),)
+    assert parse_expressions([text]) == (ItemCondition(name, operator, values),)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_a_text_that_is_no_condition_is_refused(text: str) -> None:
         (5, "must be an object such as"),
         ([5], "must be an object such as"),
         (["a=1"], "must be an object such as"),
-        ([Condition("a", "$foo", (1,))], "unknown operator"),  # type: ignore[arg-type]
-        ([Condition("a", "$eq", (1, 2))], "must have one value, got 2"),
+        ([ItemCondition("a", "$foo", (1,))], "unknown operator"),  # type: ignore[arg-type]
+        ([ItemCondition("a", "$eq", (1, 2))], "must have one value, got 2"),
     ],
 )
 def test_everything_else_is_refused_by_name(where: Any, message: str) -> None:
@@ -163,7 +163,8 @@ def test_a_walk_does_not_pass_through_other_items(kb: knowloom.Engine) -> None:
 
 
 def test_a_recipe_and_an_agent_have_conditions_of_their_own(kb: knowloom.Engine) -> None:
-    kb.add([Item(f"i{n}", "s", "entity", title="refund", properties={"n": n}) for n in range(6)])  # type: ignore[arg-type]
+    kind = knowloom.Kind.ENTITY
+    kb.add([Item(f"i{n}", "s", kind, title="refund", properties={"n": n}) for n in range(6)])
     recipe = Recipe("found", where=validate_where({"n": {"$gte": 2}}))
     context = kb.context("refund", spaces=["s"], recipe=[recipe], where={"n": {"$lt": 4}})
     assert sorted(ids(context.hits)) == ["i2", "i3"]
@@ -173,8 +174,8 @@ def test_a_recipe_and_an_agent_have_conditions_of_their_own(kb: knowloom.Engine)
 
 def test_contexts_with_other_conditions_have_other_digests(kb: knowloom.Engine) -> None:
     kb.add(Item("a", "s", text="refund", properties={"n": 1}))
-    wheres = [None, {"n": 1}, {"n": True}, {"n": "1"}, {"m": 1}, {"n": {"$gte": 1}}]
-    digests = {kb.context("refund", spaces=["s"], where=where).digest for where in wheres}  # type: ignore[arg-type]
+    wheres: list[Any] = [None, {"n": 1}, {"n": True}, {"n": "1"}, {"m": 1}, {"n": {"$gte": 1}}]
+    digests = {kb.context("refund", spaces=["s"], where=where).digest for where in wheres}
     recipes = [[Recipe("r", where=validate_where(where))] for where in wheres]
     digests |= {kb.context("refund", spaces=["s"], recipe=recipe).digest for recipe in recipes}
     assert len(digests) == 2 * len(wheres)
@@ -234,7 +235,7 @@ def test_a_restricted_write_that_another_writer_overtakes_is_checked_again(
     kb: knowloom.Engine,
 ) -> None:
     kb.add(Item("a", "s", text="x", properties={"open": True}))
-    restricted = kb.restrict({"open": True})
+    restricted = knowloom.restrict(kb, {"open": True})
     store, raced = kb._stores.items, []
     apply = store.apply
 

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from knowloom.errors import Invalid, unknown_name
 from knowloom.files import read_text
-from knowloom.filters.conditions import WhereArgument, validate_where
+from knowloom.filters.condition_json import WhereArgument, validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.model import Kind
 from knowloom.options import CONTEXT_OPTIONS, ContextOptions, check_option_names

@@ -8,7 +8,7 @@ from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from knowloom import agents, validation
 from knowloom.axioms.checker import Checked, check_spaces
@@ -17,12 +17,13 @@ from knowloom.commit import Committer
 from knowloom.context.item_pages import ItemPage
 from knowloom.embedders.queries import QUERY_TIMEOUT_S
 from knowloom.embedding import EmbeddingService
-from knowloom.filters.conditions import WhereArgument, validate_where
+from knowloom.filters.condition_json import WhereArgument, validate_where
 from knowloom.history import History
 from knowloom.linking.linker import Linker
 from knowloom.linking.name_finders import FinderResolver
 from knowloom.loading import diff, provenance, readers
 from knowloom.loading.loader import Loader
+from knowloom.loading.readers import LoadSource
 from knowloom.maintenance import Maintenance
 from knowloom.model import Context, Edge, Filter, Hits, Item, Key
 from knowloom.options import (
@@ -107,22 +108,6 @@ class Engine:
         other.retrieval = resolve_settings(retrieval)
         return other
 
-    def restrict(self, where: WhereArgument) -> Engine:
-        """Return an engine that reads and writes only items that fulfil the conditions.
-
-        All others, and their edges, are as if they were not stored, but their ids stay in use.
-        Both engines have the same stores; closing either closes both.
-        """
-        restriction = Restriction(validate_where(where), (validation.PROVENANCE_SPACE,))
-        other = copy(self)
-        other._stores = restrict_stores(self._stores, restriction)
-        other._embedding = self._embedding.with_stores(other._stores)
-        other._commits = self._commits.restrict(restriction, other._embedding)
-        other.reader = self.reader.restrict(other._stores, other._embedding)
-        other.maintenance = self.maintenance.restrict(other.reader, other._embedding)
-        other.history = History(other.reader, other._commits)
-        return other
-
     # Writing
 
     def add(
@@ -161,7 +146,7 @@ class Engine:
 
     def load(
         self,
-        source: str | Path | Mapping[str, Any],
+        source: LoadSource,
         *,
         space: str | None = None,
         embed: bool = True,
@@ -370,3 +355,20 @@ class Engine:
             lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
             self._scanner.check_text,
         )
+
+
+def restrict(kb: Engine, where: WhereArgument) -> Engine:
+    """Return an engine that reads and writes only items that fulfil the conditions.
+
+    All others, and their edges, are as if they were not stored, but their ids stay in use. Both
+    engines have the same stores; closing either closes both.
+    """
+    restriction = Restriction(validate_where(where), (validation.PROVENANCE_SPACE,))
+    other = copy(kb)
+    other._stores = restrict_stores(kb._stores, restriction)
+    other._embedding = kb._embedding.with_stores(other._stores)
+    other._commits = kb._commits.restrict(restriction, other._embedding)
+    other.reader = kb.reader.restrict(other._stores, other._embedding)
+    other.maintenance = kb.maintenance.restrict(other.reader, other._embedding)
+    other.history = History(other.reader, other._commits)
+    return other

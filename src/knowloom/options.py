@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from knowloom.errors import unknown_name
-from knowloom.filters.conditions import WhereArgument
+from knowloom.filters.condition_json import WhereArgument
 from knowloom.model import Filter, Query
 from knowloom.recipes import Agent, Mode, Recipe
 from knowloom.retrieval_settings import (

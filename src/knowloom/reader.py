@@ -18,7 +18,7 @@ from knowloom.context.notices import doubt
 from knowloom.context.pipeline import build_context
 from knowloom.embedding import EmbeddingService
 from knowloom.errors import Invalid, NotFound
-from knowloom.filters.conditions import validate_where
+from knowloom.filters.condition_json import validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.model import Context, Edge, Filter, Hits, Item, Key, Problem, Query
 from knowloom.options import ContextOptions, QueryOptions, SearchOptions, validate_budget

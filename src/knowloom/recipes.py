@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from knowloom.model import Condition, Form, Kind
+from knowloom.model import Form, ItemCondition, Kind
 
 Source = Literal["search", "neighbours", "walk", "profile", "subjects", "links"]
 Mode = Literal["hybrid", "bm25", "vector", "walk"]
@@ -60,7 +60,7 @@ class Recipe:
     types: tuple[str, ...] = ()
     exclude_types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    where: tuple[Condition, ...] = ()  # all of them
+    where: tuple[ItemCondition, ...] = ()  # all of them
     mode: Mode = "hybrid"
     bm25_weight: float = BM25_WEIGHT
     vector_weight: float = VECTOR_WEIGHT

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from knowloom.caching import cached
 from knowloom.errors import Invalid, unknown_name
 from knowloom.files import read_toml
-from knowloom.filters.conditions import validate_where
+from knowloom.filters.condition_json import validate_where
 from knowloom.model import Form, Kind
 from knowloom.recipes import RECIPES, Mode, Recipe, Source, Walk, resolve_limit
 from knowloom.validation import (

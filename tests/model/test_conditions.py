@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from knowloom.filters.conditions import validate_where
-from knowloom.model import Condition, Filter, Item
+from knowloom.filters.condition_json import validate_where
+from knowloom.model import Filter, Item, ItemCondition
 
 MISSING = object()
 
@@ -122,7 +122,7 @@ def test_the_reason_for_an_enormous_value_is_short() -> None:
 
 
 def test_conditions_on_true_and_one_are_different() -> None:
-    conditions = {Condition("p", "$eq", (value,)) for value in (1, True, "1", 1.0)}
+    conditions = {ItemCondition("p", "$eq", (value,)) for value in (1, True, "1", 1.0)}
     assert len(conditions) == 3
 
 

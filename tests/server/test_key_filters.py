@@ -15,7 +15,7 @@ import knowloom
 from http_api import NOW, bearer, serve_app
 from knowloom import Edge, Item
 from knowloom.errors import Corrupt, Invalid, NotFound
-from knowloom.model import Condition
+from knowloom.model import ItemCondition
 from knowloom.server.auth import Keyring
 
 CANARY = "canary"  # in every field of every hidden item, and in nothing else
@@ -27,8 +27,8 @@ Request = tuple[str, str, Any]
 
 
 def visible_items() -> list[Item]:
-    def visible(id: str, kind: str = "node", **fields: Any) -> Item:
-        item = Item(id, "s", kind, properties=SALES, created_at=NOW)  # type: ignore[arg-type]
+    def visible(id: str, kind: Any = "node", **fields: Any) -> Item:
+        item = Item(id, "s", kind, properties=SALES, created_at=NOW)
         return replace(item, **fields)
 
     return [
@@ -43,9 +43,9 @@ def visible_items() -> list[Item]:
 
 
 def hidden_items() -> list[Item]:
-    def hidden(id: str, kind: str = "node", **fields: Any) -> Item:
+    def hidden(id: str, kind: Any = "node", **fields: Any) -> Item:
         text = f"refund refund order {CANARY}"
-        item = Item(f"{CANARY}-{id}", "s", kind, title=f"Refund {CANARY}", text=text)  # type: ignore[arg-type]
+        item = Item(f"{CANARY}-{id}", "s", kind, title=f"Refund {CANARY}", text=text)
         return replace(item, properties=HIDDEN, tags=(CANARY,), source=CANARY, **fields)
 
     return [
@@ -370,7 +370,7 @@ def test_an_item_that_becomes_visible_has_no_earlier_history(url: str) -> None:
     with open_knowledge(url) as kb:
         fill(kb, hidden=True)
         kb.add(Item("past", "s", text="now public", properties=SALES))
-        sales = kb.restrict(FILTER)
+        sales = knowloom.restrict(kb, FILTER)
         states = sales.history.states("past", space="s")
         assert [(state.action, state.item and state.item.text) for state in states] == [
             ("add", "now public")
@@ -386,7 +386,7 @@ def test_as_of_does_not_show_an_earlier_hidden_state(url: str) -> None:
         kb.add(item)
         as_of = kb.reader.now()
         kb.add(replace(item, text="refund for all", properties=SALES))
-        sales = kb.restrict(FILTER)
+        sales = knowloom.restrict(kb, FILTER)
         texts = [hit.item.text for hit in sales.search("refund", spaces=["s"], as_of=as_of)]
         assert texts == ["refund for all"]
         assert CANARY not in sales.context("refund", spaces=["s"], as_of=as_of).text
@@ -395,7 +395,7 @@ def test_as_of_does_not_show_an_earlier_hidden_state(url: str) -> None:
 def test_an_empty_list_of_groups_shows_nothing(url: str) -> None:
     with open_knowledge(url) as kb:
         fill(kb, hidden=True)
-        nobody = kb.restrict({"groups": {"$any": []}})
+        nobody = knowloom.restrict(kb, {"groups": {"$any": []}})
         assert nobody.search("refund", spaces=["s"]) == list(nobody.items()) == []
 
 
@@ -412,7 +412,7 @@ def test_filters_of_a_key_and_of_a_request_both_hold(client: TestClient) -> None
 def test_a_filter_is_stored_with_the_key(keyring: Keyring) -> None:
     key = Keyring(keyring.path).find(restricted_secret(keyring))
     assert key is not None
-    assert key.where == (Condition("groups", "$any", ("sales", "all")),)
+    assert key.where == (ItemCondition("groups", "$any", ("sales", "all")),)
 
 
 def test_a_key_with_a_filter_cannot_be_admin(keyring: Keyring) -> None:

@@ -12,7 +12,7 @@ import click
 
 from knowloom import codec
 from knowloom.errors import Invalid
-from knowloom.filters.conditions import where_to_json
+from knowloom.filters.condition_json import where_to_json
 from knowloom.filters.expressions import parse_expression
 from knowloom.model import Kind
 from knowloom.recipes import Mode

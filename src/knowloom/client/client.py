@@ -27,7 +27,7 @@ from knowloom.client.transport import Transport
 from knowloom.client.upload import UploadSource, locate_skipped
 from knowloom.context.item_pages import ItemPage
 from knowloom.errors import NotFound
-from knowloom.filters.conditions import WhereArgument
+from knowloom.filters.condition_json import WhereArgument
 from knowloom.model import Context, Edge, Hits, Item, Key
 from knowloom.options import ContextArguments, ReadArguments, SearchArguments
 from knowloom.ports import Progress

@@ -7,7 +7,7 @@ from typing import Any
 
 from knowloom import codec, tiers, validation
 from knowloom.errors import Invalid
-from knowloom.filters.conditions import validate_where, where_to_json
+from knowloom.filters.condition_json import validate_where, where_to_json
 from knowloom.model import Edge, Key
 from knowloom.options import (
     CONTEXT_OPTIONS,

@@ -14,7 +14,7 @@ from knowloom.errors import Invalid, NotFound, unknown_name
 from knowloom.evaluation import metrics, questions
 from knowloom.evaluation.questions import Question
 from knowloom.evaluation.results import Evaluation, QuestionResult
-from knowloom.filters.conditions import WhereArgument, validate_where, where_to_json
+from knowloom.filters.condition_json import WhereArgument, validate_where, where_to_json
 from knowloom.model import Context, Form, Key
 from knowloom.ports import Progress
 from knowloom.recipes import Mode

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 
 from knowloom.errors import Invalid
-from knowloom.filters.conditions import validate_where
-from knowloom.model.conditions import Condition
+from knowloom.filters.condition_json import validate_where
+from knowloom.model.conditions import ItemCondition
 
 FORMS = "NAME=VALUE, NAME>=VALUE (also >, <=, <), NAME^=PREFIX, 'NAME in A,B', 'NAME any A,B', "
 FORMS += "'NAME exists', 'NAME missing' or a JSON object"
@@ -21,12 +21,12 @@ _MEMBERSHIP = re.compile(r"(?P<name>[^=<>^!~]+?)\s+(?P<operator>in|any)\s+(?P<va
 _EXISTENCE = re.compile(r"(?P<name>[^=<>^!~]+?)\s+(?P<word>exists|missing)\s*", re.S)
 
 
-def parse_expressions(texts: Iterable[str]) -> tuple[Condition, ...]:
+def parse_expressions(texts: Iterable[str]) -> tuple[ItemCondition, ...]:
     """Return the conditions of all texts, which must all hold."""
     return tuple(condition for text in texts for condition in parse_expression(text))
 
 
-def parse_expression(text: str) -> tuple[Condition, ...]:
+def parse_expression(text: str) -> tuple[ItemCondition, ...]:
     """Return the conditions of a text. Values are decoded if they are JSON, and text otherwise.
 
     Names that contain an operator need the JSON form.

@@ -12,9 +12,9 @@ from typing import Any, Self, Unpack
 import knowloom
 from knowloom import validation
 from knowloom.errors import Invalid, unknown_name
-from knowloom.filters.conditions import validate_where, where_to_json
+from knowloom.filters.condition_json import validate_where, where_to_json
 from knowloom.integrations.lookup import KnowledgeBase, Lookup, LookupArguments, missing_extra
-from knowloom.model import Condition, Context, Hit
+from knowloom.model import Context, Hit, ItemCondition
 from knowloom.options import ContextArguments, SearchArguments
 
 try:
@@ -211,7 +211,7 @@ def _flatten(filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [condition for part in filters["conditions"] for condition in _flatten(part)]
 
 
-def _parse_property(condition: Mapping[str, Any]) -> tuple[Condition, ...]:
+def _parse_property(condition: Mapping[str, Any]) -> tuple[ItemCondition, ...]:
     """Return a filter on a property as a condition."""
     operator, name = condition.get("operator"), str(condition["field"]).removeprefix(_PROPERTY)
     if operator not in _COMPARISONS:

@@ -12,7 +12,7 @@ from knowloom import validation
 from knowloom.context.citations import is_cited
 from knowloom.context.item_pages import ItemPage
 from knowloom.errors import Invalid, MissingExtra, NotFound, unknown_name
-from knowloom.filters.conditions import WhereArgument
+from knowloom.filters.condition_json import WhereArgument
 from knowloom.formats.runs import excerpt_runs
 from knowloom.model import Chosen, Citation, Context, Hit, Item
 from knowloom.recipes import Mode, Recipe

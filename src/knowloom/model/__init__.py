@@ -1,6 +1,6 @@
 """Items, edges, queries and contexts. Values only: no I/O, no other imports of the package."""
 
-from knowloom.model.conditions import Condition
+from knowloom.model.conditions import ItemCondition
 from knowloom.model.context import (
     Chosen,
     Citation,
@@ -42,7 +42,6 @@ __all__ = [
     "Change",
     "Chosen",
     "Citation",
-    "Condition",
     "Context",
     "Edge",
     "EdgeKey",
@@ -52,6 +51,7 @@ __all__ = [
     "Hit",
     "Hits",
     "Item",
+    "ItemCondition",
     "Key",
     "Kind",
     "LeftOut",

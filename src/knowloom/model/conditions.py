@@ -23,7 +23,7 @@ _shorten.maxstring = _shorten.maxother = _shorten.maxlong = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ItemCondition:
     """A condition on a property, or on a field of FIELDS. "$$a" names the property "$a".
 
     Values match within their JSON type: 1 equals 1.0, but neither true nor "1". None is a missing
@@ -103,10 +103,10 @@ def _scalar_key(value: Any) -> _ScalarKey:
     return _KINDS[type(value)], value
 
 
-def _compares(test: Callable[[Any, Any], bool]) -> Callable[[Condition, object], bool]:
+def _compares(test: Callable[[Any, Any], bool]) -> Callable[[ItemCondition, object], bool]:
     """Return the test of a range: only numbers, or only texts, have an order."""
 
-    def compare(condition: Condition, value: object) -> bool:
+    def compare(condition: ItemCondition, value: object) -> bool:
         bound = condition.values[0]
         kind = _KINDS.get(type(value))
         return kind in ("number", "text") and kind == _KINDS[type(bound)] and test(value, bound)
@@ -114,16 +114,16 @@ def _compares(test: Callable[[Any, Any], bool]) -> Callable[[Condition, object],
     return compare
 
 
-_TESTS: Mapping[Operator, Callable[[Condition, object], bool]] = {
-    "$eq": Condition._is_listed,
-    "$in": Condition._is_listed,
-    "$any": Condition._has_any,
+_TESTS: Mapping[Operator, Callable[[ItemCondition, object], bool]] = {
+    "$eq": ItemCondition._is_listed,
+    "$in": ItemCondition._is_listed,
+    "$any": ItemCondition._has_any,
     "$gt": _compares(lambda value, bound: value > bound),
     "$gte": _compares(lambda value, bound: value >= bound),
     "$lt": _compares(lambda value, bound: value < bound),
     "$lte": _compares(lambda value, bound: value <= bound),
-    "$prefix": Condition._has_prefix,
-    "$exists": Condition._exists,
+    "$prefix": ItemCondition._has_prefix,
+    "$exists": ItemCondition._exists,
 }
 _PHRASES: Mapping[Operator, str] = {
     "$eq": "not",

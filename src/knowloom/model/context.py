@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from html import escape
 
-from knowloom.model.conditions import Condition
+from knowloom.model.conditions import ItemCondition
 from knowloom.model.hits import Hit, Passage
 from knowloom.model.problems import Problem
 
@@ -29,7 +29,7 @@ class Query:
     paths: bool = field(default=False, repr=False)  # True: show the paths to hits of the graph
     citations: bool = field(default=False, repr=False)  # True: number blocks and list their sources
     min_answer_confidence: float = field(default=0.0, repr=False)  # below it, show nothing
-    where: tuple[Condition, ...] = field(default=(), repr=False)  # of every item of the answer
+    where: tuple[ItemCondition, ...] = field(default=(), repr=False)  # of every item of the answer
 
 
 class Form(StrEnum):

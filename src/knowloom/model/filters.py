@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from knowloom.model.conditions import Condition
+from knowloom.model.conditions import ItemCondition
 from knowloom.model.items import Item, Kind
 
 
@@ -24,7 +24,7 @@ class Filter:
     created_to: datetime | None = None
     valid_at: datetime | None = None  # inside [valid_from, valid_to)
     min_confidence: float = 0.0
-    where: tuple[Condition, ...] = ()  # all of them
+    where: tuple[ItemCondition, ...] = ()  # all of them
 
     def rejection_reason(self, item: Item) -> str:
         """Return why the item is not visible; "" if it is. Every index must agree with this."""

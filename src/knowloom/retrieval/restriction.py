@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from knowloom.model import Change, Condition, Edge, EdgeKey, Filter, Item, Key
+from knowloom.model import Change, Edge, EdgeKey, Filter, Item, ItemCondition, Key
 from knowloom.ports import (
     Batch,
     CompositeIndexes,
@@ -30,7 +30,7 @@ NO_DIGEST = "0" * 32  # the digest of a space would change with hidden items
 class Restriction:
     """The conditions, and the spaces to which they do not apply."""
 
-    where: tuple[Condition, ...]
+    where: tuple[ItemCondition, ...]
     exempt: tuple[str, ...] = ()
 
     def allows(self, item: Item) -> bool:

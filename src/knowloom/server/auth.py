@@ -16,8 +16,8 @@ from time import sleep
 
 from knowloom import codec, tiers, validation
 from knowloom.errors import Corrupt, Forbidden, Invalid, NotFound, Unavailable, unknown_name
-from knowloom.filters.conditions import WhereArgument, validate_where, where_to_json
-from knowloom.model import Condition
+from knowloom.filters.condition_json import WhereArgument, validate_where, where_to_json
+from knowloom.model import ItemCondition
 from knowloom.wire import JsonObject
 
 ROLES = ("viewer", "editor", "admin")  # each includes the ones before it
@@ -39,7 +39,7 @@ class ApiKey:
     tier: str = "teams"
     created_at: str = ""
     revoked_at: str = ""
-    where: tuple[Condition, ...] = ()  # of every item that the key may read or write
+    where: tuple[ItemCondition, ...] = ()  # of every item that the key may read or write
 
     def check_read(self, spaces: Sequence[str]) -> None:
         self._check("read", spaces, {*self.reads, *self.writes})

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from fastapi import Request
 
 from knowloom import tiers
-from knowloom.engine import Engine
+from knowloom.engine import Engine, restrict
 from knowloom.model import Problem
 from knowloom.server.auth import ApiKey
 from knowloom.server.metrics import Metrics
@@ -19,7 +19,7 @@ def get_engine(request: Request) -> Engine:
     """Return the engine; for a key with a filter one that sees only the items of the filter."""
     engine: Engine = request.app.state.engine
     where = get_key(request).where
-    return engine.restrict(where) if where else engine
+    return restrict(engine, where) if where else engine
 
 
 def get_metrics(request: Request) -> Metrics:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowloom.model import Condition, Filter, Item, Kind
+from knowloom.model import Filter, Item, ItemCondition, Kind
 from knowloom.ports import ItemStore
 from knowloom.testing.knowledge import (
     ACME,
@@ -128,7 +128,7 @@ class FilterContract:
     @few_examples
     @given(some_items, some_conditions)
     def test_conditions_hold_exactly_for_the_values_of_the_items(
-        self, store: ItemStore, items: list[Item], where: tuple[Condition, ...]
+        self, store: ItemStore, items: list[Item], where: tuple[ItemCondition, ...]
     ) -> None:
         items, only = settle(items, replace(ONE, where=where))
         store.apply(batch(items))
@@ -149,7 +149,7 @@ class FilterContract:
             "subjects": ("anna",),
             "kinds": (Kind.CLAIM,),
             "min_confidence": 0.5,
-            "where": (Condition("price", "$gte", (10,)),),
+            "where": (ItemCondition("price", "$gte", (10,)),),
         }[field]
         only = replace(ACME, **{field: value})
         store.apply(

@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from knowloom.model import Condition, Edge, EdgeKey, Filter, Item, Key, Kind
+from knowloom.model import Edge, EdgeKey, Filter, Item, ItemCondition, Key, Kind
 from knowloom.model.conditions import Operator
 from knowloom.ports import Batch, IndexResult, Vector
 
@@ -248,7 +248,7 @@ _condition_values: dict[Operator, st.SearchStrategy[Any]] = {
 }
 _condition = st.sampled_from(list(_condition_values)).flatmap(
     lambda operator: st.builds(
-        Condition, _condition_names, st.just(operator), _condition_values[operator]
+        ItemCondition, _condition_names, st.just(operator), _condition_values[operator]
     )
 )
 some_conditions = st.lists(_condition, min_size=1, max_size=2).map(tuple)

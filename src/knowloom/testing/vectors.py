@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowloom.errors import Conflict, KnowloomError
+from knowloom.errors import Conflict, Invalid, KnowloomError
 from knowloom.model import Filter, Item
 from knowloom.ports import IndexResult, Vector, VectorIndex
 from knowloom.testing.knowledge import (
@@ -278,6 +278,29 @@ class VectorIndexContract(VectorPassageContract):
         embed(store, [unit(1, 0)])
         store.put_vectors({}, "e2")
         assert store.fingerprint() == "e1"
+
+    @pytest.mark.parametrize("bad", [(2, 0), (0, 0), (0.9, 0), (float("nan"), 0), (1e30, 0)])
+    def test_only_unit_vectors_are_stored(
+        self, store: VectorIndex, bad: tuple[float, float]
+    ) -> None:
+        store.apply(batch([item("a"), item("b")]))
+        vectors = {("acme", "a"): unit(1, 0), ("acme", "b"): np.array(bad, np.float32)}
+        with pytest.raises(Invalid, match="must have unit length, got"):
+            store.put_vectors(vectors, "e1")
+        assert (store.fingerprint(), store.count_missing(["acme"])) == ("", 2)
+
+    def test_the_first_calibration_of_an_embedder_is_stored_until_all_is_forgotten(
+        self, store: VectorIndex
+    ) -> None:
+        assert store.calibration("e1") == b""
+        store.put_calibration("e1", b"first\0")
+        store.put_calibration("e1", b"second")
+        store.put_calibration("e2", b"other")
+        assert (store.calibration("e1"), store.calibration("e2")) == (b"first\0", b"other")
+        embed(store, [unit(1, 0)])
+        assert store.calibration("e1") == b"first\0"
+        store.forget_vectors()
+        assert (store.calibration("e1"), store.calibration("e2")) == (b"", b"")
 
     def test_vectors_of_another_embedder_are_a_conflict(self, store: VectorIndex) -> None:
         embed(store, [unit(1, 0)])

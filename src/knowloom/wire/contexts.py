@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from knowloom import codec
-from knowloom.filters.conditions import validate_where, where_to_json
+from knowloom.filters.condition_json import validate_where, where_to_json
 from knowloom.model import (
     LINK,
     Chosen,

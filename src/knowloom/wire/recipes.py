@@ -7,7 +7,7 @@ from dataclasses import asdict, fields, replace
 
 from knowloom import validation
 from knowloom.errors import Invalid, unknown_name
-from knowloom.filters.conditions import validate_where, where_to_json
+from knowloom.filters.condition_json import validate_where, where_to_json
 from knowloom.model import Form
 from knowloom.recipes import Agent, Recipe, Walk, Weights
 from knowloom.wire import JsonObject

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypedDict
 
-from knowloom.filters.conditions import WhereArgument
+from knowloom.filters.condition_json import WhereArgument
 from knowloom.model import Context, Fragment, Hit, Item, LeftOut, Problem
 from knowloom.tiers import TierArgument
 

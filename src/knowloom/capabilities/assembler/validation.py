@@ -10,7 +10,7 @@ from knowloom import tokens
 from knowloom.capabilities.assembler.executor import TIMEOUT_S
 from knowloom.capabilities.assembler.model import AssemblyRequest, Strategy
 from knowloom.errors import Invalid, unknown_name
-from knowloom.filters.conditions import validate_where
+from knowloom.filters.condition_json import validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.options import validate_budget
 from knowloom.tiers import resolve_tier

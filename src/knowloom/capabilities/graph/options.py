@@ -8,7 +8,7 @@ from typing import Any, TypedDict, get_args
 
 from knowloom.capabilities.graph.rankers import RANKERS, EntityRanker
 from knowloom.errors import Invalid, unknown_name
-from knowloom.filters.conditions import WhereArgument, validate_where
+from knowloom.filters.condition_json import WhereArgument, validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.options import validate_budget
 from knowloom.recipes import Mode

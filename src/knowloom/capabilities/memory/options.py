@@ -11,8 +11,8 @@ from knowloom import options, validation
 from knowloom.capabilities.memory.ranking import Ranker, RankingOptions
 from knowloom.capabilities.memory.templates import MemoryTemplate
 from knowloom.errors import Invalid, unknown_name
-from knowloom.filters.conditions import WhereArgument, validate_where
-from knowloom.model import Condition, Filter, Kind
+from knowloom.filters.condition_json import WhereArgument, validate_where
+from knowloom.model import Filter, ItemCondition, Kind
 from knowloom.recipes import Mode
 from knowloom.retrieval_settings import MAX_LIMIT
 
@@ -81,7 +81,7 @@ class MemorySearchOptions:
     date_to: datetime | None = None
     min_confidence: float = 0.0
     conversation_id: str | None = None
-    where: tuple[Condition, ...] = ()  # of every memory of the answer
+    where: tuple[ItemCondition, ...] = ()  # of every memory of the answer
     include_relationships: bool = False
     relationship_depth: int = 1
     relationship_types: tuple[str, ...] = ()

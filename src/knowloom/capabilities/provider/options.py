@@ -9,8 +9,8 @@ from typing import Any, Literal, TypedDict, get_args
 
 from knowloom import validation
 from knowloom.errors import unknown_name
-from knowloom.filters.conditions import WhereArgument, validate_where
-from knowloom.model import Condition, Filter, Kind
+from knowloom.filters.condition_json import WhereArgument, validate_where
+from knowloom.model import Filter, ItemCondition, Kind
 from knowloom.recipes import Mode
 from knowloom.retrieval_settings import MAX_LIMIT
 
@@ -50,7 +50,7 @@ class ProviderOptions:
     top_k: int = 10  # pieces that search may contribute
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    where: tuple[Condition, ...] = ()  # of every item of the answer
+    where: tuple[ItemCondition, ...] = ()  # of every item of the answer
     mode: Mode = "hybrid"
     min_score: float = 0.0
     scope: Scope = "entity"  # pieces of the entity and of no entity, or of all entities

@@ -10,7 +10,7 @@ from knowloom.capabilities.provider.model import Relation, Retrieval
 from knowloom.capabilities.provider.options import ProviderRequest
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, Unavailable
-from knowloom.model import Condition, Edge, EdgeKey, Filter, Hit, Item, Key, Kind, Problem
+from knowloom.model import Edge, EdgeKey, Filter, Hit, Item, ItemCondition, Key, Kind, Problem
 from knowloom.ports import Stores
 from knowloom.recipes import Recipe
 from knowloom.retrieval.hybrid import add_passages
@@ -101,7 +101,7 @@ def _query_pieces(kb: Engine, request: ProviderRequest, _: Stores) -> LayerResul
     if not request.query.strip():
         return LayerResult()
     options = request.options
-    subjects = Condition("$subject", "$in", (None, "", request.entity_id))
+    subjects = ItemCondition("$subject", "$in", (None, "", request.entity_id))
     recipe = Recipe(
         "pieces",
         kinds=PIECE_KINDS,

@@ -1,11 +1,10 @@
-"""The commands `knowloom load`, `add`, `get`, `read`, `delete` and `export`."""
+"""The commands `knowloom add`, `get`, `read`, `delete` and `export`."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict, Unpack
 
 import click
@@ -16,7 +15,6 @@ from knowloom.cli.options import (
     examples,
     max_tokens_option,
     model_option,
-    no_vectors_option,
     optional_spaces,
     parse_property,
     repeated,
@@ -36,82 +34,7 @@ from knowloom.wire.knowledge import (
 
 if TYPE_CHECKING:
     from knowloom.context.item_pages import ItemPage
-    from knowloom.engine import Engine
     from knowloom.options import ReadArguments
-    from knowloom.ports import Progress
-    from knowloom.report import Report
-
-
-@click.command(
-    cls=Command,
-    epilog=examples(
-        "knowloom load examples/docs",
-        "knowloom load examples/harbor/support.jsonl --space support --no-vectors",
-    ),
-)
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH...")
-@click.option(
-    "--space",
-    metavar="S",
-    help="Space of rows that name none. Default: the name of the JSON file in a folder, or of the "
-    "folder of a page.",
-)
-@click.option(
-    "--keep",
-    is_flag=True,
-    help="Keep items of an earlier load of the same path that are no longer there.",
-)
-@no_vectors_option
-@click.pass_obj
-def load(
-    session: Session,
-    paths: Sequence[str],
-    keep: bool,
-    no_vectors: bool,
-    space: str | None = None,
-) -> None:
-    """Store the contents of files and folders.
-
-    Files may be Markdown, text, JSON or JSON Lines. Loading a path again applies only the changes
-    and removes what is gone. Invalid rows are skipped and listed; the exit status is 1 only if
-    nothing was stored.
-    """
-    unique = list(dict.fromkeys(paths))
-    with (
-        session.open(create=True, needs_embedder=not no_vectors) as kb,
-        session.progress() as progress,
-    ):
-        report = _load_paths(kb, unique, space, keep, progress)
-    stored = report.added + report.updated + report.unchanged + report.removed + report.edges
-    print_report(session, report, "rows")
-    sys.exit(1 if report.skipped and not stored else 0)
-
-
-def _load_paths(
-    kb: Engine, paths: Sequence[str], space: str | None, keep: bool, progress: Progress | None
-) -> Report:
-    """Load the paths. Skipped rows are retried at the end: links may point into a later file."""
-    from knowloom.report import Report
-
-    reports = {path: kb.load(path, space=space, keep=keep, progress=progress) for path in paths}
-    for path, first in reports.items():
-        if first.skipped and len(paths) > 1:
-            again = kb.load(path, space=space, embed=False, keep=keep)
-            reports[path] = replace(first, edges=first.edges + again.edges, skipped=again.skipped)
-    return sum(reports.values(), Report())
-
-
-def print_report(session: Session, report: Report, noun: str) -> None:
-    """Print a report of a load, and a warning or an error about what was skipped."""
-    session.warn(*report.problems)
-    session.output(report_to_json(report), lambda tables: [tables.render_report(report)])
-    if not report.skipped or session.as_json:
-        return
-    counts = (report.added, report.updated, report.unchanged, report.removed, report.edges)
-    if any(counts):
-        session.warn(f"{len(report.skipped):,} {noun} were skipped")
-    else:
-        session.error("nothing was stored")
 
 
 class ItemArguments(TypedDict, total=False):
@@ -310,8 +233,10 @@ def export(
     knowloom load reads it back exactly. Links into spaces that are not exported need those spaces
     to be loaded.
     """
+    from knowloom.engine import restrict
+
     with session.open(needs_embedder=False) as kb, open_output(output) as file:
-        visible = kb.restrict(where) if where else kb
+        visible = restrict(kb, where) if where else kb
         items = _write_rows(file, map(item_to_json, visible.items(spaces or None)))
         edges = _write_rows(file, map(edge_to_json, visible.edges(spaces or None)))
     if output not in (None, "-"):

@@ -17,7 +17,7 @@ from knowloom.cli.options import examples, repeated, where_option
 from knowloom.cli.session import Command, Group, Session
 from knowloom.errors import Invalid, MissingExtra
 from knowloom.files import store_file
-from knowloom.filters.conditions import where_to_json
+from knowloom.filters.condition_json import where_to_json
 
 if TYPE_CHECKING:
     from knowloom.server.auth import ApiKey, Keyring

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from knowloom import codec, validation
+from knowloom.engine import restrict
 from knowloom.errors import Conflict, Invalid, NotFound
 from knowloom.filters.expressions import parse_expressions
 from knowloom.model import Edge, Item, Key
@@ -206,7 +207,7 @@ def export(
     get_key(request).check_stored(space)
     engine = get_engine(request)
     if where:
-        engine = engine.restrict(parse_expressions(where))
+        engine = restrict(engine, parse_expressions(where))
     engine.reader.resolve_spaces(space)
     rows = chain(map(item_to_json, engine.items(space)), map(edge_to_json, engine.edges(space)))
 

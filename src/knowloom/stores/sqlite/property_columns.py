@@ -11,7 +11,7 @@ import numpy as np
 
 from knowloom import codec
 from knowloom.caching import TwoGenerationCache
-from knowloom.model.conditions import FIELDS, Condition, property_name
+from knowloom.model.conditions import FIELDS, ItemCondition, property_name
 from knowloom.stores.sqlite.passage_slots import Mask
 from knowloom.stores.sqlite.rows import CHUNK, SLOT_BITS
 
@@ -34,7 +34,7 @@ class PropertyColumns:
         self._columns = TwoGenerationCache("sqlite properties", MAX_COLUMNS)
 
     def mask(
-        self, connection: apsw.Connection, condition: Condition, version: int, size: int
+        self, connection: apsw.Connection, condition: ItemCondition, version: int, size: int
     ) -> Mask:
         """Return the heads whose items fulfil the condition, at this version of the space."""
         column = self._columns.get(condition.name)
@@ -57,7 +57,7 @@ class PropertyColumn:
         self._codes = np.zeros(0, np.int32)
         self.values: list[Any] = [None]
         self._code_of: dict[str, int] = {}
-        self._accepted: TwoGenerationCache[Condition, Mask]
+        self._accepted: TwoGenerationCache[ItemCondition, Mask]
         self._accepted = TwoGenerationCache("sqlite conditions", MAX_CONDITIONS)
 
     def refresh(self, connection: apsw.Connection, version: int, size: int) -> None:
@@ -70,7 +70,7 @@ class PropertyColumn:
             self._read(connection, first, end)
         self._version = version  # last: an interrupted refresh starts over
 
-    def mask(self, condition: Condition) -> Mask:
+    def mask(self, condition: ItemCondition) -> Mask:
         accepted = self._accepted.get(condition)
         done = 0 if accepted is None else len(accepted)
         if accepted is None or done < len(self.values):

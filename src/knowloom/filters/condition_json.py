@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from knowloom.errors import Invalid, unknown_name
-from knowloom.model.conditions import FIELDS, OPERATORS, Condition, Operator, Scalar
+from knowloom.model.conditions import FIELDS, OPERATORS, ItemCondition, Operator, Scalar
 
-WhereArgument = Mapping[str, Any] | Sequence[Condition | Mapping[str, Any]] | None
-"""Conditions that must all hold: JSON such as {"price": {"$gte": 10}}, or Condition values."""
+WhereArgument = Mapping[str, Any] | Sequence[ItemCondition | Mapping[str, Any]] | None
+"""Conditions that must all hold: JSON such as {"price": {"$gte": 10}}, or ItemCondition values."""
 
 MAX_CONDITIONS = 100
 MAX_VALUES = 1000  # of one condition
@@ -24,7 +24,7 @@ LISTS = ("$in", "$any", "$prefix")  # operators that take several values
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
-def validate_where(value: object) -> tuple[Condition, ...]:
+def validate_where(value: object) -> tuple[ItemCondition, ...]:
     """Return the conditions of an argument, or raise Invalid; None is no condition."""
     if value is None or value == ():
         return ()
@@ -40,7 +40,7 @@ def validate_where(value: object) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def where_to_json(where: Sequence[Condition]) -> dict[str, Any] | list[dict[str, Any]]:
+def where_to_json(where: Sequence[ItemCondition]) -> dict[str, Any] | list[dict[str, Any]]:
     """Return the conditions as an object, or as a list if two have one name and operator."""
     rows: list[dict[str, Any]] = []
     for condition in where:
@@ -54,19 +54,19 @@ def where_to_json(where: Sequence[Condition]) -> dict[str, Any] | list[dict[str,
     return rows[0] if len(rows) == 1 else rows
 
 
-def _has_room(row: Mapping[str, Any], condition: Condition) -> bool:
+def _has_room(row: Mapping[str, Any], condition: ItemCondition) -> bool:
     return condition.operator not in row.get(condition.name, {})
 
 
-def _parse_part(part: object) -> list[Condition]:
+def _parse_part(part: object) -> list[ItemCondition]:
     if isinstance(part, Mapping):
         return _parse_object(part)
-    if not isinstance(part, Condition):
+    if not isinstance(part, ItemCondition):
         raise Invalid(f"where must be an object such as {EXAMPLE}, got {part!r} in it")
     return [_build_condition(part.name, part.operator, part.values)]
 
 
-def _parse_object(row: Mapping[Any, Any]) -> list[Condition]:
+def _parse_object(row: Mapping[Any, Any]) -> list[ItemCondition]:
     conditions = []
     for name, value in row.items():
         operators = value if isinstance(value, Mapping) else {"$eq": value}
@@ -78,7 +78,7 @@ def _parse_object(row: Mapping[Any, Any]) -> list[Condition]:
     return conditions
 
 
-def _parse_operand(name: object, operator: object, operand: object) -> Condition:
+def _parse_operand(name: object, operator: object, operand: object) -> ItemCondition:
     if operator not in OPERATORS:
         raise unknown_name(f"operator of {name!r} in where:", operator, OPERATORS)
     if isinstance(operand, list | tuple):
@@ -91,7 +91,7 @@ def _parse_operand(name: object, operator: object, operand: object) -> Condition
     return _build_condition(name, operator, [operand])
 
 
-def _build_condition(name: object, operator: object, values: Sequence[object]) -> Condition:
+def _build_condition(name: object, operator: object, values: Sequence[object]) -> ItemCondition:
     """Return the condition after checks of its name, of its operator and of each value."""
     valid = _validate_name(name)
     if operator not in OPERATORS:
@@ -102,7 +102,7 @@ def _build_condition(name: object, operator: object, values: Sequence[object]) -
         raise Invalid(f"{where} must have at most {MAX_VALUES:,} values, got {len(values):,}")
     if chosen not in LISTS and len(values) != 1:
         raise Invalid(f"{where} must have one value, got {len(values)}")
-    return Condition(
+    return ItemCondition(
         valid, chosen, tuple(_validate_value(where, chosen, value) for value in values)
     )
 

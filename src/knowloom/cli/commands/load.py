@@ -1,0 +1,173 @@
+"""The command `knowloom load`, and the report of a load."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from knowloom.cli.options import examples, no_vectors_option
+from knowloom.cli.session import Command, Session
+from knowloom.wire.knowledge import report_to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from knowloom.engine import Engine
+    from knowloom.loading.source_rows import NamedBytes
+    from knowloom.loading.sources.folder_watch import Snapshot
+    from knowloom.ports import Progress
+    from knowloom.report import Report
+
+STANDARD_INPUT = "-"
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "knowloom load examples/docs",
+        "knowloom load examples/harbor/support.jsonl --space support --no-vectors",
+        "knowloom load docs src --space project --watch",
+        "git log -n 50 | knowloom load - --name history.txt --space project",
+    ),
+)
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, allow_dash=True),
+    metavar="PATH...",
+)
+@click.option(
+    "--space",
+    metavar="S",
+    help="Space of rows that name none. Default: the name of the JSON file in a folder, or of the "
+    "folder of a document.",
+)
+@click.option(
+    "--keep",
+    is_flag=True,
+    help="Keep items of an earlier load of the same path that are no longer there.",
+)
+@click.option("--follow-links", is_flag=True, help="Read links that lead out of a folder.")
+@click.option("--watch", is_flag=True, help="Load again whenever a file changes, until Ctrl-C.")
+@click.option(
+    "--name",
+    default="stdin.md",
+    metavar="FILE",
+    help="Name of standard input (the path -); its suffix tells the kind. Default: stdin.md.",
+)
+@no_vectors_option
+@click.pass_obj
+def load(
+    session: Session,
+    paths: Sequence[str],
+    keep: bool,
+    follow_links: bool,
+    watch: bool,
+    name: str,
+    no_vectors: bool,
+    space: str | None = None,
+) -> None:
+    """Store the contents of files and folders.
+
+    Documents, source code and JSON are read; - is standard input. Loading a path again applies only
+    the changes and removes what is gone. What cannot be read is skipped and listed; the exit status
+    is 1 only if nothing was stored.
+    """
+    unique = list(dict.fromkeys(paths))
+    if watch and STANDARD_INPUT in unique:
+        raise click.UsageError("--watch needs files or folders, got -")
+    sources = [_read_source(path, name) for path in unique]
+    before = _take_snapshot(unique, follow_links) if watch else {}
+    with session.open(create=True, needs_embedder=not no_vectors) as kb:
+        with session.progress() as progress:
+            report = _load_sources(kb, sources, space, keep, follow_links, progress)
+        print_report(session, report, "rows")
+        if watch:
+            _watch(session, kb, unique, space, keep, follow_links, before)
+    stored = report.added + report.updated + report.unchanged + report.removed + report.edges
+    sys.exit(1 if report.skipped and not stored else 0)
+
+
+def _read_source(path: str, name: str) -> str | NamedBytes:
+    from knowloom.loading.source_rows import NamedBytes
+
+    return NamedBytes(name, sys.stdin.buffer.read()) if path == STANDARD_INPUT else path
+
+
+def _load_sources(
+    kb: Engine,
+    sources: Sequence[str | NamedBytes],
+    space: str | None,
+    keep: bool,
+    follow_links: bool,
+    progress: Progress | None,
+) -> Report:
+    """Load the sources. Skipped rows are retried at the end: links may point into a later file."""
+    from knowloom.report import Report
+
+    reports = [
+        kb.load(source, space=space, keep=keep, follow_links=follow_links, progress=progress)
+        for source in sources
+    ]
+    for number, source in enumerate(sources):
+        first = reports[number]
+        if first.skipped and len(sources) > 1:
+            again = kb.load(source, space=space, embed=False, keep=keep, follow_links=follow_links)
+            edges = first.edges + again.edges
+            reports[number] = replace(first, edges=edges, skipped=again.skipped)
+    return sum(reports, Report())
+
+
+def _take_snapshot(paths: Sequence[str], follow_links: bool) -> Snapshot:
+    from knowloom.loading.readers import supported_suffixes
+    from knowloom.loading.sources.folder_watch import take_snapshot
+
+    return take_snapshot(paths, supported_suffixes(), follow_links)
+
+
+def _watch(
+    session: Session,
+    kb: Engine,
+    paths: Sequence[str | Path],
+    space: str | None,
+    keep: bool,
+    follow_links: bool,
+    loaded: Snapshot,
+) -> None:
+    """Load the paths again after each change, until the user interrupts it."""
+    from knowloom.errors import KnowloomError
+    from knowloom.loading.readers import supported_suffixes
+    from knowloom.loading.sources.folder_watch import watch_changes
+
+    changes = watch_changes(paths, supported_suffixes(), loaded, time.sleep, follow_links)
+    session.info(f"watching {', '.join(map(str, paths))}; Ctrl-C ends it")
+    try:
+        for _ in changes:
+            try:
+                report = _load_sources(kb, [str(p) for p in paths], space, keep, follow_links, None)
+            except KnowloomError as error:  # as while a folder is replaced
+                session.warn(str(error))
+                continue
+            session.warn(*(f"{skip.where}: {skip.why}" for skip in report.skipped))
+            session.info(f"{time.strftime('%H:%M:%S')} {report}")
+    except KeyboardInterrupt:
+        return
+
+
+def print_report(session: Session, report: Report, noun: str) -> None:
+    """Print a report of a load, and a warning or an error about what was skipped."""
+    session.warn(*report.problems)
+    session.output(report_to_json(report), lambda tables: [tables.render_report(report)])
+    if not report.skipped or session.as_json:
+        return
+    counts = (report.added, report.updated, report.unchanged, report.removed, report.edges)
+    if any(counts):
+        session.warn(f"{len(report.skipped):,} {noun} were skipped")
+    else:
+        session.error("nothing was stored")
