@@ -15,7 +15,7 @@ MAX_MODULES = 17
 
 WIDER_LINES: dict[str, int] = {}  # file: number of lines over the limit
 LONGER_FILES: dict[str, int] = {}
-LARGER_FOLDERS: dict[str, int] = {"": 27}  # the package's root
+LARGER_FOLDERS: dict[str, int] = {"": 26}  # the package's root
 
 
 def test_no_line_is_wider_than_the_limit():

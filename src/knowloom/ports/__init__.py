@@ -1,0 +1,63 @@
+"""The protocols of stores, embedders, language models and tokenizers, and the values they exchange.
+
+Adapters inherit nothing. `knowloom.testing` has a contract suite for each protocol; an adapter that
+passes it can be trusted with users' knowledge.
+"""
+
+from knowloom.ports.models import (
+    LLM,
+    Completion,
+    Embedder,
+    LLMSettings,
+    Message,
+    NameFinder,
+    Progress,
+    QueryEmbedder,
+    Reranker,
+    TokenCounter,
+    Vector,
+)
+from knowloom.ports.storage import (
+    Batch,
+    CompositeIndexes,
+    DirtyItems,
+    GraphStore,
+    Index,
+    IndexResult,
+    ItemStore,
+    LinkUpdate,
+    NearestItems,
+    SpaceInfo,
+    Store,
+    Stores,
+    TextIndex,
+    VectorIndex,
+)
+
+__all__ = [
+    "LLM",
+    "Batch",
+    "Completion",
+    "CompositeIndexes",
+    "DirtyItems",
+    "Embedder",
+    "GraphStore",
+    "Index",
+    "IndexResult",
+    "ItemStore",
+    "LLMSettings",
+    "LinkUpdate",
+    "Message",
+    "NameFinder",
+    "NearestItems",
+    "Progress",
+    "QueryEmbedder",
+    "Reranker",
+    "SpaceInfo",
+    "Store",
+    "Stores",
+    "TextIndex",
+    "TokenCounter",
+    "Vector",
+    "VectorIndex",
+]
