@@ -8,13 +8,19 @@ import pytest
 
 import knowloom
 from knowloom import Edge, Item
+from knowloom.recipes import Mode
 from knowloom.retrieval.nodes import Node
 from knowloom.retrieval.query_coverage import QueryCoverage
-from knowloom.retrieval.walk_constants import NAME_SHARES, NEW_TERM_REWARD, SERIES_PENALTY
+from knowloom.retrieval.walk_constants import (
+    MAX_REWARDED,
+    NAME_SHARES,
+    NEW_TERM_REWARD,
+    SERIES_PENALTY,
+)
 from knowloom.retrieval.walk_graph import link_evidence
 from knowloom.retrieval.walk_scores import penalise_series, reward_new_terms
 
-A, B, C, D = (("s", id) for id in "abcd")
+A, B, C, D = KEYS = [("s", id) for id in "abcd"]
 
 
 def search(
@@ -37,19 +43,20 @@ def cover(query: str, texts: Mapping[tuple[str, str], str]) -> QueryCoverage:
 
 
 def test_one_season_stands_for_the_others_unless_the_query_has_its_number():
-    titles = {A: "2016–17 Rovers season", B: "2015-16 Rovers season", C: "Rovers", D: "Rovers"}
+    titles = ["2016–17 Rovers season", "2015-16 Rovers season", "Rovers", "Rovers"]
+    items = {key: Item(key[1], "s", title=title) for key, title in zip(KEYS, titles, strict=True)}
     scores = {A: 0.9, B: 0.8, C: 0.7, D: 0.6}
     lowered = {**scores, B: pytest.approx(0.8 * (1 - SERIES_PENALTY))}
-    assert penalise_series(scores, titles, "Who coached Rovers?", 1.0) == lowered
-    assert penalise_series(scores, titles, "Who coached Rovers in 2015-16?", 1.0) == scores
-    assert penalise_series(scores, titles, "Who coached Rovers?", 0.0) == scores
+    assert penalise_series(scores, items, "Who coached Rovers?", 1.0) == lowered
+    assert penalise_series(scores, items, "Who coached Rovers in 2015-16?", 1.0) == scores
+    assert penalise_series(scores, items, "Who coached Rovers?", 0.0) == scores
     assert penalise_series(scores, {}, "Who coached Rovers?", 1.0) == scores
 
 
 def test_parts_with_one_title_are_no_series():
-    titles = dict.fromkeys([A, B, C, D], "Chapter 3")
+    items = {key: Item(key[1], "s", title="Chapter 3") for key in KEYS}
     scores = {A: 0.9, B: 0.8, C: 0.7, D: 0.6}
-    assert penalise_series(scores, titles, "Who coached Rovers?", 1.0) == scores
+    assert penalise_series(scores, items, "Who coached Rovers?", 1.0) == scores
 
 
 def test_an_item_with_the_missing_half_of_the_query_follows_the_best():
@@ -76,7 +83,9 @@ def test_items_behind_the_rewarded_ones_stay_behind_them():
     texts = {key: ("red", "green", "blue", "grey")[number % 4] for number, key in enumerate(keys)}
     rewarded = reward_new_terms(scores, cover("red green blue grey", texts), 1.0)
     values = sorted(rewarded.values(), reverse=True)
-    assert max(rewarded[key] for key in keys[20:]) <= min(rewarded[key] for key in keys[:20])
+    assert max(rewarded[key] for key in keys[MAX_REWARDED:]) <= min(
+        rewarded[key] for key in keys[:MAX_REWARDED]
+    )
     assert values[0] == 1 and all(0 <= value <= 1 for value in values)
 
 

@@ -42,5 +42,5 @@ SEARCH_TIEBREAK = 1e-3  # orders hits that the walk did not reach by their searc
 REPETITION_PENALTY = 1.2  # lost share of the score of an item that repeats the best one
 SERIES_PENALTY = 0.1  # lost share of the score of an item from the series of a better one
 MAX_SERIES_ITEMS = 30  # best items whose titles are compared
-NEW_TERM_REWARD = 0.15  # gained share of the score of an item with all query terms still missing
-MAX_REWARDED = 20  # best items that are ordered by the terms they add
+NEW_TERM_REWARD = 0.08  # gained share of the score of an item with all query terms still missing
+MAX_REWARDED = 12  # best items that are ordered by the terms they add

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from knowloom.construction import round_scores
+from knowloom.model import Item
 from knowloom.retrieval.nodes import Node, NodeKey, tie_break
 from knowloom.retrieval.query_coverage import QueryCoverage
 from knowloom.retrieval.ranking import top_k
@@ -48,8 +49,7 @@ def score_items(
     values = penalise_repetition(list(search_scores), values, graph.coverage.overlap, graph.density)
     scores = dict(zip(search_scores, values, strict=True))
     if graph.density:
-        titles = {key: item.title for key, item in graph.coverage.items.items()}
-        scores = penalise_series(scores, titles, graph.text, graph.density)
+        scores = penalise_series(scores, graph.coverage.items, graph.text, graph.density)
         scores = reward_new_terms(scores, graph.coverage, graph.density)
     # The walk is a weak signal where few items are linked by names: blend in the search score.
     share = min(1.0, 2 * graph.density)
@@ -91,7 +91,7 @@ def penalise_repetition(
 
 
 def penalise_series(
-    scores: Mapping[NodeKey, float], titles: Mapping[NodeKey, str], query: str, density: float
+    scores: Mapping[NodeKey, float], items: Mapping[NodeKey, Item], query: str, density: float
 ) -> dict[NodeKey, float]:
     """Lower the score of an item whose title differs from that of a better one only in numbers.
 
@@ -102,7 +102,7 @@ def penalise_series(
     factor = 1 - SERIES_PENALTY * density
     series: dict[str, str] = {}  # the first title by the title without numbers
     for key in top_k(scores, scores, MAX_SERIES_ITEMS):
-        title = titles.get(key, "").lower()
+        title = items[key].title.lower() if key in items else ""
         numbers = _NUMBER.findall(title)
         if not numbers or any([number in query for number in numbers]):
             continue
@@ -120,18 +120,16 @@ def reward_new_terms(
     one. The best item stays, and no item rises above those chosen before it.
     """
     best, *others = top_k(scores, scores, MAX_REWARDED)
-    rewarded = dict(scores)
-    covered, bound, rate = coverage.terms_of(best), scores[best], NEW_TERM_REWARD * density
+    rewarded, rate, weigh = dict(scores), NEW_TERM_REWARD * density, coverage.weigh
+    missing, bound = ~coverage.terms_of(best), scores[best]
     terms = {key: coverage.terms_of(key) for key in others}
     while others:
-        raised = {
-            key: scores[key] * (1 + rate * coverage.weigh(terms[key] & ~covered)) for key in others
-        }
-        choice = min(others, key=lambda key: (-raised[key], tie_break(key)))
-        bound = rewarded[choice] = round(min(bound, raised[choice]), 6)
-        covered |= terms[choice]
-        others.remove(choice)
-    return {
-        key: min(score, bound) if key not in terms and key != best else score
-        for key, score in rewarded.items()
-    }
+        values = [scores[key] * (1 + rate * weigh(terms[key] & missing)) for key in others]
+        # Of equals the first one: they are in the order of their scores.
+        place = values.index(max(values))
+        choice = others.pop(place)
+        bound = rewarded[choice] = round(min(bound, values[place]), 6)
+        missing &= ~terms[choice]
+    lower = [key for key, score in scores.items() if score > bound and key not in terms]
+    rewarded.update((key, bound) for key in lower if key != best)
+    return rewarded
