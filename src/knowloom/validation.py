@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
+from unicodedata import category
 
 import numpy as np
 
@@ -109,8 +110,8 @@ def validate_query(value: object) -> str:
 
 
 def require_searchable(text: str) -> None:
-    """Raise Invalid if a query has no word to search for, such as "" or "?!"."""
-    if not any(map(str.isalnum, text)):
+    """Raise Invalid if a query has neither a word nor an emoji, such as "" or "?!"."""
+    if not any(character.isalnum() or category(character) == "So" for character in text):
         raise Invalid(
             f"query must contain a word or a number to search for, got {text[:40]!r}; "
             "pass a vector to search without words"

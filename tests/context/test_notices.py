@@ -125,7 +125,7 @@ class TestSpaces:
 
 
 class TestQueries:
-    @pytest.mark.parametrize("query", ["", "   ", "?!", "…", "\n", "🎉"])
+    @pytest.mark.parametrize("query", ["", "   ", "?!", "…", "\n", "\0"])
     def test_a_query_without_a_word_is_refused(self, shop: Engine, query: str) -> None:
         for ask in (shop.search, shop.context, shop.explain):
             with pytest.raises(Invalid, match="must contain a word or a number"):
@@ -133,7 +133,7 @@ class TestQueries:
         with pytest.raises(Invalid, match="must contain a word or a number"):
             GraphContext(shop, ["s"]).for_query(query)
 
-    @pytest.mark.parametrize("query", ["7", "é", "東京", "the", "C++"])
+    @pytest.mark.parametrize("query", ["7", "é", "東京", "the", "C++", "🎉"])
     def test_any_word_is_a_query(self, shop: Engine, query: str) -> None:
         assert isinstance(shop.search(query, spaces=["s"]), list)
 

@@ -18,6 +18,7 @@ from knowloom.model import (
     Form,
     Fragment,
     Hit,
+    Hits,
     LeftOut,
     Passage,
     Problem,
@@ -153,7 +154,9 @@ class TestWire:
     @given(contexts())
     def test_a_context_survives_the_wire(self, context: Context) -> None:
         assert context_from_json(json.loads(to_json(context_to_json(context)))) == context
-        assert hits_from_json(json.loads(to_json(hits_to_json(context.hits)))) == list(context.hits)
+        assert hits_from_json(json.loads(to_json(hits_to_json(Hits(context.hits))))) == list(
+            context.hits
+        )
 
     @settings(max_examples=50, deadline=None)
     @given(

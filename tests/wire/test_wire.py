@@ -19,6 +19,7 @@ from knowloom.model import (
     Form,
     Fragment,
     Hit,
+    Hits,
     Item,
     Kind,
     Passage,
@@ -119,7 +120,7 @@ PASSAGES = (
 
 def test_the_passages_of_a_hit_survive_json() -> None:
     hit = Hit(Item("a", "s", text="harbor " * 500), 0.5, passages=PASSAGES)
-    row = through_json(hits_to_json([hit]))
+    row = through_json(hits_to_json(Hits([hit], 0.5)))
     best = {"number": 2, "start": 1700, "end": 2400, "headings": ["Guide", "Refunds"], "inner": 1}
     assert row["hits"][0]["passage"] == best
     assert hits_from_json(row) == [hit]
@@ -127,7 +128,7 @@ def test_the_passages_of_a_hit_survive_json() -> None:
 
 def test_the_passage_of_a_short_item_is_its_whole_text() -> None:
     hit = Hit(Item("a", "s", text="alpha"), 0.5)
-    (row,) = hits_to_json([hit])["hits"]
+    (row,) = hits_to_json(Hits([hit]))["hits"]
     assert row["passage"] == {"number": 0, "start": 0, "end": 5, "headings": []}
     assert "passages" not in row
 

@@ -82,6 +82,7 @@ def test_compliance(client: TestClient) -> None:
     schemas = ["finance.monthly_revenue", "ledgerline.journal"]
     assert {
         "id": "financial-report",
+        "space": "finance",
         "title": "Financial report",
         "entity_path": "finance.reports",
         "related_schemas": schemas,
@@ -112,6 +113,8 @@ def test_an_async_client_gets_a_complete_response(store_file: Path) -> None:
         "entities",
         "see_also",
         "stats",
+        "confidence",
+        "truncated",
         "degraded",
         "left_out",
         "digest",
@@ -124,21 +127,76 @@ def test_an_async_client_gets_a_complete_response(store_file: Path) -> None:
     )
 
 
-def test_faqs_playbooks_rules_and_concepts_are_searched_by_default(client: TestClient) -> None:
-    bulk_load(
-        client,
-        "t",
-        [
-            {"id": kind, "type": kind, "text": "alpha"}
-            for kind in ("faq", "playbook", "permission_rule", "concept", "note", "example")
-        ],
-    )
-    assert sorted(ids(ask_context(client, query="alpha", tenant_ids=["t"])["entry_points"])) == [
+def test_all_types_but_schemas_examples_and_entities_are_searched_by_default(
+    client: TestClient,
+) -> None:
+    types = ("faq", "playbook", "permission_rule", "concept", "note", "schema_index", "example")
+    rows = [{"id": kind, "type": kind, "text": "alpha"} for kind in types]
+    rows += [
+        {"id": "document", "text": "alpha"},
+        {"id": "thing", "kind": "entity", "text": "alpha"},
+        {"id": "somebody", "kind": "profile", "text": "alpha"},
+    ]
+    bulk_load(client, "t", rows)
+    body = ask_context(client, query="alpha", tenant_ids=["t"])
+    assert sorted(ids(body["entry_points"])) == [
         "concept",
+        "document",
         "faq",
+        "note",
         "permission_rule",
         "playbook",
     ]
+    assert {node["space"] for node in body["entry_points"]} == {"t"}
+
+
+@pytest.mark.parametrize("type", ["FAQ", "fqa"])
+def test_an_unknown_entry_type_is_reported_with_those_that_exist(
+    client: TestClient, type: str
+) -> None:
+    bulk_load(client, "t", [{"id": "a", "type": "faq", "text": "alpha"}])
+    body = ask_context(client, query="alpha", tenant_ids=["t"], entry_types=[type])
+    assert body["entry_points"] == [] and body["confidence"] == 0
+    problem = body["degraded"][0]
+    assert (problem["code"], problem["severity"]) == ("unknown_type", "notice")
+    assert problem["reason"].endswith("types: faq; did you mean 'faq'?")
+
+
+def test_confidence_and_its_minimum(client: TestClient) -> None:
+    question = "How do I process a refund request?"
+    body = ask_context(client, query=question)
+    assert 0.2 < body["confidence"] <= 1 and body["degraded"] == []
+    doubtful = ask_context(client, query=question, min_answer_confidence=1.0, format="markdown")
+    assert doubtful["text"] == "" and doubtful["entry_points"] == doubtful["context"] == []
+    assert [problem["code"] for problem in doubtful["degraded"]] == ["low_confidence"]
+    assert doubtful["confidence"] == body["confidence"]
+    hits = client.post("/api/search", json={"query": question, "spaces": ["support"]}).json()
+    assert 0.2 < hits["confidence"] <= 1 and hits["degraded"] == []
+
+
+@pytest.mark.parametrize("agent", [None, "copilot"])
+def test_the_tokens_of_the_parts_add_up(client: TestClient, agent: str | None) -> None:
+    for citations in (False, True):
+        body = ask_context(client, query="refund", agent=agent, max_tokens=700, citations=citations)
+        used = body["stats"]["tokens_used"]
+        assert sum(used.values()) == body["stats"]["total_tokens"] > 0
+        assert abs(used.get("other", 0)) < 20
+
+
+def test_an_unknown_space_does_not_hide_the_others(client: TestClient) -> None:
+    body = ask_context(client, query="refund", tenant_ids=["support", "nowhere"])
+    assert body["entry_points"]
+    assert [problem["code"] for problem in body["degraded"]] == ["unknown_space"]
+    request = {"query": "refund", "tenant_ids": ["nowhere"]}
+    assert client.post("/api/context", json=request).status_code == 404
+
+
+@pytest.mark.parametrize("query", ["", " ", "?!"])
+def test_a_query_without_words_is_refused_by_every_route(client: TestClient, query: str) -> None:
+    for route, name in (("context", "tenant_ids"), ("search", "spaces"), ("explain", "spaces")):
+        response = client.post(f"/api/{route}", json={"query": query, name: ["support"]})
+        assert response.status_code == 422
+        assert "must contain a word or a number" in response.json()["detail"]
 
 
 def test_flags_add_schemas_and_examples(client: TestClient) -> None:
@@ -337,7 +395,9 @@ def test_stats_match_the_response(client: TestClient) -> None:
     )
     assert stats["max_depth_reached"] == max(node["distance"] for node in body["context"])
     assert stats["nodes_searched"] >= 4 and stats["nodes_expanded"] >= 6
-    assert set(stats["tokens_used"]) == {"entry_points", "context_nodes", "entities", "see_also"}
+    assert {"entry_points", "context_nodes", "entities", "see_also"} <= set(stats["tokens_used"])
+    assert stats["nodes_matched"] >= stats["entry_points_found"]
+    assert body["truncated"] is False and stats["candidates"] >= 10
 
 
 def test_pointers_are_listed_apart_and_can_be_read(client: TestClient) -> None:
@@ -395,8 +455,8 @@ def test_no_spaces_return_nothing(client: TestClient) -> None:
     ) == ([], [], [], 0)
 
 
-def test_an_empty_request_is_answered(client: TestClient) -> None:
-    assert client.post("/api/context", json={}).status_code == 200
+def test_an_empty_request_is_refused(client: TestClient) -> None:
+    assert client.post("/api/context", json={}).status_code == 422
 
 
 def test_equal_requests_get_equal_responses(client: TestClient) -> None:
