@@ -23,7 +23,7 @@ class Settings:
     words: str = ""  # the same for the text index,
     vectors: str = ""  # the vectors
     graph: str = ""  # and the edges
-    embedder: str = "minilm"  # "minilm", "openai:MODEL", "openai:MODEL@URL" or "none"
+    embedder: str = "minilm"  # "bge-small", "onnx:FOLDER", "openai:MODEL@URL", "none": models.md
     openai_api_key: str = field(default="", repr=False)  # OPENAI_API_KEY works too
     llm: str = ""  # structures free text: "openai:MODEL" or "openai:MODEL@URL"
     llm_api_key: str = field(default="", repr=False)  # if it differs from openai_api_key

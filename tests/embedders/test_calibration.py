@@ -11,6 +11,7 @@ import pytest
 from engine_samples import AxisEmbedder, node, vector_problems
 
 import knowloom
+from knowloom.embedders.cache import CachedEmbedder, calibrate_in_memory
 from knowloom.embedders.calibration import (
     PROBE_TEXT,
     CalibratedEmbedder,
@@ -67,9 +68,17 @@ def cosines(vectors: Sequence[Any]) -> Any:
 
 
 def open_calibrated(embedder: Any) -> CalibratedEmbedder:
-    from knowloom.embedders.cache import CachedEmbedder
-
     return CalibratedEmbedder(CachedEmbedder(embedder), open_stores("memory:", {}).vectors)
+
+
+def test_an_embedder_without_a_store_is_calibrated_in_memory() -> None:
+    raw = NarrowEmbedder()
+    calibrated = calibrate_in_memory(raw)
+    assert abs(cosines(calibrated.embed(TOPICS))).max() < 0.4
+    calibrated.embed(["once more"])
+    assert sum(len(call) > 100 for call in raw.calls) == 1
+    bundled = MiniLM()
+    assert calibrate_in_memory(bundled) is bundled
 
 
 class TestTexts:

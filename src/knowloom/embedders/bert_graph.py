@@ -52,18 +52,10 @@ class Graph:
         return self.constant(name, self.weights[name].T)
 
     def node(
-        self, operator: str, inputs: list[str], output: str, domain: str = "", **attributes: int
+        self, operator: str, inputs: list[str], output: str, domain: str = "", **attributes: float
     ) -> str:
         node = helper.make_node(operator, inputs, [output], name=output, domain=domain)
         node.attribute.extend(helper.make_attribute(*pair) for pair in sorted(attributes.items()))
-        self.nodes.append(node)
-        return output
-
-    def norm(self, operator: str, inputs: list[str], output: str, domain: str = "") -> str:
-        """Add a layer normalisation."""
-        node = helper.make_node(
-            operator, inputs, [output], name=output, domain=domain, epsilon=EPSILON
-        )
         self.nodes.append(node)
         return output
 
@@ -165,7 +157,9 @@ def _add_embeddings(graph: Graph) -> str:
     graph.node("Slice", ["positions", "axis0", "length", "axis0"], "places")
     graph.node("Add", ["words", "places"], "embedded")
     norm = [graph.weight("embeddings.LayerNorm.weight"), graph.weight("embeddings.LayerNorm.bias")]
-    return graph.norm("LayerNormalization", ["embedded", *norm], "layer_in")
+    return graph.node(
+        "LayerNormalization", ["embedded", *norm], "layer_in", axis=-1, epsilon=EPSILON
+    )
 
 
 def _add_attention(graph: Graph, number: int, hidden: str, heads: int) -> str:
@@ -195,7 +189,7 @@ def _add_feed_forward(graph: Graph, number: int, hidden: str) -> str:
 def _add_and_norm(graph: Graph, layer: str, hidden: str, residual: str, output: str) -> str:
     names = (f"{layer}.LayerNorm.weight", f"{layer}.LayerNorm.bias", f"{layer}.dense.bias")
     inputs = [hidden, residual, *(graph.weight(name) for name in names)]
-    return graph.norm("SkipLayerNormalization", inputs, output, FUSED)
+    return graph.node("SkipLayerNormalization", inputs, output, FUSED, epsilon=EPSILON)
 
 
 def _add_mean_pooling(graph: Graph, hidden: str) -> None:

@@ -12,6 +12,7 @@ from threading import Lock
 import numpy as np
 
 from knowloom.caching import Caching, register
+from knowloom.embedders.calibration import CalibratedEmbedder
 from knowloom.embedders.disk_cache import MAX_LENGTH_ERROR, CacheKey, DiskCache
 from knowloom.embedders.queries import embed_queries, has_roles
 from knowloom.errors import KnowloomError, Unavailable
@@ -152,6 +153,26 @@ class CachedEmbedder:
         with self._lock:
             self.hits += texts - missing
             self.misses += missing
+
+
+def calibrate_in_memory(embedder: Embedder) -> Embedder:
+    """Return an embedder on the common scale, for uses without a store."""
+    if getattr(embedder, "is_calibrated", False):
+        return embedder
+    return CalibratedEmbedder(CachedEmbedder(embedder), _MemoryCalibrations())
+
+
+class _MemoryCalibrations:
+    """Calibrations that end with the process."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, bytes] = {}
+
+    def calibration(self, fingerprint: str) -> bytes:
+        return self._data.get(fingerprint, b"")
+
+    def put_calibration(self, fingerprint: str, data: bytes) -> None:
+        self._data.setdefault(fingerprint, data)
 
 
 class _ExpiringCache:

@@ -5,8 +5,13 @@ Long vectors are compared by the signs of their dimensions, short ones by all of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
+
+from knowloom.errors import Invalid
+from knowloom.model import Key
 
 Signs = npt.NDArray[np.uint64]
 Matrix = npt.NDArray[np.float32]
@@ -15,6 +20,18 @@ ROWS_PER_BYTE = 3  # rows of 64 bits whose distance fits a byte; adding bytes is
 # Whole numbers up to the square of SCALE are exact in single precision, and so are all sums on the
 # way to the product of two vectors of this length.
 SCALE = 4000.0
+MAX_SQUARE_ERROR = 2e-3  # of the length of a unit vector
+
+
+def check_unit_length(vectors: Mapping[Key, Matrix]) -> None:
+    """Raise Invalid if a vector, or a row of a matrix, does not have unit length."""
+    for key, rows in vectors.items():
+        with np.errstate(over="ignore"):
+            squares = np.einsum("...i,...i->...", rows, rows)
+        if not np.all(abs(squares - 1) < MAX_SQUARE_ERROR):  # NaN too
+            raise Invalid(
+                f"a vector must have unit length, got {np.sqrt(squares).tolist()!r} for {key!r}"
+            )
 
 
 def pack_signs(vectors: Matrix) -> Signs:

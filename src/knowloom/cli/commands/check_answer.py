@@ -119,12 +119,13 @@ def _search_items(
 
 
 def _open_embedder(session: Session) -> Embedder:
+    from knowloom.embedders.cache import calibrate_in_memory
     from knowloom.registry import open_embedder
 
     name = session.embedder_name()
     if name == "none":
         raise click.UsageError("--meaning needs an embedder: pass --embedder, such as minilm")
-    return open_embedder(name, **session.embedder_settings())
+    return calibrate_in_memory(open_embedder(name, **session.embedder_settings()))
 
 
 def _format_sentence(sentence: SentenceCheck) -> str:

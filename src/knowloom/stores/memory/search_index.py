@@ -15,6 +15,7 @@ from knowloom.stores.memory.item_store import MemoryItems, synchronized
 from knowloom.text import words
 from knowloom.text.passages import split_passages
 from knowloom.text.query_terms import weigh_terms
+from knowloom.vectors.signs import check_unit_length
 
 
 class MemoryIndexes(MemoryItems):
@@ -125,6 +126,7 @@ class MemoryIndexes(MemoryItems):
     def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
         if not vectors:
             return
+        check_unit_length(vectors)
         self._check_vectors(vectors, fingerprint)
         for key, vector in vectors.items():
             if vector.ndim == 1 and self._item(key):

@@ -43,6 +43,7 @@ from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row
 from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.stores.sqlite.writing import segmentation
 from knowloom.stores.sqlite.writing.writer import BatchWriter
+from knowloom.vectors.signs import check_unit_length
 
 
 class SqliteStore:
@@ -170,6 +171,7 @@ class SqliteStore:
     def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
         if not vectors:
             return
+        check_unit_length(vectors)
         with self._writing() as connection:
             sizes = {vector.shape[-1] for vector in vectors.values()}
             vector_search.set_embedder(connection, sizes, fingerprint)
