@@ -114,6 +114,17 @@ def test_a_longer_name_hides_a_shorter_one_when_it_comes_and_shows_it_when_it_go
     assert edge_rows(kb) == {("a", "ny", "mentions", 1.0, "new york")}
 
 
+def test_a_person_is_linked_without_middle_initials(kb):
+    film = item("film", text="The film was directed by Nathan Juran.")
+    kb.add([film, item("juran", "Nathan H. Juran", "An art director.")])
+    (edge,) = [edge for edge in expected_edges(kb) if edge.type == "mentions"]
+    assert (edge.source, edge.target, edge.properties["name"]) == ("film", "juran", "nathan juran")
+    assert edge_rows(kb) == expected_rows(kb)
+    kb.add(item("juran", "Nathan H. Juran Award", "An award."))
+    assert "mentions" not in {row[2] for row in edge_rows(kb)}
+    assert edge_rows(kb) == expected_rows(kb)
+
+
 def test_markdown_links_and_foreign_keys_follow_what_they_point_to(kb):
     kb.add(
         [
@@ -323,6 +334,8 @@ TITLES = (
     "The Ada",
     "Rovers Hall",
     "Ada Rovers Hall",
+    "Ada H. Rovers",
+    "New J. Q. York",
     "find_all",
     "docs/a.md",
     "The",
@@ -339,6 +352,7 @@ WORDS = (
     "the",
     "Rovers",
     "Hall",
+    "H.",
     "`find_all`",
     "and",
     ".",

@@ -49,6 +49,30 @@ def test_a_title_is_a_name_without_the_place_or_rank_behind_a_comma():
     assert collect_names(item("t", "The, Band")) == ("the band",)
 
 
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Nathan H. Juran", "nathan juran"),
+        ("George H. W. Bush", "george bush"),
+        ("John A. Smith (politician)", "john smith"),
+        ("Émile É. Zola", "émile zola"),
+        ("John F. Kennedy Airport", "john kennedy airport"),
+    ],
+)
+def test_a_title_is_a_name_without_middle_initials(title, name):
+    names = collect_names(item("p", title))
+    assert text_names.normalise_name(title) == names[0]
+    assert name in names
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["J. R. R. Tolkien", "Malcolm X", "Plan B Entertainment", "Washington D. C.", "U.S. Route 52"],
+)
+def test_other_single_letters_belong_to_a_name(title):
+    assert collect_names(item("p", title)) == (text_names.normalise_name(title),)
+
+
 def test_a_title_is_a_name_without_its_article_if_two_words_are_left():
     assert collect_names(item("r", "The Rolling Stones (band)")) == (
         "the rolling stones band",

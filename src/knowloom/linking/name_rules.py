@@ -166,8 +166,8 @@ def _reference_rule(
 
 
 NAME_RULES = (
-    NameRule(MENTIONS, _load_mentions, _propose_mentions, 5, MENTION_PLACES, NAME_PLACES),
+    NameRule(MENTIONS, _load_mentions, _propose_mentions, 6, MENTION_PLACES, NAME_PLACES),
     _reference_rule(REFERS_TO, 3, REFERENCE_PLACES, ADDRESS_PLACES),
-    NameRule(SHARES, _load_spans, _propose_shares, 3, SPAN_PLACES, SPAN_PLACES),
+    NameRule(SHARES, _load_spans, _propose_shares, 4, SPAN_PLACES, SPAN_PLACES),
     _reference_rule(FOREIGN_KEY, 2),
 )

@@ -27,6 +27,8 @@ _QUALIFIER = re.compile(r"\s*[(\[（【][^()\[\]（）【】]*[)\]）】]\s*$")
 _CLOSING_BRACKETS = frozenset(")]）】")
 # "Rochester, New York", but not "Crosby, Stills & Nash".
 _AFTER_COMMA = re.compile(r",\s+[A-ZÀ-ÞΑ-ΩА-Я](?:(?!\band\b|&).)*$")
+# "Nathan H. Juran" and "George H. W. Bush", but not "J. R. R. Tolkien" nor "Malcolm X".
+_MIDDLE_INITIALS = re.compile(r"(?<=\w\w)(?: [A-ZÀ-ÖØ-Þ]\.)+(?= [A-ZÀ-ÖØ-Þ]\w)")
 _BREADCRUMB_SEPARATOR = re.compile(r"\s*(?:>|›|»|→|::)\s*")
 _HEADING = re.compile(r"^ {0,3}#{1,4}[ \t]+(.+?)[ \t#]*$", re.M)
 _BOLD_DEFINITION = re.compile(
@@ -143,13 +145,14 @@ def collect_titles(item: Item) -> tuple[str, ...]:
 def _make_forms(title: str) -> tuple[str, ...]:
     """Return the forms of a title that are names.
 
-    These are the title itself, without a qualifier in brackets, and without the place or rank after
-    a comma; each also without "The" if at least two words are left.
+    These are the title itself, without a qualifier in brackets, without the place or rank after a
+    comma, and without middle initials; each also without "The" if at least two words are left.
     """
     title = title[:MAX_NAME]  # bounds the search for brackets and commas in long headings
     bare = _QUALIFIER.sub("", title) if title.rstrip()[-1:] in _CLOSING_BRACKETS else title
     short = _AFTER_COMMA.sub("", bare) if "," in bare else bare
-    forms = list(dict.fromkeys(map(normalise_name, dict.fromkeys((title, bare, short)))))
+    plain = _MIDDLE_INITIALS.sub("", short) if ". " in short else short
+    forms = list(dict.fromkeys(map(normalise_name, dict.fromkeys((title, bare, short, plain)))))
     forms += [name[4:] for name in forms if name.startswith("the ") and name.count(" ") > 1]
     return tuple(dict.fromkeys([name for name in forms if is_useful_name(name)]))
 
