@@ -58,6 +58,13 @@ def test_a_text_that_is_no_condition_is_refused(text: str) -> None:
         parse_expressions([text])
 
 
+def deep_list() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("where", "message"),
     [
@@ -87,6 +94,8 @@ def test_a_text_that_is_no_condition_is_refused(text: str) -> None:
         ({5: 1}, "a name must be storable text"),
         ({"a": {"$in": list(range(1001))}}, "at most 1,000 values, got 1,001"),
         ({f"p{n}": n for n in range(101)}, "at most 100 conditions, got 101"),
+        (deep_list(), "an enormous value"),
+        ({"a": {"$in": 10**5000}}, "must be a list, got an enormous value"),
         ("a=1", "must be an object such as"),
         (5, "must be an object such as"),
         ([5], "must be an object such as"),
@@ -229,6 +238,29 @@ def test_stores_agree_about_random_filters_after_random_writes(tmp_path: Path) -
             assert hits[0] == hits[1] == sorted(expected)
             matched += bool(expected)
     assert matched > 200
+
+
+def test_a_restricted_engine_maintains_nothing(kb: knowloom.Engine) -> None:
+    kb.add(Item("a", "s", text="refund"))
+    restricted = knowloom.restrict(kb, {"open": True})
+    for call in (restricted.reindex, restricted.verify):
+        with pytest.raises(Forbidden, match="does not see all items"):
+            call()
+    assert ids(kb.search("refund", spaces=["s"])) == ["a"]
+
+
+def test_a_restricted_load_keeps_the_origins_of_its_items(
+    kb: knowloom.Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    row = '{"id": "%s", "space": "s", "text": "x", "properties": {"open": true}}\n'
+    file.write_text(row % "a" + row % "b")
+    kb.add(Item("c", "s", text="hidden"))
+    restricted = knowloom.restrict(kb, {"open": True})
+    restricted.load(file)
+    file.write_text(row % "a")
+    restricted.load(file)
+    assert [item.id for item in kb.items(["s"])] == ["a", "c"]
 
 
 def test_a_restricted_write_that_another_writer_overtakes_is_checked_again(

@@ -17,6 +17,7 @@ from knowloom.commit import Committer
 from knowloom.context.item_pages import ItemPage
 from knowloom.embedders.queries import QUERY_TIMEOUT_S
 from knowloom.embedding import EmbeddingService
+from knowloom.errors import Forbidden
 from knowloom.filters.condition_json import WhereArgument, validate_where
 from knowloom.history import History
 from knowloom.linking.linker import Linker
@@ -233,6 +234,7 @@ class Engine:
         `passage_size` cuts the items anew. Without an embedder the vectors of items that stay as
         they are remain. Separate stores are first made consistent.
         """
+        self._check_unrestricted("rebuild the indexes")
         self._embedding.resegment(passage_size)
         if self._stores.composite is not None:
             self._stores.composite.repair(self.reader.now())
@@ -342,7 +344,12 @@ class Engine:
 
     def verify(self) -> list[str]:
         """Return a description of each inconsistency in the stored data."""
+        self._check_unrestricted("verify the stored data")
         return self._stores.items.verify()
+
+    def _check_unrestricted(self, action: str) -> None:
+        if self.reader.is_restricted:
+            raise Forbidden(f"a restricted engine cannot {action}: it does not see all items")
 
     def _resolve(self, options: ContextArguments) -> ContextOptions:
         """Resolve the tier, which may be a lookup, and then the agent, once per request."""

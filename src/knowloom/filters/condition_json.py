@@ -33,7 +33,7 @@ def validate_where(value: object) -> tuple[ItemCondition, ...]:
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         conditions = [condition for part in value for condition in _parse_part(part)]
     else:
-        raise Invalid(f"where must be an object such as {EXAMPLE}, got {value!r}")
+        raise Invalid(f"where must be an object such as {EXAMPLE}, got {_show(value)}")
     if len(conditions) > MAX_CONDITIONS:
         count = len(conditions)
         raise Invalid(f"where must have at most {MAX_CONDITIONS} conditions, got {count:,}")
@@ -62,7 +62,7 @@ def _parse_part(part: object) -> list[ItemCondition]:
     if isinstance(part, Mapping):
         return _parse_object(part)
     if not isinstance(part, ItemCondition):
-        raise Invalid(f"where must be an object such as {EXAMPLE}, got {part!r} in it")
+        raise Invalid(f"where must be an object such as {EXAMPLE}, got {_show(part)} in it")
     return [_build_condition(part.name, part.operator, part.values)]
 
 
@@ -72,7 +72,7 @@ def _parse_object(row: Mapping[Any, Any]) -> list[ItemCondition]:
         operators = value if isinstance(value, Mapping) else {"$eq": value}
         if not operators:
             allowed = ", ".join(OPERATORS)
-            raise Invalid(f"where: {name!r} needs an operator; available: {allowed}")
+            raise Invalid(f"where: {_show(name)} needs an operator; available: {allowed}")
         for operator, operand in operators.items():
             conditions.append(_parse_operand(name, operator, operand))
     return conditions
@@ -80,14 +80,14 @@ def _parse_object(row: Mapping[Any, Any]) -> list[ItemCondition]:
 
 def _parse_operand(name: object, operator: object, operand: object) -> ItemCondition:
     if operator not in OPERATORS:
-        raise unknown_name(f"operator of {name!r} in where:", operator, OPERATORS)
+        raise unknown_name(f"operator of {_show(name)} in where:", operator, OPERATORS)
     if isinstance(operand, list | tuple):
         if operator not in LISTS:
             rule = "one value, not a list; use $in or $any"
-            raise Invalid(f"where: {operator} of {name!r} must be {rule}")
+            raise Invalid(f"where: {operator} of {_show(name)} must be {rule}")
         return _build_condition(name, operator, operand)
     if operator in ("$in", "$any"):
-        raise Invalid(f"where: {operator} of {name!r} must be a list, got {operand!r}")
+        raise Invalid(f"where: {operator} of {_show(name)} must be a list, got {_show(operand)}")
     return _build_condition(name, operator, [operand])
 
 
@@ -95,7 +95,7 @@ def _build_condition(name: object, operator: object, values: Sequence[object]) -
     """Return the condition after checks of its name, of its operator and of each value."""
     valid = _validate_name(name)
     if operator not in OPERATORS:
-        raise unknown_name(f"operator of {name!r} in where:", operator, OPERATORS)
+        raise unknown_name(f"operator of {_show(name)} in where:", operator, OPERATORS)
     chosen: Operator = operator
     where = f"where: {chosen} of {valid!r}"
     if len(values) > MAX_VALUES:
@@ -141,5 +141,5 @@ def _validate_value(where: str, operator: Operator, value: object) -> Scalar:
 def _show(value: object) -> str:
     try:
         return repr(value)[:80]
-    except ValueError:  # an integer of thousands of digits
-        return "an enormous number"
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a deep list
+        return "an enormous value"
