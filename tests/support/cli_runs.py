@@ -47,9 +47,10 @@ def run_json(
     *args: str,
     db: Path | str = "knowledge.db",
     embedder: str = "none",
+    stdin: Any = None,
     **settings: str,
 ) -> Any:
-    result = run(command, *args, "--json", db=db, embedder=embedder, **settings)
+    result = run(command, *args, "--json", db=db, embedder=embedder, stdin=stdin, **settings)
     return json.loads(result.stdout)
 
 

@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -37,10 +45,21 @@ def create_console(*, stderr: bool = False, no_color: bool = False) -> Console:
     return console
 
 
+class RateColumn(ProgressColumn):
+    """The number that is done per second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "", style="dim")
+
+
 @contextmanager
 def show_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar for each counted thing until the work is done; nothing off a terminal."""
-    columns = (TextColumn("{task.description:<8}"), BarColumn(40), MofNCompleteColumn())
+    columns = (
+        TextColumn("{task.description:<8}"),
+        *(BarColumn(40), MofNCompleteColumn(), RateColumn()),
+    )
     is_terminal = console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=not is_terminal) as bars:
         tasks: dict[str, TaskID] = {}

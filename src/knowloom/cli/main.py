@@ -18,6 +18,7 @@ from knowloom.cli.commands import (
     ingest,
     knowledge,
     links,
+    load,
     maintenance,
     memory,
     provide,
@@ -50,7 +51,7 @@ def cli() -> None:
 
 
 COMMANDS: tuple[click.Command, ...] = (
-    *(knowledge.load, knowledge.add),
+    *(load.load, knowledge.add),
     *(query.search, query.context, query.explain),
     *(knowledge.get, knowledge.read, knowledge.export, knowledge.delete),
     *(maintenance.stats, maintenance.verify),

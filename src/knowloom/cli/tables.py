@@ -27,7 +27,7 @@ from knowloom.context.item_pages import ItemPage
 from knowloom.maintenance import Statistics
 from knowloom.model import AUTOMATIC, Edge, Hit, Item
 from knowloom.recipes import FIT_BUDGET, Recipe
-from knowloom.report import Report, Skipped
+from knowloom.report import FileCount, Report, Skipped
 from knowloom.text.passages import heading_path
 from knowloom.wire.contexts import INDEX_LABELS, format_score
 from knowloom.wire.knowledge import item_to_json
@@ -42,7 +42,18 @@ def render_report(report: Report) -> RenderableType:
     counts = (f"{getattr(report, name):,}" for name in names[:-1])
     style = "yellow" if report.skipped else ""
     table.add_row(*counts, Text(f"{len(report.skipped):,}", style=style))
-    return Group(table, _render_skipped(report.skipped)) if report.skipped else table
+    parts = [_render_files(report.files)] if len(report.files) > 1 else []
+    parts += [_render_skipped(report.skipped)] if report.skipped else []
+    return Group(table, *parts) if parts else table
+
+
+def _render_files(counts: Sequence[FileCount]) -> RenderableType:
+    """Return the files of a load by kind."""
+    names = ("files", "items", "skipped")
+    table = create_table("kind", *((name, {"justify": "right"}) for name in names))
+    for count in counts:
+        table.add_row(count.kind, *(f"{getattr(count, name):,}" for name in names))
+    return Padding(table, (1, 0, 0, 0))
 
 
 def _render_skipped(rows: Sequence[Skipped]) -> RenderableType:

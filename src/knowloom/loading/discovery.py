@@ -45,7 +45,7 @@ def list_files(
     walk = _FolderWalk(folder.resolve(), follow_links)
     files: list[SourceFile] = []
     others: Counter[str] = Counter()
-    for file in walk.list(folder):
+    for file in walk.list_files(folder):
         if file.path.suffix.lower() in suffixes:
             files.append(file)
         else:
@@ -67,7 +67,7 @@ class _FolderWalk:
         self.skipped: list[Skipped] = []
         self.ignored = 0
 
-    def list(self, folder: Path) -> Iterator[SourceFile]:
+    def list_files(self, folder: Path) -> Iterator[SourceFile]:
         """Yield the files depth first, by name."""
         rules = IgnoreRules.above(self._root)
         waiting: list[tuple[str, str, IgnoreRules | None]] = [(str(folder), "", rules)]

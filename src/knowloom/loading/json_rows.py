@@ -31,18 +31,23 @@ def read_json(file: SourceFile, space: str | None) -> Iterator[SourceRow | Skipp
 
 def read_lines(file: SourceFile, space: str | None) -> Iterator[SourceRow | Skipped]:
     with _open_lines(file.path) as lines:
-        number = 0
-        while line := lines.readline(MAX_LINE):
-            number += 1
-            where = f"{file.path}:{number}"
-            if len(line) == MAX_LINE and not line.endswith(b"\n"):
-                reason = f"a line of more than {MAX_LINE:,} bytes: split its text"
-                yield Skipped(where, ascii(line[:80]), reason)
-                while line and not line.endswith(b"\n"):
-                    line = lines.readline(MAX_LINE)
-            elif line.strip():
-                line = line.removeprefix(BOM_UTF8) if number == 1 else line
-                yield _parse_line(where, line, space)
+        yield from parse_lines(lines, str(file.path), space)
+
+
+def parse_lines(lines: BinaryIO, source: str, space: str | None) -> Iterator[SourceRow | Skipped]:
+    """Yield the rows of lines of UTF-8."""
+    number = 0
+    while line := lines.readline(MAX_LINE):
+        number += 1
+        where = f"{source}:{number}"
+        if len(line) == MAX_LINE and not line.endswith(b"\n"):
+            reason = f"a line of more than {MAX_LINE:,} bytes: split its text"
+            yield Skipped(where, ascii(line[:80]), reason)
+            while line and not line.endswith(b"\n"):
+                line = lines.readline(MAX_LINE)
+        elif line.strip():
+            line = line.removeprefix(BOM_UTF8) if number == 1 else line
+            yield _parse_line(where, line, space)
 
 
 def _open_lines(path: Path) -> BinaryIO:

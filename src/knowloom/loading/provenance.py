@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from knowloom import codec
+from knowloom.loading.source_rows import NamedBytes
 from knowloom.model import Edge, EdgeKey, Filter, Item, Key, Kind
 from knowloom.ports import Stores
 from knowloom.validation import PROVENANCE_SPACE
@@ -44,9 +45,12 @@ def identify_source(source: object, space: str | None) -> str:
 
     The same folder loaded into two spaces is two sources.
     """
-    if not isinstance(source, str | Path):
+    if isinstance(source, NamedBytes):
+        identity = codec.to_json(["bytes", source.name, space])
+    elif isinstance(source, str | Path):
+        identity = codec.to_json([Path(source).resolve().as_posix(), space])
+    else:
         return ""
-    identity = codec.to_json([Path(source).resolve().as_posix(), space])
     return hashlib.blake2b(identity.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 

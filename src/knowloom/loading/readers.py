@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,10 @@ from knowloom.loading.discovery import SourceFile
 from knowloom.loading.document_links import LinkTable
 from knowloom.loading.file_formats import formats_by_suffix, missing_packages
 from knowloom.loading.json_rows import ROW_READERS
-from knowloom.loading.source_rows import SourcePart, SourceRow
+from knowloom.loading.source_rows import NamedBytes, SourcePart, SourceRow
 from knowloom.report import Skipped
 
-LoadSource = str | Path | Mapping[str, Any]
+LoadSource = str | Path | Mapping[str, Any] | NamedBytes
 JSON_ROWS = "JSON rows"  # the kind of files with knowloom's own rows
 IGNORED = "ignored by .gitignore"
 LINKS = "links"  # the part that resolves the links between documents
@@ -39,6 +41,12 @@ def list_parts(
     """
     if isinstance(source, Mapping):
         return [SourcePart("", lambda: json_rows.read_object("dict", source, space))]
+    links = LinkTable()
+    if isinstance(source, NamedBytes):
+        if space is None:
+            raise Invalid(f"{source.name!r} does not name its space: pass one", "no_space")
+        rows = partial(_read_bytes, source, space, links)
+        return [SourcePart(source.name, rows, _kind_of(Path(source.name)), 1), _links_part(links)]
     if not isinstance(source, str | Path):
         raise Invalid(
             f"source must be a path or a dict with `items` and `edges`, got {type(source).__name__}"
@@ -46,7 +54,6 @@ def list_parts(
     path = Path(source)
     if not os.path.exists(path):  # False for what can be no path at all, where Path.exists raises
         raise NotFound(f"no file or folder {str(source)[:200]!r}")
-    links = LinkTable()
     if not path.is_dir():
         file = SourceFile(path, path.name)
         read = _read_file if space is not None else _read_file_with_spaces
@@ -107,23 +114,51 @@ def _read_file_with_spaces(
 def _read_file(
     file: SourceFile, space: str | None, links: LinkTable
 ) -> Iterator[SourceRow | Skipped]:
-    where, suffix = str(file.path), file.path.suffix.lower()
+    suffix = file.path.suffix.lower()
     format = formats_by_suffix().get(suffix)
-    try:
+    with _reporting(str(file.path)) as problems:
         if format is not None:
             yield from document_reader.read_document(file, space, format, links)
         elif suffix in ROW_READERS or discovery.starts_with_object(file.path):
             yield from ROW_READERS.get(suffix, json_rows.read_lines)(file, space)
         else:
-            yield Skipped(where, "the whole file", _unsupported(suffix))
+            raise Invalid(_unsupported(suffix))
+    yield from problems
+
+
+def _read_bytes(source: NamedBytes, space: str, links: LinkTable) -> Iterator[SourceRow | Skipped]:
+    suffix = Path(source.name).suffix.lower()
+    format = formats_by_suffix().get(suffix)
+    with _reporting(source.name) as problems:
+        if format is None and suffix not in ROW_READERS:
+            raise Invalid(_unsupported(suffix))
+        if format is None or (source.raw.lstrip()[:1] == b"{" and format.kind != "notebook"):
+            yield from json_rows.parse_lines(io.BytesIO(source.raw), source.name, space)
+        else:
+            yield from document_reader.parse_rows(
+                source.raw, source.name, source.name, space, format, links
+            )
+    yield from problems
+
+
+@contextmanager
+def _reporting(where: str) -> Iterator[list[Skipped]]:
+    """Collect the error that ends the reading of a file as a skipped part of it."""
+    problems: list[Skipped] = []
+
+    def add(what: str, why: str) -> None:
+        problems.append(Skipped(where, what, why))
+
+    try:
+        yield problems
     except KnowloomError as error:
-        yield Skipped(where, "the whole file", str(error))
+        add("the whole file", str(error))
     except RecursionError:
-        yield Skipped(where, "the whole file", "not JSON: nested too deeply")
+        add("the whole file", "not JSON: nested too deeply")
     except ValueError as error:
-        yield Skipped(where, "the whole file", f"not JSON: {error}")
+        add("the whole file", f"not JSON: {error}")
     except OSError as error:
-        yield Skipped(where, "the rest of the file", f"cannot be read: {error.strerror}")
+        add("the rest of the file", f"cannot be read: {error.strerror}")
 
 
 def _unsupported(suffix: str) -> str:

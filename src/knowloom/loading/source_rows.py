@@ -37,6 +37,14 @@ class SourcePart:
     files: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class NamedBytes:
+    """The bytes of a document without a file, such as standard input; the name tells its kind."""
+
+    name: str
+    raw: bytes
+
+
 @dataclass(slots=True)
 class SeenItems:
     """The keys of the items so far. An entity may come twice: as a node and as a profile."""

@@ -12,6 +12,7 @@ empty store. The suites need pytest and hypothesis: pip install 'knowloom[testin
 from __future__ import annotations
 
 from knowloom.testing.changes import HistoryContract
+from knowloom.testing.document_parsers import DocumentParserContract
 from knowloom.testing.embedders import EmbedderContract
 from knowloom.testing.graph import GraphStoreContract
 from knowloom.testing.items import ItemStoreContract
@@ -22,6 +23,7 @@ from knowloom.testing.texts import TextIndexContract
 from knowloom.testing.vectors import VectorIndexContract
 
 __all__ = [
+    "DocumentParserContract",
     "EmbedderContract",
     "GraphStoreContract",
     "HistoryContract",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from knowloom.cli.commands.evaluation_inputs import (
+from knowloom.cli.evaluation_inputs import (
     Configuration,
     EvaluationInputs,
     input_options,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from knowloom.cli.commands.evaluation_inputs import (
+from knowloom.cli.evaluation_inputs import (
     input_options,
     open_inputs,
     parse_configuration,
