@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from knowloom.errors import Invalid, unknown_name
-from knowloom.model.conditions import FIELDS, OPERATORS, ItemCondition, Operator, Scalar
+from knowloom.model.condition import FIELDS, OPERATORS, ItemCondition, Operator, Scalar
 
 WhereArgument = Mapping[str, Any] | Sequence[ItemCondition | Mapping[str, Any]] | None
 """Conditions that must all hold: JSON such as {"price": {"$gte": 10}}, or ItemCondition values."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from knowloom.errors import Invalid
 from knowloom.filters.condition_json import validate_where
-from knowloom.model.conditions import ItemCondition
+from knowloom.model.condition import ItemCondition
 
 FORMS = "NAME=VALUE, NAME>=VALUE (also >, <=, <), NAME^=PREFIX, 'NAME in A,B', 'NAME any A,B', "
 FORMS += "'NAME exists', 'NAME missing' or a JSON object"

@@ -1,6 +1,6 @@
 """Items, edges, queries and contexts. Values only: no I/O, no other imports of the package."""
 
-from knowloom.model.conditions import ItemCondition
+from knowloom.model.condition import ItemCondition
 from knowloom.model.context import (
     Chosen,
     Citation,
@@ -11,9 +11,9 @@ from knowloom.model.context import (
     Query,
     Stats,
 )
-from knowloom.model.filters import Filter
-from knowloom.model.hits import Hit, Hits, Passage, ScoredPassage
-from knowloom.model.items import (
+from knowloom.model.filter import Filter
+from knowloom.model.hit import Hit, Hits, Passage, ScoredPassage
+from knowloom.model.item import (
     AUTOMATIC,
     LINES,
     LINK,
@@ -28,7 +28,7 @@ from knowloom.model.items import (
     Key,
     Kind,
 )
-from knowloom.model.problems import PROBLEM_CODES, Problem, Severity
+from knowloom.model.problem import PROBLEM_CODES, Problem, Severity
 
 __all__ = [
     "AUTOMATIC",

@@ -8,9 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from html import escape
 
-from knowloom.model.conditions import ItemCondition
-from knowloom.model.hits import Hit, Passage
-from knowloom.model.problems import Problem
+from knowloom.model.condition import ItemCondition
+from knowloom.model.hit import Hit, Passage
+from knowloom.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from knowloom.model import Edge, EdgeKey, Filter, Item, ItemCondition, Key, Kind
-from knowloom.model.conditions import Operator
+from knowloom.model.condition import Operator
 from knowloom.ports import Batch, IndexResult, Vector
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)

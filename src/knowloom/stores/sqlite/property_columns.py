@@ -11,7 +11,7 @@ import numpy as np
 
 from knowloom import codec
 from knowloom.caching import TwoGenerationCache
-from knowloom.model.conditions import FIELDS, ItemCondition, property_name
+from knowloom.model.condition import FIELDS, ItemCondition, property_name
 from knowloom.stores.sqlite.passage_slots import Mask
 from knowloom.stores.sqlite.rows import CHUNK, SLOT_BITS
 
