@@ -295,8 +295,8 @@ class TestServer:
         for tier, (nodes, entities, texts) in {
             "core": (0, 0, False),
             "writer_pro": (0, 10, False),
-            "teams": (1, 10, True),
-            "enterprise": (1, 10, True),
+            "teams": (3, 10, True),
+            "enterprise": (3, 10, True),
         }.items():
             context = self.ask(
                 clients[tier], "/api/context", query="refund", tenant_ids=["s"], format="markdown"

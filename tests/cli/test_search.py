@@ -55,7 +55,7 @@ class TestSearching:
 
     def test_a_keyword_search_warns_if_there_are_vectors(self, embedded_store: Path) -> None:
         result = run("search refund --space support", db=embedded_store)
-        assert result.stderr.startswith("warning: search vectors: words only")
+        assert result.stderr.startswith("warning: vectors: words only")
         assert run_json("search refund --space support", db=embedded_store)["notes"]
 
     def test_user_text_is_never_markup(self) -> None:
