@@ -108,6 +108,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         pydantic_ai_tool as pydantic_ai_tool,
     )
     from knowloom.maintenance import Statistics as Statistics
+    from knowloom.loading.sources.web_source import WebPages as WebPages
     from knowloom.model import (
         Citation as Citation,
         ItemCondition as ItemCondition,
@@ -160,6 +161,7 @@ _HOMES = {
     "knowloom.capabilities.memory.templates": "MemoryTemplate",
     "knowloom.capabilities.provider.model": "Entry Provision Relation Retrieval",
     "knowloom.capabilities.provider.provider": "Provider",
+    "knowloom.loading.sources.web_source": "WebPages",
     "knowloom.client.client": "Client",
     "knowloom.context.item_pages": "ItemPage",
     "knowloom.engine": "Engine restrict",

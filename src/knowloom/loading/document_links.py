@@ -62,6 +62,15 @@ class LinkTable:
             self._names.setdefault(f"ref:{anchor}", id)
         self._pending.extend(_PendingLink(name, *link, space) for link in rows.links)
 
+    def targets_of(self, name: str) -> list[str]:
+        """Return the targets of the links of a document that was added last."""
+        targets: list[str] = []
+        for link in reversed(self._pending):
+            if link.name != name:
+                break
+            targets.append(link.target)
+        return targets[::-1]
+
     def resolve(self) -> Iterator[tuple[str, str | None, DocumentRow]]:
         """Yield the document, the space and the edge of each link that leads to another item."""
         edges: dict[tuple[str, str, str, str | None], str] = {}
@@ -86,7 +95,8 @@ class LinkTable:
         if scheme == "doc":
             return self._find_page(name, label.partition("#")[0], "")
         if name.startswith(_WEB):
-            anchors = self._documents.get(urljoin(name, path or name).rstrip("/"), {})
+            page = urljoin(name, path or name).rstrip("/")
+            anchors = self._documents.get(page) or self._documents.get(f"{page}/", {})
             return anchors.get(unquote(anchor)) or anchors.get("", "")
         if _SCHEME.match(target) or target.startswith("//"):
             return ""

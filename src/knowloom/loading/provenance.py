@@ -17,6 +17,7 @@ from zlib import crc32
 
 from knowloom import codec
 from knowloom.loading.source_rows import NamedBytes
+from knowloom.loading.sources.web_source import WebPages
 from knowloom.model import Edge, EdgeKey, Filter, Item, Key, Kind
 from knowloom.ports import Stores
 from knowloom.validation import PROVENANCE_SPACE
@@ -45,7 +46,9 @@ def identify_source(source: object, space: str | None) -> str:
 
     The same folder loaded into two spaces is two sources.
     """
-    if isinstance(source, NamedBytes):
+    if isinstance(source, WebPages):
+        identity = codec.to_json(["web", source.url, space])
+    elif isinstance(source, NamedBytes):
         identity = codec.to_json(["bytes", source.name, space])
     elif isinstance(source, str | Path):
         identity = codec.to_json([Path(source).resolve().as_posix(), space])

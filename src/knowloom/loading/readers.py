@@ -10,16 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from knowloom.errors import Invalid, KnowloomError, NotFound
+from knowloom.errors import Invalid, KnowloomError, MissingExtra, NotFound
 from knowloom.loading import discovery, document_reader, json_rows
 from knowloom.loading.discovery import SourceFile
 from knowloom.loading.document_links import LinkTable
 from knowloom.loading.file_formats import formats_by_suffix, missing_packages
 from knowloom.loading.json_rows import ROW_READERS
 from knowloom.loading.source_rows import NamedBytes, SourcePart, SourceRow
+from knowloom.loading.sources.web_source import WebPages
 from knowloom.report import Skipped
 
-LoadSource = str | Path | Mapping[str, Any] | NamedBytes
+LoadSource = str | Path | Mapping[str, Any] | NamedBytes | WebPages
 JSON_ROWS = "JSON rows"  # the kind of files with knowloom's own rows
 IGNORED = "ignored by .gitignore"
 LINKS = "links"  # the part that resolves the links between documents
@@ -42,6 +43,8 @@ def list_parts(
     if isinstance(source, Mapping):
         return [SourcePart("", lambda: json_rows.read_object("dict", source, space))]
     links = LinkTable()
+    if isinstance(source, WebPages):
+        return [_build_web_part(source, space, links), _links_part(links)]
     if isinstance(source, NamedBytes):
         if space is None:
             raise Invalid(f"{source.name!r} does not name its space: pass one", "no_space")
@@ -51,6 +54,8 @@ def list_parts(
         raise Invalid(
             f"source must be a path or a dict with `items` and `edges`, got {type(source).__name__}"
         )
+    if str(source).startswith(("http://", "https://")):
+        raise Invalid(f"to read web pages, pass knowloom.WebPages({str(source)[:200]!r})")
     path = Path(source)
     if not os.path.exists(path):  # False for what can be no path at all, where Path.exists raises
         raise NotFound(f"no file or folder {str(source)[:200]!r}")
@@ -79,6 +84,15 @@ def _build_part(file: SourceFile, space: str | None, folder: str, links: LinkTab
     if space is None:
         space = file.path.stem if file.path.suffix.lower() in ROW_READERS else folder
     return SourcePart(file.name, partial(_read_file, file, space, links), _kind_of(file.path), 1)
+
+
+def _build_web_part(pages: WebPages, space: str | None, links: LinkTable) -> SourcePart:
+    try:
+        from knowloom.loading.sources import web_crawl  # only web pages need httpx
+    except ImportError as error:
+        advice = "pip install 'knowloom[web]'"
+        raise MissingExtra(f"web pages need {error.name}: {advice}") from error
+    return web_crawl.build_part(pages, space, links)
 
 
 def _links_part(links: LinkTable) -> SourcePart:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from knowloom.cli.options import examples, no_vectors_option
+from knowloom.cli.options import examples, no_vectors_option, repeated
 from knowloom.cli.session import Command, Session
 from knowloom.wire.knowledge import report_to_json
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from knowloom.engine import Engine
-    from knowloom.loading.source_rows import NamedBytes
+    from knowloom.loading.readers import LoadSource
     from knowloom.loading.sources.folder_watch import Snapshot
     from knowloom.ports import Progress
     from knowloom.report import Report
@@ -38,7 +38,6 @@ STANDARD_INPUT = "-"
 @click.argument(
     "paths",
     nargs=-1,
-    required=True,
     type=click.Path(exists=True, allow_dash=True),
     metavar="PATH...",
 )
@@ -54,6 +53,8 @@ STANDARD_INPUT = "-"
     help="Keep items of an earlier load of the same path that are no longer there.",
 )
 @click.option("--follow-links", is_flag=True, help="Read links that lead out of a folder.")
+@repeated("--web", "urls", "URL", "Read this page and those it links to, or a sitemap (.xml).")
+@click.option("--max-pages", type=int, metavar="N", help="Pages of each --web. Default: 50.")
 @click.option("--watch", is_flag=True, help="Load again whenever a file changes, until Ctrl-C.")
 @click.option(
     "--name",
@@ -71,6 +72,8 @@ def load(
     watch: bool,
     name: str,
     no_vectors: bool,
+    urls: Sequence[str] = (),
+    max_pages: int | None = None,
     space: str | None = None,
 ) -> None:
     """Store the contents of files and folders.
@@ -80,9 +83,11 @@ def load(
     is 1 only if nothing was stored.
     """
     unique = list(dict.fromkeys(paths))
-    if watch and STANDARD_INPUT in unique:
-        raise click.UsageError("--watch needs files or folders, got -")
-    sources = [_read_source(path, name) for path in unique]
+    if not (unique or urls):
+        raise click.UsageError("Missing argument 'PATH...'.")
+    if watch and (STANDARD_INPUT in unique or urls):
+        raise click.UsageError("--watch needs files and folders only")
+    sources = [*_read_sources(unique, name), *_web_pages(urls, max_pages)]
     before = _take_snapshot(unique, follow_links) if watch else {}
     with session.open(create=True, needs_embedder=not no_vectors) as kb:
         with session.progress() as progress:
@@ -94,15 +99,24 @@ def load(
     sys.exit(1 if report.skipped and not stored else 0)
 
 
-def _read_source(path: str, name: str) -> str | NamedBytes:
+def _read_sources(paths: Sequence[str], name: str) -> Iterator[LoadSource]:
     from knowloom.loading.source_rows import NamedBytes
 
-    return NamedBytes(name, sys.stdin.buffer.read()) if path == STANDARD_INPUT else path
+    for path in paths:
+        is_input = path == STANDARD_INPUT
+        yield NamedBytes(name, sys.stdin.buffer.read()) if is_input else path
+
+
+def _web_pages(urls: Sequence[str], max_pages: int | None) -> Iterator[LoadSource]:
+    from knowloom.loading.sources.web_source import WebPages
+
+    for url in dict.fromkeys(urls):
+        yield WebPages(url) if max_pages is None else WebPages(url, max_pages)
 
 
 def _load_sources(
     kb: Engine,
-    sources: Sequence[str | NamedBytes],
+    sources: Sequence[LoadSource],
     space: str | None,
     keep: bool,
     follow_links: bool,
