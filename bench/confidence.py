@@ -122,7 +122,8 @@ def ask(kb: knowloom.Engine, question: Asked, has_evidence: bool) -> Sample:
 def design(samples: Sequence[Sample], name: str) -> tuple[Vector, Vector]:
     """Return the measures, a row each with a leading 1, and the truth."""
     rows = [sample for sample in samples if sample.measures[name] is not None]
-    values = [(1.0, *astuple(sample.measures[name])) for sample in rows]  # type: ignore[call-overload]
+    measures = [sample.measures[name] for sample in rows]
+    values = [(1.0, *astuple(measure)) for measure in measures]  # type: ignore[call-overload]
     return np.array(values), np.array([float(sample.has_evidence) for sample in rows])
 
 
@@ -217,10 +218,10 @@ def write_constants(weights: Mapping[str, Vector]) -> None:
     """Replace the constants of the module."""
     path = Path(confidence.__file__)
     rows = "".join(
-        f'    "{name}": Calibration({", ".join(f"{value:.2f}" for value in values)}),\n'
+        f'    "{name}": LogisticModel({", ".join(f"{value:.2f}" for value in values)}),\n'
         for name, values in weights.items()
     )
-    start = "CALIBRATIONS: Mapping[str, Calibration] = {\n"
+    start = "CALIBRATIONS: Mapping[str, LogisticModel] = {\n"
     before, _, rest = path.read_text("utf-8").partition(start)
     _, _, after = rest.partition("}\n")
     path.write_text(f"{before}{start}{rows}}}\n{after}", "utf-8")
@@ -260,7 +261,7 @@ def fit_sets(sets: Mapping[str, Sequence[Sample]], write: bool) -> None:
         for mode in CALIBRATIONS:
             print(f"  {describe(samples, mode, weights[mode])}")
     for mode, values in weights.items():
-        print(f'    "{mode}": Calibration({", ".join(f"{value:.2f}" for value in values)}),')
+        print(f'    "{mode}": LogisticModel({", ".join(f"{value:.2f}" for value in values)}),')
     if write:
         write_constants(weights)
 

@@ -158,7 +158,7 @@ def test_knowloom_toml_can_contain_the_table_or_name_a_file(tmp_path: Path):
     [
         (
             "[retrieval]\nbm26_weight = 1",
-            "unknown retrieval setting 'bm26_weight'; available: bm25_weight, confidence_floor, depth",
+            "unknown retrieval setting 'bm26_weight'; available: bm25_weight, confidence_floor",
         ),
         (
             "[retrieval]\nbm25_weight = -1",

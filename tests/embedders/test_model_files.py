@@ -17,13 +17,13 @@ import knowloom
 from cli_runs import run
 from knowloom.embedders import model_files
 from knowloom.embedders.bert_graph import read_weights
-from knowloom.embedders.model_files import RECIPES, SourceFile, build_model
+from knowloom.embedders.model_files import RECIPES, PublishedFile, build_model
 from knowloom.errors import Invalid, Unavailable
 
 
-def describe(path: Path, *names: str) -> SourceFile:
+def describe(path: Path, *names: str) -> PublishedFile:
     data = path.read_bytes()
-    return SourceFile(names, len(data), hashlib.sha256(data).hexdigest())
+    return PublishedFile(names, len(data), hashlib.sha256(data).hexdigest())
 
 
 def export(path: Path) -> None:

