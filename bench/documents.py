@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import knowloom
-from knowloom.loading import discovery
+from knowloom.loading import discovery, document_parser, readers
 from knowloom.loading.file_formats import formats_by_suffix
 from knowloom.loading.readers import supported_suffixes
 
@@ -43,10 +43,14 @@ def measure(files: Sequence[Path]) -> dict[str, Any]:
         folder.mkdir()
         for number, file in enumerate(files):
             os.symlink(file.resolve(), folder / f"{number:06}-{file.name}")
+        start = time.perf_counter()
+        rows = sum(1 for _ in readers.read_rows(folder, "bench", follow_links=True))
+        parsing = time.perf_counter() - start
         with knowloom.open(f"{place}/k.db", embedder=None) as kb:
             start = time.perf_counter()
             report = kb.load(folder, space="bench", follow_links=True, embed=False)
             seconds = time.perf_counter() - start
+    document_parser.close_idle()  # the memory of children is known when they have ended
     own, children = (
         resource.getrusage(who).ru_maxrss // 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -56,6 +60,8 @@ def measure(files: Sequence[Path]) -> dict[str, Any]:
         "mb": round(size / 1e6, 2),
         "items": report.added,
         "skipped": len(report.skipped),
+        "rows": rows,
+        "parsing_s": round(parsing, 2),
         "s": round(seconds, 2),
         "s_per_mb": round(seconds / max(size / 1e6, 1e-9), 2),
         "ms_per_file": round(1000 * seconds / len(files), 1),

@@ -35,7 +35,8 @@ def parse_rows(
         raise Invalid("empty: it has no text")
     links.add(name, built, space, document.names)
     for line, row in built.rows:
-        yield SourceRow(f"{where}:{line}", row, space)
+        # An edge of a named part is dropped in silence if its ends were not stored.
+        yield SourceRow(f"{where}:{line}", row, space, part=name if "target" in row else "")
 
 
 def read_links(links: LinkTable) -> Iterator[SourceRow]:

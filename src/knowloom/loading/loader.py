@@ -234,7 +234,7 @@ class Loader:
         for index, row in enumerate(rows):
             edge = repaired.get(index, edges[index])
             if index in dangling:
-                if row.row.part:  # a link to a document that was not stored, which is reported
+                if row.row.part:  # one end is in a document whose skipping is reported
                     continue
                 note = "; the edge is stored" if index in repaired else ""
                 self._skip(row, edge.source, dangling[index] + note)

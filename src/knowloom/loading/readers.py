@@ -26,9 +26,11 @@ IGNORED = "ignored by .gitignore"
 LINKS = "links"  # the part that resolves the links between documents
 
 
-def read_rows(source: LoadSource, space: str | None) -> Iterator[SourceRow | Skipped]:
+def read_rows(
+    source: LoadSource, space: str | None, follow_links: bool = False
+) -> Iterator[SourceRow | Skipped]:
     """Yield all rows of a source."""
-    for part in list_parts(source, space):
+    for part in list_parts(source, space, follow_links):
         yield from part.rows()
 
 

@@ -18,6 +18,7 @@ from knowloom.report import Skipped
 
 _CODE_TOKENS = ("fence", "code_block")
 _ANCHOR = re.compile(r"\s*\{[^{}]*?#([^\s{}]+)[^{}]*\}$")  # `## Title { #anchor }`
+_CODE_SPAN = re.compile(r"`[^`]+`")
 _TARGETS = re.compile(
     r"\]\(\s*<?([^)\s<>]+)"  # [text](target)
     r"|\[\[([^\[\]|\n]+)"  # [[page|text]]
@@ -89,7 +90,7 @@ def _find_links(
     for number, line in enumerate(text.split("\n")):
         if ("[" not in line and "<a" not in line) or number in code:
             continue
-        for match in _TARGETS.finditer(line):
+        for match in _TARGETS.finditer(_CODE_SPAN.sub("", line)):
             inline, wiki, anchor, label = match.groups()
             if wiki:
                 yield DocumentLink(number, f"wiki:{wiki.strip()}")
