@@ -121,10 +121,13 @@ def ask(kb: knowloom.Engine, question: Asked, has_evidence: bool) -> Sample:
 
 def design(samples: Sequence[Sample], name: str) -> tuple[Vector, Vector]:
     """Return the measures, a row each with a leading 1, and the truth."""
-    rows = [sample for sample in samples if sample.measures[name] is not None]
-    measures = [sample.measures[name] for sample in rows]
-    values = [(1.0, *astuple(measure)) for measure in measures]  # type: ignore[call-overload]
-    return np.array(values), np.array([float(sample.has_evidence) for sample in rows])
+    rows = [
+        (measures, sample.has_evidence)
+        for sample in samples
+        if (measures := sample.measures[name]) is not None
+    ]
+    values = [(1.0, *astuple(measures)) for measures, _ in rows]
+    return np.array(values), np.array([float(has_evidence) for _, has_evidence in rows])
 
 
 def fit(values: Vector, truth: Vector) -> Vector:

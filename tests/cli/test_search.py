@@ -53,6 +53,25 @@ class TestSearching:
         result = run("search zyzzyva --space support", db=store)
         assert (result.exit_code, result.stdout) == (0, "nothing found\n")
 
+    def test_a_minimum_confidence_of_the_answer_returns_nothing_but_a_note(
+        self, store: Path
+    ) -> None:
+        minimum = "--min-answer-confidence 1"
+        found = run(f"search refund --space support {minimum}", db=store)
+        assert (found.exit_code, found.stdout) == (0, "nothing found\n")
+        assert "note: hits: confidence 0." in found.stderr
+        context = run(f"context refund --space support {minimum}", db=store)
+        assert (context.exit_code, context.stdout.strip()) == (0, "")
+        assert "note: context: confidence 0." in context.stderr
+        row = run_json(f"search refund --space support {minimum}", db=store)
+        assert row["hits"] == [] and 0 < row["confidence"] < 1
+        assert row["degraded"][0]["severity"] == "notice"
+
+    def test_a_query_without_words_is_refused(self, store: Path) -> None:
+        for command in ("search", "context", "explain"):
+            result = run(command, "?!", "--space", "support", db=store)
+            assert result.exit_code == 1 and "must contain a word or a number" in result.stderr
+
     def test_a_keyword_search_warns_if_there_are_vectors(self, embedded_store: Path) -> None:
         result = run("search refund --space support", db=embedded_store)
         assert result.stderr.startswith("warning: vectors: words only")

@@ -310,6 +310,16 @@ class TestReading:
         ]
         assert local
         assert remote == local
+        assert (remote.confidence, remote.degraded) == (local.confidence, local.degraded)
+
+    def test_the_minimum_confidence_is_sent(self, harbor: tuple[Engine, Client]) -> None:
+        for kb in harbor:
+            hits = kb.search("refund", spaces=["support"], min_answer_confidence=1.0)
+            context = kb.context("refund", spaces=["support"], min_answer_confidence=1.0, now=NOW)
+            assert hits == [] and context.text == "" and context.query.min_answer_confidence == 1
+            for answer in (hits, context):
+                assert 0 < answer.confidence < 1
+                assert [problem.code for problem in answer.degraded] == ["low_confidence"]
 
 
 OPTIONS: list[dict[str, Any]] = [
