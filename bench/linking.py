@@ -93,8 +93,8 @@ def fill(path: str, count: int, centre: float) -> list[Embedded]:
             started = time.process_time()
             kb.add(tagged, embed=False)
             spent += time.process_time() - started
-            vectors = vectors + centre * direction(vectors.shape[1])
-            kb.add(tagged, vectors=vectors.tolist())
+            moved = vectors + centre * direction(vectors.shape[1])
+            kb.add(tagged, vectors=moved.tolist())
     print(
         f"{count:,} items: words without edges {count / spent:,.0f} a second of processor time",
         flush=True,

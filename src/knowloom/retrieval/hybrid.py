@@ -97,8 +97,8 @@ def _search_once(
     pool = _build_pool(scores, ordered, passages)
     best_score = scores[ordered[0]] if ordered else 0.0
     matched = sum([score > 0 for score in scores.values()])
-    result = SearchHits(hits, considered, pool, best_score, matched)
-    return result, is_filled or len(best) < limit
+    search_hits = SearchHits(hits, considered, pool, best_score, matched)
+    return search_hits, is_filled or len(best) < limit
 
 
 def add_passages(
