@@ -46,11 +46,11 @@ class LogisticModel:
 
 # Fitted by: python -m bench.confidence DATA_FOLDER --write
 CALIBRATIONS: Mapping[str, LogisticModel] = {
-    "bm25": LogisticModel(-3.76, 8.07, 1.85),
-    "hybrid": LogisticModel(-5.12, 10.49, 1.56),
+    "bm25": LogisticModel(-3.43, 8.51, 1.72),
+    "hybrid": LogisticModel(-5.01, 10.75, 1.67),
     "vector": LogisticModel(-6.12, 8.43, 2.73),
-    "walk": LogisticModel(-5.26, 9.95, 2.10),
-    "walk_bm25": LogisticModel(-3.87, 7.39, 2.36),
+    "walk": LogisticModel(-5.16, 10.13, 2.26),
+    "walk_bm25": LogisticModel(-3.60, 7.45, 2.47),
 }
 
 
