@@ -9,6 +9,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from knowloom.caching import cached
 from knowloom.errors import Invalid
 from knowloom.loading import front_matter
 from knowloom.loading.decoding import decode_text, unify_line_breaks
@@ -43,10 +44,8 @@ def parse_text(
     text: str, fields: Mapping[str, Any] | None = None, problems: Sequence[Skipped] = ()
 ) -> ParsedDocument:
     """Return the page with a text; headings inside code, lists and quotes do not count."""
-    parser = MarkdownIt("commonmark")
-    parser.core.ruler.enableOnly(["normalize", "block"])  # blocks with their lines are enough
     environment: dict[str, Any] = {}
-    tokens = parser.parse(text, environment)
+    tokens = _block_parser().parse(text, environment)
     references = environment.get("references", {})
     fields = fields or {}
     title = fields.get("title")
@@ -62,6 +61,14 @@ def parse_text(
         },
         problems=tuple(problems),
     )
+
+
+@cached("markdown_parser", 1)
+def _block_parser() -> MarkdownIt:
+    """Return the parser of blocks, which takes longer to build than a short page to parse."""
+    parser = MarkdownIt("commonmark")
+    parser.core.ruler.enableOnly(["normalize", "block"])  # blocks with their lines are enough
+    return parser
 
 
 def _find_headings(tokens: Sequence[Token]) -> Iterator[Heading]:
