@@ -40,7 +40,7 @@ GUIDE = (
 SOURCES = {
     "guide": "https://x.org/guide (Install > Linux)",
     "note": "note, space s",
-    "faq#archive": "faq.md, lines 4-5",
+    "faq": "faq.md, lines 3-5",
 }
 
 
@@ -65,7 +65,7 @@ def test_every_block_has_a_number_and_a_line_in_the_list_of_sources(kb):
     assert sources.splitlines() == [
         f"[{citation.number}] {citation.source}" for citation in context.citations
     ]
-    titles = {"guide": "Guide", "note": "Note \\[1]", "faq#archive": "FAQ > Archive"}
+    titles = {"guide": "Guide", "note": "Note \\[1]", "faq": "FAQ"}
     assert [title for tag, _, title in headings(body) if tag == "h3" and title[-1] == "]"] == [
         f"{titles[citation.id]} [{number}]" for number, citation in enumerate(context.citations, 1)
     ]
@@ -78,7 +78,7 @@ def test_every_block_has_a_number_and_a_line_in_the_list_of_sources(kb):
 def test_numbers_and_sources_of_plain_text_are_not_indented(kb):
     context = cited(kb, max_tokens=1200, format="plain")
     lines = context.text.splitlines()
-    titles = {"guide": "Guide", "note": "Note (1)", "faq#archive": "FAQ > Archive"}
+    titles = {"guide": "Guide", "note": "Note (1)", "faq": "FAQ"}
     assert [line for line in lines if re.match(r"\[node\].* \[\d+\]$", line)] == [
         f"[node] {titles[citation.id]} [{citation.number}]" for citation in context.citations
     ]
@@ -178,7 +178,7 @@ def test_the_same_item_from_another_source_is_not_taken_from_a_cache():
 def test_a_recipe_that_shows_no_properties_cites_the_lines(kb):
     recipe = [Recipe("found", max_properties=0)]
     sources = {citation.id: citation.source for citation in cited(kb, recipe=recipe).citations}
-    assert sources["faq#archive"] == SOURCES["faq#archive"]
+    assert sources["faq"] == SOURCES["faq"]
 
 
 def test_the_tokens_of_the_parts_are_those_of_the_text(kb):
@@ -257,10 +257,10 @@ def test_the_shell_prints_sources_unless_told_otherwise(tmp_path):
         runner.invoke(cli, [*arguments, *more]).stdout
         for more in ([], ["--no-citations"], ["--citations", "--json"])
     )
-    assert "### FAQ > Archive [1]\nThe archive has two parts.\n" in usual
-    assert usual.rstrip().endswith("\n## Sources\n\n[1] faq.md, line 4")
-    assert "### FAQ > Archive\nThe archive has two parts.\n" in off and "## Sources" not in off
-    assert [row["source"] for row in json.loads(on)["citations"]] == ["faq.md, line 4"]
+    assert "### FAQ [1]\n\\## Archive\nThe archive has two parts.\n" in usual
+    assert usual.rstrip().endswith("\n## Sources\n\n[1] faq.md, lines 3-4")
+    assert "### FAQ\n\\## Archive\nThe archive has two parts.\n" in off and "## Sources" not in off
+    assert [row["source"] for row in json.loads(on)["citations"]] == ["faq.md, lines 3-4"]
 
 
 def test_adapters_cite_their_blocks(kb):
