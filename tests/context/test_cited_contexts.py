@@ -259,7 +259,7 @@ def test_the_shell_prints_sources_unless_told_otherwise(tmp_path):
     )
     assert "### FAQ [1]\n\\## Archive\nThe archive has two parts.\n" in usual
     assert usual.rstrip().endswith("\n## Sources\n\n[1] faq.md, lines 3-4")
-    assert "### FAQ\n\\## Archive\nThe archive has two parts.\n" in off and "## Sources" not in off
+    assert "### FAQ\n\\## Archive\nThe archive has two parts." in off and "## Sources" not in off
     assert [row["source"] for row in json.loads(on)["citations"]] == ["faq.md, lines 3-4"]
 
 
