@@ -84,7 +84,7 @@ def test_five_strategies_are_assembled_in_order_of_priority(kb):
         max_tokens=1500,
     )
     headings = [line for line in assembly.text.splitlines() if line.startswith("## ")]
-    names = ("Document", "Selection", "Retrieval", "Knowledge", "Memory", "See also")
+    names = ("Document", "Selection", "Retrieval", "Knowledge", "Memory")
     assert headings == [f"## {name}" for name in names]
     assert 1200 < assembly.tokens == tokens.get_counter("gpt-4").count(assembly.text) <= 1500
     assert [report.name for report in assembly.strategies] == [

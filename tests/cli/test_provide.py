@@ -107,11 +107,11 @@ class TestCommand:
             + "\n"
         )
 
-    def test_an_unknown_entity_is_a_warning(self, file):
+    def test_an_unknown_entity_is_a_note(self, file):
         result = run(file, QUESTION, "--space", "support", "--entity", "user:nobody")
         assert (
             result.exit_code == 0
-            and "warning: metadata: entity 'user:nobody' not found" in result.stderr
+            and "note: metadata: entity 'user:nobody' not found" in result.stderr
         )
 
     @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ class TestWriting:
             first.skipped,
             again.unchanged,
             again.added + again.updated + again.edges,
-        ) == (10, 3, (), 10, 0)
+        ) == (9, 2, (), 9, 0)
 
     def test_a_folder_is_loaded_and_loading_again_changes_nothing(self, kb: Kb) -> None:
         seen: list[tuple[str, int, int]] = []

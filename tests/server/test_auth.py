@@ -49,8 +49,8 @@ def test_both_headers_accept_a_key(guarded_client: TestClient, keyring: Keyring)
 @pytest.mark.parametrize(
     ("role", "method", "path", "body", "status"),
     [
-        ("viewer", "POST", "/api/context", {"tenant_ids": ["support"]}, 200),
-        ("viewer", "POST", "/api/context", {"tenant_ids": []}, 200),
+        ("viewer", "POST", "/api/context", {"query": "x", "tenant_ids": ["support"]}, 200),
+        ("viewer", "POST", "/api/context", {"query": "x", "tenant_ids": []}, 200),
         ("viewer", "POST", "/api/context", {"tenant_ids": ["support", "shared"]}, 403),
         ("viewer", "POST", "/api/context", {"tenant_ids": ["no such space"]}, 403),
         ("viewer", "POST", "/api/search", {"query": "x", "spaces": ["shared"]}, 403),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
@@ -22,7 +23,8 @@ def doubt(confidence: float | None, floor: float, minimum: float, part: str) -> 
     """
     if confidence is None or confidence >= max(floor, minimum) or confidence == minimum == 0:
         return []
-    reason = f"confidence {confidence:.2f}: the evidence is probably not stored"
+    shown = math.floor(confidence * 100) / 100  # a value below a minimum of 1 is not shown as 1
+    reason = f"confidence {shown:.2f}: the evidence is probably not stored"
     if confidence < minimum:
         reason += f"; nothing is returned below min_answer_confidence {minimum:g}"
     return [Problem(part, reason, "low_confidence")]

@@ -330,7 +330,7 @@ class TextIndexContract(TextPassageContract, TextQueryContract):
         self, store: TextIndex, items: list[Item]
     ) -> None:
         items, only = settle(items, Filter(("one", "two")))
-        store.apply(batch(replace(item, tags=()) for item in items))
+        store.apply(batch(replace(item, tags=(), properties={}) for item in items))
         texts = {item.key: analyse(f"{item.title} {item.title} {item.text}") for item in items}
         question = analyse("refund shared anna")
         assert dict(store.search_text("refund shared anna", only, 100).matches) == pytest.approx(

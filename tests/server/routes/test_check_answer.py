@@ -63,7 +63,8 @@ def test_an_answer_is_checked_against_texts_and_knowledge(ask: Ask) -> None:
     )
     assert verdicts(response) == ["supported", "contradicted", "supported", "unsupported"]
     row = response.json()
-    assert row["grounded"] is False and row["share"] == 0.5 and row["degraded"] == []
+    assert row["grounded"] is False and row["share"] == 0.5
+    assert {problem["code"] for problem in row["degraded"]} <= {"low_confidence"}
     assert (
         row["sentences"][1]["item"] == {"space": "s", "id": "note"}
         and "1987" in row["sentences"][1]["evidence"]

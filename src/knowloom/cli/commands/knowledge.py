@@ -228,10 +228,10 @@ def export(
     where: Sequence[Mapping[str, Any]] = (),
     output: str | None = None,
 ) -> None:
-    """Write everything as JSON Lines, or the items of a filter with the links between them.
+    """Write everything, or the items of a filter, as JSON Lines.
 
-    knowloom load reads it back exactly. Links into spaces that are not exported need those spaces
-    to be loaded.
+    Of the items of a filter, the links between them are written. knowloom load reads it back
+    exactly. Links into spaces that are not exported need those spaces to be loaded.
     """
     from knowloom.engine import restrict
 

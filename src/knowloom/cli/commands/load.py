@@ -31,7 +31,6 @@ STANDARD_INPUT = "-"
     epilog=examples(
         "knowloom load examples/docs",
         "knowloom load examples/harbor/support.jsonl --space support --no-vectors",
-        "knowloom load docs src --space project --watch",
         "git log -n 50 | knowloom load - --name history.txt --space project",
     ),
 )
