@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from docutils import nodes
 from docutils.core import publish_doctree
@@ -74,10 +74,10 @@ class _AnyOption(dict[str, Any]):
 class AnyDirective(Directive):
     """Reads any directive with arguments, options and contents."""
 
-    optional_arguments: ClassVar[int] = 100  # type: ignore[misc]
-    final_argument_whitespace: ClassVar[bool] = True  # type: ignore[misc]
-    has_content: ClassVar[bool] = True  # type: ignore[misc]
-    option_spec: ClassVar[Any] = _AnyOption()  # type: ignore[misc]
+    optional_arguments = 100
+    final_argument_whitespace = True
+    has_content = True
+    option_spec = _AnyOption()
 
     def run(self) -> list[nodes.Node]:
         name = self.name.lower()
