@@ -119,16 +119,15 @@ def test_the_store_may_be_an_argument(store_file: Path) -> None:
     process = subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, text=True, cwd=store_file.parent
     )
-    assert (
-        process.stderr is not None
-        and process.stderr.readline() == f"knowloom serves at http://127.0.0.1:{port}\n"
-    )
-    spaces = (
-        httpx.get(f"http://127.0.0.1:{port}/api/spaces", timeout=30).json()["spaces"]
-        if accepts_connections(port)
-        else []
-    )
-    assert "support" in [space["name"] for space in spaces] and stop_server(process)[0] == 0
+    assert process.stderr is not None
+    first_line = process.stderr.readline()
+    try:
+        response = httpx.get(f"http://127.0.0.1:{port}/api/spaces", timeout=30)
+    finally:
+        status, rest = stop_server(process)
+    assert first_line == f"knowloom serves at http://127.0.0.1:{port}\n"
+    assert "support" in [space["name"] for space in response.json()["spaces"]]
+    assert (status, "/readyz" in rest) == (0, False)
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.4])

@@ -187,7 +187,9 @@ class GuardMiddleware:
             "key": key.id if key else "-",
         }
         text = " ".join(f"{name}={value}" for name, value in fields.items())
-        log.info("request %s", text, extra={"fields": fields})
+        passed_probe = route in PROBE_PATHS and status < 400
+        level = logging.DEBUG if passed_probe else logging.INFO
+        log.log(level, "request %s", text, extra={"fields": fields})
 
 
 def _request_id(headers: Headers) -> str:
