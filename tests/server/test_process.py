@@ -29,7 +29,6 @@ from knowloom.server.auth import Keyring
 from knowloom.server.readiness import wait_until_ready
 from paths import ROOT
 from server_process import (
-    accepts_connections,
     free_port,
     is_alive,
     running_server,
