@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -60,8 +61,27 @@ class TestHelp:
         assert len(examples(output, 4)) == 3
         assert all(re.search(rf"^  {name} +\S", output, re.M) for name in cli.commands)
 
+    def test_help_lists_every_command_once_under_a_heading(self) -> None:
+        listing = run("--help").stdout.partition("  -h, --help")[2]
+        headings = re.findall(r"^(\w+):$", listing, re.M)
+        assert headings == ["Knowledge", "Contexts", "Memory", "Evaluation", "Operations"]
+        names = re.findall(r"^  ([a-z][\w-]*) ", listing, re.M)
+        assert sorted(names) == sorted(cli.commands)
+
     def test_no_summary_of_a_command_is_cut(self) -> None:
-        assert "..." not in run("--help").stdout.partition("Commands:")[2]
+        assert "..." not in run("--help").stdout.partition("Knowledge:")[2]
+
+    @pytest.mark.parametrize(
+        "line", ["--db {0} stats", "stats --db {0}", "--db other.db stats --db {0}"]
+    )
+    def test_shared_options_work_before_and_after_the_command(
+        self, line: str, keyword_store: Path
+    ) -> None:
+        assert "support" in run(line.format(keyword_store)).stdout
+
+    def test_shared_options_work_inside_a_group_of_commands(self, keyword_store: Path) -> None:
+        result = run(f"--json links --db {keyword_store} list --space support")
+        assert json.loads(result.stdout)["links"]
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_every_command_has_examples(self, name: str) -> None:

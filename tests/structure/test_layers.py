@@ -74,7 +74,7 @@ RESTRICTED: dict[str, frozenset[str]] = {
 EXCEPTIONS = frozenset(
     (
         ("registry", "stores.composite.store"),  # combines the stores that it opens
-        ("cli.commands.serve", "server"),  # starts the server
+        ("cli.commands.operations.serve", "server"),  # starts the server
     )
 )
 ADAPTERS = ("stores", "embedders", "rerankers", "llms", "ner")

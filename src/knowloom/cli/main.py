@@ -7,31 +7,18 @@ import sys
 import click
 
 from knowloom import __version__
-from knowloom.cli.commands import (
-    agents,
-    assemble,
-    axioms,
-    check_answer,
-    evaluate,
-    graph,
-    history,
-    ingest,
-    knowledge,
-    links,
-    load,
-    maintenance,
-    memory,
-    provide,
-    query,
-    serve,
-    tune,
-)
-from knowloom.cli.session import Group
+from knowloom.cli.commands import memory
+from knowloom.cli.commands.contexts import agents, assemble, check_answer, graph, provide, query
+from knowloom.cli.commands.evaluation import evaluate, tune
+from knowloom.cli.commands.knowledge import axioms, history, ingest, items, links, load
+from knowloom.cli.commands.operations import maintenance, serve
+from knowloom.cli.session import SectionedGroup
 from knowloom.cli.streams import discard_output
 
 
 @click.group(
-    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=SectionedGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="%(prog)s %(version)s", prog_name="knowloom")
 def cli() -> None:
@@ -43,26 +30,32 @@ def cli() -> None:
       knowloom context "How do I process a refund request?" --space support --space shared
       knowloom explain "How do I process a refund request?" --space support --space shared
 
-    The knowledge is in knowledge.db, unless --db (after the command) or KNOWLOOM_STORE names
-    another store. See `knowloom COMMAND --help` for examples.
+    The knowledge is in knowledge.db, unless --db or KNOWLOOM_STORE names another store. See
+    `knowloom COMMAND --help` for examples.
 
     Exit status: 0 success, 1 failure or problems found, 2 usage error.
     """
 
 
-COMMANDS: tuple[click.Command, ...] = (
-    *(load.load, knowledge.add),
-    *(query.search, query.context, query.explain),
-    *(knowledge.get, knowledge.read, knowledge.export, knowledge.delete),
-    *(maintenance.stats, maintenance.verify),
-    *(maintenance.embed, maintenance.reindex, maintenance.models, query.recipes),
-    *(assemble.assemble, check_answer.check_answer, agents.agents, graph.graph),
-    *(axioms.axioms, axioms.check, ingest.ingest, ingest.replay),
-    *(history.history, history.restore, history.rollback, links.links, provide.provide),
-    *(memory.remember, memory.recall, evaluate.evaluate, tune.tune, serve.serve, serve.keys),
-)
-for command in COMMANDS:
-    cli.add_command(command)
+SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Knowledge": (
+        *(load.load, items.add, items.get, items.read, items.export, items.delete, links.links),
+        *(ingest.ingest, ingest.replay, axioms.axioms, axioms.check),
+        *(history.history, history.restore, history.rollback),
+    ),
+    "Contexts": (
+        *(query.search, query.context, query.explain, provide.provide, assemble.assemble),
+        *(graph.graph, check_answer.check_answer, agents.agents, query.recipes),
+    ),
+    "Memory": (memory.remember, memory.recall),
+    "Evaluation": (evaluate.evaluate, tune.tune),
+    "Operations": (
+        *(maintenance.stats, maintenance.verify, maintenance.embed, maintenance.reindex),
+        *(maintenance.models, serve.serve, serve.keys),
+    ),
+}
+for title, commands in SECTIONS.items():
+    cli.add_section(title, commands)
 
 
 def main() -> None:

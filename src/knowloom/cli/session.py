@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from knowloom.model import Problem
     from knowloom.ports import Progress
 
+SHARED_DEFAULTS = {"db": None, "embedder": None, "as_json": False, "no_color": False}
 PART_SETTINGS = ("metadata", "words", "vectors", "graph")  # parts that may be in another store
 
 
@@ -248,8 +249,7 @@ class Command(click.Command):
         super().__init__(name, params=[*params, *_shared_options()], **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        shared = [ctx.params.pop(name) for name in ("db", "embedder", "as_json", "no_color")]
-        ctx.obj = session = Session(*shared)
+        ctx.obj = session = Session(**_move_shared_options(ctx))
         ctx.params = _explicit_arguments(ctx)
         logger = logging.getLogger("knowloom")
         logger.addHandler(session.warnings)
@@ -264,8 +264,43 @@ class Command(click.Command):
 
 
 class Group(click.Group):
+    """A group of commands, which also takes their shared options."""
+
+    def __init__(
+        self, name: str | None = None, params: Sequence[click.Parameter] = (), **settings: Any
+    ) -> None:
+        super().__init__(name, params=[*params, *_shared_options()], **settings)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # as registered: the most useful first
+
+    def invoke(self, ctx: click.Context) -> Any:
+        _move_shared_options(ctx)
+        return super().invoke(ctx)
+
+
+class SectionedGroup(Group):
+    """A group whose help lists the commands under headings."""
+
+    def __init__(self, name: str | None = None, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.sections: dict[str, tuple[click.Command, ...]] = {}
+
+    def add_section(self, title: str, commands: tuple[click.Command, ...]) -> None:
+        self.sections[title] = commands
+        for command in commands:
+            self.add_command(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.commands))
+        for title, commands in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (f"{command.name:{width}}", command.get_short_help_str(formatter.width))
+                        for command in commands
+                    ]
+                )
 
 
 def token_warnings(options: Mapping[str, Any]) -> list[str]:
@@ -295,6 +330,14 @@ def _explicit_arguments(ctx: click.Context) -> dict[str, Any]:
         for name, value in ctx.params.items()
         if value is not None and not (value == () and is_default[name])
     }
+
+
+def _move_shared_options(ctx: click.Context) -> dict[str, Any]:
+    """Return the shared options of this command and of those above it; the innermost wins."""
+    explicit = {name: value for name in SHARED_DEFAULTS if (value := ctx.params.pop(name))}
+    shared: dict[str, Any] = ctx.meta.get("knowloom.shared", SHARED_DEFAULTS) | explicit
+    ctx.meta["knowloom.shared"] = shared
+    return shared
 
 
 def _shared_options() -> list[click.Parameter]:

@@ -1,1 +1,1 @@
-"""One module per command or group of related commands."""
+"""The commands, in one package for each group of the help."""

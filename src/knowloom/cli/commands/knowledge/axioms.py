@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from knowloom.cli.commands.load import print_report
+from knowloom.cli.commands.knowledge.load import print_report
 from knowloom.cli.options import examples, no_vectors_option, optional_spaces, space_option
 from knowloom.cli.session import Command, Session
 

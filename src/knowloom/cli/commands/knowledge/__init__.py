@@ -1,0 +1,1 @@
+"""Commands that store, change and show knowledge."""

@@ -1,0 +1,1 @@
+"""Commands that set up, maintain and serve a store."""
