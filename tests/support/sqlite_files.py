@@ -7,6 +7,13 @@ from pathlib import Path
 
 import apsw
 
+# Statements that turn a file of the current schema into one of schema 4.
+WITHOUT_SCHEMA_5 = (
+    "ALTER TABLE change_log DROP COLUMN actor",
+    "ALTER TABLE space DROP COLUMN retention_days",
+    "DROP TABLE backup",
+)
+
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
     """Return a temporary folder, in memory if possible: it is faster."""

@@ -12,7 +12,7 @@ from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.stores.sqlite.writing import segmentation
 from knowloom.testing.knowledge import BOTH, batch, item, long_item, matches, unit
 from knowloom.text import words
-from sqlite_files import execute_sql
+from sqlite_files import WITHOUT_SCHEMA_5, execute_sql
 
 ITEMS = [
     item("it", "The budget of IT", tags=("vip",)),
@@ -34,6 +34,7 @@ def build_schema_3(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
         store.close()
     execute_sql(
         path,
+        *WITHOUT_SCHEMA_5,
         "UPDATE meta SET value = 'english-1' WHERE key = 'analyser'",
         "PRAGMA user_version=3",
     )

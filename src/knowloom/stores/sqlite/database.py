@@ -104,6 +104,13 @@ MIGRATIONS = (
     """,
     # From here on the text index has the most frequent words as well, and words without accents.
     "DELETE FROM posting; DELETE FROM delta",
+    # The author of each change; the backups that may contain an item; the days that the history of
+    # a space is kept (NULL: forever). From here on an erased `change_log.before` is ''.
+    """
+    ALTER TABLE change_log ADD COLUMN actor TEXT NOT NULL DEFAULT '';
+    ALTER TABLE space ADD COLUMN retention_days INTEGER;
+    CREATE TABLE backup(path TEXT PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROWID;
+    """,
 )
 VERSION = len(MIGRATIONS)
 # Functions that convert the data after the migration to a schema version.
