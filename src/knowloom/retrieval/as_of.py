@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from knowloom.model import AUTOMATIC, Change, Edge, EdgeKey, Filter, Item, Key
-from knowloom.ports import Batch, GraphStore, ItemStore, SpaceInfo, Stores
+from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Key
+from knowloom.ports import ItemStore, Stores
+from knowloom.ports.views import GraphStoreView, ItemStoreView
 from knowloom.text.mentions import find_names
 
 
@@ -28,10 +28,9 @@ def stores_as_of(stores: Stores, as_of: datetime | None) -> Stores:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemsAsOf:
+class ItemsAsOf(ItemStoreView):
     """An ItemStore that returns its items as they were at a time."""
 
-    items: ItemStore
     as_of: datetime
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
@@ -40,46 +39,18 @@ class ItemsAsOf:
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         return self._restore(self.items.find(only, limit, after))
 
-    def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
-        return self.items.visible(keys, only)
-
-    def count(self, only: Filter) -> int:
-        return self.items.count(only)
-
-    def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
-        return self.items.spaces(names)
-
-    def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
-        return self.items.changes(space, after, limit)
-
-    def changes_of(self, keys: Sequence[Key]) -> list[Change]:
-        return self.items.changes_of(keys)
-
-    def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
-        return self.items.verify(elsewhere)
-
-    def apply(self, batch: Batch) -> None:
-        self.items.apply(batch)
-
-    def reading(self) -> AbstractContextManager[object]:
-        return self.items.reading()
-
-    def close(self) -> None:
-        self.items.close()
-
     def _restore(self, items: list[Item]) -> list[Item]:
         earlier = _earlier_states(items, self.items, self.as_of)
         return [earlier.get(item.key, item) for item in items] if earlier else items
 
 
 @dataclass(frozen=True, slots=True)
-class EdgesAsOf:
+class EdgesAsOf(GraphStoreView):
     """A GraphStore that returns its edges as they were at a time.
 
     Automatic edges have no history: one is returned if its ends have not changed since.
     """
 
-    graph: GraphStore
     items: ItemStore
     as_of: datetime
 
@@ -112,24 +83,6 @@ class EdgesAsOf:
         )
         by_key = {edge.key: edge for edge in edges}
         return [by_key[key] for key in keys if key in by_key]
-
-    def edges(
-        self,
-        spaces: Sequence[str],
-        limit: int,
-        after: Edge | None = None,
-        automatic: bool | None = None,
-    ) -> list[Edge]:
-        return self.graph.edges(spaces, limit, after, automatic)
-
-    def apply(self, batch: Batch) -> None:
-        self.graph.apply(batch)
-
-    def reading(self) -> AbstractContextManager[object]:
-        return self.graph.reading()
-
-    def close(self) -> None:
-        self.graph.close()
 
     def _restore(
         self, edges: Sequence[Edge], keys: Sequence[Key], matches: Callable[[Edge], bool]

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from knowloom.model import Change, Edge, EdgeKey, Filter, Item, ItemCondition, Key
 from knowloom.ports import (
-    Batch,
     CompositeIndexes,
-    GraphStore,
     IndexResult,
     ItemStore,
     SpaceInfo,
     Stores,
-    TextIndex,
     Vector,
-    VectorIndex,
 )
+from knowloom.ports.views import GraphStoreView, ItemStoreView, TextIndexView, VectorIndexView
 from knowloom.retrieval.neighbours import read_edges
 
 ALL = HIDDEN = 1_000_000_000_000
@@ -62,10 +58,9 @@ def restrict_stores(stores: Stores, restriction: Restriction) -> Stores:
 
 
 @dataclass(frozen=True, slots=True)
-class RestrictedItems:
+class RestrictedItems(ItemStoreView):
     """An ItemStore without the other items."""
 
-    items: ItemStore
     restriction: Restriction
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
@@ -149,18 +144,6 @@ class RestrictedItems:
             return replace(change, before=replace(before, item_id=None))
         return change
 
-    def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
-        return self.items.verify(elsewhere)
-
-    def apply(self, batch: Batch) -> None:
-        self.items.apply(batch)
-
-    def reading(self) -> AbstractContextManager[object]:
-        return self.items.reading()
-
-    def close(self) -> None:
-        self.items.close()
-
 
 @dataclass(frozen=True, slots=True)
 class RestrictedComposite:
@@ -177,10 +160,9 @@ class RestrictedComposite:
 
 
 @dataclass(frozen=True, slots=True)
-class RestrictedWords:
+class RestrictedWords(TextIndexView):
     """A TextIndex that does not find the other items."""
 
-    words: TextIndex
     restriction: Restriction
 
     def search_text(
@@ -196,30 +178,11 @@ class RestrictedWords:
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         return self.words.find(self.restriction.apply(only), limit, after)
 
-    def passage_size(self) -> int:
-        return self.words.passage_size()
-
-    def resegment(self, passage_size: int) -> None:
-        self.words.resegment(passage_size)
-
-    def rebuild_words(self, items: Iterable[Item]) -> None:
-        self.words.rebuild_words(items)
-
-    def apply(self, batch: Batch) -> None:
-        self.words.apply(batch)
-
-    def reading(self) -> AbstractContextManager[object]:
-        return self.words.reading()
-
-    def close(self) -> None:
-        self.words.close()
-
 
 @dataclass(frozen=True, slots=True)
-class RestrictedVectors:
+class RestrictedVectors(VectorIndexView):
     """A VectorIndex that does not find the other items."""
 
-    vectors: VectorIndex
     items: ItemStore
     restriction: Restriction
 
@@ -249,45 +212,11 @@ class RestrictedVectors:
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
         return self.vectors.find(self.restriction.apply(only), limit, after)
 
-    def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
-        self.vectors.put_vectors(vectors, fingerprint)
-
-    def forget_vectors(self) -> None:
-        self.vectors.forget_vectors()
-
-    def calibration(self, fingerprint: str) -> bytes:
-        return self.vectors.calibration(fingerprint)
-
-    def put_calibration(self, fingerprint: str, data: bytes) -> None:
-        self.vectors.put_calibration(fingerprint, data)
-
-    def fingerprint(self) -> str:
-        return self.vectors.fingerprint()
-
-    def dimensions(self) -> int:
-        return self.vectors.dimensions()
-
-    def passage_size(self) -> int:
-        return self.vectors.passage_size()
-
-    def resegment(self, passage_size: int) -> None:
-        self.vectors.resegment(passage_size)
-
-    def apply(self, batch: Batch) -> None:
-        self.vectors.apply(batch)
-
-    def reading(self) -> AbstractContextManager[object]:
-        return self.vectors.reading()
-
-    def close(self) -> None:
-        self.vectors.close()
-
 
 @dataclass(frozen=True, slots=True)
-class RestrictedEdges:
+class RestrictedEdges(GraphStoreView):
     """A GraphStore without the edges of the other items."""
 
-    graph: GraphStore
     items: ItemStore
     restriction: Restriction
 
@@ -345,15 +274,6 @@ class RestrictedEdges:
         unique = list(dict.fromkeys(keys))
         spaces = tuple(dict.fromkeys(space for space, _ in unique))
         return frozenset(self.items.visible(unique, self.restriction.apply(Filter(spaces))))
-
-    def apply(self, batch: Batch) -> None:
-        self.graph.apply(batch)
-
-    def reading(self) -> AbstractContextManager[object]:
-        return self.graph.reading()
-
-    def close(self) -> None:
-        self.graph.close()
 
 
 def _touched_keys(change: Change) -> tuple[Key, ...]:
