@@ -13,7 +13,7 @@ from knowloom.construction import round_scores
 from knowloom.errors import Conflict, Corrupt
 from knowloom.model import Filter, Item, Key
 from knowloom.ports import IndexResult, Vector
-from knowloom.stores.sqlite import postings, top_k, vector_search
+from knowloom.stores.sqlite import postings, vector_search
 from knowloom.stores.sqlite.connections import ReadConnection
 from knowloom.stores.sqlite.id_cache import NO_SLOT
 from knowloom.stores.sqlite.passage_slots import (
@@ -25,6 +25,7 @@ from knowloom.stores.sqlite.passage_slots import (
 from knowloom.stores.sqlite.rows import filter_term, item_from_body, locate_damage
 from knowloom.stores.sqlite.space_view import Scores, SpaceView
 from knowloom.text import words as analyser
+from knowloom.vectors import top_k
 
 # A filter that allows fewer items than this is answered by sorting their ids, a wider one by
 # scanning the ids in order.

@@ -14,8 +14,8 @@ from knowloom.ports import Vector
 from knowloom.stores.sqlite.passage_slots import Mask, SlotArray
 from knowloom.stores.sqlite.rows import CHUNK
 from knowloom.stores.sqlite.space_view import SpaceView
-from knowloom.stores.sqlite.top_k import k_smallest
 from knowloom.vectors.signs import count_differing, pack_signs
+from knowloom.vectors.top_k import k_smallest
 
 MIN_CANDIDATES = (
     1024  # vectors scored exactly; the recall is in docs/decisions/006-vector-search.md

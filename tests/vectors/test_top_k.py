@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from knowloom.stores.sqlite.top_k import ROUNDING, SAMPLE_STEP, k_largest, k_smallest
+from knowloom.vectors.top_k import ROUNDING, SAMPLE_STEP, k_largest, k_smallest
 
 
 def sorted_largest(scores, limit):
