@@ -1,7 +1,11 @@
-"""Load times and memory by kind of file: python -m bench.documents FOLDER [FOLDER ...].
+"""Documents: load times and memory by kind of file, and answers to questions people asked.
 
-Each kind is loaded on its own into a new store without vectors, in a process of its own, so that
-the peak of its memory is known. Files are read where they are; nothing is copied.
+    python -m bench.documents load FOLDER [FOLDER ...]
+    python -m bench.documents answers REPOSITORIES --cache /tmp/vectors
+
+`load` loads each kind on its own into a new store without vectors, in a process of its own, so that
+the peak of its memory is known. Files are read where they are; nothing is copied. `answers` needs a
+folder with clones of the projects of questions/projects.json, under their names.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import knowloom
+from bench.document_answers import run as run_answers
 from knowloom.loading import discovery, document_parser, readers
 from knowloom.loading.file_formats import formats_by_suffix
 from knowloom.loading.readers import supported_suffixes
@@ -70,21 +75,37 @@ def measure(files: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--kind", help="measure only this kind, in this process")
-    arguments = parser.parse_args()
-    kinds = list_kinds(arguments.folders)
-    if arguments.kind:
-        print(json.dumps(measure(kinds[arguments.kind])))
+def report_kinds(folders: Sequence[Path], only: str | None) -> None:
+    kinds = list_kinds(folders)
+    if only:
+        print(json.dumps(measure(kinds[only])))
         return
     for kind in kinds:
-        command = [sys.executable, "-m", "bench.documents", "--kind", kind]
+        command = [sys.executable, "-m", "bench.documents", "load", "--kind", kind]
         run = subprocess.run(
-            [*command, *map(str, arguments.folders)], capture_output=True, text=True, check=True
+            [*command, *map(str, folders)], capture_output=True, text=True, check=True
         )
         print(f"{kind:18} {run.stdout.strip()}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    load = commands.add_parser("load")
+    load.add_argument("folders", nargs="+", type=Path)
+    load.add_argument("--kind", help="measure only this kind, in this process")
+    answers = commands.add_parser("answers")
+    answers.add_argument("repositories", type=Path)
+    answers.add_argument("--cache", type=Path, help="a folder for vectors")
+    answers.add_argument("--show", type=Path, help="a folder for the contexts")
+    answers.add_argument("--json", type=Path, help="a file for the result of each question")
+    arguments = parser.parse_args()
+    if arguments.command == "load":
+        report_kinds(arguments.folders, arguments.kind)
+    else:
+        run_answers(arguments.repositories, arguments.cache, arguments.show, arguments.json)
 
 
 if __name__ == "__main__":
