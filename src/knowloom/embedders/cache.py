@@ -14,7 +14,7 @@ import numpy as np
 from knowloom.caching import Caching, register
 from knowloom.embedders.calibration import CalibratedEmbedder
 from knowloom.embedders.disk_cache import MAX_LENGTH_ERROR, CacheKey, DiskCache
-from knowloom.embedders.queries import embed_queries, has_roles
+from knowloom.embedders.queries import WrappedEmbedder, embed_queries
 from knowloom.errors import KnowloomError, Unavailable
 from knowloom.ports import Embedder, Vector
 from knowloom.validation import validate_int, validate_positive
@@ -28,7 +28,7 @@ def open_disk_cache(caching: Caching) -> DiskCache | None:
     return DiskCache(caching.path, caching.disk_size, caching.ttl_s) if caching.path else None
 
 
-class CachedEmbedder:
+class CachedEmbedder(WrappedEmbedder):
     """Any embedder with an LRU cache of `max_size` vectors, none older than `ttl_s` seconds.
 
     Safe to share between threads; the vectors are read-only. A text that occurs twice in one call
@@ -46,25 +46,13 @@ class CachedEmbedder:
         validate_int("cache: max_size", max_size, 1)
         if ttl_s is not None:
             validate_positive("cache: ttl_s", ttl_s)
+        super().__init__(embedder)
         self.hits = self.misses = 0
-        self.has_roles = has_roles(embedder)
         self.is_calibrated = bool(getattr(embedder, "is_calibrated", False))
         self.is_local = bool(getattr(embedder, "is_local", False))
-        self._embedder, self._disk = embedder, disk
+        self._disk = disk
         self._memory = _ExpiringCache(max_size, ttl_s, clock)
         self._lock = Lock()
-
-    @property
-    def name(self) -> str:
-        return self._embedder.name
-
-    @property
-    def dimensions(self) -> int:
-        return self._embedder.dimensions
-
-    @property
-    def fingerprint(self) -> str:
-        return self._embedder.fingerprint
 
     def clear(self) -> None:
         """Delete every vector, in memory and on disk."""

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from knowloom.caching import cached
-from knowloom.embedders.queries import embed_queries, has_roles
+from knowloom.embedders.queries import WrappedEmbedder, embed_queries
 from knowloom.errors import Conflict
-from knowloom.ports import Embedder, QueryEmbedder, Vector
+from knowloom.ports import Embedder, Vector
 
 log = logging.getLogger(__name__)
 
@@ -178,29 +178,18 @@ def _subtract(vector: Vector, mean: Vector) -> Vector:
     return (rest / length).astype(np.float32)
 
 
-class CalibratedEmbedder:
+class CalibratedEmbedder(WrappedEmbedder):
     """An embedder whose vectors are calibrated.
 
     The calibration is computed when the first text is embedded, and stored with the vectors, so
     that a remote embedder is not asked again by each process.
     """
 
-    def __init__(self, embedder: QueryEmbedder, index: CalibrationStore) -> None:
-        self._embedder, self._index = embedder, index
+    def __init__(self, embedder: Embedder, index: CalibrationStore) -> None:
+        super().__init__(embedder)
+        self._index = index
         self._data = b""
         self._calibration: Calibration | None = None
-
-    @property
-    def name(self) -> str:
-        return self._embedder.name
-
-    @property
-    def dimensions(self) -> int:
-        return self._embedder.dimensions
-
-    @property
-    def has_roles(self) -> bool:
-        return self._embedder.has_roles
 
     @property
     def fingerprint(self) -> str:
@@ -212,7 +201,7 @@ class CalibratedEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         calibration = self.calibration()
-        return [calibration.apply_to_query(row) for row in self._embedder.embed_queries(texts)]
+        return [calibration.apply_to_query(row) for row in embed_queries(self._embedder, texts)]
 
     def calibration(self) -> Calibration:
         """Return the stored calibration; compute and store it if there is none.
@@ -228,8 +217,8 @@ class CalibratedEmbedder:
 
     def _calibrate(self, fingerprint: str) -> Calibration:
         texts = calibration_texts()
-        if self._embedder.has_roles:
-            queries = self._embedder.embed_queries(texts.queries)
+        if self.has_roles:
+            queries = embed_queries(self._embedder, texts.queries)
             passages = self._embedder.embed(texts.passages)
             calibration = calibrate(fingerprint, queries, passages)
         else:
@@ -240,7 +229,7 @@ class CalibratedEmbedder:
         return Calibration.decode(self._index.calibration(fingerprint)) or calibration
 
 
-class ModelCheck:
+class ModelCheck(WrappedEmbedder):
     """An embedder that notices when another model answers under the same name.
 
     Now and then a text of the calibration is embedded with the others, in the same call, and its
@@ -253,21 +242,9 @@ class ModelCheck:
         index: CalibrationStore,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._embedder, self._index, self._clock = embedder, index, clock
+        super().__init__(embedder)
+        self._index, self._clock = index, clock
         self._due = {"query": 0.0, "passage": 0.0}
-        self.has_roles = has_roles(embedder)
-
-    @property
-    def name(self) -> str:
-        return self._embedder.name
-
-    @property
-    def dimensions(self) -> int:
-        return self._embedder.dimensions
-
-    @property
-    def fingerprint(self) -> str:
-        return self._embedder.fingerprint
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         return self._embed("passage", self._embedder.embed, texts)

@@ -83,22 +83,11 @@ class CircuitBreaker:
         return self._failures + self._running < MAX_FAILURES
 
 
-class QueryGuard:
-    """An embedder whose queries end after `timeout_s` seconds, one attempt each.
+class WrappedEmbedder:
+    """The identity of another embedder, for subclasses that change how texts are embedded."""
 
-    Passages are embedded as before: writes have time for retries. Embedders that work in this
-    process, `is_local`, cannot hang and are not guarded.
-    """
-
-    def __init__(
-        self,
-        embedder: Embedder,
-        timeout_s: float = QUERY_TIMEOUT_S,
-        breaker: CircuitBreaker | None = None,
-    ) -> None:
+    def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._timeout_s = validate_positive("query_timeout_s", timeout_s)
-        self._breaker = breaker or CircuitBreaker()
         self.has_roles = has_roles(embedder)
 
     @property
@@ -112,6 +101,24 @@ class QueryGuard:
     @property
     def fingerprint(self) -> str:
         return self._embedder.fingerprint
+
+
+class QueryGuard(WrappedEmbedder):
+    """An embedder whose queries end after `timeout_s` seconds, one attempt each.
+
+    Passages are embedded as before: writes have time for retries. Embedders that work in this
+    process, `is_local`, cannot hang and are not guarded.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        timeout_s: float = QUERY_TIMEOUT_S,
+        breaker: CircuitBreaker | None = None,
+    ) -> None:
+        super().__init__(embedder)
+        self._timeout_s = validate_positive("query_timeout_s", timeout_s)
+        self._breaker = breaker or CircuitBreaker()
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         return self._embedder.embed(texts)

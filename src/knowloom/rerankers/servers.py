@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -144,64 +144,56 @@ class ServerReranker:
         return rows
 
 
-class CohereReranker:
+class ServerOpener:
+    """Opens the rerankers of one service."""
+
+    shape: ClassVar[Shape]
+
+    @classmethod
+    def open(
+        cls,
+        address: str = "",
+        *,
+        api_key: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        batch_size: int = BATCH_SIZE,
+    ) -> ServerReranker:
+        model, base_url = cls.parse_address(address)
+        return ServerReranker(
+            cls.shape,
+            model=model,
+            base_url=base_url,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            batch_size=batch_size,
+        )
+
+    @classmethod
+    def parse_address(cls, address: str) -> tuple[str, str]:
+        """Return the model and the URL of an address, "" for the default."""
+        return _parse_address(cls.shape, address)
+
+
+class CohereReranker(ServerOpener):
     """Opens `cohere:MODEL` and `cohere:MODEL@URL`."""
 
-    @staticmethod
-    def open(
-        address: str = "",
-        *,
-        api_key: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        batch_size: int = BATCH_SIZE,
-    ) -> ServerReranker:
-        return _open(COHERE, _parse_address(COHERE, address), api_key, timeout_s, batch_size)
+    shape = COHERE
 
 
-class JinaReranker:
+class JinaReranker(ServerOpener):
     """Opens `jina:MODEL` and `jina:MODEL@URL`."""
 
-    @staticmethod
-    def open(
-        address: str = "",
-        *,
-        api_key: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        batch_size: int = BATCH_SIZE,
-    ) -> ServerReranker:
-        return _open(JINA, _parse_address(JINA, address), api_key, timeout_s, batch_size)
+    shape = JINA
 
 
-class TeiReranker:
+class TeiReranker(ServerOpener):
     """Opens `tei:URL`."""
 
-    @staticmethod
-    def open(
-        address: str = "",
-        *,
-        api_key: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        batch_size: int = BATCH_SIZE,
-    ) -> ServerReranker:
-        return _open(TEI, ("", address), api_key, timeout_s, batch_size)
+    shape = TEI
 
-
-def _open(
-    shape: Shape,
-    address: tuple[str, str],
-    api_key: str | None,
-    timeout_s: float,
-    batch_size: int,
-) -> ServerReranker:
-    model, base_url = address
-    return ServerReranker(
-        shape,
-        model=model,
-        base_url=base_url,
-        api_key=api_key,
-        timeout_s=timeout_s,
-        batch_size=batch_size,
-    )
+    @classmethod
+    def parse_address(cls, address: str) -> tuple[str, str]:
+        return "", address
 
 
 def _parse_address(shape: Shape, address: str) -> tuple[str, str]:
