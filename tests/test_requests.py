@@ -70,7 +70,7 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"format": "xml"}, Invalid, "unknown format 'xml'; available: json, markdown, plain, yaml"),
     ({"format": ["json"]}, Invalid, "format must be text, got list"),
     ({"model": ""}, Invalid, "model must be an OpenAI model"),
-    ({"model": None}, Invalid, "for a bound, got 'None'"),
+    ({"model": None}, Invalid, "for an estimate, got 'None'"),
     ({"model": "nowhere.json"}, Invalid, "no tokenizer file 'nowhere.json'"),
     (
         {"recipe": "soup"},

@@ -18,7 +18,7 @@ from tiktoken_ext import openai_public
 
 from knowloom import tokens
 from knowloom.errors import Invalid
-from knowloom.tokens import UPPER_BOUND, get_counter
+from knowloom.tokens import ESTIMATE, UPPER_BOUND, get_counter
 
 ENCODINGS = ["cl100k_base", "o200k_base"]
 MINILM = Path(tokens.__file__).parent / "embedders" / "minilm_files" / "tokenizer.json"
@@ -85,18 +85,21 @@ def test_reference_texts_have_the_reference_counts(text, cl100k, o200k):
         ("ft:gpt-4o-mini-2024-07-18:acme::abc", "o200k_base"),
         ("ft:gpt-4.1-2025-04-14:acme::abc", "o200k_base"),
         ("o200k_harmony", "o200k_base"),
-        ("text-davinci-003", UPPER_BOUND),
-        ("gpt2", UPPER_BOUND),
-        ("gpt-99-foo", UPPER_BOUND),
-        ("claude-sonnet-4", UPPER_BOUND),
-        ("estimate", UPPER_BOUND),
+        ("text-davinci-003", ESTIMATE),
+        ("gpt2", ESTIMATE),
+        ("gpt-99-foo", ESTIMATE),
+        ("claude-sonnet-4", ESTIMATE),
+        ("strict:claude-sonnet-4", UPPER_BOUND),
+        ("strict:gpt-4o", "o200k_base"),
     ],
 )
 def test_the_name_of_a_counter_is_its_encoding(model, name):
     assert get_counter(model).name == name
 
 
-@pytest.mark.parametrize("model", ["", "  ", None, 4, "gpt\n4", "gpt\x004", "\ud800", "m" * 201])
+@pytest.mark.parametrize(
+    "model", ["", "  ", None, 4, "gpt\n4", "gpt\x004", "\ud800", "m" * 201, "strict:"]
+)
 def test_garbage_is_not_a_model_name(model):
     with pytest.raises(Invalid, match="model"):
         get_counter(model)
@@ -124,12 +127,12 @@ def test_texts_are_split_as_tiktoken_splits_them(name, monkeypatch):
 def test_no_exact_count_passes_the_bound(text):
     assert (
         max(get_counter(name).count(text) for name in ENCODINGS)
-        <= get_counter("estimate").count(text)
+        <= get_counter("claude-sonnet-4", strict=True).count(text)
         == len(text.encode())
     )
 
 
-@pytest.mark.parametrize("name", [*ENCODINGS, "estimate"])
+@pytest.mark.parametrize("name", [*ENCODINGS, "strict:any"])
 @given(first=texts, second=texts)
 @example(first="Done!", second="'s")
 @example(first="Done!\r\n", second="\u0301x")

@@ -128,6 +128,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.structuring.pipeline import Ingested as Ingested
     from knowloom.templates.sandbox import Limits as Limits
     from knowloom.templates.template import Template as Template
+    from knowloom.tokens import get_counter as get_counter
 
 __version__ = "0.1.0"
 
@@ -189,6 +190,7 @@ _HOMES = {
     "knowloom.structuring.pipeline": "Ingested",
     "knowloom.templates.sandbox": "Limits",
     "knowloom.templates.template": "Template",
+    "knowloom.tokens": "get_counter",
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 _EXTRAS = {"knowloom.client.client": "client"}

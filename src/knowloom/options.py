@@ -20,7 +20,9 @@ from knowloom.retrieval_settings import (
     validate_recipe,
 )
 from knowloom.tiers import Tier, TierArgument, resolve_tier, restrict_recipes, restrict_search
+from knowloom.tokens import strict_model
 from knowloom.validation import (
+    validate_bool,
     validate_fraction,
     validate_int,
     validate_name,
@@ -40,6 +42,7 @@ class QueryOptions:
     max_tokens: int | None = 2000  # None: no limit
     format: str = "markdown"
     model: str = "gpt-4"  # whose tokens are counted
+    strict: bool = False  # an upper bound instead of an estimate for models without a tokenizer
     entity: str | None = None  # the entity the agent works for
     now: datetime | None = None  # None: the engine's clock
     as_of: datetime | None = None  # ignore knowledge that is newer
@@ -49,6 +52,11 @@ class QueryOptions:
     min_answer_confidence: float = 0.0  # return nothing but a notice below this
     where: WhereArgument = None  # conditions that every item of the answer fulfils
     rerank: bool | None = None  # False: without the reranker; True: not without it
+
+    @property
+    def token_model(self) -> str:
+        """The model for `get_counter`."""
+        return strict_model(self.model, validate_bool("strict", self.strict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,7 @@ class ContextArguments(TypedDict, total=False):
     max_tokens: int | None
     format: str
     model: str
+    strict: bool
     entity: str | None
     now: datetime | None
     as_of: datetime | None
@@ -196,6 +205,7 @@ class ReadArguments(TypedDict, total=False):
     max_tokens: int | None  # of a page; 2000 by default, None for the whole text
     passage: int | None  # open the page where this passage begins
     model: str  # whose tokens are counted; gpt-4 by default
+    strict: bool  # an upper bound instead of an estimate for models without a tokenizer
 
 
 CONTEXT_OPTIONS = tuple(field.name for field in fields(ContextOptions))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
+from typing import TypeVar
 
 from knowloom import tokens
 from knowloom.context import explain, paths
@@ -17,7 +18,7 @@ from knowloom.context.item_search import Search, search_items
 from knowloom.context.notices import doubt
 from knowloom.context.pipeline import build_context
 from knowloom.embedding import EmbeddingService
-from knowloom.errors import Invalid, NotFound
+from knowloom.errors import Invalid, NotFound, UnknownSpace, list_names
 from knowloom.filters.condition_json import validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.model import Context, Edge, Filter, Hits, Item, Key, Problem, Query
@@ -32,6 +33,7 @@ from knowloom.tiers import resolve_tier
 from knowloom.tracing import collect_timings, span
 from knowloom.validation import (
     PROVENANCE_SPACE,
+    choose_space,
     require_searchable,
     validate_bool,
     validate_fraction,
@@ -45,8 +47,10 @@ from knowloom.validation import (
 
 log = logging.getLogger(__name__)
 
+Row = TypeVar("Row", Item, Edge)
 DEFAULTS = QueryOptions()
-QUIET_CODES = ("low_confidence", "no_results")  # answers, not faults: logged as information
+# Answers, not faults: logged as information.
+QUIET_CODES = ("low_confidence", "no_results", "default_space")
 PAGE = 1000  # items or edges read at a time
 SUGGESTIONS = 3  # ids in the error about an unknown one
 COMPARED_ITEMS = 200  # items read for each place where a similar id may be
@@ -94,7 +98,7 @@ class Reader:
         self,
         text: str,
         *,
-        spaces: Sequence[str],
+        spaces: Sequence[str] | None,
         recipes: Sequence[Recipe],
         options: QueryOptions = DEFAULTS,
         strict: bool = False,
@@ -102,9 +106,10 @@ class Reader:
         """Validate and embed a query on one snapshot.
 
         Without a vector the request falls back to words and has a problem; if it is `strict`, or
-        a recipe searches in mode "vector", the error is raised instead.
+        a recipe searches in mode "vector", the error is raised instead. `spaces` None is the
+        default space.
         """
-        with self.snapshot() as stores:
+        with self.snapshot() as stores, stores.tolerate() as failures:
             existing, unknown = self._split_spaces(spaces)
             query = self._query(text, existing, options)
             searches = any(recipe.source == "search" for recipe in recipes)
@@ -112,7 +117,8 @@ class Reader:
                 require_searchable(query.text)
             vector, problems = self._embedding.embed_query(query, recipes, strict)
             stores = stores_as_of(stores, query.as_of)
-            yield RetrievalRequest(query, vector, stores, problems=(*unknown, *problems))
+            initial = (*unknown, *problems)
+            yield RetrievalRequest(query, vector, stores, initial=initial, failures=failures)
 
     def begin_reranking(self, rerank: bool | None) -> Reranking | None:
         """Return the reranking of a request, None for none; by default it is used if it is open."""
@@ -125,7 +131,7 @@ class Reader:
     def search(
         self,
         text: str,
-        spaces: Sequence[str],
+        spaces: Sequence[str] | None,
         options: SearchOptions,
         settings: RetrievalSettings,
     ) -> Hits:
@@ -139,12 +145,13 @@ class Reader:
         recipes = [recipe] if allowed.limit else []
         reranking = self.begin_reranking(options.rerank)
         with self.request(text, spaces=spaces, recipes=recipes, options=times) as request:
-            only, problems = allowed.resolve_filter(request.query), request.problems + tier.notes
-            hits = Hits((), 0.0, problems)
+            only, hits = allowed.resolve_filter(request.query), Hits()
             if recipes:
                 bounds = (settings.floor, minimum)
                 search = Search(request, recipe, only, allowed.limit, *bounds, reranking)
-                hits = search_items(search, problems)
+                hits = search_items(search)
+            problems = dict.fromkeys((*request.problems, *tier.notes, *hits.degraded))
+            hits = Hits(hits, hits.confidence, tuple(problems))
         for problem in hits.degraded:
             level = logging.INFO if problem.code in QUIET_CODES else logging.WARNING
             log.log(level, "search %s: %s", problem.part, problem.reason)
@@ -153,15 +160,15 @@ class Reader:
     def build_context(
         self,
         text: str,
-        spaces: Sequence[str],
+        spaces: Sequence[str] | None,
         options: ContextOptions,
         settings: RetrievalSettings,
         explained_ids: Sequence[str] | None = None,
     ) -> Context:
         """Return the context of a request, with explanations unless `explained_ids` is None."""
         recipes = options.resolve_recipes(settings)
-        counter = tokens.get_counter(options.model)
-        notes = resolve_tier(options.tier).notes
+        counter = tokens.get_counter(options.token_model)
+        notes = resolve_tier(options.tier).notes + tokens.estimate_notices(options.token_model)
         reranking = self.begin_reranking(options.rerank)
         with (
             collect_timings() as timings,
@@ -169,8 +176,7 @@ class Reader:
             self.request(text, spaces=spaces, recipes=recipes, options=options) as request,
         ):
             query, vector, stores = request.query, request.vector, request.stores
-            problems = (*request.problems, *notes)
-            context = build_context(query, recipes, vector, stores, counter, problems, reranking)
+            context = build_context(request, recipes, counter, notes, reranking)
             confidence, minimum = context.confidence, query.min_answer_confidence
             doubts = doubt(confidence, settings.floor, minimum, "context")
             context = replace(context, degraded=(*context.degraded, *doubts))
@@ -207,18 +213,53 @@ class Reader:
         if spaces is None:
             return [info.name for info in self.spaces()]
         names = validate_names("spaces", spaces)
-        existing = {info.name for info in self.spaces(names)}
+        with self._stores.tolerate() as failures:
+            existing = {info.name for info in self.spaces(names)}
         for name in names:
             if name not in existing:
-                available = ", ".join(info.name for info in self.spaces()) or "none yet"
-                raise NotFound(f"unknown space {name!r}; available: {available}", "unknown_space")
+                for error in failures.values():  # the space may be in the layer that failed
+                    raise error
+                raise UnknownSpace(name, self.resolve_spaces())
         return list(dict.fromkeys(names))
 
-    def _split_spaces(self, spaces: Sequence[str]) -> tuple[list[str], list[Problem]]:
+    def resolve_space(self, space: str | None) -> str:
+        """Return the space, or by default the only one or "default"; raise if it is unknown."""
+        if space is None and not self.spaces():
+            raise NotFound("nothing is stored yet: load files or add items first", "unknown_space")
+        return self.resolve_spaces([self.choose_space(space)])[0]
+
+    def choose_space(self, space: str | None) -> str:
+        """Return the space to write to, which need not exist; by default as `resolve_space`."""
+        return choose_space(self.filled_spaces()) if space is None else space
+
+    def filled_spaces(self) -> list[str]:
+        """Return the spaces with items, or all if none has any."""
+        filled = [info.name for info in self.spaces() if info.items]
+        return filled or self.resolve_spaces()
+
+    def fill_space(self, rows: Iterable[Row], items: Sequence[Item] = ()) -> list[Row]:
+        """Return items or edges with the default space where they name none.
+
+        The spaces of the other rows, and of the `items` that are stored with edges, exist too.
+        """
+        rows = list(rows)
+        names = {getattr(row, "space", None) for row in rows}
+        if "" not in names:
+            return rows
+        named = {*self.filled_spaces(), *names, *(item.space for item in items)} - {"", None}
+        space = choose_space(sorted(filter(None, named)))
+        return [replace(row, space=space) if row.space == "" else row for row in rows]
+
+    def _split_spaces(self, spaces: Sequence[str] | None) -> tuple[list[str], list[Problem]]:
         """Return the spaces that exist, and a problem for each other one.
 
-        Raise NotFound if none exists.
+        None is the default space; the problem names those beside it. Raise NotFound if none exists.
         """
+        if spaces is None:
+            space = self.resolve_space(None)
+            others = [name for name in self.filled_spaces() if name != space]
+            reason = f"only {space!r} was searched; further spaces: {list_names(others)}"
+            return [space], [Problem("spaces", reason, "default_space")] if others else []
         names = list(dict.fromkeys(validate_names("spaces", spaces)))
         existing = {info.name for info in self.spaces(names)}
         if names and not existing:
@@ -262,21 +303,24 @@ class Reader:
         max_tokens: int | None = 2000,
         passage: int | None = None,
         model: str = "gpt-4",
+        strict: bool = False,
     ) -> ItemPage:
         """Return a page of an item; see `Engine.read`."""
         validate_int("page", page, 1)
         if passage is not None and page != 1:
             raise Invalid(f"page and passage exclude each other, got page={page!r}")
         validate_budget(max_tokens, 1)
-        counter = tokens.get_counter(model)
+        model = tokens.strict_model(model, validate_bool("strict", strict))
+        counter, notices = tokens.get_counter(model), tokens.estimate_notices(model)
         with self.snapshot() as stores:
             item = self._find_item(validate_name("id", id), space)
             size = stores.words.passage_size()
         pages = paginate(item, size, counter, validate_budget(max_tokens, minimum_budget(item)))
         if passage is not None:
             validate_int("passage", passage, 0, len(pages.passages) - 1)
-            return pages.build_page(pages.find_page(passage))
-        return pages.build_page(validate_int("page", page, 1, len(pages.ranges)))
+            page = pages.find_page(passage)
+        number = validate_int("page", page, 1, len(pages.ranges))
+        return replace(pages.build_page(number), degraded=notices)
 
     def _find_item(self, id: str, space: str | Sequence[str] | None) -> Item:
         """Return the item with this id; it must be in exactly one of the spaces."""
@@ -329,7 +373,7 @@ class Reader:
             validate_time("now", self._clock() if now is None else now),
             validate_budget(options.max_tokens),
             get_layout(validate_name("format", options.format)).name,
-            options.model,
+            options.token_model,
             None if entity is None else validate_name("entity", entity),
             None if as_of is None else validate_time("as_of", as_of),
             () if vector is None else tuple(validate_vector(vector).tolist()),

@@ -1,4 +1,4 @@
-"""Token counts for a model: exact with its tokenizer, else an upper bound. Never online.
+"""Token counts for a model: exact with its tokenizer, else an estimate or a bound. Never online.
 
 Tokens that a model adds around a text are not counted: special tokens, roles, the space that
 SentencePiece may put in front.
@@ -7,7 +7,7 @@ SentencePiece may put in front.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -18,10 +18,13 @@ import tiktoken
 
 from knowloom.caching import MemoDict, cached, register
 from knowloom.errors import Invalid
-from knowloom.ports import TokenCounter
+from knowloom.model import Problem
 
 FILES = Path(__file__).parent / "token_files"
 UPPER_BOUND = "upper-bound (1 token per UTF-8 byte)"
+# For models without a known tokenizer: docs/decisions/035-token-estimate.md has the measurements.
+ESTIMATE = "estimate (1.2 x cl100k_base)"
+STRICT = "strict:"  # the prefix of a model without a known tokenizer that is to be bounded
 MAX_MODEL_NAME = 200
 
 # The pre-tokenizer of each encoding, as in tiktoken_ext.openai_public, whose functions would go
@@ -68,6 +71,7 @@ MAX_TEXT_CHARS = 2_000  # of a cached text
 CACHED_TEXTS = 65_536  # per counter; about 30 MB with blocks of 300 characters, at most 140 MB
 
 Encode = Callable[[str], list[int]]
+Decode = Callable[[Sequence[int]], str]
 _loading = Lock()
 
 
@@ -84,27 +88,65 @@ class Counter:
     name: str
     additive: bool
     tokens: Callable[[str], int] = field(repr=False)
+    _encode: Encode | None = field(default=None, repr=False)  # None: there is no tokenizer
+    _decode: Decode | None = field(default=None, repr=False)
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the tokens are those of a tokenizer; False for the estimate and the bound."""
+        return self._encode is not None
 
     def count(self, text: str) -> int:
         """Return the number of tokens; special tokens in the text are plain text."""
         if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                surrogate = f"lone surrogate {text[error.start]!r} at character {error.start}"
-                raise Invalid(f"text must be Unicode, got a {surrogate}") from error
+            _check_unicode(text)
         return self.tokens(text)
 
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text; special tokens in it are plain text."""
+        if self._encode is None:
+            raise self._no_tokenizer()
+        _check_unicode(text)
+        return self._encode(text)
 
-def get_counter(model: str) -> TokenCounter:
-    """Return the counter of a model; its name is that of the encoding, or of the upper bound.
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens; bytes that are no UTF-8 become U+FFFD."""
+        if self._decode is None:
+            raise self._no_tokenizer()
+        try:
+            return self._decode(list(tokens))
+        except (KeyError, OverflowError, TypeError) as error:
+            rule = f"a list of integers that {self.name} has"
+            raise Invalid(f"tokens must be {rule}, got {str(tokens)[:40]!r}") from error
+
+    def _no_tokenizer(self) -> Invalid:
+        encodings = ", ".join(sorted(PIECES))
+        return Invalid(
+            f"{self.name} has no tokens to encode or decode: pass an OpenAI model, "
+            f"an encoding ({encodings}) or a tokenizer.json"
+        )
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        surrogate = f"lone surrogate {text[error.start]!r} at character {error.start}"
+        raise Invalid(f"text must be Unicode, got a {surrogate}") from error
+
+
+def get_counter(model: str, strict: bool = False) -> Counter:
+    """Return the counter of a model; its name is that of the encoding, the estimate or the bound.
 
     It is exact for an OpenAI model or encoding and for a Hugging Face tokenizer file (`….json`).
-    The first call for an encoding loads it: 0.1 s for cl100k, 0.23 s for o200k.
+    The tokens of any other model are estimated; if `strict`, or with the prefix "strict:", they
+    are bounded. The first call for an encoding loads it: 0.1 s for cl100k, 0.23 s for o200k.
     """
     if not isinstance(model, str) or not model.strip() or not model.isprintable():
-        rule = "an OpenAI model, a path to a tokenizer.json, or any printable name for a bound"
+        rule = "an OpenAI model, a path to a tokenizer.json, or any printable name for an estimate"
         raise Invalid(f"model must be {rule}, got {str(model)[:40]!r}")
+    if model.startswith(STRICT):
+        return get_counter(model.removeprefix(STRICT), strict=True)
     with _loading:
         if model.endswith(".json"):
             return _load_file(Path(model))
@@ -112,7 +154,28 @@ def get_counter(model: str) -> TokenCounter:
             length = f"{len(model)} characters: {model[:40]!r}…"
             raise Invalid(f"model must have at most {MAX_MODEL_NAME} characters, got {length}")
         encoding = _encoding_name(model)
-        return _load_encoding(encoding) if encoding else _BOUND
+        if encoding or not strict:
+            return _load_encoding(encoding) if encoding else _load_estimate()
+        return _BOUND
+
+
+def strict_model(model: str, strict: bool) -> str:
+    """Return the name of the model, with the prefix "strict:" if its tokens are to be bounded."""
+    if not strict:
+        return model
+    get_counter(model, strict)  # raises Invalid for an unusable name
+    return model if model.startswith(STRICT) else f"{STRICT}{model}"
+
+
+def estimate_notices(model: str, part: str = "tokens") -> tuple[Problem, ...]:
+    """Return a notice if the tokens of a model are estimated, else nothing."""
+    if get_counter(model).name != ESTIMATE:
+        return ()
+    reason = (
+        f"no tokenizer for model {model!r}: its tokens are estimated as 1.2 times those of "
+        "cl100k_base, so the model may count more; strict counts an upper bound instead"
+    )
+    return (Problem(part, reason, "estimated_tokens"),)
 
 
 def _encoding_name(model: str) -> str:
@@ -139,6 +202,13 @@ def _count_bytes(text: str) -> int:
 
 
 _BOUND = Counter(UPPER_BOUND, True, _count_bytes)
+
+
+@cached("token estimates", 1)
+def _load_estimate() -> Counter:
+    """Return the estimate: 1.2 times the tokens of cl100k_base, rounded up."""
+    exact = _load_encoding("cl100k_base").tokens
+    return Counter(ESTIMATE, False, lambda text: (exact(text) * 6 + 4) // 5)
 
 
 class WordCountMemo(dict[str, int]):
@@ -208,7 +278,14 @@ def _load_encoding(encoding: str) -> Counter:
             return count
         return sum(map(count_chunk, _chunks(text) if len(text) > CHUNK_CHARS else (text,)))
 
-    return Counter(encoding, True, count_tokens)
+    def encode(text: str) -> list[int]:
+        chunks = list(_chunks(text))
+        if any(len(chunk) > MAX_CHUNK_CHARS for chunk in chunks):
+            run = f"a run of more than {MAX_CHUNK_CHARS:,} characters"
+            raise Invalid(f"text must not have {run} without a seam to cut at")
+        return [token for chunk in chunks for token in bpe.encode_ordinary(chunk)]
+
+    return Counter(encoding, True, count_tokens, encode, bpe.decode)
 
 
 def _word_counter(encode: Encode, count_piece: Callable[[str], int]) -> Callable[[str], int]:
@@ -282,6 +359,16 @@ def _load_tokenizer(path: Path, mtime_ns: int, size: int) -> Counter:
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True
 
+    def encode(text: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(ids: Sequence[int]) -> str:
+        for id in ids:
+            if tokenizer.id_to_token(id) is None:
+                raise KeyError(id)
+        return str(tokenizer.decode(list(ids), skip_special_tokens=False))
+
     def count_tokens(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False))
 
@@ -291,4 +378,4 @@ def _load_tokenizer(path: Path, mtime_ns: int, size: int) -> Counter:
     def count_cached(text: str) -> int:
         return memo[text] if len(text) <= MAX_TEXT_CHARS else count_tokens(text)
 
-    return Counter(f"tokenizer.json:{path.name}", False, count_cached)
+    return Counter(f"tokenizer.json:{path.name}", False, count_cached, encode, decode)

@@ -271,7 +271,7 @@ class TestOptions:
         assert provider.for_query("alpha beta", entity_separator="***\n").text.count("***\n") == 1
 
     def test_a_model_counts_its_own_tokens(self, kb):
-        answer = graph(kb, entity("alpha")).for_query("alpha", model="any-other")
+        answer = graph(kb, entity("alpha")).for_query("alpha", model="any-other", strict=True)
         assert answer.tokens == len(answer.text.encode()) and answer.stats.token_counter.startswith(
             "upper-bound"
         )

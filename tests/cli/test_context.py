@@ -90,21 +90,15 @@ class TestContext:
     )
 
     @pytest.mark.parametrize("args", BUDGETS, ids=lambda args: args[0])
-    def test_a_model_without_a_tokenizer_is_a_warning(
+    def test_a_model_without_a_tokenizer_is_reported(
         self, args: tuple[str, ...], store: Path
     ) -> None:
         for form in ((), ("--json",)):
             stderr = run(*args, *form, "--model", "gpt4", db=store).stderr
-            assert (
-                "warning: no tokenizer for model 'gpt4': each byte" in stderr,
-                "cl100k_base, o200k_base" in stderr,
-            ) == (True, True)
+            assert "no tokenizer for model 'gpt4': its tokens are estimated" in stderr
             assert "tokenizer" not in run(*args, *form, "--model", "gpt-4", db=store).stderr
-
-    def test_without_a_limit_there_is_no_warning_about_the_model(self, store: Path) -> None:
-        assert (
-            run("context", *ASK, "--model", "gpt4", "--max-tokens", "none", db=store).stderr == ""
-        )
+            strict = run(*args, *form, "--model", "gpt4", "--strict", db=store)
+            assert (strict.exit_code, "tokenizer" in strict.stderr) == (0, False)
 
     def test_control_characters_reach_a_file_unchanged(self) -> None:
         run("add --space s --id i", "--text", "word \x1b[31mred\x1b[0m")

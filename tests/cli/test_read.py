@@ -112,9 +112,12 @@ def test_the_real_program_reads_a_page(guide: Path) -> None:
 
 
 def test_a_model_without_a_tokenizer_is_warned_about(guide: Path) -> None:
-    result = run("read 'the guide' --model gpt4", db=guide)
-    assert "no tokenizer for model 'gpt4'" in result.stderr
+    result = run("read 'the guide' --model gpt4 --max-tokens 60", db=guide)
+    assert "note: tokens: no tokenizer for model 'gpt4': its tokens are estimated" in result.stderr
     assert "--model gpt4 'the guide'" in result.stdout
+    strict = run("read 'the guide' --model gpt4 --max-tokens 60 --strict", db=guide)
+    assert "tokenizer" not in strict.stderr
+    assert "--model gpt4 --strict 'the guide'" in strict.stdout
 
 
 def test_search_shows_the_headings_or_the_start_of_the_passage_that_matched(guide: Path) -> None:

@@ -101,7 +101,7 @@ def test_the_passage_of_a_hit_opens_its_page(kb: Kb) -> None:
 
 
 def test_the_model_decides_the_tokens(kb: Kb) -> None:
-    page = kb.read("guide", space="s", max_tokens=900, model="some-other-model")
+    page = kb.read("guide", space="s", max_tokens=900, model="some-model", strict=True)
     fields = "summary: In short\ntags: x\n"
     assert page.tokens == len(page.text) + len(fields)
     exact = kb.read("guide", space="s", max_tokens=900, model="gpt-4o", page=2)
@@ -110,7 +110,8 @@ def test_the_model_decides_the_tokens(kb: Kb) -> None:
 
 def test_pages_of_one_model_are_not_those_of_another(kb: Kb) -> None:
     kb.add(Item("plain", "s", text=GUIDE))
-    pages = [kb.read("plain", max_tokens=900, model=name).pages for name in ("gpt-4", "other")]
+    models = ("gpt-4", "strict:other")
+    pages = [kb.read("plain", max_tokens=900, model=name).pages for name in models]
     assert pages[0] < pages[1] == pytest.approx(len(GUIDE) / 900, rel=0.3)
 
 

@@ -133,10 +133,18 @@ optional_spaces = repeated("--space", "spaces", "S", "Only this space. Default: 
 tier_option = click.option(
     "--tier", metavar="TIER", help=f"Feature tier: {', '.join(TIERS)}. Default: no restrictions."
 )
-model_option = click.option(
-    "--model",
-    metavar="NAME",
-    help="Model whose tokens are counted, or a tokenizer.json. Default: the setting, else gpt-4.",
+model_option = combine(
+    click.option(
+        "--model",
+        metavar="NAME",
+        help="Model whose tokens are counted, or a tokenizer.json. "
+        "Default: the setting, else gpt-4.",
+    ),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="Bound the tokens of a model without a known tokenizer. Default: estimate them.",
+    ),
 )
 format_option = click.option(
     "--format",

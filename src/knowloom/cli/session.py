@@ -303,23 +303,6 @@ class SectionedGroup(Group):
                 )
 
 
-def token_warnings(options: Mapping[str, Any]) -> list[str]:
-    """Return a warning if a budget is counted in bytes because the model has no known tokenizer.
-
-    Most of the budget then stays unused, and a misspelt model would go unnoticed.
-    """
-    from knowloom import tokens
-
-    is_unlimited = options.get("max_tokens", 0) is None
-    if is_unlimited or tokens.get_counter(options["model"]).name != tokens.UPPER_BOUND:
-        return []
-    encodings = ", ".join(sorted(tokens.PIECES))
-    return [
-        f"no tokenizer for model {options['model']!r}: each byte counts as a token, so less fits; "
-        f"pass an OpenAI model (gpt-4, gpt-4o), an encoding ({encodings}) or a tokenizer.json"
-    ]
-
-
 def _explicit_arguments(ctx: click.Context) -> dict[str, Any]:
     """Return the arguments without options that are not set; an unlimited budget is None."""
     is_default = {

@@ -14,7 +14,7 @@ from knowloom.capabilities.graph.model import GraphAnswer
 from knowloom.capabilities.graph.options import GraphArguments
 from knowloom.capabilities.provider.model import Provision
 from knowloom.capabilities.provider.options import ProviderArguments
-from knowloom.client.requests import encode_names, encode_options, encode_tier
+from knowloom.client.requests import encode_names, encode_options, encode_spaces, encode_tier
 from knowloom.client.transport import Transport
 from knowloom.errors import Invalid
 from knowloom.tiers import TierArgument
@@ -32,6 +32,7 @@ class ProvisionArguments(ProviderArguments, total=False):
     max_tokens: int | None
     caps: Mapping[str, int]
     model: str
+    strict: bool
     metadata_info_type: str
     tier: TierArgument
 
@@ -44,7 +45,7 @@ class RemoteCapabilities:
     def graph(
         self,
         *,
-        spaces: Sequence[str],
+        spaces: Sequence[str] | None = None,
         query: str | None = None,
         entities: Sequence[str] | None = None,
         document: Document | None = None,
@@ -59,7 +60,7 @@ class RemoteCapabilities:
         """
         if not isinstance(options.get("ranker", ""), str):
             raise Invalid("a ranker object cannot be sent to a server: pass the name of a ranker")
-        body: JsonObject = {"spaces": encode_names("spaces", spaces)}
+        body = encode_spaces(spaces)
         if query is not None:
             body["query"] = query
         if entities is not None:
@@ -87,7 +88,7 @@ class RemoteCapabilities:
             "spaces": encode_names("spaces", valid.spaces),
             "fragments": True,
         }
-        names = ("max_tokens", "entity", "agent", "format", "model", "now", "as_of", "where")
+        names = "max_tokens entity agent format model strict now as_of where".split()
         body |= encode_options({name: getattr(valid, name) for name in names})
         body |= encode_tier(valid.tier)
         if valid.document is not None:
@@ -99,21 +100,28 @@ class RemoteCapabilities:
         return self._transport.read("/api/assemble", body, assembly_from_json)
 
     def provide(
-        self, query: str, *, spaces: Sequence[str], **options: Unpack[ProvisionArguments]
+        self,
+        query: str,
+        *,
+        spaces: Sequence[str] | None = None,
+        **options: Unpack[ProvisionArguments],
     ) -> Provision:
         """Return the knowledge for a request by prompt section, as `Provider.provide` does.
 
         Items have their ids and sections only.
         """
-        body = {"query": query, "spaces": encode_names("spaces", spaces)} | _encode_values(options)
+        body = {"query": query} | encode_spaces(spaces) | _encode_values(options)
         return self._transport.read(
             "/api/provide", body, lambda row: provision_from_json(query, row)
         )
 
-    def check(self, spaces: str | Sequence[str]) -> Checked:
-        """Check entities, relationships and claims against the axioms of their spaces."""
-        names = encode_names("spaces", [spaces] if isinstance(spaces, str) else spaces)
-        return self._transport.read("/api/check", {"spaces": names}, check_from_json)
+    def check(self, spaces: str | Sequence[str] | None = None) -> Checked:
+        """Check entities, relationships and claims against the axioms of their spaces.
+
+        None: those of all spaces that the key may read.
+        """
+        body = encode_spaces([spaces] if isinstance(spaces, str) else spaces)
+        return self._transport.read("/api/check", body, check_from_json)
 
 
 def _encode_values(options: Mapping[str, Any]) -> JsonObject:

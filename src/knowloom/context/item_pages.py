@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from knowloom.caching import TwoGenerationCache
 from knowloom.formats.fields import format_value
-from knowloom.model import Item, Kind, Passage
+from knowloom.model import Item, Kind, Passage, Problem
 from knowloom.ports import TokenCounter
 from knowloom.text.normalisation import collapse_whitespace
 from knowloom.text.passages import heading_path, split_passages
@@ -57,6 +57,7 @@ class ItemPage:
     tags: tuple[str, ...] = ()
     properties: Mapping[str, Any] = field(default_factory=dict)
     numbered: bool = False  # the id was an integer, as in Item
+    degraded: tuple[Problem, ...] = ()  # a notice if the tokens are estimated
 
     @property
     def next(self) -> int | None:

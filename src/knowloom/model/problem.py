@@ -46,9 +46,11 @@ PROBLEM_CODES: Mapping[str, tuple[Severity, str]] = {
     "vectors_pending": (_NOTICE, "some items are not embedded yet: they are found by words only"),
     "unknown_entity": (_NOTICE, "the entity of the request is not stored"),
     "unknown_space": (_NOTICE, "a requested space does not exist; the others were searched"),
+    "default_space": (_NOTICE, "the request names no space: only `default` was searched"),
     "unknown_type": (_NOTICE, "a requested type does not exist; the reason lists those that do"),
     "no_results": (_NOTICE, "nothing matched or passed; the reason names what excluded the rest"),
     "low_confidence": (_NOTICE, "the evidence for an answer is probably not stored"),
+    "estimated_tokens": (_NOTICE, "the model has no known tokenizer: its tokens are estimated"),
     "too_many": (_NOTICE, "a limit was reached, and the rest is not considered"),
     "tier": (_NOTICE, "the tier of the caller restricts the answer"),
 }
@@ -56,9 +58,10 @@ PROBLEM_CODES: Mapping[str, tuple[Severity, str]] = {
 
 
 class CodedError(Protocol):
-    """An error of knowloom."""
+    """An error of knowloom; `layer` is the part of the stores that failed, "" for any other."""
 
     code: str
+    layer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,10 @@ class Problem:
 
     @classmethod
     def from_error(cls, part: str, error: CodedError, prefix: str = "") -> Problem:
-        """Return the problem of an error; a code outside the table becomes that of its class."""
+        """Return the problem of an error, named after the layer that failed, if only one has.
+
+        A code outside the table becomes that of its class.
+        """
         codes = (error.code, *(getattr(base, "code", "error") for base in type(error).__mro__))
         code = next(code for code in (*codes, "error") if code in PROBLEM_CODES)
-        return cls(part, f"{prefix}{error}", code)
+        return cls(error.layer or part, f"{prefix}{error}", code)

@@ -28,12 +28,7 @@ STEP_ACTIONS = ("add", "update", "delete", "link", "unlink")
 
 def item_to_json(item: Item) -> JsonObject:
     """Return the fields that are not empty; `kind` always."""
-    row = codec.item_to_dict(item)
-    if row.pop("numbered", False):
-        row["id"] = int(item.id)
-    return {"id": row.pop("id"), "space": row.pop("space"), "kind": item.kind.value} | {
-        name: row[name] for name in row if name != "kind"
-    }
+    return codec.item_to_row(item)
 
 
 def item_from_json(row: JsonObject) -> Item:
@@ -50,6 +45,8 @@ def items_to_json(items: Sequence[Item], missing: Sequence[str]) -> JsonObject:
 
 def page_to_json(page: ItemPage) -> JsonObject:
     """Return a page of an item; summary, tags and properties only if the page has them."""
+    from knowloom.wire.contexts import problem_to_json  # which imports this module
+
     fields = {"summary": page.summary, "tags": list(page.tags), "properties": page.properties}
     return {
         "id": int(page.id) if page.numbered else page.id,
@@ -68,6 +65,7 @@ def page_to_json(page: ItemPage) -> JsonObject:
         "passages": list(page.passages),
         "is_cut": page.is_cut,
         "note": page.note,
+        "degraded": [problem_to_json(problem) for problem in page.degraded],
         **{name: value for name, value in fields.items() if value},
         "text": page.text,
     }
@@ -76,6 +74,7 @@ def page_to_json(page: ItemPage) -> JsonObject:
 def page_from_json(row: JsonObject) -> ItemPage:
     # Imported here because the command line loads this module at startup, without the engine.
     from knowloom.context.item_pages import ItemPage
+    from knowloom.wire.contexts import problems_from_json
 
     names = ("space", "type", "title", "source", "text", "tokens", "page", "pages", "start", "end")
     return ItemPage(
@@ -90,6 +89,7 @@ def page_from_json(row: JsonObject) -> ItemPage:
         tags=tuple(row.get("tags", ())),
         properties=row.get("properties", {}),
         numbered=isinstance(row["id"], int),
+        degraded=problems_from_json(row),
     )
 
 

@@ -16,6 +16,7 @@ from knowloom.capabilities.memory.model import (
     SearchResult,
 )
 from knowloom.wire import JsonObject
+from knowloom.wire.contexts import problem_to_json, problems_from_json
 from knowloom.wire.knowledge import edge_from_json, edge_to_json
 
 FIELDS = tuple(field.name for field in fields(Remembered))
@@ -97,6 +98,7 @@ def memory_context_to_json(context: ContextResult) -> JsonObject:
         **memories_to_json(context.memories),
         "truncated": context.truncated,
         "template": context.template,
+        "degraded": [problem_to_json(problem) for problem in context.degraded],
     }
 
 
@@ -107,6 +109,7 @@ def memory_context_from_json(row: JsonObject) -> ContextResult:
         tuple(search_results_from_json(row)),
         row["truncated"],
         row["template"],
+        problems_from_json(row),
     )
 
 
@@ -139,6 +142,7 @@ def memory_preview_from_json(row: JsonObject) -> ContextPreview:
         context.memories,
         context.truncated,
         context.template,
+        context.degraded,
         tuple(row["memory_ids"]),
         row["ranking_scores"],
         row["budget_used"],

@@ -60,13 +60,20 @@ class Assembler:
             for strategy in ordered
         )
         problems = [result.problem for result in results.values() if result.problem]
+        problems += dict.fromkeys(
+            problem for result in results.values() for problem in result.failures
+        )
         return Assembly(
             text=packed.text,
             tokens=packed.tokens,
             strategies=reports,
             fragments=packed.fragments,
             left_out=(*duplicates, *packed.left_out),
-            degraded=(*problems, *_unmet_requirements(reports)),
+            degraded=(
+                *problems,
+                *_unmet_requirements(reports),
+                *tokens.estimate_notices(request.model),
+            ),
             token_counter=tokens.get_counter(request.model).name,
             optimality_gap=packed.gap,
             timings={

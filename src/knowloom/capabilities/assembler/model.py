@@ -41,6 +41,7 @@ class AssemblyRequest:
     now: datetime | None = None
     as_of: datetime | None = None
     where: WhereArgument = None  # conditions that every item of the knowledge fulfils
+    strict: bool = False  # an upper bound instead of an estimate for models without a tokenizer
 
     @property
     def content(self) -> str:
@@ -65,6 +66,7 @@ class AssemblyArguments(TypedDict, total=False):
     now: datetime | None
     as_of: datetime | None
     where: WhereArgument
+    strict: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +142,4 @@ class StrategyResult:
     notes: tuple[str, ...] = ()
     problem: Problem | None = None
     seconds: float = 0.0
+    failures: tuple[Problem, ...] = ()  # layers that the hits were found without

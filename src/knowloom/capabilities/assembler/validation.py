@@ -52,7 +52,8 @@ def validate_request(request: AssemblyRequest) -> AssemblyRequest:
     validate_query(request.text)
     validate_budget(request.max_tokens)
     get_layout(validate_name("format", request.format))
-    tokens.get_counter(request.model)
+    model = tokens.strict_model(request.model, validate_bool("strict", request.strict))
+    tokens.get_counter(model)
     if request.document is not None:
         _validate_document(request)
     if request.selection is not None:
@@ -66,7 +67,7 @@ def validate_request(request: AssemblyRequest) -> AssemblyRequest:
     # Resolved once for all strategies. Documents belong to the user and are seen in every tier.
     tier = resolve_tier(request.tier)
     spaces, where = validate_names("spaces", request.spaces), validate_where(request.where)
-    return replace(request, spaces=spaces, tier=tier, where=where or None)
+    return replace(request, spaces=spaces, tier=tier, where=where or None, model=model)
 
 
 def _validate_document(request: AssemblyRequest) -> None:

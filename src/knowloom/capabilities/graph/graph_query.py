@@ -55,7 +55,7 @@ def answer_by_search(graph_query: GraphQuery) -> GraphAnswer:
     except Unavailable as error:
         return _unavailable_answer(graph_query, error)
     stats = Stats(searched=result.considered, matched=result.matched, timings=graph_query.timings)
-    answer = _answer(graph_query, entities, graph_query.left_out, stats)
+    answer = _answer(graph_query, entities, graph_query.left_out, stats, result.problems)
     if not graph_query.options.max_entities:
         return answer
     request, text = graph_query.retrieval, graph_query.text.query
@@ -124,6 +124,7 @@ def _answer(
     candidates: Sequence[EntityHit],
     left_out: Sequence[LeftOut],
     stats: Stats,
+    search_problems: Sequence[Problem] = (),
 ) -> GraphAnswer:
     """Expand the candidates, gather what is stored about the best entities, and pack it."""
     request, options = graph_query.retrieval, graph_query.options
@@ -147,7 +148,7 @@ def _answer(
         graph_query.query,
         options,
         [*left_out, *beyond],
-        (*request.problems, *problems, *more_problems),
+        (*request.problems, *search_problems, *problems, *more_problems),
         replace(stats, expanded=near.reached, max_depth=near.depth),
     )
     return replace(answer, digest=compute_digest(graph_query, answer.degraded))
@@ -192,7 +193,7 @@ def compute_digest(graph_query: GraphQuery, problems: Sequence[Problem]) -> str:
     A custom ranker counts by its `repr`; without one, digests are comparable in one process only.
     """
     request, options = graph_query.retrieval, graph_query.options
-    counter = tokens.get_counter(options.model)
+    counter = tokens.get_counter(options.model, options.strict)
     knowledge = pipeline.compute_digest(
         request.query, (), request.vector, request.stores, counter, problems
     )

@@ -59,6 +59,7 @@ class GraphOptions:
     preferred_types: tuple[str, ...] = ()  # for rankers that use them
     mode: Mode = "hybrid"
     model: str = "gpt-4"
+    strict: bool = False  # an upper bound instead of an estimate for models without a tokenizer
     where: WhereArgument = None  # conditions that every item of the answer fulfils
 
 
@@ -87,6 +88,7 @@ class GraphArguments(TypedDict, total=False):
     preferred_types: Collection[str]
     mode: Mode
     model: str
+    strict: bool
     where: WhereArgument
     tier: TierArgument
 
@@ -109,7 +111,7 @@ def validate_options(options: GraphOptions) -> GraphOptions:
         raise Invalid(f"options must be GraphOptions, got {type(options).__name__}")
     for name, (minimum, maximum) in INTEGER_BOUNDS.items():
         validate_int(name, getattr(options, name), minimum, maximum)
-    for name in FLAGS:
+    for name in (*FLAGS, "strict"):
         validate_bool(name, getattr(options, name))
     separator = options.entity_separator
     if not isinstance(separator, str) or len(separator) > MAX_SEPARATOR:

@@ -40,7 +40,8 @@ def build_answer(
 ) -> GraphAnswer:
     """Pack the neighbourhood within the budget of the options."""
     sections = _sections(neighbourhood, options)
-    counter = tokens.get_counter(options.model)
+    model = tokens.strict_model(options.model, options.strict)
+    counter = tokens.get_counter(model)
     layout = graph_layout(options.format, options.entity_separator)
     with span("fit"):
         result = pack(sections, options.max_tokens, layout, counter, TOLERANCE, query or "")
@@ -64,7 +65,9 @@ def build_answer(
         or any(left.reason.startswith(BEYOND) for left in left_out),
         violations=_shown_violations(neighbourhood, chosen),
         left_out=(*left_out, *unpacked),
-        degraded=(*problems, *neighbourhood.problems),
+        degraded=tuple(
+            dict.fromkeys((*problems, *neighbourhood.problems, *tokens.estimate_notices(model)))
+        ),
         stats=replace(
             stats,
             candidates=sum(len(section.hits) for section in sections),

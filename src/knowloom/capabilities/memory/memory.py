@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
 from typing import Any, TypeVar, Unpack
@@ -35,6 +36,7 @@ from knowloom.capabilities.memory.repository import MemoryRepository
 from knowloom.capabilities.memory.templates import TEMPLATES, MemoryTemplate
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, EmbeddingError, Invalid, KnowloomError, NotFound
+from knowloom.model import Problem
 from knowloom.options import QueryOptions
 from knowloom.recipes import FIT_BUDGET, Recipe, resolve_limit
 from knowloom.retrieval.sources import RetrievalRequest
@@ -45,7 +47,7 @@ T = TypeVar("T")
 
 
 class Memory:
-    """The memories of one workspace, which is a space of the engine.
+    """The memories of one workspace, which is a space of the engine: by default the only one.
 
     `options.py` documents the keyword arguments. Memory requires the tier `teams` or `enterprise`,
     custom templates and rankers require `enterprise`; a call under another tier raises Forbidden.
@@ -54,7 +56,7 @@ class Memory:
     def __init__(
         self,
         kb: Engine,
-        workspace: str,
+        workspace: str | None = None,
         *,
         default_template: str = "chat",
         default_token_budget: int = 2000,
@@ -63,6 +65,8 @@ class Memory:
         analytics: Analytics | None = None,
         tier: tiers.TierArgument = None,
     ) -> None:
+        if workspace is None:
+            workspace = kb.reader.choose_space(None)
         if not isinstance(workspace, str) or not workspace:
             raise Invalid(f"workspace must be a non-empty name, got {workspace!r}")
         self.workspace = validation.validate_name("space", workspace)
@@ -247,7 +251,7 @@ class Memory:
             with self._open_request(text, vector, options) as request:
                 if request is not None:
                     recipe = _recipe(options)
-                    results = search.search_memories(request, options, recipe, self._rankers)
+                    results, _ = search.search_memories(request, options, recipe, self._rankers)
             self._count_access([result.memory.id for result in results], options)
             return results
 
@@ -267,15 +271,20 @@ class Memory:
         custom = () if templates.is_builtin(template) else ("custom templates",)
         self._check_tier(*custom, *self._custom_rankers(options.ranker))
         budget = self._budget if options.token_budget is None else options.token_budget
-        counter = tokens.get_counter(options.model)
+        model = tokens.strict_model(options.model, options.strict)
+        counter = tokens.get_counter(model)
 
         def run() -> ContextPreview:
             results: list[SearchResult] = []
             pinned: list[SearchResult] = []
+            problems: list[Problem] = []
             with self._open_request(text, vector, options) as request:
                 if request is not None:
                     recipe = resolve_limit(_recipe(options), budget)
-                    results = search.search_memories(request, options, recipe, self._rankers)
+                    results, problems = search.search_memories(
+                        request, options, recipe, self._rankers
+                    )
+                    problems = [*request.problems, *problems]
                     pinned = search.find_pinned(request, options) if options.pinned else []
                     if pinned:
                         linked = search.link_results(request, options, [*pinned, *results])
@@ -291,7 +300,8 @@ class Memory:
             )
             if operation == "context":
                 self._count_access(preview.memory_ids, options)
-            return preview
+            notices = (*problems, *tokens.estimate_notices(model))
+            return replace(preview, degraded=tuple(dict.fromkeys(notices)))
 
         return self._record(
             operation, text, run, lambda preview: len(preview.memories) + len(preview.left_out)

@@ -15,7 +15,7 @@ from knowloom.errors import (
     TemplateNotFound,
     Unavailable,
 )
-from knowloom.model import RESERVED_PREFIX, Edge, Hit, Item
+from knowloom.model import RESERVED_PREFIX, Edge, Hit, Item, Problem
 
 DEFAULT_CONFIDENCE = 0.5
 PINNED = "pinned"  # the tag of memories that open each context
@@ -142,6 +142,7 @@ class ContextResult:
     memories: tuple[SearchResult, ...]
     truncated: bool
     template: str
+    degraded: tuple[Problem, ...] = ()  # a notice if the tokens are estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,12 @@ class ContextPreview(ContextResult):
 
     def result(self) -> ContextResult:
         return ContextResult(
-            self.context, self.token_count, self.memories, self.truncated, self.template
+            self.context,
+            self.token_count,
+            self.memories,
+            self.truncated,
+            self.template,
+            self.degraded,
         )
 
 

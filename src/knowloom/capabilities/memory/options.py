@@ -49,6 +49,7 @@ class MemoryContextArguments(MemorySearchArguments, total=False):
     token_budget: int | None
     include_metadata: bool | None
     model: str | None
+    strict: bool | None
     pinned: bool | None
 
 
@@ -139,6 +140,7 @@ class MemoryContextOptions(MemorySearchOptions):
     token_budget: int | None = None
     include_metadata: bool = False
     model: str = "gpt-4"
+    strict: bool = False
     pinned: bool = True
 
 
@@ -199,5 +201,6 @@ VALIDATORS: dict[str, Validator] = {
     "token_budget": _int_range(0, MAX_BUDGET),
     "include_metadata": validation.validate_bool,
     "model": validation.validate_name,
+    "strict": validation.validate_bool,
     "pinned": validation.validate_bool,
 }

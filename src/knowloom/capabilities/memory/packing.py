@@ -120,6 +120,7 @@ def pack_memories(
         included,
         bool(omitted) or any(choice.form is not Form.WHOLE for choice in chosen),
         template.name,
+        (),
         tuple(result.memory.id for result in included),
         {result.memory.id: result.rank or 0.0 for result in included},
         round(100 * tokens / budget, 2) if budget else 0.0,

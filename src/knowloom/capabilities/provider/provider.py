@@ -55,6 +55,7 @@ class Provider:
         max_tokens: int | None = 2000,
         caps: Mapping[str, int] | None = None,
         model: str = "gpt-4",
+        strict: bool = False,
         metadata_info_type: str = "user_profile",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         tier: tiers.TierArgument = None,
@@ -75,7 +76,8 @@ class Provider:
         self._formats = section_formats.parse_formats(formats or {})
         self._max_tokens = engine_options.validate_budget(max_tokens)
         self._caps = _validate_caps(caps or {})
-        self._counter = tokens.get_counter(model)
+        model = tokens.strict_model(model, validation.validate_bool("strict", strict))
+        self._counter, self._notices = tokens.get_counter(model), tokens.estimate_notices(model)
         self._metadata_section = validation.validate_name("metadata_info_type", metadata_info_type)
         self._build_request("", {})
 
@@ -109,7 +111,7 @@ class Provider:
             self._counter.name,
             retrieval,
             packed.left_out,
-            (*retrieval.degraded, *problems, *packed.problems),
+            (*retrieval.degraded, *problems, *packed.problems, *self._notices),
         )
 
     def text(
@@ -125,7 +127,7 @@ class Provider:
         outline = Outline(**layout)
         budget = self._resolve_budget(max_tokens)
         retrieval = self._retrieve(query, arguments)
-        _log_problems(retrieval.degraded)
+        _log_problems((*retrieval.degraded, *self._notices))
         delimiter = outline.section_delimiter
         sections = outline_sections(retrieval, outline, budget)
         return delimiter.join(

@@ -21,7 +21,7 @@ from knowloom.cli.options import (
     repeated,
     where_option,
 )
-from knowloom.cli.session import Command, Session, token_warnings
+from knowloom.cli.session import Command, Session
 from knowloom.cli.streams import read_stdin
 
 if TYPE_CHECKING:
@@ -175,7 +175,8 @@ def recall(
     ):
         kb.reader.resolve_spaces([workspace])
         preview = Memory(kb, workspace, analytics=analytics).preview(query, **arguments)
-    session.warn(*session.warnings.messages, *token_warnings(arguments))
+    session.warn(*session.warnings.messages)
+    session.warn_degraded(preview.degraded)
     if session.as_json:
         session.write_json(memory_preview_to_json(preview))
     else:

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from knowloom.capabilities.assembler.model import AssemblyRequest
 from knowloom.capabilities.assembler.strategies import build_assembler, validate_agent
-from knowloom.server.dependencies import get_engine, get_key, get_tier, record_context
+from knowloom.server.dependencies import get_engine, get_tier, read_spaces, record_context
 from knowloom.server.schemas.assembly import AssembleRequest
 from knowloom.wire.assembly import assembly_sources_to_json, assembly_to_json
 from knowloom.wire.recipes import agent_to_json
@@ -18,7 +18,8 @@ router = APIRouter(prefix="/api", tags=["context"])
 @router.post("/assemble")
 def assemble(request: Request, body: AssembleRequest) -> JSONResponse:
     """Assemble one text within the budget, and report the outcome of each strategy."""
-    get_key(request).check_read(body.spaces)
+    is_about_knowledge = body.spaces is None and body.document is None
+    spaces = read_spaces(request, None if is_about_knowledge else body.spaces or [])
     engine = get_engine(request)
     validate_agent(engine.agents, body.agent)
     changes = {
@@ -27,7 +28,7 @@ def assemble(request: Request, body: AssembleRequest) -> JSONResponse:
     assembly = build_assembler(engine, changes).assemble(
         AssemblyRequest(
             body.query,
-            tuple(body.spaces),
+            tuple(spaces),
             body.max_tokens,
             body.document,
             None if body.selection is None else (body.selection.start, body.selection.end),
@@ -39,6 +40,7 @@ def assemble(request: Request, body: AssembleRequest) -> JSONResponse:
             body.now,
             body.as_of,
             body.where,
+            body.strict,
         )
     )
     record_context(request, assembly.tokens, assembly.degraded)

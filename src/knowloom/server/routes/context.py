@@ -15,7 +15,13 @@ from knowloom.formats.runs import excerpt_runs, join_runs
 from knowloom.model import Chosen, Citation, Context, Form, Item, Key, Kind
 from knowloom.options import ContextArguments
 from knowloom.recipes import Recipe
-from knowloom.server.dependencies import cpu_turn, get_engine, get_key, get_tier, record_context
+from knowloom.server.dependencies import (
+    cpu_turn,
+    get_engine,
+    get_tier,
+    read_spaces,
+    record_context,
+)
 from knowloom.server.schemas.context import ContextRequest, ContextResponse
 from knowloom.tiers import Tier, TrustedRecipes
 from knowloom.wire import JsonObject
@@ -52,6 +58,7 @@ NEUTRAL_FIELDS = {
     "paths",
     "query",
     "rerank",
+    "strict",
     "tenant_ids",
     "tier",
     "token_model",
@@ -74,19 +81,22 @@ def context(request: Request, body: ContextRequest) -> JSONResponse:
 
     It consists of entry points, related nodes and entities.
     """
-    get_key(request).check_read(body.tenant_ids)
+    spaces = read_spaces(request, body.tenant_ids)
     with cpu_turn(request):
         engine, tier = get_engine(request), get_tier(request, body.tier)
-        result = build_context(engine, body, tier)
+        result = build_context(engine, body, spaces, tier)
         record_context(request, result.tokens, result.degraded)
         return JSONResponse(_response_to_json(engine, body, result))
 
 
-def build_context(engine: Engine, body: ContextRequest, tier: Tier) -> Context:
+def build_context(
+    engine: Engine, body: ContextRequest, spaces: Sequence[str], tier: Tier
+) -> Context:
     """Build the context. Without a format, tokens are counted on the items as JSON."""
     options = _agent_options(body) if body.agent else _recipe_options(engine, body)
     options |= {
         "model": body.token_model,
+        "strict": body.strict,
         "as_of": body.as_of,
         "now": body.now,
         "tier": tier,
@@ -96,7 +106,7 @@ def build_context(engine: Engine, body: ContextRequest, tier: Tier) -> Context:
         "where": body.where,
         "rerank": body.rerank,
     }
-    return engine.context(body.query, spaces=body.tenant_ids, **options)
+    return engine.context(body.query, spaces=spaces, **options)
 
 
 def _agent_options(body: ContextRequest) -> ContextArguments:

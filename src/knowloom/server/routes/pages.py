@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from knowloom.server.dependencies import get_engine, get_key
 from knowloom.server.routes.knowledge import ItemId
-from knowloom.server.schemas.fields import Model, Names
+from knowloom.server.schemas.fields import Model, Names, Strict
 from knowloom.server.schemas.knowledge import (
     PageNumber,
     PageResponse,
@@ -31,6 +31,7 @@ def read_page(
     max_tokens: PageTokens = 2000,
     passage: PassageNumber | None = None,
     model: Model = "gpt-4",
+    strict: Strict = False,
 ) -> JSONResponse:
     """Return a page of an item, of whole passages within `max_tokens`.
 
@@ -38,7 +39,13 @@ def read_page(
     the key may read.
     """
     body = ReadRequest(
-        id=id, spaces=space, page=page, max_tokens=max_tokens, passage=passage, model=model
+        id=id,
+        spaces=space,
+        page=page,
+        max_tokens=max_tokens,
+        passage=passage,
+        model=model,
+        strict=strict,
     )
     return read(request, body)
 
@@ -58,5 +65,6 @@ def read(request: Request, body: ReadRequest) -> JSONResponse:
         max_tokens=body.max_tokens,
         passage=body.passage,
         model=body.model,
+        strict=body.strict,
     )
     return JSONResponse(page_to_json(page))

@@ -7,15 +7,17 @@ from typing import Annotated
 from pydantic import Field
 
 from knowloom.server.schemas.fields import (
+    ONLY_SPACE,
     DocumentText,
     Format,
     Fraction,
     Label,
     Model,
     Name,
-    Names,
     QueryText,
     RequestModel,
+    SpaceNames,
+    Strict,
     TierName,
     Time,
     Title,
@@ -64,7 +66,9 @@ class AssembleRequest(RequestModel):
     )
 
     query: QueryText
-    spaces: Names = Field([])
+    spaces: Annotated[
+        SpaceNames, Field(description=f"{ONLY_SPACE}; none if there is a document")
+    ] = None
     document: AssemblyDocumentBody | None = None
     selection: SelectionBody | None = None
     max_tokens: Annotated[Tokens | None, Field(description="null: no limit")] = 8000
@@ -75,6 +79,7 @@ class AssembleRequest(RequestModel):
     entity: Name | None = None
     format: Format = "markdown"
     model: Model = "gpt-4"
+    strict: Strict = False
     where: Where = None
     as_of: Time | None = None
     now: Time | None = None

@@ -13,6 +13,7 @@ from knowloom.server.schemas.fields import (
     Names,
     RequestModel,
     Rows,
+    SpaceName,
     Version,
     Weight,
     Where,
@@ -68,7 +69,7 @@ class LoadRequest(RequestModel):
 class ItemsRequest(RequestModel):
     """Items of a space, by id."""
 
-    space: Name
+    space: SpaceName = None
     ids: Annotated[list[Name], Field(max_length=10_000)]
 
 

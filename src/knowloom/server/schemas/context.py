@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from knowloom.server.schemas.fields import (
+    ONLY_SPACE,
     AnswerConfidence,
     AsOf,
     Citations,
@@ -27,6 +28,8 @@ from knowloom.server.schemas.fields import (
     QueryText,
     RequestModel,
     Rerank,
+    SpaceNames,
+    Strict,
     TierName,
     Time,
     Tokens,
@@ -49,9 +52,9 @@ class ContextRequest(RequestModel):
     )
 
     query: QueryText = ""
-    tenant_ids: Annotated[Names, Field(description="Spaces to search; an empty list is none")] = (
-        Field([])
-    )
+    tenant_ids: Annotated[
+        SpaceNames, Field(description=f"Spaces to search; an empty list is none, {ONLY_SPACE}")
+    ] = None
     entry_types: Annotated[
         NonEmptyNames | None,
         Field(
@@ -75,6 +78,7 @@ class ContextRequest(RequestModel):
     include_examples: bool = False
     max_tokens: Annotated[Tokens | None, Field(description="null: no limit")] = None
     token_model: Model = "gpt-4"
+    strict: Strict = False
     tags: Names | None = None
     where: Where = None
     search_method: Method = "hybrid"
@@ -235,7 +239,7 @@ class SearchRequest(RequestModel):
     )
 
     query: QueryText
-    spaces: Names
+    spaces: SpaceNames = None
     kinds: Names = Field([])
     types: Names = Field([])
     exclude_types: Names = Field([])
@@ -268,7 +272,7 @@ class ExplainRequest(RequestModel):
     )
 
     query: QueryText
-    spaces: Names
+    spaces: SpaceNames = None
     ids: Names = Field([])
     max_tokens: Tokens | None = 2000
     recipe: Name = "knowledge"
@@ -279,6 +283,7 @@ class ExplainRequest(RequestModel):
     tier: TierName | None = None
     format: Format = "markdown"
     model: Model = "gpt-4"
+    strict: Strict = False
     entity: Name | None = None
     kinds: Names | None = None
     types: Names | None = None

@@ -9,9 +9,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from knowloom import codec
 
+ONLY_SPACE = "null: the only space of the key, or `default`"
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 Names = Annotated[list[Name], Field(max_length=200)]
 NonEmptyNames = Annotated[list[Name], Field(min_length=1, max_length=200)]
+SpaceNames = Annotated[list[Name] | None, Field(max_length=200, description=ONLY_SPACE)]
+SpaceName = Annotated[Name | None, Field(description=ONLY_SPACE)]
 Label = Annotated[str, Field(max_length=500)]
 Title = Annotated[str, Field(max_length=10_000)]
 Text = Annotated[str, Field(max_length=1_000_000)]
@@ -84,6 +87,9 @@ def _reject_file(model: str) -> str:
 
 Time = Annotated[datetime, BeforeValidator(_parse_time)]
 Model = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_reject_file)]
+Strict = Annotated[
+    bool, Field(description="Bound the tokens of a model without a tokenizer; else: estimate them")
+]
 AsOf = Annotated[Time | None, Field(description="Knowledge stored and valid at that time")]
 Now = Annotated[Time | None, Field(description="Time of the request, for reproducible responses")]
 

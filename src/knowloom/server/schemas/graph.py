@@ -19,6 +19,8 @@ from knowloom.server.schemas.fields import (
     NonEmptyNames,
     QueryText,
     RequestModel,
+    SpaceNames,
+    Strict,
     TierName,
     Time,
     Title,
@@ -79,7 +81,7 @@ class GraphRequest(RequestModel):
 
     model_config = examples(*EXAMPLES)
 
-    spaces: Names
+    spaces: SpaceNames = None
     query: QueryText | None = None
     entities: Annotated[Names | None, Field(description="Ids, in the order of the text")] = None
     document: GraphDocumentBody | None = None
@@ -105,6 +107,7 @@ class GraphRequest(RequestModel):
     preferred_types: Annotated[Names, Field(default_factory=list)]
     mode: Method = "hybrid"
     model: Model = "gpt-4"
+    strict: Strict = False
     where: Where = None
     as_of: Time | None = None
     now: Time | None = None
@@ -120,4 +123,4 @@ class CheckRequest(RequestModel):
 
     model_config = examples({"spaces": ["shared"]})
 
-    spaces: Names
+    spaces: Annotated[Names | None, Field(description="null: all that the key may read")] = None

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from knowloom.server.schemas.fields import (
+    ONLY_SPACE,
     Model,
     Name,
-    Names,
     QueryText,
     RequestModel,
+    SpaceNames,
+    Strict,
     TierName,
     Time,
     Where,
@@ -40,7 +42,9 @@ class CheckAnswerRequest(RequestModel):
     question: Annotated[
         QueryText | None, Field(description="The question; null: search by the answer itself")
     ] = None
-    spaces: Names = Field(default_factory=list)
+    spaces: Annotated[SpaceNames, Field(description=f"{ONLY_SPACE}; none if there are texts")] = (
+        None
+    )
     recipe: Annotated[Name | None, Field(description="Recipe of the context; null: knowledge")] = (
         None
     )
@@ -49,6 +53,7 @@ class CheckAnswerRequest(RequestModel):
         int, Field(ge=0, le=1_000_000, description="Token budget of the context")
     ] = 4000
     model: Model = "gpt-4"
+    strict: Strict = False
     entity: Name | None = None
     meaning: Annotated[
         bool, Field(description="Also accept paraphrases as support, using the embedder")

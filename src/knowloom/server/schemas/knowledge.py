@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from knowloom.server.schemas.context import ProblemNote
 from knowloom.server.schemas.fields import (
     BulkLimit,
     Embed,
@@ -17,6 +18,8 @@ from knowloom.server.schemas.fields import (
     Names,
     RequestModel,
     Rows,
+    SpaceName,
+    Strict,
     Text,
     Time,
     Title,
@@ -149,6 +152,7 @@ class ReadRequest(RequestModel):
     max_tokens: PageTokens | None = 2000
     passage: PassageNumber | None = None
     model: Model = "gpt-4"
+    strict: Strict = False
 
 
 class PageResponse(BaseModel):
@@ -170,6 +174,7 @@ class PageResponse(BaseModel):
     passages: Annotated[list[int], Field(description="Passages shown, at least in part")]
     is_cut: Annotated[bool, Field(description="Begins or ends inside a passage")]
     note: Annotated[str, Field(description="What was left out because it does not fit")]
+    degraded: list[ProblemNote]
     summary: str = ""
     tags: list[str] = Field([])
     properties: dict[str, Any] = Field({})
@@ -179,7 +184,7 @@ class PageResponse(BaseModel):
 class HistoryRequest(RequestModel):
     """Read the history of an item."""
 
-    space: Name
+    space: SpaceName = None
     id: Name
     limit: BulkLimit = 1000
 
@@ -187,7 +192,7 @@ class HistoryRequest(RequestModel):
 class RestoreRequest(RequestModel):
     """Restore an item as of a time or a version; by default, the last state before deletion."""
 
-    space: Name
+    space: SpaceName = None
     id: Name
     at: Time | None = None
     version: Version | None = None

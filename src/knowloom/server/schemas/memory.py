@@ -18,6 +18,8 @@ from knowloom.server.schemas.fields import (
     Name,
     Names,
     RequestModel,
+    SpaceName,
+    Strict,
     Text,
     Time,
     Tokens,
@@ -52,7 +54,7 @@ class RememberRequest(RequestModel):
         }
     )
 
-    workspace: Name
+    workspace: SpaceName = None
     content: Annotated[Text, Field(min_length=1)]
     type: Label = ""
     conversation: Name | None = None
@@ -90,7 +92,7 @@ class Ranking(RequestModel):
 class MemorySearchOptionsBody(RequestModel):
     """Options of memory searches."""
 
-    workspace: Name
+    workspace: SpaceName = None
     limit: Limit = 10
     memory_types: Names = Field([])
     date_from: Time | None = None
@@ -182,6 +184,7 @@ class MemoryContextRequest(MemorySearchRequest):
     include_metadata: bool = False
     pinned: Annotated[bool, Field(description="Begin with the pinned memories")] = True
     model: Model = "gpt-4"
+    strict: Strict = False
 
 
 class ForgetRequest(RequestModel):
@@ -189,5 +192,5 @@ class ForgetRequest(RequestModel):
 
     model_config = examples({"workspace": "maya", "ids": ["m-0123456789abcdef"]})
 
-    workspace: Name
+    workspace: SpaceName = None
     ids: Annotated[list[Name], Field(min_length=1, max_length=10_000)]

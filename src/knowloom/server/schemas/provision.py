@@ -16,9 +16,10 @@ from knowloom.server.schemas.fields import (
     Model,
     Name,
     Names,
-    NonEmptyNames,
     QueryText,
     RequestModel,
+    SpaceNames,
+    Strict,
     TierName,
     Time,
     Tokens,
@@ -43,7 +44,7 @@ class ProvideRequest(RequestModel):
     )
 
     query: QueryText
-    spaces: NonEmptyNames
+    spaces: Annotated[SpaceNames, Field(min_length=1)] = None
     entity_id: Annotated[
         Name | None, Field(description="The entity the agent works for, such as user:maya")
     ] = None
@@ -54,6 +55,7 @@ class ProvideRequest(RequestModel):
         default_factory=dict, max_length=200, description="Maximum tokens by section"
     )
     model: Model = "gpt-4"
+    strict: Strict = False
     metadata_info_type: Annotated[Name, Field(description="Section of the profiles")] = (
         "user_profile"
     )

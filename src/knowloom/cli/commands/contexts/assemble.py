@@ -21,7 +21,7 @@ from knowloom.cli.options import (
     tier_option,
     where_option,
 )
-from knowloom.cli.session import Command, Session, token_warnings
+from knowloom.cli.session import Command, Session
 from knowloom.cli.streams import read_document
 
 STRATEGIES = "document, selection, retrieval, knowledge, memory"
@@ -39,6 +39,7 @@ class AssembleArguments(TypedDict, total=False):
     max_tokens: int | None
     format: str
     model: str
+    strict: bool
     where: Sequence[Mapping[str, Any]]
     as_of: datetime
     now: datetime
@@ -100,7 +101,6 @@ def assemble(
         assembler = build_assembler(kb, {name: {"required": True} for name in required}, only)
         assembly = assembler.assemble(AssemblyRequest(query, document=text, **arguments))
     session.warn_degraded(assembly.degraded)
-    session.warn(*token_warnings(arguments))
     if session.as_json:
         session.write_json(assembly_to_json(assembly))
         return

@@ -25,7 +25,7 @@ from knowloom.cli.options import (
     tier_option,
     where_option,
 )
-from knowloom.cli.session import Command, Session, token_warnings
+from knowloom.cli.session import Command, Session
 from knowloom.cli.streams import read_document
 
 if TYPE_CHECKING:
@@ -141,7 +141,6 @@ def graph(
         else:
             answer = provider.for_query(query or "", **arguments)
     session.warn_degraded(answer.degraded)
-    session.warn(*token_warnings(arguments))
     omissions = (each for each in answer.left_out if each.hit.item.id in ids)
     session.warn(*(f"{each.hit.item.id}: {each.reason}" for each in omissions))
     _print_answer(session, answer)

@@ -19,7 +19,7 @@ from knowloom.cli.options import (
     tier_option,
     where_option,
 )
-from knowloom.cli.session import Command, Session, token_warnings
+from knowloom.cli.session import Command, Session
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,6 +34,7 @@ class ProvideArguments(TypedDict, total=False):
     tier: str
     max_tokens: int | None
     model: str
+    strict: bool
     top_k: int
     graph_traversal_depth: int
     types: Sequence[str]
@@ -103,14 +104,13 @@ def provide(
         provider = Provider(kb, spaces=spaces, **arguments)
         if as_one_text and not session.as_json:
             session.write_text(provider.text(query, now=now, as_of=as_of) + "\n")
-            session.warn(*session.warnings.messages, *token_warnings(arguments))
+            session.warn(*session.warnings.messages)
             return
         provision = provider.provide(query, now=now, as_of=as_of)
         row = provision_to_json(provision)
         if as_one_text:
             row["text"] = provider.text(query, now=now, as_of=as_of)
     session.warn_degraded(provision.degraded)
-    session.warn(*token_warnings(arguments))
     session.output(row, lambda _: _render_provision(provision))
 
 

@@ -19,7 +19,7 @@ from knowloom.cli.options import (
     required_spaces,
     tier_option,
 )
-from knowloom.cli.session import Command, Session, token_warnings
+from knowloom.cli.session import Command, Session
 from knowloom.wire.contexts import context_to_json, hits_to_json
 from knowloom.wire.recipes import recipes_to_json
 
@@ -89,7 +89,6 @@ def context(
     with session.open(needs_embedder=options.get("mode") != "bm25") as kb:
         context = kb.context(query, spaces=spaces, **arguments)
     session.warn_degraded(context.degraded)
-    session.warn(*token_warnings(arguments))
     if session.as_json:
         session.write_json(context_to_json(context))
         return
@@ -127,7 +126,6 @@ def explain(
     with session.open(needs_embedder=options.get("mode") != "bm25") as kb:
         context = kb.explain(query, spaces=spaces, ids=ids, **arguments)
     session.warn_degraded(context.degraded)
-    session.warn(*token_warnings(arguments))
     if session.as_json:
         session.write_json(context_to_json(context))
         return

@@ -21,7 +21,7 @@ from knowloom.cli.options import (
     space_option,
     where_option,
 )
-from knowloom.cli.session import Command, Session, token_warnings
+from knowloom.cli.session import Command, Session
 from knowloom.cli.streams import open_output, read_stdin
 from knowloom.wire import JsonObject
 from knowloom.wire.knowledge import (
@@ -158,7 +158,7 @@ def read(
     arguments = session.with_defaults(options, "max_tokens", "model")
     with session.open(needs_embedder=False) as kb:
         page = kb.read(id, space=spaces, **arguments)
-    session.warn(*token_warnings(arguments))
+    session.warn_degraded(page.degraded)
     if session.as_json:
         session.write_json(page_to_json(page))
         return
@@ -180,6 +180,7 @@ def _next_command(session: Session, page: ItemPage, options: Mapping[str, Any]) 
     values = {"db": session.db, "space": page.space, "page": page.next}
     values |= {"max-tokens": options.get("max_tokens"), "model": options.get("model")}
     flags = [part for name, value in values.items() if value for part in (f"--{name}", str(value))]
+    flags += ["--strict"] if options.get("strict") else []
     guard = ["--"] if page.id.startswith("-") else []
     return shlex.join(["knowloom", "read", *flags, *guard, page.id])
 
