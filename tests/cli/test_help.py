@@ -145,4 +145,7 @@ class TestHelp:
             timeout=60,
         )
         assert (completed.returncode, completed.stderr) == (0, b"")
-        assert completed.stdout.decode().count("of 600 (cl100k_base)") == 2
+        output = completed.stdout.decode()
+        assert output.count("of 600 (cl100k_base)") == 2
+        sources = ("[1] shipping.md, lines 8-28", "[1] tools/refund_limits.py, lines 1-19")
+        assert all(source in output for source in sources)  # of ordinary documents
