@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format docs bench clean
 
 demo: .venv/installed
 	@$(BIN)/python examples/demo.py
@@ -19,17 +19,23 @@ format: .venv/developed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: .venv/developed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/python -m tools.settings_page
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo 'open site/index.html'
+
 bench: .venv/developed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python -m bench.speed
 
 clean:
-	rm -rf .venv
+	rm -rf .venv site
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("knowloom needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[documents,code]'
 	@touch $@
 
 .venv/developed: .venv/installed

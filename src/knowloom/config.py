@@ -20,26 +20,26 @@ class Settings:
 
     store: str = "knowledge.db"  # path or URL of the knowledge
     metadata: str = ""  # URL of the profiles, if they are stored elsewhere
-    words: str = ""  # the same for the text index,
-    vectors: str = ""  # the vectors
-    graph: str = ""  # and the edges
-    embedder: str = "minilm"  # "bge-small", "onnx:FOLDER", "openai:MODEL@URL", "none": models.md
-    openai_api_key: str = field(default="", repr=False)  # OPENAI_API_KEY works too
-    llm: str = ""  # structures free text: "openai:MODEL" or "openai:MODEL@URL"
-    llm_api_key: str = field(default="", repr=False)  # if it differs from openai_api_key
-    llm_timeout_s: float = 120.0  # of one answer of the LLM
-    timeout_s: float = 30.0  # of every other call that can wait
-    query_timeout_s: float = 2.0  # of embedding a query by a server; then words only
-    rerank: str = ""  # "onnx:FOLDER", "cohere:MODEL", "jina:MODEL", "tei:URL"; "" for none
-    rerank_api_key: str = field(default="", repr=False)
-    rerank_limit: int = 30  # hits that it scores
-    rerank_weight: float = 0.3  # of its score, beside that of the search
-    rerank_timeout_s: float = 5.0  # then the order is that of the search
-    model: str = "gpt-4"  # whose tokens are counted
-    max_tokens: int = 2000
-    format: str = "markdown"
-    secrets: str = "refuse"  # or "allow": items that contain a secret
-    secret_rules: str = ""  # a TOML file with more rules
+    words: str = ""  # URL of the text index, if it is stored elsewhere
+    vectors: str = ""  # URL of the vectors, if they are stored elsewhere
+    graph: str = ""  # URL of the edges that requests follow, if they are stored elsewhere
+    embedder: str = "minilm"  # or "bge-small", "onnx:FOLDER", "openai:MODEL@URL", "none": models.md
+    openai_api_key: str = field(default="", repr=False)  # of embedders; OPENAI_API_KEY works too
+    llm: str = ""  # language model: "openai:MODEL" or "openai:MODEL@URL"; "" for none
+    llm_api_key: str = field(default="", repr=False)  # of the LLM, if not openai_api_key
+    llm_timeout_s: float = 120.0  # seconds for one answer of the LLM
+    timeout_s: float = 30.0  # seconds for every other call that can wait
+    query_timeout_s: float = 2.0  # seconds for embedding a query by a server; then words only
+    rerank: str = ""  # "onnx:FOLDER", "cohere:MODEL", "jina:MODEL", "tei:URL": rerankers.md
+    rerank_api_key: str = field(default="", repr=False)  # of the server that reranks
+    rerank_limit: int = 30  # hits that the reranker scores
+    rerank_weight: float = 0.3  # of the reranker's score, beside that of the search
+    rerank_timeout_s: float = 5.0  # seconds for reranking; then the order is that of the search
+    model: str = "gpt-4"  # model whose tokens are counted
+    max_tokens: int = 2000  # budget of a context
+    format: str = "markdown"  # of a context; or "plain", "yaml", "json"
+    secrets: str = "refuse"  # items that contain a secret; "allow": store them: secrets.md
+    secret_rules: str = ""  # a TOML file with more rules for secrets
     # Rules for automatic edges: "shared_tag,similar,mentions", any of docs/links.md, or "none";
     # "": those used before, at first all.
     links: str = ""
@@ -47,10 +47,10 @@ class Settings:
     names: str = ""
     passage_size: int = 0  # characters that new knowledge is cut to; 0: 800, or the stored size
     embedding_cache: str = ""  # a file for vectors of texts; "beside": one beside the knowledge
-    embedding_cache_size: int = 1_000_000  # vectors in that file
-    embedding_cache_ttl_s: float = 0.0  # 0: they never expire
+    embedding_cache_size: int = 1_000_000  # vectors in the embedding cache
+    embedding_cache_ttl_s: float = 0.0  # seconds that cached vectors are valid; 0: for ever
     analytics: str = ""  # a file with statistics of memory searches, or "beside"; "" for none
-    analytics_text: str = "no"  # "yes": store the queries too
+    analytics_text: str = "no"  # "yes": analytics store the queries too
     agents: str = ""  # a TOML or YAML file with agents, or tables [agents.NAME] of knowloom.toml
     retrieval: str = ""  # a TOML file with a table [retrieval], as `knowloom tune` writes it
 
