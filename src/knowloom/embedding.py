@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from knowloom.caching import Caching
-from knowloom.embedders.cache import CachedEmbedder, open_disk_cache
+from knowloom.embedders.cache import CachedEmbedder, digest_text, open_disk_cache
 from knowloom.embedders.calibration import CalibratedEmbedder, Calibration, ModelCheck
 from knowloom.embedders.queries import QUERY_TIMEOUT_S, QueryGuard
 from knowloom.errors import Conflict, EmbeddingError, Invalid, Unavailable
@@ -197,6 +197,13 @@ class EmbeddingService:
         self._stores.vectors.forget_vectors()
         return True
 
+    def forget_texts(self, texts: Sequence[str]) -> None:
+        """Delete the vectors of these texts from the cache, in memory and on disk."""
+        if self._cache is not None:
+            self._cache.forget_texts(texts)
+        if self._disk is not None:
+            self._disk.forget(digest_text(text) for text in texts)
+
     def embed(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
         """Embed the items without a vector and return their number."""
         if self._embedder is None:
@@ -265,11 +272,16 @@ class EmbeddingService:
         try:
             run = self._embed_missing(self._embedder, spaces, progress)
         except (Unavailable, Conflict) as error:
-            missing = self._stores.vectors.count_missing(spaces)
-            return (f"{missing} items are stored but not embedded: {error}",)
+            return (f"{self._describe_missing(spaces)} stored but not embedded: {error}",)
         refused = f"{len(run.refused)} items are stored but not embedded: they changed meanwhile, "
         problems = [f"{refused}or the stores disagree about them: run embed"] if run.refused else []
         return (*problems, *self._sizing.problems(run.too_long))
+
+    def _describe_missing(self, spaces: Sequence[str]) -> str:
+        try:
+            return f"{self._stores.vectors.count_missing(spaces)} items are"
+        except Unavailable:  # the vectors fail, and not the embedder
+            return "items are"
 
     def resegment(self, passage_size: int | None) -> None:
         """Cut all items to this size, by default the stored one, as far as the embedder reads."""
@@ -316,8 +328,8 @@ class EmbeddingService:
         modes = {recipe.mode for recipe in recipes if recipe.source == "search"}
         if modes <= {"bm25"} or not query.spaces:
             return None, []
-        missing = self._stores.vectors.count_missing(query.spaces)
         try:
+            missing = self._stores.vectors.count_missing(query.spaces)
             with span("embed"):
                 vector = self._query_vector(query, missing, strict)
             if vector is None and missing and "vector" in modes:
@@ -328,9 +340,9 @@ class EmbeddingService:
                 )
             return vector, self._pending_problems(query, missing)
         except (Unavailable, Conflict) as error:
-            if "vector" in modes and isinstance(error, Unavailable):
+            if "vector" in modes and isinstance(error, Unavailable) and not error.layer:
                 raise EmbeddingError(str(error)) from error
-            if strict or "vector" in modes:
+            if "vector" in modes or (strict and not error.layer):
                 raise
             return None, [Problem.from_error("vectors", error, "words only: ")]
 

@@ -4,6 +4,7 @@ KnowloomError
 ├── Invalid        422  the request or the knowledge is malformed; the message names the value
 │   └── TemplateNotFound 422  unknown template; the message lists the available ones
 ├── NotFound       404
+│   └── UnknownSpace 404  `available` are the existing spaces
 ├── Forbidden      403
 ├── Conflict       409  the stored state does not fit the request (another embedder, a new version)
 └── Unavailable    503  a store, an embedder or the disk fails
@@ -15,12 +16,16 @@ KnowloomError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+
+MAX_LISTED = 20  # names in the message of an error
 
 
 class KnowloomError(Exception):
     status = 500
     code = "error"
+    layer = ""  # "metadata", "words", "vectors" or "graph" if only that part of the stores failed
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
@@ -39,6 +44,14 @@ class TemplateNotFound(Invalid):
 class NotFound(KnowloomError):
     status = 404
     code = "not_found"
+
+
+class UnknownSpace(NotFound):
+    code = "unknown_space"
+
+    def __init__(self, name: str, available: Sequence[str]) -> None:
+        super().__init__(f"unknown space {name!r}; available: {list_names(available)}")
+        self.name, self.available = name, tuple(available)
 
 
 class Forbidden(KnowloomError):
@@ -75,10 +88,22 @@ class MissingExtra(Unavailable):
     code = "missing_extra"
 
 
+def hide_password(url: object) -> str:
+    """Return a URL for a message, without its password."""
+    return re.sub(r"(//[^:/@]*):.*@", r"\1:***@", str(url), flags=re.DOTALL)
+
+
 def invalid_store_url(url: object) -> Invalid:
     """Return the error for a URL that names no store."""
+    url = hide_password(url) if isinstance(url, str) else url
     examples = "knowledge.db, sqlite:///knowledge.db, sqlite:////data/knowledge.db or memory:"
     return Invalid(f"a store must be a path or a URL such as {examples}, got {url!r}")
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Return the first names as text, and the number of the others."""
+    more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+    return (", ".join(names[:MAX_LISTED]) or "none yet") + more
 
 
 def unknown_name(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePath
@@ -12,7 +13,7 @@ from knowloom.caching import Caching
 from knowloom.embedders.queries import QUERY_TIMEOUT_S
 from knowloom.embedding import PassageSizing
 from knowloom.engine import Engine
-from knowloom.errors import Invalid
+from knowloom.errors import Invalid, Unavailable
 from knowloom.files import RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
 from knowloom.ports import Embedder, NameFinder, Reranker, Stores
@@ -29,6 +30,8 @@ from knowloom.retrieval.reranking import LIMIT, MAX_LIMIT, WEIGHT, Reranking
 from knowloom.retrieval_settings import RetrievalSettings, resolve_settings
 from knowloom.secrets.rules import open_scanner
 from knowloom.validation import validate_fraction, validate_int, validate_positive
+
+log = logging.getLogger(__name__)
 
 
 def open(
@@ -105,7 +108,12 @@ def _open_stores(
     with ExitStack() as stack:
         for store in stores.unique():
             stack.callback(store.close)
-        PassageSizing(stores, embedder).fit(passage_size)
+        try:
+            PassageSizing(stores, embedder).fit(passage_size)
+        except Unavailable as error:
+            if not error.layer:
+                raise
+            log.warning("the passage size was not compared with the stored one: %s", error)
         stack.pop_all()
     return stores
 

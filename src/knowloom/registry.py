@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import Parameter, getattr_static, signature
 from typing import Any, Unpack
 
-from knowloom.errors import Invalid, MissingExtra, invalid_store_url, unknown_name
+from knowloom.errors import (
+    Invalid,
+    MissingExtra,
+    hide_password,
+    invalid_store_url,
+    unknown_name,
+)
 from knowloom.ports import LLM, Embedder, LLMSettings, NameFinder, Reranker, Stores
+from knowloom.stores.composite.layers import Layer
 from knowloom.stores.composite.store import CompositeStore
 
 # Plug-ins add to these through the entry point groups "knowloom.stores", "knowloom.embedders",
@@ -20,6 +28,7 @@ STORES = {
     "file": "knowloom.stores.file.store:FileStore",
     "memory": "knowloom.stores.memory.store:MemoryStore",
     "networkx": "knowloom.stores.networkx:NetworkxStore",
+    "postgresql": "knowloom.stores.postgresql.store:PostgresqlStore",
     "sqlite": "knowloom.stores.sqlite.store:SqliteStore",
 }
 EMBEDDERS = {
@@ -45,7 +54,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):")  # two letters or more: "C:" is a 
 def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
     """Open one URL for all roles; `metadata` (profiles), `words`, `vectors`, `graph` may differ.
 
-    Each URL is opened once.
+    Each URL is opened once. A layer whose file is damaged is opened as soon as it can be read.
     """
     urls = _resolve_urls(url, roles)
     opened: dict[str, Any] = {}
@@ -53,7 +62,11 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
         for store_url in urls.values():
             if store_url not in opened:
                 played = [role for role in ROLES if urls[role] == store_url]
-                opened[store_url] = open_store(store_url, played)
+                if "items" in played:
+                    opened[store_url] = open_store(store_url, played)
+                else:
+                    reopen = partial(open_store, store_url, played)
+                    opened[store_url] = Layer(store_url, played, reopen)
                 stack.callback(opened[store_url].close)
         stack.pop_all()
     stores = {role: opened[store_url] for role, store_url in urls.items()}
@@ -79,7 +92,8 @@ def _resolve_urls(url: str, roles: Mapping[str, str]) -> dict[str, str]:
         for role in ROLES:
             if role != "metadata" and urls[role] == metadata:
                 remedy = "store the profiles apart, or with the items"
-                raise Invalid(f"metadata and {role} must not both be {metadata!r}: {remedy}")
+                shown = hide_password(metadata)
+                raise Invalid(f"metadata and {role} must not both be {shown!r}: {remedy}")
     return urls
 
 
@@ -94,7 +108,8 @@ def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     supported = getattr(adapter, "ROLES", ROLES)
     for role in roles:
         if role not in supported:
-            raise Invalid(f"{url!r} cannot store {role}; it supports: {', '.join(supported)}")
+            shown, roles = hide_password(url), ", ".join(supported)
+            raise Invalid(f"{shown!r} cannot store {role}; it supports: {roles}")
     return adapter.open(path.removeprefix("///" if scheme == "sqlite" else "//"))
 
 

@@ -30,18 +30,19 @@ class Search:
     reranking: Reranking | None = None
 
 
-def search_items(search: Search, problems: Sequence[Problem] = ()) -> Hits:
-    """Return the best items with the confidence, and the problems after those that occurred."""
+def search_items(search: Search) -> Hits:
+    """Return the best items with the confidence, and the problems of the search."""
     request, recipe, reranking = search.request, search.recipe, search.reranking
     limit = search.limit if reranking is None else reranking.widen(search.limit)
     # The confidence depends neither on the limit nor on the minimum score.
     wide = replace(recipe, limit=max(limit, LEADERS), min_score=0.0)
     result = find_hits(request, wide, search.only)
     hits = [hit for hit in result.hits[:limit] if hit.score >= recipe.min_score]
-    text, name = request.query.text, calibration_name(recipe.mode, request.vector is not None)
+    has_vector = request.vector is not None and not result.lacks("vectors")
+    text, name = request.query.text, calibration_name(recipe.mode, has_vector)
     leaders = result.hits if hits else ()
     confidence = estimate_confidence(text, leaders, result.best_score, name)
-    notices = [*problems, *_notices(search, hits, result, confidence)]
+    notices = [*result.problems, *_notices(search, hits, result, confidence)]
     if confidence < search.minimum:
         return Hits((), confidence, notices)
     if reranking is not None:

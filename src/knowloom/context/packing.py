@@ -47,6 +47,7 @@ class SectionCandidates:
     recipe: Recipe
     hits: tuple[Hit, ...]
     needs: tuple[ItemNeeds, ...] = ()  # by hit; hits are numbered through all sections
+    problem: str = ""  # what is missing among the hits, and why
     may_repeat: bool = False  # True: near-duplicates are shown as well
 
 

@@ -42,46 +42,53 @@ CACHED_RECIPES = 64  # lists of recipes, with dozens of fields each; requests us
 
 
 def build_context(
-    query: Query,
+    request: RetrievalRequest,
     recipes: Sequence[Recipe],
-    vector: Vector | None,
-    stores: Stores,
     counter: TokenCounter,
-    problems: Sequence[Problem],
+    notes: Sequence[Problem],
     reranking: Reranking | None = None,
 ) -> Context:
-    """Return the context for a query. `problems` are those that occurred before retrieval."""
+    """Return the context for a request; its problems are those of the request, then the notes."""
+    query, vector, stores = request.query, request.vector, request.stores
     sections, results, new_problems = gather_candidates(query, recipes, vector, stores, reranking)
     new_problems += _check_entity(query, stores)
-    digest = compute_digest(query, recipes, vector, stores, counter, new_problems, reranking)
+    failures = [*new_problems, *request.problems[len(request.initial) :]]
+    digest = compute_digest(query, recipes, vector, stores, counter, failures, reranking)
     confidence = _estimate_confidence(query.text, sections, results, vector is not None)
     context = Context(
         text="",
         tokens=0,
         query=query,
-        degraded=(*problems, *new_problems, *section_notices(query, sections, results, stores)),
+        degraded=_unique(
+            *request.problems,
+            *notes,
+            *new_problems,
+            *section_notices(query, sections, results, stores),
+        ),
         digest=digest,
         stats=_count(sections, results, counter),
         confidence=confidence,
     )
     if confidence is not None and confidence < query.min_answer_confidence:
         return context
-    return _pack_context(context, sections, counter, new_problems)
+    return _pack_context(context, sections, counter)
+
+
+def _unique(*problems: Problem) -> tuple[Problem, ...]:
+    """Return each problem once: several recipes may miss the same layer."""
+    return tuple(dict.fromkeys(problems))
 
 
 def _pack_context(
-    context: Context,
-    sections: Sequence[SectionCandidates],
-    counter: TokenCounter,
-    problems: Sequence[Problem],
+    context: Context, sections: Sequence[SectionCandidates], counter: TokenCounter
 ) -> Context:
-    """Add the text and its parts to a context; `problems` are those of its recipes."""
+    """Add the text and its parts to a context."""
     query = context.query
     layout, tolerance = get_layout(query.format), tolerance_of(sections)
     with span("fit"):
         budget, text = query.max_tokens, query.text
         packed = pack(sections, budget, layout, counter, tolerance, text, query.citations)
-    reasons = {problem.part: problem.reason for problem in problems}
+    reasons = {section.recipe.name: section.problem for section in sections}
     fragments = tuple(
         replace(fragment, problem=reasons.get(fragment.name, "")) for fragment in packed.fragments
     )
@@ -150,8 +157,8 @@ def gather_candidates(
             if recipe.required:
                 raise
             log.warning("recipe %s left empty: %s", recipe.name, error)
-            problems.append(Problem.from_error(recipe.name, error))
-            result = SourceResult()
+            result = SourceResult(problems=(Problem.from_error(recipe.name, error),))
+        problems += result.problems
         with span("rank"):
             hits = _rank_hits(result.hits, query, recipe)
         if scores := result.walk_scores:
@@ -160,7 +167,8 @@ def gather_candidates(
                 for section in sections
             ]
         needs = relationship_needs(hits, sections) if recipe.source == "links" else ()
-        sections.append(SectionCandidates(recipe, hits, needs))
+        reason = "; ".join(problem.reason for problem in result.problems)
+        sections.append(SectionCandidates(recipe, hits, needs, reason))
         results.append(result)
         earlier_hits = tuple(hit for section in sections for hit in section.hits)
         request = replace(request, earlier_hits=earlier_hits, pool={**request.pool, **result.pool})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from knowloom.errors import Unavailable
 from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key
 from knowloom.ports.models import Vector
 
@@ -24,6 +25,7 @@ class Batch:
     # Versions that must still be stored, "" for a missing item; otherwise the batch is a Conflict.
     expected: tuple[tuple[Key, str], ...] = ()
     marked: tuple[Key, ...] = ()  # more items whose automatic edges must be computed again
+    actor: str = ""  # the author in the change log
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +287,12 @@ class LinkUpdate:
 class CompositeIndexes(Protocol):
     """The maintenance of several stores that share the roles."""
 
+    def tolerate(self) -> AbstractContextManager[Mapping[str, Unavailable]]:
+        """Yield the failures by layer that the reads of this thread go on without in the block.
+
+        Items in a store of their own, such as profiles, are as if they were not stored if it fails.
+        """
+
     def count_unindexed(self, only: Filter) -> int:
         """Return the number of items that pass the filter and that no index has."""
 
@@ -308,6 +316,10 @@ class Stores:
         if self.composite is not None:
             unindexed = self.composite.count_unindexed(Filter(tuple(spaces)))
         return sum(info.items for info in self.items.spaces(spaces)) - unindexed
+
+    def tolerate(self) -> AbstractContextManager[Mapping[str, Unavailable]]:
+        """Read on without the layers that fail, in a block of this thread; see CompositeIndexes."""
+        return nullcontext({}) if self.composite is None else self.composite.tolerate()
 
     def unique(self) -> list[Store]:
         """Return every distinct store once, the item store first."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from knowloom.construction import fast_constructor, round_scores
-from knowloom.model import Filter, Hit, Item, Key
+from knowloom.errors import Unavailable
+from knowloom.model import Filter, Hit, Item, Key, Problem
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, search_depth
 from knowloom.retrieval.nodes import (
@@ -44,6 +45,25 @@ class SearchHits:
     pool: Mapping[NodeKey, float] = field(default_factory=dict)
     best_score: float = 0.0  # of all matches, hits or not
     matched: int = 0  # candidates with a score above 0
+    problems: tuple[Problem, ...] = ()  # layers that the search did without
+
+    def lacks(self, layer: str) -> bool:
+        """Return True if the search did without this layer."""
+        return any(problem.part == layer for problem in self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMatches:
+    """The scores of the words and of the vectors, and the weights to fuse them with."""
+
+    vector: Vector | None  # None: words only
+    weights: tuple[float, float]
+    term_scores: Mapping[Key, float]
+    vector_scores: Mapping[Key, float]
+    term_matches: tuple[Key, ...]
+    vector_matches: tuple[Key, ...]
+    considered: int
+    problems: tuple[Problem, ...] = ()
 
 
 def search(
@@ -51,7 +71,8 @@ def search(
 ) -> SearchHits:
     """Return the best `recipe.limit` items, or as many as fill the recipe's room.
 
-    Without a vector, only terms are matched.
+    Without a vector, only terms are matched. If the words fail, only vectors are, and the other way
+    round; the error of both is raised, and that of the only ones that the recipe's mode allows.
     """
     depth = search_depth(recipe)
     while True:
@@ -65,7 +86,49 @@ def _search_once(
     text: str, vector: Vector | None, only: Filter, recipe: Recipe, limit: int, stores: Stores
 ) -> tuple[SearchHits, bool]:
     """Return the best `limit` items, and whether a deeper search would add nothing."""
-    depth = max(MIN_DEPTH, limit)
+    indexes = _search_indexes(text, vector, only, recipe, max(MIN_DEPTH, limit), stores)
+    vector, weights = indexes.vector, indexes.weights
+    term_scores, vector_scores = indexes.term_scores, indexes.vector_scores
+    scores = fuse(term_scores, vector_scores, *weights)
+    passages = score_passages(text, vector, only, list(scores), weights, stores)
+    scores |= {key: max(of_item) for key, of_item in passages.items()}
+    ordered = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))
+    best = [key for key in ordered[:limit] if scores[key] >= recipe.min_score and scores[key] > 0]
+    items, is_filled = _read_items(best, recipe, stores)
+    found_by = frozenset(indexes.term_matches), frozenset(indexes.vector_matches)
+    hits = _build_hits(items, scores, term_scores, vector_scores, *found_by)
+    if passages:
+        hits = _with_passages(hits, passages, stores)
+    pool = _build_pool(scores, ordered, passages)
+    best_score = scores[ordered[0]] if ordered else 0.0
+    matched = sum([score > 0 for score in scores.values()])
+    counts = (indexes.considered, pool, best_score, matched)
+    return SearchHits(hits, *counts, indexes.problems), is_filled or len(best) < limit
+
+
+def _search_indexes(
+    text: str, vector: Vector | None, only: Filter, recipe: Recipe, depth: int, stores: Stores
+) -> IndexMatches:
+    """Return the matches of both indexes, or of the one that works if the recipe allows it."""
+    try:
+        return _match(text, vector, only, recipe, depth, stores)
+    except Unavailable as error:
+        if vector is None or recipe.mode == "vector" or error.code == "closed":
+            raise
+        failure = error
+    vectors_only, words_only = replace(recipe, mode="vector"), replace(recipe, mode="bm25")
+    for layer, other, part in (("words", vector, vectors_only), ("vectors", None, words_only)):
+        try:
+            matches = _match(text, other, only, part, depth, stores)
+        except Unavailable:
+            continue
+        return replace(matches, problems=(Problem.from_error(layer, failure),))
+    raise failure
+
+
+def _match(
+    text: str, vector: Vector | None, only: Filter, recipe: Recipe, depth: int, stores: Stores
+) -> IndexMatches:
     vector_scores: dict[Key, float] = {}
     term_scores: dict[Key, float] = {}
     considered = 0
@@ -84,21 +147,9 @@ def _search_once(
                 vector, [key for key in term_matches if key not in vector_scores]
             )
     weights = fusion_weights(recipe, vector is not None)
-    scores = fuse(term_scores, vector_scores, *weights)
-    passages = score_passages(text, vector, only, list(scores), weights, stores)
-    scores |= {key: max(of_item) for key, of_item in passages.items()}
-    ordered = sorted(scores, key=lambda key: (-scores[key], key[1], key[0]))
-    best = [key for key in ordered[:limit] if scores[key] >= recipe.min_score and scores[key] > 0]
-    items, is_filled = _read_items(best, recipe, stores)
-    found_by = frozenset(term_matches), frozenset(vector_matches)
-    hits = _build_hits(items, scores, term_scores, vector_scores, *found_by)
-    if passages:
-        hits = _with_passages(hits, passages, stores)
-    pool = _build_pool(scores, ordered, passages)
-    best_score = scores[ordered[0]] if ordered else 0.0
-    matched = sum([score > 0 for score in scores.values()])
-    search_hits = SearchHits(hits, considered, pool, best_score, matched)
-    return search_hits, is_filled or len(best) < limit
+    return IndexMatches(
+        vector, weights, term_scores, vector_scores, term_matches, vector_matches, considered
+    )
 
 
 def add_passages(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from knowloom.errors import Unavailable
 from knowloom.model import Change, Edge, EdgeKey, Filter, Item, ItemCondition, Key
 from knowloom.ports import (
     CompositeIndexes,
@@ -151,6 +153,9 @@ class RestrictedComposite:
 
     composite: CompositeIndexes
     restriction: Restriction
+
+    def tolerate(self) -> AbstractContextManager[Mapping[str, Unavailable]]:
+        return self.composite.tolerate()
 
     def count_unindexed(self, only: Filter) -> int:
         return self.composite.count_unindexed(self.restriction.apply(only))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from knowloom.errors import Unavailable
 from knowloom.model import LINK, Edge, Filter, Hit, Item, Key, Kind, Problem, Query
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe, Source
@@ -30,7 +31,14 @@ class RetrievalRequest:
     stores: Stores
     earlier_hits: tuple[Hit, ...] = ()
     pool: Mapping[NodeKey, float] = field(default_factory=dict)  # scores of every match so far
-    problems: tuple[Problem, ...] = ()  # raised while the query was embedded
+    initial: tuple[Problem, ...] = ()  # those of the spaces and of the query's vector
+    failures: Mapping[str, Unavailable] = field(default_factory=dict)  # layers that failed so far
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems of the request up to now."""
+        failed = self.failures.items()
+        return (*self.initial, *(Problem.from_error(layer, error) for layer, error in failed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ class SourceResult:
     walk_scores: Mapping[NodeKey, float] = field(default_factory=dict)  # new scores of earlier hits
     best_score: float = 0.0  # of all matches of a search, hits or not
     matched: int = 0  # candidates of a search with a score above 0
+    problems: tuple[Problem, ...] = ()  # layers that the candidates were gathered without
 
 
 def gather(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
@@ -83,6 +92,7 @@ def gather_search(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
         pool=result.pool,
         best_score=result.best_score,
         matched=result.matched,
+        problems=result.problems,
     )
 
 
@@ -95,11 +105,15 @@ def find_hits(request: RetrievalRequest, recipe: Recipe, only: Filter) -> Search
 
 def gather_neighbours(request: RetrievalRequest, recipe: Recipe) -> SourceResult:
     """Expand from the best hits, the entity of the query, and the items that the query names."""
+    if recipe.shared_limit:
+        recipe = replace(recipe, limit=recipe.limit - len(request.earlier_hits))
+        if recipe.limit <= 0:
+            return SourceResult()
     stores, only = request.stores, recipe_filter(request.query, recipe)
     best = sorted(
         request.earlier_hits, key=lambda hit: (-hit.relevance, hit.item.id, hit.item.space)
     )[: recipe.starts]
-    named = _gather_named(request, only, recipe) if recipe.named else []
+    named, problems = _gather_named(request, only, recipe) if recipe.named else ([], ())
     seeds = [hit.item.key for hit in best]
     seeds += entity_keys(request.query, stores)
     seeds += [hit.item.key for hit in named]
@@ -117,19 +131,25 @@ def gather_neighbours(request: RetrievalRequest, recipe: Recipe) -> SourceResult
         for hit in result.hits
     ]
     new_hits = _drop_earlier([*named, *hits][: recipe.limit], request)
-    return SourceResult(new_hits, expanded=result.reached, max_depth=result.max_depth)
+    reached, max_depth = result.reached, result.max_depth
+    return SourceResult(new_hits, expanded=reached, max_depth=max_depth, problems=problems)
 
 
-def _gather_named(request: RetrievalRequest, only: Filter, recipe: Recipe) -> list[Hit]:
-    """Return the items that the query mentions by name.
+def _gather_named(
+    request: RetrievalRequest, only: Filter, recipe: Recipe
+) -> tuple[list[Hit], tuple[Problem, ...]]:
+    """Return the items that the query mentions by name, or why they were not looked for.
 
     They score as if an edge led to them, and start with the relevance of their BM25 match.
     """
     text = request.query.text
     if not text or not request.stores.items.find(only, 1):
-        return []
+        return [], ()
     bm25 = replace(recipe, mode="bm25", limit=NAME_CANDIDATES, room=0, min_score=0.0)
-    matches = search(text, None, only, bm25, stores=request.stores).hits
+    try:
+        matches = search(text, None, only, bm25, stores=request.stores).hits
+    except Unavailable as error:
+        return [], (Problem.from_error("words", error),)
     nodes = [Node(hit.item.key, hit.item, hit.score) for hit in matches]
     scores = {
         key: round(max(names.values()) / (1 + recipe.near), 6)
@@ -141,7 +161,7 @@ def _gather_named(request: RetrievalRequest, only: Filter, recipe: Recipe) -> li
         if key in scores:
             signals = {**hit.signals, "start": min(1.0, hit.score / scores[key])}
             hits.append(Hit(hit.item, scores[key], signals, ("name",), (key,)))
-    return hits
+    return hits, ()
 
 
 def gather_walk(request: RetrievalRequest, recipe: Recipe) -> SourceResult:

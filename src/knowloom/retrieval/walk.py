@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from knowloom.model import Filter, Hit
+from knowloom.errors import Unavailable
+from knowloom.model import Filter, Hit, Problem
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.retrieval.hybrid import SearchHits, search
@@ -83,12 +84,16 @@ def walk(
 def walk_search(
     text: str, vector: Vector | None, only: Filter, recipe: Recipe, *, stores: Stores
 ) -> SearchHits:
-    """Search and walk as one ranking: each item is scored by the walk."""
+    """Search and walk as one ranking: each item is scored by the walk, if the graph works."""
     limit = max(MAX_HITS_READ, recipe.limit)
     wide = replace(recipe, mode="hybrid", limit=limit, min_score=0.0, room=0)
     result = search(text, vector, only, wide, stores=stores)
-    deep = replace(recipe, depth=recipe.depth or 2)
-    walked = walk(text, vector, result.hits, result.pool, only, deep, stores=stores)
+    deep, problems = replace(recipe, depth=recipe.depth or 2), result.problems
+    vector = None if result.lacks("vectors") else vector
+    try:
+        walked = walk(text, vector, result.hits, result.pool, only, deep, stores=stores)
+    except Unavailable as error:
+        walked, problems = WalkResult(), (*problems, Problem.from_error("graph", error))
     hits = [*apply_scores(result.hits, walked.scores, stores), *walked.hits]
     hits = [
         with_score(hit, hit.signals["walk"], hit.signals) if "walk" in hit.signals else hit
@@ -98,7 +103,8 @@ def walk_search(
     good = tuple(hit for hit in hits if hit.score >= recipe.min_score)
     best_score = hits[0].score if hits else 0.0
     matched = len([hit for hit in hits if hit.score > 0])
-    return SearchHits(good[: recipe.limit], result.considered, result.pool, best_score, matched)
+    counts = (result.considered, result.pool, best_score, matched)
+    return SearchHits(good[: recipe.limit], *counts, problems)
 
 
 def _push_ranks(

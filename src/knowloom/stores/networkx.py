@@ -39,7 +39,8 @@ class NetworkxStore:
             folder = self._path.absolute().parent
             if not folder.is_dir():
                 raise Unavailable(
-                    f"cannot create {path!r}: the folder {str(folder)!r} does not exist"
+                    f"cannot create {path!r}: the folder {str(folder)!r} does not exist",
+                    "no_folder",
                 )
         with self.reading():
             pass
@@ -62,7 +63,14 @@ class NetworkxStore:
         return self._guard.reading()
 
     def _refresh(self) -> None:
-        if self._path is None or not self._path.exists():
+        if self._path is None:
+            return
+        if not self._path.exists():
+            if self._stamp is not None:  # the file of this graph has been removed
+                raise Unavailable(
+                    f"{str(self._path)!r} no longer exists: restore it, or open the knowledge "
+                    "again and run reindex"
+                )
             return
         with translate_errors(str(self._path)):
             # Opened once: another process may replace the file between two opens.

@@ -76,12 +76,15 @@ class Assembler:
             ),
             token_counter=tokens.get_counter(request.model).name,
             optimality_gap=packed.gap,
-            timings={
-                name: round(result.seconds * 1000, 3)
-                for name, result in results.items()
-                if result.seconds
-            },
+            timings=_timings(results),
         )
+
+
+def _timings(results: Mapping[str, StrategyResult]) -> dict[str, float]:
+    """Return the milliseconds of each strategy that ran."""
+    return {
+        name: round(result.seconds * 1000, 3) for name, result in results.items() if result.seconds
+    }
 
 
 def _packer(request: AssemblyRequest, hits: Mapping[str, Sequence[Hit]]) -> PackSections:

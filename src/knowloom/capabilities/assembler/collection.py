@@ -11,7 +11,7 @@ from itertools import islice
 from knowloom.capabilities.assembler.model import TEXT, Piece, StrategyOutput, StrategyResult
 from knowloom.capabilities.assembler.verbatim import PIECE_LENGTH, VERBATIM, is_verbatim
 from knowloom.errors import Invalid
-from knowloom.model import Context, Hit, Item
+from knowloom.model import Context, Hit, Hits, Item, Severity
 from knowloom.validation import validate_bool, validate_fraction, validate_item
 
 MAX_SEEN = 10_000  # pieces read from a strategy
@@ -48,7 +48,10 @@ def collect_hits(name: str, output: StrategyOutput, max_tokens: int | None) -> S
     if not all(map(is_verbatim, hits)):
         hits = [_forget_verbatim(hit) for hit in hits]
     best = _select_best(hits[:MAX_SEEN], room, notes)
-    return StrategyResult(tuple(best), min(len(hits), MAX_SEEN), tuple(notes))
+    degraded = output.degraded if isinstance(output, Context | Hits) else ()
+    failures = tuple(problem for problem in degraded if problem.severity is Severity.FAILURE)
+    count = min(len(hits), MAX_SEEN)
+    return StrategyResult(tuple(best), count, tuple(notes), failures=failures)
 
 
 def split_pieces(text: str) -> Iterator[Piece]:

@@ -36,7 +36,6 @@ from knowloom.capabilities.memory.repository import MemoryRepository
 from knowloom.capabilities.memory.templates import TEMPLATES, MemoryTemplate
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, EmbeddingError, Invalid, KnowloomError, NotFound
-from knowloom.model import Problem
 from knowloom.options import QueryOptions
 from knowloom.recipes import FIT_BUDGET, Recipe, resolve_limit
 from knowloom.retrieval.sources import RetrievalRequest
@@ -275,20 +274,8 @@ class Memory:
         counter = tokens.get_counter(model)
 
         def run() -> ContextPreview:
-            results: list[SearchResult] = []
-            pinned: list[SearchResult] = []
-            problems: list[Problem] = []
             with self._open_request(text, vector, options) as request:
-                if request is not None:
-                    recipe = resolve_limit(_recipe(options), budget)
-                    results, problems = search.search_memories(
-                        request, options, recipe, self._rankers
-                    )
-                    problems = [*request.problems, *problems]
-                    pinned = search.find_pinned(request, options) if options.pinned else []
-                    if pinned:
-                        linked = search.link_results(request, options, [*pinned, *results])
-                        pinned, results = linked[: len(pinned)], linked[len(pinned) :]
+                pinned, results = self._find_candidates(request, options, budget)
             preview = packing.pack_memories(
                 packing.merge_candidates(pinned, results),
                 template,
@@ -306,6 +293,20 @@ class Memory:
         return self._record(
             operation, text, run, lambda preview: len(preview.memories) + len(preview.left_out)
         )
+
+    def _find_candidates(
+        self, request: RetrievalRequest | None, options: MemoryContextOptions, budget: int
+    ) -> tuple[list[SearchResult], list[SearchResult]]:
+        """Return the pinned memories and the search results; none without a request."""
+        if request is None:
+            return [], []
+        recipe = resolve_limit(_recipe(options), budget)
+        results = search.search_memories(request, options, recipe, self._rankers)
+        pinned = search.find_pinned(request, options) if options.pinned else []
+        if pinned:
+            linked = search.link_results(request, options, [*pinned, *results])
+            pinned, results = linked[: len(pinned)], linked[len(pinned) :]
+        return pinned, results
 
     @contextmanager
     def _open_request(

@@ -11,9 +11,9 @@ from knowloom.capabilities.memory.options import MemorySearchOptions
 from knowloom.capabilities.memory.ranking import Ranker, rank_results
 from knowloom.capabilities.memory.turn_scores import score_turns
 from knowloom.errors import EmbeddingError, Unavailable
-from knowloom.model import Edge, Filter, Hit, Item, Key
+from knowloom.model import Edge, Filter, Hit, Item, Key, Problem
 from knowloom.recipes import Recipe
-from knowloom.retrieval.hybrid import add_passages, search
+from knowloom.retrieval.hybrid import SearchHits, add_passages, search
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, expand
 from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.retrieval_settings import MAX_LIMIT
@@ -34,15 +34,19 @@ def search_memories(
     options: MemorySearchOptions,
     recipe: Recipe,
     rankers: Mapping[str, Ranker],
-) -> list[SearchResult]:
-    """Return the most similar memories in the ranker's order.
+) -> tuple[list[SearchResult], list[Problem]]:
+    """Return the most similar memories in the ranker's order, and what they were found without.
 
     Similarity decides which memories are returned, the ranker in which order.
     """
     with span("search"):
-        candidates = _search_similar(request, options, recipe)
+        result = _search_similar(request, options, recipe)
+    candidates = result.hits
+    for problem in result.problems:
+        log.warning("memory: searched without the %s: %s", problem.part, problem.reason)
     with span("links"):
-        edges = _read_edges(request, [hit.item.key for hit in candidates])
+        edges, graph_problems = _read_edges(request, [hit.item.key for hit in candidates])
+    problems = [*result.problems, *graph_problems]
     query = request.query
     with span("rank"):
         results = [
@@ -52,15 +56,15 @@ def search_memories(
         ranking = replace(options.ranking, now=query.now)
         results = rank_results(results, options.ranker, ranking, rankers)
         results = _attach_links(results, edges, options)
-    if options.include_relationships and options.relationship_depth:
+    if options.include_relationships and options.relationship_depth and not graph_problems:
         with span("relationships"):
             results = _add_related(request, options, results)
-    return results
+    return results, problems
 
 
 def _search_similar(
     request: RetrievalRequest, options: MemorySearchOptions, recipe: Recipe
-) -> tuple[Hit, ...]:
+) -> SearchHits:
     """Return the most similar memories: more than the limit, as turns may rise among them."""
     query = request.query
     vector = None if recipe.mode == "bm25" else request.vector
@@ -68,10 +72,10 @@ def _search_similar(
     if options.limit is not None:
         depth = max(MIN_CANDIDATES, OVERSAMPLING * options.limit)
         recipe = replace(recipe, limit=min(MAX_LIMIT, depth))
-    hits = search(query.text, vector, visible, recipe, stores=request.stores).hits
-    if not hits and vector is None and recipe.mode != "bm25":
+    result = search(query.text, vector, visible, recipe, stores=request.stores)
+    if not result.hits and vector is None and recipe.mode != "bm25":
         _check_embedded(request, visible)
-    return hits
+    return result
 
 
 def _best_hits(hits: Sequence[Hit], options: MemorySearchOptions) -> list[Hit]:
@@ -95,16 +99,16 @@ def link_results(
 ) -> list[SearchResult]:
     """Attach to each result its explicit edges to other results, heaviest first."""
     keys = [(result.memory.workspace, result.memory.id) for result in results]
-    return _attach_links(results, _read_edges(request, keys), options)
+    return _attach_links(results, _read_edges(request, keys)[0], options)
 
 
-def _read_edges(request: RetrievalRequest, keys: Sequence[Key]) -> list[Edge]:
+def _read_edges(request: RetrievalRequest, keys: Sequence[Key]) -> tuple[list[Edge], list[Problem]]:
     """Return the explicit edges of memories, heaviest first; none if the graph has failed.
 
     Memories are found by words and vectors, for which the graph is not needed.
     """
     if not keys:
-        return []
+        return [], []
     query, graph = request.query, request.stores.graph
     try:
         edges = graph.edges_of(
@@ -116,9 +120,9 @@ def _read_edges(request: RetrievalRequest, keys: Sequence[Key]) -> list[Edge]:
         )
     except Unavailable as error:
         log.warning("memory: links and neighbouring turns are not considered: %s", error)
-        return []
+        return [], [Problem.from_error("graph", error)]
     as_of = query.as_of
-    return edges if as_of is None else [edge for edge in edges if edge.is_known_at(as_of)]
+    return edges if as_of is None else [edge for edge in edges if edge.is_known_at(as_of)], []
 
 
 def _attach_links(
@@ -161,8 +165,7 @@ def _add_related(
         seeds, visible, recipe, items=stores.items, graph=stores.graph, automatic=False
     )
     related: dict[Key, list[RelatedMemory]] = {}
-    hits = add_passages(expansion.hits, query.text, request.vector, visible, recipe, stores=stores)
-    for hit in hits:
+    for hit in _score_passages(request, expansion.hits, visible, recipe):
         if hit.edge is not None:
             memory = Remembered.from_item(hit.item, query.as_of)
             related.setdefault(hit.path[0], []).append(
@@ -185,11 +188,23 @@ def find_pinned(request: RetrievalRequest, options: MemorySearchOptions) -> list
     pinned = [
         Hit(item, 0.0, {}, ("key",), (item.key,)) for item in sorted(items, key=_newest_first)
     ]
-    vector, recipe = request.vector, Recipe("pinned", mode=options.mode)
-    hits = add_passages(pinned, query.text, vector, visible, recipe, stores=request.stores)
+    recipe = Recipe("pinned", mode=options.mode)
+    hits = _score_passages(request, pinned, visible, recipe)
     return [
         SearchResult(Remembered.from_item(hit.item, query.as_of), 0.0, 1.0, hit=hit) for hit in hits
     ]
+
+
+def _score_passages(
+    request: RetrievalRequest, hits: Sequence[Hit], visible: Filter, recipe: Recipe
+) -> Sequence[Hit]:
+    """Score the passages of long memories; if an index has failed, their first ones count."""
+    text, vector = request.query.text, request.vector
+    try:
+        return add_passages(hits, text, vector, visible, recipe, stores=request.stores)
+    except Unavailable as error:
+        log.warning("memory: passages are not compared with the query: %s", error)
+        return hits
 
 
 def _newest_first(item: Item) -> tuple[float, str]:

@@ -50,7 +50,7 @@ def retrieve_layers(kb: Engine, request: ProviderRequest) -> Retrieval:
         tuple(item for result in results for item in result.global_metadata),
         merge_hits([hit for result in results for hit in result.pieces]),
         tuple(relation for result in results for relation in result.relations),
-        tuple(problem for result in results for problem in result.problems),
+        tuple(dict.fromkeys(problem for result in results for problem in result.problems)),
         max((c for result in results if (c := result.confidence) is not None), default=None),
     )
 
@@ -71,9 +71,11 @@ def merge_hits(hits: Sequence[Hit]) -> tuple[Hit, ...]:
 def _query_layer(name: str, kb: Engine, request: ProviderRequest) -> LayerResult:
     """Return the result of a layer; if its store is down, an empty result with the problem."""
     try:
-        with kb.reader.snapshot() as stores:
+        with kb.reader.snapshot() as stores, stores.tolerate() as failures:
             state = tuple((info.name, info.digest) for info in stores.items.spaces(request.spaces))
-            return replace(LAYERS[name](kb, request, stores), state=state)
+            result = LAYERS[name](kb, request, stores)
+            missing = [Problem.from_error(layer, error) for layer, error in failures.items()]
+            return replace(result, state=state, problems=(*result.problems, *missing))
     except (Unavailable, Conflict) as error:
         return LayerResult(problems=(Problem.from_error(name, error),))
 

@@ -61,6 +61,32 @@ def compare_edges(primary: GraphStore, graph: GraphStore, spaces: Sequence[str])
     return sorted(key for key in {*expected, *actual} if expected.get(key) != actual.get(key))
 
 
+def describe_items(
+    role: str, primary: Scannable, index: Scannable, spaces: Sequence[str]
+) -> list[str]:
+    """Report the items that an index and the primary store disagree about."""
+    return [
+        f"item {id!r} of space {space!r} differs between the {role} and the items: run reindex"
+        for space, id in compare_items(primary, index, spaces)[0]
+    ]
+
+
+def describe_edges(keys: Sequence[EdgeKey]) -> list[str]:
+    """Report the edges that the graph and the primary store disagree about."""
+    return [
+        f"the edge {source!r} -[{type}]-> {target!r} of space {space!r} differs between "
+        "the graph and the items: run reindex"
+        for (space, source), (_, target), type in keys
+    ]
+
+
+def describe_duplicates(items: Sequence[Item]) -> list[str]:
+    """Report the items that are profiles, too."""
+    return [
+        f"item {item.id!r} of space {item.space!r} is in two stores: run reindex" for item in items
+    ]
+
+
 def merge_logs(first: Sequence[Change], second: Sequence[Change]) -> list[Change]:
     """Merge two logs by time and number the lines anew.
 

@@ -1,20 +1,22 @@
 """Several stores behind all roles: profiles apart from other items, indexes and graph elsewhere.
 
 The item stores are authoritative and written first; `repair` rebuilds the others from them.
+A failure of a store other than the primary one names its layer, and blocks no other.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
 from knowloom import codec
-from knowloom.errors import Conflict
+from knowloom.errors import Conflict, Unavailable
 from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key, Kind
 from knowloom.ports import (
     Batch,
@@ -30,29 +32,20 @@ from knowloom.ports import (
 from knowloom.stores.composite.consistency import (
     compare_edges,
     compare_items,
+    describe_duplicates,
+    describe_edges,
+    describe_items,
     merge_logs,
     scan_changes,
     scan_items,
 )
+from knowloom.stores.composite.layers import ItemLayers, LayerMoves
 
 UNLIMITED = 1_000_000_000  # edges
 
 
 class PrimaryStore(ItemStore, GraphStore, Protocol):
     """The store of all items but profiles, and of every edge, even if another plays the graph."""
-
-
-@dataclass(frozen=True, slots=True)
-class LayerMoves:
-    """Items that a batch moves to another store, and the edges that must survive the move."""
-
-    to_metadata: tuple[Key, ...] = ()
-    to_primary: tuple[Key, ...] = ()
-    edges: tuple[Edge, ...] = ()
-
-    def edges_at(self, keys: Sequence[Key]) -> tuple[Edge, ...]:
-        ends = {*keys}
-        return tuple(edge for edge in self.edges if {edge.source_key, edge.target_key} & ends)
 
 
 class CompositeStore:
@@ -71,14 +64,12 @@ class CompositeStore:
         self._vectors = vectors
         self._graph = graph
         self._metadata = metadata
+        self._items = ItemLayers(primary, metadata)
 
     def _stores(self) -> list[Store]:
         """Return each distinct store once."""
-        roles: list[Store] = [*self._item_stores(), self._words, self._vectors, self._graph]
+        roles: list[Store] = [*self._items.stores, self._words, self._vectors, self._graph]
         return list({id(store): store for store in roles}.values())
-
-    def _item_stores(self) -> list[ItemStore]:
-        return [self._primary] if self._metadata is None else [self._primary, self._metadata]
 
     def close(self) -> None:
         with ExitStack() as stack:  # closes each store, even if closing another fails
@@ -87,37 +78,57 @@ class CompositeStore:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
+        """Begin to read every store; the calls to one that fails raise its error."""
         with ExitStack() as stack:
             for store in self._stores():
-                stack.enter_context(store.reading())
+                try:
+                    stack.enter_context(store.reading())
+                except Unavailable:
+                    if store is self._primary:
+                        raise
             yield
+
+    def tolerate(self) -> AbstractContextManager[Mapping[str, Unavailable]]:
+        """Read without the profiles in the block, if their store fails, and yield the failures."""
+        return self._items.tolerance.begin()
 
     # writing
 
     def apply(self, batch: Batch) -> None:
         """Write new profiles, then everything else, then remove items that left the profiles.
 
-        In this order an item that moves is never missing from both stores.
+        In this order an item that moves is never missing from both stores. If one of the stores is
+        down, nothing is written.
         """
         self._validate(batch)
+        self._check_writable(batch)
         moves, expected = self._find_moves(batch), self._expected_profiles(batch)
         profiles = tuple(item for item in batch.items if self._is_metadata(item))
         profile_keys = {item.key for item in profiles}
         if self._metadata is not None and profiles:
             versions = tuple(pair for pair in expected if pair[0] in profile_keys)
-            self._metadata.apply(Batch(batch.at, profiles, expected=versions))
+            self._metadata.apply(Batch(batch.at, profiles, expected=versions, actor=batch.actor))
         for store in self._stores():
             if store is not self._metadata:
                 part = self._part_for(batch, store, moves)
                 if self._metadata is None and store is self._primary:
                     part = replace(part, expected=batch.expected)
-                if part != Batch(batch.at):
+                if part != Batch(batch.at, actor=batch.actor):
                     store.apply(part)
         if self._metadata is not None:
             leaving = dict.fromkeys((*batch.deleted, *moves.to_primary))
             deleted = tuple(key for key in leaving if key not in profile_keys)
             if deleted:
-                self._metadata.apply(Batch(batch.at, deleted=deleted))
+                self._metadata.apply(Batch(batch.at, deleted=deleted, actor=batch.actor))
+
+    def _check_writable(self, batch: Batch) -> None:
+        """Raise the error of a store that the batch would be written to, if it cannot be read."""
+        written: list[Store] = [self._words, self._vectors] if batch.items or batch.deleted else []
+        if batch.edges or batch.deleted or batch.deleted_edges:
+            written.append(self._graph)
+        for store in written:
+            with store.reading():
+                pass
 
     def _part_for(self, batch: Batch, store: Store, moves: LayerMoves) -> Batch:
         """Return the part of a batch for a store other than that of the profiles."""
@@ -129,9 +140,10 @@ class CompositeStore:
             items = tuple(item for item in batch.items if not self._is_metadata(item))
             deleted = (*batch.deleted, *moves.to_metadata)
         if not has_edges:
-            return Batch(batch.at, items, deleted=deleted)
+            return Batch(batch.at, items, deleted=deleted, actor=batch.actor)
         surviving = moves.edges_at(moves.to_metadata) if has_items else ()
-        return Batch(batch.at, items, (*surviving, *batch.edges), deleted, batch.deleted_edges)
+        edges = (*surviving, *batch.edges)
+        return Batch(batch.at, items, edges, deleted, batch.deleted_edges, actor=batch.actor)
 
     def _find_moves(self, batch: Batch) -> LayerMoves:
         if self._metadata is None:
@@ -180,7 +192,8 @@ class CompositeStore:
 
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         spaces: dict[str, SpaceInfo] = {}
-        for info in (info for store in self._item_stores() for info in store.spaces(names)):
+        parts = self._items.read(lambda store: store.spaces(names))
+        for info in (info for part in parts for info in part):
             other = spaces.get(info.name, SpaceInfo(info.name, 0, 0, "0"))
             digest = codec.format_digest(int(info.digest, 16) + int(other.digest, 16))
             items, edges = info.items + other.items, info.edges + other.edges
@@ -188,53 +201,60 @@ class CompositeStore:
         return [spaces[name] for name in sorted(spaces)]
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
-        stores = reversed(self._item_stores())
-        items = {item.key: item for store in stores for item in store.get(keys)}
+        items = {item.key: item for item in self._primary.get(keys)}
+        if missing := [key for key in keys if key not in items]:
+            for profiles in self._items.read_profiles(lambda store: store.get(missing)):
+                items |= {item.key: item for item in profiles}
         return [items[key] for key in keys if key in items]
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
-        visible = {key for store in self._item_stores() for key in store.visible(keys, only)}
+        parts = self._items.read(lambda store: store.visible(keys, only))
+        visible = {key for part in parts for key in part}
         return [key for key in keys if key in visible]
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
-        pages = [store.find(only, limit, after) for store in self._item_stores()]
+        pages = self._items.read(lambda store: store.find(only, limit, after))
         return list(islice(heapq.merge(*pages, key=lambda item: item.key), limit))
 
     def count(self, only: Filter) -> int:
-        return sum(store.count(only) for store in self._item_stores())
+        return sum(self._items.read(lambda store: store.count(only)))
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         """Return lines of one log by time, whose numbers are positions in it."""
         if self._metadata is None:
             return self._primary.changes(space, after, limit)
-        logs = (list(scan_changes(store, space)) for store in self._item_stores())
+        logs = (list(scan_changes(store, space)) for store in self._items.stores)
         return merge_logs(*logs)[after : after + limit]
 
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
         if self._metadata is None:
             return self._primary.changes_of(keys)
-        return merge_logs(*(store.changes_of(keys) for store in self._item_stores()))
+        return merge_logs(*(store.changes_of(keys) for store in self._items.stores))
 
     # text and vectors
 
     def passage_size(self) -> int:
-        return self._words.passage_size()
+        try:
+            return self._words.passage_size()
+        except Unavailable:  # vectors are of the same passages
+            return self._vectors.passage_size()
 
     def resegment(self, passage_size: int) -> None:
         for index in {id(store): store for store in (self._words, self._vectors)}.values():
             index.resegment(passage_size)
 
     def _check_sizes(self) -> None:
-        """Raise Conflict if words and vectors are of different passages."""
-        if problem := self._find_size_problem():
-            raise Conflict(problem, "reindex_required")
+        """Raise Conflict if words and vectors, where both work, are of different passages."""
+        with suppress(Unavailable):
+            for problem in self._find_size_problems():
+                raise Conflict(problem, "reindex_required")
 
-    def _find_size_problem(self) -> str:
+    def _find_size_problems(self) -> list[str]:
         words, vectors = self._words.passage_size(), self._vectors.passage_size()
         if words == vectors:
-            return ""
+            return []
         sizes = f"the words are of passages of {words} characters, the vectors of {vectors}"
-        return f"{sizes}: run reindex with passage_size={words} or {vectors}"
+        return [f"{sizes}: run reindex with passage_size={words} or {vectors}"]
 
     def rebuild_words(self, items: Iterable[Item]) -> None:
         self._words.rebuild_words(item for item in items if not self._is_metadata(item))
@@ -316,37 +336,32 @@ class CompositeStore:
 
     def count_unindexed(self, only: Filter) -> int:
         """Count the items without terms and vectors: profiles in a store of their own."""
-        if self._metadata is None:
-            return 0
         if only == Filter(only.spaces):  # for nearly all requests, and without a pass over them
-            return sum(info.items for info in self._metadata.spaces(only.spaces))
-        return self._metadata.count(only)
+            parts = self._items.read_profiles(lambda store: store.spaces(only.spaces))
+            return sum(info.items for part in parts for info in part)
+        return sum(self._items.read_profiles(lambda store: store.count(only)))
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
-        with self.reading():
+        """Report defects and differences of the stores; one that cannot be read is a defect."""
+        problems: list[str] = []
+        with self.reading(), self.tolerate() as failures:
             names = self._space_names()
-            profiles: list[Key] = []
-            problems: list[str] = []
-            if self._metadata is not None:
-                profiles = [item.key for item in scan_items(self._metadata, names)]
-                problems += self._metadata.verify()
-                problems += [
-                    f"item {id!r} of space {space!r} is in two stores: run reindex"
-                    for space, id in self._find_duplicates()
-                ]
-            for role, store in self._indexes():
-                problems += [
-                    f"item {id!r} of space {space!r} differs between the {role} and the items: "
-                    "run reindex"
-                    for space, id in compare_items(self._primary, store, names)[0]
-                ]
-            problems += [
-                f"the edge {source!r} -[{type}]-> {target!r} of space {space!r} differs between "
-                "the graph and the items: run reindex"
-                for (space, source), (_, target), type in self._differing_edges()
+            parts = self._items.read_profiles(lambda store: [*scan_items(store, names)])
+            profiles = [item.key for items in parts for item in items]
+            for own in self._items.read_profiles(lambda store: store.verify()):
+                problems += [*own, *describe_duplicates(self._primary.get(profiles))]
+            checks: list[tuple[str, Callable[[], list[str]]]] = [
+                (role, partial(describe_items, role, self._primary, store, names))
+                for role, store in self._indexes()
             ]
-            if problem := self._find_size_problem():
-                problems.append(problem)
+            checks.append(("graph", lambda: describe_edges(self._differing_edges())))
+            checks.append(("vectors", self._find_size_problems))
+            for layer, check in checks:
+                try:
+                    problems += check()
+                except Unavailable as error:
+                    problems.append(f"the {layer} cannot be read: {error}")
+            problems += [f"the {layer} cannot be read: {failures[layer]}" for layer in failures]
             return [*self._primary.verify([*elsewhere, *profiles]), *problems]
 
     def repair(self, at: datetime) -> None:
