@@ -61,7 +61,8 @@ class Engine:
     """Knowledge opened by `knowloom.open`, until `close` or the end of a `with` block.
 
     `maintenance` embeds, links and counts; `history` shows and restores earlier states; `reader`
-    is for capabilities, which retrieve by their own recipes.
+    is for capabilities, which retrieve by their own recipes. A call that names no space is about
+    the only one, or the one named "default".
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Engine:
         linker = Linker(stores, links, naming)
         self._commits = Committer(stores, self._embedding, linker, clock)
         self.reader = Reader(stores, self._embedding, clock, reranking)
-        self.maintenance = Maintenance(self.reader, self._embedding, linker)
+        self.maintenance = Maintenance(self.reader, self._embedding, linker, self._commits, records)
         self.history = History(self.reader, self._commits)
 
     def __enter__(self) -> Self:
@@ -128,9 +129,9 @@ class Engine:
         items that must not exist; else Conflict is raised.
         """
         values = [items] if isinstance(items, Item) else items
-        candidates = validation.validate_iterable("items", values)
+        candidates = self.reader.fill_space(validation.validate_iterable("items", values))
         new = [self._scanner.validate_item(item) for item in candidates]
-        links = validation.validate_iterable("edges", edges)
+        links = self.reader.fill_space(validation.validate_iterable("edges", edges), new)
         new_edges = [self._scanner.validate_edge(edge) for edge in links]
         diff.reject_duplicates(new, new_edges)
         ready = self._embedding.validate_vectors(new, vectors)
@@ -160,7 +161,8 @@ class Engine:
         Loading the same file or folder again writes the differences, and deletes items that are no
         longer in it unless `keep` is True. `follow_links` reads links out of the folder, too.
         """
-        parts = readers.list_parts(source, space, follow_links)
+        default = readers.default_space(source, space, self.reader.choose_space)
+        parts = readers.list_parts(source, space, follow_links, default)
         origin = provenance.identify_source(source, space)
         parse, apply, now = self._scanner.parse_row, self._commits.apply, self.reader.now()
         loading = Loader(self._stores, parse, apply, now, origin, progress)
@@ -180,7 +182,7 @@ class Engine:
         text: str,
         *,
         llm: LLM,
-        space: str,
+        space: str | None = None,
         record_dir: str | Path | EllipsisType | None = ...,
         entity: str | None = None,
         now: datetime | None = None,
@@ -197,7 +199,8 @@ class Engine:
         """
         records = self._records if isinstance(record_dir, EllipsisType) else record_dir
         at = validation.validate_time("now", self.reader.now() if now is None else now)
-        request = pipeline.build_request(text, space, entity, records, at, options)
+        target = self.reader.choose_space(space)
+        request = pipeline.build_request(text, target, entity, records, at, options)
         return pipeline.ingest(request, llm, self._knowledge(embed, progress), progress)
 
     def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:
@@ -205,10 +208,14 @@ class Engine:
         return pipeline.replay(folder, space, self._knowledge(embed, None))
 
     def delete(
-        self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None
+        self,
+        ids: str | Sequence[str],
+        *,
+        space: str | None = None,
+        expected: Mapping[Key, str] | None = None,
     ) -> int:
         """Delete items with their vectors and edges; return how many existed."""
-        self.reader.resolve_spaces([space])
+        space = self.reader.resolve_space(space)
         keys = [(space, id) for id in dict.fromkeys(validate_ids(ids))]
         deleted = tuple(item.key for item in self._stores.items.get(keys))
         versions = tuple((expected or {}).items())
@@ -244,10 +251,10 @@ class Engine:
 
     # Reading
 
-    def get(self, ids: str | Sequence[str], *, space: str) -> list[Item]:
+    def get(self, ids: str | Sequence[str], *, space: str | None = None) -> list[Item]:
         """Return the items in the order of the ids; unknown ids are omitted."""
-        self.reader.resolve_spaces([space])
-        return self._stores.items.get([(space, id) for id in validate_ids(ids)])
+        name = self.reader.resolve_space(space)
+        return self._stores.items.get([(name, id) for id in validate_ids(ids)])
 
     def read(
         self, id: str, *, space: str | Sequence[str] | None = None, **options: Unpack[ReadArguments]
@@ -295,7 +302,7 @@ class Engine:
         return self.reader.iterate_edges(names, automatic, validate_limit(limit), after)
 
     def search(
-        self, text: str, *, spaces: Sequence[str], **options: Unpack[SearchArguments]
+        self, text: str, *, spaces: Sequence[str] | None = None, **options: Unpack[SearchArguments]
     ) -> Hits:
         """Return the best items, best first. Filters apply before `limit`.
 
@@ -307,7 +314,7 @@ class Engine:
         return self.reader.search(text, spaces, parsed, self.retrieval)
 
     def context(
-        self, text: str, *, spaces: Sequence[str], **options: Unpack[ContextArguments]
+        self, text: str, *, spaces: Sequence[str] | None = None, **options: Unpack[ContextArguments]
     ) -> Context:
         """Return the best context for a text within `max_tokens`.
 
@@ -321,7 +328,7 @@ class Engine:
         self,
         text: str,
         *,
-        spaces: Sequence[str],
+        spaces: Sequence[str] | None = None,
         ids: str | Sequence[str] = (),
         **options: Unpack[ContextArguments],
     ) -> Context:
@@ -376,6 +383,15 @@ def restrict(kb: Engine, where: WhereArgument) -> Engine:
     other._embedding = kb._embedding.with_stores(other._stores)
     other._commits = kb._commits.restrict(restriction, other._embedding)
     other.reader = kb.reader.restrict(other._stores, other._embedding)
-    other.maintenance = kb.maintenance.restrict(other.reader, other._embedding)
+    other.maintenance = kb.maintenance.restrict(other.reader, other._embedding, other._commits)
+    other.history = History(other.reader, other._commits)
+    return other
+
+
+def act_as(kb: Engine, actor: str) -> Engine:
+    """Return an engine on the same stores whose changes are logged with this author."""
+    other = copy(kb)
+    other._commits = kb._commits.act_as(validation.validate_name("actor", actor))
+    other.maintenance = kb.maintenance.act_as(other._commits)
     other.history = History(other.reader, other._commits)
     return other

@@ -37,10 +37,12 @@ class State:
 
     number: int
     at: datetime
-    action: str  # "add", "update", "delete", "link", "unlink"
+    action: str  # "add", "update", "delete", "purge", "link", "unlink"
     item: Item | None = None
     edge: Edge | None = None
     version: str = ""
+    actor: str = ""  # the author
+    erased: bool = False  # True: it was erased, and is not listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +76,18 @@ class History:
         self._reader = reader
         self._commits = commits
 
-    def states(self, id: str, *, space: str, limit: int = 1000) -> list[State]:
+    def states(self, id: str, *, space: str | None = None, limit: int = 1000) -> list[State]:
         """Return every change of an item and of its edges, newest first, deletions included."""
-        self._reader.resolve_spaces([space])
-        key = (space, validate_name("id", id))
+        key = (self._reader.resolve_space(space), validate_name("id", id))
         with self._reader.snapshot() as stores:
-            return read_states(key, stores)[: validate_limit(limit)]
+            states = [state for state in read_states(key, stores) if not state.erased]
+            return states[: validate_limit(limit)]
 
     def restore(
         self,
         id: str,
         *,
-        space: str,
+        space: str | None = None,
         at: datetime | None = None,
         version: str | None = None,
         edges_of: Sequence[str] | None = None,
@@ -96,7 +98,7 @@ class History:
         Without either, a deleted item is restored as it last was. Edges come back if both ends
         exist, and only those stored in the spaces `edges_of`, if given; newer edges stay.
         """
-        self._reader.resolve_spaces([space])
+        space = self._reader.resolve_space(space)
         key = (space, validate_name("id", id))
         time = None if at is None else validate_time("at", at)
         with self._reader.snapshot() as stores:
@@ -147,13 +149,16 @@ def read_states(key: Key, stores: Stores) -> list[State]:
     keys = list(dict.fromkeys(change.link for change in changes if change.link))
     edges = {edge.key: edge for edge in _explicit(stores.graph.get_edges(keys))}
     states: list[State] = []
+    erased = False
     for change in reversed(changes):
         if change.action in EDGE_ACTIONS:
             states.append(_undo_edge_change(change, edges))
         else:
+            line = (change.number, change.at, change.action)
             version = codec.version(current)
-            states.append(State(change.number, change.at, change.action, current, None, version))
+            states.append(State(*line, current, None, version, change.actor, erased))
             current = change.before if isinstance(change.before, Item) else None
+            erased = change.erased
     return states
 
 
@@ -164,7 +169,9 @@ def _undo_edge_change(change: Change, edges: dict[EdgeKey, Edge]) -> State:
     if change.link and before:
         edges[change.link] = before
     edge = before if change.action == "unlink" else after
-    return State(change.number, change.at, change.action, None, edge)
+    erased = edge is None and change.link is not None
+    line = (change.number, change.at, change.action)
+    return State(*line, None, edge, "", change.actor, erased)
 
 
 # Restoring an item
@@ -178,10 +185,10 @@ def find_state(
         raise Invalid("at and version exclude each other")
     states = read_states(key, stores)[::-1]
     past = states[: _count_changes(key, states, at, version)]
-    items = [
-        state.item for state in past if state.edge is None and state.action not in EDGE_ACTIONS
-    ]
-    if not items or items[-1] is None:
+    last = next((state for state in reversed(past) if state.action not in EDGE_ACTIONS), None)
+    if last is not None and last.erased:
+        raise Conflict(f"the state of item {key[1]!r} of space {key[0]!r} was erased", "erased")
+    if last is None or last.item is None:
         raise NotFound(f"item {key[1]!r} of space {key[0]!r} did not exist then", "no_such_state")
     edges: dict[EdgeKey, Edge] = {}
     for state in past:
@@ -189,7 +196,7 @@ def find_state(
             edges[state.edge.key] = state.edge
         elif state.edge is not None:
             edges.pop(state.edge.key, None)
-    return items[-1], [
+    return last.item, [
         edge for _, edge in sorted(edges.items()) if owners is None or edge.space in owners
     ]
 
@@ -206,6 +213,8 @@ def _count_changes(
     if version is None:
         if states[item_changes[-1]].item is not None:
             raise Invalid(f"item {key[1]!r} of space {key[0]!r} is not deleted: pass at or version")
+        if states[item_changes[-1]].action == "purge":
+            raise Conflict(f"item {key[1]!r} of space {key[0]!r} was purged", "erased")
         return _skip_unlinks(states, item_changes[-1])
     matches = [
         place
@@ -266,7 +275,7 @@ def plan_rollback(
     to: datetime, spaces: Sequence[str], now: datetime, stores: Stores
 ) -> tuple[Batch, Rollback]:
     """Return the batch that restores the spaces, and its steps ordered by key."""
-    items, edges = _read_changed(to, spaces, stores)
+    items, edges, purged = _read_changed(to, spaces, stores)
     current = {item.key: item for item in stores.items.get(sorted(items))}
     restored = [
         item for key, item in sorted(items.items()) if item is not None and item != current.get(key)
@@ -274,6 +283,7 @@ def plan_rollback(
     deleted = [key for key, item in sorted(items.items()) if item is None and key in current]
     past = [edge for _, edge in sorted(edges.items()) if edge is not None]
     complete, skipped = _split_by_ends(past, set(deleted), {item.key for item in restored}, stores)
+    skipped += [Skipped(f"space {space!r}", id, "it was purged") for space, id in sorted(purged)]
     stored = {edge.key: edge for edge in _explicit(stores.graph.get_edges(sorted(edges)))}
     linked = [edge for edge in complete if edge != stored.get(edge.key)]
     unlinked = {key: edge for key, edge in stored.items() if edges[key] is None}
@@ -293,13 +303,20 @@ def plan_rollback(
 
 def _read_changed(
     to: datetime, spaces: Sequence[str], stores: Stores
-) -> tuple[dict[Key, Item | None], dict[EdgeKey, Edge | None]]:
-    """Return what has changed since the time, as it was then; None if it did not exist."""
+) -> tuple[dict[Key, Item | None], dict[EdgeKey, Edge | None], set[Key]]:
+    """Return what has changed since the time, as it was then; None if it did not exist.
+
+    Purged items, which come third, count as not existing.
+    """
     items: dict[Key, Item | None] = {}
     edges: dict[EdgeKey, Edge | None] = {}
+    purged: set[Key] = set()
     for space in spaces:
         for change in _changes_since(to, space, stores):
             before = change.before
+            seen = edges if change.link else items
+            if change.erased and (change.link or (space, change.id)) not in seen:
+                purged.update(_find_purged(change, to, stores))
             if change.link is not None:
                 edges.setdefault(change.link, before if isinstance(before, Edge) else None)
             elif change.action in EDGE_ACTIONS:
@@ -310,7 +327,21 @@ def _read_changed(
                 )
             else:
                 items.setdefault((space, change.id), before if isinstance(before, Item) else None)
-    return items, edges
+    return items, edges, purged
+
+
+def _find_purged(change: Change, to: datetime, stores: Stores) -> list[Key]:
+    """Return the items because of which a change was erased; raise Conflict if there are none."""
+    keys = list(change.link[:2]) if change.link else [(change.space, change.id)]
+    lines = stores.items.changes_of(keys)
+    logged = {(line.space, line.id) for line in lines if line.action == "purge"}
+    purged = [key for key in keys if key in logged]
+    if not purged:
+        raise Conflict(
+            f"space {change.space!r}: states after {to} were erased, as its retention demands",
+            "erased",
+        )
+    return purged
 
 
 def _changes_since(to: datetime, space: str, stores: Stores) -> list[Change]:

@@ -14,12 +14,13 @@ from unicodedata import category
 import numpy as np
 
 from knowloom import codec
-from knowloom.errors import Invalid, unknown_name
+from knowloom.errors import Invalid, list_names, unknown_name
 from knowloom.model import Edge, EdgeKey, Item, Kind
 from knowloom.ports import Vector
 from knowloom.text.passages import MAX_PASSAGE_SIZE, MIN_PASSAGE_SIZE
 
 PROVENANCE_SPACE = "knowloom:loaded"  # reserved for the origins of items (loading/provenance.py)
+DEFAULT_SPACE = "default"  # of calls that name none, unless there is exactly one other
 MAX_NAME = 500  # characters of an id, a space, a type, a tag, a subject
 MAX_QUERY = 100_000  # characters
 MAX_TITLE = 10_000
@@ -154,6 +155,25 @@ def validate_names(name: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise Invalid(f"{name} must be a list of names, got {values!r}")
     return tuple(validate_name(name, value) for value in values)
+
+
+def choose_space(existing: Sequence[str]) -> str:
+    """Return the space of a call that names none: the only one, or the one named "default"."""
+    if len(existing) == 1:
+        return existing[0]
+    if not existing or DEFAULT_SPACE in existing:
+        return DEFAULT_SPACE
+    raise Invalid(f"several spaces exist: name one of {list_names(existing)}", "several_spaces")
+
+
+def merge_names(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values, with those under other names under the `names` they stand for."""
+    merged = {name: value for name, value in values.items() if name not in names}
+    for other, name in names.items():
+        if other in values and merged.setdefault(name, values[other]) != values[other]:
+            both = f"{name}={values[name]!r} and {other}={values[other]!r}"[:200]
+            raise Invalid(f"{name} and {other} are the same: pass one of them, got {both}")
+    return merged
 
 
 def validate_iterable(name: str, values: object) -> Iterable[Any]:

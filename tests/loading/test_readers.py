@@ -10,6 +10,7 @@ from loads import ids, reasons, write_files
 
 import knowloom
 from knowloom.engine import Engine
+from knowloom.model import Item
 
 
 class TestFiles:
@@ -78,19 +79,26 @@ class TestFiles:
         [
             ("a.md", "# A\nx"),
             ("a.jsonl", '\n{"id": "x", "text": "y"}\n'),
-            ("a.json", '[{"id": "x"}]'),
+            ("a.json", '[{"id": "x", "text": "y"}]'),
             ("a.json", '{"pieces": [{"piece_id": "p", "content": "c"}]}'),
         ],
     )
-    def test_a_single_file_without_a_space_is_rejected(
+    def test_a_single_file_without_a_space_goes_to_the_default(
         self, kb: Engine, tmp_path: Path, name: str, text: str
     ) -> None:
         (tmp_path / name).write_text(text)
-        with pytest.raises(
-            knowloom.Invalid, match="does not name its space: pass one, such as 'a'"
-        ):
+        assert kb.load(tmp_path / name).added == 1
+        assert [space.name for space in kb.maintenance.stats().spaces] == ["default"]
+
+    @pytest.mark.parametrize("name", ["a.md", "a.jsonl"])
+    def test_a_single_file_must_name_one_of_several_spaces(
+        self, kb: Engine, tmp_path: Path, name: str
+    ) -> None:
+        kb.add([Item("x", space, text="x") for space in ("one", "two")])
+        (tmp_path / name).write_text('{"id": "y", "text": "# Y"}')
+        with pytest.raises(knowloom.Invalid, match="does not name its space|one of one, two"):
             kb.load(tmp_path / name)
-        assert kb.maintenance.stats().spaces == ()
+        assert kb.load(tmp_path / name, space="two").added == 1
 
     def test_a_later_row_without_a_space_is_reported(self, kb: Engine, tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text(

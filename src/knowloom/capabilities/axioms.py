@@ -13,12 +13,14 @@ from knowloom.report import Report, Skipped
 from knowloom.validation import validate_item, validate_name
 
 
-def load_axioms(kb: Engine, path: str | Path, *, space: str, embed: bool = True) -> Report:
+def load_axioms(
+    kb: Engine, path: str | Path, *, space: str | None = None, embed: bool = True
+) -> Report:
     """Store the axioms of a YAML or JSON file.
 
     Invalid ones are skipped and reported with file, line and field.
     """
-    validate_name("space", space)
+    space = validate_name("space", kb.reader.choose_space(space))
     items: list[Item] = []
     skipped: list[Skipped] = []
     for entry in read_axioms(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any, get_args
 import click
 
 from knowloom import codec
+from knowloom.cli.streams import read_stdin
 from knowloom.errors import Invalid
 from knowloom.filters.condition_json import where_to_json
 from knowloom.filters.expressions import parse_expression
@@ -18,6 +20,8 @@ from knowloom.model import Kind
 from knowloom.recipes import Mode
 from knowloom.tiers import TIERS
 
+STANDARD_INPUT = "-"
+DEFAULT_SPACE_HELP = "Default: the only one, or default."
 UNLIMITED = "none"  # a budget without a limit; click takes None for an option that is not set
 KINDS = f"{', '.join(Kind)}"
 MODES = get_args(Mode)
@@ -125,10 +129,41 @@ def mode_option(*modes: str) -> Decorator:
 
 
 def space_option(help: str = "Space of the item.") -> Decorator:
-    return click.option("--space", required=True, metavar="S", help=help)
+    return click.option("--space", metavar="S", help=f"{help} {DEFAULT_SPACE_HELP}")
 
 
-required_spaces = repeated("--space", "spaces", "S", "Space to search.", required=True)
+def two_names(flag: str, other: str, name: str, metavar: str, help: str, type: Any) -> Decorator:
+    """Return an option with two flags, which must not be passed with different values."""
+
+    def choose(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]) -> Any:
+        if len(set(values)) > 1:
+            texts = " and ".join(map(str, dict.fromkeys(values)))
+            raise click.BadParameter(f"{flag} and {other} are the same option, got {texts}")
+        return values[0] if values else None
+
+    help = f"{help} {other} is another name of it."
+    return click.option(
+        flag, other, name, type=type, multiple=True, callback=choose, metavar=metavar, help=help
+    )
+
+
+def read_query(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the query; - reads it from standard input."""
+    if value != STANDARD_INPUT:
+        return value
+    if sys.stdin.isatty():
+        click.echo("reading the request from standard input; Ctrl-D ends it", err=True)
+    try:
+        text = read_stdin().strip()
+    except Invalid as error:
+        raise click.BadParameter(str(error)) from None
+    if not text:
+        raise click.BadParameter("standard input is empty")
+    return text
+
+
+query_argument = click.argument("query", callback=read_query)
+search_spaces = repeated("--space", "spaces", "S", f"Space to search. {DEFAULT_SPACE_HELP}")
 optional_spaces = repeated("--space", "spaces", "S", "Only this space. Default: all.")
 tier_option = click.option(
     "--tier", metavar="TIER", help=f"Feature tier: {', '.join(TIERS)}. Default: no restrictions."
@@ -198,8 +233,8 @@ filter_options = combine(
     as_of_option,
 )
 context_options = combine(
-    click.argument("query"),
-    required_spaces,
+    query_argument,
+    search_spaces,
     max_tokens_option("the setting, else 2000"),
     click.option(
         "--recipe",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from knowloom import validation
 from knowloom.client.capabilities import RemoteCapabilities
@@ -18,6 +18,7 @@ from knowloom.client.requests import (
     encode_ids,
     encode_names,
     encode_search_options,
+    encode_spaces,
     encode_vector,
     encode_versions,
     encode_where,
@@ -26,8 +27,9 @@ from knowloom.client.requests import (
 from knowloom.client.transport import Transport
 from knowloom.client.upload import UploadSource, locate_skipped
 from knowloom.context.item_pages import ItemPage
-from knowloom.errors import NotFound
+from knowloom.errors import UnknownSpace
 from knowloom.filters.condition_json import WhereArgument
+from knowloom.loading import readers
 from knowloom.model import Context, Edge, Hits, Item, Key
 from knowloom.options import ContextArguments, ReadArguments, SearchArguments
 from knowloom.ports import Progress
@@ -43,6 +45,7 @@ from knowloom.wire.knowledge import (
     report_from_json,
 )
 
+Row = TypeVar("Row", Item, Edge)
 PAGE_SIZE = 1000  # items or edges per request while iterating
 
 
@@ -73,9 +76,11 @@ class Client(RemoteCapabilities):
     def close(self) -> None:
         self._transport.close()
 
-    def memory(self, workspace: str) -> RemoteMemory:
-        """Return the memories of a workspace on the server."""
-        return RemoteMemory(self._transport, validation.validate_name("workspace", workspace))
+    def memory(self, workspace: str | None = None) -> RemoteMemory:
+        """Return the memories of a workspace on the server; None: of the only space of the key."""
+        if workspace is not None:
+            validation.validate_name("workspace", workspace)
+        return RemoteMemory(self._transport, workspace)
 
     # Writing
 
@@ -89,10 +94,13 @@ class Client(RemoteCapabilities):
         expected: Mapping[Key, str] | None = None,
     ) -> Report:
         """Store items and edges in one write, all or nothing. See `Engine.add`."""
-        values = [items] if isinstance(items, Item) else items
+        new = [items] if isinstance(items, Item) else list(items)
+        links, space = list(edges), ""
+        if any(getattr(row, "space", None) == "" for row in (*new, *links)):
+            space = self._choose_space(None)
         body = {
-            "items": [item_to_json(validation.validate_item(item)) for item in values],
-            "edges": [edge_to_json(validation.validate_edge(edge)) for edge in edges],
+            "items": [item_to_json(validation.validate_item(_fill(row, space))) for row in new],
+            "edges": [edge_to_json(validation.validate_edge(_fill(row, space))) for row in links],
             "vectors": None if vectors is None else [encode_vector(vector) for vector in vectors],
             "embed": embed,
             "expected": encode_versions(expected),
@@ -111,7 +119,8 @@ class Client(RemoteCapabilities):
 
         Invalid rows are skipped and reported.
         """
-        upload, report = UploadSource(source, space), Report()
+        default = readers.default_space(source, space, self._choose_space)
+        upload, report = UploadSource(source, space, default), Report()
         for step, batches in (("items", upload.items()), ("edges", upload.edges())):
             done = 0
             for batch in batches:
@@ -130,7 +139,11 @@ class Client(RemoteCapabilities):
         )
 
     def delete(
-        self, ids: str | Sequence[str], *, space: str, expected: Mapping[Key, str] | None = None
+        self,
+        ids: str | Sequence[str],
+        *,
+        space: str | None = None,
+        expected: Mapping[Key, str] | None = None,
     ) -> int:
         """Delete items with their index entries, vectors and edges; return the number deleted."""
         body = {"space": space, "ids": encode_ids(ids), "expected": encode_versions(expected)}
@@ -149,7 +162,7 @@ class Client(RemoteCapabilities):
 
     # Reading
 
-    def get(self, ids: str | Sequence[str], *, space: str) -> list[Item]:
+    def get(self, ids: str | Sequence[str], *, space: str | None = None) -> list[Item]:
         """Return the items in the order of the ids; unknown ids are left out."""
         body = {"space": space, "ids": encode_ids(ids)}
         return self._transport.read("/api/items", body, _items_from_json)
@@ -208,26 +221,25 @@ class Client(RemoteCapabilities):
         return self._iterate_edges(body, after)
 
     def search(
-        self, text: str, *, spaces: Sequence[str], **options: Unpack[SearchArguments]
+        self, text: str, *, spaces: Sequence[str] | None = None, **options: Unpack[SearchArguments]
     ) -> Hits:
         """Return the best items, best first. Filters apply before `limit`; see `Engine.search`."""
-        body = {"query": text, "spaces": encode_names("spaces", spaces)}
-        body |= encode_search_options(options)
+        body = {"query": text} | encode_spaces(spaces) | encode_search_options(options)
         route = select_route("/api/search", "/api/ask/search", body)
         return self._transport.read(route, body, hits_from_json)
 
     def context(
-        self, text: str, *, spaces: Sequence[str], **options: Unpack[ContextArguments]
+        self, text: str, *, spaces: Sequence[str] | None = None, **options: Unpack[ContextArguments]
     ) -> Context:
         """Return the best context for a request, within its budget. See `Engine.context`."""
-        body = {"query": text, "spaces": encode_names("spaces", spaces), "remedies": False}
+        body = {"query": text, "remedies": False} | encode_spaces(spaces)
         return self._context(body | encode_context_options(options))
 
     def explain(
         self,
         text: str,
         *,
-        spaces: Sequence[str],
+        spaces: Sequence[str] | None = None,
         ids: str | Sequence[str] = (),
         **options: Unpack[ContextArguments],
     ) -> Context:
@@ -235,12 +247,7 @@ class Client(RemoteCapabilities):
 
         `ids` are items whose absence is explained even if they are no candidates.
         """
-        body = {
-            "query": text,
-            "spaces": encode_names("spaces", spaces),
-            "ids": encode_ids(ids),
-            "remedies": True,
-        }
+        body = {"query": text, "ids": encode_ids(ids), "remedies": True} | encode_spaces(spaces)
         return self._context(body | encode_context_options(options))
 
     def verify(self) -> list[str]:
@@ -279,9 +286,11 @@ class Client(RemoteCapabilities):
         names = list(dict.fromkeys(encode_names("spaces", spaces)))
         for name in names:
             if name not in readable:
-                available = ", ".join(readable) or "none yet"
-                raise NotFound(f"unknown space {name!r}; available: {available}", "unknown_space")
+                raise UnknownSpace(name, readable)
         return names
+
+    def _choose_space(self, space: str | None) -> str:
+        return validation.choose_space(self._readable_spaces()) if space is None else space
 
     def _readable_spaces(self) -> list[str]:
         return self._transport.read(
@@ -291,6 +300,11 @@ class Client(RemoteCapabilities):
     def _context(self, body: JsonObject) -> Context:
         route = select_route("/api/explain", "/api/ask/context", body)
         return self._transport.read(route, body, context_from_json)
+
+
+def _fill(row: Row, space: str) -> Row:
+    """Return an item or an edge with this space if it names none."""
+    return replace(row, space=space) if getattr(row, "space", None) == "" else row
 
 
 def _items_from_json(row: JsonObject) -> list[Item]:

@@ -24,7 +24,7 @@ class RemoteHistory:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def states(self, id: str, *, space: str, limit: int = 1000) -> list[State]:
+    def states(self, id: str, *, space: str | None = None, limit: int = 1000) -> list[State]:
         """Return every change of an item and of its edges, newest first, deletions included."""
         return self._transport.read(
             "/api/history",
@@ -36,7 +36,7 @@ class RemoteHistory:
         self,
         id: str,
         *,
-        space: str,
+        space: str | None = None,
         at: datetime | None = None,
         version: str | None = None,
         edges_of: Sequence[str] | None = None,

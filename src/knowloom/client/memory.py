@@ -38,7 +38,7 @@ class RemoteMemory:
     Templates and ranking options may be values; rankers are given by name.
     """
 
-    def __init__(self, transport: Transport, workspace: str) -> None:
+    def __init__(self, transport: Transport, workspace: str | None) -> None:
         self._transport, self._workspace = transport, workspace
 
     def remember(

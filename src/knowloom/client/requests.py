@@ -105,6 +105,11 @@ def encode_names(field: str, names: Iterable[str]) -> list[str]:
     return list(validation.validate_names(field, names))
 
 
+def encode_spaces(spaces: Sequence[str] | None) -> JsonObject:
+    """Return the spaces of a request; without them the server uses the only one of the key."""
+    return {} if spaces is None else {"spaces": encode_names("spaces", spaces)}
+
+
 def encode_ids(ids: str | Sequence[str]) -> list[str]:
     return encode_names("ids", [ids] if isinstance(ids, str) else ids)
 

@@ -30,8 +30,13 @@ class UploadRow:
 class UploadSource:
     """The rows of a source: read `items` to the end, then `edges`, then `skipped`."""
 
-    def __init__(self, source: str | Path | Mapping[str, Any], space: str | None) -> None:
-        self._rows = readers.read_rows(source, space)
+    def __init__(
+        self,
+        source: str | Path | Mapping[str, Any],
+        space: str | None,
+        default: str | None = None,
+    ) -> None:
+        self._rows = readers.read_rows(source, space, default=default)
         self._edges: list[UploadRow] = []
         self.skipped: list[Skipped] = []
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,30 +28,38 @@ LINKS = "links"  # the part that resolves the links between documents
 
 
 def read_rows(
-    source: LoadSource, space: str | None, follow_links: bool = False
+    source: LoadSource,
+    space: str | None,
+    follow_links: bool = False,
+    default: str | None = None,
 ) -> Iterator[SourceRow | Skipped]:
     """Yield all rows of a source."""
-    for part in list_parts(source, space, follow_links):
+    for part in list_parts(source, space, follow_links, default):
         yield from part.rows()
 
 
 def list_parts(
-    source: LoadSource, space: str | None, follow_links: bool = False
+    source: LoadSource,
+    space: str | None,
+    follow_links: bool = False,
+    default: str | None = None,
 ) -> list[SourcePart]:
     """Return the files of a folder, the single file, or the dict.
 
     Without a space, rows of a folder go to a space with the name of their file, and documents to
-    one with the name of the folder. Files that cannot be loaded are one part that reports them.
+    one with the name of the folder; a single file or a dict goes to the `default`. Files that cannot be loaded are one part that reports them.
     """
     if isinstance(source, Mapping):
-        return [SourcePart("", lambda: json_rows.read_object("dict", source, space))]
+        rows = partial(json_rows.read_object, "dict", source, space or default)
+        return [SourcePart("", rows)]
     links = LinkTable()
     if isinstance(source, WebPages):
         return [_build_web_part(source, space, links), _links_part(links)]
     if isinstance(source, NamedBytes):
-        if space is None:
+        name = space or default
+        if name is None:
             raise Invalid(f"{source.name!r} does not name its space: pass one", "no_space")
-        rows = partial(_read_bytes, source, space, links)
+        rows = partial(_read_bytes, source, name, links)
         return [SourcePart(source.name, rows, _kind_of(Path(source.name)), 1), _links_part(links)]
     if not isinstance(source, str | Path):
         raise Invalid(
@@ -63,8 +72,9 @@ def list_parts(
         raise NotFound(f"no file or folder {str(source)[:200]!r}")
     if not path.is_dir():
         file = SourceFile(path, path.name)
-        read = _read_file if space is not None else _read_file_with_spaces
-        rows = partial(read, file, space, links)
+        is_named = space is not None or (default is not None and _is_document(path))
+        read = _read_file if is_named else _read_file_with_spaces
+        rows = partial(read, file, space or default, links)
         return [SourcePart(path.name, rows, _kind_of(path), 1), _links_part(links)]
     suffixes = supported_suffixes()
     listing = discovery.list_files(path, suffixes, follow_links)
@@ -76,6 +86,26 @@ def list_parts(
     if listing.ignored:
         parts.append(SourcePart("", partial(iter, ()), IGNORED, listing.ignored))
     return [*parts, _links_part(links)]
+
+
+def default_space(
+    source: LoadSource, space: str | None, choose: Callable[[str | None], str]
+) -> str | None:
+    """Return the default space of a single file or a dict; None if rows name their spaces."""
+    path = Path(source) if isinstance(source, str | Path) else None
+    if isinstance(source, WebPages) or (path is not None and os.path.isdir(path)):
+        return None
+    try:
+        return choose(space)
+    except Invalid:  # there are several, but rows of JSON may name theirs
+        is_file = path is not None and os.path.exists(path)
+        if isinstance(source, NamedBytes) or (path and is_file and _is_document(path)):
+            raise
+        return None
+
+
+def _is_document(path: Path) -> bool:
+    return path.suffix.lower() in formats_by_suffix()
 
 
 def supported_suffixes() -> tuple[str, ...]:
@@ -112,19 +142,21 @@ def _kind_of(path: Path) -> str:
 def _read_file_with_spaces(
     file: SourceFile, space: str | None, links: LinkTable
 ) -> Iterator[SourceRow | Skipped]:
-    """Read a single file without a space; raise if its first row has none.
+    """Read a single file of rows. The space is theirs if the first row names none.
 
-    Skipping every row would look like success.
+    Raise if there is none for them: skipping every row would look like success.
     """
-    has_rows = False
-    for row in _read_file(file, space, links):
-        if isinstance(row, SourceRow) and not has_rows and row.values.get("space") is None:
-            raise Invalid(
-                f"{str(file.path)!r} does not name its space: pass one, such as {file.path.stem!r}",
-                "no_space",
-            )
-        has_rows = has_rows or isinstance(row, SourceRow)
-        yield row
+    has_rows, default = False, None
+    for row in _read_file(file, None, links):
+        if isinstance(row, SourceRow) and not has_rows:
+            has_rows = True
+            default = space if row.values.get("space") is None else None
+            if default is None and row.values.get("space") is None:
+                path, name = str(file.path), file.path.stem
+                raise Invalid(
+                    f"{path!r} does not name its space: pass one, such as {name!r}", "no_space"
+                )
+        yield replace(row, space=default) if isinstance(row, SourceRow) else row
 
 
 def _read_file(

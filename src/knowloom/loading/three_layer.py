@@ -16,6 +16,7 @@ from knowloom.errors import Invalid, unknown_name
 from knowloom.model import Item, Kind
 from knowloom.report import Skipped
 from knowloom.text.normalisation import slugify
+from knowloom.validation import merge_names
 
 LAYERS = ("metadata", "pieces", "graph")
 KNOWLEDGE_TYPES = ("fact", "instruction", "preference", "procedure", "note", "episodic")
@@ -118,6 +119,7 @@ def _parse_profile(id: str, entry: Entry) -> dict[str, Any]:
 
 def _parse_node(entry: Entry) -> dict[str, Any]:
     fields = (name for name in _ROW_FIELDS if name != "title")
+    entry = merge_names(entry, {"type": "node_type"})
     _check_fields(entry, "node_id", "node_type", "label", "properties", *fields)
     properties, id = _properties(entry), _id(entry, "node_id")
     row = {"id": id, "kind": "entity", "type": _text(entry, "node_type"), "properties": properties}

@@ -49,7 +49,7 @@ class Item:
     """
 
     id: str
-    space: str
+    space: str = ""  # "": that of the call that stores it
     kind: Kind = Kind.NODE
     type: str = ""
     title: str = ""
@@ -161,6 +161,8 @@ class Change:
     at: datetime
     space: str
     id: str
-    action: str  # "add", "update", "delete"; "link" and "unlink" for edges
+    action: str  # "add", "update", "delete", "purge"; "link" and "unlink" for edges
     before: Item | Edge | None = None
     link: EdgeKey | None = None  # the edge; None for items and for edges of files of schema 1
+    actor: str = ""  # the author; "" in files of schemas before 5
+    erased: bool = False  # True: what was before it has been erased

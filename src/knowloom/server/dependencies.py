@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from fastapi import Request
@@ -10,9 +10,10 @@ from fastapi import Request
 from knowloom import tiers
 from knowloom.engine import Engine, restrict
 from knowloom.model import Problem
-from knowloom.server.auth import ApiKey
+from knowloom.server.auth import ALL_SPACES, ApiKey
 from knowloom.server.metrics import Metrics
 from knowloom.tiers import Tier
+from knowloom.validation import choose_space
 
 
 def get_engine(request: Request) -> Engine:
@@ -31,6 +32,33 @@ def get_key(request: Request) -> ApiKey:
     """Return the key that the middleware accepted."""
     key: ApiKey = request.state.key
     return key
+
+
+def read_spaces(request: Request, spaces: Sequence[str] | None) -> list[str]:
+    """Return the spaces of a request, which the key may read; by default its only space."""
+    key = get_key(request)
+    if spaces is None:
+        spaces = [_choose_space(request, key.visible, {*key.reads, *key.writes})]
+    key.check_read(spaces)
+    return list(spaces)
+
+
+def write_space(request: Request, space: str | None) -> str:
+    """Return the space of a request, which the key may write; by default its only space."""
+    key = get_key(request)
+    key.check_role("editor")
+    if space is None:
+        space = _choose_space(request, key.writable, set(key.writes))
+    key.check_write(space)
+    return space
+
+
+def _choose_space(
+    request: Request, select: Callable[[Sequence[str]], list[str]], granted: set[str]
+) -> str:
+    """Return the only stored space that the key may use; before it is stored, the only granted."""
+    stored = select(get_engine(request).reader.filled_spaces())
+    return choose_space(stored or sorted(granted - {ALL_SPACES}))
 
 
 def get_tier(request: Request, tier: str | None = None) -> Tier:

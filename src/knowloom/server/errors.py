@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from knowloom.errors import KnowloomError
+from knowloom.errors import KnowloomError, UnknownSpace
 
 log = logging.getLogger("knowloom.http")
 
@@ -121,14 +121,15 @@ async def reject_unknown_parameters(request: Request) -> None:
         raise RequestValidationError([{"loc": ("query", name)} | fault for name in unknown])
 
 
-async def _handle_knowloom_error(_: Request, error: Exception) -> JSONResponse:
+async def _handle_knowloom_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, KnowloomError)
     if error.status >= 500:
         log.error("request failed: %s: %s", error.code, error)
         detail = "the request cannot be served now; see the server log"
         return problem_response(error.status, detail, error.code)
-    # The library's message lists the existing spaces, which a client may not know.
-    detail = str(error).partition(";")[0] if error.code == "unknown_space" else str(error)
+    if isinstance(error, UnknownSpace):  # lists all spaces, which a client may not know
+        error = UnknownSpace(error.name, request.state.key.visible(error.available))
+    detail = str(error)
     return problem_response(error.status, detail, error.code)
 
 

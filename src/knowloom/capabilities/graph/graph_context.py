@@ -43,7 +43,7 @@ class GraphClient(Protocol):
     def graph(
         self,
         *,
-        spaces: Sequence[str],
+        spaces: Sequence[str] | None = None,
         query: str | None = None,
         entities: Sequence[str] | None = None,
         document: Document | None = None,
@@ -57,11 +57,14 @@ class GraphClient(Protocol):
 class GraphContext:
     """Builds graph contexts from spaces of an engine, or of a server through its client.
 
-    `options` are the defaults of every request.
+    `spaces` None is the only space, or the one named "default". `options` are the defaults of every request.
     """
 
     def __init__(
-        self, kb: Engine | GraphClient, spaces: Sequence[str], options: GraphOptions | None = None
+        self,
+        kb: Engine | GraphClient,
+        spaces: Sequence[str] | None = None,
+        options: GraphOptions | None = None,
     ) -> None:
         if not isinstance(kb, Engine | GraphClient):
             raise Invalid(
@@ -69,7 +72,7 @@ class GraphContext:
                 f"got {type(kb).__name__}"
             )
         self._kb = kb
-        self._spaces = validate_names("spaces", spaces)
+        self._spaces = None if spaces is None else validate_names("spaces", spaces)
         self.options = override_options(options or GraphOptions(), {})
 
     def for_query(

@@ -14,6 +14,7 @@ from knowloom.options import validate_budget
 from knowloom.recipes import Mode
 from knowloom.tiers import TierArgument
 from knowloom.validation import (
+    merge_names,
     validate_bool,
     validate_fraction,
     validate_int,
@@ -63,6 +64,16 @@ class GraphOptions:
     where: WhereArgument = None  # conditions that every item of the answer fulfils
 
 
+OTHER_NAMES = {
+    "limit": "max_entities",
+    "types": "entity_types",
+    "exclude_types": "exclude_entity_types",
+    "min_score": "min_relevance_score",
+    "depth": "relationship_depth",
+}
+"""Names of other calls for the same options."""
+
+
 class GraphArguments(TypedDict, total=False):
     """Keyword arguments of a graph request: the fields of GraphOptions, and `tier`."""
 
@@ -91,6 +102,11 @@ class GraphArguments(TypedDict, total=False):
     strict: bool
     where: WhereArgument
     tier: TierArgument
+    limit: int  # OTHER_NAMES
+    types: Collection[str] | None
+    exclude_types: Collection[str]
+    min_score: float
+    depth: int
 
 
 OPTION_NAMES = tuple(field.name for field in fields(GraphOptions))
@@ -99,6 +115,7 @@ FLAGS = tuple(name for name in OPTION_NAMES if name.startswith("include_"))
 
 def override_options(options: GraphOptions, changes: Mapping[str, Any]) -> GraphOptions:
     """Return the validated options with the changes of one request."""
+    changes = merge_names(changes, OTHER_NAMES)
     for name in changes:
         if name not in OPTION_NAMES:
             raise unknown_name("option", name, (*OPTION_NAMES, "as_of", "now", "vector"))

@@ -21,11 +21,15 @@ MAX_BUDGET = 100_000_000
 MAX_QUERIES = 100  # of one request to a server
 
 
+OTHER_NAMES = {"max_tokens": "token_budget", "types": "memory_types"}  # those of other calls
+
+
 class MemorySearchArguments(TypedDict, total=False):
     """Keyword arguments of `Memory.search`."""
 
     limit: int | None
     memory_types: Sequence[str] | None
+    types: Sequence[str] | None  # the same
     date_from: datetime | None
     date_to: datetime | None
     min_confidence: float | None
@@ -47,6 +51,7 @@ class MemoryContextArguments(MemorySearchArguments, total=False):
 
     template: str | MemoryTemplate | Mapping[str, Any] | None
     token_budget: int | None
+    max_tokens: int | None  # the same
     include_metadata: bool | None
     model: str | None
     strict: bool | None
@@ -98,7 +103,7 @@ class MemorySearchOptions:
         """Validate keyword arguments. None means the default, unless it is a value itself."""
         defaults = {spec.name: spec.default for spec in fields(cls)}
         values: dict[str, Any] = {}
-        for name, value in arguments.items():
+        for name, value in validation.merge_names(arguments, OTHER_NAMES).items():
             if name not in defaults:
                 raise unknown_name("option", name, defaults)
             if value is not None:

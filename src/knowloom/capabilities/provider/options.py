@@ -17,10 +17,14 @@ from knowloom.retrieval_settings import MAX_LIMIT
 Scope = Literal["entity", "all"]
 
 
+OTHER_NAMES = {"limit": "top_k", "depth": "graph_traversal_depth"}  # those of other calls
+
+
 class ProviderArguments(TypedDict, total=False):
     """Keyword arguments of a retrieval; None means the default."""
 
     top_k: int | None
+    limit: int | None  # the same
     types: Sequence[str] | None
     tags: Sequence[str] | None
     where: WhereArgument
@@ -28,6 +32,7 @@ class ProviderArguments(TypedDict, total=False):
     min_score: float | None
     scope: Scope | None
     graph_traversal_depth: int | None
+    depth: int | None  # the same
     graph_limit: int | None
     edge_types: Sequence[str] | None
     as_of: datetime | None

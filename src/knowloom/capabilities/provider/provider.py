@@ -14,6 +14,7 @@ from knowloom.capabilities.provider import formats as section_formats
 from knowloom.capabilities.provider.formats import Format
 from knowloom.capabilities.provider.model import Provision, Retrieval
 from knowloom.capabilities.provider.options import (
+    OTHER_NAMES,
     ProviderArguments,
     ProviderRequest,
     TextArguments,
@@ -36,7 +37,7 @@ OUTLINE_FIELDS = tuple(field.name for field in fields(Outline))
 class Provider:
     """Knowledge for an agent that works for `entity_id`.
 
-    It holds no connection of its own: close the engine. `spaces` is optional if there is only one.
+    It holds no connection of its own: close the engine. Without `spaces` it is about the only one.
 
     `formats` maps a section ("*": all others) to a `.format` string per entry, a Template, or a
     function of the entries. `max_tokens` is the budget of all sections together (None: no limit),
@@ -64,9 +65,11 @@ class Provider:
         if not isinstance(kb, Engine):
             raise Invalid(f"kb must be an engine from knowloom.open, got {type(kb).__name__}")
         self._kb, self._clock, self._tier = kb, clock, tier
-        self._options: dict[str, Any] = {**options}
+        self._options = validation.merge_names(options, OTHER_NAMES)
         self._spaces = (
-            _single_space(kb) if spaces is None else validation.validate_names("spaces", spaces)
+            (kb.reader.resolve_space(None),)
+            if spaces is None
+            else validation.validate_names("spaces", spaces)
         )
         if not self._spaces:
             raise Invalid("spaces must name at least one space")
@@ -159,7 +162,7 @@ class Provider:
         return sections, problems
 
     def _build_request(self, query: str, arguments: Mapping[str, Any]) -> ProviderRequest:
-        options = parse_options(self._options | dict(arguments))
+        options = parse_options(self._options | validation.merge_names(arguments, OTHER_NAMES))
         now = options.now or validation.validate_time("now", self._clock())
         spaces = tuple(self._kb.reader.resolve_spaces(self._spaces))
         return ProviderRequest(
@@ -181,11 +184,3 @@ def _validate_caps(caps: Mapping[str, int]) -> dict[str, int]:
         )
         for name, cap in caps.items()
     }
-
-
-def _single_space(kb: Engine) -> tuple[str, ...]:
-    """Return the only space of the knowledge; raise Invalid if there are several or none."""
-    spaces = tuple(info.name for info in kb.maintenance.stats().spaces)
-    if len(spaces) != 1:
-        raise Invalid(f"spaces is required; available: {', '.join(spaces) or 'none'}")
-    return spaces

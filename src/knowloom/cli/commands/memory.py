@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from knowloom.cli.options import (
+    DEFAULT_SPACE_HELP,
     as_of_option,
     examples,
     min_confidence_option,
@@ -18,7 +19,9 @@ from knowloom.cli.options import (
     now_option,
     parse_property,
     parse_time,
+    query_argument,
     repeated,
+    two_names,
     where_option,
 )
 from knowloom.cli.session import Command, Session
@@ -29,8 +32,13 @@ if TYPE_CHECKING:
 
 RANKERS = ("default", "similarity", "recency", "confidence")
 
-workspace_option = click.option(
-    "--workspace", required=True, metavar="W", help="Workspace of the memories: a space."
+workspace_option = two_names(
+    "--space",
+    "--workspace",
+    "workspace",
+    "S",
+    f"Space of the memories, their workspace. {DEFAULT_SPACE_HELP}",
+    str,
 )
 
 
@@ -93,7 +101,7 @@ def remember(
     session: Session,
     /,
     content: str,
-    workspace: str,
+    workspace: str | None = None,
     metadata: Sequence[tuple[str, Any]] = (),
     **fields: Unpack[RememberArguments],
 ) -> None:
@@ -116,7 +124,7 @@ def remember(
         "knowloom recall refund --workspace support --template detailed --token-budget 500",
     ),
 )
-@click.argument("query")
+@query_argument
 @workspace_option
 @click.option("--conversation", "conversation_id", metavar="C", help="Only this conversation.")
 @repeated("--type", "memory_types", "T", "Only memories of this type.")
@@ -139,7 +147,9 @@ def remember(
     metavar="NAME",
     help="chat, detailed, summary, bullets, timeline or xml. Default: chat.",
 )
-@click.option("--token-budget", type=int, metavar="N", help="Token budget. Default: 2000.")
+@two_names(
+    "--max-tokens", "--token-budget", "token_budget", "N", "Token budget. Default: 2000.", int
+)
 @click.option(
     "--ranker",
     type=click.Choice(RANKERS),
@@ -154,7 +164,7 @@ def recall(
     session: Session,
     /,
     query: str,
-    workspace: str,
+    workspace: str | None = None,
     depth: int | None = None,
     **options: Unpack[MemoryContextArguments],
 ) -> None:
@@ -173,8 +183,8 @@ def recall(
         session.open(needs_embedder=options.get("mode") != "bm25") as kb,
         closing(analytics) if analytics is not None else nullcontext(),
     ):
-        kb.reader.resolve_spaces([workspace])
-        preview = Memory(kb, workspace, analytics=analytics).preview(query, **arguments)
+        space = kb.reader.resolve_space(workspace)
+        preview = Memory(kb, space, analytics=analytics).preview(query, **arguments)
     session.warn(*session.warnings.messages)
     session.warn_degraded(preview.degraded)
     if session.as_json:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from knowloom import validation
 from knowloom.model import Edge, Key
-from knowloom.server.dependencies import get_engine, get_key
+from knowloom.server.dependencies import get_engine, get_key, read_spaces, write_space
 from knowloom.server.errors import LenientJSONResponse
 from knowloom.server.routes import query
 from knowloom.server.schemas.client_api import (
@@ -35,8 +36,9 @@ router = APIRouter(prefix="/api")
 @router.post("/add", tags=["knowledge"])
 def add(request: Request, body: AddRequest) -> JSONResponse:
     """Store items and edges in one atomic write."""
-    items = [validation.item_from_row(row, None) for row in body.items]
-    edges = [validation.edge_from_row(row, None) for row in body.edges]
+    default = _default_space(request, [*body.items, *body.edges])
+    items = [validation.item_from_row(row, default) for row in body.items]
+    edges = [validation.edge_from_row(row, default) for row in body.edges]
     spaces = [*(item.space for item in items), *(edge.space for edge in edges)]
     _check_write(request, spaces, edges, body.expected)
     report = get_engine(request).add(
@@ -55,20 +57,22 @@ def load(request: Request, body: LoadRequest) -> JSONResponse:
     key = get_key(request)
     key.check_role("editor")
     rows = [*body.items, *body.edges]
-    for space in sorted({str(row.get("space")) for row in rows}):
+    default = _default_space(request, rows)
+    for space in sorted({str(row.get("space", default)) for row in rows}):
         key.check_write(space)
     key.check_read(sorted({str(row["target_space"]) for row in rows if row.get("target_space")}))
     source = {"items": body.items, "edges": body.edges, "layered": body.layered}
-    report = get_engine(request).load(source, embed=body.embed)
+    report = get_engine(request).load(source, space=default, embed=body.embed)
     return LenientJSONResponse(report_to_json(report))
 
 
 @router.post("/delete", tags=["knowledge"])
 def delete(request: Request, body: DeleteRequest) -> JSONResponse:
     """Delete items with their vectors and edges; return how many existed."""
-    _check_write(request, [body.space], (), body.expected)
+    space = write_space(request, body.space)
+    _check_write(request, [space], (), body.expected)
     expected = _parse_versions(body.expected)
-    deleted = get_engine(request).delete(body.ids, space=body.space, expected=expected)
+    deleted = get_engine(request).delete(body.ids, space=space, expected=expected)
     return JSONResponse({"deleted": deleted})
 
 
@@ -83,8 +87,9 @@ def unlink(request: Request, body: UnlinkRequest) -> JSONResponse:
 @router.post("/items", tags=["knowledge"])
 def get_items(request: Request, body: ItemsRequest) -> JSONResponse:
     """Return items in the order of `ids`; unknown ids are left out."""
-    get_key(request).check_stored([body.space])
-    items = get_engine(request).get(body.ids, space=body.space)
+    (space,) = read_spaces(request, None if body.space is None else [body.space])
+    get_key(request).check_stored([space])
+    items = get_engine(request).get(body.ids, space=space)
     return JSONResponse({"items": [item_to_json(item) for item in items]})
 
 
@@ -129,6 +134,12 @@ def ask_context(request: Request, body: ClientContextRequest) -> JSONResponse:
 def ask_search(request: Request, body: ClientSearchRequest) -> JSONResponse:
     """Respond as /api/search, with a precomputed vector."""
     return query.search(request, body)
+
+
+def _default_space(request: Request, rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the space of rows that name none; None if all do."""
+    is_needed = any(row.get("space") is None for row in rows)
+    return write_space(request, None) if is_needed else None
 
 
 def _check_write(

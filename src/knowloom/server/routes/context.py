@@ -72,6 +72,9 @@ TUNED_FIELDS = {
     "max_depth": "depth",
 }
 
+# Links to entities are no expansion.
+NOT_EXPANDED = {"nodes_expanded": 0, "max_depth_reached": 0}
+
 ChosenByPart = dict[str, tuple[Chosen, ...]]
 
 
@@ -143,7 +146,7 @@ def build_recipes(body: ContextRequest) -> list[Recipe]:
     unused shares go to the others. Nodes found by a walk have no guaranteed share.
     """
     recipes = [_entry_recipe(body)]
-    if body.expand and body.max_depth:
+    if _follows_links(body):
         recipes.append(_expansion_recipe(body))
     if body.include_entities:
         recipes.append(
@@ -159,6 +162,10 @@ def build_recipes(body: ContextRequest) -> list[Recipe]:
             )
         )
     return recipes
+
+
+def _follows_links(body: ContextRequest) -> bool:
+    return body.expand and bool(body.max_depth)
 
 
 def _entry_recipe(body: ContextRequest) -> Recipe:
@@ -215,7 +222,8 @@ def _response_to_json(engine: Engine, body: ContextRequest, context: Context) ->
         ],
         "entities": [_entity_to_json(chosen.hit.item) for chosen in parts["entities"]],
         SEE_ALSO: [_pointer_to_json(chosen) for chosen in parts[SEE_ALSO]],
-        "stats": _stats_to_json(context, parts, is_agent=body.agent is not None),
+        "stats": _stats_to_json(context, parts, is_agent=body.agent is not None)
+        | ({} if _follows_links(body) else NOT_EXPANDED),
         "confidence": context.confidence,
         "truncated": context.truncated,
         "degraded": [problem_to_json(problem) for problem in context.degraded],
@@ -299,6 +307,7 @@ def _node_to_json(chosen: Chosen) -> JsonObject:
         "id": public_id(item),
         "space": item.space,
         "node_type": item.type,
+        "type": item.type,
         "title": item.title,
         "summary": (item.summary or None) if has_summary else None,
         "content": content,
@@ -311,7 +320,7 @@ def _node_to_json(chosen: Chosen) -> JsonObject:
 
 def _pointer_to_json(chosen: Chosen) -> JsonObject:
     item, score = chosen.hit.item, chosen.hit.score
-    names = {"id": public_id(item), "space": item.space, "node_type": item.type}
+    names = {"id": public_id(item), "space": item.space, "node_type": item.type, "type": item.type}
     return names | {"title": item.title, "score": score, "tokens": chosen.tokens}
 
 

@@ -13,7 +13,13 @@ from knowloom.capabilities.graph.graph_context import GraphContext
 from knowloom.capabilities.graph.model import GraphAnswer
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.errors import Invalid
-from knowloom.server.dependencies import get_engine, get_key, get_tier, record_context
+from knowloom.server.dependencies import (
+    get_engine,
+    get_key,
+    get_tier,
+    read_spaces,
+    record_context,
+)
 from knowloom.server.schemas.graph import CheckRequest, GraphDocumentBody, GraphRequest
 from knowloom.tiers import Tier
 from knowloom.wire.axioms import check_to_json
@@ -28,8 +34,7 @@ OPTIONS = (*(field.name for field in fields(GraphOptions)), "as_of", "now")
 @router.post("/graph")
 def graph(request: Request, body: GraphRequest) -> JSONResponse:
     """Return entities with their relationships, axioms and claims within one token budget."""
-    get_key(request).check_read(body.spaces)
-    provider = GraphContext(get_engine(request), body.spaces)
+    provider = GraphContext(get_engine(request), read_spaces(request, body.spaces))
     answer = _build_graph(provider, body, get_tier(request, body.tier))
     record_context(request, answer.tokens, answer.degraded)
     timings = timings_to_json(answer.stats.timings)
@@ -39,8 +44,12 @@ def graph(request: Request, body: GraphRequest) -> JSONResponse:
 @router.post("/check")
 def check(request: Request, body: CheckRequest) -> JSONResponse:
     """Check the entities, relationships and claims of spaces against their axioms."""
-    get_key(request).check_stored(body.spaces)
-    return JSONResponse(check_to_json(get_engine(request).check(body.spaces)))
+    key, engine = get_key(request), get_engine(request)
+    spaces = body.spaces
+    if spaces is None:
+        spaces = key.visible(engine.reader.resolve_spaces())
+    key.check_stored(spaces)
+    return JSONResponse(check_to_json(engine.check(spaces)))
 
 
 def _build_graph(provider: GraphContext, body: GraphRequest, tier: Tier) -> GraphAnswer:

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from knowloom.history import State, Step
 from knowloom.server.auth import ApiKey
-from knowloom.server.dependencies import get_engine, get_key
+from knowloom.server.dependencies import get_engine, get_key, read_spaces, write_space
 from knowloom.server.routes.knowledge import ItemId
 from knowloom.server.schemas.knowledge import HistoryRequest, RestoreRequest, RollbackRequest
 from knowloom.wire.knowledge import history_to_json, report_to_json, rollback_to_json
@@ -22,7 +22,7 @@ router = APIRouter(prefix="/api", tags=["knowledge"])
 def item_history(
     request: Request,
     id: ItemId,
-    space: Annotated[str, Query(min_length=1, max_length=500)],
+    space: Annotated[str | None, Query(min_length=1, max_length=500)] = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> JSONResponse:
     """Return the states of an item and its links, newest first, even if it was deleted."""
@@ -33,24 +33,24 @@ def item_history(
 def history(request: Request, body: HistoryRequest) -> JSONResponse:
     """Respond as GET /api/items/{id}/history, for ids that a path cannot contain."""
     key = get_key(request)
-    key.check_stored([body.space])
-    states = get_engine(request).history.states(body.id, space=body.space, limit=body.limit)
+    (space,) = read_spaces(request, None if body.space is None else [body.space])
+    key.check_stored([space])
+    states = get_engine(request).history.states(body.id, space=space, limit=body.limit)
     return JSONResponse(history_to_json([state for state in states if _can_see(key, state)]))
 
 
 @router.post("/restore")
 def restore(request: Request, body: RestoreRequest) -> JSONResponse:
     """Restore an item with the links it had, if both ends exist and the key may write them."""
-    key = get_key(request)
-    key.check_write(body.space)
-    for space in body.edges_of or ():
-        key.check_write(space)
+    key, space = get_key(request), write_space(request, body.space)
+    for owner in body.edges_of or ():
+        key.check_write(owner)
     owners = body.edges_of
     if owners is None:
         owners = key.writable(_list_spaces(request))
     report = get_engine(request).history.restore(
         body.id,
-        space=body.space,
+        space=space,
         at=body.at,
         version=body.version,
         edges_of=owners,

@@ -14,7 +14,13 @@ from knowloom import tiers
 from knowloom.capabilities.memory.memory import Memory
 from knowloom.errors import Invalid
 from knowloom.server.access_log import collect_warnings
-from knowloom.server.dependencies import get_engine, get_key, get_metrics, get_tier
+from knowloom.server.dependencies import (
+    get_engine,
+    get_metrics,
+    get_tier,
+    read_spaces,
+    write_space,
+)
 from knowloom.server.schemas.memory import (
     ForgetRequest,
     MemoryContextRequest,
@@ -36,11 +42,11 @@ router = APIRouter(prefix="/api/memory", tags=["memory"])
 @router.post("/remember", status_code=201)
 def remember(request: Request, body: RememberRequest) -> JSONResponse:
     """Store a memory."""
-    get_key(request).check_write(body.workspace)
+    workspace = write_space(request, body.workspace)
     fields = body.model_dump(exclude={"workspace", "content"})
     fields["speaker"] = body.speaker or None
     with collect_warnings() as notes:
-        memory = Memory(get_engine(request), body.workspace).remember(body.content, **fields)
+        memory = Memory(get_engine(request), workspace).remember(body.content, **fields)
     return JSONResponse(memory_to_json(memory) | {"notes": notes}, 201)
 
 
@@ -99,8 +105,8 @@ def preview(request: Request, body: MemoryContextRequest) -> JSONResponse:
 @router.post("/delete")
 def delete(request: Request, body: ForgetRequest) -> JSONResponse:
     """Delete memories; return how many existed."""
-    get_key(request).check_write(body.workspace)
-    deleted = Memory(get_engine(request), body.workspace).forget(body.ids)
+    workspace = write_space(request, body.workspace)
+    deleted = Memory(get_engine(request), workspace).forget(body.ids)
     return JSONResponse({"deleted": deleted})
 
 
@@ -117,7 +123,7 @@ def _open_memory(request: Request, body: MemorySearchOptionsBody) -> Memory:
 
     A key without read access is rejected whether or not the workspace exists.
     """
-    get_key(request).check_read([body.workspace])
+    (workspace,) = read_spaces(request, None if body.workspace is None else [body.workspace])
     tier = get_tier(request)
     tiers.check_full(tier, "memory")
-    return Memory(get_engine(request), body.workspace, tier=tier)
+    return Memory(get_engine(request), workspace, tier=tier)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from knowloom.capabilities.provider.provider import Provider
-from knowloom.server.dependencies import get_engine, get_key, get_tier, record_context
+from knowloom.server.dependencies import get_engine, get_tier, read_spaces, record_context
 from knowloom.server.schemas.provision import ProvideRequest, ProvideResponse
 from knowloom.wire.provision import provision_to_json
 
@@ -16,8 +16,8 @@ router = APIRouter(prefix="/api", tags=["context"])
 @router.post("/provide", response_model=ProvideResponse)
 def provide(request: Request, body: ProvideRequest) -> JSONResponse:
     """Return the entity's profile, pieces found by search, and its links, by prompt section."""
-    get_key(request).check_read(body.spaces)
-    options = body.model_dump(exclude={"query", "now", "as_of", "tier"})
+    options = body.model_dump(exclude={"query", "spaces", "now", "as_of", "tier"})
+    options["spaces"] = read_spaces(request, body.spaces)
     options["tier"] = get_tier(request, body.tier)
     provider = Provider(get_engine(request), **options)
     provision = provider.provide(body.query, now=body.now, as_of=body.as_of)

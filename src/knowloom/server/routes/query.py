@@ -18,6 +18,7 @@ from knowloom.server.dependencies import (
     get_engine,
     get_key,
     get_tier,
+    read_spaces,
     record_context,
     record_problems,
 )
@@ -33,11 +34,11 @@ ROUTE_OPTIONS = frozenset(("query", "spaces", "ids", "remedies", "max_tokens", "
 @router.post("/search")
 def search(request: Request, body: SearchRequest) -> JSONResponse:
     """Search items by words and vectors, best first, with the signals behind each score."""
-    get_key(request).check_read(body.spaces)
+    spaces = read_spaces(request, body.spaces)
     options = body.model_dump(exclude={"query", "spaces", "tier"})
     options["tier"] = get_tier(request, body.tier)
     with cpu_turn(request), collect_warnings() as notes:
-        hits = get_engine(request).search(body.query, spaces=body.spaces, **options)
+        hits = get_engine(request).search(body.query, spaces=spaces, **options)
     record_problems(request, hits.degraded)
     return JSONResponse(hits_to_json(hits, notes))
 
@@ -52,15 +53,13 @@ def explain_response(
     request: Request, body: ExplainRequest, options: ContextArguments
 ) -> JSONResponse:
     """Build the context of a request without revealing items that its key cannot read."""
-    key = get_key(request)
-    key.check_read(body.spaces)
-    engine = get_engine(request)
+    spaces, engine = read_spaces(request, body.spaces), get_engine(request)
     with cpu_turn(request):
         if body.remedies or body.ids:
-            context = engine.explain(body.query, spaces=body.spaces, ids=body.ids, **options)
-            context = _redact(context, key)
+            context = engine.explain(body.query, spaces=spaces, ids=body.ids, **options)
+            context = _redact(context, get_key(request))
         else:
-            context = engine.context(body.query, spaces=body.spaces, **options)
+            context = engine.context(body.query, spaces=spaces, **options)
     record_context(request, context.tokens, context.degraded)
     timings = timings_to_json(context.stats.timings)
     return JSONResponse(context_to_json(context) | {"timings_ms": timings})

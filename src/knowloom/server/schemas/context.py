@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
@@ -50,6 +50,15 @@ class ContextRequest(RequestModel):
             "max_tokens": 4000,
         }
     )
+
+    other_names: ClassVar = {  # the names of the same options of other calls
+        "spaces": "tenant_ids",
+        "types": "entry_types",
+        "limit": "entry_limit",
+        "depth": "max_depth",
+        "mode": "search_method",
+        "model": "token_model",
+    }
 
     query: QueryText = ""
     tenant_ids: Annotated[
@@ -117,6 +126,7 @@ class ResponseNode(BaseModel):
     id: Id
     space: str
     node_type: str
+    type: Annotated[str, Field(description="The same as `node_type`")]
     title: str
     summary: str | None
     content: dict[str, Any]
@@ -154,6 +164,7 @@ class PointerNode(BaseModel):
     id: Id
     space: str
     node_type: str
+    type: Annotated[str, Field(description="The same as `node_type`")]
     title: str
     score: float
     tokens: int

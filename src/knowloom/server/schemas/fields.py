@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from knowloom import codec
+from knowloom.errors import Invalid
+from knowloom.validation import merge_names
 
 ONLY_SPACE = "null: the only space of the key, or `default`"
 Name = Annotated[str, Field(min_length=1, max_length=500)]
@@ -95,9 +108,34 @@ Now = Annotated[Time | None, Field(description="Time of the request, for reprodu
 
 
 class RequestModel(BaseModel):
-    """A request body: unknown fields are rejected, types are not coerced."""
+    """A request body: unknown fields are rejected, types are not coerced.
+
+    `other_names` are accepted too, by the field that they stand for.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
+    other_names: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merge_names(cls, values: Any) -> Any:
+        if not cls.other_names or not isinstance(values, dict):
+            return values
+        try:
+            return merge_names(values, cls.other_names)
+        except Invalid as error:
+            raise PydanticCustomError("two_names", "{reason}", {"reason": str(error)}) from None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the schema with the other names as properties of their own."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        for other, name in cls.other_names.items():
+            properties[other] = {**properties[name], "description": f"The same as `{name}`"}
+        return schema
 
 
 def examples(*values: dict[str, Any]) -> ConfigDict:

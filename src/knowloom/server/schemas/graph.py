@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from knowloom.capabilities.graph.options import OTHER_NAMES
 from knowloom.server.schemas.fields import (
     Depth,
     DocumentText,
@@ -80,6 +81,7 @@ class GraphRequest(RequestModel):
     """Build a graph context. Exactly one of query, entities and document."""
 
     model_config = examples(*EXAMPLES)
+    other_names = OTHER_NAMES
 
     spaces: SpaceNames = None
     query: QueryText | None = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from knowloom.capabilities.memory.options import MAX_QUERIES
+from knowloom.capabilities.memory.options import MAX_QUERIES, OTHER_NAMES
 from knowloom.capabilities.memory.ranking import RankingOptions
 from knowloom.server.schemas.fields import (
     Depth,
@@ -27,6 +27,7 @@ from knowloom.server.schemas.fields import (
     examples,
 )
 
+WORKSPACE = {"space": "workspace"}
 MemoryQuery = Annotated[str, Field(min_length=1, max_length=100_000)]
 QueryVector = Annotated[
     list[float],
@@ -53,6 +54,8 @@ class RememberRequest(RequestModel):
             "confidence": 0.9,
         }
     )
+
+    other_names: ClassVar = WORKSPACE
 
     workspace: SpaceName = None
     content: Annotated[Text, Field(min_length=1)]
@@ -91,6 +94,8 @@ class Ranking(RequestModel):
 
 class MemorySearchOptionsBody(RequestModel):
     """Options of memory searches."""
+
+    other_names: ClassVar = WORKSPACE | {"types": OTHER_NAMES["types"]}
 
     workspace: SpaceName = None
     limit: Limit = 10
@@ -170,6 +175,8 @@ class MemoryContextRequest(MemorySearchRequest):
         }
     )
 
+    other_names: ClassVar = WORKSPACE | OTHER_NAMES
+
     limit: Limit | None = Field(  # type: ignore[assignment]
         10, description="null: as many as the budget could hold"
     )
@@ -191,6 +198,8 @@ class ForgetRequest(RequestModel):
     """Memories to delete, with their links."""
 
     model_config = examples({"workspace": "maya", "ids": ["m-0123456789abcdef"]})
+
+    other_names: ClassVar = WORKSPACE
 
     workspace: SpaceName = None
     ids: Annotated[list[Name], Field(min_length=1, max_length=10_000)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
+from knowloom.capabilities.provider.options import OTHER_NAMES
 from knowloom.server.schemas.context import ProblemNote
 from knowloom.server.schemas.fields import (
     Depth,
@@ -42,6 +43,8 @@ class ProvideRequest(RequestModel):
             "caps": {"skills": 200},
         }
     )
+
+    other_names: ClassVar = {**OTHER_NAMES, "entity": "entity_id"}
 
     query: QueryText
     spaces: Annotated[SpaceNames, Field(min_length=1)] = None

@@ -17,6 +17,7 @@ from knowloom.cli.options import (
     model_option,
     now_option,
     parse_selection,
+    query_argument,
     repeated,
     tier_option,
     where_option,
@@ -54,8 +55,13 @@ class AssembleArguments(TypedDict, total=False):
         "--strategy document --strategy selection --max-tokens 2000",
     ),
 )
-@click.argument("query")
-@repeated("--space", "spaces", "S", "Space to search.")
+@query_argument
+@repeated(
+    "--space",
+    "spaces",
+    "S",
+    "Space to search. Default: without --document, the only one, or default.",
+)
 @click.option("--document", metavar="FILE", help="Current document; - reads standard input.")
 @click.option(
     "--select",
@@ -97,6 +103,8 @@ def assemble(
     arguments = session.with_defaults({"max_tokens": MAX_TOKENS, **options}, "format", "model")
     text = None if document is None else read_document(document)
     with session.open() as kb:
+        if text is None and "spaces" not in arguments:
+            arguments["spaces"] = (kb.reader.resolve_space(None),)
         validate_agent(kb.agents, options.get("agent"))
         assembler = build_assembler(kb, {name: {"required": True} for name in required}, only)
         assembly = assembler.assemble(AssemblyRequest(query, document=text, **arguments))

@@ -44,7 +44,12 @@ class CheckContextArguments(TypedDict, total=False):
 )
 @repeated("--context", "contexts", "FILE", "Text that must support the answer.")
 @click.option("--question", metavar="TEXT", help="Question whose context is taken from the spaces.")
-@repeated("--space", "spaces", "S", "Space to search.")
+@repeated(
+    "--space",
+    "spaces",
+    "S",
+    "Space to search. Default: without --context, the only one, or default.",
+)
 @click.option(
     "--recipe",
     metavar="NAME",
@@ -71,7 +76,7 @@ def check_answer(
     answer: str | None = None,
     question: str | None = None,
     contexts: Sequence[str] = (),
-    spaces: Sequence[str] = (),
+    spaces: Sequence[str] | None = None,
     **options: Unpack[CheckContextArguments],
 ) -> None:
     """Report unsupported sentences of an answer.
@@ -83,10 +88,8 @@ def check_answer(
     from knowloom.wire.grounding import answer_check_to_json
 
     reply = _read_answer(text, answer)
-    if not contexts and not spaces:
-        raise click.UsageError("no context: pass --context FILE, or --space S and --question TEXT")
     sources: list[Any] = [read_document(path) for path in contexts]
-    if spaces:
+    if spaces or not contexts:
         sources += _search_items(session, question or reply[:MAX_QUESTION], spaces, **options)
     check = check_answer(reply, sources, embedder=_open_embedder(session) if meaning else None)
     if session.as_json:
@@ -107,7 +110,7 @@ def _read_answer(text: str | None, path: str | None) -> str:
 def _search_items(
     session: Session,
     question: str,
-    spaces: Sequence[str],
+    spaces: Sequence[str] | None,
     **options: Unpack[CheckContextArguments],
 ) -> list[Any]:
     from knowloom.capabilities.grounding.evidence import shown_items

@@ -20,8 +20,9 @@ from knowloom.cli.options import (
     model_option,
     now_option,
     parse_selection,
+    read_query,
     repeated,
-    required_spaces,
+    search_spaces,
     tier_option,
     where_option,
 )
@@ -88,7 +89,7 @@ graph_options = combine(
         "knowloom graph --entity tidewater --entity gangway --space shared --depth 2 --format yaml",
     ),
 )
-@click.argument("query", required=False)
+@click.argument("query", required=False, callback=read_query)
 @repeated("--entity", "ids", "ID", "Entity, instead of a query.")
 @click.option(
     "--document",
@@ -103,14 +104,14 @@ graph_options = combine(
     metavar="START:END",
     help="Only this part of the document, in characters.",
 )
-@required_spaces
+@search_spaces
 @tier_option
 @graph_options
 @click.pass_obj
 def graph(
     session: Session,
     /,
-    spaces: Sequence[str],
+    spaces: Sequence[str] | None = None,
     query: str | None = None,
     ids: Sequence[str] = (),
     document: str | None = None,

@@ -14,9 +14,11 @@ from knowloom.cli.options import (
     max_tokens_option,
     model_option,
     now_option,
+    query_argument,
     repeated,
-    required_spaces,
+    search_spaces,
     tier_option,
+    two_names,
     where_option,
 )
 from knowloom.cli.session import Command, Session
@@ -51,16 +53,16 @@ class ProvideArguments(TypedDict, total=False):
         "--space support --max-tokens 600 --json",
     ),
 )
-@click.argument("query")
-@required_spaces
+@query_argument
+@search_spaces
 @tier_option
 @click.option(
     "--entity", "entity_id", metavar="ID", help="Entity the agent works for, such as user:maya."
 )
 @max_tokens_option("the setting, else 2000", "Token budget of all sections; none for no limit.")
 @model_option
-@click.option(
-    "--top-k", type=int, metavar="N", help="Maximum number of search results. Default: 10."
+@two_names(
+    "--limit", "--top-k", "top_k", "N", "Maximum number of search results. Default: 10.", int
 )
 @click.option(
     "--depth",
@@ -85,8 +87,8 @@ def provide(
     session: Session,
     /,
     query: str,
-    spaces: Sequence[str],
     as_one_text: bool,
+    spaces: Sequence[str] | None = None,
     now: datetime | None = None,
     as_of: datetime | None = None,
     **options: Unpack[ProvideArguments],

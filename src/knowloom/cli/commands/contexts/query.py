@@ -15,8 +15,9 @@ from knowloom.cli.options import (
     filter_options,
     min_confidence_option,
     parse_time,
+    query_argument,
     repeated,
-    required_spaces,
+    search_spaces,
     tier_option,
 )
 from knowloom.cli.session import Command, Session
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
         "knowloom search refund --space support --space shared --type faq --limit 5 --json",
     ),
 )
-@click.argument("query")
-@required_spaces
+@query_argument
+@search_spaces
 @repeated("--kind", "kinds", "KIND", f"Only this kind: {KINDS}.")
 @click.option("--subject", metavar="ID", help="Only items about this entity.")
 @filter_options
@@ -52,7 +53,7 @@ def search(
     session: Session,
     /,
     query: str,
-    spaces: Sequence[str],
+    spaces: Sequence[str] | None = None,
     **options: Unpack[SearchArguments],
 ) -> None:
     """Find items by keywords and vectors, best first."""
@@ -77,7 +78,7 @@ def context(
     session: Session,
     /,
     query: str,
-    spaces: Sequence[str],
+    spaces: Sequence[str] | None = None,
     **options: Unpack[ContextArguments],
 ) -> None:
     """Print the best context for a request, within the budget.
@@ -114,7 +115,7 @@ def explain(
     session: Session,
     /,
     query: str,
-    spaces: Sequence[str],
+    spaces: Sequence[str] | None = None,
     ids: Sequence[str] = (),
     **options: Unpack[ContextArguments],
 ) -> None:

@@ -37,7 +37,9 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 @space_option("Space of the axioms.")
 @no_vectors_option
 @click.pass_obj
-def axioms(session: Session, paths: Sequence[str], space: str, no_vectors: bool) -> None:
+def axioms(
+    session: Session, paths: Sequence[str], no_vectors: bool, space: str | None = None
+) -> None:
     """Store the axioms of YAML or JSON files.
 
     Invalid axioms are skipped and listed with file, line and field; the exit status is 1 only if

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     help="Maximum number of changes. Default: 1000.",
 )
 @click.pass_obj
-def history(session: Session, id: str, space: str, limit: int) -> None:
+def history(session: Session, id: str, limit: int, space: str | None = None) -> None:
     """Show the changes of an item and its links, newest first."""
     with session.open(needs_embedder=False) as kb:
         states = kb.history.states(id, space=space, limit=limit)
@@ -64,7 +64,11 @@ def history(session: Session, id: str, space: str, limit: int) -> None:
 @click.option("--version", metavar="V", help="Restore this version, as listed by knowloom history.")
 @click.pass_obj
 def restore(
-    session: Session, id: str, space: str, at: datetime | None = None, version: str | None = None
+    session: Session,
+    id: str,
+    space: str | None = None,
+    at: datetime | None = None,
+    version: str | None = None,
 ) -> None:
     """Restore an item and the links it had at the time.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from knowloom.cli.options import examples, no_vectors_option, parse_time
+from knowloom.cli.options import examples, no_vectors_option, parse_time, space_option
 from knowloom.cli.session import Command, Session
 from knowloom.cli.streams import read_document
 from knowloom.errors import KnowloomError
@@ -44,7 +44,7 @@ class IngestFlags(TypedDict, total=False):
     ),
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--space", required=True, metavar="S", help="Space to store in.")
+@space_option("Space to store in.")
 @click.option("--as", "entity", metavar="ID", help="Entity the text is about, such as user:alice.")
 @click.option(
     "--llm",

@@ -98,8 +98,9 @@ def add(
 
     text = read_stdin() if text == "-" else text
     row = {**fields, "text": text, "properties": dict(properties)}
-    item = validation.item_from_row(row, None)
     with session.open(create=True) as kb:
+        row["space"] = kb.reader.choose_space(fields.get("space"))
+        item = validation.item_from_row(row, None)
         report = kb.add(item)
     session.warn(*report.problems)
     action = "added" if report.added else "updated" if report.updated else "unchanged"
@@ -116,11 +117,12 @@ def add(
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @space_option("Space of the items.")
 @click.pass_obj
-def get(session: Session, ids: Sequence[str], space: str) -> None:
+def get(session: Session, ids: Sequence[str], space: str | None = None) -> None:
     """Show items by id. The exit status is 1 only if none exists."""
     with session.open(needs_embedder=False) as kb:
-        items = kb.get(list(dict.fromkeys(ids)), space=space)
-    missing = _report_missing(session, ids, space, [item.id for item in items])
+        name = kb.reader.resolve_space(space)
+        items = kb.get(list(dict.fromkeys(ids)), space=name)
+    missing = _report_missing(session, ids, name, [item.id for item in items])
     session.output(
         items_to_json(items, missing),
         lambda tables: [tables.render_item(item) for item in items],
@@ -192,11 +194,12 @@ def _next_command(session: Session, page: ItemPage, options: Mapping[str, Any]) 
 @space_option("Space of the items.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
-def delete(session: Session, ids: Sequence[str], space: str, yes: bool) -> None:
+def delete(session: Session, ids: Sequence[str], yes: bool, space: str | None = None) -> None:
     """Delete items and their links. The exit status is 1 if nothing was deleted."""
     if not (yes or sys.stdin.isatty()):
         raise click.UsageError("not a terminal: pass --yes to confirm")
     with session.open(needs_embedder=False) as kb:
+        space = kb.reader.resolve_space(space)
         existing = [item.id for item in kb.get(list(dict.fromkeys(ids)), space=space)]
         missing = _report_missing(session, ids, space, existing)
         question = f"Delete {', '.join(existing)} from {space}, with all links?"

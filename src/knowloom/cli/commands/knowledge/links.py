@@ -104,8 +104,9 @@ def add(session: Session, /, **fields: Unpack[EdgeArguments]) -> None:
 
     if not fields["weight"]:
         raise click.UsageError("weight must be > 0; to forbid a link: knowloom links forbid")
-    edge = validation.edge_from_row(dict(fields), None)
     with session.open(needs_embedder=False) as kb:
+        row = {**fields, "space": kb.reader.choose_space(fields.get("space"))}
+        edge = validation.edge_from_row(row, None)
         report = kb.add([], [edge])
         # The link may be forbidden in the other direction.
         kb.delete_edges([reverse for reverse in _reverse_links(kb, edge) if not reverse.weight])
@@ -126,16 +127,21 @@ def add(session: Session, /, **fields: Unpack[EdgeArguments]) -> None:
 @repeated("--type", "types", "T", "Type to forbid. Default: all automatic types.")
 @click.pass_obj
 def forbid(
-    session: Session, source: str, target: str, space: str, types: Sequence[str] = ()
+    session: Session,
+    source: str,
+    target: str,
+    space: str | None = None,
+    types: Sequence[str] = (),
 ) -> None:
     """Forbid links between two items, in both directions, until one is added."""
     from knowloom import validation
     from knowloom.linking.rules import RULES
 
     names = types or RULES
-    row = {"source": source, "target": target, "space": space, "weight": 0}
-    edges = [validation.edge_from_row({**row, "type": name}, None) for name in names]
     with session.open(needs_embedder=False) as kb:
+        row = {"source": source, "target": target, "weight": 0}
+        row["space"] = kb.reader.choose_space(space)
+        edges = [validation.edge_from_row({**row, "type": name}, None) for name in names]
         edges += [
             replace(reverse, weight=0.0)
             for edge in edges
