@@ -38,6 +38,14 @@ def item_to_dict(item: Item) -> dict[str, Any]:
     return row
 
 
+def item_to_row(item: Item) -> dict[str, Any]:
+    """Return the row of an item in exports and responses: id, space and kind come first."""
+    row = item_to_dict(item)
+    id = int(item.id) if row.pop("numbered", False) else row["id"]
+    first = {"id": id, "space": row["space"], "kind": item.kind.value}
+    return first | {name: value for name, value in row.items() if name not in first}
+
+
 def item_from_dict(row: Mapping[str, Any]) -> Item:
     """Invert `item_to_dict`; the row is trusted (`validation` has rows of users)."""
     values = {**_ITEM_DEFAULTS, "properties": {}, **row}

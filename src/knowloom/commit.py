@@ -18,6 +18,7 @@ from knowloom.ports import Batch, Progress, Stores
 from knowloom.report import Report
 from knowloom.retrieval.restriction import Restriction, restrict_stores
 
+LOCAL = "local"  # the author of changes by the shell and by embedded engines
 WRITE_TRIES = 5  # of a restricted write, while other writers change the same items
 
 
@@ -37,12 +38,19 @@ class Committer:
         self._clock = clock
         self._visible = stores  # compared with what is written
         self._restriction: Restriction | None = None
+        self.actor = LOCAL
 
     def restrict(self, restriction: Restriction, embedding: EmbeddingService) -> Committer:
         """Return a committer that refuses to write or replace items that are not allowed."""
         other = copy(self)
         other._visible = restrict_stores(self._stores, restriction)
         other._embedding, other._restriction = embedding, restriction
+        return other
+
+    def act_as(self, actor: str) -> Committer:
+        """Return a committer that logs another author."""
+        other = copy(self)
+        other.actor = actor
         return other
 
     def write(
@@ -63,7 +71,7 @@ class Committer:
     def apply(self, batch: Batch) -> None:
         """Write to the item store first: if it refuses the batch, no store has changed."""
         touched = find_dirty_items([*(edge.key for edge in batch.edges), *batch.deleted_edges])
-        batch = replace(batch, marked=tuple(touched))
+        batch = replace(batch, marked=tuple(touched), actor=self.actor)
         if self._restriction is not None:
             self._apply_restricted(batch, self._restriction)
             return

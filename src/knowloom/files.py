@@ -24,6 +24,7 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK_TIMEOUT_S = 30.0  # how long a writer waits for another process
+KEYS_SUFFIX = ".keys.json"  # of the file with API keys, beside the knowledge
 RECORDS_SUFFIX = ".checkins"  # of the folder with check-in records, beside the knowledge
 MAX_ESCAPED_NAME = 120  # characters; most file systems allow 255 bytes
 _PLAIN = re.compile(rb"[a-z0-9_-]")

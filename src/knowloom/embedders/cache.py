@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 
@@ -67,6 +67,10 @@ class CachedEmbedder(WrappedEmbedder):
             for model in (self.fingerprint, self.fingerprint + QUERIES):
                 self._disk.clear(model)
 
+    def forget_texts(self, texts: Sequence[str]) -> None:
+        """Delete the vectors of these texts in memory."""
+        self._memory.forget({digest_text(text) for text in texts})
+
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         return self._embed(self.fingerprint, texts, self.compute)
 
@@ -78,7 +82,7 @@ class CachedEmbedder(WrappedEmbedder):
     def _embed(
         self, model: str, texts: Sequence[str], compute: Callable[[list[str]], list[Vector]]
     ) -> list[Vector]:
-        keys = [(model, _digest(text)) for text in texts]
+        keys = [(model, digest_text(text)) for text in texts]
         vectors = self._memory.get(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if missing and self._disk is not None:
@@ -196,12 +200,18 @@ class _ExpiringCache:
             while len(self._vectors) > self._max_size:
                 self._vectors.popitem(last=False)
 
+    def forget(self, digests: Container[bytes]) -> None:
+        with self._lock:
+            for key in [key for key in self._vectors if key[1] in digests]:
+                del self._vectors[key]
+
     def clear(self) -> None:
         with self._lock:
             self._vectors.clear()
 
 
-def _digest(text: str) -> bytes:
+def digest_text(text: str) -> bytes:
+    """Return the key of a text in the cache."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 

@@ -124,6 +124,18 @@ class DiskCache:
 
         self._try(write, None)
 
+    def forget(self, digests: Iterable[bytes]) -> None:
+        """Delete the vectors of texts by their digests, of all models, and overwrite them."""
+        rows = [(digest,) for digest in digests]
+
+        def write(file: apsw.Connection) -> None:
+            file.execute("PRAGMA secure_delete=ON").fetchall()
+            with file:
+                file.executemany("DELETE FROM vector WHERE digest = ?", rows)
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+        self._try(write, None)
+
     def close(self) -> None:
         if self._file is not None:
             self.counts()

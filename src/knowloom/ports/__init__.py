@@ -33,9 +33,13 @@ from knowloom.ports.storage import (
     TextIndex,
     VectorIndex,
 )
+from knowloom.ports.upkeep import AuditEntry, AuditFilter, BackupHeader, Upkeep
 
 __all__ = [
     "LLM",
+    "AuditEntry",
+    "AuditFilter",
+    "BackupHeader",
     "Batch",
     "Completion",
     "CompositeIndexes",
@@ -58,6 +62,7 @@ __all__ = [
     "Stores",
     "TextIndex",
     "TokenCounter",
+    "Upkeep",
     "Vector",
     "VectorIndex",
 ]

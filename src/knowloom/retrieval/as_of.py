@@ -41,7 +41,10 @@ class ItemsAsOf(ItemStoreView):
 
     def _restore(self, items: list[Item]) -> list[Item]:
         earlier = _earlier_states(items, self.items, self.as_of)
-        return [earlier.get(item.key, item) for item in items] if earlier else items
+        if not earlier:
+            return items
+        states = (earlier.get(item.key, item) for item in items)
+        return [item for item in states if item is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ def _by_weight(edge: Edge) -> tuple[object, ...]:
     return (-edge.weight, edge.source, edge.target, edge.type, *edge.key[0], *edge.key[1])
 
 
-def _existed(edge: Edge, earlier: Mapping[Key, Item]) -> bool:
+def _existed(edge: Edge, earlier: Mapping[Key, Item | None]) -> bool:
     """Return True if an automatic edge existed, given the earlier states of changed items.
 
     Edges for which that is unknown are taken not to have existed.
@@ -146,18 +149,23 @@ def _existed(edge: Edge, earlier: Mapping[Key, Item]) -> bool:
         return False
     if edge.source_key not in earlier:
         return True
-    name = edge.properties.get("name")
-    return isinstance(name, str) and bool(find_names(earlier[edge.source_key].text, (name,)))
+    name, source = edge.properties.get("name"), earlier[edge.source_key]
+    return isinstance(name, str) and source is not None and bool(find_names(source.text, (name,)))
 
 
-def _earlier_states(items: Sequence[Item], store: ItemStore, as_of: datetime) -> dict[Key, Item]:
-    """Return the earlier states of those items that have changed since."""
+def _earlier_states(
+    items: Sequence[Item], store: ItemStore, as_of: datetime
+) -> dict[Key, Item | None]:
+    """Return the earlier states of those items that have changed since; None for erased ones."""
     changed = {
         item.key for item in items if item.updated_at is not None and item.updated_at > as_of
     }
-    earlier: dict[Key, Item] = {}
+    earlier: dict[Key, Item | None] = {}
     # An item that was added later with an earlier date has no earlier state: its date counts.
     for change in store.changes_of(sorted(changed)) if changed else ():
-        if isinstance(change.before, Item) and change.at > as_of:
-            earlier.setdefault((change.space, change.id), change.before)
+        before = change.before
+        is_erased = change.erased and change.link is None
+        if change.at > as_of and (is_erased or isinstance(before, Item)):
+            state = before if isinstance(before, Item) else None
+            earlier.setdefault((change.space, change.id), state)
     return earlier

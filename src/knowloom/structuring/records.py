@@ -23,9 +23,10 @@ from typing import Any
 
 from knowloom import codec
 from knowloom.errors import Corrupt, Invalid, NotFound, Unavailable
+from knowloom.model import Key
 from knowloom.report import Report, Skipped
 from knowloom.structuring import schema
-from knowloom.structuring.merge import unique_id
+from knowloom.structuring.merge import list_ids, unique_id
 from knowloom.structuring.prompting import ModelAnswer
 from knowloom.structuring.schema import Layers
 
@@ -142,6 +143,15 @@ def find_records(folder: Path, hash: str) -> Iterator[tuple[Path, IngestRecord]]
         for path in sorted(folder.glob(f"[0-9]*-{hash[:12]}*"), reverse=True):
             if (path / "structured.json").is_file() and (record := read_record(path)).hash == hash:
                 yield path, record
+
+
+def mentions_items(folder: Path, keys: Sequence[Key]) -> bool:
+    """Return True for a record of one of the items: it is in its result, or its entity."""
+    if not (folder / "record.json").is_file():
+        return False
+    record = read_record(folder)
+    ids = {record.entity, *(list_ids(record.layers) if record.layers else ())}
+    return any(space == record.space and id in ids for space, id in keys)
 
 
 def _validate(path: Path, layers: object, entity: str | None) -> Layers:

@@ -115,6 +115,7 @@ def _state_to_json(state: State) -> JsonObject:
         "at": codec.time_to_text(state.at),
         "action": state.action,
         "version": state.version,
+        "actor": state.actor,
         "item": None if state.item is None else item_to_json(state.item),
         "edge": None if state.edge is None else edge_to_json(state.edge),
     }
@@ -128,6 +129,7 @@ def _state_from_json(row: JsonObject) -> State:
         None if row["item"] is None else item_from_json(row["item"]),
         None if row["edge"] is None else edge_from_json(row["edge"]),
         row["version"],
+        row.get("actor", ""),
     )
 
 

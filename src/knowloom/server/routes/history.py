@@ -36,7 +36,10 @@ def history(request: Request, body: HistoryRequest) -> JSONResponse:
     (space,) = read_spaces(request, None if body.space is None else [body.space])
     key.check_stored([space])
     states = get_engine(request).history.states(body.id, space=space, limit=body.limit)
-    return JSONResponse(history_to_json([state for state in states if _can_see(key, state)]))
+    visible = [state for state in states if _can_see(key, state)]
+    if key.role != "admin":  # the names of other keys are for admins
+        visible = [replace(state, actor="") for state in visible]
+    return JSONResponse(history_to_json(visible))
 
 
 @router.post("/restore")

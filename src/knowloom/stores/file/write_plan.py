@@ -31,6 +31,7 @@ class WritePlan:
         self.log: list[str] = []
         self._stored_items, self._stored_edges = items, edges
         self._log_length, self._at = log_length, codec.time_to_text(batch.at)
+        self._actor = batch.actor
         for key, version in batch.expected:
             codec.check_version(key, version, items.get(key))
         for key in batch.deleted:
@@ -75,6 +76,8 @@ class WritePlan:
         row |= {"space": key[0], "id": key[1], "action": action, "before": before}
         if link is not None:
             row |= {"target": list(link[1]), "type": link[2]}
+        if self._actor:
+            row["actor"] = self._actor
         self.log.append(f"{codec.to_json(row)}\n")
 
 
@@ -87,7 +90,9 @@ def decode_change(row: dict[str, Any]) -> Change:
     if "target" in row:
         link = (key, (row["target"][0], row["target"][1]), row["type"])
     stored = None if before is None else decode(before)
-    return Change(row["number"], time, *key, row["action"], stored, link)
+    number, action = row["number"], row["action"]
+    author, erased = row.get("actor", ""), row.get("erased", False)
+    return Change(number, time, *key, action, stored, link, author, erased)
 
 
 def _copy_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,8 @@ class MemoryItems:
         self._passage_size = PASSAGE_SIZE
         self._calibrations: dict[str, bytes] = {}  # by the fingerprint of the embedder
         self._fingerprint = self._rules = ""
-        self._changes: list[Change] = []
+        self.log: list[Change] = []  # the change log, which `upkeep` erases from
+        self.retention_days: dict[str, int] = {}  # by space
         self._lock, self._closed = RLock(), False
 
     def close(self) -> None:
@@ -145,7 +146,18 @@ class MemoryItems:
         before: Item | Edge | None,
         link: EdgeKey | None = None,
     ) -> None:
-        self._changes.append(Change(len(self._changes) + 1, batch.at, *key, action, before, link))
+        number = len(self.log) + 1
+        change = Change(number, batch.at, *key, action, before, link, batch.actor)
+        self.log.append(change)
+
+    def forget_derived(self, keys: Sequence[Key]) -> None:
+        """Drop what automatic edges remember of items that no longer exist."""
+        for space, id in keys:
+            state = self._spaces.get(space)
+            if state is not None and id not in state.items:
+                state.dirty.pop(id, None)
+                state.dirty_names.discard(id)
+                state.set_labels(id, ())
 
     # items
 
@@ -176,9 +188,7 @@ class MemoryItems:
 
     @synchronized
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
-        changes = [
-            change for change in self._changes if change.space == space and change.number > after
-        ]
+        changes = [change for change in self.log if change.space == space and change.number > after]
         return list(map(codec.copy_change, changes[:limit]))
 
     @synchronized
@@ -186,7 +196,7 @@ class MemoryItems:
         selected = set(keys)
         changes = (
             change
-            for change in self._changes
+            for change in self.log
             if (change.space, change.id) in selected
             or (change.link is not None and change.link[1] in selected)
         )

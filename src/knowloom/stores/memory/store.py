@@ -16,6 +16,7 @@ from knowloom.ports import (
 from knowloom.stores.memory.item_store import synchronized
 from knowloom.stores.memory.nearest_state import NearestIndex
 from knowloom.stores.memory.search_index import MemoryIndexes
+from knowloom.stores.memory.upkeep import MemoryUpkeep
 
 
 class MemoryStore(MemoryIndexes):
@@ -28,6 +29,10 @@ class MemoryStore(MemoryIndexes):
     @classmethod
     def open(cls, _: str = "") -> MemoryStore:
         return cls()
+
+    @property
+    def upkeep(self) -> MemoryUpkeep:
+        return MemoryUpkeep(self)
 
     @synchronized
     def dirty_ids(self, space: str) -> list[str]:

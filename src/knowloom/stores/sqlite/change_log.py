@@ -12,10 +12,14 @@ from knowloom import codec
 from knowloom.errors import Corrupt
 from knowloom.model import Change, Edge, EdgeKey, Item, Key
 
-_COLUMNS = "number, space, at, id, action, before, target_space, target, type"
+_COLUMNS = "number, space, at, id, action, before, target_space, target, type, actor"
 _EDGE_ACTIONS = ("link", "unlink")
 # True for actions on something that exists: these must record what was there before.
-_NEEDS_BEFORE = {"add": False, "link": False, "update": True, "delete": True, "unlink": True}
+_NEEDS_BEFORE = {
+    **dict.fromkeys(("add", "link", "purge"), False),
+    **dict.fromkeys(("update", "delete", "unlink"), True),
+}
+ERASED = ""  # in place of what was before a change
 
 
 def read_space(connection: apsw.Connection, space: str, after: int, limit: int) -> list[Change]:
@@ -38,13 +42,14 @@ def read_items(connection: apsw.Connection, keys: Sequence[Key]) -> list[Change]
 
 
 def _decode(names: Mapping[int, str], row: Any) -> Change:
-    number, space, at, id, action, body, target_space, target, type = row
+    number, space, at, id, action, body, target_space, target, type, actor = row
     link: EdgeKey | None = (
         None if target is None else ((names[space], id), (names[target_space], target), type)
     )
     try:
         time, before = codec.text_to_time(at), _decode_before(action, body)
-        return Change(number, time, names[space], id, action, before, link)
+        erased = body == ERASED
+        return Change(number, time, names[space], id, action, before, link, actor, erased)
     except (ValueError, TypeError) as error:
         raise Corrupt(
             f"line {number} of the change log cannot be read ({error}): "
@@ -53,7 +58,7 @@ def _decode(names: Mapping[int, str], row: Any) -> Change:
 
 
 def _decode_before(action: str, body: str | None) -> Item | Edge | None:
-    if body is None:
+    if body is None or body == ERASED:
         return None
     row = json.loads(body)
     return codec.edge_from_dict(row) if action in _EDGE_ACTIONS else codec.item_from_dict(row)
@@ -71,7 +76,8 @@ def find_problems(connection: apsw.Connection, space: int, name: str) -> Iterato
             yield f"{line} cannot be read"
             continue
         needs_before = _NEEDS_BEFORE.get(change.action)
-        if needs_before is None or (needs_before and change.before is None):
+        is_lost = change.before is None and not change.erased
+        if needs_before is None or (needs_before and is_lost):
             yield f"{line} does not record the state before {change.action!r}"
     for id, problem in _find_drift(connection, _LAST_ITEM_CHANGES, space):
         yield f"space {name!r}: item {id!r} {problem}"

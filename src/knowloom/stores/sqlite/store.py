@@ -41,6 +41,7 @@ from knowloom.stores.sqlite.links import auto_links, label_index, nearest_index
 from knowloom.stores.sqlite.passage_slots import read_segmenter
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row
 from knowloom.stores.sqlite.space_view import SpaceView
+from knowloom.stores.sqlite.upkeep.upkeep import SqliteUpkeep
 from knowloom.stores.sqlite.writing import segmentation
 from knowloom.stores.sqlite.writing.writer import BatchWriter
 from knowloom.vectors.signs import check_unit_length
@@ -86,6 +87,10 @@ class SqliteStore:
             self._writer.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             with write_transaction(self._writer):
                 yield self._writer
+
+    @property
+    def upkeep(self) -> SqliteUpkeep:
+        return SqliteUpkeep(self._path, self.reading, self._writing)
 
     def apply(self, batch: Batch) -> None:
         with self._writing() as connection:

@@ -158,3 +158,17 @@ def set_embedder(connection: apsw.Connection, sizes: set[int], fingerprint: str)
         connection.execute("DELETE FROM sign")
     connection.execute("UPDATE meta SET value = ? WHERE key = 'embedder'", (fingerprint,))
     connection.execute("UPDATE meta SET value = ? WHERE key = 'dimensions'", (sizes.pop(),))
+
+
+def clear_signs(
+    connection: apsw.Connection, space: int, version: int, slots: Iterable[int]
+) -> None:
+    """Overwrite the sign bits of slots that are no longer used."""
+    by_chunk: dict[int, list[int]] = {}
+    for slot in slots:
+        by_chunk.setdefault(slot // CHUNK, []).append(slot % CHUNK)
+    for chunk, places in by_chunk.items():
+        signs = _read_signs(connection, space, chunk, 1)
+        signs[places] = 0
+        query = "UPDATE sign SET version = ?, data = ? WHERE space = ? AND chunk = ?"
+        connection.execute(query, (version, signs.tobytes(), space, chunk))

@@ -38,7 +38,7 @@ class BatchWriter:
 
     def __init__(self, connection: apsw.Connection, at: str) -> None:
         self._connection = connection
-        self._at = at
+        self._at, self._actor = at, ""
         self._updates: dict[str, SpaceUpdate] = {}
         self._names: dict[int, str] = {}
         self._passage_size = 0
@@ -47,6 +47,7 @@ class BatchWriter:
         self.version: int = version
 
     def apply(self, batch: Batch) -> None:
+        self._actor = batch.actor
         for key, version in batch.expected:
             stored = self._read_item(self.update_of(key[0]).no, key[1])
             codec.check_version(key, version, stored[1] if stored else None)
@@ -344,9 +345,10 @@ class BatchWriter:
             encode = codec.item_to_dict if isinstance(before, Item) else codec.edge_to_dict
             row = codec.to_json(encode(before))  # type: ignore[arg-type]
         query = """INSERT INTO change_log(
-            space, at, id, action, before, target_space, target, type
-            ) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-        self._connection.execute(query, (space, self._at, id, action, row, *edge_columns))
+            space, at, id, action, before, target_space, target, type, actor
+            ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+        values = (space, self._at, id, action, row, *edge_columns, self._actor)
+        self._connection.execute(query, values)
 
 
 def _item_body(item: Item) -> str:

@@ -1,0 +1,1 @@
+"""Operating the knowledge: backups, exports and erasure."""

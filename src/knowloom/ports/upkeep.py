@@ -1,0 +1,113 @@
+"""The protocol of stores that can be copied, audited and erased, and the values it exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from knowloom.model import EdgeKey, Key
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """An action, its author and its time. It never contains a text.
+
+    An action on the whole store has the space "", and as id its subject, such as a file name.
+    """
+
+    number: int
+    at: datetime
+    actor: str  # "" in the log of earlier versions
+    action: str
+    space: str
+    id: str
+    link: EdgeKey | None = None  # the edge of "link" and "unlink"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Conditions of audit entries; empty ones do not restrict."""
+
+    spaces: tuple[str, ...] = ()
+    id: str = ""  # of an item or of an end of an edge
+    actor: str = ""
+    actions: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    before: int | None = None  # a number: only older entries
+    hidden: tuple[str, ...] = ()  # spaces that are left out
+
+    def allows(self, entry: AuditEntry) -> bool:
+        ends = [(entry.space, entry.id), *(entry.link[:2] if entry.link else ())]
+        return (
+            (not self.spaces or any(space in self.spaces for space, _ in ends))
+            and (not self.id or any(id == self.id for _, id in ends))
+            and (not self.actor or entry.actor == self.actor)
+            and (not self.actions or entry.action in self.actions)
+            and (self.since is None or entry.at >= self.since)
+            and (self.until is None or entry.at <= self.until)
+            and (self.before is None or entry.number < self.before)
+            and entry.space not in self.hidden
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BackupHeader:
+    """The facts about a backup that it carries itself."""
+
+    at: datetime
+    source: str  # the name of the file that was copied
+    schema: int
+    files: Mapping[str, bytes]  # copies of other files by role, such as "keys"
+
+
+class Upkeep(Protocol):
+    """The administration of a store of items."""
+
+    def audit(self, only: AuditFilter, limit: int) -> list[AuditEntry]:
+        """Return the entries that pass the filter, the newest first."""
+
+    def record(self, at: datetime, actor: str, action: str, subject: str) -> None:
+        """Add an entry about an action on the whole store."""
+
+    def purge(self, keys: Sequence[Key], at: datetime, actor: str) -> None:
+        """Delete the items, erase their states and edges from the change log, and log "purge".
+
+        Items that were deleted before are erased too.
+        """
+
+    def compact(self, keys: Sequence[Key]) -> str:
+        """Overwrite what was erased, with the derived data of these purged items.
+
+        Return the reason if something may be left in the files, else "".
+        """
+
+    def retention(self) -> dict[str, int]:
+        """Return the days that the history of each limited space is kept."""
+
+    def set_retention(self, space: str, days: int | None) -> None:
+        """Limit the history of a space to so many days; None: it is kept forever."""
+
+    def erase_history(self, space: str, until: datetime) -> int:
+        """Erase the states in changes of the space up to a time; return their number."""
+
+    def location(self) -> Path:
+        """Return the file that `copy_to` copies; raise Invalid if the store has none."""
+
+    def copy_to(self, path: Path, header: BackupHeader) -> None:
+        """Write one state of the store to a new file, verify it, and remove it if it is damaged."""
+
+    def backups(self) -> dict[str, datetime]:
+        """Return the recorded backups: their paths and times."""
+
+    def update_backups(self, added: Mapping[str, datetime], removed: Sequence[str]) -> None:
+        """Change the recorded backups."""
+
+    def find_backups_with(self, keys: Sequence[Key], paths: Sequence[str]) -> dict[str, str]:
+        """Return those backups that have one of the items, or a state of it, by path.
+
+        The value is "" for a backup that has it, and a reason for one that cannot be read.
+        """

@@ -1,0 +1,1 @@
+"""Administration of the file: backups, upgrades, erasure and the audit log."""

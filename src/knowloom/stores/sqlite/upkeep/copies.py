@@ -1,0 +1,138 @@
+"""Copies of the file: one state with a header, which becomes complete under another name first."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import apsw
+
+from knowloom import codec
+from knowloom.errors import Corrupt, Invalid, Unavailable
+from knowloom.files import sync_folder, translate_errors
+from knowloom.model import Key
+from knowloom.ports import BackupHeader
+from knowloom.stores.sqlite.change_log import ERASED
+from knowloom.stores.sqlite.damage.page_checksums import register_vfs
+
+PAGES = 4096  # copied at a time
+HEADER = """
+    CREATE TABLE backup_header(at TEXT NOT NULL, source TEXT NOT NULL);
+    CREATE TABLE backup_file(
+        role TEXT PRIMARY KEY, digest BLOB NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
+"""
+SIDE_FILES = ("-wal", "-shm", "-journal")
+_MAGIC = b"SQLite format 3\0"
+
+Check = Callable[[apsw.Connection], Sequence[str]]
+
+
+def write_backup(
+    source: apsw.Connection, path: Path, header: BackupHeader, find_problems: Check
+) -> None:
+    """Write the state that the source reads to a new file, which appears complete and verified.
+
+    Raise Corrupt if the copy has problems; then there is no file.
+    """
+    with complete_file(path) as partial:
+        copy_pages(source, partial)
+        with closing(apsw.Connection(str(partial), vfs=register_vfs())) as copy:
+            copy.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, without side files
+            _write_header(copy, header)
+            problems = find_problems(copy)
+        if problems:
+            raise Corrupt(
+                f"the backup {str(path)!r} was not written: the copy has {len(problems)} problems, "
+                f"such as: {problems[0]}"
+            )
+
+
+@contextmanager
+def complete_file(path: Path, *, replaces: bool = False) -> Iterator[Path]:
+    """Yield another name in the folder; the file gets its own name if the block succeeds."""
+    partial = path.with_name(f".{path.name}.partial")
+    with translate_errors(str(path)):
+        remove_file(partial)
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            yield partial
+            handle = os.open(partial, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+            if path.exists() and not replaces:
+                raise Unavailable(f"{str(path)!r} exists: name another file", "exists")
+            partial.replace(path)
+            sync_folder(path.parent)
+        finally:
+            remove_file(partial)
+
+
+def remove_file(path: Path) -> None:
+    """Delete a database with its side files, as far as they exist."""
+    for suffix in ("", *SIDE_FILES):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+
+
+def copy_pages(source: apsw.Connection, path: Path) -> None:
+    with closing(apsw.Connection(str(path), vfs=register_vfs())) as target:
+        target.execute("PRAGMA synchronous=OFF")  # the complete file is synced
+        with target.backup("main", source, "main") as backup:
+            while not backup.done:
+                backup.step(PAGES)
+
+
+def _write_header(copy: apsw.Connection, header: BackupHeader) -> None:
+    with copy:
+        copy.execute("DROP TABLE IF EXISTS backup_header; DROP TABLE IF EXISTS backup_file")
+        copy.execute(HEADER)
+        row = (codec.time_to_text(header.at), header.source)
+        copy.execute("INSERT INTO backup_header VALUES (?, ?)", row)
+        for role, data in sorted(header.files.items()):
+            digest = hashlib.sha256(data).digest()
+            copy.execute("INSERT INTO backup_file VALUES (?, ?, ?)", (role, digest, data))
+
+
+def remove_header(connection: apsw.Connection) -> None:
+    """Turn a backup into the file that was copied."""
+    connection.execute("DROP TABLE backup_header; DROP TABLE backup_file")
+
+
+def read_header(connection: apsw.Connection, path: Path) -> BackupHeader:
+    """Return the header of a backup; raise Invalid for a file without one."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if "backup_header" not in tables:
+        raise Invalid(f"{str(path)!r} is not a backup; knowloom opens it as it is", "no_backup")
+    ((at, source),) = connection.execute("SELECT at, source FROM backup_header")
+    files: dict[str, bytes] = {}
+    for role, digest, data in connection.execute("SELECT role, digest, data FROM backup_file"):
+        if hashlib.sha256(data).digest() != digest:
+            raise Corrupt(f"the backup {str(path)!r} is damaged: its copy of the {role} differs")
+        files[role] = data
+    return BackupHeader(codec.text_to_time(at), source, connection.pragma("user_version"), files)
+
+
+def open_immutable(path: Path) -> apsw.Connection:
+    """Open a file that no process writes, without creating side files."""
+    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(uri, flags=flags, vfs=register_vfs())
+
+
+def is_own_file(path: Path, application_id: int) -> bool:
+    """Return True if the first bytes are those of a knowledge file, damaged or not."""
+    with path.open("rb") as file:
+        start = file.read(72)
+    return start[:16] == _MAGIC and start[68:72] == application_id.to_bytes(4)
+
+
+def has_state(path: Path, keys: Sequence[Key]) -> bool:
+    """Return True if a backup has one of the items, or an earlier state of it."""
+    query = f"""SELECT 1 FROM space JOIN item ON item.space = space.no AND item.id = ?2
+        WHERE space.name = ?1 UNION ALL
+        SELECT 1 FROM space JOIN change_log AS log ON log.space = space.no AND log.id = ?2
+        WHERE space.name = ?1 AND log.before <> '{ERASED}' LIMIT 1"""
+    with closing(open_immutable(path)) as connection:
+        return any(list(connection.execute(query, key)) for key in keys)
