@@ -11,6 +11,7 @@ test: .venv/developed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(BIN)/python -m servers.postgresql install || echo "The tests of PostgreSQL will be skipped."
 	$(BIN)/python -m pytest -n 2
 
 check: test

@@ -1,0 +1,1 @@
+"""Servers for tests: installed from package registries, started on loopback."""

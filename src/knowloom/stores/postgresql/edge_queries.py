@@ -1,0 +1,141 @@
+"""Reading edges: the heaviest of each item, however many a hub has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from knowloom import codec
+from knowloom.caching import TwoGenerationCache
+from knowloom.model import Edge, EdgeKey, Key
+from knowloom.stores.postgresql.item_rows import EDGE_COLUMNS, decode_edge, edge_key
+
+Fetch = Callable[..., list[tuple[Any, ...]]]
+MAX_CACHED_EDGES = 50_000  # per session, about 400 bytes each
+COLUMNS = ", ".join(f"edge.{column}" for column in EDGE_COLUMNS.split(", "))
+
+# A LIMIT for each key and direction: only as many edges of a hub are read, by its index.
+_HEAVIEST = """SELECT query.place, heaviest.*
+    FROM unnest(%(spaces)s::integer[], %(ids)s::text[])
+        WITH ORDINALITY AS query(space, id, place)
+    CROSS JOIN LATERAL (
+        SELECT {columns} FROM edge JOIN space AS far ON far.no = edge.{far_space}
+        WHERE edge.{space} = query.space AND edge.{id} = query.id
+            AND edge.{far_space} = ANY(%(far)s) AND edge.weight >= %(weight)s {conditions}
+        ORDER BY edge.weight DESC, left(edge.{far_id}, 64), edge.{far_id}, edge.type, far.name
+        LIMIT %(limit)s
+    ) AS heaviest"""
+_DIRECTIONS = (
+    {"space": "space", "id": "source", "far_space": "target_space", "far_id": "target"},
+    {"space": "target_space", "id": "target", "far_space": "space", "far_id": "source"},
+)
+_ORIGINS = {None: "", True: "AND edge.origin <> ''", False: "AND edge.origin = ''"}
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSelection:
+    """Selects the `limit` heaviest edges of an item, in each direction, that lead to `spaces`."""
+
+    spaces: tuple[tuple[int, int], ...]  # numbers and versions
+    types: tuple[str, ...]
+    limit: int
+    automatic: bool | None
+
+
+class EdgeCache:
+    """Edges read before, until one of the spaces that they may lead to changes."""
+
+    def __init__(self) -> None:
+        self._edges: TwoGenerationCache[tuple[EdgeSelection, Key], tuple[float, list[Edge]]]
+        self._edges = TwoGenerationCache(
+            "postgresql edges", MAX_CACHED_EDGES, lambda cached: 1 + len(cached[1])
+        )
+
+    def heaviest(
+        self,
+        fetch: Fetch,
+        keys: Sequence[Key],
+        selection: EdgeSelection,
+        min_weight: float,
+        names: Mapping[int, str],
+    ) -> list[Edge]:
+        """Return the selected edges of each key, once each, heaviest first."""
+        edges: dict[EdgeKey, Edge] = {}
+        missing: list[Key] = []
+        for key in dict.fromkeys(keys):
+            cached = self._edges.get((selection, key))
+            if cached is None or cached[0] > min_weight:
+                missing.append(key)
+            else:
+                edges.update((edge.key, edge) for edge in cached[1] if edge.weight >= min_weight)
+        if missing:
+            for key, read in _read_heaviest(fetch, missing, selection, min_weight, names).items():
+                self._edges.put((selection, key), (min_weight, read))
+                edges.update((edge.key, edge) for edge in read)
+        return [codec.copy_value(edge) for edge in sorted(edges.values(), key=_heaviest_first)]
+
+
+def _read_heaviest(
+    fetch: Fetch,
+    keys: Sequence[Key],
+    selection: EdgeSelection,
+    min_weight: float,
+    names: Mapping[int, str],
+) -> dict[Key, list[Edge]]:
+    numbers = {name: no for no, name in names.items()}
+    conditions = _ORIGINS[selection.automatic]
+    if selection.types:
+        conditions += " AND edge.type = ANY(%(types)s)"
+    query = " UNION ALL ".join(
+        _HEAVIEST.format(columns=COLUMNS, conditions=conditions, **direction)
+        for direction in _DIRECTIONS
+    )
+    values = {
+        "spaces": [numbers[space] for space, _ in keys],
+        "ids": [id for _, id in keys],
+        "far": [no for no, _ in selection.spaces],
+        "types": list(selection.types),
+        "weight": min_weight,
+        "limit": selection.limit,
+    }
+    edges: dict[Key, list[Edge]] = {key: [] for key in keys}
+    for place, *row in fetch(query, values):
+        edges[keys[place - 1]].append(decode_edge(names, row))
+    return edges
+
+
+def _heaviest_first(edge: Edge) -> tuple[float, str, str, str, Key, Key]:
+    return (-edge.weight, edge.source, edge.target, edge.type, edge.source_key, edge.target_key)
+
+
+def read_edges(
+    fetch: Fetch, numbers: Mapping[str, int], names: Mapping[int, str], keys: Sequence[EdgeKey]
+) -> dict[EdgeKey, Edge]:
+    """Return the stored edges with these keys; `numbers` and `names` are of all their spaces."""
+    hashes = [
+        edge_key(numbers[source[0]], source[1], numbers[target[0]], target[1], type)
+        for source, target, type in keys
+        if source[0] in numbers and target[0] in numbers
+    ]
+    if not hashes:
+        return {}
+    rows = fetch(f"SELECT {EDGE_COLUMNS} FROM edge WHERE key = ANY(%s)", (hashes,))
+    return {edge.key: edge for edge in (decode_edge(names, row) for row in rows)}
+
+
+def read_page(
+    fetch: Fetch, space: str, limit: int, after: Edge | None, automatic: bool | None
+) -> list[Edge]:
+    """Return the next edges of a space, by key."""
+    position = ("", "", "", "")
+    if after is not None and after.space == space:
+        position = (after.source, *after.target_key, after.type)
+    query = f"""SELECT near.name, far.name, {COLUMNS} FROM edge
+        JOIN space AS near ON near.no = edge.space
+        JOIN space AS far ON far.no = edge.target_space
+        WHERE near.name = %s AND edge.source >= %s {_ORIGINS[automatic]}
+            AND (edge.source, far.name, edge.target, edge.type) > (%s, %s, %s, %s)
+        ORDER BY edge.source, far.name, edge.target, edge.type LIMIT %s"""
+    rows = fetch(query, (space, position[0], *position, limit))
+    return [decode_edge({row[0]: near, row[2]: far}, row) for near, far, *row in rows]

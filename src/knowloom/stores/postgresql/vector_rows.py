@@ -1,0 +1,181 @@
+"""Vector search: sign bits in memory select candidates, which are scored exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from knowloom.construction import round_scores
+from knowloom.errors import Corrupt
+from knowloom.model import Filter, Key
+from knowloom.ports import IndexResult, Vector
+from knowloom.stores.postgresql.item_rows import Numbers, ranges
+from knowloom.stores.postgresql.sessions import Session
+from knowloom.stores.postgresql.space_arrays import NO_ITEM, Mask, SpaceArrays
+from knowloom.stores.postgresql.text_scores import best_first, check_segmenter
+from knowloom.vectors.signs import count_differing, pack_signs
+from knowloom.vectors.top_k import k_smallest
+
+# As in SQLite files, so that both have the same candidates: docs/decisions/006-vector-search.md.
+MIN_CANDIDATES = 1024
+CANDIDATES_PER_HIT = 8
+ITEMS_PER_HIT = 2
+WIDENING = 4
+FLOAT32_ERROR = 1e-4  # more than the error of a cosine in single precision
+
+Matrix = npt.NDArray[np.float32]
+
+
+def search_vector(session: Session, vector: Vector, only: Filter, limit: int) -> IndexResult:
+    views = session.views(only.spaces)
+    check_segmenter(session)
+    matches: list[tuple[Key, float]] = []
+    considered = 0
+    for name, view in views.items():
+        mask = view.mask(session.fetch, only)
+        allowed = view.embedded if mask is None else view.embedded & mask
+        considered += int(np.count_nonzero(allowed))
+        slots = _nearest_slots(view, vector, allowed, limit)
+        scores = _with_ties(_score_best(session, view, vector, slots, limit), limit)
+        ids = view.ids(session.fetch, list(scores))
+        matches += [((name, id), score) for id, score in zip(ids, scores.values(), strict=True)]
+    return IndexResult(tuple(sorted(matches, key=best_first)[:limit]), considered)
+
+
+def _nearest_slots(view: SpaceArrays, vector: Vector, allowed: Mask, limit: int) -> Numbers:
+    """Return the slots of the nearest passages by the Hamming distance of their signs.
+
+    Whole ties are included, so the result does not depend on the order of insertion.
+    """
+    count = max(MIN_CANDIDATES, CANDIDATES_PER_HIT * limit)
+    records = view.records[allowed]
+    slots = ranges(records["first"], records["count"])
+    if len(slots) <= count:
+        return slots
+    distances = count_differing(view.signs[:, slots], pack_signs(vector))
+    while True:
+        near = slots[k_smallest(distances, count)] if count < len(slots) else slots
+        # Few items may have all of the nearest passages.
+        if not view.has_several or len(near) < count:
+            return near
+        if len(np.unique(view.owners[near])) >= ITEMS_PER_HIT * limit:
+            return near
+        count *= WIDENING
+
+
+def _score_best(
+    session: Session, view: SpaceArrays, vector: Vector, slots: Numbers, limit: int
+) -> dict[int, float]:
+    """Return the cosine of each item, by number, that may be among the best of these passages."""
+    if not len(slots):
+        return {}
+    stored, owners = _read_passages(session, view, slots)
+    firsts = _changes(owners)
+    if 0 < limit < len(firsts):
+        # Negative cosines tie at 0: none of them may be lost here.
+        rough = np.maximum(np.vecdot(stored, vector), 0.0)
+        best = np.maximum.reduceat(rough, firsts)
+        last = np.partition(best, len(best) - limit)[len(best) - limit]
+        near = rough >= last - FLOAT32_ERROR
+        stored, owners = stored[near], owners[near]
+        firsts = _changes(owners)
+    scores = np.maximum.reduceat(cosine_scores(stored, vector), firsts)
+    return dict(zip(owners[firsts].tolist(), scores.tolist(), strict=True))
+
+
+def _read_passages(
+    session: Session, view: SpaceArrays, slots: Numbers
+) -> tuple[Matrix, npt.NDArray[np.int32]]:
+    """Return the vectors at these slots, ordered by item, and the item of each."""
+    owners = view.owners[slots]
+    order = np.argsort(owners, kind="stable")
+    slots, owners = slots[order], owners[order]
+    numbers = owners[_changes(owners)].astype(np.intp)
+    stored, firsts = read_vectors(session, view, numbers)
+    if len(stored) == len(slots):
+        return stored, owners
+    rows = firsts[np.searchsorted(numbers, owners)] + slots - view.records["first"][owners]
+    return stored[rows], owners
+
+
+def _changes(owners: npt.NDArray[np.int32]) -> Numbers:
+    """Return the positions at which ascending numbers change, the first included."""
+    return np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
+
+
+def _with_ties(scores: dict[int, float], limit: int) -> dict[int, float]:
+    """Return the `limit` best scores, with all of the last tie."""
+    if len(scores) <= limit:
+        return scores
+    if not limit:
+        return {}
+    last = sorted(scores.values(), reverse=True)[limit - 1]
+    return {no: score for no, score in scores.items() if score >= last}
+
+
+def cosine_scores(stored: Matrix, vector: Vector) -> list[float]:
+    """Return the cosine of each stored vector, negative ones as 0, rounded to make ties equal."""
+    # In single precision the last digit would depend on the other vectors of the product.
+    return round_scores(np.clip(np.vecdot(stored.astype(np.float64), vector), 0.0, 1.0))
+
+
+def score_passages_by_key(
+    session: Session, vector: Vector, keys: Sequence[Key]
+) -> Iterable[tuple[Key, list[float]]]:
+    """Yield the similarity of each passage of the keys that have vectors."""
+    views = session.views([space for space, _ in keys])
+    check_segmenter(session)
+    for name, view in views.items():
+        of_space = list(dict.fromkeys(key for key in keys if key[0] == name))
+        numbers = view.numbers(session.fetch, [id for _, id in of_space])
+        embedded = {
+            key: no
+            for key, no in zip(of_space, numbers, strict=True)
+            if no != NO_ITEM and view.embedded[no]
+        }
+        if embedded:
+            places = np.fromiter(embedded.values(), np.intp, len(embedded))
+            stored, firsts = read_vectors(session, view, places)
+            scores, ends = cosine_scores(stored, vector), [*firsts[1:].tolist(), len(stored)]
+            for key, first, end in zip(embedded, firsts.tolist(), ends, strict=True):
+                yield key, scores[first:end]
+
+
+def read_vectors(session: Session, view: SpaceArrays, numbers: Numbers) -> tuple[Matrix, Numbers]:
+    """Return the vectors of items that have some, and the position of each item's first."""
+    versions = view.vector_versions[numbers].tolist()
+    keys = list(zip(numbers.tolist(), versions, strict=True))
+    vectors = {key[0]: stored for key in keys if (stored := view.vectors.get(key)) is not None}
+    if missing := [key for key in keys if key[0] not in vectors]:
+        query = "SELECT no, data FROM vector WHERE space = %s AND no = ANY(%s)"
+        rows: dict[int, bytes] = dict(session.fetch(query, (view.no, [no for no, _ in missing])))
+        for no, version in missing:
+            count = int(view.records["count"][no])
+            vectors[no] = _decode(rows.get(no, b""), count)
+            view.vectors.put((no, version), vectors[no])
+    parts = [vectors[no] for no, _ in keys]
+    if len({part.shape[1] for part in parts}) > 1:
+        raise _damaged()
+    counts = np.fromiter(map(len, parts), np.intp, len(parts))
+    return np.concatenate(parts), np.cumsum(counts) - counts
+
+
+def _decode(data: bytes, count: int) -> Matrix:
+    if not data or len(data) % (2 * count):
+        raise _damaged()
+    return np.frombuffer(data, "<f2").astype(np.float32).reshape(count, -1)
+
+
+def _damaged() -> Corrupt:
+    return Corrupt(
+        "stored vectors are missing or truncated: `knowloom verify` reports which, "
+        "`knowloom reindex` rebuilds all of them"
+    )
+
+
+def encode_vectors(vectors: Mapping[int, Vector]) -> tuple[list[bytes], list[bytes]]:
+    """Return the sign bits and the 16-bit floats of each matrix."""
+    signs = [pack_signs(matrix).tobytes() for matrix in vectors.values()]
+    return signs, [matrix.astype("<f2").tobytes() for matrix in vectors.values()]

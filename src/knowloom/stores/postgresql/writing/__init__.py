@@ -1,0 +1,1 @@
+"""Writes to the tables: batches, vectors, and cutting items anew."""
