@@ -105,6 +105,15 @@ class TestText:
         code = document.text.split("\n").index("def paint():")
         assert lines[places[code - 1] - 1].strip() == "def paint():"
 
+    def test_a_directive_that_names_the_heading_below_it_is_not_text(self) -> None:
+        page = (
+            "Settings\n========\n\n.. setting:: depth\n\n``depth``\n---------\n\nHow deep.\n\n"
+            ".. setting:: width\n\n``width``\n---------\n\nHow wide.\n\n.. autoclass:: Hull\n"
+        )
+        document = restructured.parse(page.encode(), "settings.rst")
+        texts = [line for line in document.text.split("\n") if line and not line.startswith("#")]
+        assert texts == ["How deep.", "How wide.", "Hull"]
+
     @pytest.mark.parametrize(
         "text", ["Title\n==\n\n.. |x| image:: a\n\n*unclosed\n", "=\n", ".. ::\n", "+--+\n|x\n"]
     )

@@ -10,6 +10,7 @@ from loads import write_files
 from knowloom.engine import Engine
 from knowloom.loading.formats import source_code
 from knowloom.loading.formats.source_code import CODE_ITEM_SIZE
+from knowloom.loading.sections import build_rows
 
 PYTHON = '''"""Boats of the harbour."""
 
@@ -107,6 +108,23 @@ class TestDefinitions:
             "boats.py#def-turn": "boats.py > class Boat > def turn",
             "boats.py#def-dock": "boats.py > def dock",
         }
+
+    def test_a_bare_declaration_is_part_of_what_is_below_it(self) -> None:
+        body = "        x = 1\n" * (CODE_ITEM_SIZE // 14)
+        methods = (f"    def {name}(self):\n{body}" for name in ("sail", "turn"))
+        text = "\n".join(["class Boat(Hull):", *methods])
+        document = source_code.parse(text.encode(), "boats.py")
+        assert [heading.title for heading in document.headings] == [
+            "class Boat",
+            "def sail",
+            "def turn",
+        ]
+        assert "## def sail\n\n```python\nclass Boat(Hull):\n    def sail(" in document.text
+        rows = build_rows(document, "boats.py", "boats.py").rows
+        assert [row["id"] for _, row in rows if "id" in row] == [
+            "boats.py#def-sail",
+            "boats.py#def-turn",
+        ]
 
     @pytest.mark.parametrize(
         "text", ["def (:\n  class\n", "}}}}{{{{", "\x0c", "def f(", "(" * 5_000]

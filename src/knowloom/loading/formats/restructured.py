@@ -135,6 +135,7 @@ def parse(raw: bytes, name: str) -> ParsedDocument:
     tree = publish_doctree(text, settings_overrides=_SETTINGS)
     writer = _Writer(text.split("\n"))
     writer.write(tree.children, 1)
+    writer.write_label()
     return writer.builder.build()
 
 
@@ -146,6 +147,7 @@ class _Writer:
         self.source = [line.strip() for line in source]
         self.line = 0  # the last one that was located, from 0
         self.links: list[str] = []
+        self.label: container_block | None = None  # that may belong to the heading below
 
     def write(self, children: Sequence[nodes.Node], level: int) -> None:
         for node in children:
@@ -163,10 +165,24 @@ class _Writer:
         anchors = (*section["names"], *section["ids"])
         place = self._locate(title.rawsource or title.astext())
         heading = " ".join(title.astext().split())
+        self.write_label(heading)
         self.builder.add_heading(min(level, MAX_LEVEL), heading, place, anchors)
         self.write(children, level + 1)
 
+    def write_label(self, heading: str = "") -> None:
+        """Write a directive that is a mere name, unless it names the heading below it."""
+        label, self.label = self.label, None
+        if label is not None and label["argument"] not in heading:
+            self._write_rendered(label)
+
     def _write_block(self, node: nodes.Node) -> None:
+        self.write_label()
+        if isinstance(node, container_block) and not node.children and node["argument"]:
+            self.label = node
+        else:
+            self._write_rendered(node)
+
+    def _write_rendered(self, node: nodes.Node) -> None:
         self.links = []
         lines = self._render(node)
         if any(lines):

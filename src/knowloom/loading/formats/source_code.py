@@ -281,6 +281,10 @@ def _write(
     """Write the lines of a span: those before the first definition, then each definition."""
     start, end = span
     first = definitions[0].start if definitions else end
+    if level > 1 and definitions and sum(map(bool, map(str.strip, lines[start:first]))) == 1:
+        # A line such as "class Name:" says little on its own: it belongs to what is below it.
+        definitions = [replace(definitions[0], start=start), *definitions[1:]]
+        first = start
     _add_code(builder, lines, fence, start, first)
     for number, definition in enumerate(definitions):
         last = definitions[number + 1].start if number + 1 < len(definitions) else end
