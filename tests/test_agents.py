@@ -350,3 +350,49 @@ def test_the_shell_lists_agents_and_builds_contexts_with_them(tmp_path, monkeypa
         for row in json.loads(assembled.stdout)["strategies"]
         if row["name"] == "knowledge"
     ] == ["used"]
+
+
+@pytest.fixture
+def hub() -> Iterator[Engine]:
+    """An entity with six neighbours, which the query does not match."""
+    with knowloom.open("memory:", embedder=None) as kb:
+        near = [Item(f"near-{n}", "s", Kind.ENTITY, "Part", f"part {n}") for n in range(6)]
+        edges = [Edge("pump", item.id, "has", space="s") for item in near]
+        kb.add([Item("pump", "s", Kind.ENTITY, "Device", "pump"), *near], edges)
+        yield kb
+
+
+@pytest.mark.parametrize(
+    ("options", "related"),
+    [
+        ({"max_entities": 4}, 3),
+        ({"max_entities": 1}, 0),
+        ({"max_entities": 1, "max_related": 5}, 5),
+        ({"max_entities": 4, "max_related": 0}, 0),
+        ({"max_entities": 20}, 6),
+    ],
+)
+def test_related_items_do_not_exceed_the_maximum_unless_asked(hub, options, related):
+    context = hub.context("pump", spaces=["s"], agent=define_agent("few", min_score=0.1, **options))
+    parts = {fragment.name: len(fragment.hits) for fragment in context.fragments}
+    assert (parts["entities"], parts.get("related", 0)) == (1, related)
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True, "3"])
+def test_the_number_of_related_items_is_validated(value):
+    with pytest.raises(Invalid, match="max_related"):
+        define_agent("few", max_related=value, include_relationships=False)
+
+
+def test_the_list_of_agents_has_their_configuration(kb):
+    mine = define_agent("mine", min_score=0.25, where={"p1": 1}, max_related=2)
+    own = knowloom.Agent("own", (knowloom.Recipe("anything"),))
+    with knowloom.open("memory:", embedder=None, agents=[mine, own]) as engine:
+        rows = TestClient(create_app(engine), base_url="http://localhost").get("/api/agents").json()
+    configs = {row["name"]: row["config"] for row in rows["agents"]}
+    assert configs["simplifier"]["min_score"] == 0.6
+    assert configs["own"] is None
+    for name, agent in {**AGENTS, "mine": mine}.items():
+        assert agents.parse_agent(name, configs[name]) == agent
+    part = next(row for row in rows["agents"] if row["name"] == "mine")["parts"][0]
+    assert (part["min_score"], part["weights"]["semantic"]) == (0.25, 0.35)

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from knowloom.errors import Invalid, unknown_name
 from knowloom.files import read_text
-from knowloom.filters.condition_json import WhereArgument, validate_where
+from knowloom.filters.condition_json import WhereArgument, validate_where, where_to_json
 from knowloom.formats.layout import get_layout
 from knowloom.model import Kind
 from knowloom.options import CONTEXT_OPTIONS, ContextOptions, check_option_names
@@ -51,7 +51,8 @@ class AgentOptions:
     include_relationships: bool = True  # neighbours and the edges between entities
     depth: int = 1
     include_axioms: bool = True  # rules for the types of the entities
-    max_entities: int = 20
+    max_entities: int = 20  # related items included, unless max_related is set
+    max_related: int | None = None  # related items beside the entities; None: what they leave
     format: str = "yaml"
     include_properties: bool = True
     max_properties: int = 10  # per entity
@@ -71,6 +72,7 @@ class AgentArguments(TypedDict, total=False):
     depth: int
     include_axioms: bool
     max_entities: int
+    max_related: int | None
     format: str
     include_properties: bool
     max_properties: int
@@ -108,11 +110,10 @@ def build_agent(name: str, options: AgentOptions) -> Agent:
     """Validate the options and turn them into recipes."""
     recipes, where = [_entity_recipe(options)], validate_where(options.where)
     depth = validate_int("depth", options.depth, 0, 10)
-    if options.include_relationships and depth:
-        kinds = tuple(kind for kind in Kind if kind is not Kind.RULE)
-        related = Recipe("related", "neighbours", kinds=kinds, limit=options.max_entities)
-        share = SHARES["related"]
-        recipes.append(replace(related, depth=depth, starts=EXPANDED_ENTITIES, share=share))
+    if options.max_related is not None:
+        validate_int("max_related", options.max_related, 0, MAX_LIMIT)
+    if options.include_relationships and depth and options.max_related != 0:
+        recipes.append(replace(_related_recipe(options), depth=depth))
     if options.include_relationships:
         share = SHARES["relationships"]
         recipes.append(Recipe("relationships", "links", limit=MAX_RELATIONSHIPS, share=share))
@@ -126,6 +127,47 @@ def build_agent(name: str, options: AgentOptions) -> Agent:
         get_layout(validate_name("format", options.format)).name,
         options.description,
     )
+
+
+def _related_recipe(options: AgentOptions) -> Recipe:
+    """Return the recipe of the neighbours, which fill up `max_entities` or have a limit."""
+    limit = options.max_related
+    return Recipe(
+        "related",
+        "neighbours",
+        kinds=tuple(kind for kind in Kind if kind is not Kind.RULE),
+        limit=options.max_entities if limit is None else limit,
+        starts=EXPANDED_ENTITIES,
+        share=SHARES["related"],
+        shared_limit=limit is None,
+    )
+
+
+def agent_options(agent: Agent) -> AgentOptions | None:
+    """Return the options that an agent was built from; None if it has recipes of its own."""
+    recipes = {recipe.name: recipe for recipe in agent.recipes}
+    entities, related = recipes.get("entities"), recipes.get("related")
+    if entities is None or agent.max_tokens is None:
+        return None
+    beside = None if related is None or related.shared_limit else related.limit
+    options = AgentOptions(
+        max_tokens=agent.max_tokens,
+        include_types=entities.types,
+        exclude_types=entities.exclude_types,
+        min_score=entities.min_score,
+        include_relationships="relationships" in recipes,
+        depth=0 if related is None else related.depth,
+        include_axioms="axioms" in recipes,
+        max_entities=entities.limit,
+        max_related=beside,
+        format=agent.format,
+        include_properties=entities.max_properties > 0,
+        max_properties=entities.max_properties,
+        weights=entities.weights,
+        where=where_to_json(entities.where) if entities.where else None,
+        description=agent.description,
+    )
+    return options if build_agent(agent.name, options) == agent else None
 
 
 def _entity_recipe(options: AgentOptions) -> Recipe:

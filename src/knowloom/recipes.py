@@ -82,6 +82,7 @@ class Recipe:
     forms: tuple[Form, ...] = tuple(Form)
     walk: Walk = field(default_factory=Walk)
     required: bool = False  # True: fail, instead of a degraded answer, if its store is down
+    shared_limit: bool = False  # source "neighbours": earlier hits count towards the limit
 
 
 @dataclass(frozen=True, slots=True)

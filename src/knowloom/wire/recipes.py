@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING
 
 from knowloom import validation
 from knowloom.errors import Invalid, unknown_name
@@ -11,6 +12,9 @@ from knowloom.filters.condition_json import validate_where, where_to_json
 from knowloom.model import Form
 from knowloom.recipes import Agent, Recipe, Walk, Weights
 from knowloom.wire import JsonObject
+
+if TYPE_CHECKING:
+    from knowloom.agents import AgentOptions
 
 RECIPE_LISTS = ("kinds", "types", "exclude_types", "tags", "edge_types", "forms")
 
@@ -24,14 +28,36 @@ def recipes_to_json(table: Mapping[str, Sequence[Recipe]]) -> JsonObject:
 
 
 def agent_to_json(agent: Agent) -> JsonObject:
+    """Return an agent with its parts; `config` are its options, null for recipes of its own."""
+    # Imported here because the command line loads this module at startup.
+    from knowloom.agents import agent_options
+
+    options = agent_options(agent)
     return {
         "name": agent.name,
         "description": agent.description,
         "max_tokens": agent.max_tokens,
         "format": agent.format,
-        "parts": [
-            _recipe_summary(recipe) | {"types": list(recipe.types)} for recipe in agent.recipes
-        ],
+        "config": None if options is None else _agent_options_to_json(options),
+        "parts": [_agent_part_to_json(recipe) for recipe in agent.recipes],
+    }
+
+
+def _agent_options_to_json(options: AgentOptions) -> JsonObject:
+    """Return the options as `parse_agent` reads them."""
+    row = asdict(options)
+    lists = {name: list(row[name]) for name in ("include_types", "exclude_types")}
+    weights = {name: weight for name, weight in row["weights"].items() if weight}
+    return row | lists | {"weights": weights}
+
+
+def _agent_part_to_json(recipe: Recipe) -> JsonObject:
+    return _recipe_summary(recipe) | {
+        "types": list(recipe.types),
+        "exclude_types": list(recipe.exclude_types),
+        "min_score": recipe.min_score,
+        "max_properties": recipe.max_properties,
+        "weights": {name: weight for name, weight in asdict(recipe.weights).items() if weight},
     }
 
 

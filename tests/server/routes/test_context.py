@@ -503,3 +503,18 @@ def test_explain_covers_the_given_ids(client: TestClient) -> None:
     assert "gift-card-refunds" in ids(body["left_out"]) + [
         chosen["id"] for part in body["fragments"] for chosen in part["chosen"]
     ]
+
+
+@pytest.mark.parametrize("request_", [{"expand": False}, {"max_depth": 0}])
+def test_without_expansion_nothing_counts_as_expanded(
+    client: TestClient, request_: dict[str, object]
+) -> None:
+    bulk_load(client, "support", [{"id": "till", "kind": "entity", "title": "till"}])
+    bulk_load(client, "support", [{"id": "till-faq", "type": "faq", "text": "till"}])
+    link_body = {"source": "till-faq", "target": "till"}
+    assert client.post("/api/spaces/support/edges", json=link_body).status_code < 300
+    body = ask_context(client, query="till", **request_)
+    assert [entity["id"] for entity in body["entities"]] == ["till"]
+    stats = body["stats"]
+    assert (stats["nodes_expanded"], stats["max_depth_reached"]) == (0, 0)
+    assert ask_context(client, query="till")["stats"]["nodes_expanded"] > 0

@@ -275,9 +275,10 @@ class Memory:
 
         def run() -> ContextPreview:
             with self._open_request(text, vector, options) as request:
-                pinned, results = self._find_candidates(request, options, budget)
+                recipe = resolve_limit(_recipe(options), budget)
+                candidates = search.find_candidates(request, options, recipe, self._rankers)
             preview = packing.pack_memories(
-                packing.merge_candidates(pinned, results),
+                packing.merge_candidates(candidates.pinned, candidates.results),
                 template,
                 budget,
                 counter,
@@ -287,26 +288,12 @@ class Memory:
             )
             if operation == "context":
                 self._count_access(preview.memory_ids, options)
-            notices = (*problems, *tokens.estimate_notices(model))
+            notices = (*candidates.problems, *tokens.estimate_notices(model))
             return replace(preview, degraded=tuple(dict.fromkeys(notices)))
 
         return self._record(
             operation, text, run, lambda preview: len(preview.memories) + len(preview.left_out)
         )
-
-    def _find_candidates(
-        self, request: RetrievalRequest | None, options: MemoryContextOptions, budget: int
-    ) -> tuple[list[SearchResult], list[SearchResult]]:
-        """Return the pinned memories and the search results; none without a request."""
-        if request is None:
-            return [], []
-        recipe = resolve_limit(_recipe(options), budget)
-        results = search.search_memories(request, options, recipe, self._rankers)
-        pinned = search.find_pinned(request, options) if options.pinned else []
-        if pinned:
-            linked = search.link_results(request, options, [*pinned, *results])
-            pinned, results = linked[: len(pinned)], linked[len(pinned) :]
-        return pinned, results
 
     @contextmanager
     def _open_request(

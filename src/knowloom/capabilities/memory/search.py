@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from knowloom.capabilities.memory.model import PINNED, RelatedMemory, Remembered, SearchResult
-from knowloom.capabilities.memory.options import MemorySearchOptions
+from knowloom.capabilities.memory.options import MemoryContextOptions, MemorySearchOptions
 from knowloom.capabilities.memory.ranking import Ranker, rank_results
 from knowloom.capabilities.memory.turn_scores import score_turns
 from knowloom.errors import EmbeddingError, Unavailable
@@ -27,6 +27,32 @@ MAX_PINNED = 100
 OVERSAMPLING = 4
 MIN_CANDIDATES = 40
 EDGES_PER_MEMORY = 100  # in each direction
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCandidates:
+    """The memories of a context before packing, and what they were found without."""
+
+    pinned: Sequence[SearchResult] = ()
+    results: Sequence[SearchResult] = ()
+    problems: Sequence[Problem] = ()
+
+
+def find_candidates(
+    request: RetrievalRequest | None,
+    options: MemoryContextOptions,
+    recipe: Recipe,
+    rankers: Mapping[str, Ranker],
+) -> ContextCandidates:
+    """Return the pinned memories and the search results; none without a request."""
+    if request is None:
+        return ContextCandidates()
+    results, problems = search_memories(request, options, recipe, rankers)
+    pinned = find_pinned(request, options) if options.pinned else []
+    if pinned:
+        linked = link_results(request, options, [*pinned, *results])
+        pinned, results = linked[: len(pinned)], linked[len(pinned) :]
+    return ContextCandidates(pinned, results, (*request.problems, *problems))
 
 
 def search_memories(
