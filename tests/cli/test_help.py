@@ -35,6 +35,7 @@ COMMANDS = {
 NOT_RUN = (
     "knowloom serve",
     "knowloom keys revoke 1a2b3c4d",
+    "knowloom ask",
     "knowloom ingest",
     "knowloom replay",
     "knowloom models build",

@@ -13,6 +13,7 @@ import pytest
 from loads import write_files
 
 from cli_runs import run, run_json
+from knowloom.cli.commands.knowledge.load import Interruption
 from knowloom.loading.readers import supported_suffixes
 from knowloom.loading.sources.folder_watch import take_snapshot, watch_changes
 
@@ -92,7 +93,7 @@ class TestWatching:
         )
         assert process.stderr is not None
         lines: list[str] = []
-        timer = threading.Timer(60, process.kill)
+        timer = threading.Timer(120, process.kill)
         timer.start()
         try:
             lines.append(process.stderr.readline())
@@ -100,8 +101,22 @@ class TestWatching:
             lines.append(process.stderr.readline())
         finally:
             process.send_signal(signal.SIGINT)
-            _, rest = process.communicate(timeout=30)
+            _, rest = process.communicate(timeout=120)
             timer.cancel()
         assert "watching" in lines[0]
         assert "1 added, 1 unchanged" in lines[1]
         assert (process.returncode, "Traceback" in rest) == (0, False)
+
+    def test_an_interruption_waits_for_the_next_sleep_and_a_second_does_not(self) -> None:
+        reached = []
+        before = signal.getsignal(signal.SIGINT)
+        with Interruption() as interruption:
+            signal.raise_signal(signal.SIGINT)
+            reached.append("work is finished")
+            interruption.sleep(60)
+            reached.append("slept")
+        with Interruption():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            reached.append("went on")
+        assert reached == ["work is finished"] and signal.getsignal(signal.SIGINT) == before

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
-from cli_runs import run, run_json
+import pytest
+
+from cli_runs import run, run_json, run_on_terminal
+from knowloom.cli.snippets import select_snippet
+
+LONG = (
+    "Parcels arrive at noon and leave at night. " * 40
+    + "The zebra crossing at the dock is closed. "
+    + "Ask the guard about anything else. " * 20
+)
 
 
 class TestSearching:
@@ -14,7 +24,9 @@ class TestSearching:
             "search 'refund over 100 dollars' --space support", db=embedded_store, embedder="minilm"
         )
         assert re.search(
-            r"█.* \.\d\d +who-approves-refund-over-100 +faq .*hybrid +\.\d\d +\.\d\d", result.stdout
+            r"█.* \.\d\d Who approves .*\n(.*\n)* +who-approves-refund-over-100 · faq · "
+            r"words \.\d\d, vectors \.\d\d",
+            result.stdout,
         )
         assert result.stderr == ""
 
@@ -89,8 +101,51 @@ class TestSearching:
     def test_very_long_ids_are_never_cut(self) -> None:
         long = "".join(f"part-{number}-" for number in range(20))
         run("add --space s", "--id", long, "--text", "word")
-        header, *lines = run("search word --space s").stdout.splitlines()
-        assert (
-            "".join(line[header.index("id") : header.index("type")].strip() for line in lines)
-            == long
+        lines = run("search word --space s").stdout.splitlines()
+        assert f"{long} · words" in "".join(line[11:].strip() for line in lines)
+
+    @pytest.mark.parametrize("columns", [80, 60])
+    def test_a_narrow_terminal_shows_score_title_and_snippet(
+        self, columns: int, store: Path
+    ) -> None:
+        # The answer is at the end of a long text, far from its first words.
+        run("add --id long --space support --title 'The long one'", "--text", LONG, db=store)
+        query = "search 'which zebra crossing is closed' --space support --limit 1"
+        args = (*shlex.split(query), "--db", str(store), "--no-color")
+        output, _ = run_on_terminal(*args, COLUMNS=str(columns))
+        plain = re.sub(r"\x1b\[[\d;]*m", "", output).replace("\r", "")
+        assert re.search(r"^█+░* \.\d\d The long one +$", plain, re.M), plain
+        assert "zebra crossing" in " ".join(plain.split())
+        assert max(len(line) for line in plain.splitlines()) <= columns
+
+    @pytest.mark.parametrize(
+        ("options", "note"),
+        [
+            ("zyzzyva", "no item matches the query; try other words"),
+            ("refund --type fag", "did you mean 'faq'?"),
+            ("refund --tag nope", "no item passes the filters; try fewer"),
+            ("refund --min-score 1", "try a lower one"),
+        ],
+    )
+    def test_empty_results_say_why_and_what_to_try(
+        self, options: str, note: str, store: Path
+    ) -> None:
+        for command in ("search", "context"):
+            result = run(f"{command} {options} --space support", db=store)
+            assert result.exit_code == 0 and note in result.stderr
+
+
+class TestSnippets:
+    def test_the_part_with_most_terms_is_shown(self) -> None:
+        assert select_snippet(LONG, "closed zebra crossing", 60) == (
+            "… The zebra crossing at the dock is closed. Ask the guard …"
         )
+
+    @pytest.mark.parametrize("width", [10, 40, 150])
+    def test_it_is_never_longer(self, width: int) -> None:
+        for text in (LONG, "x" * 500, "", "short", "größer " * 90):
+            assert len(select_snippet(text, "zebra größer", width)) <= width
+
+    def test_text_without_a_match_is_shown_from_its_start(self) -> None:
+        assert select_snippet(LONG, "unrelated", 30).startswith("Parcels arrive")
+        assert select_snippet("short  text\n", "x", 30) == "short text"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from cli_runs import run, run_json, write_rows
 from knowloom.recipes import RECIPES
+from sqlite_files import execute_sql
 
 
 class TestStoredItems:
@@ -62,9 +62,7 @@ class TestStoredItems:
         assert run_json("verify", db=store) == {"ok": True, "problems": []}
 
     def test_the_problems_of_a_damaged_store_are_listed_with_status_1(self, store: Path) -> None:
-        with sqlite3.connect(store) as connection:
-            connection.execute("UPDATE space SET items = items + 1 WHERE name = 'shared'")
-        connection.close()
+        execute_sql(str(store), "UPDATE space SET items = items + 1 WHERE name = 'shared'")
         result = run("verify", db=store)
         assert (result.exit_code, result.stdout.startswith("✗ ")) == (1, True)
         assert run_json("verify", db=store)["problems"]

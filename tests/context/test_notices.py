@@ -66,7 +66,7 @@ class TestTypes:
 class TestEmptiness:
     def test_a_minimum_score_says_how_many_it_left_out(self, shop: Engine) -> None:
         best = shop.search("refund approval", spaces=["s"])[0].score
-        expected = f"min_score 0.99 left out 1; the best scores {best:g}"
+        expected = f"min_score 0.99 left out 1; the best scores {best:g}; try a lower one"
         assert reasons(
             shop.search("refund approval", spaces=["s"], min_score=0.99), "no_results"
         ) == [expected]
@@ -77,7 +77,7 @@ class TestEmptiness:
         weights = Weights(match=0.5, recency=0.5)
         recipe = Recipe("entry_points", weights=weights, min_score=0.999)
         context = shop.context("refund", spaces=["s"], recipe=[recipe])
-        assert reasons(context, "no_results") == ["min_score 0.999 left out 1"]
+        assert reasons(context, "no_results") == ["min_score 0.999 left out 1; try a lower one"]
 
     def test_an_agent_says_it(self, shop: Engine) -> None:
         context = shop.context("lead zebra", spaces=["s"], agent="editor", min_score=1.0)
@@ -88,9 +88,9 @@ class TestEmptiness:
     def test_other_reasons(self, shop: Engine) -> None:
         shop.delete("refund", space="t")
         for options, expected in (
-            ({"spaces": ["s"], "tags": ["x"]}, "no item passes the filters"),
-            ({"spaces": ["s"]}, "no item matches the query"),
-            ({"spaces": []}, "no space was requested"),
+            ({"spaces": ["s"], "tags": ["x"]}, "no item passes the filters; try fewer"),
+            ({"spaces": ["s"]}, "no item matches the query; try other words"),
+            ({"spaces": []}, "no space was requested; try one"),
         ):
             for ask in (shop.search, shop.context):
                 (reason,) = reasons(ask("zebra", **options), "no_results")
@@ -99,7 +99,9 @@ class TestEmptiness:
     def test_a_graph_says_it(self, shop: Engine) -> None:
         provider = GraphContext(shop, ["s"])
         answer = provider.for_query("lead zebra", min_relevance_score=1.0)
-        assert reasons(answer, "no_results") == ["min_relevance_score 1 left out 1"]
+        assert reasons(answer, "no_results") == [
+            "min_relevance_score 1 left out 1; try a lower one"
+        ]
         assert answer.confidence == 0 and provider.for_query("team lead").confidence > 0
 
     def test_an_answer_with_items_has_no_such_notice(self, shop: Engine) -> None:

@@ -13,6 +13,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import knowloom
+from knowloom import tokens
 from knowloom.errors import Invalid
 from knowloom.formats.fields import available_forms, format_value, quote_name
 from knowloom.formats.layout import FORMATS, assemble, get_layout
@@ -687,3 +689,16 @@ def test_leading_blank_lines_are_dropped(name):
     assert block(name, Item("i", "s", title="T", text=" \n\nBody of it\n"), Form.WHOLE) == block(
         name, Item("i", "s", title="T", text="Body of it"), Form.WHOLE
     )
+
+
+def test_a_heading_after_a_list_has_a_blank_line_and_the_tokens_stay_exact():
+    kb = knowloom.open("memory:", embedder=None)
+    texts = [f"Tents need care. {word} " * 30 for word in ("Poles", "Pegs", "Ropes", "Bags")]
+    kb.add([Item(f"i{n}", title=f"Tent {n}", text=text) for n, text in enumerate(texts)])
+    shown = kb.context("tents poles pegs", max_tokens=260, citations=True)
+    assert "\n\n- Tent" in shown.text and ")\n\n## Sources\n\n" in shown.text
+    for citations in (False, True):
+        for budget in range(60, 300, 20):
+            shown = kb.context("tents poles", max_tokens=budget, citations=citations)
+            assert not re.search(r"[^\n]\n##", shown.text)
+            assert shown.tokens == tokens.get_counter("gpt-4").count(shown.text) <= budget

@@ -8,7 +8,15 @@ import click
 
 from knowloom import __version__
 from knowloom.cli.commands import memory
-from knowloom.cli.commands.contexts import agents, assemble, check_answer, graph, provide, query
+from knowloom.cli.commands.contexts import (
+    agents,
+    ask,
+    assemble,
+    check_answer,
+    graph,
+    provide,
+    query,
+)
 from knowloom.cli.commands.evaluation import evaluate, tune
 from knowloom.cli.commands.knowledge import axioms, history, ingest, items, links, load
 from knowloom.cli.commands.operations import maintenance, serve
@@ -44,7 +52,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
         *(history.history, history.restore, history.rollback),
     ),
     "Contexts": (
-        *(query.search, query.context, query.explain, provide.provide, assemble.assemble),
+        *(query.search, query.context, query.explain, ask.ask, provide.provide, assemble.assemble),
         *(graph.graph, check_answer.check_answer, agents.agents, query.recipes),
     ),
     "Memory": (memory.remember, memory.recall),

@@ -16,13 +16,13 @@ from knowloom.cli.console import (
     MAX_ROWS,
     create_table,
     hidden_rows,
-    id_column,
     number_column,
     replace_control,
     safe_text,
     share_bar,
     single_line,
 )
+from knowloom.cli.snippets import select_snippet
 from knowloom.context.item_pages import ItemPage
 from knowloom.maintenance import Statistics
 from knowloom.model import AUTOMATIC, Edge, Hit, Item
@@ -33,7 +33,7 @@ from knowloom.wire.contexts import INDEX_LABELS, format_score
 from knowloom.wire.knowledge import item_to_json
 
 SCORE_WIDTH = 6  # characters of a score's bar
-SNIPPET = 100  # characters of a passage below the title of a hit
+SNIPPET = 150  # characters of the text below the title of a hit
 
 
 def render_report(report: Report) -> RenderableType:
@@ -65,44 +65,41 @@ def _render_skipped(rows: Sequence[Skipped]) -> RenderableType:
     return Padding(Group(table, *hidden_rows(rows, "--json lists all")), (1, 0, 0, 0))
 
 
-def render_hits(hits: Sequence[Hit]) -> RenderableType:
+def render_hits(hits: Sequence[Hit], query: str) -> RenderableType:
+    """Return the score, title and best matching part of each hit, and where it was found."""
     if not hits:
         return Text("nothing found", style="yellow")
     has_spaces = len({hit.item.space for hit in hits}) > 1
-    scores = ("bm25", "vector")
-    table = create_table(
-        "score",
-        *(["space"] if has_spaces else []),
-        id_column(hits),
-        *("type", "title", "found by"),
-        *(number_column(name) for name in scores),
-        gap=1,
-    )
-    for hit in hits:
-        item = hit.item
-        numbers = (
-            format_score(hit.signals[name]) if name in hit.signals else "" for name in scores
-        )
-        table.add_row(
-            _render_score(hit.score),
-            *([single_line(item.space)] if has_spaces else []),
-            Text(item.id),
-            *(single_line(item.type), _render_title(hit)),
-            INDEX_LABELS.get(hit.match_source, hit.match_source),
-            *numbers,
-        )
+    table = create_table(("score", {"no_wrap": True}), ("result", {"overflow": "fold"}), gap=1)
+    for number, hit in enumerate(hits):
+        lines = [single_line(hit.item.name), *_render_match(hit, query)]
+        lines[0].stylize("bold")
+        if number:
+            table.add_row()
+        table.add_row(_render_score(hit.score), Group(*lines, _render_origin(hit, has_spaces)))
     return table
 
 
-def _render_title(hit: Hit) -> Text:
-    """Return the title; of a long item also the headings or the start of the matched passage."""
-    title = single_line(hit.item.title)
-    if not hit.passages:
-        return title
-    passage = hit.passage
-    start = hit.item.text[passage.start : min(passage.end, passage.start + SNIPPET)]
-    place = " > ".join(heading_path(hit.item, passage)) or start
-    return Text("\n").join((title, single_line(place))) if title else single_line(place)
+def _render_match(hit: Hit, query: str) -> list[Text]:
+    """Return the headings of the passage that matched, and the part of it that matched best."""
+    item, passage = hit.item, hit.passage
+    path = [heading for heading in heading_path(item, passage) if heading != item.title]
+    headings = [single_line(" > ".join(path))] if hit.passages and path else []
+    text = item.text[passage.start : passage.end] or item.summary
+    snippet = select_snippet(replace_control(text), query, SNIPPET)
+    return [*headings, *([safe_text(snippet)] if snippet else [])]
+
+
+def _render_origin(hit: Hit, has_spaces: bool) -> Text:
+    """Return the id, which is never cut, the type and the scores by which the item was found."""
+    item = hit.item
+    scores = {INDEX_LABELS[name]: hit.signals.get(name) for name in ("bm25", "vector")}
+    found = [f"{name} {format_score(score)}" for name, score in scores.items() if score is not None]
+    found = found or [INDEX_LABELS.get(hit.match_source, hit.match_source)]
+    space = [replace_control(item.space)] if has_spaces else []
+    kind = [replace_control(item.type)] if item.type else []
+    facts = " · ".join(["", *space, *kind, ", ".join(found)])
+    return Text.assemble((replace_control(item.id), "cyan"), (facts, "dim"), overflow="fold")
 
 
 def _render_score(score: float) -> Text:

@@ -80,15 +80,16 @@ def explain_emptiness(
     if matched:
         reason = f"min_score {min_score:g} left out {matched}"
         reason += f"; the best scores {best:g}" if best else ""
+        reason += "; try a lower one"
     elif not only.spaces:
-        reason = "no space was requested"
+        reason = "no space was requested; try one that exists"
     elif not stores.items.find(Filter(only.spaces), 1):
-        reason = f"nothing is stored in {', '.join(only.spaces)}"
+        reason = f"nothing is stored in {', '.join(only.spaces)}; load or add something first"
     elif not stores.items.find(only, 1):
         types = describe_types(list_types(only.spaces, stores.items))
-        reason = f"no item passes the filters; types: {types}"
+        reason = f"no item passes the filters; try fewer; types: {types}"
     else:
-        reason = "no item matches the query"
+        reason = "no item matches the query; try other words, or words of the texts"
     return Problem(part, reason, "no_results")
 
 

@@ -40,10 +40,18 @@ def _is_additive(
     return (
         bool(pieces)
         and layout.is_concatenation
+        and _has_only(pieces, text, layout)
         and counter.additive
         and len(text) <= MAX_ADDITIVE_CHARACTERS
         and all(map(_is_countable_alone, pieces))
     )
+
+
+def _has_only(pieces: Sequence[str], text: str, layout: Layout) -> bool:
+    """Return True if no blank line was added between the pieces."""
+    end = "" if layout.final_newline else "\n"
+    removed = len(pieces[-1]) - len(pieces[-1].rstrip(end)) if end else 0
+    return sum(map(len, pieces)) - removed == len(text)
 
 
 def _sum_tokens(fragments: Sequence[Fragment], layout: Layout, counter: TokenCounter) -> int:

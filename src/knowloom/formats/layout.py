@@ -54,6 +54,7 @@ class Layout:
     block: BlockRenderer
     cite: Callable[[str, int, str], str] | None = None  # a block with its number or its source
     source_line: Callable[[int, str], str] | None = None  # None where blocks have a `source`
+    heading: str = ""  # the mark of headings, which need a blank line before them
     final_newline: bool = False  # True if the last line break is part of a value
     # By section name, where it differs from `separator`.
     separators: Mapping[str, str] = field(default_factory=dict)
@@ -90,15 +91,29 @@ def assemble(layout: Layout, sections: Sequence[tuple[str, Sequence[str]]]) -> s
     """
     texts = [
         layout.opening(name)
-        + layout.separators.get(name, layout.separator).join(blocks)
+        + _join(blocks, layout.separators.get(name, layout.separator), layout.heading)
         + layout.closings.get(name, layout.closing)
         for name, blocks in sections
         if blocks
     ]
     if not texts:
         return ""
+    if layout.heading:
+        texts = [_join(texts, layout.section_separator, layout.heading)]
     document = f"{layout.start}{layout.section_separator.join(texts)}{layout.end}"
     return document if layout.final_newline else document.rstrip("\n")
+
+
+def _join(pieces: Sequence[str], separator: str, heading: str) -> str:
+    """Join the pieces, with a blank line between a list and a piece that begins with a heading."""
+    if not heading:
+        return separator.join(pieces)
+    parts = [pieces[0]]
+    for piece in pieces[1:]:
+        before = f"{parts[-1][-2:]}{separator}"
+        is_close = piece.startswith(heading) and not before.endswith("\n\n")
+        parts += (separator, "\n" if is_close else "", piece)
+    return "".join(parts)
 
 
 def _plain_section(name: str) -> str:
@@ -205,6 +220,7 @@ FORMATS: dict[str, Layout] = {
         markdown.format_hit,
         citation_marks.mark_markdown,
         citation_marks.format_markdown_source,
+        markdown.HEADING,
     ),
     "plain": Layout(
         "plain",

@@ -25,6 +25,7 @@ from knowloom.model import LINK, Form, Hit, Passage
 from knowloom.text.normalisation import collapse_whitespace
 
 CACHED_NAMES = 64  # items: each is rendered in several forms, one after the other
+HEADING = "#"
 MAX_FENCE_INDENT = 3  # a deeper line is code as it is
 _CARRIAGE_RETURN = re.compile(r"\r\n?")
 # In a path, a heading must not look like the path to a hit or the number of a source.

@@ -61,7 +61,7 @@ def search(
         hits = kb.search(query, spaces=spaces, **options)
     notes = session.warnings.messages
     session.warn_degraded(hits.degraded)
-    session.output(hits_to_json(hits, notes), lambda tables: [tables.render_hits(hits)])
+    session.output(hits_to_json(hits, notes), lambda tables: [tables.render_hits(hits, query)])
 
 
 @click.command(

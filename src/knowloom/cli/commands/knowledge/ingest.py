@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from knowloom.cli.language_models import llm_option, open_llm
 from knowloom.cli.options import examples, no_vectors_option, parse_time, space_option
 from knowloom.cli.session import Command, Session
 from knowloom.cli.streams import read_document
@@ -46,11 +46,7 @@ class IngestFlags(TypedDict, total=False):
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @space_option("Space to store in.")
 @click.option("--as", "entity", metavar="ID", help="Entity the text is about, such as user:alice.")
-@click.option(
-    "--llm",
-    metavar="NAME",
-    help="openai:MODEL or openai:MODEL@URL. Default: the setting llm (KNOWLOOM_LLM).",
-)
+@llm_option
 @click.option(
     "--max-retries",
     default=3,
@@ -92,7 +88,7 @@ def ingest(
     # Read all files before the first call to the LLM.
     texts = {name: read_document(name) for name in dict.fromkeys(files)}
     folder = session.sibling_path("beside" if record_dir is None else record_dir, RECORDS_SUFFIX)
-    with closing(_open_llm(session, llm)) as model, _open(session, dry_run, no_vectors) as kb:
+    with open_llm(session, llm) as model, _open(session, dry_run, no_vectors) as kb:
         results = _ingest_texts(session, kb, texts, llm=model, record_dir=Path(folder), **options)
     if dry_run:
         session.write_json(dict(results[0].layers))
@@ -175,19 +171,6 @@ def _open(session: Session, dry_run: bool, no_vectors: bool) -> Engine:
     return knowloom.open(
         "memory:", embedder=None, secrets=settings.secrets, secret_rules=settings.secret_rules
     )
-
-
-def _open_llm(session: Session, name: str | None) -> Any:
-    import knowloom
-
-    settings = session.settings()
-    if not (name or settings.llm):
-        raise click.UsageError(
-            "no LLM: pass --llm, such as openai:gpt-4o-mini or "
-            "openai:llama3@http://127.0.0.1:11434/v1, or set KNOWLOOM_LLM"
-        )
-    key = settings.llm_api_key or settings.openai_api_key
-    return knowloom.open_llm(name or settings.llm, api_key=key, timeout_s=settings.llm_timeout_s)
 
 
 def _count_stored(report: Report) -> int:

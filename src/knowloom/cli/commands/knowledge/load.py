@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from knowloom.report import Report
 
 STANDARD_INPUT = "-"
+STEP_S = 0.1  # until an interruption is noticed
 
 
 @click.command(
@@ -158,9 +160,11 @@ def _watch(
     from knowloom.loading.readers import supported_suffixes
     from knowloom.loading.sources.folder_watch import watch_changes
 
-    changes = watch_changes(paths, supported_suffixes(), loaded, time.sleep, follow_links)
-    session.info(f"watching {', '.join(map(str, paths))}; Ctrl-C ends it")
-    try:
+    with Interruption() as interruption:
+        changes = watch_changes(
+            paths, supported_suffixes(), loaded, interruption.sleep, follow_links
+        )
+        session.info(f"watching {', '.join(map(str, paths))}; Ctrl-C ends it")
         for _ in changes:
             try:
                 report = _load_sources(kb, [str(p) for p in paths], space, keep, follow_links, None)
@@ -169,8 +173,37 @@ def _watch(
                 continue
             session.warn(*(f"{skip.where}: {skip.why}" for skip in report.skipped))
             session.info(f"{time.strftime('%H:%M:%S')} {report}")
-    except KeyboardInterrupt:
-        return
+
+
+class Interruption:
+    """A block that Ctrl-C ends at its next `sleep`; a second Ctrl-C ends it at once.
+
+    A load is finished first, and no callback or finalizer can swallow the exception.
+    """
+
+    def __init__(self) -> None:
+        self._interrupted = False
+
+    def __enter__(self) -> Interruption:
+        self._previous = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        signal.signal(signal.SIGINT, self._previous)
+        return kind is KeyboardInterrupt
+
+    def _interrupt(self, *_: object) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep in short steps, as a handler that returns does not end a sleep."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0 and not self._interrupted:
+            time.sleep(min(rest, STEP_S))
+        if self._interrupted:
+            raise KeyboardInterrupt
 
 
 def print_report(session: Session, report: Report, noun: str) -> None:
