@@ -76,7 +76,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.capabilities.provider.provider import Provider as Provider
     from knowloom.client.client import Client as Client
     from knowloom.context.item_pages import ItemPage as ItemPage
-    from knowloom.engine import Engine as Engine, restrict as restrict
+    from knowloom.engine import Engine as Engine, act_as as act_as, restrict as restrict
     from knowloom.errors import (
         Conflict as Conflict,
         Corrupt as Corrupt,
@@ -95,7 +95,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.evaluation.questions import Question as Question
     from knowloom.evaluation.results import Evaluation as Evaluation
     from knowloom.evaluation.tune import Tuning as Tuning, tune as tune
-    from knowloom.factory import open as open
+    from knowloom.factory import open as open, restore as restore
     from knowloom.history import Rollback as Rollback, State as State, Step as Step
     from knowloom.integrations.haystack import HaystackRetriever as HaystackRetriever
     from knowloom.integrations.llamaindex import LlamaIndexRetriever as LlamaIndexRetriever
@@ -121,6 +121,14 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         LeftOut as LeftOut,
         Problem as Problem,
     )
+    from knowloom.operations.backups import (
+        Backup as Backup,
+        RecordedBackup as RecordedBackup,
+        Restored as Restored,
+    )
+    from knowloom.operations.export import Exported as Exported
+    from knowloom.operations.purging import Purged as Purged
+    from knowloom.ports import AuditEntry as AuditEntry
     from knowloom.recipes import Agent as Agent, Recipe as Recipe, Weights as Weights
     from knowloom.registry import open_llm as open_llm
     from knowloom.report import Report as Report, Skipped as Skipped
@@ -165,7 +173,7 @@ _HOMES = {
     "knowloom.loading.sources.web_source": "WebPages",
     "knowloom.client.client": "Client",
     "knowloom.context.item_pages": "ItemPage",
-    "knowloom.engine": "Engine restrict",
+    "knowloom.engine": "Engine act_as restrict",
     "knowloom.errors": (
         "Conflict Corrupt EmbeddingError Forbidden Invalid KnowloomError MissingExtra "
         "NotFound SearchError TemplateNotFound Unavailable"
@@ -175,7 +183,7 @@ _HOMES = {
     "knowloom.evaluation.questions": "Question",
     "knowloom.evaluation.results": "Evaluation",
     "knowloom.evaluation.tune": "Tuning tune",
-    "knowloom.factory": "open",
+    "knowloom.factory": "open restore",
     "knowloom.history": "Rollback State Step",
     "knowloom.integrations.haystack": "HaystackRetriever",
     "knowloom.integrations.llamaindex": "LlamaIndexRetriever",
@@ -183,6 +191,10 @@ _HOMES = {
     "knowloom.integrations.pydantic_ai": "pydantic_ai_read_tool pydantic_ai_tool",
     "knowloom.maintenance": "Statistics",
     "knowloom.model": "Citation ItemCondition Context Edge Fragment Hit Item Kind LeftOut Problem",
+    "knowloom.operations.backups": "Backup RecordedBackup Restored",
+    "knowloom.operations.export": "Exported",
+    "knowloom.operations.purging": "Purged",
+    "knowloom.ports": "AuditEntry",
     "knowloom.recipes": "Agent Recipe Weights",
     "knowloom.registry": "open_llm",
     "knowloom.report": "Report Skipped",

@@ -13,12 +13,14 @@ from knowloom.caching import Caching
 from knowloom.embedders.queries import QUERY_TIMEOUT_S
 from knowloom.embedding import PassageSizing
 from knowloom.engine import Engine
-from knowloom.errors import Invalid, Unavailable
-from knowloom.files import RECORDS_SUFFIX, sibling_path, store_file
+from knowloom.errors import Conflict, Invalid, Unavailable
+from knowloom.files import KEYS_SUFFIX, RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
+from knowloom.operations.backups import Restored, write_keys
 from knowloom.ports import Embedder, NameFinder, Reranker, Stores
 from knowloom.recipes import Agent
 from knowloom.registry import (
+    load_restorer,
     open_name_finder,
     open_stores,
     resolve_embedder,
@@ -29,7 +31,12 @@ from knowloom.rerankers.guard import TIMEOUT_S, RerankGuard
 from knowloom.retrieval.reranking import LIMIT, MAX_LIMIT, WEIGHT, Reranking
 from knowloom.retrieval_settings import RetrievalSettings, resolve_settings
 from knowloom.secrets.rules import open_scanner
-from knowloom.validation import validate_fraction, validate_int, validate_positive
+from knowloom.validation import (
+    validate_bool,
+    validate_fraction,
+    validate_int,
+    validate_positive,
+)
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +86,34 @@ def open(
         query_timeout_s=validate_positive("query_timeout_s", query_timeout_s),
         reranking=reranking,
     )
+
+
+def restore(
+    backup: str | Path,
+    url: str | Path,
+    *,
+    overwrite: bool = False,
+    keys: str | Path | None = None,
+) -> Restored:
+    """Restore a backup to a file: items, vectors, edges, history, and API keys if it has them.
+
+    The backup is verified first. Existing files are replaced only with `overwrite`, and the
+    knowledge only if no process has it open. `keys` is the file of the keys, by default the one
+    beside the knowledge.
+    """
+    source, where = Path(backup), str(url)
+    adapter, target = load_restorer(where), store_file(where)
+    if target is None:
+        raise Invalid(f"a backup can be restored to a file only, got {where!r}", "unsupported")
+    header = adapter.read_backup(source)
+    key_file = sibling_path(where, KEYS_SUFFIX) if keys is None else Path(keys)
+    if "keys" in header.files and key_file.exists() and not overwrite:
+        raise Conflict(f"{str(key_file)!r} exists: pass overwrite to replace it", "exists")
+    adapter.restore(source, target, validate_bool("overwrite", overwrite))
+    if "keys" not in header.files:
+        return Restored(str(target), header.at)
+    write_keys(key_file, header.files["keys"])
+    return Restored(str(target), header.at, str(key_file))
 
 
 def _open_reranking(

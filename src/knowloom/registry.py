@@ -113,6 +113,17 @@ def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     return adapter.open(path.removeprefix("///" if scheme == "sqlite" else "//"))
 
 
+def load_restorer(url: str) -> Any:
+    """Return the store class that restores backups to this URL; raise Invalid for other stores."""
+    scheme = match[1] if (match := _SCHEME.match(url)) else "sqlite"
+    adapter = _load("store", "knowloom.stores", STORES, scheme)
+    if not hasattr(adapter, "restore"):
+        raise Invalid(
+            f"a backup can be restored to an SQLite file only, got {url!r}", "unsupported"
+        )
+    return adapter
+
+
 def resolve_embedder(
     embedder: str | Embedder | None, settings: Mapping[str, Any] | None
 ) -> Embedder | None:

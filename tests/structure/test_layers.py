@@ -40,6 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("embedders.cache", "embedders.queries", "embedders.model_files"),
     ("embedding",),
     ("commit", "reader"),
+    ("operations",),
     ("history", "maintenance"),
     ("engine",),
     ("capabilities", "evaluation"),

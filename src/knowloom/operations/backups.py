@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from knowloom.errors import Invalid, Unavailable
-from knowloom.files import KEYS_SUFFIX, read_bytes, translate_errors
+from knowloom.files import KEYS_SUFFIX, read_bytes, sync_folder, translate_errors
 from knowloom.model import Key
 from knowloom.ports import BackupHeader, Upkeep
 from knowloom.validation import validate_int
@@ -29,6 +29,15 @@ class Backup:
     has_keys: bool = False
     removed: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The file that was restored, the time of its backup, and the file of the API keys, if any."""
+
+    path: str
+    at: datetime
+    keys: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +150,16 @@ def find_holders(upkeep: Upkeep, keys: Sequence[Key]) -> tuple[Holder, ...]:
             paths.update(map(str, list_backups(source, folder)))
     reasons = upkeep.find_backups_with(keys, sorted(paths))
     return tuple(Holder(path, reason) for path, reason in sorted(reasons.items()))
+
+
+def write_keys(path: Path, data: bytes) -> None:
+    """Replace the file of the API keys; only its owner can read it."""
+    partial = path.with_name(f".{path.name}.partial")
+    with translate_errors(str(path)):
+        partial.unlink(missing_ok=True)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_folder(path.parent)

@@ -41,6 +41,7 @@ from knowloom.stores.sqlite.links import auto_links, label_index, nearest_index
 from knowloom.stores.sqlite.passage_slots import read_segmenter
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row
 from knowloom.stores.sqlite.space_view import SpaceView
+from knowloom.stores.sqlite.upkeep.restoring import read_backup, restore
 from knowloom.stores.sqlite.upkeep.upkeep import SqliteUpkeep
 from knowloom.stores.sqlite.writing import segmentation
 from knowloom.stores.sqlite.writing.writer import BatchWriter
@@ -60,6 +61,9 @@ class SqliteStore:
     @classmethod
     def open(cls, path: str) -> SqliteStore:
         return cls(path)
+
+    restore = staticmethod(restore)
+    read_backup = staticmethod(read_backup)
 
     def close(self) -> None:
         with self._write_lock:

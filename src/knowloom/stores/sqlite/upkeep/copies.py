@@ -41,7 +41,7 @@ def write_backup(
         copy_pages(source, partial)
         with closing(apsw.Connection(str(partial), vfs=register_vfs())) as copy:
             copy.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, without side files
-            _write_header(copy, header)
+            _write_header(copy, header, path)
             problems = find_problems(copy)
         if problems:
             raise Corrupt(
@@ -51,29 +51,48 @@ def write_backup(
 
 
 @contextmanager
-def complete_file(path: Path, *, replaces: bool = False) -> Iterator[Path]:
-    """Yield another name in the folder; the file gets its own name if the block succeeds."""
+def complete_file(path: Path) -> Iterator[Path]:
+    """Yield another name in the folder; the new file gets its own name if the block succeeds."""
+    with scratch_file(path) as partial:
+        yield partial
+        if path.exists():
+            raise Unavailable(f"{str(path)!r} exists: name another file", "exists")
+        move(partial, path)
+
+
+@contextmanager
+def scratch_file(path: Path) -> Iterator[Path]:
+    """Yield the name of an empty private file beside a path, which is deleted at the end."""
     partial = path.with_name(f".{path.name}.partial")
     with translate_errors(str(path)):
         remove_file(partial)
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         try:
             yield partial
-            handle = os.open(partial, os.O_RDONLY)
-            os.fsync(handle)
-            os.close(handle)
-            if path.exists() and not replaces:
-                raise Unavailable(f"{str(path)!r} exists: name another file", "exists")
-            partial.replace(path)
-            sync_folder(path.parent)
         finally:
             remove_file(partial)
+
+
+def move(partial: Path, path: Path) -> None:
+    """Give a complete file its name, durably."""
+    handle = os.open(partial, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    partial.replace(path)
+    sync_folder(path.parent)
 
 
 def remove_file(path: Path) -> None:
     """Delete a database with its side files, as far as they exist."""
     for suffix in ("", *SIDE_FILES):
         path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+
+
+def open_file(path: Path) -> apsw.Connection:
+    """Open a file for reading and writing, as it is."""
+    return apsw.Connection(str(path), vfs=register_vfs())
 
 
 def copy_pages(source: apsw.Connection, path: Path) -> None:
@@ -84,12 +103,15 @@ def copy_pages(source: apsw.Connection, path: Path) -> None:
                 backup.step(PAGES)
 
 
-def _write_header(copy: apsw.Connection, header: BackupHeader) -> None:
+def _write_header(copy: apsw.Connection, header: BackupHeader, path: Path) -> None:
     with copy:
         copy.execute("DROP TABLE IF EXISTS backup_header; DROP TABLE IF EXISTS backup_file")
         copy.execute(HEADER)
         row = (codec.time_to_text(header.at), header.source)
         copy.execute("INSERT INTO backup_header VALUES (?, ?)", row)
+        if list(copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'backup'")):
+            # A restored file knows of the backup that it came from.
+            copy.execute("INSERT OR REPLACE INTO backup VALUES (?, ?)", (str(path), row[0]))
         for role, data in sorted(header.files.items()):
             digest = hashlib.sha256(data).digest()
             copy.execute("INSERT INTO backup_file VALUES (?, ?, ?)", (role, digest, data))
@@ -122,10 +144,15 @@ def open_immutable(path: Path) -> apsw.Connection:
 
 
 def is_own_file(path: Path, application_id: int) -> bool:
-    """Return True if the first bytes are those of a knowledge file, damaged or not."""
+    """Return True for a knowledge file, damaged or not."""
     with path.open("rb") as file:
         start = file.read(72)
-    return start[:16] == _MAGIC and start[68:72] == application_id.to_bytes(4)
+    if start[:16] != _MAGIC or start[68:72] == application_id.to_bytes(4):
+        return start[:16] == _MAGIC
+    if not path.with_name(f"{path.name}-wal").exists():
+        return False
+    with closing(open_file(path)) as connection:  # the first page may still be in the log
+        return bool(connection.pragma("application_id") == application_id)
 
 
 def has_state(path: Path, keys: Sequence[Key]) -> bool:
