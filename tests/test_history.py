@@ -23,6 +23,7 @@ from knowloom.registry import open_stores
 from knowloom.server import app as application
 from knowloom.server.auth import Keyring
 from knowloom.server.settings import ServerLimits
+from knowloom.stores.sqlite.damage.page_checksums import register_vfs
 from live_server import serving
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -353,7 +354,7 @@ def test_a_write_between_plan_and_rollback_is_a_conflict(
 
 
 def execute_sql(path: Path, *statements: str) -> None:
-    connection = apsw.Connection(str(path))
+    connection = apsw.Connection(str(path), vfs=register_vfs())
     for statement in statements:
         connection.execute(statement).fetchall()
     connection.close()

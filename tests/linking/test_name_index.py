@@ -23,6 +23,7 @@ from knowloom.linking.name_labels import NAME, select_values
 from knowloom.linking.name_rules import NAME_RULES
 from knowloom.linking.unspaced_scripts import list_prefixes, match_names
 from knowloom.model import AUTOMATIC, Edge, EdgeKey, Item
+from knowloom.stores.sqlite.damage.page_checksums import register_vfs
 from knowloom.text.item_names import collect_names
 from knowloom.text.mentions import find_names
 
@@ -539,7 +540,7 @@ def test_verify_checks_the_name_index(tmp_path):
         kb.add([item("a", "Alpha page", "Ask Ada Lovelace."), item("b", "Ada Lovelace", "x")])
         store: Any = kb._stores.items
         assert select_values(NAME, store.labels_of("s", ["b"])["b"]) == ["ada lovelace"]
-    connection = apsw.Connection(path)
+    connection = apsw.Connection(path, vfs=register_vfs())
     connection.execute("DELETE FROM name_index WHERE label = 'c:ada lovelace'")
     connection.execute("INSERT INTO name_index VALUES (1, 'c:nobody', 'a')")
     connection.close()

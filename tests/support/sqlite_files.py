@@ -7,6 +7,8 @@ from pathlib import Path
 
 import apsw
 
+from knowloom.stores.sqlite.damage.page_checksums import register_vfs
+
 # Statements that turn a file of the current schema into one of schema 4.
 WITHOUT_SCHEMA_5 = (
     "ALTER TABLE change_log DROP COLUMN actor",
@@ -22,7 +24,7 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 def execute_sql(path: str, *statements: str) -> None:
     """Execute raw SQL."""
-    connection = apsw.Connection(path)
+    connection = apsw.Connection(path, vfs=register_vfs())
     for statement in statements:
         connection.execute(statement).fetchall()
     connection.close()

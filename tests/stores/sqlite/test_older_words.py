@@ -8,6 +8,7 @@ import pytest
 import knowloom
 from knowloom import Item
 from knowloom.stores.memory.store import MemoryStore
+from knowloom.stores.sqlite.damage.page_checksums import register_vfs
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.stores.sqlite.writing import segmentation
 from knowloom.testing.knowledge import BOTH, batch, item, long_item, matches, unit
@@ -41,7 +42,7 @@ def build_schema_3(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read_index(path: str) -> list[object]:
-    connection = apsw.Connection(path)
+    connection = apsw.Connection(path, vfs=register_vfs())
     rows = [
         row
         for table in ("delta", "posting", "meta")

@@ -14,6 +14,7 @@ from knowloom import Conflict
 from knowloom.model import Item
 from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite import vector_search
+from knowloom.stores.sqlite.damage.page_checksums import register_vfs
 from knowloom.stores.sqlite.links import nearest_index
 from knowloom.stores.sqlite.rows import RECORD
 from knowloom.stores.sqlite.store import SqliteStore
@@ -322,7 +323,7 @@ def fail_at(id: str) -> Callable[[str, str], Item]:
 
 
 def dump(path: str) -> dict[str, list[Any]]:
-    connection = apsw.Connection(path)
+    connection = apsw.Connection(path, vfs=register_vfs())
     tables = [
         name
         for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
@@ -335,7 +336,7 @@ def dump(path: str) -> dict[str, list[Any]]:
 
 
 def rows_by_id(path: str) -> dict[tuple[str, str], int]:
-    connection = apsw.Connection(path)
+    connection = apsw.Connection(path, vfs=register_vfs())
     query = "SELECT name, id, row FROM item JOIN space ON no = item.space"
     rows = {(name, id): row for name, id, row in connection.execute(query)}
     connection.close()
@@ -343,7 +344,7 @@ def rows_by_id(path: str) -> dict[tuple[str, str], int]:
 
 
 def change_records(path: str, field: str, places: list[int], value: int) -> None:
-    connection = apsw.Connection(path)
+    connection = apsw.Connection(path, vfs=register_vfs())
     ((data,),) = connection.execute("SELECT data FROM item_meta WHERE space = 1 AND chunk = 0")
     records = np.frombuffer(data, RECORD).copy()
     records[field][places] = value

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from knowloom.errors import Corrupt
+from knowloom.stores.sqlite.damage.page_checksums import register_vfs
 from knowloom.stores.sqlite.rows import decode_float16
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.stores.sqlite.vector_cache import VectorCache
@@ -124,7 +125,7 @@ def test_truncated_or_missing_vectors_are_reported(path, damage):
     store = SqliteStore.open(path)
     store.apply(batch([item(str(number)) for number in range(6)]))
     store.put_vectors({("acme", str(number)): query for number in range(6)}, "some")
-    apsw.Connection(path).execute(damage)
+    apsw.Connection(path, vfs=register_vfs()).execute(damage)
     for ask in (
         lambda: store.search_vector(query, ACME, 3),
         lambda: store.score_vectors(query, [("acme", "0"), ("acme", "1")]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +11,12 @@ from pathlib import Path
 import apsw
 
 from knowloom.errors import Corrupt, Invalid, Unavailable
+from knowloom.stores.sqlite.damage import page_checksums
+from knowloom.stores.sqlite.upkeep import upgrades
 from knowloom.stores.sqlite.writing import segmentation
 from knowloom.text import words
+
+log = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x4B4E4C4D  # "KNLM"
 LEGACY_APPLICATION_ID = 0x57454654  # files of pre-release versions, in another format
@@ -137,12 +142,16 @@ def _open(path: str) -> apsw.Connection:
     _validate_path(path)
     folder = Path(path).absolute().parent
     if not Path(path).exists() and not folder.is_dir():
-        raise Unavailable(f"cannot create {path!r}: the folder {str(folder)!r} does not exist")
+        raise Unavailable(
+            f"cannot create {path!r}: the folder {str(folder)!r} does not exist", "no_folder"
+        )
     try:
-        connection = apsw.Connection(path)
+        connection = apsw.Connection(path, vfs=page_checksums.register_vfs())
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-        _refuse_foreign(connection, path)
+        refuse_foreign(connection, path)
         if not connection.readonly("main"):
+            if not connection.pragma("page_count"):
+                page_checksums.reserve_bytes(connection)
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
         return connection
     except (apsw.CantOpenError, apsw.ReadOnlyError):
@@ -172,8 +181,9 @@ def _open_in_read_only_folder(path: str) -> apsw.Connection:
             "read_only",
         )
     uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
-    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    _refuse_foreign(connection, path)
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(uri, flags=flags, vfs=page_checksums.register_vfs())
+    refuse_foreign(connection, path)
     return connection
 
 
@@ -184,12 +194,13 @@ def migrate(connection: apsw.Connection, path: str) -> None:
         return
     if connection.readonly("main"):
         raise Unavailable(
-            f"{path!r} is read-only and has schema {version}, not {VERSION}: "
-            "open it once with write permission",
+            f"{path!r} is read-only and has schema {version}, which must be upgraded to "
+            f"{VERSION}: open it once with write permission",
             "read_only",
         )
     with write_transaction(connection):
         version = connection.pragma("user_version")  # another process may have migrated it
+        backup = upgrades.back_up(path) if 0 < version < VERSION else None
         for script in MIGRATIONS[version:]:
             connection.execute(script)
         # Last: they write like this version does, which needs all of its tables.
@@ -198,9 +209,16 @@ def migrate(connection: apsw.Connection, path: str) -> None:
                 convert(connection)
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={VERSION}")
+        if backup is not None:
+            upgrades.record(connection, backup)
+    if backup is not None:
+        log.warning(
+            "%s was upgraded from schema %d to %d; the file as it was is %s",
+            *(path, version, VERSION, backup),
+        )
 
 
-def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
+def refuse_foreign(connection: apsw.Connection, path: str) -> None:
     """Raise for files of other programs, formats and newer versions, before anything is written."""
     ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_schema")
     application_id = connection.pragma("application_id")
@@ -263,6 +281,12 @@ def translate_errors(path: str) -> Iterator[None]:
         if str(error).startswith("no such "):
             raise _damaged_file(path, error) from error
         raise Unavailable(f"{path!r}: {error}") from error
+    except apsw.IOError as error:
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+            raise _damaged_file(path, error) from error
+        raise Unavailable(
+            f"{path!r} could not be read or written now ({error}): try again", "io_error"
+        ) from error
     except apsw.Error as error:
         raise Unavailable(f"{path!r}: {error}") from error
 
@@ -270,5 +294,5 @@ def translate_errors(path: str) -> Iterator[None]:
 def _damaged_file(path: str, error: Exception) -> Corrupt:
     return Corrupt(
         f"{path!r} is damaged or not an SQLite file ({error}): "
-        "restore it from a backup or an export"
+        "restore it from a backup, or salvage what can be read with `knowloom repair`"
     )

@@ -1,0 +1,1 @@
+"""Noticing damaged pages, rebuilding derived tables, and salvaging items from a damaged file."""
