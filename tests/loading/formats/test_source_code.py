@@ -127,6 +127,32 @@ class TestDefinitions:
         ]
 
     @pytest.mark.parametrize(
+        ("name", "title"),
+        [
+            ("src/harbour/boats.py", "boats.py"),
+            ("src/harbour/__init__.py", "harbour/__init__.py"),
+            ("web/index.ts", "web/index.ts"),
+            ("index.ts", "index.ts"),
+        ],
+    )
+    def test_the_title_is_the_name_of_the_file(self, name: str, title: str) -> None:
+        assert source_code.parse(b"x = 1\n", name).title == title
+
+    def test_imports_alone_are_no_item_of_a_long_file(self) -> None:
+        imports = (
+            "import os\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import re\n"
+        )
+        body = "    x = 1\n" * (CODE_ITEM_SIZE // 10)
+        for header, ids in (
+            (imports, ["boats.py#def-dock"]),
+            (f'"""Boats."""\n{imports}', ["boats.py", "boats.py#def-dock"]),
+        ):
+            document = source_code.parse(f"{header}\n\ndef dock():\n{body}".encode(), "boats.py")
+            built = build_rows(document, "boats.py", "boats.py")
+            assert [row["id"] for _, row in built.rows if "id" in row] == ids
+            assert built.links[0] == (ids[0], "module:os", "imports")
+
+    @pytest.mark.parametrize(
         "text", ["def (:\n  class\n", "}}}}{{{{", "\x0c", "def f(", "(" * 5_000]
     )
     def test_code_that_does_not_parse_keeps_its_text(self, text: str) -> None:

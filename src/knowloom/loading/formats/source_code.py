@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -12,6 +10,7 @@ from tree_sitter import Language, Node, Parser
 
 from knowloom.caching import cached
 from knowloom.loading.decoding import decode_text, unify_line_breaks
+from knowloom.loading.formats.code_imports import find_imports, module_names
 from knowloom.loading.formats.plain import longest_run
 from knowloom.loading.parsed_documents import DocumentBuilder, DocumentLink, ParsedDocument
 
@@ -117,15 +116,11 @@ _SUFFIXES = {
 _TRANSPARENT = frozenset(
     ("ERROR", "linkage_specification", "enum_body_declarations", "declaration_list")
 )
-_JS_IMPORT = re.compile(r"""(?:\bfrom|\bimport|\brequire\()\s*["'](\.[^"'\n]*)["']""")
-_INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)\"""", re.M)
-_PY_IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
-    re.M,
+_COMMON_NAMES = frozenset(("__init__", "__main__", "index", "main", "mod", "lib"))
+_IMPORT_NODES = frozenset(
+    "import_statement import_from_statement future_import_statement import_declaration "
+    "package_declaration package_clause use_declaration preproc_include ;".split()
 )
-_JAVA_IMPORT = re.compile(r"^[ \t]*import[ \t]+(?:static[ \t]+)?([\w.]+)", re.M)
-_JAVA_PACKAGE = re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.M)
-_RUST_MODULE = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?[ \t]+)?mod[ \t]+(\w+)[ \t]*;", re.M)
 
 
 @dataclass(slots=True)
@@ -145,20 +140,42 @@ def parse(raw: bytes, name: str) -> ParsedDocument:
     """
     text = unify_line_breaks(decode_text(raw))
     suffix = name.rpartition(".")[2].lower()
-    language = LANGUAGES[_SUFFIXES.get(suffix, suffix)]
+    key = _SUFFIXES.get(suffix, suffix)
+    language = LANGUAGES[key]
     if not text.strip():
         return ParsedDocument("")
     tree = _parser(language.grammar).parse(text.encode())
     lines = text.rstrip("\n").split("\n")
     definitions = _find_definitions(tree.root_node, language, len(lines), 0)
     builder = DocumentBuilder()
-    _write(builder, lines, language.fence, (0, len(lines)), definitions, 1)
-    document = builder.build(name, names=_module_names(name, text))
+    start = 0
+    if definitions and len(text) > CODE_ITEM_SIZE and _is_import_list(tree.root_node, definitions):
+        start = definitions[0].start
+    _write(builder, lines, language.fence, (start, len(lines)), definitions, 1)
+    document = builder.build(_file_title(name), names=module_names(name, text))
     links = tuple(
         DocumentLink(_text_line(document, line), target, IMPORTS)
-        for line, target in _find_imports(text, name)
+        for line, target in find_imports(text, name, key)
     )
     return replace(document, links=links, item_size=CODE_ITEM_SIZE)
+
+
+def _file_title(name: str) -> str:
+    """Return the name of a file, with its folder if many files have that name."""
+    folder, _, file = name.rpartition("/")
+    if file.partition(".")[0] in _COMMON_NAMES and folder:
+        return f"{folder.rpartition('/')[2]}/{file}"
+    return file
+
+
+def _is_import_list(root: Node, definitions: Sequence[_Definition]) -> bool:
+    """Return True if a file has only imports before its first definition: links have them too."""
+    before = [node for node in root.children if node.start_point.row < definitions[0].start]
+    return all(
+        node.type in _IMPORT_NODES
+        or (node.type == "if_statement" and b"TYPE_CHECKING" in (node.text or b""))
+        for node in before
+    )
 
 
 @cached("code_parsers", 16)
@@ -314,67 +331,3 @@ def _text_line(document: ParsedDocument, line: int) -> int:
     """Return the line of the text of a line of the file, counted from 1."""
     before = [text_line for text_line, place in document.places if place <= line]
     return before[-1] if before else 0
-
-
-def _find_imports(text: str, name: str) -> Iterator[tuple[int, str]]:
-    suffix = name.rpartition(".")[2].lower()
-    language = _SUFFIXES.get(suffix, suffix)
-    for pattern, read in _IMPORTS.get(language, ()):
-        for match in pattern.finditer(text):
-            line = text.count("\n", 0, match.start()) + 1
-            for target in read(match, name):
-                yield line, target
-
-
-def _read_path(match: re.Match[str], name: str) -> Iterator[str]:
-    yield re.sub(r"\.js$", "", match[1]) if match[1].startswith(".") else match[1]
-
-
-def _read_java(match: re.Match[str], name: str) -> Iterator[str]:
-    yield f"module:{match[1]}"
-
-
-def _read_rust(match: re.Match[str], name: str) -> Iterator[str]:
-    yield f"{match[1]}.rs"
-
-
-def _read_python(match: re.Match[str], name: str) -> Iterator[str]:
-    """Yield the modules that a statement imports, and names that may be modules."""
-    if match[3]:
-        for part in match[3].split(","):
-            yield f"module:{part.split(' as ')[0].strip()}"
-        return
-    module = match[1]
-    dots = len(module) - len(module.lstrip("."))
-    if dots:
-        folder = posixpath.dirname(name).split("/")
-        package = folder[: len(folder) - dots + 1]
-        module = ".".join(part for part in (*package, module[dots:]) if part)
-    yield f"module:{module}"
-    for part in match[2].strip("()").split(","):
-        imported = part.split(" as ")[0].strip()
-        if imported.isidentifier():
-            yield f"module:{module}.{imported}"
-
-
-_IMPORTS = {
-    "py": ((_PY_IMPORT, _read_python),),
-    "java": ((_JAVA_IMPORT, _read_java),),
-    "rs": ((_RUST_MODULE, _read_rust),),
-    **dict.fromkeys(("js", "ts", "tsx"), ((_JS_IMPORT, _read_path),)),
-    **dict.fromkeys(("c", "cpp"), ((_INCLUDE, _read_path),)),
-}
-
-
-def _module_names(name: str, text: str) -> tuple[str, ...]:
-    """Return the names by which other files import this one."""
-    stem, _, suffix = name.rpartition(".")
-    if suffix in ("py", "pyi"):
-        path = stem.removesuffix("/__init__").split("/")
-        # A package may be below a folder such as src, which is not part of its name.
-        starts = range(len(path)) if len(path) > 1 else (0,)
-        names = [".".join(path[start:]) for start in starts if len(path) - start > 1 or start == 0]
-        return tuple(f"module:{module}" for module in names)
-    if suffix == "java" and (package := _JAVA_PACKAGE.search(text)):
-        return (f"module:{package[1]}.{stem.rpartition('/')[2]}",)
-    return ()
