@@ -13,6 +13,7 @@ import click
 
 from knowloom.cli.options import examples, no_vectors_option, repeated
 from knowloom.cli.session import Command, Session
+from knowloom.errors import list_names
 from knowloom.wire.knowledge import report_to_json
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def load(
     with session.open(create=True, needs_embedder=not no_vectors) as kb:
         with session.progress() as progress:
             report = _load_sources(kb, sources, space, keep, follow_links, progress)
-        print_report(session, report, "rows")
+            spaces = kb.reader.filled_spaces()
+        print_report(session, report, "rows", spaces)
         if watch:
             _watch(session, kb, unique, space, keep, follow_links, before)
     stored = report.added + report.updated + report.unchanged + report.removed + report.edges
@@ -206,10 +208,24 @@ class Interruption:
             raise KeyboardInterrupt
 
 
-def print_report(session: Session, report: Report, noun: str) -> None:
-    """Print a report of a load, and a warning or an error about what was skipped."""
+def _format_place(location: str, spaces: Sequence[str]) -> str:
+    names = "space" if len(spaces) == 1 else "spaces"
+    return f"\nstored in {location}; {names}: {list_names(spaces)}"
+
+
+def print_report(
+    session: Session, report: Report, noun: str, spaces: Sequence[str] | None = None
+) -> None:
+    """Print a report of a load, and a warning or an error about what was skipped.
+
+    With `spaces` it says where the knowledge is.
+    """
     session.warn(*report.problems)
-    session.output(report_to_json(report), lambda tables: [tables.render_report(report)])
+    where = {} if spaces is None else {"store": session.location(), "spaces": list(spaces)}
+    lines = [] if spaces is None else [_format_place(session.location(), spaces)]
+    session.output(
+        report_to_json(report) | where, lambda tables: [tables.render_report(report), *lines]
+    )
     if not report.skipped or session.as_json:
         return
     counts = (report.added, report.updated, report.unchanged, report.removed, report.edges)
