@@ -135,14 +135,14 @@ class Maintenance:
 
     # Erasure
 
-    def purge(self, ids: str | Sequence[str], *, space: str) -> Purged:
+    def purge(self, ids: str | Sequence[str], *, space: str | None = None) -> Purged:
         """Erase items from the store, its history and log, the caches and check-in records.
 
         The log then says only that they were purged, when and by whom. Backups are not changed:
         the report names those that still have an item. The whole file is written anew.
         """
         upkeep = self._upkeep("purge items of")
-        self._reader.resolve_spaces([space])
+        space = self._reader.resolve_space(space)
         requested = [(space, id) for id in dict.fromkeys(validate_ids(ids))]
         with self._reader.snapshot() as stores:
             keys = purging.find_stored(requested, stores)
@@ -163,13 +163,13 @@ class Maintenance:
         """Return the days that the history of each limited space is kept."""
         return self._upkeep("read the retention of").retention()
 
-    def set_retention(self, space: str, days: int | None) -> int:
+    def set_retention(self, space: str | None, days: int | None) -> int:
         """Keep the history of a space for so many days, None for ever, and erase older states.
 
         Items themselves stay. Return the number of states that were erased.
         """
         upkeep = self._upkeep("limit the history of")
-        self._reader.resolve_spaces([space])
+        space = self._reader.resolve_space(space)
         if days is not None:
             validate_int("days", days, 0, MAX_RETENTION_DAYS)
         upkeep.set_retention(space, days)

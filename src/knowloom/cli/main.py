@@ -19,7 +19,7 @@ from knowloom.cli.commands.contexts import (
 )
 from knowloom.cli.commands.evaluation import evaluate, tune
 from knowloom.cli.commands.knowledge import axioms, history, ingest, items, links, load
-from knowloom.cli.commands.operations import maintenance, serve
+from knowloom.cli.commands.operations import maintenance, serve, settings, upkeep
 from knowloom.cli.session import SectionedGroup
 from knowloom.cli.streams import discard_output
 
@@ -58,7 +58,9 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Memory": (memory.remember, memory.recall),
     "Evaluation": (evaluate.evaluate, tune.tune),
     "Operations": (
+        *(settings.init, settings.show_config, settings.completion),
         *(maintenance.stats, maintenance.verify, maintenance.embed, maintenance.reindex),
+        *(upkeep.backup, upkeep.purge, upkeep.retention, upkeep.audit),
         *(maintenance.models, serve.serve, serve.keys),
     ),
 }

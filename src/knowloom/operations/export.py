@@ -29,7 +29,7 @@ def export(reader: Reader, to: str | Path | TextIO, spaces: Sequence[str] | None
         names = reader.resolve_spaces(spaces)
         items = reader.iterate_items(Filter(tuple(names)))
         edges = reader.iterate_edges(names, automatic=False, limit=None, after=None)
-        with _open_text(to) as file:
+        with open_text(to) as file:
             return Exported(
                 _write_rows(file, map(codec.item_to_row, items)),
                 _write_rows(file, map(codec.edge_to_dict, edges)),
@@ -37,7 +37,8 @@ def export(reader: Reader, to: str | Path | TextIO, spaces: Sequence[str] | None
 
 
 @contextmanager
-def _open_text(to: str | Path | TextIO) -> Iterator[TextIO]:
+def open_text(to: str | Path | TextIO) -> Iterator[TextIO]:
+    """Open a file that appears once it is complete; a text stream is used as it is."""
     if not isinstance(to, str | PurePath):
         yield to
         return

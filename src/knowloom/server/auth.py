@@ -41,6 +41,11 @@ class ApiKey:
     revoked_at: str = ""
     where: tuple[ItemCondition, ...] = ()  # of every item that the key may read or write
 
+    @property
+    def actor(self) -> str:
+        """The key in the change log: names need not be unique."""
+        return f"{self.name} ({self.id})"
+
     def check_read(self, spaces: Sequence[str]) -> None:
         self._check("read", spaces, {*self.reads, *self.writes})
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from fastapi import Request
 
 from knowloom import tiers
-from knowloom.engine import Engine, restrict
+from knowloom.engine import Engine, act_as, restrict
 from knowloom.model import Problem
 from knowloom.server.auth import ALL_SPACES, ApiKey
 from knowloom.server.metrics import Metrics
@@ -17,10 +17,10 @@ from knowloom.validation import choose_space
 
 
 def get_engine(request: Request) -> Engine:
-    """Return the engine; for a key with a filter one that sees only the items of the filter."""
-    engine: Engine = request.app.state.engine
-    where = get_key(request).where
-    return restrict(engine, where) if where else engine
+    """Return the engine that acts as the key, and sees only the items of its filter, if any."""
+    key = get_key(request)
+    engine = act_as(request.app.state.engine, key.actor)
+    return restrict(engine, key.where) if key.where else engine
 
 
 def get_metrics(request: Request) -> Metrics:

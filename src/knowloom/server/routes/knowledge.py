@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from tempfile import SpooledTemporaryFile
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -32,6 +32,8 @@ IfMatch = Annotated[
 ]
 PageLimit = Annotated[int, Query(ge=1, le=1000)]
 Cursor = Annotated[str | None, Query(max_length=2000, description="`next` of the previous page")]
+MAX_SPOOLED = 10_000_000  # bytes of an export in memory; a larger one is a temporary file
+EXPORT_BLOCK = 100_000  # characters
 
 router = APIRouter(prefix="/api", tags=["knowledge"])
 
@@ -209,11 +211,15 @@ def export(
     if where:
         engine = restrict(engine, parse_expressions(where))
     engine.reader.resolve_spaces(space)
-    rows = chain(map(item_to_json, engine.items(space)), map(edge_to_json, engine.edges(space)))
+    # Written at once, from one snapshot: a slow client must not hold it open.
+    file = SpooledTemporaryFile(MAX_SPOOLED, "w+", encoding="utf-8", newline="\n")  # noqa: SIM115
+    engine.maintenance.export(file, spaces=space)  # type: ignore[arg-type]  # a text stream
+    file.seek(0)
 
     def blocks() -> Iterator[str]:
-        while block := "".join(codec.to_json(row) + "\n" for row in islice(rows, 200)):
-            yield block
+        with file:
+            while block := file.read(EXPORT_BLOCK):
+                yield block
 
     return NdjsonResponse(blocks())
 

@@ -43,6 +43,28 @@ class EdgeReference(RequestModel):
     target_space: str = ""
 
 
+class BackupRequest(RequestModel):
+    """A backup beside the knowledge of the server."""
+
+    keep: Annotated[
+        int | None, Field(ge=1, le=100_000, description="Delete all but so many backups")
+    ] = None
+
+
+class PurgeRequest(RequestModel):
+    """Items to erase for good."""
+
+    space: Name | None = None
+    ids: list[Name] = Field(min_length=1, max_length=1000)
+
+
+class RetentionRequest(RequestModel):
+    """The days that the history of a space is kept; null: forever."""
+
+    space: Name | None = None
+    days: int | None = Field(ge=0, le=36_500)
+
+
 class AddRequest(RequestModel):
     """One atomic write. Every row names its space."""
 

@@ -12,12 +12,14 @@ import click
 from knowloom import codec
 from knowloom.cli.options import examples, optional_spaces, parse_time, space_option
 from knowloom.cli.session import Command, Session
+from knowloom.errors import Invalid
 from knowloom.wire.knowledge import (
     count_steps,
     history_to_json,
     report_to_json,
     rollback_to_json,
 )
+from knowloom.wire.upkeep import restored_to_json
 
 if TYPE_CHECKING:
     from knowloom.history import Rollback, State
@@ -56,24 +58,38 @@ def history(session: Session, id: str, limit: int, space: str | None = None) -> 
     epilog=examples(
         "knowloom restore gift-card-refunds --space support --at 2099-01-31",
         "knowloom restore gift-card-refunds --space support --at 2099-01-31 --json",
+        "knowloom restore --from knowledge.backup --db restored.db",
     ),
 )
-@click.argument("id")
+@click.argument("id", required=False)
 @space_option()
 @click.option("--at", type=parse_time, metavar="TIME", help="Restore the state at this time.")
 @click.option("--version", metavar="V", help="Restore this version, as listed by knowloom history.")
+@click.option("--from", "backup", metavar="BACKUP", help="Restore the whole store from a backup.")
+@click.option("--overwrite", is_flag=True, help="With --from: replace an existing store and keys.")
 @click.pass_obj
 def restore(
     session: Session,
-    id: str,
+    overwrite: bool,
+    id: str | None = None,
     space: str | None = None,
     at: datetime | None = None,
     version: str | None = None,
+    backup: str | None = None,
 ) -> None:
-    """Restore an item and the links it had at the time.
+    """Restore an item and the links it had at the time, or a whole store from a backup.
 
-    A deleted item needs neither --at nor --version: its last state is restored.
+    A deleted item needs neither --at nor --version: its last state is restored. A backup is
+    verified first, and an existing store is replaced only with --overwrite.
     """
+    if (id is None) == (backup is None):
+        raise click.UsageError("pass the ID of an item, or --from BACKUP")
+    if backup is not None:
+        if space or at or version:
+            raise click.UsageError("--from excludes --space, --at and --version")
+        _restore_backup(session, backup, overwrite)
+        return
+    assert id is not None
     with session.open() as kb:
         report = kb.history.restore(id, space=space, at=at, version=version)
     session.warn(*report.problems, *(f"{row.where}: {row.why}" for row in report.skipped))
@@ -115,6 +131,19 @@ def rollback(
         lambda tables: [tables.safe_text(line) for line in _format_rollback(result)],
     )
     sys.exit(0 if dry_run or not result.dry_run or not result.steps else 1)
+
+
+def _restore_backup(session: Session, backup: str, overwrite: bool) -> None:
+    import knowloom
+
+    url, *parts = session.urls()
+    if parts:
+        raise Invalid(f"a backup is restored to one file, but the settings name {parts[0]!r}, too")
+    result = knowloom.restore(backup, url, overwrite=overwrite)
+    time = codec.time_to_text(result.at)
+    lines = [f"restored: {result.path}, as it was at {time}"]
+    lines += [f"API keys: {result.keys}"] if result.keys else []
+    session.output(restored_to_json(result), lambda tables: [*map(tables.safe_text, lines)])
 
 
 def _format_state(state: State) -> str:

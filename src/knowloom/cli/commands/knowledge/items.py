@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO, TypedDict, Unpack
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from knowloom import codec
 from knowloom.cli.options import (
     KINDS,
     examples,
@@ -23,10 +22,7 @@ from knowloom.cli.options import (
 )
 from knowloom.cli.session import Command, Session
 from knowloom.cli.streams import open_output, read_stdin
-from knowloom.wire import JsonObject
 from knowloom.wire.knowledge import (
-    edge_to_json,
-    item_to_json,
     items_to_json,
     page_to_json,
     report_to_json,
@@ -232,7 +228,7 @@ def export(
     where: Sequence[Mapping[str, Any]] = (),
     output: str | None = None,
 ) -> None:
-    """Write everything, or the items of a filter, as JSON Lines.
+    """Write everything, or the items of a filter, as JSON Lines: the state of one moment.
 
     Of the items of a filter, the links between them are written. knowloom load reads it back
     exactly. Links into spaces that are not exported need those spaces to be loaded.
@@ -241,22 +237,12 @@ def export(
 
     with session.open(needs_embedder=False) as kb, open_output(output) as file:
         visible = restrict(kb, where) if where else kb
-        items = _write_rows(file, map(item_to_json, visible.items(spaces or None)))
-        edges = _write_rows(file, map(edge_to_json, visible.edges(spaces or None)))
+        counts = visible.maintenance.export(file, spaces=spaces or None)
     if output not in (None, "-"):
         session.output(
-            {"file": output, "items": items, "edges": edges},
-            lambda _: [f"{items:,} items and {edges:,} edges are in {output}"],
+            {"file": output, "items": counts.items, "edges": counts.edges},
+            lambda _: [f"{counts.items:,} items and {counts.edges:,} edges are in {output}"],
         )
-
-
-def _write_rows(file: TextIO, rows: Iterable[JsonObject]) -> int:
-    """Write the rows as JSON Lines and return their number."""
-    count = 0
-    for row in rows:
-        file.write(codec.to_json(row) + "\n")
-        count += 1
-    return count
 
 
 def _report_missing(

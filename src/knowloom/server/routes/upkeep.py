@@ -1,0 +1,85 @@
+"""Routes for admins: backups, erasure, retention and the audit log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse
+
+from knowloom.maintenance import Maintenance
+from knowloom.server.dependencies import get_engine, get_key
+from knowloom.server.schemas.client_api import BackupRequest, PurgeRequest, RetentionRequest
+from knowloom.wire.upkeep import audit_to_json, backup_to_json, backups_to_json, purged_to_json
+
+Names = Annotated[list[str] | None, Query(max_length=200)]
+Text = Annotated[str, Query(max_length=500)]
+
+router = APIRouter(prefix="/api", tags=["operations"])
+
+
+def _maintenance(request: Request) -> Maintenance:
+    get_key(request).check_role("admin")
+    return get_engine(request).maintenance
+
+
+@router.post("/backup")
+def backup(request: Request, body: BackupRequest) -> JSONResponse:
+    """Write a verified backup to the folder beside the knowledge. Requires the role admin."""
+    keyring = request.app.state.keyring
+    keys = keyring.path if keyring is not None and keyring.path.exists() else None
+    result = _maintenance(request).backup(keep=body.keep, keys=keys)
+    return JSONResponse(backup_to_json(result))
+
+
+@router.get("/backups")
+def list_backups(request: Request) -> JSONResponse:
+    """List the backups that were written. Requires the role admin."""
+    return JSONResponse(backups_to_json(_maintenance(request).backups()))
+
+
+@router.post("/purge")
+def purge(request: Request, body: PurgeRequest) -> JSONResponse:
+    """Erase items with all traces of their texts. Requires the role admin."""
+    result = _maintenance(request).purge(body.ids, space=body.space)
+    return JSONResponse(purged_to_json(result))
+
+
+@router.get("/retention")
+def show_retention(request: Request) -> JSONResponse:
+    """Return the days that the history of each limited space is kept. Requires the role admin."""
+    return JSONResponse({"retention": _maintenance(request).retention()})
+
+
+@router.post("/retention")
+def set_retention(request: Request, body: RetentionRequest) -> JSONResponse:
+    """Limit the history of a space and erase what is older. Requires the role admin."""
+    erased = _maintenance(request).set_retention(body.space, body.days)
+    return JSONResponse({"erased": erased})
+
+
+@router.get("/audit")
+def audit(
+    request: Request,
+    space: Names = None,
+    id: Text = "",
+    actor: Text = "",
+    action: Names = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+) -> JSONResponse:
+    """Return who did what to which item and when, newest first. Requires the role admin."""
+    entries = _maintenance(request).audit(
+        space or (),
+        id=id,
+        actor=actor,
+        actions=action or (),
+        since=since,
+        until=until,
+        limit=limit,
+        before=before,
+    )
+    return JSONResponse(audit_to_json(entries))
