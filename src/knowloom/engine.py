@@ -79,8 +79,9 @@ class Engine:
         records: Path | None = None,
         query_timeout_s: float = QUERY_TIMEOUT_S,
         reranking: Reranking | None = None,
+        llm: LLM | None = None,
     ) -> None:
-        self._stores = stores
+        self._stores, self.llm = stores, llm  # the default of `ingest`
         self.agents = agents  # by name
         self.retrieval = retrieval
         self._scanner = builtin_scanner() if secrets is None else secrets
@@ -181,7 +182,7 @@ class Engine:
         self,
         text: str,
         *,
-        llm: LLM,
+        llm: LLM | None = None,
         space: str | None = None,
         record_dir: str | Path | EllipsisType | None = ...,
         entity: str | None = None,
@@ -190,7 +191,7 @@ class Engine:
         progress: Progress | None = None,
         **options: Unpack[IngestArguments],
     ) -> Ingested:
-        """Structure free text with a language model and store the result.
+        """Structure free text with a language model, by default that of `open`, and store it.
 
         Each run writes a check-in record to `record_dir`, by default beside the knowledge file;
         text that has a record is not sent to the model again. None writes no record. `entity` is
@@ -201,7 +202,7 @@ class Engine:
         at = validation.validate_time("now", self.reader.now() if now is None else now)
         target = self.reader.choose_space(space)
         request = pipeline.build_request(text, target, entity, records, at, options)
-        return pipeline.ingest(request, llm, self._knowledge(embed, progress), progress)
+        return pipeline.ingest(request, llm or self.llm, self._knowledge(embed, progress), progress)
 
     def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:
         """Load a check-in record again without a language model, by default into its space."""

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from knowloom.capabilities.memory.analytics import Analytics
     from knowloom.engine import Engine
     from knowloom.model import Problem
-    from knowloom.ports import Progress
+    from knowloom.ports import LLMSettings, Progress
 
+SPACE_ADVICE = ", with --space S, which may be repeated to search several"
 SHARED_DEFAULTS = {"db": None, "embedder": None, "as_json": False, "no_color": False}
 PART_SETTINGS = ("metadata", "words", "vectors", "graph")  # parts that may be in another store
 
@@ -77,10 +78,18 @@ class Session:
         The embedder and the name finder are loaded only if needed: it takes a while.
         """
         opener = self.opener(create=create, needs_embedder=needs_embedder, needs_names=needs_names)
-        return opener()
+        engine = opener()
+        self.warn(*self.warnings.messages)  # such as that the file was upgraded
+        self.warnings.messages.clear()
+        return engine
 
     def opener(
-        self, *, create: bool = False, needs_embedder: bool = True, needs_names: bool = False
+        self,
+        *,
+        create: bool = False,
+        needs_embedder: bool = True,
+        needs_names: bool = False,
+        needs_llm: bool = False,
     ) -> Callable[[], Engine]:
         """Return a picklable function that opens the knowledge."""
         import knowloom
@@ -88,7 +97,8 @@ class Session:
         settings, url = self.settings(), self.url()
         parts, file = self._part_urls(settings), store_file(url)
         if not create and file is not None and (reason := _no_knowledge_in(file)):
-            raise NotFound(f"{reason}; load some first: knowloom load PATH --db {url}", "no_file")
+            option = "" if self.db is None else f" --db {url}"
+            raise NotFound(f"{reason}; load some first: knowloom load PATH{option}", "no_file")
         names = ("secrets", "secret_rules", "agents", "retrieval")
         return partial(
             knowloom.open,
@@ -102,6 +112,8 @@ class Session:
             rerank=settings.rerank if needs_embedder else None,
             rerank_settings=_rerank_settings(settings),
             passage_size=(settings.passage_size if create else 0) or None,
+            llm=settings.llm if needs_llm else None,
+            llm_settings=self.llm_settings(),
             **{name: getattr(settings, name) for name in names},
             **parts,
         )
@@ -109,9 +121,19 @@ class Session:
     def url(self) -> str:
         return self.db or self.settings().store
 
+    def location(self) -> str:
+        """Return the absolute path of the knowledge, or its URL without a password."""
+        file = store_file(self.url())
+        return str(file.absolute()) if file else config.hide_secrets(self.url())
+
     def urls(self) -> list[str]:
         """Return the URL of every store in use, the main one first."""
         return [self.url(), *self._part_urls(self.settings()).values()]
+
+    def llm_settings(self) -> LLMSettings:
+        settings = self.settings()
+        key = settings.llm_api_key or settings.openai_api_key
+        return {"api_key": key, "timeout_s": settings.llm_timeout_s}
 
     def embedder_name(self) -> str:
         return self.embedder or self.settings().embedder
@@ -230,7 +252,8 @@ class Session:
     def fail(self, error: KnowloomError) -> NoReturn:
         if self.as_json:
             self.write_json(error_to_json(error))
-        self.error(str(error))
+        advice = SPACE_ADVICE if error.code == "several_spaces" else ""
+        self.error(f"{error}{advice}")
         raise click.exceptions.Exit(1)
 
     def _print_line(self, text: str, color: str) -> None:
@@ -367,7 +390,8 @@ def _no_knowledge_in(file: Path) -> str:
     A first write that failed leaves an empty file; opening it would turn it into a store.
     """
     if not file.exists():
-        return f"no file {str(file)!r}"
+        where = "" if file.is_absolute() else f" in {str(Path.cwd())!r}"
+        return f"no file {str(file)!r}{where}"
     wal = Path(f"{file}-wal")  # SQLite writes here first
     has_wal = wal.exists() and wal.stat().st_size
     is_empty = file.is_file() and not file.stat().st_size and not has_wal

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 from knowloom import validation
 from knowloom.client.capabilities import RemoteCapabilities
 from knowloom.client.history import RemoteHistory
+from knowloom.client.ingestion import WAIT_S, ingest_remotely
 from knowloom.client.maintenance import RemoteMaintenance, read_count, report_progress
 from knowloom.client.memory import RemoteMemory
 from knowloom.client.requests import (
@@ -34,6 +35,7 @@ from knowloom.model import Context, Edge, Hits, Item, Key
 from knowloom.options import ContextArguments, ReadArguments, SearchArguments
 from knowloom.ports import Progress
 from knowloom.report import Report
+from knowloom.structuring.pipeline import IngestArguments, Ingested
 from knowloom.wire import JsonObject
 from knowloom.wire.contexts import context_from_json, hits_from_json
 from knowloom.wire.knowledge import (
@@ -227,6 +229,32 @@ class Client(RemoteCapabilities):
         body = {"query": text} | encode_spaces(spaces) | encode_search_options(options)
         route = select_route("/api/search", "/api/ask/search", body)
         return self._transport.read(route, body, hits_from_json)
+
+    def ingest(
+        self,
+        text: str,
+        *,
+        space: str | None = None,
+        entity: str | None = None,
+        embed: bool = True,
+        wait_s: float = WAIT_S,
+        progress: Progress | None = None,
+        **options: Unpack[IngestArguments],
+    ) -> Ingested:
+        """Structure free text with the language model of the server, and store the result.
+
+        It waits for the job up to `wait_s` seconds. The record is a folder on the server.
+        """
+        return ingest_remotely(
+            self._transport,
+            text,
+            space=space,
+            entity=entity,
+            embed=embed,
+            wait_s=wait_s,
+            progress=progress,
+            **options,
+        )
 
     def context(
         self, text: str, *, spaces: Sequence[str] | None = None, **options: Unpack[ContextArguments]

@@ -78,13 +78,16 @@ class Transport:
         """Send a write: it is retried only if the server did not process it."""
         return self._decode(self._send(path, body, is_idempotent=False), decode)
 
+    def read_text(self, path: str) -> str:
+        """Return the UTF-8 body of a response that is no JSON document."""
+        return self._send(path, None, is_idempotent=True).content.decode()
+
     def _send(self, path: str, body: JsonObject | None, is_idempotent: bool) -> httpx.Response:
         content = None if body is None else _encode(body)
         try:
             return self._retries.run(lambda: self._request(path, content, is_idempotent))
         except TransientError as failure:
-            error_class = _error_class(503, failure.code)
-            raise error_class(str(failure), failure.code) from failure.__cause__
+            raise error_class(503, failure.code)(str(failure), failure.code) from failure.__cause__
 
     def _request(self, path: str, content: bytes | None, is_idempotent: bool) -> httpx.Response:
         method = "GET" if content is None else "POST"
@@ -115,7 +118,7 @@ class Transport:
             # With 429 the server did nothing, so that retrying a write is safe too.
             is_final = not is_idempotent and status != 429
             return _transient(path, detail, code, retry_after_s(response), is_final=is_final)
-        return _error_class(status, code)(detail, code)
+        return error_class(status, code)(detail, code)
 
     def _decode(self, response: httpx.Response, decode: Callable[[JsonObject], T]) -> T:
         try:
@@ -134,7 +137,8 @@ def _transient(
     return TransientError(message, code, retry_after_s=wait_s, is_final=is_final, summary=summary)
 
 
-def _error_class(status: int, code: str) -> type[KnowloomError]:
+def error_class(status: int, code: str) -> type[KnowloomError]:
+    """Return the class of the error that a response with this status and code stands for."""
     if status in _ERRORS:
         return _ERRORS[status]
     if status < 500:

@@ -20,6 +20,7 @@ from knowloom import __version__
 from knowloom.engine import Engine
 from knowloom.server import errors
 from knowloom.server.auth import Keyring
+from knowloom.server.jobs import JobBoard
 from knowloom.server.metrics import Metrics
 from knowloom.server.middleware import DOCS_ASSETS, GuardMiddleware
 from knowloom.server.rate_limit import RateLimiter
@@ -30,12 +31,14 @@ from knowloom.server.routes import (
     context,
     graph,
     history,
+    ingest,
     knowledge,
     memory,
     operations,
     pages,
     provide,
     query,
+    upkeep,
 )
 from knowloom.server.settings import ServerLimits
 
@@ -57,11 +60,13 @@ FAMILIES = (
     assemble,
     check_answer,
     knowledge,
+    ingest,
     pages,
     client_api,
     history,
     memory,
     operations,
+    upkeep,
 )
 
 
@@ -71,12 +76,13 @@ def create_app(
     limits: ServerLimits | None = None,
     workers: int = 2,
     rate: RateLimiter | None = None,
+    jobs: Path | None = None,
 ) -> FastAPI:
     """Return the application of an engine.
 
     `workers` is the number of threads that handle requests; for a store in this process, more
     threads than cores only slow down the event loop. Without a keyring all requests are allowed.
-    `rate` is a limiter shared with other processes.
+    `rate` is a limiter and `jobs` a folder shared with other processes.
     """
 
     @asynccontextmanager
@@ -98,6 +104,8 @@ def create_app(
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.engine, app.state.metrics, app.state.cpu_lock = kb, Metrics(), Lock()
+    app.state.keyring = keyring
+    app.state.jobs = JobBoard(jobs)
     for family in FAMILIES:
         app.include_router(family.router)
     _add_documentation(app)

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from knowloom.engine import Engine
 from knowloom.errors import Unavailable
+from knowloom.files import KEYS_SUFFIX
 from knowloom.server.access_log import log_to_stderr
 from knowloom.server.app import create_app
 from knowloom.server.background import BackgroundEmbedding
@@ -81,8 +82,9 @@ def create_server(
     channel: socket.socket | None = None,
 ) -> uvicorn.Server:
     """Return a server on a new socket, or for the connections that `channel` receives."""
+    jobs = keys.with_name(f"{keys.name.removesuffix(KEYS_SUFFIX)}.jobs")
     config = uvicorn.Config(
-        create_app(kb, load_keyring(host, keys), limits, workers, rate),
+        create_app(kb, load_keyring(host, keys), limits, workers, rate, jobs),
         host=host,
         port=port,
         log_config=None,

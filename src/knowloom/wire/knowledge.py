@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from knowloom import codec
@@ -208,6 +209,19 @@ def ingested_to_json(ingested: Ingested) -> JsonObject:
         "reused": ingested.reused,
         "report": report_to_json(ingested.report),
     }
+
+
+def ingested_from_json(row: JsonObject) -> Ingested:
+    """Return the result of a job of the server; the record is the name of its folder there."""
+    from knowloom.structuring.pipeline import Ingested
+
+    return Ingested(
+        report_from_json(row["report"]),
+        dict(row["layers"]),
+        Path(row["record"]) if row["record"] else None,
+        row["duplicate"],
+        row["reused"],
+    )
 
 
 def _skipped_to_json(entry: Skipped) -> JsonObject:

@@ -123,14 +123,15 @@ def serve(
     # The collector keeps every warning, and a server runs for long.
     logging.getLogger("knowloom").removeHandler(session.warnings)
     # Opening the store here reports errors before any process starts.
-    with session.open(create=True, needs_embedder=count == 1) as kb:
+    opener = session.opener(create=True, needs_embedder=count == 1, needs_llm=True)
+    with opener() as kb:
         if count == 1:
             from knowloom.server import process
 
             process.serve(kb, *address, workers=workers or cores, limits=server_limits, say=_echo)
     if count > 1:
         workers = workers or 2
-        opener = session.opener(create=True)
+        opener = session.opener(create=True, needs_llm=True)
         supervisor.run_processes(
             opener, *address, processes=count, workers=workers, limits=server_limits, say=_echo
         )
