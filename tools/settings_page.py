@@ -1,14 +1,13 @@
-"""Write docs/settings.md from the fields and comments of config.py: python -m tools.settings_page.
+"""Write docs/settings.md from the fields of config.py: python -m tools.settings_page.
 
 A test compares the page with the output of `build_page`.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from knowloom import config
@@ -53,32 +52,9 @@ class Setting:
 
 
 def read_settings() -> Iterator[Setting]:
-    """Yield the settings in the order of config.py, each with the comment above or behind it."""
-    lines = Path(config.__file__).read_text("utf-8").splitlines()
-    tree = ast.parse("\n".join(lines))
-    (body,) = (
-        node.body
-        for node in tree.body
-        if isinstance(node, ast.ClassDef) and node.name == config.Settings.__name__
-    )
-    defaults = {
-        field.name: field.default if field.default is not MISSING else ""
-        for field in fields(config.Settings)
-    }
-    for node in body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            yield Setting(node.target.id, defaults[node.target.id], _read_comment(lines, node))
-
-
-def _read_comment(lines: list[str], node: ast.AnnAssign) -> str:
-    above: list[str] = []
-    for line in reversed(lines[: node.lineno - 1]):
-        if not line.strip().startswith("#"):
-            break
-        above.insert(0, line.strip().removeprefix("#").strip())
-    end = (node.end_lineno or node.lineno) - 1
-    behind = lines[end].encode()[node.end_col_offset or 0 :].decode().strip()
-    return " ".join([*above, behind.removeprefix("#").strip()]).strip()
+    """Yield the settings in the order of config.py."""
+    for field in fields(config.Settings):
+        yield Setting(field.name, field.default, field.metadata["meaning"])
 
 
 def _format_meaning(text: str) -> str:

@@ -33,7 +33,7 @@ class TestErrors:
         assert (result.exit_code, result.stdout) == (1, "")
         assert (
             result.stderr
-            == f"error: no file 'x.db'; load some first: knowloom load PATH --db {url}\n"
+            == f"error: no file 'x.db' in {str(Path.cwd())!r}; load some first: knowloom load PATH --db {url}\n"
         )
         assert not Path("x.db").exists()
 
@@ -105,7 +105,6 @@ class TestErrors:
         [
             ("nonsense",),
             ("search",),
-            ("search", "x"),
             ("stats", "--nonsense"),
             ("search", "x", "--space", "s", "--mode", "magic"),
         ],

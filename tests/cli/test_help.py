@@ -48,7 +48,7 @@ def examples(text: str, indent: int) -> list[str]:
 
 HELP_EXAMPLES = [
     line for command in COMMANDS.values() for line in examples(command.epilog or "", 2)
-] + examples(cli.help or "", 2)
+]
 
 
 DOCS_EXAMPLES = [
@@ -68,6 +68,14 @@ class TestHelp:
         assert headings == ["Knowledge", "Contexts", "Memory", "Evaluation", "Operations"]
         names = re.findall(r"^  ([a-z][\w-]*) ", listing, re.M)
         assert sorted(names) == sorted(cli.commands)
+
+    def test_the_first_commands_work_one_after_the_other(self) -> None:
+        lines = examples(cli.help or "", 2)
+        for line in lines:
+            result = run(*shlex.split(line)[1:])
+            assert result.exit_code == 0, result.output
+        assert lines[0] == "knowloom load examples/docs"
+        assert "Send a label" in result.stdout
 
     def test_no_summary_of_a_command_is_cut(self) -> None:
         assert "..." not in run("--help").stdout.partition("Knowledge:")[2]

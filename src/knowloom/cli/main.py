@@ -33,13 +33,13 @@ def cli() -> None:
     """Store an organisation's knowledge and put the best of it into each prompt, within a budget.
 
     \b
-    Start with these three:
-      knowloom load examples/harbor
-      knowloom context "How do I process a refund request?" --space support --space shared
-      knowloom explain "How do I process a refund request?" --space support --space shared
+    Start with these three, for any folder of documents:
+      knowloom load examples/docs
+      knowloom context "How is a return graded?"
+      knowloom search "send a label"
 
-    The knowledge is in knowledge.db, unless --db or KNOWLOOM_STORE names another store. See
-    `knowloom COMMAND --help` for examples.
+    The knowledge is in knowledge.db in the current folder, unless --db or KNOWLOOM_STORE names
+    another store; `knowloom config` shows the settings. See `knowloom COMMAND --help` for examples.
 
     Exit status: 0 success, 1 failure or problems found, 2 usage error.
     """
